@@ -1,7 +1,7 @@
-"""How the solution of one row ended: the codes that solvers write and the messages users read.
+"""How the solution of one row ends: the rule of mean-field solvers, codes, and messages for users.
 
-One set for all solvers. Kernels compile the codes in, hence this file is at the root of the
-package, where the fingerprint of the cache sees every change.
+One set for all solvers, and for kernels and their twins. Kernels compile the codes in, hence this
+file is at the root of the package, where the fingerprint of the cache sees every change.
 """
 
 import numpy as np
@@ -12,6 +12,22 @@ CONFIRMING, RUNNING = range(-1, 1)
 CONVERGED, OUT_OF_ITERATIONS, CYCLING, DIVERGED = range(1, 5)
 # How it may end in expectation propagation, and on graphs with forbidden pairs of states.
 IMPROPER, BOUNDED, STALLED, LOST, INFEASIBLE = range(5, 10)
+
+# Oscillations are detected from the residuals of windows of this many sweeps.
+WINDOW_SWEEPS = 16
+# Damping is raised 0, 1/2, 3/4, ... up to this.
+MAX_DAMPING = 0.97
+# Limit of the momentum of an accelerated row, while consecutive steps point the same way; sweeps
+# after which rows are accelerated at larger residuals.
+MAX_MOMENTUM, LATE_SWEEPS = 0.9, 100
+# Changes of a mean, relative to the largest one, and of a variance that are rounding errors, in
+# units of the resolution of the floating type; they may grow by STEEPNESS in a sweep that confirms.
+MEAN_ROUNDING, VAR_ROUNDING, STEEPNESS = 4, 16, 16
+# Messages are measured once marginal means change by no more than this many times what they do in
+# a row that has converged.
+WATCHED_CHANGE = 100
+# A variance whose inverse is finite in any floating type.
+SMALLEST_NORMAL = 2.0**-126
 
 MESSAGES = {
     CONVERGED: "converged",

@@ -57,8 +57,9 @@ MUTATIONS = (
     ("gradient of the evidence", "learning/evidence/__init__.py",
      "- model.total_rows) / 2", "- 1.1 * model.total_rows) / 2",
      "learning/evidence/test_evidence.py"),
-    ("weights of annealed importance sampling", "kernels/sampling/annealed.py",
-     "change * linear", "1.1 * change * linear", "evaluation/test_annealed.py"),
+    ("weights of annealed importance sampling", "kernels/sampling/layers.py",
+     "before - (new - old) * linear", "before - 1.1 * (new - old) * linear",
+     "evaluation/test_annealed.py"),
 )  # fmt: skip
 
 

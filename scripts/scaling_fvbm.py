@@ -37,7 +37,7 @@ def chain(n_units, n_rows, agreement=0.75, seed=0):
 
 def paper_rows(n_units, n_rows):
     """Rows of the paper's own design: strong couplings, so that few rows are distinct."""
-    from fastmf.inference.sampling.spins import sample
+    from fastmf.inference.sampling.discrete import sample
 
     rng = np.random.default_rng(4)
     J = np.triu(np.sqrt(0.5) * rng.normal(size=(n_units, n_units)), 1)

@@ -2,11 +2,16 @@
 
 import numpy as np
 
-from fastmf.inference.sampling.spins import all_states, probabilities
+from fastmf.inference.sampling.discrete import probabilities
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.rows import WeightedRows
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
+
+
+def all_states(n_units):
+    """All 2^n rows of -1 and +1; the first unit alternates fastest."""
+    return 2.0 * ((np.arange(2**n_units)[:, None] >> np.arange(n_units)) & 1) - 1
 
 
 def population(d=5, seed=0, scale=0.5, l2=0.0):

@@ -25,6 +25,11 @@ def random_parameters(sizes, *, strength=0.5, seed=1):
     return J, rng.normal(size=len(position)) * strength
 
 
+def all_labels(sizes):
+    """All rows of labels; the last position alternates fastest."""
+    return np.stack(np.unravel_index(np.arange(np.prod(sizes)), tuple(sizes)), -1)
+
+
 def positions(sizes):
     """The position of each flat state."""
     return np.repeat(np.arange(len(sizes)), sizes)

@@ -50,13 +50,13 @@ from fastmf.inference.mean_field.lower_bound import (
 )
 from fastmf.inference.sampling.annealing import (
     Path,
+    VisiblePath,
     annealed_model,
     base_between,
     log_mean,
     neutral_base,
     refined,
 )
-from fastmf.inference.sampling.annealing_visible import VisiblePath
 from fastmf.inference.sampling.phases import Phases
 from fastmf.models import BoltzmannMachine
 from fastmf.models.boltzmann import check_machine

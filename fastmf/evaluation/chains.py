@@ -3,9 +3,8 @@
 import numpy as np
 
 from fastmf._common.arguments import count, generator, rows
-from fastmf.inference.sampling.colours import ColouredUnits
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
-from fastmf.inference.sampling.sequential import SequentialUnits, is_sequential
+from fastmf.inference.sampling.visible import sampled_units
 from fastmf.models import BoltzmannMachine
 from fastmf.models._couplings import finite_machine
 from fastmf.models._layered import Layered
@@ -139,7 +138,7 @@ class _VisibleChains:
 
     def __init__(self, model, n_threads):
         self.model, self.n_threads = model, n_threads
-        self.units = (SequentialUnits if is_sequential(model) else ColouredUnits)(model)
+        self.units = sampled_units(model)
 
     def start(self, visible, rng):
         self.states = visible.astype(self.model.dtype)

@@ -16,12 +16,11 @@ from fastmf.inference.sampling.annealing import (
     Population,
     annealed_model,
     base_between,
-    check_finite,
     log_mean,
     neutral_base,
     refined,
 )
-from fastmf.inference.sampling.gibbs import gibbs
+from fastmf.inference.sampling.gibbs import check_finite, gibbs
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models._layered import check_layered
 from fastmf.priors._groups import as_states

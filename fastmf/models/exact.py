@@ -1,6 +1,7 @@
 """Exact log-partitions and averages of discrete models, by elimination or enumeration."""
 
 import itertools
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -167,15 +168,17 @@ def _enumerable(prior):
 def states_of(prior, width):
     """All states of the units, a chunk of rows at a time; `width` numbers go with each."""
     columns = columns_of_values(prior)
-    counts = np.array([len(values) for values in columns])
-    n_states, n_rows = int(np.prod(counts)), max(1, BLOCK_ENTRIES // 4 // width)
-    # A state is a number in the mixed radix of the numbers of values of the groups or units.
-    place = np.cumprod([1, *counts[:-1]])
+    n_states, n_rows = math.prod(map(len, columns)), max(1, BLOCK_ENTRIES // 4 // width)
     for start in range(0, n_states, n_rows):
-        number = np.arange(start, min(start + n_rows, n_states))[:, None]
-        digits = number // place % counts
-        values = [values[digits[:, k]] for k, values in enumerate(columns)]
-        yield np.hstack([np.zeros((len(number), 0)), *values])
+        yield numbered_states(columns, np.arange(start, min(start + n_rows, n_states)))
+
+
+def numbered_states(columns, numbers):
+    """States by their numbers in the mixed radix of the numbers of values of the columns."""
+    counts = np.array([len(values) for values in columns])
+    digits = numbers[:, None] // np.cumprod([1, *counts[:-1]]) % counts
+    values = [values[digits[:, k]] for k, values in enumerate(columns)]
+    return np.hstack([np.zeros((len(numbers), 0)), *values])
 
 
 def sums_over_side(summed, other, weights, summands):

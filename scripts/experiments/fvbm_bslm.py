@@ -30,7 +30,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
-from fastmf.inference.sampling.spins import sample
+from fastmf.inference.sampling.discrete import sample
 from fastmf.learning.pseudo_likelihood.binary import solvers
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.existence import decided

@@ -7,7 +7,8 @@ from scipy.special import comb
 
 import fastmf as mf
 from fastmf.evaluation.annealed import Exploration, _higher, starts_of_bound
-from fastmf.inference.sampling.annealing import walk, zeros_and_ones
+from fastmf.inference.sampling.annealing import zeros_and_ones
+from fastmf.inference.sampling.gibbs import walk
 
 
 def machine(visible, hidden, shape=(7, 4), scale=0.8, dtype=float):

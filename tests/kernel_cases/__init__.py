@@ -11,10 +11,7 @@ from importlib import import_module
 from kernel_cases.case import Case, Size
 
 FAMILIES = (
-    "all_rows",
     "tap",
-    "gibbs",
-    "annealed",
     "statistics",
     "ascent",
     "effective_couplings",
@@ -24,6 +21,7 @@ FAMILIES = (
     "convergence",
     "hamming",
     "linear_model",
+    "layers",
     "local_search",
     "ordinal",
     "potts",
@@ -35,7 +33,6 @@ FAMILIES = (
     "sites",
     "sparse",
     "sparse_rows",
-    "tree_annealing",
     "visible",
 )
 

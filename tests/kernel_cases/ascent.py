@@ -4,7 +4,6 @@ import numpy as np
 
 from fastmf.kernels.linear.product import panel_width
 from fastmf.kernels.training.ascent import AscentStep
-from fastmf.learning.training.ascent import NO_COPIES
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import rbm
 
@@ -21,7 +20,7 @@ def ascent_arguments(size, dtype, rows=None):
     products = np.zeros((-(-len(units) // width), size.n_hidden), dtype)
     return (
         *(weights, gradient, velocity, AscentStep(rate=0.1, momentum=0.5, l2=0.2, l1=0.3)),
-        *((np.ascontiguousarray(below[:, units]), above), (NO_COPIES, width, 1)),
+        *((np.ascontiguousarray(below[:, units]), above), width),
         *(np.zeros(1, np.int64), (np.zeros((2, len(units)), dtype), products)),
     )
 

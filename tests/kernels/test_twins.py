@@ -12,8 +12,7 @@ import pytest
 from kernel_cases import CASES, Size, case
 
 import fastmf
-from fastmf._outcomes import CONVERGED, CYCLING
-from fastmf.kernels.mean_field.arguments import WINDOW_SWEEPS
+from fastmf._outcomes import CONVERGED, CYCLING, WINDOW_SWEEPS
 
 # Decorator of a function that can be called from Python.
 PUBLIC_KERNEL = r"kernel(?!.*\bmode=.(inner|inline|merged|by_address))"
@@ -149,11 +148,9 @@ def test_fresh_processes_do_the_same(tmp_path, without_compiler):
         "mean_field.tap.tap-groups",
         "linear.product.multiply-rbm",
         "ep.sites.tilt_sites-spike_and_slab",
-        "sampling.gibbs.gibbs-block",
-        "sampling.gibbs.gibbs-groups",
-        "sampling.annealed.annealed_units-groups",
-        "sampling.gibbs.gibbs-mixed",
-        "sampling.annealed.annealed_units-mixed",
+        "sampling.layers.anneal_layers-gibbs",
+        "sampling.layers.anneal_layers-groups",
+        "sampling.layers.anneal_layers-mixed",
         "bp.belief_propagation.belief_propagation-pairs",
         "pseudo_likelihood.hamming.spanning_trees-forests",
         "pseudo_likelihood.potts.value_and_gradient-proteins",

@@ -18,7 +18,7 @@ from fastmf.estimators.common.runs import generator_of
 from fastmf.estimators.networks.network import CouplingNetwork
 from fastmf.estimators.networks.resampling import Resampling
 from fastmf.estimators.pseudo_likelihood._observed import KINDS_OF_WEIGHTS, MISSING, saved_rows
-from fastmf.inference.sampling import categories
+from fastmf.inference.sampling.discrete import sample
 from fastmf.learning.pseudo_likelihood.existence import MAX_NAMED, Existence, decided
 from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, MAX_NEWTON_PARAMETERS
 from fastmf.learning.pseudo_likelihood.graph import edges_of
@@ -108,8 +108,9 @@ class ItemMachine(Saved, BaseEstimator):
         return self._drawn(n_samples, rng, n_sweeps)
 
     def _drawn(self, n_samples, rng, n_sweeps):
-        labels = categories.sample(self._categorical_model(), n_samples, rng, n_sweeps)
-        return decoded(labels, self.categories_)
+        model = self._categorical_model()
+        states = sample(model, n_samples, rng, n_sweeps)
+        return decoded(model.prior.labels(states), self.categories_)
 
     def impute(self, X, *, method="auto", random_state=0):
         """Fill in missing values given all others.
@@ -121,8 +122,8 @@ class ItemMachine(Saved, BaseEstimator):
         method : {"auto", "exact", "annealing", "tap"}, default "auto"
             - "exact": the sum over all states of a row's missing values, which are at most 2^20.
             - "annealing": sequential Monte Carlo from the spanning tree of the strongest couplings
-              (`fastmf.kernels.sampling.tree_annealing`), with standard errors of about 0.003 of a
-              probability; exact where couplings are a tree. Each of several phases has its weight.
+              with standard errors of about 0.003 of a probability; exact where couplings are a
+              tree. Each of several phases has its weight.
             - "tap": the mean-field solution that `fastmf.tap` reaches from uncoupled units. It is
               fast for hundreds of missing values, but wrong for strong couplings, and of several
               phases only one.

@@ -19,7 +19,7 @@ from fastmf.estimators.common.imputing import means_of_missing
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine
 from fastmf.estimators.pseudo_likelihood._observed import check_terms, observed, restored_rows
-from fastmf.inference.sampling import spins
+from fastmf.inference.sampling import discrete
 from fastmf.learning.pseudo_likelihood import lbfgs, newton
 from fastmf.learning.pseudo_likelihood.binary import firth, solvers
 from fastmf.learning.pseudo_likelihood.binary.inverse_ising import tap_inversion
@@ -326,18 +326,18 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         array of shape (n_samples,) or (2^n_features,)
         """
         check_is_fitted(self)
-        if self.n_features_in_ > spins.MAX_ENUMERATED_UNITS:
+        if 2**self.n_features_in_ > discrete.MAX_ENUMERATED_STATES:
+            most = discrete.MAX_ENUMERATED_STATES.bit_length() - 1
             raise ValueError(
-                f"pmf enumerates all states: at most {spins.MAX_ENUMERATED_UNITS} units, got "
-                f"{self.n_features_in_}."
+                f"pmf enumerates all states: at most {most} units, got {self.n_features_in_}."
             )
-        probabilities = spins.probabilities(self.model_)
+        probabilities = discrete.probabilities(self.model_)
         if X is None:
             return probabilities
         return probabilities[(self._rows(X) > 0) @ (1 << np.arange(self.n_features_in_))]
 
     def _drawn(self, n_samples, rng, n_sweeps):
-        return from_spins(spins.sample(self.model_, n_samples, rng, n_sweeps), self.categories_)
+        return from_spins(discrete.sample(self.model_, n_samples, rng, n_sweeps), self.categories_)
 
     def _filled(self, X, *options):
         means = means_of_missing(self.model_, self._rows(X, missing=True), *options)

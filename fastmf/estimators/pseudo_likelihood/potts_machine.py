@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 from scipy import sparse
+from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -22,7 +23,6 @@ from fastmf.estimators.networks.network import Network
 from fastmf.estimators.networks.permutations import PooledRows
 from fastmf.estimators.pseudo_likelihood._base import ItemMachine, check_sizes, labels_from
 from fastmf.estimators.pseudo_likelihood._observed import check_terms, restored_rows, summable
-from fastmf.inference.sampling import categories
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.graph import absent_pairs
@@ -510,7 +510,7 @@ class PottsMachine(Network, ItemMachine):
         fields = self._local_fields(self._labels_of(X))
         return np.hstack(
             [
-                categories.softmax(fields[:, first : first + q])
+                softmax(fields[:, first : first + q], axis=1)
                 for first, q in zip(self._first, self.sizes_, strict=True)
             ]
         )

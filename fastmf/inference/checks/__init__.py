@@ -12,5 +12,5 @@ Where exact sums are quick, they decide (`exact_sums`). Otherwise a row has to a
 Two answers agree if their log-partitions differ by at most 1 nat, and their means by at most 0.05
 of the range of a unit on average and 0.2 of one unit. A method that does not converge says nothing.
 Where the methods would take too long nothing is known (`reliable` is None). `judge` applies the
-rule, with `agreement` where no exact sums are made; no solver imports this room.
+rule, with `other_methods` where no exact sums are made; no solver imports this room.
 """

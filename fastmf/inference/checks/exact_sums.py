@@ -20,10 +20,8 @@ from fastmf.models.exact import states_of
 from fastmf.priors._protocol import by_parts, has_log_prob, parts_of
 from fastmf.priors._queries import number_of_states
 
-# Rows with tilts of their own, and numbers of all rows, up to which states are enumerated.
-MAX_FIELD_ROWS, MAX_NUMBERS = 2000, 2**21
-# Numbers that are held at a time, so that a call is not made for every row.
-_NUMBERS_AT_A_TIME = 2**18
+# Numbers of all rows up to which states are enumerated, an eighth of them at a time.
+MAX_NUMBERS = 2**21
 # Standard deviations that count as the range of a unit of unbounded values.
 DEVIATIONS = 4.0
 
@@ -43,19 +41,21 @@ def exact_rows(model, tilt, values):
     """The `ExactRows` of a model, tilted in the order of `sides_of`; None if they are not quick."""
     sides, n_rows = sides_of(model), len(values)
     values = values.astype(np.float64)
-    own = tilt._make(part.astype(part.dtype if part.dtype == bool else np.float64) for part in tilt)
+    tilt = tilt._make(
+        part.astype(part.dtype if part.dtype == bool else np.float64) for part in tilt
+    )
     n_own = n_rows if tilt.clamped.any() else max(map(len, tilt))
     summed = _enumerated_side(sides, n_own)
     if summed is not None:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # units without moments
-            found = _enumerated(sides, summed, own, values[:n_own])
+            sums = _enumerated(sides, summed, tilt, values[:n_own])
     elif len(sides.priors) == 1:
-        found = _eliminated(sides, own, values[:n_own])
+        sums = _eliminated(sides, tilt, values[:n_own])
     else:
-        found = None
-    if found is None or n_own == n_rows:
-        return found
-    return ExactRows(*(np.repeat(part, n_rows, axis=0) for part in found[:2]), found.width)
+        sums = None
+    if sums is None or n_own == n_rows:
+        return sums
+    return ExactRows(*(np.repeat(part, n_rows, axis=0) for part in sums[:2]), sums.width)
 
 
 def _enumerated_side(sides, n_rows):
@@ -69,7 +69,7 @@ def _enumerated_side(sides, n_rows):
         for prior in sides.priors
     ]
     best = int(np.argmin(counts))
-    return best if counts[best] * width <= MAX_NUMBERS and n_rows <= MAX_FIELD_ROWS else None
+    return best if counts[best] * width <= MAX_NUMBERS else None
 
 
 def _enumerated(sides, summed, tilt, values):
@@ -81,43 +81,43 @@ def _enumerated(sides, summed, tilt, values):
     if len(sides.priors) == 1:
         log_weights = log_weights + (fields * x).sum(1) / 2
     tilt = [np.broadcast_to(part, values.shape) for part in tilt]
-    step = max(1, _NUMBERS_AT_A_TIME // (len(x) * sum(sides.couplings.shape)))
-    found = []
+    step = max(1, MAX_NUMBERS // 8 // (len(x) * sum(sides.couplings.shape)))
+    sums = []
     for first in range(0, n_rows, step):
-        own, *of_rows = (part[first : first + step] for part in (values, *tilt))
-        found.append(_sums_of_rows(sides, summed, (x, fields, log_weights), of_rows, own))
-    return ExactRows(*map(np.concatenate, zip(*found, strict=True)))
+        some_values, *tilts = (part[first : first + step] for part in (values, *tilt))
+        sums.append(_sums_of_rows(sides, summed, (x, fields, log_weights), tilts, some_values))
+    return ExactRows(*map(np.concatenate, zip(*sums, strict=True)))
 
 
 def _sums_of_rows(sides, summed, states, tilt, values):
     """The `ExactRows` of some rows with tilts of their own, by (states, fields, log-weights)."""
     x, fields, log_weights = states
-    prior, here = sides.priors[summed], sides.slices[summed]
-    field, precision, clamped = (part[:, here] for part in tilt)
+    prior, of_side = sides.priors[summed], sides.slices[summed]
+    field, precision, clamped = (part[:, of_side] for part in tilt)
     logs = log_weights + field @ x.T - precision @ (x**2).T / 2
     if clamped.any():
-        wrong = (clamped[:, None] & (x != values[:, None, here])).any(2)
+        wrong = (clamped[:, None] & (x != values[:, None, of_side])).any(2)
         logs = np.where(wrong, -np.inf, logs)
     two = len(sides.priors) == 2
     if two:
-        prior_there, there = sides.priors[1 - summed], sides.slices[1 - summed]
-        field, *others = (part[:, None, there] for part in (*tilt, values))
+        prior_there, of_other_side = sides.priors[1 - summed], sides.slices[1 - summed]
+        field, *more = (part[:, None, of_other_side] for part in (*tilt, values))
         b = fields + field
-        parts = [np.broadcast_to(part, b.shape).reshape(-1, b.shape[2]) for part in (b, *others)]
+        parts = [np.broadcast_to(part, b.shape).reshape(-1, b.shape[2]) for part in (b, *more)]
         means, terms = terms_of_units(prior_there, parts[0], *parts)
         logs = logs + terms.sum(1).reshape(logs.shape)
     largest = logs.max(1)
-    known = np.isfinite(largest)  # otherwise no state is possible, or units have no moments
+    exists = np.isfinite(largest)  # otherwise no state is possible, or units have no moments
     w = np.exp(logs - largest[:, None])
-    log_partition = np.where(known, largest + np.log(w.sum(1)), np.nan)
+    log_partition = np.where(exists, largest + np.log(w.sum(1)), np.nan)
     w /= w.sum(1, keepdims=True)
     mean, width = np.empty(values.shape), np.empty(values.shape)
-    mean[:, here], width[:, here] = w @ x, widths(prior)
+    mean[:, of_side], width[:, of_side] = w @ x, widths(prior)
     if two:
         means = means.reshape(b.shape)
-        mean[:, there] = _averages(w, means)
-        width[:, there] = _widths_or_deviations(prior_there, *parts[:2], w, means)
-    mean[~known], width[~known] = 0, 1
+        mean[:, of_other_side] = _averages(w, means)
+        width[:, of_other_side] = _widths_or_deviations(prior_there, *parts[:2], w, means)
+    mean[~exists], width[~exists] = 0, 1
     return ExactRows(log_partition, mean, width)
 
 
@@ -139,8 +139,8 @@ def ranges(prior, var):
     """Ranges of discrete units, and `DEVIATIONS` standard deviations of all other units."""
     deviations = np.maximum(DEVIATIONS * np.sqrt(var), 1e-300)
     return np.hstack([
-        np.broadcast_to(widths(part), own.shape) if is_discrete(part) else own
-        for part, own in by_parts(prior, deviations)
+        np.broadcast_to(widths(part), of_part.shape) if is_discrete(part) else of_part
+        for part, of_part in by_parts(prior, deviations)
     ])  # fmt: skip
 
 

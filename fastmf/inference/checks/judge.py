@@ -3,8 +3,15 @@
 import numpy as np
 
 from fastmf.inference.checks.exact_sums import exact_rows
-from fastmf.inference.checks.reasons import Answer, Reason, agree
-from fastmf.inference.checks.rows import JudgedRows, are_too_large, joined, machine_of
+from fastmf.inference.checks.rows import (
+    Answer,
+    JudgedRows,
+    Reason,
+    agree,
+    are_too_large,
+    joined,
+    machine_of,
+)
 
 # Share of the weight from which on a row with a start of its own is the answer of the whole model.
 LARGEST_SHARE = 0.75
@@ -42,7 +49,7 @@ def reasons_of(solved, question, exact_sums=True):
             machine_of(model), mean[undecided], var[undecided], log_partition, *tilt
         )
         # All solvers are imported where a row is compared with other methods.
-        from fastmf.inference.checks.agreement import by_other_answers
+        from fastmf.inference.checks.other_methods import by_other_answers
 
         by_methods = by_other_answers(question, judged, numbers)
         if by_methods is None:

@@ -1,4 +1,4 @@
-"""Answers of other methods, with which rows are compared that are too large for exact sums.
+"""Whether rows that are too large for exact sums agree with the answers of other methods.
 
 Held units: with a unit x_i held at each of its values s, belief propagation has the log-partitions
 log Z_s; without an error they add up to log Z = log sum_s Z_s, and the means are their averages
@@ -11,36 +11,111 @@ from functools import partial
 import numpy as np
 from scipy.special import logsumexp
 
+from fastmf._common.arguments import generator
 from fastmf.inference.bp.belief_propagation import belief_propagation
 from fastmf.inference.bp.graphs.layers import machine_of_layers
 from fastmf.inference.bp.graphs.starts import messages_from
 from fastmf.inference.bp.graphs.units import GraphUnits
-from fastmf.inference.checks.reasons import Answer
+from fastmf.inference.checks.exact_sums import ranges
 from fastmf.inference.checks.rows import (
     MAX_SECONDS,
     MESSAGE_SECONDS,
     MIN_HELD,
     PRODUCT_SECONDS,
-    TYPICAL_ITERATIONS,
-    TYPICAL_SWEEPS,
+    Answer,
+    Reason,
+    agree,
     couplings_of,
     joined,
     n_couplings,
+    split,
 )
 from fastmf.inference.ep.adaptive_tap import adaptive_tap, parallel_sweeps_alone
-from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS, mixture
+from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS, mixture, moved_from
 from fastmf.models import RBM
 from fastmf.models._couplings import with_entries
 from fastmf.priors._groups import column_sizes, has_groups, only_groups
-from fastmf.priors._protocol import has_log_prob, parts_of
+from fastmf.priors._protocol import can_sample, has_log_prob, parts_of
 from fastmf.priors._queries import columns_of_values
 
-# Units that are held at most; tolerance and sweeps of belief propagation.
-MAX_HELD, MESSAGE_TOL, MAX_SWEEPS = 12, 1e-6, 400
-# Variance that every free unit has, and size that couplings have, where these choose units.
-SMALLEST_VARIANCE, MAX_COUPLING = 1e-12, 1e50
-# Tolerance and iterations of adaptive TAP from the starts of a mixture.
-ROUGH_TOL, MAX_ITERATIONS = 1e-5, 100
+# Units that are held at most.
+MAX_HELD = 12
+# Tolerance, sweeps of belief propagation, and iterations from the starts of a mixture.
+METHOD_TOL, MAX_SWEEPS, MAX_ITERATIONS = 1e-5, 400, 100
+
+
+def by_other_answers(question, rows, numbers):
+    """Reason why each row is not reliable, "" if it is; None if methods would take too long."""
+    if question.whole:
+        return _of_whole_model(question, rows, numbers)
+    for method, reason in (
+        (AdaptiveTap, Reason.ADAPTIVE_TAP),
+        (MessagesFromMeans, Reason.MESSAGES),
+    ):
+        alternative = method(rows)
+        if alternative.seconds <= MAX_SECONDS:
+            start = moved_from(rows.mean, np.where(rows.clamped, 0, rows.var), generator(0))
+            init = split(rows.machine, start), split(rows.machine, rows.var)
+            return _contradictions(rows, alternative.answers(init), reason)
+    return None
+
+
+def _of_whole_model(question, rows, numbers):
+    """The same of rows without starts of their own."""
+    reasons, held, unsettled = [""] * len(numbers), HeldUnits(rows), []
+    for k, row in enumerate(numbers):
+        if question.stable is not None and not question.stable[row]:
+            reasons[k] = Reason.UNSTABLE
+            continue
+        alternatives, settled = held.answers(k) if held.seconds <= MAX_SECONDS else ([], False)
+        answer = Answer(rows.log_partition[k], rows.mean[k])
+        if not all(agree(answer, alternative, _widths(rows, k)) for alternative in alternatives):
+            reasons[k] = Reason.HELD_UNITS
+        elif not settled:
+            unsettled.append(k)
+    if not unsettled:
+        return reasons
+    more = _of_starts_and_adaptive_tap(question, rows.chosen(unsettled))
+    if more is None:
+        return None
+    for k, reason in zip(unsettled, more, strict=True):
+        reasons[k] = reason
+    return reasons
+
+
+def _of_starts_and_adaptive_tap(question, rows):
+    """The same where units are not discrete, or messages with held units do not settle."""
+    adaptive, reasons = AdaptiveTap(rows), [""] * len(rows.mean)
+    if adaptive.seconds > MAX_SECONDS:
+        return None
+    if question.mixed is not None:
+        reasons = _contradictions(rows, adaptive.answers(), Reason.ADAPTIVE_TAP)
+    if can_sample(rows.machine.layers[0]):
+        mixtures = 2 * N_CHECKED_STARTS * adaptive.seconds
+        if question.mixed is not None:
+            mixtures = seconds_of_starts(rows)
+        if mixtures > MAX_SECONDS:
+            return None
+        mixed = question.mixed or adaptive_mixture
+        alternatives = answers_of(asked(mixed, rows.machine, **rows.tilts()), rows)
+        more = _contradictions(rows, alternatives, Reason.STARTS)
+        reasons = [x or y for x, y in zip(reasons, more, strict=True)]
+    return reasons
+
+
+def _contradictions(rows, alternatives, reason):
+    """The reason for each row that does not agree with another answer, "" where there is none."""
+    out = []
+    for k, alternative in enumerate(alternatives):
+        answer = Answer(rows.log_partition[k], rows.mean[k])
+        right = alternative is None or agree(answer, alternative, _widths(rows, k))
+        out.append("" if right else reason)
+    return out
+
+
+def _widths(rows, k):
+    """Ranges of the units of a row."""
+    return ranges(rows.prior, rows.var[[k]])[0]
 
 
 class HeldUnits:
@@ -79,7 +154,7 @@ class HeldUnits:
                 owners.append(unit)
         solved = asked(
             belief_propagation, self.graph, field=row.field[0], clamp=np.array(clamps),
-            tol=MESSAGE_TOL, max_iter=MAX_SWEEPS,
+            tol=METHOD_TOL, max_iter=MAX_SWEEPS,
         )  # fmt: skip
         if solved is None:
             return [], False
@@ -99,14 +174,15 @@ class HeldUnits:
         """The free units that are coupled most strongly, by variances."""
         squares = with_entries(self.graph.couplings, _finite_square)
         # Units that seem certain are held where no unit does not.
-        var = np.where(row.clamped[0], 0, np.maximum(row.var[0], SMALLEST_VARIANCE))
+        var = np.where(row.clamped[0], 0, np.maximum(row.var[0], np.finfo(float).eps ** 2))
         strength = np.add.reduceat(var * (squares @ var), self.starts)
         order = np.argsort(-strength, kind="stable")[: max(self.n_held, MIN_HELD)]
         return order[strength[order] > 0]
 
 
 def _finite_square(w):
-    return np.square(np.clip(w, -MAX_COUPLING, MAX_COUPLING))
+    largest = np.finfo(float).max ** 0.25
+    return np.square(np.clip(w, -largest, largest))
 
 
 class AdaptiveTap:
@@ -116,7 +192,7 @@ class AdaptiveTap:
         self.rows, self.seconds, machine = rows, np.inf, rows.machine
         if not (rows.clamped.any() or any(map(has_groups, machine.layers))):
             shape = couplings_of(machine).shape
-            products = TYPICAL_ITERATIONS * float(np.prod(shape)) * min(shape)
+            products = float(np.prod(shape)) * min(shape)
             self.seconds = len(rows.mean) * products * PRODUCT_SECONDS
 
     def answers(self, init=None):
@@ -127,7 +203,7 @@ class AdaptiveTap:
 
 def adaptive_mixture(machine, **tilts):
     """The mixture of the fixed points of adaptive TAP from several starts."""
-    solve = partial(parallel_sweeps_alone, tol=ROUGH_TOL, max_iter=MAX_ITERATIONS)
+    solve = partial(parallel_sweeps_alone, tol=METHOD_TOL, max_iter=MAX_ITERATIONS)
     return mixture(solve, machine, N_CHECKED_STARTS, **tilts)
 
 
@@ -161,7 +237,7 @@ class MessagesFromMeans:
         messages = messages_from(units, np.hstack(parts))
         solved = asked(
             belief_propagation, self.graph, init=messages, field=rows.field, clamp=rows.clamp,
-            tol=MESSAGE_TOL, max_iter=MAX_SWEEPS,
+            tol=METHOD_TOL, max_iter=MAX_SWEEPS,
         )  # fmt: skip
         return answers_of(solved, rows)
 
@@ -201,13 +277,14 @@ def seconds_of_messages(graph, values):
     n_values = max((len(x) for x, size in zip(values, groups, strict=True) if size == 1), default=2)
     # Groups have a coupling for each pair of states, and two-valued units one message an edge.
     n_numbers = n_couplings(graph) * (n_values**2 if n_values > 2 else 1)
-    return TYPICAL_SWEEPS * n_numbers * MESSAGE_SECONDS
+    return n_numbers * MESSAGE_SECONDS
 
 
 def seconds_of_starts(rows):
     """Estimated time of the mixtures of a mean-field solver."""
-    sweeps = 2 * N_CHECKED_STARTS * MAX_ITERATIONS * len(rows.mean)
-    return sweeps * n_couplings(rows.machine) * PRODUCT_SECONDS
+    # Some starts take several times as many sweeps as a typical row.
+    n_solves = 5 * 2 * N_CHECKED_STARTS * len(rows.mean)
+    return n_solves * n_couplings(rows.machine) * PRODUCT_SECONDS
 
 
 def values_of(rows):

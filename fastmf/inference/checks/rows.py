@@ -1,5 +1,6 @@
-"""Rows to be judged, and the time that it would take to solve them by other methods."""
+"""Rows to be judged, reasons against them, and the time of other methods."""
 
+from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -10,11 +11,48 @@ from fastmf.models._layered import Layered
 from fastmf.priors._protocol import as_dtype
 from fastmf.priors.concatenated import concatenate
 
-# Units that are held at least, and the sweeps that belief propagation takes in most rows.
-MIN_HELD, TYPICAL_SWEEPS = 4, 100
-# Seconds that a check of all rows may take by these estimates: of a message, of a multiplication of
-# a sweep or of matrices; and iterations of adaptive TAP. Verdicts do not depend on a clock.
-MAX_SECONDS, MESSAGE_SECONDS, PRODUCT_SECONDS, TYPICAL_ITERATIONS = 0.5, 1e-8, 1e-9, 20
+# Nats, and fractions of the range of units on average and of one unit, by which answers may differ.
+MAX_NATS, MAX_MEAN, MAX_ONE_MEAN = 1.0, 0.05, 0.2
+# Units that are held at least.
+MIN_HELD = 4
+# Seconds that a check of all rows may take by these estimates, for a typical row: of belief
+# propagation, a message, and of adaptive TAP, a multiplication. Verdicts do not depend on a clock.
+MAX_SECONDS, MESSAGE_SECONDS, PRODUCT_SECONDS = 0.5, 1e-6, 2e-8
+
+
+class Reason(StrEnum):
+    """Reason why a row is not reliable, as its `message` has it."""
+
+    EXACT = (
+        "exact sums, which are quick, have another log-partition or other means; take "
+        "fastmf.exact, or belief_propagation with algorithm='auto'"
+    )
+    IMPOSSIBLE = "no state is possible, as exact sums say: the log-partition is -inf"
+    UNSTABLE = "no start leads to a stable solution, and this is the solution of the first start"
+    STARTS = (
+        "other starts lead to fixed points of which the mixture has another log-partition or other "
+        "means: take fastmf.mixture, or `init` for one of them"
+    )
+    HELD_UNITS = (
+        "belief propagation with single units held at each of their values has another "
+        "log-partition or other means"
+    )
+    ADAPTIVE_TAP = "adaptive_tap has another log-partition or other means"
+    MESSAGES = "belief propagation from its means has another log-partition or other means"
+
+
+class Answer(NamedTuple):
+    """Log-partition and means (n_units,) of one row."""
+
+    log_partition: float
+    mean: np.ndarray
+
+
+def agree(answer, other, width, slack=0.0):
+    """Whether two answers agree, where units have these ranges and means may differ by `slack`."""
+    off = np.maximum(abs(other.mean - answer.mean) / width - slack, 0)
+    means = off.mean() <= MAX_MEAN and off.max() <= MAX_ONE_MEAN if off.size else True
+    return bool(abs(other.log_partition - answer.log_partition) <= MAX_NATS and means)
 
 
 class JudgedRows(NamedTuple):
@@ -92,8 +130,8 @@ def are_too_large(model, n_rows, whole):
     sizes = [sum(model.sizes[k::2]) for k in (0, 1)] if layered else model.couplings.shape
     n_messages = sum(map(count_couplings, parts)) * (2 if layered else 1)
     n_solves = n_rows * (2 * MIN_HELD if whole else 1)
-    messages = n_solves * TYPICAL_SWEEPS * n_messages * MESSAGE_SECONDS
-    products = n_rows * TYPICAL_ITERATIONS * float(np.prod(sizes)) * min(sizes) * PRODUCT_SECONDS
+    messages = n_solves * n_messages * MESSAGE_SECONDS
+    products = n_rows * float(np.prod(sizes)) * min(sizes) * PRODUCT_SECONDS
     return min(messages, products) > MAX_SECONDS
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf.inference.mean_field._layout import BLOCK_PANELS, Layout, chain_of
+from fastmf.inference.mean_field._layout import BLOCK_PANELS, MAX_WORKER_ROWS, Layout, chain_of
 from fastmf.kernels.linear.product import (
     TILE_VECTORS,
     empty_panels,
@@ -22,9 +22,6 @@ from fastmf.kernels.mean_field.groups import update_block as update_groups
 from fastmf.models._layered import Layered
 from fastmf.priors._groups import column_is_group, column_sizes, groups
 from fastmf.priors._protocol import n_units, precomputed
-
-# With the fields of single groups, a worker's cache holds fewer rows.
-MAX_GROUPED_ROWS = 24
 
 
 class GroupedLayout(Layout):
@@ -54,7 +51,8 @@ class GroupedLayout(Layout):
     """
 
     grouped = True
-    max_worker_rows = MAX_GROUPED_ROWS
+    # With the fields of single groups, a worker's cache holds fewer rows.
+    max_worker_rows = MAX_WORKER_ROWS // 2
     update_block = staticmethod(update_groups)
 
     def __init__(self, model, order, schedule):
@@ -150,13 +148,13 @@ class GroupedLayout(Layout):
             ]
             columns = [
                 (
-                    self.starts[other] + first - sources[k],
-                    *(n, position + offsets[other][k] if is_group else -1),
+                    self.starts[k_source] + first - sources[k],
+                    *(n, position + offsets[k_source][k] if is_group else -1),
                     offset + place,
                 )
-                for other, offset in offsets[k].items()
+                for k_source, offset in offsets[k].items()
                 for (first, n, is_group), position, place in zip(
-                    *(targets[other], fields[other], places[other]), strict=True
+                    *(targets[k_source], fields[k_source], places[k_source]), strict=True
                 )
             ]
             tables = np.array(rows, np.int64), np.array(_sources(columns), np.int64)
@@ -234,9 +232,9 @@ def covariance_times(mean, var, groups_, x):
     return out
 
 
-def _have_the_same_groups(prior, other):
+def _have_the_same_groups(prior, k_source):
     """Whether two priors have the same groups of states and other units."""
-    pairs = [(f(prior), f(other)) for f in (column_sizes, column_is_group)]
+    pairs = [(f(prior), f(k_source)) for f in (column_sizes, column_is_group)]
     return all(np.array_equal(*pair) for pair in pairs)
 
 

@@ -62,7 +62,6 @@ class Layout:
     update_block = staticmethod(update_block)
 
     def __init__(self, model, order, schedule):
-        self.order = order
         if isinstance(model, Layered):
             self._layered(model, order, schedule)
         else:
@@ -127,18 +126,6 @@ class Layout:
             fill_panels(weights.T, layers[k].couplings[:, begin : begin + weights.shape[1]])
         for layer in layers:
             _fill_powers(layer.couplings, layer.squares, layer.cubes)
-
-    @computed_once
-    def copies(self):
-        """Addresses of the packed couplings: see `fastmf.kernels.linear.copies`."""
-        layers, tables = self.layers.of_model, []
-        for k in range(len(layers) - 1):
-            n_first = layers[k - 1].n_units if k > 0 else 0
-            tables.append([
-                [*(powers.ctypes.data for powers in la[4:]), la.couplings.shape[1], first]
-                for la, first in ((layers[k + 1], 0), (layers[k], n_first))
-            ])  # fmt: skip
-        return np.array(tables, np.int64)
 
     @computed_once
     def addresses(self):

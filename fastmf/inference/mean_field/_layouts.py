@@ -50,10 +50,11 @@ def layout_of(model, order, schedule):
 
 
 def handed_over(layout, model, in_place):
-    """Let the latest layout be that of a model after a step of learning, whose couplings it has.
+    """Let the latest layout be that of a model after a step of learning.
 
-    It has the parameters of the units, too, if these moved in place.
+    It has the parameters of the units already if these moved in place.
     """
+    layout.fill(model)
     if not in_place:
         layout.set_units(model.layers)
     _latest.model = weakref.ref(model)

@@ -128,17 +128,17 @@ def _tilt_rows(layout, parts, n_rows, dtype):
 
 def result(layout, record, log_partition, single):
     """The `FixedPoint` of a record; the log-partition may be None."""
-    one = (lambda x: x[0]) if single else (lambda x: x)
-    mean, var, b, a = (layout.split(one(part)) for part in record.state)
+    rows = 0 if single else slice(None)
+    mean, var, b, a = map(layout.split, record.state[:, rows])
     return FixedPoint(
         mean=mean,
         var=var,
         b=b,
         a=a,
-        log_partition=None if log_partition is None else one(log_partition),
-        converged=one(is_converged(record.status)),
-        n_iter=one(record.n_iter),
-        residual=one(record.residual),
-        message=one(messages_of(record.status)),
-        history=one(trace_of(record)) if record.history.size else None,
+        log_partition=None if log_partition is None else log_partition[rows],
+        converged=is_converged(record.status[rows]),
+        n_iter=record.n_iter[rows],
+        residual=record.residual[rows],
+        message=messages_of(record.status)[rows],
+        history=trace_of(record)[rows] if record.history.size else None,
     )

@@ -31,6 +31,7 @@ from fastmf.kernels.mean_field.rows import (
     THIRD,
     VAR,
     VAR_RESIDUAL,
+    WHOLE_FIELD,
     WINDOW_RESIDUAL,
     A,
     ActiveRows,
@@ -38,7 +39,6 @@ from fastmf.kernels.mean_field.rows import (
     assess_address,
 )
 from fastmf.kernels.mean_field.sparse import (
-    WHOLE_FIELD,
     SparseCouplings,
     SparseWork,
     assess_rows,

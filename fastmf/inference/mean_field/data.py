@@ -4,11 +4,12 @@ import numpy as np
 
 from fastmf._common.rows import is_sparse, row_blocks
 from fastmf._threads.workers import in_parallel, workers_for
+from fastmf.kernels.linear.product import TASK_ROWS
 from fastmf.kernels.linear.sparse_rows import CompressedRows, add_rows_address, add_sparse_product
 from fastmf.priors._rows import states
 
-# Rows of one task of a worker.
-MIN_TASK_ROWS, MAX_TASK_ROWS = 24, 2048
+# Largest number of rows of one task of a worker.
+MAX_TASK_ROWS = 2048
 
 
 def data_fields(prior, X, weights, n_threads=None):
@@ -32,9 +33,9 @@ def _add_product(X, matrix, out, n_threads):
     """Add the product of sparse rows, with indices in ascending order, to `out`."""
     matrix = matrix.view()
     matrix.flags.writeable = False  # or the kernel is compiled once more for what can be written
-    n_workers = workers_for(-(-len(out) // MIN_TASK_ROWS), X.nnz * out.shape[1], n_threads)
+    n_workers = workers_for(-(-len(out) // TASK_ROWS), X.nnz * out.shape[1], n_threads)
     # Large ones: the matrix is read once for each. Results do not depend on them.
-    task_rows = max(MIN_TASK_ROWS, min(MAX_TASK_ROWS, -(-len(out) // n_workers)))
+    task_rows = max(TASK_ROWS, min(MAX_TASK_ROWS, -(-len(out) // n_workers)))
     address, rows = add_rows_address(out.dtype), sparse_rows(X, out.dtype)
     arguments = address, rows, matrix, task_rows, np.zeros(1, np.int64), out
     in_parallel(add_sparse_product, arguments, n_workers)

@@ -1,6 +1,6 @@
 """The mean-field log-partition (minus the free energy) of given means and variances.
 
-With b and a as in `fastmf.kernels.mean_field.tap`, before external tilts are added, and f = W' m,
+With b and a as in `fastmf.kernels.mean_field.units`, before external tilts are added, and f = W' m,
 
     log Z = sum_i [log Z_i(b + field, a + precision) - b m + a (m^2 + v) / 2]
             + sum_(i,j) [W m_i m_j + W^2 v_i v_j / 2 + W^3 k_i k_j / 6]
@@ -20,18 +20,19 @@ from itertools import pairwise
 import numpy as np
 
 from fastmf._threads.workers import for_each, one_blas_thread, workers_for
+from fastmf.kernels.linear.product import TASK_ROWS
 from fastmf.models._layered import Layered
 from fastmf.priors._groups import column_is_group, column_sizes, groups, has_groups
 
-# Entries of the arrays of some rows that are taken together, so that they stay in the cache, and
-# how many rows there are at least: all couplings are read once for each block.
-CACHED_ENTRIES, MIN_BLOCK_ROWS = 1 << 17, 16
+# Entries of the arrays of some rows that are taken together, so that they stay in the cache.
+CACHED_ENTRIES = 1 << 17
 
 
 def log_partition_of_rows(layout, state, order, tilt, n_threads=None):
     """Compute the log-partition of each row; clamped units have pair terms only."""
     n_rows, n_units = state.shape[1:]
-    step = max(MIN_BLOCK_ROWS, CACHED_ENTRIES // n_units)
+    # All couplings are read once for each block of rows.
+    step = max(TASK_ROWS, CACHED_ENTRIES // n_units)
     starts, out = range(0, n_rows, step), np.empty(n_rows)
 
     def fill_block(first):
@@ -130,13 +131,13 @@ def _second_order(weights, below, above):
     (prior, mean, _), (prior_above, mean_above, _) = below, above
     second, second_above = second_moments(*below), second_moments(*above)
     total = np.einsum("ij,ij->i", second @ np.square(weights), second_above)
-    others = groups(prior_above)
+    groups_above = groups(prior_above)
     for group in groups(prior):
         s = mean[:, group] @ weights[group]
         total -= np.einsum("ij,ij,ij->i", s, s, second_above)
-        for other in others:
-            total += np.einsum("ij,ij->i", s[:, other], mean_above[:, other]) ** 2
-    for group in others:
+        for group_above in groups_above:
+            total += np.einsum("ij,ij->i", s[:, group_above], mean_above[:, group_above]) ** 2
+    for group in groups_above:
         r = mean_above[:, group] @ weights[:, group].T
         total -= np.einsum("ij,ij,ij->i", r, r, second)
     return total / 2

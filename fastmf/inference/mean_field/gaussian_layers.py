@@ -29,15 +29,13 @@ def collapsed_tap(
     precision=None,
     clamp=None,
     variances=True,
-    solve_rest=None,
     **options,
 ):
     """Solve by `tap`, after Gaussian units are integrated out if all other units are bounded.
 
     Without `variances` those of the Gaussian units are 0: they take longer than all the rest where
     there are many units of both kinds. The schedule of the other units, which are all coupled, and
-    strongly, is "sequential": a block of them would oscillate. `solve_rest` solves them, with the
-    arguments and results of `solve_machine`, the default.
+    strongly, is "sequential": a block of them would oscillate.
     """
     if not is_integrated(model):
         return tap(model, init, field=field, precision=precision, clamp=clamp, **options)
@@ -47,10 +45,9 @@ def collapsed_tap(
     record = record_from(state, options.max_iter, options.history)
     record.status[:], record.n_iter[:] = CONVERGED, 1
     values = np.zeros(state.shape[1])
-    solver = solve_rest or solve_machine, options
     for rows in _rows_alike(model.integrate_gaussians().gaussian, tilt, state.shape[1]):
         alike = tilt._make(part[rows] if len(part) > 1 else part for part in tilt)
-        _solve_alike(model, rows, alike, solver, variances, record, values)
+        _solve_alike(model, rows, alike, options, variances, record, values)
     answer = result(
         layout, record, values if options.log_partition else None, single=n_rows is None
     )
@@ -76,12 +73,12 @@ def rest_of_row(model, row):
     field, precision, clamped, values = row
     integrated = IntegratedMachine(model, clamped[0], precision[0].astype(np.float64))
     fields, _, constant = _fields_of_rest(integrated, values.astype(np.float64), field, precision)
-    rest = integrated.rest
-    if not (len(rest) and integrated.exists):
+    remaining = integrated.rest
+    if not (len(remaining) and integrated.exists):
         return None, row, float(constant[0])
     prior = as_dtype(integrated.machine.prior, np.float64)
-    row = fields[:, rest], precision[:, rest] + integrated.precision
-    row = *row, clamped[:, rest], values[:, rest]
+    row = fields[:, remaining], precision[:, remaining] + integrated.precision
+    row = *row, clamped[:, remaining], values[:, remaining]
     return BoltzmannMachine(integrated.couplings, prior), row, float(constant[0])
 
 
@@ -94,14 +91,8 @@ def _rows_alike(gaussian, tilt, n_rows):
     return [np.flatnonzero(members.ravel() == k) for k in range(members.max() + 1)]
 
 
-def solve_machine(machine, state, tilt, options):
-    """Iterate rows of a machine from a state: their record and log-partitions."""
-    return solve(layout_of(machine, options.order, options.schedule), state, tilt, options)
-
-
-def _solve_alike(model, rows, tilt, solver, variances, record, values):
+def _solve_alike(model, rows, tilt, options, variances, record, values):
     """Solve rows in which the same Gaussian units are clamped, with equal precisions."""
-    solve_rest, options = solver
     start = record.state[:2, rows].astype(np.float64)
     clamped, field, precision = (
         np.broadcast_to(part, start[0].shape) for part in (tilt.clamped, tilt.field, tilt.precision)
@@ -109,29 +100,30 @@ def _solve_alike(model, rows, tilt, solver, variances, record, values):
     integrated = model.integrate_gaussians()
     if clamped[0].any() or precision[0].any():
         integrated = IntegratedMachine(model, clamped[0], precision[0].astype(np.float64))
-    x, rest = integrated.gaussian, integrated.rest
+    x, remaining = integrated.gaussian, integrated.rest
     fields, alone, constants = _fields_of_rest(integrated, start[0], field, precision)
     state = np.zeros((4, *start[0].shape))
     state[0], state[2] = start[0], _fields_of_clamped(integrated, start[0])
-    if len(rest):
+    if len(remaining):
         machine = integrated.machine
         tilt = [
-            fields[:, rest].astype(model.dtype),
-            (precision[:, rest] + integrated.precision).astype(model.dtype),
-            clamped[:, rest],
+            fields[:, remaining].astype(model.dtype),
+            (precision[:, remaining] + integrated.precision).astype(model.dtype),
+            clamped[:, remaining],
         ]
         tilt = Tilt(*map(np.ascontiguousarray, tilt))
         first = _start_of_rest(model, integrated, start, tilt.clamped)
-        solved, log_partitions = solve_rest(machine, first, tilt, options)
-        state[:, :, rest] = solved.state
+        layout = layout_of(machine, options.order, options.schedule)
+        solved, log_partitions = solve(layout, first, tilt, options)
+        state[:, :, remaining] = solved.state
         if options.log_partition:
             constants = constants + log_partitions
         for part, of_rest in zip(record[1:], solved[1:], strict=True):
             if len(part):
                 part[rows] = of_rest
-    state[0, :, x] = (alone + state[0][:, rest] @ integrated.means.T).T
+    state[0, :, x] = (alone + state[0][:, remaining] @ integrated.means.T).T
     if variances:
-        var = integrated.variances(state[0][:, rest], state[1][:, rest], options.order)
+        var = integrated.variances(state[0][:, remaining], state[1][:, remaining], options.order)
         state[1, :, x] = var.T
         state[2, :, x] = (state[0][:, x] / var - integrated.fields[x]).T
         state[3, :, x] = (1 / var - integrated.precisions[x]).T
@@ -148,7 +140,7 @@ def _fields_of_clamped(integrated, mean):
 
 def _fields_of_rest(integrated, mean, field, precision):
     """Return fields of all units, means of the Gaussian ones alone, and their log-partitions."""
-    x, rest, fixed = integrated.gaussian, integrated.rest, integrated.clamped
+    x, remaining, fixed = integrated.gaussian, integrated.rest, integrated.clamped
     of_clamped = _fields_of_clamped(integrated, mean)
     fields = field + of_clamped
     fields[:, x] += integrated.fields[x]
@@ -160,7 +152,7 @@ def _fields_of_rest(integrated, mean, field, precision):
         linear = integrated.fields[fixed] + field[:, fixed] + of_clamped[:, fixed] / 2
         square = (integrated.precisions[fixed] + precision[:, fixed]) * y / 2
         log_partition += ((linear - square) * y).sum(1)
-    fields[:, rest] += fields[:, x] @ integrated.means
+    fields[:, remaining] += fields[:, x] @ integrated.means
     return fields, alone, log_partition
 
 
@@ -169,14 +161,14 @@ def _start_of_rest(model, integrated, start, clamped):
 
     Units above data start from their moments given the data, as in the first half of a sweep.
     """
-    rest, machine = integrated.rest, model.bipartite()
-    state = np.zeros((4, len(clamped), len(rest)), model.dtype)
-    state[:2] = np.maximum(start[:, :, rest], [[[-np.inf]], [[0]]])
+    remaining, machine = integrated.rest, model.bipartite()
+    state = np.zeros((4, len(clamped), len(remaining)), model.dtype)
+    state[:2] = np.maximum(start[:, :, remaining], [[[-np.inf]], [[0]]])
     n = machine.n_visible
     if not (start[0][:, n:].any() or start[1][:, n:].any()):
-        above = rest >= n
+        above = remaining >= n
         b = np.zeros(state.shape[1:])
-        b[:, above] = start[0][:, :n] @ machine.weights[:, rest[above] - n]
+        b[:, above] = start[0][:, :n] @ machine.weights[:, remaining[above] - n]
         moments = integrated.machine.prior.moments(b.astype(model.dtype), model.dtype.type(0))
         state[:2] = np.where(above & ~clamped, moments, state[:2])
     return state

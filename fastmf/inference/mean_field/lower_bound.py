@@ -40,18 +40,10 @@ from fastmf.priors._groups import column_sizes, has_groups
 from fastmf.priors._protocol import as_dtype, can_sample, has_log_prob, n_units, parts_of, sample
 from fastmf.priors._queries import number_of_states, two_values
 
-# Sweeps of naive mean field from each start of a bound.
-N_BOUND_SWEEPS = 200
-# Rows of each array of starts that are used, solutions among these, and units at random.
-MAX_GIVEN_STARTS, MAX_SOLVED_STARTS, N_UNCOUPLED_STARTS = 150, 20, 10
+# Rows of each array of starts that are used, solutions among them, and products that are mixed.
+MAX_STARTS = 100
 # Units up to which Gaussian ones between them are integrated out: then all of them are coupled.
 MAX_COUPLED = 4096
-# Fractions of the units of random starts that are at their highest value, the others at the lowest.
-FRACTIONS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95)
-STARTS_OF_FRACTION = 5
-# Solutions that are mixed at most, nats by which their bounds are lower than the largest at most,
-# and states that are drawn from all of them.
-MAX_COMPONENTS, MAX_FALL_OF_COMPONENT, N_DRAWN_STATES = 50, 20.0, 400
 # States times units of a side of which all states are summed.
 MAX_SUMMED_NUMBERS = 2**19
 # Nats by which an estimate may be below the bound, as it is below the truth by errors of its own.
@@ -198,18 +190,16 @@ class LowerBound(NamedTuple):
     phases: list
 
 
-def lower_bound(model, starts=(), rng=0):
+def lower_bound(model, starts=(), rng=0, *, max_iter=200):
     """Certain lower bound of the log-partition from naive mean field and sums over states."""
     rng, sides = generator(rng), sides_of(model)
-    given = [np.asarray(rows, model.dtype)[:MAX_GIVEN_STARTS] for rows in starts]
+    given = [np.asarray(rows, model.dtype)[:MAX_STARTS] for rows in starts]
     starts = np.vstack([*given, spread_states(model, rng), _means(model)])
     n = sum(units.stop - units.start for units in sides.slices)
     none = np.zeros((1, n))
     tilt = Tilt(none, none, none.astype(bool))
     with np.errstate(over="ignore", invalid="ignore"):
-        _, b, bounds, sizes = bounded_products(
-            collapsed_tap, model, starts, tilt, none, N_BOUND_SWEEPS
-        )
+        _, b, bounds, sizes = bounded_products(collapsed_tap, model, starts, tilt, none, max_iter)
         finite = np.isfinite(bounds)
         bounds, b = (bounds - SUM_ROUNDING * sizes)[finite], b[finite]
         order = np.argsort(-bounds, kind="stable")
@@ -220,8 +210,8 @@ def lower_bound(model, starts=(), rng=0):
         value = max([value, *_sums_over_states(sides, b[first], rng)])
         if (integrated := without_gaussian_units(model)) is not None:
             machine, constant, couplings = integrated
-            left = [] if couplings is None else [machine.prior.moments(starts @ couplings, 0.0)[0]]
-            value = max(value, constant + lower_bound(machine, left, rng).value)
+            given = [] if couplings is None else [machine.prior.moments(starts @ couplings, 0.0)[0]]
+            value = max(value, constant + lower_bound(machine, given, rng).value)
     return LowerBound(float(value), b, bounds, phases)
 
 
@@ -237,16 +227,18 @@ def without_gaussian_units(model):
     k = kinds.index(Gaussian)
     if n_units(model.layers[1 - k]) > MAX_COUPLED:
         return None
-    rest = model.integrate_gaussians()
+    integrated = model.integrate_gaussians()
     prior = as_dtype(model.layers[1 - k], np.float64)
     low, high = two_values(prior)
     # x^2 = (low + high) x - low high.
-    prior = prior._replace(field=prior.field + rest.field - rest.precision * (low + high) / 2)
-    terms = rest.precision * low * high / 2
-    constant = rest.log_partition + terms.sum()
-    field, precision = (x[rest.gaussian] for x in (rest.fields, rest.precisions))
+    prior = prior._replace(
+        field=prior.field + integrated.field - integrated.precision * (low + high) / 2
+    )
+    terms = integrated.precision * low * high / 2
+    constant = integrated.log_partition + terms.sum()
+    field, precision = (x[integrated.gaussian] for x in (integrated.fields, integrated.precisions))
     size = (abs(np.log(2 * np.pi / precision)) + field**2 / precision).sum() / 2 + abs(terms).sum()
-    machine = BoltzmannMachine(rest.couplings, prior)
+    machine = BoltzmannMachine(integrated.couplings, prior)
     return machine, constant - SUM_ROUNDING * size, None if k else model.weights
 
 
@@ -263,7 +255,7 @@ def starts_at(solutions):
     values = np.round(solutions.log_partition, 2)
     values[~np.isfinite(means).all(1) | ~np.isfinite(values)] = -np.inf
     values, rows = np.unique(values, return_index=True)
-    return means[rows[values > -np.inf][: -MAX_SOLVED_STARTS - 1 : -1]]
+    return means[rows[values > -np.inf][: -MAX_STARTS - 1 : -1]]
 
 
 def _means(model):
@@ -286,7 +278,8 @@ def _spread(prior, rng):
 
     Means of a user's units that cannot be sampled.
     """
-    zeros = np.zeros((N_UNCOUPLED_STARTS, n_units(prior)))
+    n = MAX_STARTS // 3
+    zeros = np.zeros((n, n_units(prior)))
     if not can_sample(prior):
         return prior.moments(zeros[:1], zeros[:1])[0]
     states = [sample(as_dtype(prior, np.float64), zeros, zeros, rng)]
@@ -294,8 +287,9 @@ def _spread(prior, rng):
         states.append(extreme_starts(prior))
         if not has_groups(prior):
             low, high = states[1][[0, -1]]
-            fractions = np.repeat(FRACTIONS, STARTS_OF_FRACTION)[:, None]
-            states.append(np.where(rng.random((len(fractions), len(low))) < fractions, high, low))
+            fractions = np.sin(np.pi / 2 * (np.arange(n) + 0.5) / n) ** 2
+            at_high = rng.random((n, len(low))) < fractions[:, None]
+            states.append(np.where(at_high, high, low))
     return np.vstack(states)
 
 
@@ -313,11 +307,14 @@ def mixture_bound(sides, b, bounds):
 
 
 def _components(b, bounds):
-    """Positions of products of much weight, of which bounds or tilts differ, roughly, in order."""
-    near = bounds[bounds > bounds.max(initial=-np.inf) - MAX_FALL_OF_COMPONENT]
+    """Positions of products whose bounds or tilts differ, roughly, in order.
+
+    Products whose weight rounding hides are left out.
+    """
+    near = bounds[bounds > bounds.max(initial=-np.inf) + np.log(SUM_ROUNDING)]
     along = np.tanh(b[: len(near)]) @ np.cos(np.arange(b.shape[1]))
     keys = np.column_stack([np.round(near, 5), np.round(along, 2)])
-    return np.sort(np.unique(keys, axis=0, return_index=True)[1])[:MAX_COMPONENTS]
+    return np.sort(np.unique(keys, axis=0, return_index=True)[1])[: MAX_STARTS // 2]
 
 
 def _value_of_mixture(bounds, logs, chosen):
@@ -351,7 +348,7 @@ def _sums_over_states(sides, b, rng):
         sides_of_states = {}
         for k, (prior, units) in enumerate(zip(sides.priors, sides.slices, strict=True)):
             if is_discrete(prior):
-                tilts = np.repeat(b[:, units], -(-N_DRAWN_STATES // len(b)), axis=0)
+                tilts = np.repeat(b[:, units], -(-4 * MAX_STARTS // len(b)), axis=0)
                 x = sample(prior, tilts, np.zeros_like(tilts), rng)
                 sides_of_states[k] = _distinct_states(x)
     for k, x in sides_of_states.items():
@@ -370,9 +367,9 @@ def log_sum_of_weights(sides, k, x):
     of_units = sides.priors[k].log_prob(x)
     fields = x @ (sides.couplings.T if k else sides.couplings)
     if len(sides.priors) == 1:
-        of_others = fields * x / 2
+        of_side = fields * x / 2
     else:
-        of_others = sides.priors[1 - k].log_partition(fields, np.float64(0))
-    total, size = of_units.sum(1) + of_others.sum(1), abs(of_units).sum(1) + abs(of_others).sum(1)
+        of_side = sides.priors[1 - k].log_partition(fields, np.float64(0))
+    total, size = of_units.sum(1) + of_side.sum(1), abs(of_units).sum(1) + abs(of_side).sum(1)
     total = (total - SUM_ROUNDING * size)[np.isfinite(total)]
     return np.logaddexp.reduce(total) if len(total) else -np.inf

@@ -1,14 +1,7 @@
 """Relaxed belief propagation: Gaussian messages, exact to second order in the couplings.
 
-The message from unit j to unit i is a mean and a variance, the moments of j without the message of
-i (its cavity):
-
-    b_i = field_i + sum_j W_ij m_ji          b_ij = b_i - W_ij m_ji
-    a_i = precision_i - sum_j W_ij^2 v_ji    a_ij = a_i + W_ij^2 v_ji
-    (m_i, v_i) = moments(b_i, a_i)           (m_ij, v_ij) = moments(b_ij, a_ij)
-    log Z = sum_i log Z_i - 1/2 sum_i sum_j (log Z_i - log Z_ij)
-
-TAP follows by expanding the messages around the marginals.
+The equations are in `fastmf.kernels.mean_field.relaxed_bp`. TAP follows by expanding the messages
+around the marginals.
 """
 
 from functools import partial

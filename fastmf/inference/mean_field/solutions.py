@@ -113,13 +113,13 @@ class Solutions(NamedTuple):
 def distinct_solutions(reached, merge_tol=1e-2, usable=None):
     """Select the distinct fixed points, of the `usable` rows alone if given; None if none is."""
     members = np.full(len(reached.log_partition), -1)
-    some = slice(None)
+    rows_used = slice(None)
     if usable is not None:
-        some = np.flatnonzero(usable)
-        if not len(some):
+        rows_used = np.flatnonzero(usable)
+        if not len(rows_used):
             return None
-        reached = some_rows(reached, some)
-    rows, members[some] = distinct(reached, merge_tol)
+        reached = some_rows(reached, rows_used)
+    rows, members[rows_used] = distinct(reached, merge_tol)
     points = some_rows(reached, rows)
     visible, *hidden = points.mean if isinstance(points.mean, tuple) else (points.mean,)
     return Solutions(
@@ -190,12 +190,14 @@ def _log_partition_at(model, b, a, order):
     """Mean-field log-partition as a function of the moments that the tilts b and a give."""
     if not is_integrated(model):
         return log_partition_of_tilts(model, b, a, order)
-    rest = model.integrate_gaussians()
-    if rest.machine is None:
-        return np.full(len(b[0]), rest.log_partition)
-    tilts = [[np.hstack([*part[::2], *part[1::2]])[:, rest.rest]] for part in (b, a)]
-    external = rest.field, rest.precision
-    return rest.log_partition + log_partition_of_tilts(rest.machine, *tilts, order, *external)
+    integrated = model.integrate_gaussians()
+    if integrated.machine is None:
+        return np.full(len(b[0]), integrated.log_partition)
+    tilts = [[np.hstack([*part[::2], *part[1::2]])[:, integrated.rest]] for part in (b, a)]
+    external = integrated.field, integrated.precision
+    return integrated.log_partition + log_partition_of_tilts(
+        integrated.machine, *tilts, order, *external
+    )
 
 
 def merge(means, order=None, merge_tol=1e-2):
@@ -215,8 +217,8 @@ def merge(means, order=None, merge_tol=1e-2):
         if members[row] < 0:
             near = np.array(tree.query_ball_point(keys[row], radius, p=np.inf))
             near = near[members[near] < 0]
-            same = abs(means[near] - means[row]).max(1) <= merge_tol
-            members[near[same]] = len(rows)
+            is_equal = abs(means[near] - means[row]).max(1) <= merge_tol
+            members[near[is_equal]] = len(rows)
             members[row] = len(rows)
             rows.append(row)
     return np.array(rows, dtype=int), members

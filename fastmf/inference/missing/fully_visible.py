@@ -14,25 +14,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.missing.layered import BLOCK_SIZE
+from fastmf.inference.sampling.discrete import (
+    MAX_ENUMERATED_STATES,
+    Columns,
+    annealed_probabilities,
+)
 from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
-from fastmf.inference.sampling.trees import strengths
-from fastmf.kernels.sampling.spanning_tree import TreeProblem
-from fastmf.kernels.sampling.tree_annealing import TreeSettings, tree_annealing, tree_annealing_work
 from fastmf.models._couplings import dense_machine
 
 METHODS = ("auto", "exact", "annealing", "tap")
-# Rows whose missing units have up to so many states together are enumerated: 20 binary units.
-MAX_EXACT_STATES = 1 << 20
-# Particles of a replicate times missing units, and limits of the first.
-MAX_PARTICLE_LABELS, MIN_PARTICLES, MAX_PARTICLES = 25_000, 128, 1024
 # Standard error of a probability that needs no more replicates, and the largest that is no failure.
 GOAL_ERROR, WORST_ERROR = 0.003, 0.01
-# Log-weight of states that do not occur.
-LOG_WEIGHT_OF_NO_STATE = -1e300
-ANNEALING_SETTINGS = {"n_sweeps": 3, "n_last_sweeps": 8, "min_replicates": 8, "max_replicates": 32}
 
 
 class ConditionalMeans(NamedTuple):
@@ -56,8 +50,8 @@ class ConditionalMeans(NamedTuple):
 def conditional_means(model, X, method="auto", *, seed=0, n_threads=None):
     """Means of missing units given the others."""
     model = dense_machine("conditional_means", model)
-    columns, X = flat_states(model.prior), np.asarray(X, float)
-    incomplete = np.flatnonzero(columns.missing(X).any(1))
+    states, X = flat_states(model.prior), np.asarray(X, float)
+    incomplete = np.flatnonzero(states.missing(X).any(1))
     mean, error, converged = X.copy(), np.zeros(len(X)), np.ones(len(X), bool)
     if not len(incomplete):
         return ConditionalMeans(mean, error, converged)
@@ -65,68 +59,60 @@ def conditional_means(model, X, method="auto", *, seed=0, n_threads=None):
     marked = np.nan_to_num(X[incomplete], nan=1 + np.nanmax(abs(X), initial=0))
     _, first, inverse = np.unique(marked, axis=0, return_index=True, return_inverse=True)
     solve = _tap if method == "tap" else _summed
-    found = solve(model, columns, X[incomplete[first]], method, seed, n_threads)
-    for whole, part in zip((mean, error, converged), found, strict=True):
-        whole[incomplete] = part[inverse.reshape(-1)]
+    distinct = solve(model, states, X[incomplete[first]], method, seed, n_threads)
+    for out, part in zip((mean, error, converged), distinct, strict=True):
+        out[incomplete] = part[inverse.reshape(-1)]
     return ConditionalMeans(mean, error, converged)
 
 
-def _tap(model, columns, X, method, seed, n_threads):
+def _tap(model, states, X, method, seed, n_threads):
     """Means of distinct rows by mean field."""
-    found = tap(model, clamp=X, n_threads=n_threads)
-    return ConditionalMeans(found.mean, np.full(len(X), np.nan), found.converged)
+    solved = tap(model, clamp=X, n_threads=n_threads)
+    return ConditionalMeans(solved.mean, np.full(len(X), np.nan), solved.converged)
 
 
-def _summed(model, columns, X, method, seed, n_threads):
+def _summed(model, states, X, method, seed, n_threads):
     """Means of distinct rows by enumeration or annealing."""
-    missing = columns.missing(X)
-    log_states = missing @ np.log2(np.diff(columns.offsets))
-    few = (log_states <= math.log2(MAX_EXACT_STATES)) & (method != "annealing")
-    if method == "exact" and not few.all():
+    missing = states.missing(X)
+    log_states = missing @ np.log2(np.diff(states.offsets))
+    enumerable = (log_states <= math.log2(MAX_ENUMERATED_STATES)) & (method != "annealing")
+    if method == "exact" and not enumerable.all():
         raise ValueError(
             "method 'exact' takes rows whose missing values have at most "
-            f"2^{math.log2(MAX_EXACT_STATES):g} states together, got 2^{log_states.max():.0f}: "
-            "take 'annealing', or 'tap'."
+            f"2^{math.log2(MAX_ENUMERATED_STATES):g} states together, got "
+            f"2^{log_states.max():.0f}: take 'annealing', or 'tap'."
         )
-    fields = (columns.values @ (np.nan_to_num(X, nan=0.0) @ model.couplings).T).T
-    # States that do not occur have a finite field, whose products with zero are zero.
-    fields = np.ascontiguousarray(fields + np.maximum(columns.log_weights, LOG_WEIGHT_OF_NO_STATE))
-    problem, p, error = _problem(columns, model.couplings), np.empty_like(fields), np.zeros(len(X))
-    if few.any():
-        p[few] = _enumerated(problem, fields[few], missing[few])
-    if not few.all():
-        others = fields[~few], missing[~few]
-        p[~few], error[~few] = _annealed(problem, *others, seed, n_threads)
-    never = np.isneginf(columns.log_weights)
-    if never.any():
-        p[:, never] = 0  # annealed probabilities are averages with errors
-        totals = np.add.reduceat(p, columns.offsets[:-1], axis=1)
-        p /= np.repeat(np.where(totals > 0, totals, 1), np.diff(columns.offsets), axis=1)
-    mean = np.where(np.isnan(X), columns.means(p), X)
+    columns = Columns.of(states, model.couplings)
+    fields = (states.values @ (np.nan_to_num(X, nan=0.0) @ model.couplings).T).T
+    fields += states.log_weights
+    p, error = np.zeros_like(fields), np.zeros(len(X))
+    if enumerable.any():
+        p[enumerable] = _enumerated(columns, fields[enumerable], missing[enumerable])
+    if not enumerable.all():
+        strengths = columns.strengths()
+    for row in np.flatnonzero(~enumerable):
+        chosen, rng = missing[row], np.random.default_rng(seed)
+        numbers, part = columns.chosen(chosen, fields[row])
+        p[row, numbers], error[row] = annealed_probabilities(
+            part, strengths[np.ix_(chosen, chosen)], rng, GOAL_ERROR, n_threads=n_threads
+        )
+    mean = np.where(np.isnan(X), states.means(p), X)
     return ConditionalMeans(mean, error, error <= WORST_ERROR)
-
-
-def _problem(columns, couplings):
-    """Couplings of a machine between states, as the kernel takes them."""
-    J = np.ascontiguousarray(couplings, dtype=np.float64)
-    if len(columns.log_weights) > len(J):  # otherwise units are states
-        J = np.ascontiguousarray(columns.values @ (columns.values @ J).T)
-    return TreeProblem(J, strengths(columns, couplings), columns.offsets)
 
 
 # --- enumeration ----------------------------------------------------------------------------------
 
 
-def _enumerated(problem, fields, missing):
+def _enumerated(columns, fields, missing):
     """Probabilities of the states of missing columns."""
     out = np.zeros_like(fields)
-    for rows, states, sizes in batches_of_rows(missing, problem.offsets):
+    for rows, states, sizes in batches_of_rows(missing, columns.offsets):
         halves = _halves(sizes)
         n = max(1, BLOCK_SIZE // max(math.prod(map(int, sizes)), states.shape[1] ** 2))
         for start in range(0, len(rows), n):
-            here, of_row = states[start : start + n], rows[start : start + n, None]
-            couplings = problem.couplings[here[:, :, None], here[:, None]]
-            out[of_row, here] = _probabilities(couplings, fields[of_row, here], *halves)
+            of_rows, of_row = states[start : start + n], rows[start : start + n, None]
+            couplings = columns.couplings[of_rows[:, :, None], of_rows[:, None]]
+            out[of_row, of_rows] = _probabilities(couplings, fields[of_row, of_rows], *halves)
     return out
 
 
@@ -150,19 +136,3 @@ def _probabilities(couplings, field, first, second):
 
 def _log_weights(couplings, field, states):
     return field @ states.T + ((states @ couplings) * states).sum(2) / 2
-
-
-# --- annealing ------------------------------------------------------------------------------------
-
-
-def _annealed(problem, fields, missing, seed, n_threads):
-    """Probabilities of the states of missing columns, and their largest standard errors."""
-    n_missing = missing.sum(1)
-    n_particles = np.clip(MAX_PARTICLE_LABELS // n_missing, MIN_PARTICLES, MAX_PARTICLES)
-    settings = TreeSettings(seed=np.uint64(seed), tol=GOAL_ERROR, **ANNEALING_SETTINGS)
-    n_workers = workers_for(len(fields), int((n_particles * n_missing) @ n_missing) * 4, n_threads)
-    work = tree_annealing_work(problem, missing, n_particles, settings, n_workers)
-    means, errors = np.zeros_like(fields), np.zeros(len(fields))
-    arguments = problem, fields, missing, n_particles, settings, means, errors, work
-    in_parallel(tree_annealing, arguments, n_workers)
-    return means, errors

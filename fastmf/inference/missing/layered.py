@@ -104,20 +104,20 @@ def _sum_over_hidden(pair, X):
     of_hidden = np.zeros((len(X), pair.n_hidden))
     for h in states_of(hidden, max(pair.n_visible, pair.n_hidden, 512)):
         fields = h @ weights.T
-        own = hidden.log_prob(h).sum(1)
+        log_prior = hidden.log_prob(h).sum(1)
         free = visible.log_partition(fields, 0.0)
         mean = visible.moments(fields, 0.0)[0]
         n_rows = max(1, BLOCK_SIZE // len(h))
         for start in range(0, len(X), n_rows):
-            here = slice(start, start + n_rows)
-            logs = seen[here] @ fields.T + missing[here] @ free.T + own
-            largest = np.maximum(top[here], logs.max(1))
-            scale = np.exp(top[here] - largest)
+            block = slice(start, start + n_rows)
+            logs = seen[block] @ fields.T + missing[block] @ free.T + log_prior
+            largest = np.maximum(top[block], logs.max(1))
+            scale = np.exp(top[block] - largest)
             w = np.exp(logs - largest[:, None])
-            total[here] = scale * total[here] + w.sum(1)
-            sums[here] = scale[:, None] * sums[here] + w @ mean
-            of_hidden[here] = scale[:, None] * of_hidden[here] + w @ h
-            top[here] = largest
+            total[block] = scale * total[block] + w.sum(1)
+            sums[block] = scale[:, None] * sums[block] + w @ mean
+            of_hidden[block] = scale[:, None] * of_hidden[block] + w @ h
+            top[block] = largest
     return sums / total[:, None], of_hidden / total[:, None], top + np.log(total)
 
 
@@ -128,31 +128,31 @@ def _sum_over_missing(pair, X):
     given, table = np.nan_to_num(X, nan=0.0) @ weights, columns.values @ weights
     means, log_partition = np.zeros((len(X), len(table))), np.empty(len(X))
     of_hidden = np.empty((len(X), pair.n_hidden))
-    for rows, of_states, own in batches_of_rows(columns.missing(X), columns.offsets):
-        candidates = one_hot_states(own)
+    for rows, of_states, sizes in batches_of_rows(columns.missing(X), columns.offsets):
+        candidates = one_hot_states(sizes)
         n = max(1, BLOCK_SIZE // (len(candidates) * pair.n_hidden))
         for start in range(0, len(rows), n):
-            some, here = rows[start : start + n], of_states[start : start + n]
-            b = given[some][:, None] + candidates @ table[here]
+            numbers, block = rows[start : start + n], of_states[start : start + n]
+            b = given[numbers][:, None] + candidates @ table[block]
             fields = b.reshape(-1, pair.n_hidden)
             free = hidden.log_partition(fields, 0.0).sum(1)
-            logs = columns.log_weights[here] @ candidates.T + free.reshape(len(some), -1)
+            logs = columns.log_weights[block] @ candidates.T + free.reshape(len(numbers), -1)
             top = logs.max(1, keepdims=True)
             w = np.exp(logs - top)
-            means[some[:, None], here] = w @ candidates / w.sum(1, keepdims=True)
+            means[numbers[:, None], block] = w @ candidates / w.sum(1, keepdims=True)
             given_state = hidden.moments(fields, 0.0)[0].reshape(b.shape)
-            of_hidden[some] = np.einsum("rs,rsu->ru", w / w.sum(1, keepdims=True), given_state)
-            log_partition[some] = top[:, 0] + np.log(w.sum(1))
+            of_hidden[numbers] = np.einsum("rs,rsu->ru", w / w.sum(1, keepdims=True), given_state)
+            log_partition[numbers] = top[:, 0] + np.log(w.sum(1))
     return columns.means(means), of_hidden, log_partition
 
 
 def log_likelihood(model, X, log_partition, **options):
     """Compute the log-likelihood of rows, summing few hidden units of deep machines exactly."""
     if model.deep:
-        found = exact_given(model, states(model.layers[0], X, np.float64))
-        if found.exact.all():
+        exact = exact_given(model, states(model.layers[0], X, np.float64))
+        if exact.exact.all():
             visible = log_prob_of_rows(model.layers[0], X, model.dtype)
-            return visible + found.log_partition - log_partition
+            return visible + exact.log_partition - log_partition
     return mean_field_log_likelihood(model, X, log_partition, **options)
 
 
@@ -165,8 +165,8 @@ def promising_starts(prior, X, solutions, rows, n_starts):
     first = np.argsort(-logs, axis=1, kind="stable")[:, : max(1, n_starts - 2)]
     seen = ~np.isnan(X)
     distances = seen @ np.square(rows).T - 2 * np.where(seen, X, 0) @ rows.T
-    others = np.argsort(distances, axis=1, kind="stable")[:, : n_starts - first.shape[1]]
-    return np.concatenate([solutions.mean[0][first], rows[others]], axis=1)
+    nearest = np.argsort(distances, axis=1, kind="stable")[:, : n_starts - first.shape[1]]
+    return np.concatenate([solutions.mean[0][first], rows[nearest]], axis=1)
 
 
 def _log_likelihoods(prior, X, solutions):
@@ -188,8 +188,8 @@ def average_of_phases(means, log_partition, converged):
     counts = (converged | ~any_converged[:, None]) & np.isfinite(log_partition)
     for k in range(means.shape[1]):
         for earlier in range(k):
-            same = abs(means[:, k] - means[:, earlier]).max(1) <= SAME_MEANS
-            counts[:, k] &= ~(same & counts[:, earlier])
+            is_equal = abs(means[:, k] - means[:, earlier]).max(1) <= SAME_MEANS
+            counts[:, k] &= ~(is_equal & counts[:, earlier])
     nothing = ~counts.any(1)
     counts[nothing] = True
     logs = np.where(counts, np.where(nothing[:, None], 0.0, log_partition), -np.inf)

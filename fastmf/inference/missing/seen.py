@@ -63,13 +63,13 @@ def means_given_seen(model, X, *, most=None, **options):
     exact = exact_given(model, X, most)
     log_partition, converged = exact.log_partition, np.ones(len(X), bool)
     means = _by_layers(model, exact.sides)
-    left = np.flatnonzero(~exact.exact)
-    if len(left):
-        found, log_partition[left] = _solutions(model, X[left], **options)
-        converged[left] = found.converged
-        for mean, of_left in zip(means, found.mean, strict=True):
-            mean[left] = of_left
-        means[0][left] = np.where(np.isnan(X[left]), found.mean[0], X[left])
+    remaining = np.flatnonzero(~exact.exact)
+    if len(remaining):
+        solved, log_partition[remaining] = _solutions(model, X[remaining], **options)
+        converged[remaining] = solved.converged
+        for mean, of_left in zip(means, solved.mean, strict=True):
+            mean[remaining] = of_left
+        means[0][remaining] = np.where(np.isnan(X[remaining]), solved.mean[0], X[remaining])
     return MeansGivenSeen(tuple(means), log_partition, converged)
 
 
@@ -91,9 +91,9 @@ def _solutions(model, X, **options):
     fields = [None] * len(model.layers)
     fields[1] = np.where(seen, start - nearest, 0).astype(X.dtype) @ model.couplings[0]
     clamp = np.where(seen, nearest, np.nan)
-    found = collapsed_tap(model, nearest, clamp=clamp, field=tuple(fields), **options)
-    own = mean_log_prob(visible, np.where(seen, nearest, start).astype(np.float64))
-    return found, found.log_partition - np.where(seen, own, 0).sum(1)
+    solved = collapsed_tap(model, nearest, clamp=clamp, field=tuple(fields), **options)
+    clamped_terms = mean_log_prob(visible, np.where(seen, nearest, start).astype(np.float64))
+    return solved, solved.log_partition - np.where(seen, clamped_terms, 0).sum(1)
 
 
 def nearest_states(prior, X):
@@ -102,8 +102,8 @@ def nearest_states(prior, X):
     for part, x in by_parts(prior, X):
         if has_groups(part):
             nearest = np.zeros_like(x)
-            for here in groups(part):
-                nearest[np.arange(len(x)), here.start + x[:, here].argmax(1)] = 1
+            for group in groups(part):
+                nearest[np.arange(len(x)), group.start + x[:, group].argmax(1)] = 1
             x = nearest
         elif two_values(part):
             low, high = two_values(part)
@@ -120,10 +120,10 @@ def annealed_given_seen(model, X, n_threads=None):
     have the same random numbers, so that the value of a row does not depend on the others.
     """
     pair = model.bipartite()
-    found, _ = _solutions(model, X, order=1, n_threads=n_threads, tol=1e-3, max_iter=100)
+    solved, _ = _solutions(model, X, order=1, n_threads=n_threads, tol=1e-3, max_iter=100)
     share = (MATCHING * (1 - np.isnan(X).mean(1, keepdims=True))).astype(X.dtype)
     neutral = neutral_base(pair, all(map(two_values, pair.layers)))
-    tilts = (np.hstack(found.b[side::2]) for side in (0, 1))
+    tilts = (np.hstack(solved.b[side::2]) for side in (0, 1))
     c_v, c_h = (
         c + share * np.nan_to_num(b - c, posinf=0, neginf=0)
         for c, b in zip(neutral, tilts, strict=True)
@@ -179,13 +179,13 @@ def log_likelihood_of_seen(model, X, log_partition, *, most=None, anneal=False, 
         rows = rows.start + np.flatnonzero(lacking[rows])
         if not len(rows):
             continue
-        found = exact_given(model, X[rows], most)
-        values, left = found.log_partition, ~found.exact
-        if left.any() and anneal:
-            some = annealed_given_seen(model, X[rows[left]], options.get("n_threads"))
-            values[left], errors[rows[left]] = some
-        elif left.any():
-            values[left] = _solutions(model, X[rows[left]], **options)[1]
-            errors[rows[left]] = 0 if only_gaussian else np.nan
+        solved = exact_given(model, X[rows], most)
+        values, remaining = solved.log_partition, ~solved.exact
+        if remaining.any() and anneal:
+            annealed = annealed_given_seen(model, X[rows[remaining]], options.get("n_threads"))
+            values[remaining], errors[rows[remaining]] = annealed
+        elif remaining.any():
+            values[remaining] = _solutions(model, X[rows[remaining]], **options)[1]
+            errors[rows[remaining]] = 0 if only_gaussian else np.nan
         out[rows] = log_prob_of_seen(model.layers[0], X[rows]) + values - log_partition
     return out, errors

@@ -12,21 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
-from fastmf.inference.sampling.gibbs import even_layers
-from fastmf.kernels.linear.product import pack, product_address
-from fastmf.kernels.sampling.annealed import AnnealedPath, TiltedPath, annealed, annealed_units
-from fastmf.kernels.sampling.gibbs import CHAIN_ROWS, SampledLayer, gibbs_work
+from fastmf._threads.workers import one_blas_thread
+from fastmf.inference.sampling.gibbs import check_finite, even_layers, sampled_layers, walk
+from fastmf.inference.sampling.visible import sampled_units
 from fastmf.models import RBM, BoltzmannMachine
 from fastmf.priors import Bernoulli
-from fastmf.priors._compiled import units_of
 from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import by_parts, can_draw, is_concatenated, n_units, sample
 from fastmf.priors._queries import binary_field, tilt_to_mean, two_values
 
-# Log-weights beyond which rounding hides whole nats: samples of a model that cannot be normalised
-# grow from sweep to sweep, and do so long before anything overflows.
-MAX_LOG_WEIGHT = 1e15
 # Field at which one state of a unit has no weight in double precision.
 DECIDED = 750.0
 # Parts of the path between which chains may be resampled.
@@ -77,8 +71,8 @@ class Path(NamedTuple):
     n_chains : int
     rng : numpy.random.Generator
     n_threads : int or None
-    packed : tuple of arrays or None
-        The packed couplings, if the kernel anneals such units.
+    units : object
+        The layers as the kernel takes them, None if it does not draw such units.
     """
 
     model: RBM
@@ -86,17 +80,19 @@ class Path(NamedTuple):
     n_chains: int
     rng: np.random.Generator
     n_threads: int | None
-    packed: tuple | None
+    units: object
 
     @classmethod
     def of(cls, model, shift, n_chains, rng, n_threads):
         """The path to a model."""
-        return cls(model, shift, n_chains, rng, n_threads, pack_couplings(model))
+        units = sampled_layers(model) if all(map(can_draw, model.layers)) else None
+        return cls(model, shift, n_chains, rng, n_threads, units)
 
     def walk(self, base, betas, v):
         """Log importance weights of the chains `v`, and their ends."""
         with np.errstate(over="ignore", invalid="ignore"):  # `check_finite` raises for these
-            return walk(self.model, base, betas, v, self.rng, self.n_threads, self.packed)
+            arguments = self.model, base, betas, v, self.rng, self.n_threads, self.units
+            return walk(*arguments)[:2]
 
     def start(self, base):
         """Log-partition of the independent units, which have the tilt `base`."""
@@ -114,7 +110,11 @@ class Path(NamedTuple):
 
     def matched(self, neutral, samples):
         """By layer, the tilt under which uncoupled units have their means in the samples."""
-        return matched(self.model, neutral, samples)
+        (visible, hidden), zero = self.model.layers, self.model.dtype.type(0)
+        above = hidden.moments(samples @ self.model.weights, zero)[0]
+        below = visible.moments(above @ self.model.weights.T, zero)[0]
+        means = (mean.mean(0, dtype=np.float64) for mean in (below, above))
+        return list(map(tilt_to_means, (visible, hidden), means, neutral))
 
     def sample(self, base, v, n_sweeps):
         """Samples of the model: Gibbs sweeps from `v`."""
@@ -138,6 +138,30 @@ class Path(NamedTuple):
             population.add(log_weight_of_ends(v))
         log_weights = population.by_start()
         return Leg(log_weights, v[population.resample(self.rng)], betas, edges, variances)
+
+
+class VisiblePath(Path):
+    """The path to a `BoltzmannMachine`, with couplings beta J and the tilt (1 - beta) base."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, model, shift, n_chains, rng, n_threads):
+        """The path to a model."""
+        return cls(model, shift, n_chains, rng, n_threads, sampled_units(model))
+
+    def walk(self, base, betas, v):
+        """Log importance weights of the chains `v`, and their ends."""
+        with np.errstate(over="ignore", invalid="ignore"):  # `check_finite` raises for these
+            log_weights, ends = self.units.anneal(v, betas, self.rng, base[0], self.n_threads)
+        check_finite(log_weights)
+        return log_weights, ends
+
+    def matched(self, neutral, samples):
+        """The tilt under which uncoupled units have their means in the samples."""
+        prior, fields = self.model.prior, (self.model.couplings @ samples.T).T
+        mean = prior.moments(np.ascontiguousarray(fields), self.model.dtype.type(0))[0]
+        return [tilt_to_means(prior, mean.mean(0, dtype=np.float64), neutral[0])]
 
 
 class Population:
@@ -175,15 +199,9 @@ class Population:
         """Effective number of chains, from the weights since the last resampling."""
         return 1 / (self.weights() ** 2).sum()
 
-    def chosen(self, rng):
-        """Positions of chains drawn in proportion to their weights, by systematic resampling."""
-        n, cumulated = len(self.starts), np.cumsum(self.weights())
-        places = (np.arange(n) + rng.random()) / n
-        return np.minimum(np.searchsorted(cumulated / cumulated[-1], places, "right"), n - 1)
-
     def resample(self, rng):
         """Positions of the chains that go on, all with the same weight from now on."""
-        chosen = self.chosen(rng)
+        chosen = systematic(self.weights(), rng)
         self.log_mean += log_mean(self.log_weights)[0]
         self.log_weights = np.zeros(len(chosen))
         self.starts = self.starts[chosen]
@@ -199,6 +217,14 @@ class Population:
         shares = np.bincount(self.starts, self.weights(), n)
         with np.errstate(divide="ignore"):
             return self.log_mean + log_mean(self.log_weights)[0] + np.log(n * shares)
+
+
+def systematic(weights, rng, n=None):
+    """Draw `n` positions in proportion to weights by systematic resampling; all if None."""
+    cumulated, n = np.cumsum(weights), n or len(weights)
+    places = (np.arange(n) + rng.random()) / n
+    drawn = np.searchsorted(cumulated / cumulated[-1], places, "right")
+    return np.minimum(drawn, len(weights) - 1)
 
 
 def refined(leg, n_steps):
@@ -249,63 +275,6 @@ def annealed_samples(model, data, n_steps, rng, n_threads=None, share=MATCHING):
     return np.ascontiguousarray(ends), log_mean(leg.log_weights)[0]
 
 
-def pack_couplings(model):
-    """Couplings as compiled kernels need them; None if they do not anneal such units."""
-    if all(map(can_draw, model.layers)):
-        return pack(model.weights), pack(model.transposed)
-    return None
-
-
-@one_blas_thread()
-def walk(model, base, betas, v, rng, n_threads, packed=None):
-    """Log importance weights of chains that are moved along the path, and their ends."""
-    v = np.array(v, model.dtype, order="C")
-    log_weights = np.zeros(len(v))
-    packed = packed or pack_couplings(model)
-    if packed:
-        h = np.empty((len(v), model.n_hidden), model.dtype)
-        seed = rng.integers(2**64, dtype=np.uint64)
-        work = 2 * len(betas) * len(v) * model.weights.size
-        n_workers = workers_for(-(-len(v) // CHAIN_ROWS), work, n_threads)
-        if {type(prior) for prior in model.layers} == {Bernoulli}:
-            path = AnnealedPath(
-                *(-c for c in base),
-                *(prior.field + c for prior, c in zip(model.layers, base, strict=True)),
-                betas=betas,
-                product=product_address(v.dtype),
-            )
-            arguments = *packed, path, seed, v, h, log_weights, np.zeros(1, np.int64)
-            in_parallel(annealed, arguments, n_workers)
-            return log_weights, v
-        names = "draws", "log_partition"
-        layers = [
-            SampledLayer(units_of(prior, v.dtype, names), couplings)
-            for prior, couplings in zip(model.layers, packed[::-1], strict=True)
-        ]
-        memory = gibbs_work(*layers, v.dtype, n_workers)
-        path = TiltedPath(*(np.ascontiguousarray(c, v.dtype) for c in base), betas)
-        arguments = product_address(v.dtype), *layers, path, seed, (v, h), log_weights, memory
-        in_parallel(annealed_units, arguments, n_workers)
-        # The kernel does not stop where units diverge.
-        check_finite(log_weights, v)
-        return log_weights, v
-
-    zero, (visible_base, hidden_base) = model.dtype.type(0), base
-    for old, new in pairwise(betas.astype(v.dtype)):
-        fields = v @ model.weights
-        tilts = [(1 - beta) * hidden_base + beta * fields for beta in (old, new)]
-        at_old, at_new = (model.hidden.log_partition(b, zero) for b in tilts)
-        log_weights += (at_new - at_old).sum(1, dtype=np.float64)
-        log_weights -= (new - old) * (v @ visible_base)
-        # What has diverged could not be sampled.
-        check_finite(log_weights)
-        h = sample(model.hidden, tilts[1], zero, rng)
-        fields = (1 - new) * visible_base + new * (h @ model.weights.T)
-        check_finite(model.visible.log_partition(fields, zero))
-        v = sample(model.visible, fields, zero, rng).astype(v.dtype, copy=False)
-    return log_weights, v
-
-
 def draw_units(model, base, n_rows, rng):
     """States of the first layer under its tilt in `base`."""
     b = np.broadcast_to(base[0], (n_rows, len(base[0])))
@@ -316,16 +285,6 @@ def _log_partition(model, base):
     """Log-partition of the uncoupled units under the tilt `base`."""
     tilted = zip(model.layers, base, strict=True)
     return sum(float(p.log_partition(c, 0 * c).sum(dtype=np.float64)) for p, c in tilted)
-
-
-def check_finite(*log_weights):
-    """Raise FloatingPointError where log-weights have diverged."""
-    # Written so that NaN counts as diverged.
-    if not all((abs(w) < MAX_LOG_WEIGHT).all() for w in log_weights):
-        raise FloatingPointError(
-            "annealed importance sampling diverged: a unit's distribution cannot be normalised "
-            "somewhere on the path; check the precisions of the priors against the weights."
-        )
 
 
 def neutral_base(model, two_valued):
@@ -339,17 +298,6 @@ def base_between(path, neutral, samples, share=MATCHING):
     """Tilts as near to those that give the means of samples as to those of units without bias."""
     tilts = path.matched(neutral, samples)
     return [c + c.dtype.type(share) * (b - c) for c, b in zip(neutral, tilts, strict=True)]
-
-
-def matched(model, neutral, samples):
-    """By layer, the tilt under which uncoupled units have their means in the samples."""
-    zero = model.dtype.type(0)
-    hidden = model.hidden.moments(samples @ model.weights, zero)[0]
-    visible = model.visible.moments(hidden @ model.weights.T, zero)[0]
-    return [
-        tilt_to_means(prior, layer.mean(0, dtype=np.float64), c)
-        for prior, layer, c in zip(model.layers, (visible, hidden), neutral, strict=True)
-    ]
 
 
 def tilt_to_means(prior, mean, b):

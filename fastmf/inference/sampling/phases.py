@@ -11,7 +11,7 @@ the probability that the units of phase k, and not those of another one, made x.
 
 import numpy as np
 
-from fastmf.inference.sampling.annealing import Leg, draw_units
+from fastmf.inference.sampling.annealing import Leg, draw_units, systematic
 
 # Share of the chains that are the same for all phases; the others go where the weight is.
 EVEN_SHARE = 0.3
@@ -61,11 +61,10 @@ class Phases:
         self.shares = np.exp(totals - np.logaddexp.reduce(totals))
         sizes = np.array([len(leg.ends) for leg in legs])
         of_chain = np.repeat(self.shares / sizes, sizes)
-        places = (np.arange(path.n_chains) + path.rng.random()) / path.n_chains
-        chosen = np.searchsorted(np.cumsum(of_chain) / of_chain.sum(), places)
+        chosen = systematic(of_chain, path.rng, path.n_chains)
         return Leg(
             np.concatenate([leg.log_weights for leg in legs]),
-            np.vstack([leg.ends for leg in legs])[np.minimum(chosen, len(of_chain) - 1)],
+            np.vstack([leg.ends for leg in legs])[chosen],
             betas,
             legs[0].edges,
             self.shares @ np.array([leg.variances for leg in legs]),
@@ -84,8 +83,8 @@ class Phases:
         shares /= shares.sum()
         for k in np.unique(phase):
             rows = phase == k
-            found = path.backward(self.bases[k], betas, samples[rows])
-            out[rows] = found + logs[rows, k] - np.log(shares[k])
+            values = path.backward(self.bases[k], betas, samples[rows])
+            out[rows] = values + logs[rows, k] - np.log(shares[k])
         return out
 
     def _n_chains(self):

@@ -48,15 +48,15 @@ def draw_coefficients(posterior, included, moments, n, rng, n_sweeps, order=None
     step = max(1, MAX_STATE // max(n_rows, n_units))
     draws = np.empty((n, n_units))
     for first in range(0, n, step):
-        some = slice(first, min(first + step, n))
-        shape = some.stop - first, n_units
+        chunk = slice(first, min(first + step, n))
+        shape = chunk.stop - first, n_units
         W = moments[0] + np.sqrt(moments[1]) * rng.normal(size=shape)
         W *= rng.random(shape) < included
         chains = _Chains(posterior, np.ascontiguousarray(W.T), rng)
         visits = np.arange(n_units) if order is None else np.asarray(order)
         for _ in range(n_sweeps):
             chains.sweep(visits)
-        draws[some] = chains.W.T
+        draws[chunk] = chains.W.T
     return draws
 
 
@@ -131,10 +131,10 @@ class _Chains:
 
     def _two(self, along, scale, coupling, weight):
         """Draws of two coefficients together: of one of the four patterns of their inclusion."""
-        rest = scale[0] - coupling * coupling / scale[1]
+        conditional = scale[0] - coupling * coupling / scale[1]
         alone = weight[:, None] - np.log(scale)[:, None] / 2 + along**2 / (2 * scale[:, None])
         given = along[0] - coupling * along[1] / scale[1]
-        both = alone[1] + weight[0] - np.log(rest) / 2 + given * given / (2 * rest)
+        both = alone[1] + weight[0] - np.log(conditional) / 2 + given * given / (2 * conditional)
         weights = np.stack([np.zeros(len(both)), *alone, both])
         pattern = np.argmax(weights + self._rng.gumbel(size=weights.shape), axis=0)
         values = self._rng.normal(size=along.shape)
@@ -142,7 +142,7 @@ class _Chains:
             pattern == [[1], [2]]
         )
         # The first one with the second integrated out, then the second given the first.
-        first = given / rest + values[0] / np.sqrt(rest)
+        first = given / conditional + values[0] / np.sqrt(conditional)
         second = (along[1] - coupling * first) / scale[1] + values[1] / np.sqrt(scale[1])
         return np.where(pattern == 3, [first, second], single)
 

@@ -43,7 +43,10 @@ class FlatStates(NamedTuple):
 
 
 def flat_states(prior):
-    """The states of the columns of a layer of discrete units, or None."""
+    """The states of the columns of a layer of discrete units, or None.
+
+    States whose weight is zero are left out.
+    """
     columns = columns_of_values(prior)
     if columns is None:
         return None
@@ -52,12 +55,14 @@ def flat_states(prior):
     log_weights = np.empty(offsets[-1])
     for state in range(sizes.max()):
         x = np.concatenate([values[min(state, len(values) - 1)] for values in columns])
-        own = np.add.reduceat(prior.log_prob(x).astype(float), first_units)
-        log_weights[offsets[:-1] + np.minimum(state, sizes - 1)] = own
+        of_columns = np.add.reduceat(prior.log_prob(x).astype(float), first_units)
+        log_weights[offsets[:-1] + np.minimum(state, sizes - 1)] = of_columns
     # SciPy 1.18 warns of dense blocks: the class of the result will change.
     blocks = [scipy.sparse.coo_array(values) for values in columns]
     values = scipy.sparse.block_diag(blocks, format="csr")
-    return FlatStates(values, log_weights, offsets, first_units)
+    occurs = np.flatnonzero(log_weights > -np.inf)
+    offsets = np.searchsorted(occurs, offsets)
+    return FlatStates(values[occurs], log_weights[occurs], offsets, first_units)
 
 
 def batches_of_rows(missing, offsets):
@@ -68,11 +73,11 @@ def batches_of_rows(missing, offsets):
     batches, batch = np.unique(counts, axis=0, return_inverse=True)
     for number, counts in enumerate(batches):
         rows = np.flatnonzero(batch.reshape(-1) == number)
-        own = np.repeat(distinct, counts)
+        state_counts = np.repeat(distinct, counts)
         key = np.where(missing[rows], sizes, sizes.max() + 1)
-        columns = np.argsort(key, axis=1, kind="stable")[:, : len(own)]
-        within = np.concatenate([np.arange(size) for size in own] or [np.zeros(0, int)])
-        yield rows, np.repeat(offsets[columns], own, axis=1) + within, own
+        columns = np.argsort(key, axis=1, kind="stable")[:, : len(state_counts)]
+        within = np.concatenate([np.arange(size) for size in state_counts] or [np.zeros(0, int)])
+        yield rows, np.repeat(offsets[columns], state_counts, axis=1) + within, state_counts
 
 
 def one_hot_states(sizes):

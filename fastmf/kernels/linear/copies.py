@@ -1,25 +1,15 @@
-"""Copies inside kernels, and packed copies of weights that have changed.
+"""Copies inside kernels.
 
 Copies and transposes of whole arrays take longer to compile, or to run, as loops.
-
-Weights W between two layers have copies in panels of columns
-(`fastmf.kernels.linear.product`) for products with either side: those of W, with the units below as
-sources, and those of W', with the units above; and of their elementwise squares and cubes, as many
-as are needed. They are filled in where the old ones were.
 """
 
-from fastmf._jit.intrinsics import row, smaller, view
-from fastmf._jit.kernel import emitted, kernel
+from fastmf._jit.kernel import emitted
 from fastmf._jit.lazily import cgutils, types
-from fastmf._jit.vectors import VECTOR_BYTES, Vectors, integer, loop
-
-# The columns of a table of copies: addresses of the packed couplings, squares and cubes, number of
-# sources in all, and the first one that belongs to these weights.
-N_COPIED, FIRST_SOURCE = 3, 4
+from fastmf._jit.vectors import Vectors, integer, loop
 
 
 def copy(source, target):
-    """Copy as many entries of a one-dimensional array as the other has."""
+    """Fill a one-dimensional array with the first entries of another."""
     target[:] = source[: len(target)]
 
 
@@ -67,12 +57,12 @@ def add_multiple(factor, source, target):
 @emitted(add_multiple)
 def _add_multiple(typing_context, factor, source, target):
     def generate(context, builder, signature, values):
-        whole = Vectors(context, builder, target.dtype)
+        full = Vectors(context, builder, target.dtype)
         single = Vectors(context, builder, target.dtype, target.dtype.bitwidth // 8)
-        old, new = whole.array(source, values[1]), whole.array(target, values[2])
+        old, new = full.array(source, values[1]), full.array(target, values[2])
         n = builder.extract_value(new.shape, 0)
-        n_whole = builder.and_(n, integer(-whole.n_lanes))
-        for vectors, first, last in ((whole, integer(0), n_whole), (single, n_whole, n)):
+        n_whole = builder.and_(n, integer(-full.n_lanes))
+        for vectors, first, last in ((full, integer(0), n_whole), (single, n_whole, n)):
             multiple = vectors.in_all_lanes(values[0])
 
             def add(k, _, vectors=vectors, multiple=multiple):
@@ -126,7 +116,7 @@ def _transpose_tile(typing_context, source, i, j, target, k, n):
 
 def _exchange_blocks(vectors, rows, size):
     """Emit the exchange of blocks above and below the diagonals of blocks twice as large."""
-    n, found = len(rows), list(rows)
+    n, exchanged = len(rows), list(rows)
     for r in range(n):
         if r & size:
             continue
@@ -135,47 +125,5 @@ def _exchange_blocks(vectors, rows, size):
         upper = [c if not c & size else n + c - size for c in range(n)]
         lower = [c + size if not c & size else n + c for c in range(n)]
         for where, numbers in ((r, upper), (r + size, lower)):
-            found[where] = vectors.shuffled(*pair, numbers)
-    return found
-
-
-@kernel(mode="merged")
-def _multiply_rows(addresses, n_powers, first, n, weights):
-    """Fill in `n` entries of squares and cubes, from the number `first` on."""
-    offset = first * weights.itemsize
-    couplings = view(addresses[0] + offset, (n,), weights)
-    for power in range(1, n_powers):
-        before = view(addresses[power - 1] + offset, (n,), weights)
-        here = view(addresses[power] + offset, (n,), weights)
-        for i in range(n):
-            here[i] = couplings[i] * before[i]
-
-
-@kernel(mode="merged")
-def pack_panel(weights, width, copies, n_powers, panel):
-    """Fill in what one panel of W' is a copy of, and the rows of W of the same units."""
-    n_above, first = weights.shape[1], panel * width
-    n_rows = smaller(width, weights.shape[0] - first)
-    of_below, of_above = copies[0], copies[1]
-    # Numbers of entries of the packed arrays.
-    source = (of_below[FIRST_SOURCE] + first) * width
-    # Where no product takes them there are none.
-    for p in range(-(-n_above // width) if of_below[0] != 0 else 0):
-        begin, n = p * of_below[N_COPIED] * width + source, smaller(width, n_above - p * width)
-        for i in range(n_rows):
-            address = of_below[0] + (begin + i * width) * weights.itemsize
-            copy(row(weights, (first + i, p * width), n), view(address, (n,), weights))
-        _multiply_rows(of_below, n_powers, begin, n_rows * width, weights)
-    if of_above[0] == 0:
-        return
-    begin = (panel * of_above[N_COPIED] + of_above[FIRST_SOURCE]) * width
-    packed = view(of_above[0] + begin * weights.itemsize, (n_above, width), weights)
-    lanes = VECTOR_BYTES // weights.itemsize
-    n_tiled = n_above // lanes * lanes if n_rows == width else 0
-    for j in range(0, n_tiled, lanes):
-        for i in range(0, n_rows, lanes):
-            transpose_tile(weights, first + i, j, packed, i, lanes)
-    for j in range(n_tiled, n_above):
-        for i in range(n_rows):
-            packed[j, i] = weights[first + i, j]
-    _multiply_rows(of_above, n_powers, begin, n_above * width, weights)
+            exchanged[where] = vectors.shuffled(*pair, numbers)
+    return exchanged

@@ -54,12 +54,12 @@ def empty_panels(n_rows, n_columns, dtype):
 def fill_panels(matrix, panels):
     """Set panels[p, k, c] to matrix[k, p * width + c], and to 0 where there is none."""
     _, n_rows, width = panels.shape
-    n_whole, rest = divmod(matrix.shape[1], width)
-    whole = matrix[:, : n_whole * width].reshape(n_rows, n_whole, width)
-    panels[:n_whole] = whole.swapaxes(0, 1)
-    if rest:
-        panels[n_whole, :, :rest] = matrix[:, n_whole * width :]
-        panels[n_whole, :, rest:] = 0
+    n_whole, n_rest = divmod(matrix.shape[1], width)
+    full = matrix[:, : n_whole * width].reshape(n_rows, n_whole, width)
+    panels[:n_whole] = full.swapaxes(0, 1)
+    if n_rest:
+        panels[n_whole, :, :n_rest] = matrix[:, n_whole * width :]
+        panels[n_whole, :, n_rest:] = 0
 
 
 @calls()

@@ -17,20 +17,10 @@ from fastmf.kernels.linear.product import product_address
 from fastmf.priors._compiled import INTEGERS, N_ENTRIES, AddressTable, units_of
 from fastmf.priors._protocol import has_third_cumulant
 
-# Oscillations are detected from the residuals of windows of this many sweeps.
-WINDOW_SWEEPS = 16
-# Damping is raised 0, 1/2, 3/4, ... up to this.
-MAX_DAMPING = 0.97
 # Rows are accelerated once their residual is below the first of these, after LATE_SWEEPS below the
 # second. Of 8,000 starts on trained machines 2 reached another fixed point by 0.005 and 52 by 0.05
 # from the beginning, of 100 rows 3 by 0.1.
 EARLY_RESIDUAL, LATE_RESIDUAL = 0.005, 0.05
-LATE_SWEEPS = 100
-# Changes of a mean, relative to the largest one, and of a variance that are rounding errors, in
-# units of the resolution of the floating type.
-MEAN_ROUNDING, VAR_ROUNDING = 4, 16
-# Limit of the momentum of an accelerated row, while consecutive steps point the same way.
-MAX_MOMENTUM = 0.9
 
 
 class Layer(NamedTuple):
@@ -60,9 +50,11 @@ class Layer(NamedTuple):
 # The columns of a table of layers: first those of a table of units (`fastmf.priors._compiled`),
 # then these; of couplings, and after them of their squares and cubes, the addresses.
 N_UNITS, START, SOURCE, N_SOURCE, N_PANELS, WIDTH, COUPLINGS = range(N_ENTRIES, N_ENTRIES + 7)
-PRODUCT = COUPLINGS + 3
-# Addresses, numbers and `shifted` of `Groups` for models with groups of states; otherwise 0.
-TARGETS, SOURCES, ALONE, N_TARGETS, N_SOURCES, SHIFTED = range(PRODUCT + 1, PRODUCT + 7)
+# The address of the product; of models with groups of states also addresses, numbers and `shifted`
+# of `Groups`, otherwise 0.
+PRODUCT, TARGETS, SOURCES, ALONE, N_TARGETS, N_SOURCES, SHIFTED = range(
+    COUPLINGS + 3, COUPLINGS + 10
+)
 
 
 class Groups(NamedTuple):
@@ -149,8 +141,8 @@ def _of_groups(groups):
 def _functions(layer, log_partition, draws):
     """Names of the functions of its units that are needed."""
     third = len(layer.cubes) > 0 and has_third_cumulant(layer.prior)
-    others = {"log_partition": log_partition, "third_cumulants": third, "draws": draws}
-    return "moments", *(name for name, needed in others.items() if needed)
+    optional = {"log_partition": log_partition, "third_cumulants": third, "draws": draws}
+    return "moments", *(name for name, needed in optional.items() if needed)
 
 
 @kernel(mode="merged")

@@ -34,11 +34,8 @@ from fastmf.kernels.mean_field.arguments import (
     sources_of,
     targets_of,
 )
-from fastmf.kernels.mean_field.rows import FIELD, MEAN, ONSAGER, VAR
+from fastmf.kernels.mean_field.rows import FIELD, MEAN, ONE_SOURCE, ONSAGER, VAR
 from fastmf.kernels.mean_field.units import update_units
-
-# Plane of products with one of several sources, after those of fields and their variances.
-OWN = 2
 
 
 @kernel(mode="merged")
@@ -85,12 +82,12 @@ def _multiply(layer, n_active, states, source, packed, out, n):
 def _add_own(active, n_active, plane, column, n):
     """Add the products with one source to their sums."""
     for s in range(n_active):
-        total, own = (
+        total, of_source = (
             row(active.products, (plane, s, column), n),
-            row(active.products, (OWN, s, 0), n),
+            row(active.products, (ONE_SOURCE, s, 0), n),
         )
         for i in range(n):
-            total[i] += own[i]
+            total[i] += of_source[i]
 
 
 @kernel(mode="merged")
@@ -105,9 +102,9 @@ def _add_variances(layer, active, n_active, sources, columns):
             continue
         states = active.state[VAR if source[2] == SCALARS else MEAN]
         _multiply(layer, n_active, states, source, packed, active.products[plane], n)
-        if plane == OWN:
+        if plane == ONE_SOURCE:
             _add_own(active, n_active, np.int64(ONSAGER), np.int64(0), n)
-        plane = np.int64(OWN)
+        plane = np.int64(ONE_SOURCE)
 
 
 @kernel(mode="merged")
@@ -147,7 +144,7 @@ def _add_fields(layer, active, n_active, target, sources, packed, column):
     The fields of a group are left out but for the sources that are groups.
     """
     n, is_group = target[1], target[3] >= 0
-    states, own = active.state[MEAN], active.products[OWN]
+    states, of_source = active.state[MEAN], active.products[ONE_SOURCE]
     for s in range(n_active):
         zero = row(active.products, (FIELD, s, column), n)
         for i in range(n):
@@ -158,7 +155,7 @@ def _add_fields(layer, active, n_active, target, sources, packed, column):
             out = active.group_fields[0, :, source[3] + target[5] :]
             _multiply(layer, n_active, states, source, packed, out, n)
         elif source[2] == SCALARS and not is_group:
-            _multiply(layer, n_active, states, source, packed, own, n)
+            _multiply(layer, n_active, states, source, packed, of_source, n)
             _add_own(active, n_active, np.int64(FIELD), column, n)
     for s in range(n_active):
         _add_groups(active, s, sources, target, n, column)
@@ -171,9 +168,9 @@ def _multiply_shifted(layer, active, n_active, target, sources, packed, column):
     for s in range(n_active):
         mean = row(active.state, (MEAN, s, layer[SOURCE]), n_source)
         var = row(active.state, (VAR, s, layer[SOURCE]), n_source)
-        own = row(active.group_fields, (0, s, target[3]), n_fields)
+        of_source = row(active.group_fields, (0, s, target[3]), n_fields)
         shifted = row(active.group_fields, (0, s, layer[SHIFTED]), n_source)
-        _shift(mean, var, own, shifted, sources)
+        _shift(mean, var, of_source, shifted, sources)
     states, out = active.group_fields[0], active.products[FIELD, :, column:]
     product(layer[PRODUCT], states, n_active, layer[SHIFTED], packed, out, target[1])
 

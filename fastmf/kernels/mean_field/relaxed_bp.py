@@ -22,17 +22,21 @@ import numpy as np
 from fastmf._jit.argument_types import Float64, Int64, Real, argument_types
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
-from fastmf._outcomes import CONVERGED, DIVERGED, OUT_OF_ITERATIONS, RUNNING
-from fastmf._threads.interrupts import next_task, stopped
-from fastmf.kernels.linear.work import new_work
-from fastmf.kernels.mean_field.arguments import (
+from fastmf._outcomes import (
+    CONVERGED,
+    DIVERGED,
     MAX_DAMPING,
     MEAN_ROUNDING,
+    OUT_OF_ITERATIONS,
+    RUNNING,
+    SMALLEST_NORMAL,
     VAR_ROUNDING,
+    WATCHED_CHANGE,
     WINDOW_SWEEPS,
 )
+from fastmf._threads.interrupts import next_task, stopped
+from fastmf.kernels.linear.work import new_work
 from fastmf.kernels.mean_field.rows import MEAN, VAR, A, B
-from fastmf.kernels.mean_field.units import SMALLEST_NORMAL
 from fastmf.priors._compiled import tilted_log_partition, tilted_moments
 from fastmf.special import constant
 
@@ -40,7 +44,7 @@ from fastmf.special import constant
 TILE_SOURCES = 16
 # Planes of the state of a row after moments and damped tilts: the tilts of which these are the
 # moments.
-OWN_B, OWN_A = 4, 5
+OWN_B, OWN_A = range(4, 6)
 # Measures of a sweep: largest change of a marginal mean, and of a mean among messages too, both
 # before damping; that of a variance; largest effects on the log-partition (see
 # `fastmf.kernels.mean_field.units`); largest absolute mean, or variance up to 1; and 1 where
@@ -54,9 +58,8 @@ OWN_B, OWN_A = 4, 5
     LARGEST_MEAN,
     WITHOUT_MOMENTS,
 ) = range(7)
-# Whether messages are measured, too: once marginal means change by no more than so many times what
-# they do in a row that has converged.
-WATCHED, N_MEASURES, WATCHED_CHANGE = 7, 8, 100
+# Whether messages are measured, too, and the number of measures.
+WATCHED, N_MEASURES = range(7, 9)
 
 
 class LayerView(NamedTuple):
@@ -237,10 +240,10 @@ def _bethe_terms(layer, incoming, work):
     n_source, n = layer.couplings.shape
     b, a = row(work.tilt, (0, layer.start), n), row(work.tilt, (1, layer.start), n)
     cavity_b, cavity_a = row(work.scratch, (2, 0), n), row(work.scratch, (3, 0), n)
-    terms, total, whole = row(work.scratch, (0, 0), n), 0.0, 0.0
+    terms, total, of_marginals = row(work.scratch, (0, 0), n), 0.0, 0.0
     tilted_log_partition(layer.units, 0, b, a, terms)
     for i in range(n):
-        whole += terms[i]
+        of_marginals += terms[i]
     for k in range(n_source):
         mean, var = (
             row(work.messages, (incoming, k * n), n),
@@ -251,7 +254,7 @@ def _bethe_terms(layer, incoming, work):
         tilted_log_partition(layer.units, 0, cavity_b, cavity_a, terms)
         for i in range(n):
             total += terms[i]
-    return whole - 0.5 * (n_source * whole - total)
+    return of_marginals - 0.5 * (n_source * of_marginals - total)
 
 
 @kernel(mode="merged")
@@ -352,7 +355,7 @@ def _iterate_row(layers, settings, index, queue, record, work):
 
 
 def relaxed_bp_work(n_workers, n_units, n_messages, dtype):
-    """Memory of `relaxed_bp` for so many threads: `RelaxedBPRow`, its arrays with an axis more."""
+    """Memory of `relaxed_bp`: a `RelaxedBPRow` whose arrays have a first axis of threads."""
     shapes = (4, n_messages), (6, n_units), (2, n_units), (2, n_units), (4, n_units)
     parts = (np.empty((n_workers, *shape), dtype) for shape in shapes)
     tile = np.empty((n_workers, 2, TILE_SOURCES, n_units), dtype)
@@ -367,15 +370,15 @@ def relaxed_bp(first, second, settings, field, precision, work, record, log_part
     w = fetch_and_increment(row(queue, (1,), 1))
     if w >= state.shape[0]:
         return
-    here = RelaxedBPRow(
+    memory = RelaxedBPRow(
         messages[w], state[w], tilt[w], external[w], scratch[w], tile[w], measures[w]
     )
     index = next_task(queue)
     while index < record.state.shape[1]:
         for i in range(n_units):
-            here.external[0, i] = field[index % len(field), i]
-            here.external[1, i] = precision[index % len(precision), i]
-        _start_row(first, index, record, here)
-        if _iterate_row(layers, settings, index, queue, record, here) != DIVERGED:
-            log_partition[index] = _bethe(layers, settings, here)
+            memory.external[0, i] = field[index % len(field), i]
+            memory.external[1, i] = precision[index % len(precision), i]
+        _start_row(first, index, record, memory)
+        if _iterate_row(layers, settings, index, queue, record, memory) != DIVERGED:
+            log_partition[index] = _bethe(layers, settings, memory)
         index = next_task(queue)

@@ -13,19 +13,18 @@ from fastmf._outcomes import (
     CONVERGED,
     CYCLING,
     DIVERGED,
-    OUT_OF_ITERATIONS,
-    RUNNING,
-)
-from fastmf.kernels.linear.copies import add_multiple, copy, set_to_zero
-from fastmf.kernels.mean_field.arguments import (
     LATE_SWEEPS,
     MAX_DAMPING,
     MAX_MOMENTUM,
     MEAN_ROUNDING,
+    OUT_OF_ITERATIONS,
+    RUNNING,
+    STEEPNESS,
     VAR_ROUNDING,
     WINDOW_SWEEPS,
-    TapSettings,
 )
+from fastmf.kernels.linear.copies import add_multiple, copy, set_to_zero
+from fastmf.kernels.mean_field.arguments import TapSettings
 
 # What is known of an active row: the entries of its slot, where yes is 1 and no is 0.
 # Position in the record, number of sweeps done, and options that adapt.
@@ -37,18 +36,14 @@ ACCELERATED, OSCILLATING, SETTLED, CONFIRMS = range(4, 8)
 # largest effects of these on the log-partition, and largest absolute mean, or variance up to 1;
 # squared norm of the change of the means, and its inner product with the last step.
 INFINITE, RESIDUAL, VAR_RESIDUAL, EFFECT, VAR_EFFECT, SCALE = range(8, 14)
-SQUARED_CHANGE, STEP_DOT = 14, 15
+SQUARED_CHANGE, STEP_DOT = range(14, 16)
 # Squared norm of the last step, and running mean of the cosine between it and the change.
-SQUARED_STEP, MEAN_COSINE = 16, 17
+SQUARED_STEP, MEAN_COSINE = range(16, 18)
 # Smallest residuals of this window of sweeps and of the one before.
-WINDOW_RESIDUAL, LAST_WINDOW_RESIDUAL = 18, 19
-# How many times smaller than `tol` changes must be before a row is stored and confirmed.
-STRICTNESS = 20
-# How the row has ended, and whether it goes on from where it was stored.
-STATUS, RETRACTED = 21, 22
-SLOT_SIZE = 23
-# Rounding errors may grow so many times in a sweep that confirms.
-STEEPNESS = 16
+WINDOW_RESIDUAL, LAST_WINDOW_RESIDUAL = range(18, 20)
+# Factor by which changes must be smaller than `tol` before a row is stored and confirmed; how the
+# row has ended, and whether it continues from where it was stored; number of entries.
+STRICTNESS, STATUS, RETRACTED, SLOT_SIZE = range(20, 24)
 
 
 class ActiveRows(NamedTuple):
@@ -78,8 +73,10 @@ class ActiveRows(NamedTuple):
 
 # Planes of a state; a record has the first four.
 MEAN, VAR, B, A, STEP, THIRD = range(6)
-# Planes of products: fields, their variances, and products with third cumulants.
-FIELD, ONSAGER, CUBIC = range(3)
+# Planes of products: fields, their variances, and products with third cumulants, or of one source
+# of groups of states; fields with the effect of a group on its neighbours.
+FIELD, ONSAGER, CUBIC, WHOLE_FIELD = range(4)
+ONE_SOURCE = CUBIC
 
 
 def worker_shapes(settings, n_units, max_columns, n_group_fields=0):
@@ -113,8 +110,8 @@ def _has_converged(slot, settings):
         tol, unit = settings.tol, STEEPNESS * unit
     rounding, var_tol = MEAN_ROUNDING * unit * slot[SCALE], larger(tol, VAR_ROUNDING * unit)
     # The first half of a sweep is no sweep.
-    whole = not settings.half_sweep_done or slot[SWEEP] > 1
-    settled = whole and slot[RESIDUAL] <= larger(tol, rounding)
+    complete = not settings.half_sweep_done or slot[SWEEP] > 1
+    settled = complete and slot[RESIDUAL] <= larger(tol, rounding)
     still = slot[VAR_RESIDUAL] <= var_tol and slot[VAR_EFFECT] <= var_tol
     small = slot[RESIDUAL] <= rounding or slot[EFFECT] <= var_tol
     return settled, settled and still and small

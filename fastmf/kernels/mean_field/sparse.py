@@ -1,7 +1,7 @@
 """TAP sweeps of machines with sparse couplings, in chunks of units.
 
-With symmetric couplings W, the means m and variances v of all units obey the equations of
-`fastmf.kernels.mean_field.tap`, and groups of states those of `fastmf.kernels.mean_field.groups`.
+Units obey the equations of `fastmf.kernels.mean_field.units`, and groups of states those of
+`fastmf.kernels.mean_field.groups`.
 Units of one colour are not coupled: a chunk of them is updated at once, and chunks of one colour by
 several threads. Each chunk has measures of its own, which are put together in the order of the
 chunks, so that results do not depend on the number of threads, however few the rows are.
@@ -26,14 +26,12 @@ from fastmf.kernels.mean_field.rows import (
     STEP_DOT,
     THIRD,
     VAR,
+    WHOLE_FIELD,
     ActiveRows,
     assess_row,
 )
 from fastmf.kernels.mean_field.units import update_units
 
-# Plane of products of groups of states: fields without what leaves out the effect of the group on
-# its neighbours.
-WHOLE_FIELD = 3
 # Columns between two checks for KeyboardInterrupt, where units are updated one by one.
 COLUMNS_BETWEEN_CHECKS = 1 << 12
 
@@ -117,22 +115,24 @@ def _multiply_block(block, mean, var, group, order, out):
     See `fastmf.kernels.mean_field.groups`: the fields of a group are W' (m - C s).
     """
     values, width, n, size = block
-    own_mean, own = group
-    field, onsager, whole = out
+    own_mean, response = group
+    field, onsager, whole_field = out
     zero = mean.dtype.type(0)
     dot = zero
     for j in range(size):
-        own[j] = zero
+        response[j] = zero
     if n > 1 and order > 1:
         for i in range(n):
             w = values[i * width : i * width + size]
             for j in range(size):
-                own[j] += w[j] * own_mean[i]
+                response[j] += w[j] * own_mean[i]
         for j in range(size):
-            dot += own[j] * mean[j]
+            dot += response[j] * mean[j]
     for j in range(size):
         # The mean less the response of the source to the column, m - C s.
-        own[j] = mean[j] - (mean[j] * (own[j] - dot) if size > 1 else var[j] * own[j])
+        response[j] = mean[j] - (
+            mean[j] * (response[j] - dot) if size > 1 else var[j] * response[j]
+        )
     for i in range(n):
         w = values[i * width : i * width + size]
         total = square = shifted = zero
@@ -140,8 +140,8 @@ def _multiply_block(block, mean, var, group, order, out):
             total += w[j] * mean[j]
             # In a group v + m^2 is m.
             square += w[j] * w[j] * (mean[j] if size > 1 else var[j])
-            shifted += w[j] * own[j]
-        whole[i] += total
+            shifted += w[j] * response[j]
+        whole_field[i] += total
         field[i] += shifted
         onsager[i] += square - total * total if size > 1 else square
 
@@ -155,20 +155,20 @@ def _multiply_columns(graph, order, active, first, n):
         width, column = graph.starts[unit + 1] - begin, unit - first
         field = row(active.products, (FIELD, 0, column), size)
         onsager = row(active.products, (ONSAGER, 0, column), size)
-        whole = row(active.products, (WHOLE_FIELD, 0, column), size)
+        whole_field = row(active.products, (WHOLE_FIELD, 0, column), size)
         for i in range(size):
-            field[i] = onsager[i] = whole[i] = zero
+            field[i] = onsager[i] = whole_field[i] = zero
         own_mean, k = row(active.state, (MEAN, 0, unit), size), np.int64(0)
         while k < width:
             source = np.int64(graph.sources[begin + k])
             n_source = np.int64(graph.sizes[source])
             mean = row(active.state, (MEAN, 0, source), n_source)
             var = row(active.state, (VAR, 0, source), n_source)
-            own = row(active.group_fields, (0, 0, 0), n_source)
+            response = row(active.group_fields, (0, 0, 0), n_source)
             n_values = (size - 1) * width + n_source
             block = row(graph.values, (begin + k,), n_values), width, size, n_source
-            out = field, onsager, whole
-            _multiply_block(block, mean, var, (own_mean, own), order, out)
+            out = field, onsager, whole_field
+            _multiply_block(block, mean, var, (own_mean, response), order, out)
             k += n_source
         unit += size
 

@@ -1,15 +1,8 @@
 """TAP sweeps: many rows iterated to fixed points of the mean-field equations.
 
-With symmetric couplings W (0 within a layer), the means m and variances v of all units obey
-
-    a = -(W^2)' v                   Onsager term (W^2 is the elementwise square); 0 for order 1
-    b = W' m + a m                  order 3 adds (W^3)' k k'(m) / 6, k the third cumulant
-    (m, v) = moments(b + field, a + precision)          of prior(x) exp(b x - a x^2 / 2)
-
-a block of units at a time, from the newest values of the others. The log-partition of a fixed point
-is in `fastmf.inference.mean_field.free_energy`. Rows are independent: each worker iterates a few of
-them and, when one has ended, loads the next, so that the result of a row depends on nothing but the
-row.
+A sweep updates a block of units at a time (`fastmf.kernels.mean_field.units`), from the newest
+values of all units. Rows are independent: each worker iterates a few of them and, when one has
+ended, loads the next, so that the result of a row depends on nothing but the row.
 """
 
 from functools import cache
@@ -67,11 +60,11 @@ def _propagate_change(layer, active, s, panel, i, old, order):
     `old` holds mean, variance and third cumulant of the unit when the products were computed.
     """
     width = layer[WIDTH]
-    here = layer[START] + panel * width + i
+    unit = layer[START] + panel * width + i
     for power in range(order):
-        change = active.state[THIRD if power == 2 else power, s, here] - old[power]
+        change = active.state[THIRD if power == 2 else power, s, unit] - old[power]
         packed = packed_couplings(layer, power, panel, panel + 1, active.products)
-        couplings = row(packed, (0, here - layer[SOURCE], 0), width)
+        couplings = row(packed, (0, unit - layer[SOURCE], 0), width)
         products = row(active.products, (power, s, 0), width)
         # Products of earlier units are not needed any more: so the loop is one of whole vectors.
         for j in range(width):

@@ -1,10 +1,12 @@
 """New moments of some units of one row, and the step towards them.
 
-With their products W' m and (W^2)' v, the units' Onsager terms and tilts are
+A unit sees all units that it is coupled to through a tilt exp(b x - a x^2 / 2) of its prior.
+Plefka's expansion of the free energy at fixed means m and variances v, to second order in the
+couplings W, gives (Eqs. 67-69 of Tramel et al. 2018)
 
-    a = -(W^2)' v
-    b = W' m + a m + field            order 3 adds (W^3)' k k'(m) / 6, k the third cumulant
-    a + precision
+    a = -(W^2)' v                   Onsager term; 0 for order 1 (naive mean field)
+    b = W' m + a m                  order 3 adds (W^3)' k k'(m) / 6, k the third cumulant
+    (m, v) = moments of the prior under (b + field, a + precision)
 
 without a m for the states of a group (see `fastmf.kernels.mean_field.groups`). All updates take
 them from here.
@@ -18,6 +20,7 @@ from fastmf._jit.argument_types import Int64, Real, argument_types
 from fastmf._jit.intrinsics import bits_to_float, float_to_bits, larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, calls, compiled_from, kernel
 from fastmf._jit.lazily import types
+from fastmf._outcomes import SMALLEST_NORMAL
 from fastmf.kernels.mean_field.arguments import N_UNITS, START, Tilt
 from fastmf.kernels.mean_field.rows import (
     ACCELERATED,
@@ -49,9 +52,6 @@ from fastmf.kernels.mean_field.rows import (
 )
 from fastmf.priors._compiled import third_cumulants, tilted_moments
 from fastmf.special import where
-
-# A variance whose inverse is finite in any floating type.
-SMALLEST_NORMAL = 2.0**-126
 
 
 def _magnitude_bits(x):
@@ -140,24 +140,12 @@ def _relax(state, new, clamped, slot):
 
 
 @kernel(mode="merged")
-def onsager_of(variance):
-    """The Onsager term a of a unit, from the variance of its field."""
-    return -variance
-
-
-@kernel(mode="merged")
-def tilt_of(field, implicit, mean, external):
-    """The tilt b of a unit; `implicit` is its Onsager term, or 0 for a state of a group."""
-    return field + implicit * mean + external
-
-
-@kernel(mode="merged")
 def _implicit(active, units, a, order, alone):
     """Onsager terms of the units, and the factors of their means in the fields."""
     s, _, n, column = units
     variance, implicit = row(active.products, (ONSAGER, s, column), n), a
     for i in range(n if order > 1 else 0):
-        a[i] = onsager_of(variance[i])
+        a[i] = -variance[i]
     if alone.shape[0] > 0:
         # The states of a group take steps of one size, so that their means still sum to 1.
         implicit = row(active.scratch, (4, 0), n)
@@ -170,14 +158,14 @@ def _implicit(active, units, a, order, alone):
 def _update_units(layer, active, units, order, tilt, alone):
     """The compiled form of `update_units`."""
     s, first, n, column = units
-    slot, here = row(active.slots, (0, s, 0), SLOT_SIZE), layer[START] + first
+    slot, first_unit = row(active.slots, (0, s, 0), SLOT_SIZE), layer[START] + first
     index = np.int64(slot[ROW])
     state, products, scratch = active.state, active.products, active.scratch
-    mean, a = row(state, (MEAN, s, here), n), row(state, (A, s, here), n)
+    mean, a = row(state, (MEAN, s, first_unit), n), row(state, (A, s, first_unit), n)
     new_mean, new_var = row(scratch, (0, 0), n), row(scratch, (1, 0), n)
-    b, total_a = row(state, (B, s, here), n), row(scratch, (2, 0), n)
-    external = row(tilt.field, (smaller(index, tilt.field.shape[0] - 1), here), n)
-    precision = row(tilt.precision, (smaller(index, tilt.precision.shape[0] - 1), here), n)
+    b, total_a = row(state, (B, s, first_unit), n), row(scratch, (2, 0), n)
+    external = row(tilt.field, (smaller(index, tilt.field.shape[0] - 1), first_unit), n)
+    precision = row(tilt.precision, (smaller(index, tilt.precision.shape[0] - 1), first_unit), n)
     field, implicit = (
         row(products, (FIELD, s, column), n),
         _implicit(active, units, a, order, alone),
@@ -185,7 +173,7 @@ def _update_units(layer, active, units, order, tilt, alone):
     for i in range(n):
         total_a[i] = a[i] + precision[i]
     for i in range(n):
-        b[i] = tilt_of(field[i], implicit[i], mean[i], external[i])
+        b[i] = field[i] + implicit[i] * mean[i] + external[i]
     if order == 3:
         cubic, derivative = row(products, (CUBIC, s, column), n), row(scratch, (3, 0), n)
         # The cumulants themselves are not needed: the new means will overwrite them.
@@ -194,11 +182,11 @@ def _update_units(layer, active, units, order, tilt, alone):
         for i in range(n):
             b[i] += sixth * cubic[i] * derivative[i]
     tilted_moments(layer, first, b, total_a, new_mean, new_var)
-    clamped = row(tilt.clamped, (smaller(index, tilt.clamped.shape[0] - 1), here), n)
-    var, step = row(state, (VAR, s, here), n), row(state, (STEP, s, here), n)
+    clamped = row(tilt.clamped, (smaller(index, tilt.clamped.shape[0] - 1), first_unit), n)
+    var, step = row(state, (VAR, s, first_unit), n), row(state, (STEP, s, first_unit), n)
     _relax((mean, var, step, implicit), (new_mean, new_var), clamped, slot)
     if order == 3:
-        third_cumulants(layer, first, mean, row(state, (THIRD, s, here), n), new_mean)
+        third_cumulants(layer, first, mean, row(state, (THIRD, s, first_unit), n), new_mean)
 
 
 @kernel(mode="merged")

@@ -87,7 +87,7 @@ def count_similar(labels, most, queue, counts):
     Each pair of rows is compared once, for both. The counts of the threads are to be added up.
     """
     n_rows = labels.shape[0]
-    mine = row(counts, (fetch_and_increment(row(queue, (1,), 1)), 0), n_rows)
+    row_labels = row(counts, (fetch_and_increment(row(queue, (1,), 1)), 0), n_rows)
     begin = next_task(queue) * QUERY_ROWS
     while begin < n_rows:
         end = smaller(begin + QUERY_ROWS, n_rows)
@@ -95,9 +95,9 @@ def count_similar(labels, most, queue, counts):
             if stopped(queue):
                 return
             for i in range(begin, end):
-                _compare_with_tile(labels, i, tile, most, mine)
+                _compare_with_tile(labels, i, tile, most, row_labels)
         for i in range(begin, end):
-            mine[i] += 1
+            row_labels[i] += 1
         begin = next_task(queue) * QUERY_ROWS
 
 

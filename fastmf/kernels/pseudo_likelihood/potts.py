@@ -100,13 +100,13 @@ def _add_gradient(rows, residuals, table, field, first, last):
     width = table.shape[1]
     for k in range(last - first):
         s = last - 1 - k
-        mine = row(residuals, ((s - first) * width,), width)
+        of_row = row(residuals, ((s - first) * width,), width)
         span = (rows.spans[s, 0], rows.spans[s, 1], rows.spans[s + 1, 0])
-        add_to_rows(mine, table, rows.changes, span)
+        add_to_rows(of_row, table, rows.changes, span)
         parent = rows.parents[s]
         target = field if parent < 0 else row(residuals, ((parent - first) * width,), width)
         for c in range(width):
-            target[c] += mine[c]
+            target[c] += of_row[c]
 
 
 @kernel(mode="merged")
@@ -184,9 +184,9 @@ def conditionals(rows, couplings, field, workspaces, queue, out):
             for s in range(first, last):
                 labels = row(rows.labels, (s, block * n_positions), n_positions)
                 _set_scales(labels, memory.dtype.type(-1), lanes, scales)
-                mine = row(out, (s, block, 0), width)
-                copy(row(memory, (_VECTORS * lanes + (s - first) * width,), width), mine)
-                softmax(mine, scales, n_positions, statistics)
+                of_row = row(out, (s, block, 0), width)
+                copy(row(memory, (_VECTORS * lanes + (s - first) * width,), width), of_row)
+                softmax(of_row, scales, n_positions, statistics)
         block = next_task(queue)
 
 
@@ -214,14 +214,14 @@ def scatter_tiles(tiles, scale, places, width, queue, couplings):
     t = next_task(queue)
     while t < tiles.shape[0]:
         p, r = places[t, 0], places[t, 1]
-        mine, factors = row(tiles, (t, 0), size), row(scale, (t, 0), size)
-        here, there = row(couplings, (p, r, 0), size), row(couplings, (r, p, 0), size)
+        of_row, factors = row(tiles, (t, 0), size), row(scale, (t, 0), size)
+        upper, mirrored = row(couplings, (p, r, 0), size), row(couplings, (r, p, 0), size)
         for k in range(size):
-            here[k] = mine[k] * factors[k]
+            upper[k] = of_row[k] * factors[k]
         if p == r:
-            _symmetrize(here, width)
+            _symmetrize(upper, width)
         else:
-            _transpose(here, there, width)
+            _transpose(upper, mirrored, width)
         t = next_task(queue)
 
 
@@ -239,14 +239,14 @@ def gather_gradient(tables, vectors, l2, scale, places, queue, tiles):
     t = next_task(queue)
     while t < tiles.shape[0]:
         p, r = places[t, 0], places[t, 1]
-        mine, factors = row(tiles, (t, 0), size), row(scale, (t, 0), size)
-        _transpose(row(tables, (1, r, p, 0), size), mine, width)
+        of_row, factors = row(tiles, (t, 0), size), row(scale, (t, 0), size)
+        _transpose(row(tables, (1, r, p, 0), size), of_row, width)
         f, g = row(vectors, (0, p, 0), width), row(vectors, (1, p, 0), width)
         for b in range(width):
             f_b, g_b = vectors[0, r, b], vectors[1, r, b]
             gradient = row(tables, (1, p, r, b * width), width)
             J = row(tables, (0, p, r, b * width), width)
-            factor, out = row(factors, (b * width,), width), row(mine, (b * width,), width)
+            factor, out = row(factors, (b * width,), width), row(of_row, (b * width,), width)
             for a in range(width):
                 total = out[a] + gradient[a] - f_b * g[a] - g_b * f[a] - l2 * J[a]
                 out[a] = factor[a] * total

@@ -6,7 +6,7 @@ weights of annealed chains average to the ratio of partition functions (Neal 200
 
     log Z - log Z_0 = log <product over steps of p(x; beta') / p(x; beta)>
 
-`annealed` does so for layers, `tree_annealing` for the missing columns of a row, with resampling
-and from a `spanning_tree`. A random number is a function of seed, step, row and unit (`random`), so
-that draws do not depend on the number of threads.
+`annealed` does so for layers, and `visible` for fully visible machines. A random number is a
+function of seed, step, row and unit (`random`), so that draws do not depend on the number of
+threads.
 """

@@ -42,10 +42,10 @@ def effective_couplings(units, weights, starts, fields, states, queue, out):
     i = next_task(queue)
     while i < n_groups:
         of_i = slice(starts[i], starts[i + 1])
-        for other in range((n_groups - i - 1) * n_rows):
+        for pair in range((n_groups - i - 1) * n_rows):
             if stopped(queue):
                 return
-            j, r = i + 1 + other // n_rows, other % n_rows
+            j, r = i + 1 + pair // n_rows, pair % n_rows
             of_j = slice(starts[j], starts[j + 1])
             own_i, own_j = weights[states[r, i]], weights[states[r, j]]
             for k in range(n_hidden):

@@ -14,12 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._jit.intrinsics import fetch_and_increment, row
+from fastmf._jit.intrinsics import fetch_and_increment, larger, row
 from fastmf._jit.kernel import REORDER, kernel
 from fastmf._threads.interrupts import next_task, stopped
 from fastmf.kernels.linear.work import new_work
 from fastmf.kernels.sampling.random import row_key, uniform
-from fastmf.kernels.sampling.spanning_tree import drawn, set_probabilities
 from fastmf.special import exp
 
 # Planes of scratch memory.
@@ -94,6 +93,36 @@ def _change(couplings, i, new, x, fields):
 
 
 @kernel(mode="inner")
+def _set_probabilities(logs, out, start, end):
+    """Write normalised exp(logs) of states."""
+    if end - start == 2:
+        top, ratio = larger(logs[start], logs[start + 1]), exp(-abs(logs[start] - logs[start + 1]))
+        more = 1 / (1 + ratio)
+        first_is_larger = logs[start] >= logs[start + 1]
+        out[start] = more if first_is_larger else ratio * more
+        out[start + 1] = ratio * more if first_is_larger else more
+        return
+    top, total = logs[start], 0.0
+    for a in range(start + 1, end):
+        top = larger(top, logs[a])
+    for a in range(start, end):
+        out[a] = exp(logs[a] - top)
+        total += out[a]
+    for a in range(start, end):
+        out[a] /= total
+
+
+@kernel(mode="inner")
+def _drawn(p, start, end, u):
+    """The label whose cumulative probability is the first above a uniform number."""
+    label, below = np.int64(0), p[start]
+    while start + label + 1 < end and below <= u:
+        label += 1
+        below += p[start + label]
+    return label
+
+
+@kernel(mode="inner")
 def _sweep(couplings, units, path, beta, key, x, memory):
     """Draw all columns of one chain in turn."""
     n = x.shape[0]
@@ -109,8 +138,8 @@ def _sweep(couplings, units, path, beta, key, x, memory):
             is_high = u * (1 + exp((low - high) * logs[first])) < 1
             _change(couplings, first, high if is_high else low, x, fields)
             continue
-        set_probabilities(logs, p, first, last)
-        state = first + drawn(p, first, last, u)
+        _set_probabilities(logs, p, first, last)
+        state = first + _drawn(p, first, last, u)
         for i in range(first, last):
             _change(couplings, i, 1.0 if i == state else 0.0, x, fields)
 

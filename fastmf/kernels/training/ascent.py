@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, kernel
-from fastmf.kernels.linear.copies import add_multiple, pack_panel, set_to_zero
+from fastmf.kernels.linear.copies import add_multiple, set_to_zero
 
 
 class AscentStep(NamedTuple):
@@ -79,10 +79,9 @@ def ascend_row(weights, gradient, velocity, step, offsets):
 
 
 @kernel(fastmath=REORDER, views=True)
-def ascend(weights, gradient, velocity, settings, centring, packing, queue, sums):
+def ascend(weights, gradient, velocity, settings, centring, width, queue, sums):
     """Take one step of gradient ascent with momentum, weight decay and centring."""
-    (n_below, n), (copies, width, n_powers) = weights.shape, packing
-    (below, above), (row_sums, offset_products) = centring, sums
+    (n_below, n), (below, above), (row_sums, offset_products) = weights.shape, centring, sums
     step, decay = (settings.rate, settings.momentum, settings.l1), (settings.l2, 0.0)
     of_above, task = (row(above, (0, 0), n), row(above, (1, 0), n)), fetch_and_increment(queue)
     while task < offset_products.shape[0]:
@@ -93,5 +92,4 @@ def ascend(weights, gradient, velocity, settings, centring, packing, queue, sums
             finish_gradient(w, g, decay, (below[0, i], below[1, i]), of_above)
             row_sums[0, i], row_sums[1, i] = ascend_row(w, g, v, step, of_above[0])
             add_multiple(below[0, i], g, products)
-        pack_panel(weights, width, copies, n_powers, task)
         task = fetch_and_increment(queue)

@@ -85,8 +85,8 @@ def pair_averages(address, terms, lefts, rights, weights, work, out):
         out[units] = 0
         for k in range(terms.shape[0]):
             end = begin + terms[k, N_TERM_ROWS]
-            left, right = lefts[begin:end, units].T, rights[:, begin:end]
-            product(address, left, n_here, start, right, products, n_right)
+            units_left, right = lefts[begin:end, units].T, rights[:, begin:end]
+            product(address, units_left, n_here, start, right, products, n_right)
             _add_term(products, weights[units], power - terms[k, POWER], out[units])
             begin, power = end, terms[k, POWER]
         first = next_task(queue) * TASK_ROWS

@@ -2,8 +2,8 @@
 
 Each step of a `Plan` takes a few calls of kernels: moments of the hidden units given a batch
 (`conditional_moments`), mean-field solutions or Gibbs chains of the model, products of units
-(`pair_averages`), and the ascent of the couplings (`ascend_matrices`), which also moves their
-packed copies. Everything else is a few operations on vectors of units.
+(`pair_averages`), and the ascent of the couplings (`ascend_matrices`). Everything else is a few
+operations on vectors of units.
 """
 
 from functools import partial
@@ -15,11 +15,9 @@ from fastmf._common.rows import is_sparse
 from fastmf._common.warning import warn_user
 from fastmf.inference.ep.adaptive_tap import few_iterations
 from fastmf.inference.mean_field._layouts import handed_over, layout_of
-from fastmf.inference.mean_field.few_sweeps import few_sweeps
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.tap import sweeps_from_data
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
-from fastmf.kernels.mean_field.arguments import WINDOW_SWEEPS
 from fastmf.kernels.training.ascent import AscentStep
 from fastmf.learning.layered.domain import after_step, can_follow, has_constraints
 from fastmf.learning.layered.exact_averages import exact_averages
@@ -190,8 +188,6 @@ class Plan:
             solutions = few_iterations(model, init, damping=settings.damping, **options)
         else:
             options |= {"acceleration": False, "log_partition": False}
-            if settings.n_sweeps <= WINDOW_SWEEPS:  # of which `tap` damps no row
-                options["solve_rest"] = few_sweeps  # of the rest of a machine of Gaussian units
             solutions = collapsed_tap(model, init, variances=False, order=self.order, **options)
         if persistent:
             state.chains = (*solutions.mean, *solutions.var)
@@ -233,7 +229,7 @@ class Plan:
         layout = layout_of(model, self.order, "blocked") if self.packed else None
         matrices = model.couplings, couplings, state.velocity.couplings, steps, sides
         matrices = list(zip(*matrices, strict=True))
-        moves = ascend_matrices(matrices, state.epoch, self.n_threads, layout)
+        moves = ascend_matrices(matrices, state.epoch, self.n_threads)
         if settings.centred:
             layers = centring.with_moved_fields(layers, moves, self.tilts)
         fields, velocities = fields_of(old), fields_of(state.velocity.layers)
@@ -248,7 +244,6 @@ class Plan:
             moved = after_step(before, parameters, state.velocity)
             new = fields_of(moved.layers)
             if moved.couplings[0] is not model.couplings[0]:
-                layout = None
                 for w, shortened in zip(model.couplings, moved.couplings, strict=True):
                     w[:] = shortened
         for parameter, value in zip(fields, new, strict=True):

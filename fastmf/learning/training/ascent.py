@@ -22,8 +22,6 @@ from fastmf.models._io import Model
 
 # No machine of any use has such weights, and their powers would overflow.
 MAX_MODULUS = 1e9
-# Addresses of packed couplings where there are none.
-NO_COPIES = np.zeros((2, 5), np.int64)
 
 
 @dataclass
@@ -97,22 +95,19 @@ def ascend(state, gradient, settings, rate, n_threads=None):
     )
 
 
-def ascend_matrices(matrices, epoch, n_threads=None, layout=None):
+def ascend_matrices(matrices, epoch, n_threads=None):
     """Move matrices of couplings in place, given as (weights, gradient, velocity, step, offsets).
 
-    With a layout the packed couplings of a layered machine move, too. Threads meet once, when all
-    matrices are done. Returns for each matrix the products of the direction of the step with the
-    offsets above, and below.
+    Threads meet once, when all matrices are done. Returns for each matrix the products of the
+    direction of the step with the offsets above, and below.
     """
     calls, n_tasks, work, dtype = [], 0, 0, matrices[0][0].dtype
-    width, n_powers = panel_width(dtype), 1 if layout is None else layout.order
-    copies = [NO_COPIES] * len(matrices) if layout is None else layout.copies
-    for (weights, gradient, velocity, step, sides), addresses in zip(matrices, copies, strict=True):
+    width = panel_width(dtype)
+    for weights, gradient, velocity, step, sides in matrices:
         n, n_above = weights.shape
         sums = np.empty((2, n), dtype), np.empty((-(-n // width), n_above), dtype)
         gradient = np.ascontiguousarray(gradient, dtype)
-        packing = addresses, width, n_powers
-        calls.append((weights, gradient, velocity, step, sides, packing, np.zeros(1, int), sums))
+        calls.append((weights, gradient, velocity, step, sides, width, np.zeros(1, int), sums))
         n_tasks += len(sums[1])
         work += 2 * weights.size
 

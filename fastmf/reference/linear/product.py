@@ -6,8 +6,8 @@ import numpy as np
 def unpacked(panels, n_columns):
     """The matrix of which `panels` are the packed columns."""
     n_panels, n_rows, width = panels.shape
-    whole = panels.swapaxes(0, 1).reshape(n_rows, n_panels * width)
-    return np.ascontiguousarray(whole[:, :n_columns])
+    matrix = panels.swapaxes(0, 1).reshape(n_rows, n_panels * width)
+    return np.ascontiguousarray(matrix[:, :n_columns])
 
 
 def multiply(address, states, source, packed, n_columns, queue, out):

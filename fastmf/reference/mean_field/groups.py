@@ -1,12 +1,4 @@
-"""NumPy twin of `fastmf.kernels.mean_field.groups`: the updates of models with groups of states.
-
-With the covariance C of the sources, diag(m) - m m' in a group and v elsewhere, a group of units i
-and the group fields r_k = W_k' m_k of its sources,
-
-    s = W_i m_i,   b = W' (m - C s),   a = -sum_j v_j W_j^2 - sum_k [(W_k^2)' m_k - r_k^2]
-
-and units that are no groups have b = W' m + a m.
-"""
+"""NumPy twin of `fastmf.kernels.mean_field.groups`: the updates of models with groups of states."""
 
 from functools import partial
 
@@ -24,21 +16,21 @@ def updates(sweep, settings, rows):
     """One sweep: a function of each target, in order."""
     layers, groups = sweep.layers.of_model, sweep.layers.groups
     rows.group_fields = np.zeros((len(rows.index), groups[0].shifted), rows.mean.dtype)
-    found = []
+    steps = []
     for k, first, last in sweep.blocks:
         layer, sources = layers[k], groups[k].sources
         width = layer.couplings.shape[2]
         for target in groups[k].targets[first:last]:
             panels = slice(target[2], target[2] - (-target[1] // width))
             couplings = unpacked(layer.couplings[panels], target[1])
-            found.append(partial(_update, layer, couplings, target, sources, settings, rows))
-    return found
+            steps.append(partial(_update, layer, couplings, target, sources, settings, rows))
+    return steps
 
 
 def _update(layer, couplings, target, sources, settings, rows):
     """New moments of a group, or of some other units, in all rows."""
-    first, n, _, own, _, place = target
-    here = slice(layer.start + first, layer.start + first + n)
+    first, n, _, of_group, _, place = target
+    units = slice(layer.start + first, layer.start + first + n)
     neighbours = slice(layer.source, layer.source + len(couplings))
     source_mean, source_var = rows.mean[:, neighbours], rows.var[:, neighbours]
     prior = take(layer.prior, slice(first, first + n))
@@ -48,10 +40,10 @@ def _update(layer, couplings, target, sources, settings, rows):
             second[:, begin : begin + size] = source_mean[:, begin : begin + size]
     onsager = second @ couplings**2
     shifted = source_mean
-    if settings.order > 1 and own >= 0:
+    if settings.order > 1 and of_group >= 0:
         effect = np.empty_like(source_mean)
-        for begin, size, _, _, there in sources:
-            fields = rows.group_fields[:, own + there : own + there + size]
+        for begin, size, _, _, offset in sources:
+            fields = rows.group_fields[:, of_group + offset : of_group + offset + size]
             effect[:, begin : begin + size] = fields
         shifted = source_mean - covariance_times(source_mean, source_var, sources, effect)
     for begin, size, kind, position, _ in sources:
@@ -60,7 +52,7 @@ def _update(layer, couplings, target, sources, settings, rows):
             rows.group_fields[:, position + place : position + place + n] = fields
             onsager -= fields**2
     products = shifted @ couplings, onsager
-    update_units(rows, here, prior, products, settings.order, alone=own < 0)
+    update_units(rows, units, prior, products, settings.order, alone=of_group < 0)
 
 
 def covariance_times(mean, var, sources, x):

@@ -1,25 +1,23 @@
 """NumPy twin of `fastmf.kernels.mean_field.relaxed_bp`, a row at a time.
 
-The message from unit j to unit i is a mean and a variance, the moments of j without the message of
-i (its cavity):
-
-    b_i = field_i + sum_j W_ij m_ji          b_ij = b_i - W_ij m_ji
-    a_i = precision_i - sum_j W_ij^2 v_ji    a_ij = a_i + W_ij^2 v_ji
-    (m_i, v_i) = moments(b_i, a_i)           (m_ij, v_ij) = moments(b_ij, a_ij)
-    log Z = sum_i log Z_i - 1/2 sum_i sum_j (log Z_i - log Z_ij)
-
-where index ij is the message from i to j. The messages into a layer are arrays (sources, units).
+The messages into a layer are arrays (sources, units).
 """
 
 import numpy as np
 
-from fastmf._outcomes import CONVERGED, DIVERGED, OUT_OF_ITERATIONS
+from fastmf._outcomes import (
+    CONVERGED,
+    DIVERGED,
+    MAX_DAMPING,
+    MEAN_ROUNDING,
+    OUT_OF_ITERATIONS,
+    SMALLEST_NORMAL,
+    VAR_ROUNDING,
+    WATCHED_CHANGE,
+    WINDOW_SWEEPS,
+)
 from fastmf.reference.units import log_partition as log_partition_of
 from fastmf.reference.units import moments
-
-# As in `fastmf.kernels.mean_field.arguments`, which a reference does not import.
-WINDOW_SWEEPS, MAX_DAMPING = 16, 0.97
-MEAN_ROUNDING, VAR_ROUNDING, WATCHED_CHANGE, SMALLEST_NORMAL = 4, 16, 100, 2.0**-126
 
 
 class Measures:
@@ -98,11 +96,11 @@ def _measure(measures, layer, old, state, sent, damping, precision):
 def _bethe_terms(layer, messages, external):
     b, a = _tilts(layer, *messages, external)
     cavity_tilts = _cavities(layer, *messages, b, a)
-    whole, cavities = (
+    of_marginals, cavities = (
         log_partition_of(layer.units.prior, *tilts).sum(dtype=np.float64)
         for tilts in ((b, a), cavity_tilts)
     )
-    return whole - 0.5 * (len(layer.couplings) * whole - cavities)
+    return of_marginals - 0.5 * (len(layer.couplings) * of_marginals - cavities)
 
 
 def relaxed_bp(first, second, settings, field, precision, work, record, log_partition):

@@ -20,7 +20,7 @@ MEASURES = slice(8, 16)
 LARGEST = slice(8, 14)
 STATUS = 21
 MEAN, VAR, B, A, STEP, THIRD = range(6)
-FIELD, ONSAGER, WHOLE_FIELD = 0, 1, 3
+FIELD, ONSAGER, _, WHOLE_FIELD = range(4)
 
 
 class _Slots:

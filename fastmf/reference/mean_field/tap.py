@@ -1,13 +1,6 @@
 """NumPy twin of `fastmf.kernels.mean_field.tap`: all rows at once, less those that have ended.
 
-With symmetric couplings W (0 within a layer), the means m and variances v of all units obey
-
-    a = -(W^2)' v                   Onsager term (W^2 is the elementwise square); 0 for order 1
-    b = W' m + a m                  order 3 adds (W^3)' k k'(m) / 6, k the third cumulant
-    (m, v) = moments(b + field, a + precision)          of prior(x) exp(b x - a x^2 / 2)
-
-and a sweep updates one layer, or some units of it, after another from the newest values of the
-others. The log-partition of a fixed point is in `fastmf.inference.mean_field.free_energy`.
+A sweep updates one layer, or some units of it, after another from the newest values.
 """
 
 from functools import partial
@@ -19,8 +12,15 @@ from fastmf._outcomes import (
     CONVERGED,
     CYCLING,
     DIVERGED,
+    LATE_SWEEPS,
+    MAX_DAMPING,
+    MAX_MOMENTUM,
+    MEAN_ROUNDING,
     OUT_OF_ITERATIONS,
     RUNNING,
+    STEEPNESS,
+    VAR_ROUNDING,
+    WINDOW_SWEEPS,
 )
 from fastmf.priors._protocol import take
 from fastmf.reference.linear.product import unpacked
@@ -28,12 +28,6 @@ from fastmf.reference.mean_field import groups as tap_groups
 from fastmf.reference.mean_field.units import update_units
 from fastmf.reference.units import moments
 
-# As in `fastmf.kernels.mean_field.arguments`, which a reference does not import.
-WINDOW_SWEEPS = 16
-MAX_DAMPING = 0.97
-LATE_SWEEPS = 100
-MAX_MOMENTUM = 0.9
-MEAN_ROUNDING, VAR_ROUNDING, STEEPNESS = 4, 16, 16
 # What a row that is stored keeps for the case that it is not confirmed.
 ADAPTED = (
     "mean_cosine",

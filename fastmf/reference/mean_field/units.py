@@ -2,20 +2,8 @@
 
 import numpy as np
 
+from fastmf._outcomes import SMALLEST_NORMAL
 from fastmf.reference.units import moments
-
-# As in the kernel's file, which a reference does not import.
-SMALLEST_NORMAL = 2.0**-126
-
-
-def onsager_of(variance):
-    """Onsager terms of units, from the variances of their fields."""
-    return -variance
-
-
-def tilt_of(field, implicit, mean, external):
-    """Tilts b of units; `implicit` are their Onsager terms, or 0 for states of groups."""
-    return field + implicit * mean + external
 
 
 def update_units(rows, units, prior, products, order, alone=1):
@@ -25,9 +13,9 @@ def update_units(rows, units, prior, products, order, alone=1):
     """
     mean, a, b = rows.mean[:, units], rows.a[:, units], rows.b[:, units]
     if order >= 2:
-        a[:] = onsager_of(products[1])
+        a[:] = -products[1]
     implicit = alone * a
-    b[:] = tilt_of(products[0], implicit, mean, rows.field[:, units])
+    b[:] = products[0] + implicit * mean + rows.field[:, units]
     if order == 3:
         b += products[2] * prior.third_cumulant(mean)[1] / 6
     relax(rows, units, moments(prior, b, a + rows.precision[:, units]), implicit)

@@ -10,6 +10,6 @@ def conditionals(products, thresholds, states, workspaces, queue, probabilities,
     eta -= eta.max(0)
     log_p = eta - np.log(np.exp(eta).sum(0))
     probabilities[...] = np.exp(log_p)
-    own = np.take_along_axis(log_p, states[None].astype(int), 0)[0]
-    value[:] = own.sum(1)
+    of_states = np.take_along_axis(log_p, states[None].astype(int), 0)[0]
+    value[:] = of_states.sum(1)
     residuals[:] = states - (numbers * probabilities).sum(0)

@@ -41,10 +41,10 @@ def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, fiel
     x, weights = _one_hot(rows, n_blocks, width), rows.weights[:, None]
     for block in range(n_blocks):
         log_p = _log_conditionals(rows, x, couplings, field, block)
-        own = x[:, block * width : (block + 1) * width]
-        values[:, block] = rows.weights * (log_p * own.reshape(log_p.shape)).sum((1, 2), float)
+        observed = x[:, block * width : (block + 1) * width]
+        values[:, block] = rows.weights * (log_p * observed.reshape(log_p.shape)).sum((1, 2), float)
         p = np.exp(log_p) * _present(rows, n_blocks, block)
-        residuals = weights * (own - p.reshape(own.shape))
+        residuals = weights * (observed - p.reshape(observed.shape))
         gradient[block], field_gradient[block] = x.T @ residuals, residuals.sum(0)
 
 

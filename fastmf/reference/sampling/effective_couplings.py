@@ -8,8 +8,8 @@ def effective_couplings(units, weights, starts, fields, states, queue, out):
     n_groups = states.shape[1]
     for i in range(n_groups):
         for j in range(i + 1, n_groups):
-            here, there = (slice(starts[k], starts[k + 1]) for k in (i, j))
+            first, second = (slice(starts[k], starts[k + 1]) for k in (i, j))
             base = fields - weights[states[:, i]] - weights[states[:, j]]
-            tilts = base[:, None, None] + weights[here][:, None] + weights[there]
+            tilts = base[:, None, None] + weights[first][:, None] + weights[second]
             values = log_partition(units.prior, tilts, tilts.dtype.type(0))
-            out[here, there] = values.sum(-1, dtype=float).mean(0)
+            out[first, second] = values.sum(-1, dtype=float).mean(0)

@@ -15,12 +15,12 @@ def anneal_visible(couplings, units, path, seeds, x, log_weights, work):
         log_weights += (new - old) * ((x @ matrix * x).sum(1, dtype=np.float64) / 2 - x @ tilt)
         u = uniforms(seed, 0, x.shape)
         for first, last in pairwise(units.first):
-            here = slice(first, last)
-            t = new * (x @ matrix[:, here]) + (1 - new) * tilt[here] + units.field[here]
+            column = slice(first, last)
+            t = new * (x @ matrix[:, column]) + (1 - new) * tilt[column] + units.field[column]
             if last - first == 1:
                 low, high = units.low[first], units.high[first]
                 is_high = u[:, first] < expit((high - low) * t[:, 0])
                 x[:, first] = np.where(is_high, high, low)
             else:
                 below = np.cumsum(softmax(t, axis=1), axis=1)[:, :-1] <= u[:, [first]]
-                x[:, here] = np.arange(last - first) == below.sum(1)[:, None]
+                x[:, column] = np.arange(last - first) == below.sum(1)[:, None]

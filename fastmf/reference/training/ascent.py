@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def ascend(weights, gradient, velocity, settings, centring, packing, queue, sums):
+def ascend(weights, gradient, velocity, settings, centring, width, queue, sums):
     """Take one step of gradient ascent with momentum, weight decay and centring."""
     (below, above), (row_sums, offset_products) = centring, sums
     gradient -= settings.l2 * weights
@@ -19,7 +19,6 @@ def ascend(weights, gradient, velocity, settings, centring, packing, queue, sums
         gradient -= decay / settings.rate
     row_sums[0] = gradient @ above[0]
     row_sums[1] = (weights * weights).sum(1)
-    width = packing[1]
     for task, products in enumerate(offset_products):
         rows = slice(task * width, (task + 1) * width)
         products[:] = below[0, rows] @ gradient[rows]

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from populations import all_states
 from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
 from fastmf.inference.missing import fully_visible
-from fastmf.inference.sampling.spins import all_states
 
 
 def chain(p, n, n_rows=4000):
@@ -33,7 +33,7 @@ def test_rows_beyond_enumeration(monkeypatch):
     machine = mf.FullyVisibleBoltzmannMachine().fit((chain(0.9, 18)[:500] + 1) / 2)
     X = np.where(np.random.default_rng(1).random((30, 18)) < 0.7, np.nan, 1.0)
     exact = machine.impute(X)
-    monkeypatch.setattr(fully_visible, "MAX_EXACT_STATES", 1 << 8)
+    monkeypatch.setattr(fully_visible, "MAX_ENUMERATED_STATES", 1 << 8)
     filled = machine.impute(X)
     np.testing.assert_allclose(filled, exact, atol=0.01)
     assert (filled != exact).any()
@@ -62,7 +62,7 @@ def test_missing_positions_of_potts_machines(monkeypatch):
     machine = mf.PottsMachine(n_states=3, l2=0.01, l2_field=0.01).fit(X)
     holes = np.where(rng.random((50, 9)) < 0.7, -1, X[:50])
     exact = machine.impute(holes)
-    monkeypatch.setattr(fully_visible, "MAX_EXACT_STATES", 1 << 6)
+    monkeypatch.setattr(fully_visible, "MAX_ENUMERATED_STATES", 1 << 6)
     assert (machine.impute(holes) == exact).mean() > 0.99
     with pytest.raises(ValueError, match="method must be one of"):
         machine.impute(holes, method="mean")

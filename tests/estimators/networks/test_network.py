@@ -5,9 +5,9 @@ import sys
 import numpy as np
 import pytest
 from network_data import table
+from populations import all_states
 
 import fastmf as mf
-from fastmf.inference.sampling.spins import all_states
 
 
 def test_codings_have_the_same_probabilities(machine):

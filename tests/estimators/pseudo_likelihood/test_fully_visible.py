@@ -4,10 +4,11 @@ import warnings
 import numpy as np
 import pytest
 import scipy
+from populations import all_states
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import fastmf as mf
-from fastmf.inference.sampling.spins import all_states, probabilities
+from fastmf.inference.sampling.discrete import probabilities
 
 SOLVERS = ["auto", "bslm", "gradient", "newton", "lbfgs"]
 # Every solver with every penalty that it has.

@@ -50,9 +50,9 @@ def test_a_sampled_machine_is_found_again():
     J += J.transpose(2, 3, 0, 1)
     J[range(4), :, range(4)] = 0
     true = mf.BoltzmannMachine(J, mf.Categorical(rng.normal(size=(4, 3)) * 0.3))
-    from fastmf.inference.sampling.categories import sample
+    from fastmf.inference.sampling.discrete import sample
 
-    X = sample(true, 20_000, rng)
+    X = true.prior.labels(sample(true, 20_000, rng))
     machine = mf.PottsMachine(n_states=3).fit(X)
     found, _ = machine.in_gauge("zero-sum")
     from fastmf.models._gauge import in_gauge

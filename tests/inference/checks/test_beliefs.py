@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 
 import fastmf as mf
-from fastmf.inference.checks.reasons import Reason
+from fastmf.inference.checks.rows import Reason
 
 
 def random_machine(strength, seed=0, n=10, units=mf.Ising):

@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import fastmf as mf
-from fastmf.inference.checks.reasons import Answer, Reason, agree
+from fastmf.inference.checks.rows import Answer, Reason, agree
 
 SOLVERS = {
     "tap": mf.tap,

@@ -1,5 +1,7 @@
 """Means of missing units of fully visible machines, by enumeration, annealing and TAP."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from potts_data import random_parameters
@@ -7,6 +9,7 @@ from potts_data import random_parameters
 import fastmf as mf
 from fastmf.inference.missing import fully_visible
 from fastmf.inference.missing.fully_visible import conditional_means
+from fastmf.inference.sampling.discrete import annealed_probabilities
 from fastmf.models._gauge import in_gauge
 
 
@@ -130,7 +133,7 @@ def test_rows_beyond_the_limit_are_annealed(monkeypatch):
     X = np.where(rng.random((20, n)) < 0.5, 1.0, -1.0)
     X[rng.random(X.shape) < 0.6] = np.nan
     exact = conditional_means(model, X, "exact")
-    monkeypatch.setattr(fully_visible, "MAX_EXACT_STATES", 1 << 6)
+    monkeypatch.setattr(fully_visible, "MAX_ENUMERATED_STATES", 1 << 6)
     found, few = conditional_means(model, X), np.isnan(X).sum(1) <= 6
     assert 0 < few.sum() < 20
     np.testing.assert_array_equal(found.mean[few], exact.mean[few])
@@ -148,8 +151,8 @@ def test_rows_beyond_the_limit_are_annealed(monkeypatch):
 
 def test_uncertain_means_are_flagged(monkeypatch):
     model = dict(random_machines())["two phases"]
-    monkeypatch.setitem(fully_visible.ANNEALING_SETTINGS, "max_replicates", 8)
-    monkeypatch.setattr(fully_visible, "MAX_PARTICLES", 128)
+    few = partial(annealed_probabilities, n_particles=128, n_rounds=1)
+    monkeypatch.setattr(fully_visible, "annealed_probabilities", few)
     found = conditional_means(model, np.full((1, 14), np.nan), "annealing")
     assert found.error[0] > 0.01 and not found.converged[0]
 

@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
 from html_tables import shown
+from populations import all_states
 from scipy import stats
 from separated_units import features
 
-from fastmf.inference.sampling.spins import all_states, probabilities
+from fastmf.inference.sampling.discrete import probabilities
 from fastmf.learning.pseudo_likelihood.binary.firth import firth
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.godambe import (

@@ -4,10 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
+from populations import all_states
 from scipy.optimize import minimize
 
 import fastmf as mf
-from fastmf.inference.sampling.spins import all_states
 
 
 def ring(d, coupling, n_rows, seed):

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
-from populations import population
+from populations import all_states, population
 
-from fastmf.inference.sampling.spins import all_states
 from fastmf.learning.pseudo_likelihood.binary.firth import firth
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.binary.solvers import bslm, gradient_ascent

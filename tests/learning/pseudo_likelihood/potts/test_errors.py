@@ -77,9 +77,9 @@ def test_edges_leave_out_parameters():
 
 def test_errors_are_the_spread_of_estimates():
     """Over many samples of a machine, in both gauges."""
-    from potts_data import one_hot
+    from potts_data import all_labels, one_hot
+    from scipy.special import softmax
 
-    from fastmf.inference.sampling.categories import all_labels, softmax
     from fastmf.models._gauge import in_gauge
 
     J, h = random_parameters(SIZES, strength=0.4)

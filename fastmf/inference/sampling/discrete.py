@@ -1,0 +1,321 @@
+"""Samples and averages of fully visible machines of discrete units.
+
+Exact where all states can be enumerated. Beyond, chains start from the maximum spanning tree of the
+couplings, from which draws are independent, and are annealed to the machine,
+
+    (1 - beta) tree + beta machine,    beta from 0 to 1
+
+with resampling in proportion to their weights (sequential Monte Carlo; Del Moral, Doucet & Jasra
+2006): phases between which chains do not cross have the shares that the machine gives them.
+"""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
+from scipy.special import logsumexp, softmax
+
+from fastmf.inference.sampling.annealing import (
+    MIN_ANNEALED,
+    RESAMPLE_BELOW,
+    Population,
+    systematic,
+)
+from fastmf.inference.sampling.states import flat_states
+from fastmf.inference.sampling.visible import SequentialUnits, anneal_chains
+from fastmf.kernels.sampling.visible import VisibleUnits
+from fastmf.models import BoltzmannMachine
+from fastmf.models._couplings import finite_machine
+from fastmf.models.exact import numbered_states, states_of
+from fastmf.priors._groups import column_sizes
+from fastmf.priors._queries import columns_of_values, number_of_states
+
+# States up to which all are enumerated: 20 binary units.
+MAX_ENUMERATED_STATES = 1 << 20
+# Largest differences of the log-weights of a column, and of the couplings of two, in a tree from
+# which particles start: those of a frozen tree would be alike, and hide that others have more
+# weight.
+MAX_FIELD_RANGE, MAX_COUPLING_RANGE = 6.0, 3.0
+
+
+def probabilities(model):
+    """Probability of every state, in the order of `states_of`."""
+    chunks = states_of(model.prior, model.n_units)
+    return softmax(np.concatenate([-model.energy(x) for x in chunks]))
+
+
+def sample(model, n_samples, rng, n_sweeps=100):
+    """Samples (n_samples, n_units): exact ones of few states, otherwise `annealed_draws`."""
+    if number_of_states(model.prior) > MAX_ENUMERATED_STATES:
+        return annealed_draws(model, n_samples, n_sweeps, rng)
+    below, u = np.cumsum(probabilities(model)), rng.random(n_samples)
+    drawn = np.searchsorted(below, u * below[-1], side="right")
+    return numbered_states(columns_of_values(model.prior), np.minimum(drawn, len(below) - 1))
+
+
+# --- trees ----------------------------------------------------------------------------------------
+
+
+class Columns(NamedTuple):
+    """A machine of columns of one-hot states.
+
+    Parameters
+    ----------
+    log_weights : float64 array of shape (n_states,)
+    couplings : float64 array of shape (n_states, n_states)
+        Symmetric; zero between states of one column.
+    offsets : int array of shape (n_columns + 1,)
+        First state of each column, and the number of all.
+    """
+
+    log_weights: np.ndarray
+    couplings: np.ndarray
+    offsets: np.ndarray
+
+    @classmethod
+    def of(cls, states, couplings):
+        """The columns of `FlatStates` whose units have these couplings."""
+        between = states.values @ (states.values @ couplings.astype(np.float64)).T
+        return cls(states.log_weights, np.ascontiguousarray(between), states.offsets)
+
+    @property
+    def sizes(self):
+        """Number of states of each column."""
+        return np.diff(self.offsets)
+
+    def chosen(self, columns, log_weights):
+        """Some of the columns, given as a mask, with new log-weights of all states."""
+        states = np.flatnonzero(np.repeat(columns, self.sizes))
+        couplings = self.couplings[np.ix_(states, states)]
+        offsets = np.append(0, np.cumsum(self.sizes[columns]))
+        return states, Columns(log_weights[states], couplings, offsets)
+
+    def mixed(self, other, beta):
+        """Log-weights and couplings between these and those of a machine of the same columns."""
+        pairs = zip(self[:2], other[:2], strict=True)
+        return Columns(*((1 - beta) * x + beta * y for x, y in pairs), self.offsets)
+
+    def per_column(self, function, values):
+        """A ufunc reduced over the states of each column, repeated for each of them."""
+        return np.repeat(function.reduceat(values, self.offsets[:-1], -1), self.sizes, -1)
+
+    def pairs_of(self, edges):
+        """Entries of pairs of columns for all pairs of their states."""
+        column = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        return edges[np.ix_(column, column)]
+
+    def strengths(self):
+        """Norms of the couplings of pairs of columns, less what fields could replace."""
+        first = self.offsets[:-1]
+        J = self.couplings - self.per_column(np.add, self.couplings) / np.repeat(
+            self.sizes, self.sizes
+        )
+        J = J.T - self.per_column(np.add, J.T) / np.repeat(self.sizes, self.sizes)
+        return np.sqrt(np.add.reduceat(np.add.reduceat(J**2, first), first, axis=1))
+
+
+class Tree:
+    """The maximum spanning tree of columns.
+
+    Attributes
+    ----------
+    order, parent : int array of shape (n_columns,)
+        Columns from the root on, and the parent of each.
+    edges : bool array of shape (n_columns, n_columns)
+    """
+
+    def __init__(self, strengths):
+        # Lengths are positive, as zeros are no edges.
+        tree = minimum_spanning_tree(np.triu(1 + strengths.max() - strengths, 1))
+        self.order, self.parent = breadth_first_order(tree, 0, directed=False)
+        self.edges = np.zeros(strengths.shape, bool)
+        below, above = self.order[1:], self.parent[self.order[1:]]
+        self.edges[below, above] = self.edges[above, below] = True
+
+    def solve(self, columns):
+        """Set the probabilities of the states of columns given those of their parents."""
+        self.offsets = columns.offsets
+        states = [slice(*ends) for ends in pairwise(columns.offsets)]
+        beliefs, self.given = columns.log_weights.copy(), {}
+        for i in self.order[:0:-1]:
+            up = states[self.parent[i]]
+            logs = beliefs[states[i], None] + columns.couplings[states[i], up]
+            self.given[i] = softmax(logs, axis=0)
+            beliefs[up] += logsumexp(logs, axis=0)
+        self.given[0] = softmax(beliefs[states[0]])[:, None]
+        return self
+
+    def marginals(self):
+        """Probabilities of all states, (n_states,)."""
+        marginals = {}
+        for i in self.order:
+            above = marginals[self.parent[i]] if i else np.ones(1)
+            marginals[i] = self.given[i] @ above
+        return np.concatenate([marginals[i] for i in range(len(marginals))])
+
+    def draws(self, n_draws, rng):
+        """Independent draws, one-hot in the states."""
+        labels = np.zeros((n_draws, len(self.given)), np.int64)
+        for i in self.order:
+            cumulative = np.cumsum(self.given[i], axis=0)[:-1]
+            above = labels[:, max(self.parent[i], 0)]  # of the root 0
+            labels[:, i] = (cumulative[:, above] <= rng.random(n_draws)).sum(0)
+        one_hot = np.zeros((n_draws, self.offsets[-1]))
+        np.put_along_axis(one_hot, self.offsets[:-1] + labels, 1, axis=1)
+        return one_hot
+
+
+def annealed_draws(model, n_draws, n_sweeps, rng):
+    """Draws of a machine of discrete units; exact if all of its couplings are a tree."""
+    model = finite_machine("Gibbs sampling", model)
+    states = flat_states(model.prior)
+    columns = Columns.of(states, model.couplings)
+    tree = Tree(columns.strengths()).solve(columns)
+    n_chains, n_last = max(n_draws, MIN_ANNEALED), n_sweeps // 2
+    column = np.repeat(np.arange(len(tree.edges)), column_sizes(model.prior))
+    added = model.couplings * ~tree.edges[np.ix_(column, column)]
+    x = states.means(tree.draws(n_chains, rng)).astype(model.dtype)
+    population = Population(n_chains)
+    for old, new in pairwise(np.linspace(0, 1, n_sweeps - n_last + 1)):
+        population.add((new - old) / 2 * np.einsum("ij,ij->i", x @ added, x, dtype=np.float64))
+        if new == 1 or population.effective_size() < RESAMPLE_BELOW * n_chains:
+            x = x[population.resample(rng)]
+        between = model.couplings - model.dtype.type(1 - new) * added
+        x = SequentialUnits(BoltzmannMachine(between, model.prior)).sample(x, 1, rng)
+    return SequentialUnits(model).sample(x[rng.permutation(n_chains)[:n_draws]], n_last, rng)
+
+
+# --- averages -------------------------------------------------------------------------------------
+
+
+def annealed_probabilities(
+    columns,
+    strengths,
+    rng,
+    tol,
+    *,
+    n_particles=None,
+    n_replicates=8,
+    n_rounds=8,
+    n_sweeps=3,
+    n_last_sweeps=8,
+    n_threads=None,
+):
+    """Probabilities of the states of columns, and their largest standard error.
+
+    Independent replicates are weighted by their estimates of the partition function; a round has
+    `n_replicates` more of them, until the error is below `tol`. They have more particles where
+    there are few states.
+    """
+    n_particles = n_particles or max(128, 2**14 // columns.offsets[-1])
+    tree = Tree(strengths)
+    edges = columns.pairs_of(tree.edges)
+    if not columns.couplings[~edges].any():
+        return tree.solve(columns).marginals(), 0.0
+    base = _weakened(columns, edges)
+    tree.solve(base)
+    logs, means = np.zeros(0), np.zeros((0, columns.offsets[-1]))
+    for _ in range(n_rounds):
+        x = tree.draws(n_replicates * n_particles, rng)
+        replicates = _Replicates(base, columns, x, n_replicates, rng, n_threads)
+        if replicates.anneal(n_sweeps) == 1:  # the marginals of the tree, corrected
+            p = tree.marginals() + replicates.averages(x) - x.reshape(*replicates.shape, -1).mean(1)
+        else:
+            p = np.mean([replicates.averages_after_sweep() for _ in range(n_last_sweeps)], axis=0)
+        p = np.maximum(p, 0)
+        p /= columns.per_column(np.add, p)
+        logs, means = np.append(logs, replicates.log_partition), np.vstack([means, p])
+        weights = softmax(logs)
+        mean, n = weights @ means, len(logs)
+        error = np.sqrt((weights**2 @ (means - mean) ** 2).max() * n / (n - 1))
+        if error <= tol:
+            break
+    return mean, error
+
+
+def _weakened(columns, edges):
+    """The columns with the couplings of a tree alone, limited in range."""
+    logs, J = columns.log_weights, columns.couplings
+    ranges = columns.per_column(np.maximum, logs) - columns.per_column(np.minimum, logs)
+    logs = logs * MAX_FIELD_RANGE / np.maximum(ranges, MAX_FIELD_RANGE)
+    high, low = (
+        columns.per_column(function, columns.per_column(function, J).T)
+        for function in (np.maximum, np.minimum)
+    )
+    J = J * edges * MAX_COUPLING_RANGE / np.maximum(high - low, MAX_COUPLING_RANGE)
+    return Columns(logs, J, columns.offsets)
+
+
+class _Replicates:
+    """Populations of particles that take the same steps along the path.
+
+    Parameters
+    ----------
+    base, columns : Columns
+        Both ends of the path.
+    x : array of shape (n_replicates * n_particles, n_states)
+        Draws of the base.
+    """
+
+    def __init__(self, base, columns, x, n_replicates, rng, n_threads):
+        self.base, self.columns, self.rng, self.n_threads = base, columns, rng, n_threads
+        self.x, self.shape = x, (n_replicates, len(x) // n_replicates)
+        self.log_partition, self.beta = np.zeros(n_replicates), 0.0
+
+    def anneal(self, n_sweeps):
+        """Move all particles to the columns, with sweeps after each step; the number of steps."""
+        fields, couplings = (y - x for x, y in zip(self.base[:2], self.columns[:2], strict=True))
+        n_steps = 0
+        while self.beta < 1:
+            if n_steps:
+                firsts = np.arange(0, len(self.x), self.shape[1])
+                chosen = [systematic(weights, self.rng) for weights in self.weights]
+                self.x = self.x[np.concatenate(firsts[:, None] + chosen)]
+                self.sweep(n_sweeps)
+            residual = self.x @ fields + np.einsum("ij,ij->i", self.x @ couplings, self.x) / 2
+            step = _largest_step(residual.reshape(self.shape), 1 - self.beta)
+            logs = step * residual.reshape(self.shape)
+            self.log_partition += logsumexp(logs, axis=1) - np.log(self.shape[1])
+            self.weights = softmax(logs, axis=1)
+            self.beta, n_steps = self.beta + step, n_steps + 1
+        return n_steps
+
+    def sweep(self, n_sweeps):
+        """Draw all columns of all particles in turn, from the distribution at beta."""
+        logs, couplings, offsets = self.base.mixed(self.columns, self.beta)
+        units = VisibleUnits(offsets, np.zeros_like(logs), np.ones_like(logs), logs)
+        betas = np.ones(n_sweeps + 1)
+        path = self.x, betas, self.rng, np.zeros_like(logs), self.n_threads
+        _, self.x = anneal_chains(couplings, units, *path)
+
+    def averages_after_sweep(self):
+        """Averages after a sweep of the probabilities of states given the other columns."""
+        self.sweep(1)
+        columns = self.columns
+        logs = columns.log_weights + self.x @ columns.couplings
+        p = np.exp(logs - columns.per_column(np.maximum, logs))
+        return self.averages(p / columns.per_column(np.add, p))
+
+    def averages(self, values):
+        """Averages of values (n_replicates * n_particles, n_states) with the weights."""
+        return (self.weights[:, None] @ values.reshape(*self.shape, -1))[:, 0]
+
+
+def _largest_step(residual, left):
+    """Largest step up to `left` that leaves the weights of half of the particles effective."""
+    residual = residual - residual.max(1, keepdims=True)
+
+    def enough(step):
+        weights = np.exp(step * residual)
+        sizes = weights.sum(1) ** 2 / (weights**2).sum(1)
+        return sizes.min() >= RESAMPLE_BELOW * residual.shape[1]
+
+    if enough(left):
+        return left
+    low, high = 0.0, left
+    # At most a thousand steps.
+    while high - low > max(1e-3, low / 64):
+        middle = (low + high) / 2
+        low, high = (middle, high) if enough(middle) else (low, middle)
+    return max(low, min(left, 1e-3))

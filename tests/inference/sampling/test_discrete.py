@@ -1,0 +1,117 @@
+"""Samples of fully visible machines of discrete units: enumeration, trees, annealing."""
+
+import numpy as np
+import pytest
+from populations import all_states
+from potts_data import random_parameters
+from scipy.special import comb
+
+import fastmf as mf
+from fastmf.inference.sampling import discrete
+from fastmf.inference.sampling.discrete import Columns, probabilities, sample
+from fastmf.inference.sampling.states import flat_states
+from fastmf.models._gauge import in_gauge
+
+
+def spins(d, seed=0, scale=0.4):
+    rng = np.random.default_rng(seed)
+    J = np.triu(scale * rng.normal(size=(d, d)), 1)
+    return mf.BoltzmannMachine(J + J.T, mf.Ising(scale * rng.normal(size=d)))
+
+
+def test_probabilities():
+    model = spins(5)
+    p, states = probabilities(model), all_states(5)
+    assert p.sum() == pytest.approx(1, rel=1e-14)
+    np.testing.assert_allclose(p @ states, mf.exact(model).mean, atol=1e-14)
+    log_p = -model.energy(states) - mf.exact(model).log_partition
+    np.testing.assert_allclose(np.log(p), log_p, atol=1e-12)
+
+
+def categories():
+    J, h = random_parameters([3, 2, 4])
+    return mf.BoltzmannMachine(J, mf.Categorical(np.split(h, [3, 5])))
+
+
+@pytest.mark.parametrize("limit", [1 << 20, 1])
+@pytest.mark.parametrize("model", [spins(4), categories()], ids=["spins", "groups"])
+def test_samples_have_the_right_frequencies(monkeypatch, limit, model):
+    monkeypatch.setattr(discrete, "MAX_ENUMERATED_STATES", limit)
+    drawn, n = sample(model, 20_000, np.random.default_rng(1), n_sweeps=15), 20_000
+    rows, counts = np.unique(drawn, axis=0, return_counts=True)
+    exact = mf.exact(model).log_partition
+    p = np.exp(-model.energy(rows) - exact)
+    z = (counts - n * p) / np.sqrt(n * p * (1 - p))
+    assert abs(z).max() < 4 and p.sum() == pytest.approx(1, abs=1e-3)
+
+
+def test_gibbs_samples_have_the_right_moments():
+    parts = spins(12, 0, 0.3), spins(12, 1, 0.3)
+    J = np.zeros((24, 24))
+    J[:12, :12], J[12:, 12:] = parts[0].couplings, parts[1].couplings
+    model = mf.BoltzmannMachine(J, mf.Ising(np.concatenate([part.prior.field for part in parts])))
+    drawn = sample(model, 20_000, np.random.default_rng(2), n_sweeps=30)
+    assert set(np.unique(drawn)) == {-1, 1}
+    mean = np.concatenate([mf.exact(part).mean for part in parts])
+    np.testing.assert_allclose(drawn.mean(0), mean, atol=5 / np.sqrt(20_000))
+    pairs = drawn[:, :12].T @ drawn[:, :12] / 20_000
+    np.testing.assert_allclose(pairs, mf.exact(parts[0]).pairwise, atol=5 / np.sqrt(20_000))
+
+
+def test_gibbs_samples_of_strongly_coupled_chains():
+    n, J = 40, np.arctanh(0.98)  # three steps agree by 0.94: from independent units 0.87
+    model = mf.BoltzmannMachine(J * (np.eye(n, k=1) + np.eye(n, k=-1)), mf.Ising(np.zeros(n)))
+    drawn = sample(model, 8000, np.random.default_rng(1), n_sweeps=20)
+    correlations = drawn[:, 0] @ drawn / len(drawn)
+    np.testing.assert_allclose(correlations, 0.98 ** np.arange(n), atol=4 / np.sqrt(8000))
+
+
+def test_strengths_do_not_depend_on_the_gauge():
+    sizes = np.array([3, 2, 4])
+    J, h = random_parameters(sizes)
+    columns = flat_states(mf.Categorical(np.split(h, [3, 5])))
+    strength = Columns.of(columns, J).strengths()
+    changed = Columns.of(columns, in_gauge(J, h, sizes, "lattice", 0)[0]).strengths()
+    np.testing.assert_allclose(strength, changed, atol=1e-12)
+    pair = Columns.of(flat_states(mf.Ising(np.zeros(2))), np.array([[0, -1.5], [-1.5, 0]]))
+    # A norm of four entries of 1.5.
+    np.testing.assert_allclose(pair.strengths(), [[0, 3], [3, 0]])
+
+
+def test_draws_of_a_tree_have_its_distribution(monkeypatch):
+    monkeypatch.setattr(discrete, "MAX_ENUMERATED_STATES", 1)
+    sizes = np.array([3, 2, 4])
+    J, h = random_parameters(sizes, strength=1.0)
+    J[:3, 3:5] = J[3:5, :3] = 0  # column 2 is coupled to both others
+    model = mf.BoltzmannMachine(J, mf.Categorical(np.split(h, [3, 5])))
+    x, exact = sample(model, 40_000, np.random.default_rng(0), n_sweeps=1), mf.exact(model)
+    np.testing.assert_allclose(x.mean(0), exact.mean, atol=0.01)
+    np.testing.assert_allclose(x.T @ x / len(x), exact.pairwise, atol=0.01)
+
+
+def test_a_long_chain_of_strong_couplings():
+    n, t = 200, np.tanh(2.5)
+    model = mf.BoltzmannMachine(2.5 * (np.eye(n, k=1) + np.eye(n, k=-1)), mf.Ising(np.zeros(n)))
+    drawn = sample(model, 20_000, np.random.default_rng(1), n_sweeps=1)
+    correlations = drawn[:, 0] @ drawn / len(drawn)
+    np.testing.assert_allclose(correlations, t ** np.arange(n), atol=4 / np.sqrt(20_000))
+
+
+@pytest.mark.parametrize("categorical", [False, True])
+def test_phases_have_the_shares_of_the_machine(categorical):
+    """Complete graphs of spins in a weak field, summed over the number of spins that are up."""
+    n, J, field = 30, 2.4 / 30, 0.02
+    up = np.arange(n + 1)
+    logs = np.log(comb(n, up)) + J * (2 * up - n) ** 2 / 2 + field * (2 * up - n)
+    right = np.exp(logs - np.logaddexp.reduce(logs)) @ (up > n / 2)
+    couplings, rng = J * (1 - np.eye(n)), np.random.default_rng(0)
+    if categorical:
+        couplings = np.kron(couplings, [[1, -1], [-1, 1]])
+        units = mf.Categorical(n * [np.array([-field, field])])
+        model = mf.BoltzmannMachine(couplings, units)
+        drawn = units.labels(sample(model, 3000, rng))
+    else:
+        model = mf.BoltzmannMachine(couplings, mf.Ising(np.full(n, field)))
+        drawn = sample(model, 3000, rng) > 0
+    assert (drawn.sum(1) > n / 2).mean() == pytest.approx(right, abs=0.06)
+    assert right > 0.7  # chains from the tree stay where they are: 0.55
