@@ -9,7 +9,6 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf._common.rows import is_dask
 from fastmf.distributed._rows import blocks
-from fastmf.learning.layered.family import LAYERED_FAMILY
 from fastmf.learning.layered.step import Plan
 from fastmf.learning.training import trainer
 from fastmf.learning.training.ascent import State
@@ -93,32 +92,32 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
     if options.get("checkpoint") is not None:
         raise ValueError("checkpoint is not offered for Dask arrays: save from a callback.")
 
-    def plan(model, settings, n_threads):
-        whole = Plan(model, settings, n_threads)
-
-        def step(state, batch, rate, rng):
-            found = _gradient(state, batch, settings, rng, chunk_rows, n_threads)
-            gradient, means, products = found
-            whole.ascend(state, gradient, means, rate, products=products)
-
-        return step
-
-    def metrics(state, monitored, *others):
-        return LAYERED_FAMILY.metrics(state, monitored.compute(), *others)
-
-    def preparation(settings):
-        every, prepare = LAYERED_FAMILY.preparation(settings) or (None, None)
-        return every and (every, lambda state, X, *others: prepare(state, X.compute(), *others))
-
-    changed = {"plan": plan, "metrics": metrics, "preparation": preparation}
-    changed["completion"] = None  # missing values are not drawn for chunks, and refused
-    family = LAYERED_FAMILY._replace(**changed)
     validation = validation.compute() if is_dask(validation) else validation
     validation = check.rows("validation", validation, n_visible, model.dtype)
-    return trainer.train(
-        model, X.rechunk({1: -1}), settings, family, validation=validation, n_threads=n_threads,
-        **options,
-    )  # fmt: skip
+    plan = _ChunkedPlan(model, settings, n_threads, chunk_rows)
+    return trainer.train(model, X.rechunk({1: -1}), plan, validation=validation, **options)
+
+
+class _ChunkedPlan(Plan):
+    """Steps along gradients that are computed in chunks of rows."""
+
+    draw = None  # missing values are refused
+
+    def __init__(self, model, settings, n_threads, chunk_rows):
+        super().__init__(model, settings, n_threads)
+        self._chunk_rows = chunk_rows
+
+    def gradient(self, state, X, rng):
+        """Gradient and moments of a batch: sums over its chunks, in their order."""
+        return _gradient(state, X, self.settings, rng, self._chunk_rows, self.n_threads)
+
+    def metrics(self, state, monitored, validation, weights=None):
+        """Log-likelihoods per unit."""
+        return super().metrics(state, monitored.compute(), validation, weights)
+
+    def prepare(self, state, X):
+        """Estimate the preconditioners of a state anew."""
+        super().prepare(state, X.compute())
 
 
 def _gradient(state, batch, settings, rng, chunk_rows, n_threads):

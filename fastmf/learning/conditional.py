@@ -28,17 +28,17 @@ from fastmf.inference.missing.layered import LOG_PARTITION_COST, MAX_WORK_OF_ROW
 from fastmf.inference.missing.seen import annealed_rows, log_prob_of_seen, means_given_seen
 from fastmf.inference.sampling.annealing import MATCHING
 from fastmf.learning.training.ascent import ascend
-from fastmf.learning.training.completion import Completion
 from fastmf.learning.training.parameters import ModelParameters
-from fastmf.learning.training.products import products_over_rows
 from fastmf.learning.training.settings import AscentSettings
-from fastmf.learning.training.trainer import Family
+from fastmf.learning.training.trainer import Steps
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli
 
 OBJECTIVES = (
     "likelihood", "logistic", "cd", "perceptron", "latent_svm", "marginal_svm",
 )  # fmt: skip
+# Objectives whose models give probabilities of labels.
+PROBABILISTIC = ("likelihood", "logistic", "cd")
 INFERENCES = ("bp", "mean_field", "max_product", "mixed_product")
 # Algorithms of belief propagation.
 BP_ALGORITHMS = {"bp": "sum", "max_product": "max", "mixed_product": "mixed"}
@@ -195,7 +195,8 @@ def gradient(model, Y, X, settings, *, n_sweeps=10, rng=None, n_threads=None):
     Hinton (2011): zero for rows whose labels by Gibbs sampling, the most probable ones given the
     hidden units of the last sweep, are not of lower free energy than the given labels.
     """
-    fields, at_labels = _fields_and_means(model, Y, X, n_threads)
+    fields = model.fields(X)
+    at_labels = hidden_means(model, Y, fields[1])
     pairs, objective = None, settings.objective
     if objective in ("likelihood", "logistic"):
         inference = settings.prediction_inference
@@ -212,31 +213,15 @@ def gradient(model, Y, X, settings, *, n_sweeps=10, rng=None, n_threads=None):
             at_labels = (at_labels > 0.5).astype(model.dtype)
     n_rows = model.dtype.type(len(Y))
     visible_mean, hidden_mean = (Y - visible) / n_rows, (at_labels - hidden) / n_rows
-    if pairs is None:
-        pair = np.vstack([Y, visible]), np.vstack([at_labels, -hidden]) / n_rows
-    else:
-        pair = Y, at_labels / n_rows
-    factors = [pair, (visible_mean, X), (hidden_mean, X)]
-    weights, visible_weights, hidden_weights = products_over_rows(factors, n_threads)
-    if pairs is not None:
-        weights -= pairs
+    weights = Y.T @ (at_labels / n_rows)
+    weights -= visible.T @ (hidden / n_rows) if pairs is None else pairs
     return ModelParameters(
         weights=weights,
-        visible_weights=visible_weights,
-        hidden_weights=hidden_weights,
+        visible_weights=visible_mean.T @ X,
+        hidden_weights=hidden_mean.T @ X,
         visible_bias=visible_mean.sum(0),
         hidden_bias=hidden_mean.sum(0),
     )
-
-
-def _fields_and_means(model, Y, X, n_threads):
-    """`CRBM.fields` of a batch and its `hidden_means`, on several threads."""
-    pairs = (model.visible_weights, X), (model.hidden_weights, X), (model.weights.T, Y)
-    products = products_over_rows([(w.T, rows.T) for w, rows in pairs], n_threads)
-    b, c, from_labels = (np.ascontiguousarray(product.T) for product in products)
-    b += model.visible_bias
-    c += model.hidden_bias
-    return (b, c), expit(from_labels + c)
 
 
 def _sampled_moments(model, Y, fields, settings, rng):
@@ -259,57 +244,43 @@ def _sampled_moments(model, Y, fields, settings, rng):
     return visible, hidden_means(model, visible, c)
 
 
-def plan(model, settings, n_threads=None):
-    """The steps of a run: see `fastmf.learning.training.trainer.Family`."""
+class ConditionalSteps(Steps):
+    """Steps of a conditional RBM; data are pairs (Y, X) of labels and features."""
 
-    def step(state, batch, rate, rng):
-        """Move `state` one step up the objective of a batch (Y, X)."""
-        given = {"n_sweeps": sweeps(settings, state.epoch), "rng": rng, "n_threads": n_threads}
-        direction = gradient(state.model, *batch, settings, **given)
+    score, label = "accuracy", "fraction of correct labels"
+
+    def __call__(self, state, batch, rate, rng):
+        """Move a state one step up the objective of a batch."""
+        settings, n_threads = self.settings, self.n_threads
+        options = {"n_sweeps": sweeps(settings, state.epoch), "rng": rng, "n_threads": n_threads}
+        direction = gradient(state.model, *batch, settings, **options)
         moved = ascend(state, direction, settings, rate, n_threads)
         state.model = state.model.moved(vars(moved))
 
-    return step
+    def metrics(self, state, monitored, validation, weights=None):
+        """Fractions of correct labels, and of rows whose inference has converged to 1e-3."""
+        names = "accuracy", "converged"
+        metrics = dict(zip(names, self._accuracy(state, monitored, weights), strict=True))
+        if validation is not None:
+            metrics["validation_accuracy"] = self._accuracy(state, validation)[0]
+        return metrics
 
-
-def _metrics(state, monitored, validation, settings, n_threads, weights=None):
-    """Fractions of correct labels, and of rows whose inference has converged to 1e-3."""
-    n_sweeps = sweeps(settings, state.epoch - 1)
-
-    def accuracy(data, weights=None):
+    def _accuracy(self, state, data, weights=None):
         Y, X = data
-        fields = state.model.fields(X)
-        found = infer(state.model, fields, settings.prediction_inference, n_sweeps, n_threads)
-        right = (found.visible > 0.5) == (Y > 0.5)
+        model, inference = state.model, self.settings.prediction_inference
+        n_sweeps = sweeps(self.settings, state.epoch - 1)
+        beliefs = infer(model, model.fields(X), inference, n_sweeps, self.n_threads)
+        right = (beliefs.visible > 0.5) == (Y > 0.5)
         of_rows = np.ones(len(Y)) if weights is None else weights
         correct = np.average(right, weights=of_rows[:, None] * ~np.isnan(Y))
-        converged = np.average(found.residual < CONVERGED_RESIDUAL, weights=weights)
+        converged = np.average(beliefs.residual < CONVERGED_RESIDUAL, weights=weights)
         return float(correct), float(converged)
 
-    correct, converged = accuracy(monitored, weights)
-    metrics = {"accuracy": correct, "converged": converged}
-    if validation is not None:
-        metrics["validation_accuracy"] = accuracy(validation)[0]
-    return metrics
-
-
-# --- labels that are not known -------------------------------------------------------------------
-
-
-def label_completion(data, model, *, draws=True):
-    """The `Completion` of labels and features (Y, X), or None if all labels are known."""
-    Y, X = data
-    if not np.isnan(Y).any():
-        return None
-
-    def draw(model, rows, before, missing, n_sweeps, rng, n_threads):
-        fields = model.fields(X[rows])
-        return drawn_labels(model, before, missing, fields, n_sweeps, rng, draws=draws)
-
-    def admits(model, y):
-        return np.isin(y, (0, 1)).all()
-
-    return Completion(np.array(Y, model.dtype, order="C"), draw, admits, others=(X,))
+    def draw(self, model, data, missing, n_sweeps, rng):
+        """Labels with draws, or for other losses the best values, in the place of unknown ones."""
+        Y, X = data
+        draws = self.settings.objective in PROBABILISTIC
+        return drawn_labels(model, Y, missing, model.fields(X), n_sweeps, rng, draws=draws)
 
 
 def drawn_labels(model, Y, missing, fields, n_sweeps, rng, *, draws=True):
@@ -362,8 +333,3 @@ def log_weights_of_known(model, Y, X):
         seen = log_prob_of_seen(of_row.visible, y)
         out[r] = (seen + means_given_seen(of_row, y).log_partition)[0]
     return out
-
-
-CRBM_FAMILY = Family(
-    plan, _metrics, "accuracy", "fraction of correct labels", others=("converged",)
-)

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.learning.layered.family import train
 from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.learning.layered.step import train
 
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")

@@ -10,7 +10,7 @@ from fastmf.learning.conditional import (
     infer,
     sweeps,
 )
-from fastmf.learning.layered.family import train
+from fastmf.learning.layered.step import train
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models import CRBM, exact

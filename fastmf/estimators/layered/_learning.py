@@ -14,8 +14,8 @@ from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.common.rows import check_seen, checked_rows, with_nan_labels
 from fastmf.estimators.common.runs import run, seed_of, settings_of, split
 from fastmf.estimators.common.weights import present_rows
-from fastmf.estimators.layered._metrics import Metrics, log_likelihoods_alone
 from fastmf.inference.mean_field.discrete_units import is_discrete
+from fastmf.inference.missing.seen import log_prob_of_seen
 from fastmf.learning.layered.completion import (
     completed_once,
     independent_of_seen,
@@ -27,9 +27,7 @@ from fastmf.learning.layered.exact_averages import (
     has_exact_likelihood,
     is_exact,
 )
-from fastmf.learning.layered.family import LAYERED_FAMILY, quasi_newton_family
-from fastmf.learning.layered.preconditioning import preparation
-from fastmf.learning.layered.quasi_newton_steps import gain_of_one_unit
+from fastmf.learning.layered.quasi_newton_steps import QuasiNewtonSteps, gain_of_one_unit
 from fastmf.learning.layered.scaling import scaling_of
 from fastmf.learning.layered.settings import (
     GRADIENTS,
@@ -43,8 +41,9 @@ from fastmf.learning.layered.step import Plan
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.settings import learning_rate
 from fastmf.learning.training.trainer import monitor_rows, resampled_rows, stream
+from fastmf.priors._groups import column_sizes
 from fastmf.priors._protocol import is_unit_prior
-from fastmf.priors._rows import states
+from fastmf.priors._rows import log_prob_of_rows, states
 from fastmf.priors._values import checked_values
 
 # Rows that units are fitted to at least, where rows have weights.
@@ -149,29 +148,30 @@ class Learning:
             size = batch_size_for(model, *some_rows(scaled, weights), settings.batch_size)
             settings = replace(settings, batch_size=size)
         model = self._pretrained(model, scaled, settings, seed or 0, weights)
-        family, settings = self._family(settings, scaled, weights)
-        metrics = Metrics(family.metrics, begin)
-        family = family._replace(metrics=metrics)
+        steps = self._steps(model, settings, scaled, weights, scaling)
         options = {"weights": weights, "raw": scaling and scaling.undone}
-        run(self, model, scaled, settings, family, seed, validation, **options)
+        state = run(self, model, scaled, steps, seed, validation, **options)
         if scaling is not None:
             self.model_ = scaling.undone(self.model_)
         self._remember(raw, settings, weights, seed)
         epoch = self.n_iter_
         if self.early_stopping and epoch:  # the best one is kept
             epoch = int(np.argmax(self.history_["validation_log_likelihood"])) + 1
+        units = begin.units_alone()
+        monitored = monitor_rows(raw, settings, state.seed, weights)
+        independent = min(mean_alone(prior, *monitored) for prior in units)
         scores = (
             partial(self._score_of_some, raw, weights),
-            partial(self._largest_gain, settings, begin.units_alone(), raw, weights),
+            partial(self._largest_gain, settings, units, raw, weights),
         )
-        warn_of_likelihood(self.model_, self.history_, metrics.independent, epoch, *scores)
+        warn_of_likelihood(self.model_, self.history_, independent, epoch, *scores)
         # Hidden units of real values may not do what a binary one does, however they are learned.
-        comparable = metrics.independent is not None and is_discrete(self.model_.layers[1])
-        if comparable and epoch >= LayeredSettings.n_epochs:
+        if is_discrete(self.model_.layers[1]) and epoch >= LayeredSettings.n_epochs:
             rows, row_weights = some_rows(scaled, weights)
-            possible = partial(gain_of_one_unit, metrics.fitted, rows, row_weights, settings.l2)
+            fitted = units[0] if scaling is None else scaling.units(units[0])
+            possible = partial(gain_of_one_unit, fitted, rows, row_weights, settings.l2)
             gain = self.history_["log_likelihood"][epoch - 1] * sum(self.model_.sizes)
-            gains = gain - metrics.independent, partial(self._gain, begin, raw, weights)
+            gains = gain - independent, partial(self._gain, begin, raw, weights)
             warn_of_little_gain(*gains, self.model_.sizes[0], possible)
         self.__dict__.pop("_state", None)
         return self
@@ -220,14 +220,14 @@ class Learning:
                 self._state = initial_state(model)
             X = X if self._scaling is None else self._scaling.data(X, self.model_.dtype)
         settings = self._with_gradient(settings, self._state.model, X)
-        every, prepare = preparation(settings) or (1, None)
-        if prepare and (self.n_iter_ % every == 0 or not self._state.preconditioners):
-            prepare(self._state, X, settings, self.n_threads)
+        state, plan = self._state, Plan(self._state.model, settings, self.n_threads)
+        every = plan.n_between
+        if every and (self.n_iter_ % every == 0 or not state.preconditioners):
+            plan.prepare(state, X)
         rng = stream(self._state_seed, self.n_iter_)
-        X = completed_once(self._state.model, X, [self._state_seed, self.n_iter_], self.n_threads)
-        step = Plan(self._state.model, settings, self.n_threads)
-        step(self._state, X, learning_rate(settings, 0), rng)
-        model, self.n_iter_ = self._state.model, self.n_iter_ + 1
+        X = completed_once(state.model, X, [self._state_seed, self.n_iter_], self.n_threads)
+        plan(state, X, learning_rate(settings, 0), rng)
+        model, self.n_iter_ = state.model, self.n_iter_ + 1
         self.model_ = model if self._scaling is None else self._scaling.undone(model)
         return self
 
@@ -284,13 +284,12 @@ class Learning:
     def _not_given(self):
         return [name for name in MANY_ROWS if getattr(self, name) is None]
 
-    def _family(self, settings, X, weights):
-        """The steps of learning, and the settings that suit them."""
+    def _steps(self, model, settings, X, weights, scaling):
+        """The steps of learning."""
         first_order = settings.l1 or settings.preconditioning is not None
         if settings.gradient != "exact" or first_order:
-            return LAYERED_FAMILY, settings
-        settings = replace(settings, batch_size=X.shape[0])
-        return quasi_newton_family(X, weights, settings), settings
+            return Plan(model, settings, self.n_threads, scaling)
+        return QuasiNewtonSteps(settings, X, weights, scaling, self.n_threads)
 
     def _pretrained(self, model, X, settings, seed, row_weights):
         """The model from which `fit` starts."""
@@ -322,15 +321,13 @@ class Learning:
         if not np.isfinite(least):
             return np.inf
         X, weights = some_rows(X, weights)
-        found = np.average(self._log_likelihoods(X, least), weights=weights)
-        alone = (np.average(log_likelihoods_alone(one, X), weights=weights) for one in units)
-        return float(found - min(alone))
+        highest = np.average(self._log_likelihoods(X, least), weights=weights)
+        return float(highest - min(mean_alone(prior, X, weights) for prior in units))
 
     def _gain(self, begin, X, weights):
         """Gain over independent units on the rows that `_score_of_some` takes."""
-        score, (X, weights) = self._score_of_some(X, weights), some_rows(X, weights)
-        alone = log_likelihoods_alone(begin.independent, X)
-        return score - float(np.average(alone, weights=weights))
+        score = self._score_of_some(X, weights)
+        return score - mean_alone(begin.independent, *some_rows(X, weights))
 
     def _remember(self, X, settings, weights=None, seed=None):
         rows = slice(None) if weights is None else _repeated_rows(weights)
@@ -348,30 +345,34 @@ def some_rows(X, weights):
     return X[rows], weights if weights is None else weights[rows]
 
 
+def mean_alone(prior, X, weights=None):
+    """Average log-likelihood of rows, given uncoupled units of this prior."""
+    if is_incomplete(X):
+        sizes = column_sizes(prior)
+        seen = ~np.isnan(X[:, np.cumsum(sizes) - sizes])
+        logs = log_prob_of_seen(prior, X) - seen @ prior.log_partition(0.0, 0.0)
+    else:
+        logs = log_prob_of_rows(prior, X, prior.moments(0.0, 0.0)[0].dtype)
+        logs = logs - prior.log_partition(0.0, 0.0).sum()
+    return float(np.average(logs, weights=weights))
+
+
 def _repeated_rows(weights):
     """Rows as often as their weights say, several times all of them where they are few."""
     return resampled_rows(weights, max(len(weights), MIN_REPEATED), 0.5)
 
 
 class Begin(NamedTuple):
-    """Data, and the machine before it has learned.
+    """Data, and the machine before it has learned."""
 
-    Parameters
-    ----------
-    raw, scaled : array or csr_array of shape (n_samples, n_features)
-        Data as they are, and in the units of measurement in which they are learned.
-    model : RBM or DBM
-        Machine of the latter.
-    scaling : Scaling or None
-        How they are related; None if they are the same.
-    independent : unit prior
-        Independent units fitted to the data as they are.
-    """
-
+    # As they are given, and standardised.
     raw: np.ndarray
     scaled: np.ndarray
+    # Machine of standardised data.
     model: object
+    # None if standardisation changes nothing.
     scaling: tuple
+    # Independent units fitted to the data as they are given.
     independent: tuple
 
     def model_of_data(self):

@@ -9,8 +9,8 @@ from fastmf.estimators.layered._machine import LayeredMachine
 from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.learning.layered.completion import completed_once
-from fastmf.learning.layered.family import train
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
+from fastmf.learning.layered.step import train
 from fastmf.models import RBM
 from fastmf.models._io import check_folder
 from fastmf.models.dbm import machine_of

@@ -7,6 +7,7 @@ differences of steps and gradients are kept in `state.chains`, so that a run res
 not been interrupted.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from fastmf.inference.missing.seen import incomplete_rows
 from fastmf.learning.layered.domain import exists
 from fastmf.learning.layered.exact_averages import exact_averages
 from fastmf.learning.layered.incomplete_rows import added, of_complete, of_incomplete
+from fastmf.learning.layered.step import LayeredSteps
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.hidden_scales import free_units, with_held_precisions
 from fastmf.learning.training.parameters import ModelParameters
@@ -30,6 +32,8 @@ from fastmf.priors._scaling import by_log_precision, from_log_precisions, with_l
 MEMORY, DECREASE, CURVATURE, MAX_EVALUATIONS = 20, 1e-4, 0.9, 25
 # Increase that counts as rounding, relative to the log-likelihood if that is above 1.
 ROUNDING = 1e-12
+# Quasi-Newton steps in an epoch.
+STEPS_PER_EPOCH = 2
 
 
 class Point(NamedTuple):
@@ -169,6 +173,20 @@ def take_step(state, objective):
     state.model, state.chains = new.model, tuple(pairs)
 
 
+class QuasiNewtonSteps(LayeredSteps):
+    """Steps from all rows of data with weights, whatever the batch; an epoch is one batch."""
+
+    def __init__(self, settings, X, weights=None, scaling=None, n_threads=None):
+        settings = replace(settings, batch_size=X.shape[0])
+        super().__init__(settings, n_threads, scaling)
+        self._objective = Objective(X, weights, settings.l2)
+
+    def __call__(self, state, batch, rate, rng):
+        """Take some steps: they take no longer than other steps from small batches."""
+        for _ in range(STEPS_PER_EPOCH):
+            take_step(state, self._objective)
+
+
 def gain_of_one_unit(visible, X, weights, l2, n_steps=40):
     """Compute the gain of one binary hidden unit less Schwarz's penalty of its weights."""
     objective, hidden = Objective(X, weights, l2), Bernoulli(np.zeros(1))
@@ -212,23 +230,3 @@ def _search(objective, here, direction, length):
         if best is not None and high - low < 1e-3 * high:
             break
     return best
-
-
-def check_memory(state, settings, n_rows):
-    """Raise a ValueError for a state from a file whose memory no run of these steps has."""
-    n_variables = len(variables_of(state.model))
-    found = [part.shape for part in state.chains]
-    length = found[0][0] if found else 0
-    if found not in ([], [(length, n_variables)] * 2) or length > MEMORY:
-        raise ValueError(
-            f"members chains/... must be two arrays of shape (n, {n_variables}) with n at most "
-            f"{MEMORY}, got {found[:9]}."
-        )
-    for name in ("preconditioners", "solutions"):
-        if getattr(state, name):
-            raise ValueError(f"members {name}/... are of no run with exact gradients.")
-    steps, changes = state.chains or (np.zeros((0, 1)),) * 2
-    if steps.dtype != np.float64 or changes.dtype != np.float64:
-        raise ValueError("members chains/... must hold float64.")
-    if (np.einsum("ij,ij->i", steps, changes) <= 0).any():
-        raise ValueError("members chains/... must hold pairs of positive products.")

@@ -21,7 +21,8 @@ from fastmf.inference.mean_field.tap import sweeps_from_data
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.kernels.mean_field.arguments import WINDOW_SWEEPS
 from fastmf.kernels.training.ascent import AscentStep
-from fastmf.learning.layered.domain import after_step, can_follow, has_constraints
+from fastmf.learning.layered.completion import completed
+from fastmf.learning.layered.domain import after_step, has_constraints, is_solved
 from fastmf.learning.layered.exact_averages import exact_averages
 from fastmf.learning.layered.gradients import (
     MEAN_FIELD,
@@ -30,8 +31,11 @@ from fastmf.learning.layered.gradients import (
     conditional_moments,
     gradient_and_moments,
 )
+from fastmf.learning.layered.metrics import metrics
+from fastmf.learning.layered.preconditioning import ROWS_BETWEEN, prepare
+from fastmf.learning.layered.settings import given_data
 from fastmf.learning.layered.starts import starts
-from fastmf.learning.training import centring
+from fastmf.learning.training import centring, trainer
 from fastmf.learning.training.ascent import ascend_matrices, finite_sum
 from fastmf.learning.training.hidden_scales import Scales, with_held_precisions
 from fastmf.learning.training.parameters import ModelParameters
@@ -41,35 +45,6 @@ from fastmf.priors._rows import sparse_or_states, states
 from fastmf.priors._scaling import by_log_precision
 
 
-def is_solved(state, settings):
-    """Whether mean-field iterations, if they are asked for, are made: see `gradient_taken`."""
-    return settings.gradient in MEAN_FIELD and len(state.chains) != 1 and can_follow(state.model)
-
-
-def gradient_taken(state, settings):
-    """The gradient that is followed: chains where mean-field iterations have no moments.
-
-    A warning tells of the change. Chains are then in the state, and it does not change back.
-    """
-    if settings.gradient not in MEAN_FIELD or is_solved(state, settings):
-        return settings.gradient
-    if len(state.chains) != 1:
-        state.chains = ()
-        warn_user(
-            f"gradient={settings.gradient!r} cannot follow the machine any further (epoch "
-            f"{state.epoch}): its mean-field iterations have no moments for unbounded units as "
-            "strongly coupled as these. Learning goes on with gradient='pcd'.",
-        )
-    return "pcd"
-
-
-def hidden_layers(model, settings):
-    """Options of `tap` for the hidden layers given data; none for an RBM, where they are exact."""
-    if not model.deep:
-        return {}
-    return {"tol": 1e-3, "max_iter": max(10, settings.n_sweeps), "log_partition": False}
-
-
 def own_copy(model):
     """A machine of the same parameters, in arrays of its own."""
     couplings = [np.array(w, order="C") for w in model.couplings]
@@ -77,19 +52,25 @@ def own_copy(model):
     return model.moved(couplings, layers)
 
 
-def settle(state):
-    """Give a state a machine that the next steps do not change."""
-    state.model = own_copy(state.model)
-    for w in state.model.couplings:
-        w.flags.writeable = False
-
-
 def fields_of(layers):
     """The arrays that learning changes, of all layers."""
     return [array for prior in layers for array in learned_fields(prior)]
 
 
-class Plan:
+class LayeredSteps(trainer.Steps):
+    """Steps of RBMs and DBMs of data that may be scaled."""
+
+    def __init__(self, settings, n_threads=None, scaling=None):
+        super().__init__(settings, n_threads)
+        self.scaling = scaling
+
+    def metrics(self, state, monitored, validation, weights=None):
+        """Log-likelihoods per unit."""
+        parts = state, monitored, validation, self.settings, self.n_threads
+        return metrics(*parts, weights, self.scaling)
+
+
+class Plan(LayeredSteps):
     """The properties of a machine and its settings that do not change in a run, and its steps.
 
     Parameters
@@ -100,11 +81,11 @@ class Plan:
     n_threads : int, optional
     """
 
-    def __init__(self, model, settings, n_threads=None):
+    def __init__(self, model, settings, n_threads=None, scaling=None):
+        super().__init__(settings, n_threads, scaling)
         layers, self.kinds = model.layers, Kinds.of(model)
-        self.settings, self.n_threads = settings, n_threads
         self.order = ORDER_OF_GRADIENT.get(settings.gradient, 1)
-        self.options = hidden_layers(model, settings)
+        self.options = given_data(model, settings)
         self.tilts = centring.tilts(layers)
         self.constrained = has_constraints(layers)
         # Machines of units that move in their fields alone always exist.
@@ -118,7 +99,23 @@ class Plan:
         self.units_in_place = not any(
             is_concatenated(prior) or offers(type(prior), "precomputed") for prior in layers
         )
+        if settings.preconditioning is not None:
+            self.n_between = max(1, ROWS_BETWEEN // settings.batch_size)
         self._model, self.scratch = None, Scratch()
+
+    def prepare(self, state, X):
+        """Estimate the preconditioners of a state anew."""
+        prepare(state, X, self.settings, self.n_threads)
+
+    def draw(self, model, X, missing, n_sweeps, rng):
+        """Rows whose missing values are drawn from the model given the observed ones."""
+        return completed(model, X, missing, n_sweeps, rng, self.n_threads)
+
+    def settle(self, state):
+        """Give a state a machine that the next steps do not change."""
+        state.model = own_copy(state.model)
+        for w in state.model.couplings:
+            w.flags.writeable = False
 
     def __call__(self, state, X, rate, rng):
         """Move a state one step up the log-likelihood of a batch.
@@ -161,9 +158,7 @@ class Plan:
         """
         model, settings = state.model, self.settings
         n_starts = settings.n_starts or X.shape[0]
-        gradient = settings.gradient
-        if not self.always_solved:
-            gradient = gradient_taken(state, settings)
+        gradient = settings.gradient if self.always_solved else self.gradient_of(state)
         if gradient == "exact":
             return exact_averages(model)
         if gradient not in MEAN_FIELD:
@@ -196,6 +191,23 @@ class Plan:
         if persistent:
             state.chains = (*solutions.mean, *solutions.var)
         return solutions
+
+    def gradient_of(self, state):
+        """The gradient of a step: chains where mean-field iterations have no moments.
+
+        A warning announces the change. Chains are then in the state, and it does not change back.
+        """
+        gradient = self.settings.gradient
+        if gradient not in MEAN_FIELD or is_solved(state, self.settings):
+            return gradient
+        if len(state.chains) != 1:
+            state.chains = ()
+            warn_user(
+                f"gradient={gradient!r} cannot follow the machine any further (epoch "
+                f"{state.epoch}): its mean-field iterations have no moments for unbounded units as "
+                "strongly coupled as these. Learning goes on with gradient='pcd'.",
+            )
+        return "pcd"
 
     def _samples(self, state, X, n_starts, rng, gradient):
         """Gibbs samples of the even layers, from persistent chains or from the batch."""
@@ -305,3 +317,8 @@ class Plan:
                 for w, pair in zip(weights, sides, strict=True)
             ],
         )
+
+
+def train(model, X, settings, *, n_threads=None, **options):
+    """Train an RBM or DBM by first-order steps: `fastmf.learning.training.trainer.train`."""
+    return trainer.train(model, X, Plan(model, settings, n_threads), **options)

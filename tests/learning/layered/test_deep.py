@@ -7,9 +7,9 @@ import pytest
 
 import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.learning.layered.family import train
 from fastmf.learning.layered.gradients import gradient
 from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.learning.layered.step import train
 from fastmf.learning.training.parameters import ModelParameters
 
 TIGHT = {"tol": 1e-13, "max_iter": 3000}

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 from stripes import quick, start, stripes
 
-from fastmf.learning.layered.family import train
 from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.learning.layered.step import Plan
+from fastmf.learning.layered.step import Plan, train
 from fastmf.learning.training.ascent import AscentStep, ascend_matrices, initial_state
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models import RBM
