@@ -48,37 +48,23 @@ MATCHED_INFERENCE = {
     "marginal_svm": "mixed_product",
     "likelihood": "bp",
 }
-# Residual of a row that counts as converged in the metrics of an epoch.
-CONVERGED_RESIDUAL = 1e-3
 # Residual at which the iterations of a row of a batch end early, in units of the last place: the
-# gradient does not resolve what is left. Not in predictions, as a row that leaves an unstable point
-# slowly would end beside it.
+# gradient does not resolve less. Not in predictions, as a row that leaves an unstable point slowly
+# would end beside it.
 RESOLVED_ULPS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConditionalSettings(AscentSettings):
-    """Options of learning a conditional RBM; see also `AscentSettings`.
-
-    Parameters
-    ----------
-    objective : {"likelihood", "logistic", "cd", "perceptron", "latent_svm", "marginal_svm"}
-    inference : {"bp", "mean_field", "max_product", "mixed_product"} or None
-        Inference of prediction, and of the gradient of "likelihood". None for that of the
-        objective.
-    n_gibbs : int
-        Gibbs sweeps of "cd" and "perceptron".
-    gibbs_start : {"data", "logistic", "random"}
-        Where the chains of "cd" start; those of "perceptron" start at "logistic".
-    n_sweeps : int or None
-        Iterations of inference; None for 7 + epoch, the epochs being counted from 1. Rows of a
-        batch end before if their beliefs have stopped changing.
-    """
+    """Options of learning a conditional RBM; see also `AscentSettings`."""
 
     objective: str = "likelihood"
+    # For prediction, and for the gradient of "likelihood"; None: the matched inference.
     inference: str | None = None
+    # Gibbs sweeps of "cd" and "perceptron", and the start of the chains of "cd".
     n_gibbs: int = 1
     gibbs_start: str = "data"
+    # Iterations of inference; None for 7 + epoch, the epochs being counted from 1.
     n_sweeps: int | None = None
 
     def __post_init__(self):
@@ -98,7 +84,7 @@ class ConditionalSettings(AscentSettings):
 
     @property
     def prediction_inference(self):
-        """The inference of prediction, which for "likelihood" is that of training."""
+        """The inference of prediction."""
         return self.inference or MATCHED_INFERENCE.get(self.objective, "mean_field")
 
 
@@ -108,22 +94,14 @@ def sweeps(settings, epoch):
 
 
 class ConditionalMoments(NamedTuple):
-    """Beliefs of labels and hidden units.
-
-    Parameters
-    ----------
-    visible, hidden : array of shape (n_rows, n_units)
-    pairs : array of shape (n_visible, n_hidden) or None
-        Mean over rows of the beliefs of (1, 1), if asked for; None otherwise, and where they are
-        the products of the means.
-    log_partition : array of shape (n_rows,)
-        Zero where the inference gives none.
-    residual : array of shape (n_rows,)
-    """
+    """Beliefs of labels and hidden units, (n_rows, n_units)."""
 
     visible: np.ndarray
     hidden: np.ndarray
+    # Mean over rows of the beliefs of (1, 1), (n_visible, n_hidden), if asked for; None where they
+    # are the products of the means.
     pairs: np.ndarray | None
+    # Zero where the inference gives none.
     log_partition: np.ndarray
     residual: np.ndarray
 
@@ -141,29 +119,29 @@ def infer(
     options = {"damping": 0.0, "tol": tol, "max_iter": n_sweeps, "n_threads": n_threads}
     algorithm = BP_ALGORITHMS.get(inference)
     if algorithm and not (log_partition or search):
-        found = beliefs_of_batch(
+        beliefs = beliefs_of_batch(
             model, fields, algorithm=algorithm, pairwise="mean" if pairs else False, **options
         )
         mixed = inference == "mixed_product"
-        hidden = hidden_means(model, found.visible, c) if mixed else found.hidden
-        return ConditionalMoments(found.visible, hidden, found.pairs, zeros, found.residual)
+        hidden = hidden_means(model, beliefs.visible, c) if mixed else beliefs.hidden
+        return ConditionalMoments(beliefs.visible, hidden, beliefs.pairs, zeros, beliefs.residual)
     units = (Bernoulli(np.zeros(n, model.dtype)) for n in model.weights.shape)
     rbm = RBM(model.weights, *units)
     options["field"] = b, c
     if inference == "mean_field":
-        found = tap(rbm, expit(b), order=1, log_partition=log_partition, **options)
-        values = found.log_partition if log_partition else zeros
-        return ConditionalMoments(*found.mean, None, values, found.residual)
+        result = tap(rbm, expit(b), order=1, log_partition=log_partition, **options)
+        values = result.log_partition if log_partition else zeros
+        return ConditionalMoments(*result.mean, None, values, result.residual)
     if inference == "bp":
-        found = belief_propagation(rbm, **options)
-        return ConditionalMoments(*found.mean, None, found.log_partition, found.residual)
+        result = belief_propagation(rbm, **options)
+        return ConditionalMoments(*result.mean, None, result.log_partition, result.residual)
     mixed = inference == "mixed_product"
     options = {"field": fields, "max_iter": n_sweeps, "n_threads": n_threads}
-    found = most_probable(rbm, sum_hidden=mixed, **options, **search)
-    visible, hidden = (part.astype(model.dtype, copy=False) for part in found.assignment)
+    result = most_probable(rbm, sum_hidden=mixed, **options, **search)
+    visible, hidden = (part.astype(model.dtype, copy=False) for part in result.assignment)
     if mixed:
         hidden = hidden_means(model, visible, c)
-    return ConditionalMoments(visible, hidden, None, zeros, found.residual)
+    return ConditionalMoments(visible, hidden, None, zeros, result.residual)
 
 
 def hidden_means(model, visible, field):
@@ -191,8 +169,8 @@ def _free_energy(model, visible, fields):
 def gradient(model, Y, X, settings, *, n_sweeps=10, rng=None, n_threads=None):
     """Direction in which the objective improves, averaged over rows.
 
-    Ping & Ihler (2017), Eqs. 5-7 and Appendix A; the perceptron loss is that of Mnih, Larochelle &
-    Hinton (2011): zero for rows whose labels by Gibbs sampling, the most probable ones given the
+    Ping & Ihler (2017), Eqs. 5-7 and Appendix A; perceptron loss of Mnih, Larochelle & Hinton
+    (2011): zero for rows whose labels by Gibbs sampling, the most probable ones given the
     hidden units of the last sweep, are not of lower free energy than the given labels.
     """
     fields = model.fields(X)
@@ -201,14 +179,14 @@ def gradient(model, Y, X, settings, *, n_sweeps=10, rng=None, n_threads=None):
     if objective in ("likelihood", "logistic"):
         inference = settings.prediction_inference
         tol = RESOLVED_ULPS * np.finfo(model.dtype).eps
-        found = infer(model, fields, inference, n_sweeps, n_threads, pairs=True, tol=tol)
-        visible, hidden, pairs = found[:3]
+        beliefs = infer(model, fields, inference, n_sweeps, n_threads, pairs=True, tol=tol)
+        visible, hidden, pairs = beliefs[:3]
     elif objective in ("cd", "perceptron"):
         visible, hidden = _sampled_moments(model, Y, fields, settings, rng)
     else:
         augmented = fields[0] + (1 - 2 * Y), fields[1]
-        found = infer(model, augmented, MATCHED_INFERENCE[objective], n_sweeps, n_threads)
-        visible, hidden = found.visible, found.hidden
+        beliefs = infer(model, augmented, MATCHED_INFERENCE[objective], n_sweeps, n_threads)
+        visible, hidden = beliefs.visible, beliefs.hidden
         if objective == "latent_svm":
             at_labels = (at_labels > 0.5).astype(model.dtype)
     n_rows = model.dtype.type(len(Y))
@@ -273,7 +251,7 @@ class ConditionalSteps(Steps):
         right = (beliefs.visible > 0.5) == (Y > 0.5)
         of_rows = np.ones(len(Y)) if weights is None else weights
         correct = np.average(right, weights=of_rows[:, None] * ~np.isnan(Y))
-        converged = np.average(beliefs.residual < CONVERGED_RESIDUAL, weights=weights)
+        converged = np.average(beliefs.residual < 1e-3, weights=weights)
         return float(correct), float(converged)
 
     def draw(self, model, data, missing, n_sweeps, rng):

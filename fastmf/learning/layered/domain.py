@@ -33,9 +33,6 @@ from fastmf.priors._queries import (
 )
 from fastmf.priors._scaling import with_log_steps
 
-# Halvings of a step that would leave the domain.
-MAX_SHORTENINGS = 30
-
 
 def has_constraints(layers):
     """Whether there are unbounded units next to each other: other machines always exist."""
@@ -117,12 +114,12 @@ def is_solved(state, settings):
 
 
 def after_step(model, parameters, step):
-    """The machine after a step, of which no more is taken than leaves one that exists."""
+    """The machine after a step, which is shortened where no machine would exist."""
     couplings, layers = parameters.couplings, parameters.layers
     new = layers_after(model.layers, layers, step.layers)
     if not exists(couplings, new) and exists(model.couplings, model.layers):
         start = ModelParameters.of(model)
-        for _ in range(MAX_SHORTENINGS):
+        for _ in range(np.finfo(np.float64).nmant):
             step.combine(lambda x: np.multiply(x, 0.5, out=x))
             moved = start.combine(np.add, step)
             couplings = moved.couplings

@@ -11,7 +11,11 @@ from fastmf.inference.mean_field.solutions import merge, phases
 from fastmf.inference.missing.seen import log_likelihood_of_seen, with_means
 from fastmf.inference.sampling.annealing import MIN_ANNEALED, annealed_samples
 from fastmf.learning.layered.domain import can_follow, is_solved
-from fastmf.learning.layered.exact_averages import exact_averages, has_exact_likelihood
+from fastmf.learning.layered.exact_averages import (
+    MAX_SUMMED_STATES,
+    exact_averages,
+    has_exact_likelihood,
+)
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
 from fastmf.priors._protocol import can_sample
 from fastmf.priors._rows import states
@@ -19,8 +23,6 @@ from fastmf.priors._scaling import is_real
 
 # The log-likelihood after each epoch need not be known better than this.
 MONITOR = {"tol": 1e-4, "max_iter": 200}
-# States of hidden or missing units that are summed over for a row, after each epoch.
-MAX_STATES_OF_ROW = 1 << 16
 # Solutions of largest weight that are starts in the next epoch: they are nearly solved, and cost a
 # quarter of what a hundred rows of digits of 784 pixels do.
 MAX_SOLUTIONS = 50
@@ -51,7 +53,11 @@ def metrics(state, monitored, validation, settings, n_threads, weights=None, sca
 
     def per_unit(X, weights=None):
         if is_incomplete(X):
-            given = MONITOR | {"order": order, "n_threads": n_threads, "most": MAX_STATES_OF_ROW}
+            given = MONITOR | {
+                "order": order,
+                "n_threads": n_threads,
+                "most": 4 * MAX_SUMMED_STATES,
+            }
             of_rows, _ = log_likelihood_of_seen(model, X, log_partition, **given)
         else:
             parts = [log_likelihood(model, X[b], log_partition, **options) for b in row_blocks(X)]
@@ -85,7 +91,7 @@ def _solutions(model, starts, order, n_threads):
 
 
 def _log_partition(state, reached, order, n_threads):
-    """Estimate from the solutions reached from data and from those of the epoch before.
+    """Estimate from the solutions reached from data and from the solutions of the last epoch.
 
     A solution of great weight is not lost because no row of data leads to it any more.
     """

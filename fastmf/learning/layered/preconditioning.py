@@ -8,13 +8,13 @@ of the gradient G. Steps follow P G Q, with
     P = (1 + C / s)^-1,    Q = (1 + D / s)^-1
 
 and the fields of a layer P g in the place of their gradient g. Along directions in which a layer's
-variance is far below s they are those of ordinary gradients; where the variance c is larger, and
+variance is far below s they equal ordinary gradients; where the variance c is larger, and
 the likelihood more curved, they are shorter by s / c. So the rate is no longer limited by a
 few directions of large variance, such as the brightness of an image. Where the gradient vanishes
 does not change.
 
-Covariances are those of rows of data, and of hidden units given these; of deep machines, of the
-mean-field solutions given these. Sources: Amari (1998) for natural gradients; Martens & Grosse
+Covariances are taken over rows of data, and over hidden units given the rows; in deep machines, over
+the mean-field solutions given the rows. Sources: Amari (1998) for natural gradients; Martens & Grosse
 (2015) for Kronecker factors, and the damping of each.
 """
 
@@ -49,7 +49,7 @@ def prepare(state, X, settings, n_threads=None):
     for prior in model.layers:
         if not field_is_tilt(prior) or parameter_names(prior) != ("field",):
             raise ValueError(
-                "preconditioning is of units of which fields alone are learned, such as binary "
+                "preconditioning is of units whose fields alone are learned, such as binary "
                 f"ones, got {type(prior).__name__}; use None."
             )
     X = states(model.layers[0], X, model.dtype)

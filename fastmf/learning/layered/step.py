@@ -29,7 +29,7 @@ from fastmf.learning.layered.gradients import (
     ORDER_OF_GRADIENT,
     Kinds,
     conditional_moments,
-    gradient_and_moments,
+    gradient,
 )
 from fastmf.learning.layered.metrics import metrics
 from fastmf.learning.layered.preconditioning import ROWS_BETWEEN, prepare
@@ -71,15 +71,7 @@ class LayeredSteps(trainer.Steps):
 
 
 class Plan(LayeredSteps):
-    """The properties of a machine and its settings that do not change in a run, and its steps.
-
-    Parameters
-    ----------
-    model : RBM or DBM
-        Machine of the kinds of units of those that will be trained.
-    settings : LayeredSettings
-    n_threads : int, optional
-    """
+    """First-order steps of machines with the kinds of units of a given one."""
 
     def __init__(self, model, settings, n_threads=None, scaling=None):
         super().__init__(settings, n_threads, scaling)
@@ -126,8 +118,7 @@ class Plan(LayeredSteps):
         printed it would be 1 / rate times the gradient) and the regulariser enters with a minus
         sign.
         """
-        gradient, means, products = self.gradient(state, X, rng)
-        self.ascend(state, gradient, means, rate, products=products)
+        self.ascend(state, *self.gradient(state, X, rng), rate)
 
     def gradient(self, state, X, rng):
         """Approximate gradient of the log-likelihood of a batch, and the moments of the batch."""
@@ -138,7 +129,7 @@ class Plan(LayeredSteps):
         if not model.deep:
             hidden = conditional_moments(model, X, self.order, self.n_threads, self.scratch)
         of_model = self.states_of_model(state, X, rng, hidden)
-        return gradient_and_moments(
+        return gradient(
             model,
             X,
             of_model,
@@ -158,13 +149,13 @@ class Plan(LayeredSteps):
         """
         model, settings = state.model, self.settings
         n_starts = settings.n_starts or X.shape[0]
-        gradient = settings.gradient if self.always_solved else self.gradient_of(state)
-        if gradient == "exact":
+        kind = settings.gradient if self.always_solved else self.gradient_of(state)
+        if kind == "exact":
             return exact_averages(model)
-        if gradient not in MEAN_FIELD:
-            return self._samples(state, X, n_starts, rng, gradient)
+        if kind not in MEAN_FIELD:
+            return self._samples(state, X, n_starts, rng, kind)
         at_data = hidden is not None and n_starts <= X.shape[0]
-        if at_data and self.from_data and gradient in ORDER_OF_GRADIENT:
+        if at_data and self.from_data and kind in ORDER_OF_GRADIENT:
             X = states(model.layers[0], X, model.dtype) if is_sparse(X) else X
             if n_starts < len(X):
                 X, hidden = X[:n_starts], [part[:n_starts] for part in hidden]
@@ -181,11 +172,11 @@ class Plan(LayeredSteps):
         else:
             init = starts(settings.starts, model, X, n_starts, settings.noise, rng)
         options = {"max_iter": settings.n_sweeps, "n_threads": self.n_threads}
-        if gradient == "adaptive_tap":
+        if kind == "adaptive_tap":
             solutions = few_iterations(model, init, damping=settings.damping, **options)
         else:
             options |= {"acceleration": False, "log_partition": False}
-            if settings.n_sweeps <= WINDOW_SWEEPS:  # of which `tap` damps no row
+            if settings.n_sweeps <= WINDOW_SWEEPS:  # in which `tap` damps no row
                 options["solve_rest"] = few_sweeps  # of the rest of a machine of Gaussian units
             solutions = collapsed_tap(model, init, variances=False, order=self.order, **options)
         if persistent:
@@ -197,31 +188,31 @@ class Plan(LayeredSteps):
 
         A warning announces the change. Chains are then in the state, and it does not change back.
         """
-        gradient = self.settings.gradient
-        if gradient not in MEAN_FIELD or is_solved(state, self.settings):
-            return gradient
+        kind = self.settings.gradient
+        if kind not in MEAN_FIELD or is_solved(state, self.settings):
+            return kind
         if len(state.chains) != 1:
             state.chains = ()
             warn_user(
-                f"gradient={gradient!r} cannot follow the machine any further (epoch "
+                f"gradient={kind!r} cannot follow the machine any further (epoch "
                 f"{state.epoch}): its mean-field iterations have no moments for unbounded units as "
-                "strongly coupled as these. Learning goes on with gradient='pcd'.",
+                "strongly coupled as these. Learning continues with gradient='pcd'.",
             )
         return "pcd"
 
-    def _samples(self, state, X, n_starts, rng, gradient):
+    def _samples(self, state, X, n_starts, rng, kind):
         """Gibbs samples of the even layers, from persistent chains or from the batch."""
         model = state.model
-        if gradient == "pcd" and state.chains:
+        if kind == "pcd" and state.chains:
             chains = state.chains[0]
         else:
             chains = even_layers(model, starts("data", model, X, n_starts, 0.0, rng), rng)
         samples, _ = gibbs(model.bipartite(), chains, self.settings.n_sweeps, rng, self.n_threads)
-        if gradient == "pcd":
+        if kind == "pcd":
             state.chains = (samples,)
         return samples
 
-    def ascend(self, state, gradient, means, rate, *, products=None):
+    def ascend(self, state, gradient, means, products, rate):
         """Move a state along the gradient, no further than machines exist.
 
         Precisions of unbounded units move in their logarithm, or not at all where their scale is
@@ -271,52 +262,43 @@ class Plan(LayeredSteps):
             handed_over(layout, state.model, self.units_in_place)
 
     def _take_over(self, state):
-        """Let the arrays of a state be those of the run, which steps change in place."""
+        """Give a state the arrays of the run, which steps change in place."""
         if state.model is not self._model:
             self._model = state.model = own_copy(state.model)
 
     def _directions(self, state, couplings, layers, rate, sides, means, products):
         """Gradients times preconditioners or scales, with the steps and offsets that suit them."""
-        settings = self.settings
+        settings, free = self.settings, self.kinds.free
         step = AscentStep(
             float(rate), float(settings.momentum), float(settings.l2), float(settings.l1)
         )
-        n = len(couplings)
-        if not (state.preconditioners or self.kinds.free):
-            return couplings, layers, [step] * n, sides
-        weights, directions = state.model.couplings, []
-        steps = [step._replace(l2=0.0, l1=0.0)] * n
-        if self.kinds.free:
-            scales = Scales(state.model.layers, means, products, settings.centred, self.kinds.free)
-            steps = [step._replace(l2=0.0, l1=l1) for l1 in scales.of_decay(step.l1)]
-        for k, (w, g, pair) in enumerate(zip(weights, couplings, sides, strict=True)):
+        steps, directions, matrices = [step] * len(couplings), [], state.preconditioners
+        if not (matrices or free):
+            return couplings, layers, steps, sides
+        without = step._replace(l2=0.0, l1=0.0)
+        steps = [without] * len(couplings)
+        if free:
+            scales = Scales(state.model.layers, means, products, settings.centred, free)
+            steps = [without._replace(l1=l1) for l1 in scales.of_decay(step.l1)]
+        for k, (w, g, pair) in enumerate(zip(state.model.couplings, couplings, sides, strict=True)):
             g = g - step.l2 * w
-            if not self.kinds.free:
+            if not free:
                 g -= step.l1 * np.sign(w)
             g = centring.between_deviations(g, pair)
-            if self.kinds.free:
-                directions.append(scales.of_couplings(k, g))
-            else:
-                below, above = state.preconditioners[k : k + 2]
-                directions.append(below @ g @ above)
-        if self.kinds.free:
+            directions.append(
+                scales.of_couplings(k, g) if free else matrices[k] @ g @ matrices[k + 1]
+            )
+        if free:
             layers = scales.of_fields(layers)
         else:
             layers = tuple(
                 layer._replace(field=p @ layer.field)
-                for layer, p in zip(layers, state.preconditioners, strict=True)
+                for layer, p in zip(layers, matrices, strict=True)
             )
-        # Fields are accounted for.
-        sides = [tuple(side * [[1], [0]] for side in pair) for pair in sides]
-        return (
-            directions,
-            layers,
-            steps,
-            [
-                tuple(side.astype(w.dtype) for side in pair)
-                for w, pair in zip(weights, sides, strict=True)
-            ],
-        )
+        # Derivatives by fields are accounted for.
+        offsets = np.array([[1], [0]], state.model.dtype)
+        sides = [tuple(side * offsets for side in pair) for pair in sides]
+        return directions, layers, steps, sides
 
 
 def train(model, X, settings, *, n_threads=None, **options):

@@ -60,9 +60,9 @@ def initial_state(model):
 
 def ascend(state, gradient, settings, rate, n_threads=None):
     """Take one step of gradient ascent with momentum and weight decay; returns the parameters."""
-    here = ModelParameters.of(state.model).combine(np.copy)
+    parameters = ModelParameters.of(state.model).combine(np.copy)
     couplings, gradients, velocities = (
-        list(parameters.matrices()) for parameters in (here, gradient, state.velocity)
+        list(part.matrices()) for part in (parameters, gradient, state.velocity)
     )
     steps = [AscentStep(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))]
     sides = [tuple(np.zeros((2, n), w.dtype) for n in w.shape) for w in couplings]
@@ -76,7 +76,7 @@ def ascend(state, gradient, settings, rate, n_threads=None):
         return velocity
 
     state.velocity = state.velocity.combine(with_momentum, gradient)
-    return here.combine(
+    return parameters.combine(
         lambda w, v: w if w.ndim == 2 else finite_sum(w, v, state.epoch), state.velocity
     )
 

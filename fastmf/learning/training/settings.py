@@ -15,10 +15,8 @@ class AscentSettings:
     Parameters
     ----------
     learning_rate : float, (start, end), (start, end, "linear") or callable
-        Constant, geometric or linear from the first epoch to the last, or a function of the epoch
-        (counted from 0). Pairs are the rates of the first steps of those epochs, between which the
-        rate changes with every step. From or to 0 it is linear, and 0 is reached after the last
-        step.
+        Constant, geometric or linear from the first step to the last epoch, or a function of the
+        epoch (counted from 0). From or to 0 it is linear, and 0 is reached after the last step.
     momentum : float
         Fraction of the previous step that is added to the next, in [0, 1).
     l2, l1 : float
@@ -77,7 +75,7 @@ class RunOptions:
 
 
 def options_of(estimator, class_):
-    """The options that an estimator has of a class of settings; others stay at their defaults."""
+    """The options that an estimator has of a class of settings."""
     names = class_.__dataclass_fields__
     return {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
 

@@ -70,7 +70,7 @@ class Completion:
         return self._arrays if self._is_tuple else self._arrays[0]
 
     def __call__(self, state, rng):
-        """Complete the rows: with new values, or without `rng` with those of the state."""
+        """Complete the rows: with new values, or without `rng` with the values in the state."""
         values, missing = self._arrays[0], self._missing[self._rows]
         if state.completed:
             values[self._missing] = state.completed[0][0]
@@ -100,7 +100,7 @@ def monitor_rows(X, settings, seed, weights=None):
 
 
 def weighted_rows(weights, rng):
-    """As many rows as there are, each as often as its weight says on average, in random order."""
+    """The same number of rows, each as often as its weight says on average, in random order."""
     return rng.permutation(resampled_rows(weights, len(weights), rng.random()))
 
 

@@ -440,6 +440,7 @@ def test_likelihoods_of_epochs_are_of_the_data_in_their_own_units(lacking):
     rng = np.random.default_rng(0)
     X = rng.normal([0, 5, -3e3], [1, 100, 0.01], size=(400, 3))
     X[rng.random(X.shape) < lacking] = np.nan
+    X[np.isnan(X).all(1)] = [0, 5, -3e3]
     options = {"weight_scale": 0.0, "learning_rate": 0.0, "n_epochs": 1, "monitor_rows": 400}
     rbm = mf.GeneralizedRBM(2, visible="gaussian", gradient="pcd", random_state=0, **options)
     rbm.fit(X)

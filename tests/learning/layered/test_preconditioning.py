@@ -76,7 +76,7 @@ def test_without_couplings_directions_are_those_of_the_natural_gradient():
     )
     zero = [layer._replace(field=0 * layer.field) for layer in layers]
     direction = ModelParameters(couplings=(gradient.copy(),), layers=tuple(zero))
-    Plan(model, quick(momentum=0.0)).ascend(state, direction, means, 1.0)
+    Plan(model, quick(momentum=0.0)).ascend(state, direction, means, [], 1.0)
     moved = state.model
     expected = np.linalg.solve(fisher, gradient.ravel()).reshape(gradient.shape)
     np.testing.assert_allclose(moved.couplings[0] / scale**2, expected, rtol=1e-5)

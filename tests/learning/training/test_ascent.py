@@ -42,7 +42,7 @@ def test_l1_leaves_the_couplings_of_a_penalised_maximum(momentum):
     for _ in range(400):
         gradient = ModelParameters.of(state.model).combine(np.zeros_like)
         gradient.couplings = (target - state.model.weights,)
-        plan.ascend(state, gradient, means, 0.1)
+        plan.ascend(state, gradient, means, [], 0.1)
     expected = np.sign(target) * np.maximum(abs(target) - 0.4, 0)
     np.testing.assert_allclose(state.model.weights, expected, atol=1e-6)
     np.testing.assert_array_equal(state.model.weights == 0, expected == 0)
