@@ -13,9 +13,9 @@ the likelihood more curved, they are shorter by s / c. So the rate is no longer 
 few directions of large variance, such as the brightness of an image. Where the gradient vanishes
 does not change.
 
-Covariances are taken over rows of data, and over hidden units given the rows; in deep machines, over
-the mean-field solutions given the rows. Sources: Amari (1998) for natural gradients; Martens & Grosse
-(2015) for Kronecker factors, and the damping of each.
+Covariances are taken over rows of data, and over hidden units given the rows; in deep machines,
+over the mean-field solutions given the rows. Sources: Amari (1998) for natural gradients; Martens &
+Grosse (2015) for Kronecker factors, and the damping of each.
 """
 
 import numpy as np

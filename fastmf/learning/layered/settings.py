@@ -21,8 +21,8 @@ GRADIENTS = (*MEAN_FIELD, "cd", "pcd", "exact")
 # epochs, and where gradients that are noisier, or precisions, ask for more rows in a step.
 FEW_ROWS, MANY_ROWS = {"batch_size": 20, "l2": 0.005}, {"batch_size": 100, "l2": 0.001}
 
-# Rows of a step for each unit of variance of a hidden unit times the variance of the first principal
-# component of the data, which power iteration finds in this many products.
+# Rows of a step for each unit of variance of a hidden unit times the variance of the first
+# principal component of the data, which power iteration finds in this many products.
 ROWS_PER_VARIANCE, N_POWERS = 14, 5
 
 

@@ -5,16 +5,17 @@ hidden units h that are real and without bounds stays the same, where all their 
 bounded. The scale of such units is free, and their precisions are held.
 
 Their fields are large where a hundred visible units agree, and their variance with them. The
-likelihood is more curved by the same factor, and steps that suit binary units, whose variance is 1/4 at
-most, oscillate and grow. Steps along the gradients G by couplings and g by fields are therefore
-taken along G Q and Q g, with
+likelihood is more curved by the same factor, and steps that suit binary units, whose variance is
+1/4 at most, oscillate and grow. Steps along the gradients G by couplings and g by fields are
+therefore taken along G Q and Q g, with
 
     Q = (diag(1/p) + C)^-1
 
-for the covariance C of the units over the rows of a batch. These are natural gradients, but for the
-visible side (`fastmf.learning.layered.preconditioning`). All of C is needed: before they differ, hidden units follow the same direction of the data together. Where
-neighbours, of means m, are not counted from these, as for units with a spike, steps follow
-(1 + m m' / s)^-1 G Q: the mean would be the direction of by far the largest curvature.
+for the covariance C of the units over the rows of a batch: natural gradients, but for the visible
+side (`fastmf.learning.layered.preconditioning`). All of C is needed: before they differ, hidden
+units follow the same direction of the data together. Where neighbours, of means m, are not counted
+from these, as for units with a spike, steps follow (1 + m m' / s)^-1 G Q: the mean would be the
+direction of by far the largest curvature.
 """
 
 from itertools import pairwise
