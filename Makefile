@@ -13,10 +13,10 @@ BENCH ?= Start Epoch time_solve.*belief time_solve.*expectation time_solve.*spik
 # The commit that `make bench-compare` compares with.
 BASE ?= HEAD~1
 
-.PHONY: help demo wheel test bench bench-compare lint docs clean
+.PHONY: help demo wheel test nightly bench bench-compare lint docs clean
 
 help:
-	@echo "make demo | wheel | test | bench | bench-compare BASE=main~20 | lint | docs | clean"
+	@echo "make demo | wheel | test | nightly | bench | bench-compare BASE=main~20 | lint | docs | clean"
 
 # One stamp for each extra, so that a target installs its own dependencies only.
 $(VENV)/%.stamp: pyproject.toml
@@ -41,6 +41,12 @@ wheel: $(VENV)/sklearn,plot,progress.stamp
 test: $(VENV)/test.stamp
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTERS) --dist loadfile \
 		--no-loadscope-reorder
+
+# Rules of the house, scripts, types and slow tests, which `make test` leaves out.
+nightly: $(VENV)/test.stamp
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTERS) --dist loadfile \
+		--no-loadscope-reorder -m "slow or not slow" tests/house tests/scripts tests/typing
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests
 
 # Kernels beside their twins, a line each; then whole tasks by asv, a call each, since asv prints
 # when it ends.

@@ -9,7 +9,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import scipy.special
+import scipy
 
 from fastmf._jit.intrinsics import bits_to_float, float_to_bits, fma, larger, smaller
 from fastmf._jit.kernel import compilable, compiled_from, emitted, kernel

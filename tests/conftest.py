@@ -1,6 +1,7 @@
 import gc
 import itertools
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,18 @@ from fastmf.learning.training import checkpoint
 
 # Files that take long: begun at the end, one would keep a single process busy.
 LONG = "test_documentation.py", "test_docstrings.py"
+
+
+# Folders of tests that no user's answer depends on: run each night (`make nightly`).
+NIGHTLY = "benchmarks", "house", "scripts", "typing"
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leave a folder of the nightly group out unless a path in it is given."""
+    if collection_path.parent == Path(__file__).parent and collection_path.name in NIGHTLY:
+        given = [Path(argument.split("::")[0]).resolve() for argument in config.args]
+        return not any(path.is_relative_to(collection_path) for path in given) or None
+    return None
 
 
 @pytest.hookimpl(wrapper=True)

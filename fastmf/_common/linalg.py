@@ -8,10 +8,8 @@ which is the same matrix, and it is not copied.
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.linalg import LinAlgError
-from scipy.linalg import lapack
-from scipy.linalg.blas import dtrmm, strmm
-from scipy.linalg.lapack import dpotrf
 
 # Order from which inverses of triangles are computed by blocks: LAPACK's own take up to twice as
 # long.
@@ -110,7 +108,7 @@ def cholesky(matrix, overwrite=False):
 
 def _lapack(name, matrix):
     """A routine of LAPACK in the precision of a matrix, single or double."""
-    return getattr(lapack, ("s" if matrix.dtype == np.float32 else "d") + name)
+    return getattr(scipy.linalg.lapack, ("s" if matrix.dtype == np.float32 else "d") + name)
 
 
 def _inverse_of_triangle(triangle, lower):
@@ -119,7 +117,7 @@ def _inverse_of_triangle(triangle, lower):
     n = len(triangle)
     if n < MIN_SPLIT_ORDER:
         return _lapack("trtri", triangle)(triangle, lower=lower, overwrite_c=1)[0]
-    trmm = strmm if triangle.dtype == np.float32 else dtrmm
+    trmm = scipy.linalg.blas.strmm if triangle.dtype == np.float32 else scipy.linalg.blas.dtrmm
     blocks = slice(n // 2), slice(n // 2, n)
     parts = [np.asfortranarray(triangle[block, block]) for block in blocks]
     inverses = [_inverse_of_triangle(part, lower) for part in parts]
@@ -136,7 +134,7 @@ def _inverse_of_triangle(triangle, lower):
 def inverse_factor(matrix):
     """The inverse L^-1 of the Cholesky factor of a matrix, and half its log-determinant."""
     # In Fortran's order the matrix is its transpose, whose factor is L'.
-    upper, failed = dpotrf(matrix.T, lower=0, clean=1, overwrite_a=1)
+    upper, failed = scipy.linalg.lapack.dpotrf(matrix.T, lower=0, clean=1, overwrite_a=1)
     diagonal = upper.diagonal()
     if failed or not np.isfinite(diagonal).all():
         raise LinAlgError("the matrix is not positive definite.")

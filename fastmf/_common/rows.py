@@ -4,16 +4,19 @@ Integers and sparse rows are never made floating-point arrays as a whole, but in
 columns, or batch by batch. Zeros that a sparse matrix does not store are zeros as any others.
 """
 
+import sys
+
 import numpy as np
-from scipy.sparse import csr_array, issparse
+import scipy
 
 # Entries of a block: 32 MiB in float64.
 BLOCK_ENTRIES = 2**22
 
 
 def is_sparse(X):
-    """Whether rows are a sparse matrix."""
-    return type(X) is not np.ndarray and issparse(X)  # which takes a microsecond
+    """Whether an object is a sparse array or matrix of SciPy; imports nothing."""
+    sparse = sys.modules.get("scipy.sparse")
+    return sparse is not None and type(X) is not np.ndarray and sparse.issparse(X)
 
 
 def is_incomplete(X):
@@ -31,7 +34,7 @@ def canonical(X, name="X"):
         X = type(X)(X, copy=False)
         if hasattr(X, "check_format"):
             X.check_format(full_check=True)
-        X = csr_array(X)
+        X = scipy.sparse.csr_array(X)
         if not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()
@@ -53,14 +56,14 @@ def row_blocks(X, *, dense=False):
 
     All count if the blocks are to be made dense.
     """
-    return blocks(X.shape[0], X.nnz if issparse(X) and not dense else np.prod(X.shape))
+    return blocks(X.shape[0], X.nnz if is_sparse(X) and not dense else np.prod(X.shape))
 
 
 def column_sums(X, function=None):
     """Sums over rows of a function of the entries."""
     function = function or (lambda x, columns: x)
     n_rows, n_columns = X.shape
-    if issparse(X):
+    if is_sparse(X):
         zero = function(np.zeros(1, X.dtype), slice(None)) + np.zeros(n_columns)
         stored = np.bincount(X.indices, minlength=n_columns)
         values = np.bincount(X.indices, function(X.data, X.indices), n_columns)
@@ -79,7 +82,7 @@ def column_moments(X):
 
 def nonzero_values(X):
     """All entries that are not zero, row by row."""
-    values = X.data if issparse(X) else X
+    values = X.data if is_sparse(X) else X
     return values[values != 0]
 
 

@@ -8,9 +8,10 @@ regression, are such a matrix, and need no copy in floating point.
 from copy import copy
 
 import numpy as np
-from scipy.sparse import csc_array, issparse
+import scipy
 
 from fastmf._common import rows as table_rows
+from fastmf._common.rows import is_sparse
 
 _FACTORS = "row_scale", "column_scale", "left", "right"
 
@@ -50,7 +51,7 @@ class StoredColumns:
         """The matrix as a dict of arrays, for files; a mixture is not kept."""
         X = self.stored
         arrays = {name: getattr(self, name) for name in _FACTORS}
-        if not issparse(X):
+        if not is_sparse(X):
             return arrays | {"X": np.asarray(X)}
         parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr}
         return arrays | parts | {"shape": np.array(X.shape)}
@@ -61,7 +62,7 @@ class StoredColumns:
         X = arrays.get("X")
         if X is None:
             parts = arrays["data"], arrays["indices"], arrays["indptr"]
-            X = csc_array(parts, shape=tuple(arrays["shape"]))
+            X = scipy.sparse.csc_array(parts, shape=tuple(arrays["shape"]))
         return cls(X, *(arrays[name] for name in _FACTORS))
 
     def __len__(self):
@@ -86,7 +87,7 @@ class StoredColumns:
 
     def _converted(self, columns):
         part = self.stored[:, columns]
-        part = part.toarray() if issparse(part) else part
+        part = part.toarray() if is_sparse(part) else part
         out = np.asarray(part, np.float64, order="F")
         out = out * self.column_scale[columns] if out is part else np.multiply(
             out, self.column_scale[columns], out=out
@@ -132,7 +133,7 @@ class StoredColumns:
     def mixed(self, mixing):
         """The product with a sparse matrix, of shape (n_columns, n_columns), on the right."""
         other = copy(self)
-        other.mixing = csc_array(mixing)
+        other.mixing = scipy.sparse.csc_array(mixing)
         return other
 
 

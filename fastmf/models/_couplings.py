@@ -5,9 +5,9 @@ module take both kinds of matrices.
 """
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+import scipy
 
-from fastmf._common.rows import canonical
+from fastmf._common.rows import canonical, is_sparse
 from fastmf.models import _checks
 
 # Up to so many units, solvers that have dense matrices only make one of sparse couplings.
@@ -20,7 +20,7 @@ NO_FORBIDDEN_PAIRS = (
 
 def checked_couplings(value):
     """Square and symmetric couplings with a zero diagonal, read-only, a copy of those given."""
-    if issparse(value):
+    if is_sparse(value):
         couplings = _sparse(value)
     else:
         value = _checks.by_states(value, 4)
@@ -37,7 +37,7 @@ def checked_couplings(value):
         raise ValueError("couplings must have a zero diagonal, got non-zero entries there.")
     if asymmetry > 0:
         mean = (couplings + couplings.T) / couplings.dtype.type(2)
-        couplings = _sparse(mean) if issparse(mean) else _checks.read_only(mean)
+        couplings = _sparse(mean) if is_sparse(mean) else _checks.read_only(mean)
     return couplings
 
 
@@ -54,7 +54,9 @@ def _sparse(value):
     if value.ndim != 2 or 0 in value.shape:
         raise ValueError(f"couplings must be a non-empty matrix, got shape {value.shape}.")
     dtype = value.dtype if value.dtype in (np.float32, np.float64) else np.float64
-    couplings = csr_array(canonical(value.astype(dtype, copy=False), "couplings"), copy=True)
+    couplings = scipy.sparse.csr_array(
+        canonical(value.astype(dtype, copy=False), "couplings"), copy=True
+    )
     couplings.eliminate_zeros()
     _checks.not_nan_or_plus_inf("couplings", couplings.data)
     for array in (couplings.data, couplings.indices, couplings.indptr):
@@ -64,7 +66,7 @@ def _sparse(value):
 
 def entries(couplings):
     """All entries that may differ from zero, as one array."""
-    return couplings.data if issparse(couplings) else couplings
+    return couplings.data if is_sparse(couplings) else couplings
 
 
 def stored(couplings):
@@ -75,16 +77,16 @@ def stored(couplings):
 
 def with_entries(couplings, function):
     """A function with f(0) = 0 of each entry, as a matrix of the same kind."""
-    if not issparse(couplings):
+    if not is_sparse(couplings):
         return function(couplings)
     arrays = function(couplings.data), couplings.indices, couplings.indptr
-    return csr_array(arrays, shape=couplings.shape)
+    return scipy.sparse.csr_array(arrays, shape=couplings.shape)
 
 
 def check_states(couplings, sizes, is_group):
     """Raise a ValueError if couplings within a group are not zero, or -inf outside of groups."""
     column = np.repeat(np.arange(len(sizes)), sizes)
-    if issparse(couplings):
+    if is_sparse(couplings):
         rows, columns, values = stored(couplings)
         within = (column[rows] == column[columns]).any()
     else:
@@ -97,7 +99,7 @@ def check_states(couplings, sizes, is_group):
         )
     if not has_forbidden(couplings):
         return
-    if not issparse(couplings):
+    if not is_sparse(couplings):
         rows, columns = np.nonzero(np.isneginf(couplings))
     else:
         rows, columns = rows[np.isneginf(values)], columns[np.isneginf(values)]
@@ -130,7 +132,7 @@ def finite_and_forbidden(couplings):
 
 def _product(couplings, x):
     """x @ couplings for rows of any number of dimensions."""
-    if not issparse(couplings):
+    if not is_sparse(couplings):
         return x @ couplings
     # The matrix is symmetric.
     return (couplings @ x.reshape(-1, x.shape[-1]).T).T.reshape(x.shape)
@@ -147,7 +149,7 @@ def finite_machine(name, model):
 def dense_machine(name, model):
     """The model with dense couplings, and finite ones, for a solver that takes no others."""
     couplings = getattr(finite_machine(name, model), "couplings", None)
-    if not issparse(couplings):
+    if not is_sparse(couplings):
         return model
     if couplings.shape[0] > MAX_DENSE_UNITS:
         raise ValueError(
@@ -170,4 +172,6 @@ def sparse_from_arrays(name, arrays):
     """The couplings that `sparse_to_arrays` wrote, in an `Archive`."""
     parts = [arrays.member(f"{name}.{key}", "iu", (None,)) for key in ("indices", "indptr")]
     n = len(parts[1]) - 1
-    return csr_array((arrays.member(f"{name}.data", "f", (None,)), *parts), shape=(n, n))
+    return scipy.sparse.csr_array(
+        (arrays.member(f"{name}.data", "f", (None,)), *parts), shape=(n, n)
+    )

@@ -13,8 +13,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import reverse_cuthill_mckee
+import scipy
 
 # Neighbours that are looked at until the search for an order ends: some seconds.
 MAX_NEIGHBOURS = 3 * 10**7
@@ -191,8 +190,10 @@ def _has_core(edges, n_units, k):
 
 def _band_order(edges, n):
     """Order of units in which neighbours have close places."""
-    graph = coo_array((np.ones(len(edges)), tuple(edges.T)), shape=(n, n)).tocsr()
-    return reverse_cuthill_mckee((graph + graph.T).tocsr(), symmetric_mode=True).tolist()
+    graph = scipy.sparse.coo_array((np.ones(len(edges)), tuple(edges.T)), shape=(n, n)).tocsr()
+    return scipy.sparse.csgraph.reverse_cuthill_mckee(
+        (graph + graph.T).tocsr(), symmetric_mode=True
+    ).tolist()
 
 
 def _cliques_of(order, neighbours, bits, max_bits):

@@ -6,7 +6,7 @@ positions (gaps that are ignored) break the symmetry: then probabilities do chan
 """
 
 import numpy as np
-from scipy.sparse import csr_array
+import scipy
 
 from fastmf.priors._groups import fields_of_groups, groups, has_groups
 from fastmf.priors._queries import with_shifted_field
@@ -73,12 +73,12 @@ def sparse_in_gauge(couplings, field, sizes, gauge, reference=0):
     """`in_gauge` of one csr_array of couplings, without a dense matrix."""
     groups = PositionStates(sizes)
     n_states, n_groups = len(groups.position), len(groups.sizes)
-    members = csr_array((np.ones(n_states), (np.arange(n_states), groups.position)))
+    members = scipy.sparse.csr_array((np.ones(n_states), (np.arange(n_states), groups.position)))
     if gauge == "zero-sum":
         weights = members / groups.sizes
     else:
         kept = np.ones(n_groups), (groups.first + reference, np.arange(n_groups))
-        weights = csr_array(kept, shape=(n_states, n_groups))
+        weights = scipy.sparse.csr_array(kept, shape=(n_states, n_groups))
     means = couplings @ weights
     shift = means.sum(1) + field
     shift = shift - (shift @ weights)[groups.position]

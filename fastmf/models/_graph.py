@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse
 
+from fastmf._common.rows import is_sparse
 from fastmf.models._couplings import stored
 from fastmf.priors._groups import column_sizes, has_groups
 from fastmf.priors._queries import state_counts
@@ -57,7 +57,7 @@ def pairwise_graph(model):
 
 def _entries(couplings):
     """Rows, columns and values of the couplings that are not zero, row by row."""
-    if issparse(couplings):
+    if is_sparse(couplings):
         return stored(couplings)
     rows, columns = np.nonzero(couplings)
     return rows, columns, couplings[rows, columns]

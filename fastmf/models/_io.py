@@ -11,10 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
-from scipy.sparse import issparse
 
 from fastmf._common.arguments import file_path
 from fastmf._common.html import number, section, table
+from fastmf._common.rows import is_sparse
 from fastmf._threads.workers import computed_once
 from fastmf.models._archive import UnknownPrior, reading, shown
 from fastmf.models._couplings import sparse_from_arrays, sparse_to_arrays
@@ -166,7 +166,7 @@ def field_to_arrays(name, value):
     """A field of a model as arrays: a matrix, sparse or not, a number, a prior, or a tuple."""
     if isinstance(value, np.ndarray | float):
         return {name: np.asarray(value)}
-    if issparse(value):
+    if is_sparse(value):
         return sparse_to_arrays(name, value)
     if type(value) is not tuple:
         return prior_to_arrays(name, value)
@@ -231,12 +231,12 @@ def _parameters_of(name, value):
         for k, part in enumerate(parts):
             yield from _parameters_of(f"{name}[{k}]", part)
     else:
-        yield name, "", value if issparse(value) else np.asarray(value)
+        yield name, "", value if is_sparse(value) else np.asarray(value)
 
 
 def _row(name, units, values):
     shape = " x ".join(map(str, values.shape)) or "number"
-    if issparse(values):
+    if is_sparse(values):
         shape, values = f"{shape}, {values.nnz} stored", values.data
     if not values.size:
         return name, units, shape, "", "", ""

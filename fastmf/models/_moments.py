@@ -8,10 +8,7 @@ have the same moments. The rest of y'y is orthogonal to all features.
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg, sparse
-from scipy.linalg.lapack import dpstrf
-from scipy.sparse.csgraph import connected_components
-from scipy.special import chdtr, ndtr, ndtri
+import scipy
 
 from fastmf._common.arguments import doubles, number
 
@@ -44,7 +41,7 @@ def factor(gram, rounding=MOMENT_ROUNDING):
     n = len(gram)
     scale = np.sqrt(np.maximum(gram.diagonal(), 0))
     scale[scale == 0] = 1.0
-    upper, pivots, rank, _ = dpstrf(gram / scale / scale[:, None], tol=rounding)
+    upper, pivots, rank, _ = scipy.linalg.lapack.dpstrf(gram / scale / scale[:, None], tol=rounding)
     U = np.zeros((max(rank, 1), n))
     U[:rank, pivots - 1] = np.triu(upper)[:rank]
     probe = np.random.default_rng(0).choice([-1.0, 1.0], (n, 4))
@@ -60,7 +57,7 @@ def rows_of(gram, moment, rounding=MOMENT_ROUNDING):
     X, pivots = factor(gram, rounding)
     y = np.zeros(len(X))
     if len(pivots):
-        y[:] = linalg.solve_triangular(X[:, pivots], moment[pivots], trans=1)
+        y[:] = scipy.linalg.solve_triangular(X[:, pivots], moment[pivots], trans=1)
     return X, y, moment - y @ X
 
 
@@ -140,17 +137,17 @@ def blocks_of(matrix, name="gram"):
                 raise ValueError(f"{name}[{k}] must be a square matrix, got shape {part.shape}.")
         ends = np.cumsum([len(part) for part in parts])
         return [(np.arange(e - len(part), e), part) for e, part in zip(ends, parts, strict=True)]
-    if not sparse.issparse(matrix):
+    if not scipy.sparse.issparse(matrix):
         matrix = doubles(name, matrix)
         dense = matrix.ndim != 2 or np.count_nonzero(matrix) > MAX_BLOCK_DENSITY * matrix.size
         if dense or matrix.shape[0] != matrix.shape[1]:
             return [(np.arange(len(matrix)) if matrix.ndim else np.zeros(0, int), matrix)]
-        pattern = sparse.csr_array(matrix)
+        pattern = scipy.sparse.csr_array(matrix)
     else:
-        pattern = matrix = sparse.csr_array(matrix, dtype=np.float64)
+        pattern = matrix = scipy.sparse.csr_array(matrix, dtype=np.float64)
         if matrix.shape[0] != matrix.shape[1]:
             raise ValueError(f"{name} must be a square matrix, got shape {matrix.shape}.")
-    n_blocks, labels = connected_components(pattern, directed=False)
+    n_blocks, labels = scipy.sparse.csgraph.connected_components(pattern, directed=False)
     order = np.argsort(labels, kind="stable")
     each = np.split(order, np.cumsum(np.bincount(labels, minlength=n_blocks))[:-1])
     joined = _joined(each)
@@ -201,9 +198,8 @@ PROBABLE, MIN_NEAR = 0.95, 0.5
 CORRELATION_ROUNDING = 1e-10
 # Grids of the share s and of t.
 SHARES, EFFECTS = np.geomspace(1e-12, 1.0, 121), np.geomspace(1e-5, 1.0, 11)
-# Smallest credible probability of such small z-scores without effects; and the probability that one
-# score is between 0 and 1, as p-values are.
-MIN_NULL_PROBABILITY, PROBABILITY_OF_UNIT_INTERVAL = 1e-3, float(ndtr(1.0) - ndtr(0.0))
+# Smallest credible probability of such small z-scores without effects.
+MIN_NULL_PROBABILITY = 1e-3
 # Numbers of correlations, and of their different moduli, from which one decimal is no coincidence.
 MIN_CORRELATIONS, MIN_MODULI = 10, 4
 
@@ -285,7 +281,7 @@ def listed(units, names=None):
 
 def largest_by_chance(p):
     """The |z| that one of p independent scores without effects is expected to exceed."""
-    return -float(ndtri(0.5 / p))
+    return -float(scipy.special.ndtri(0.5 / p))
 
 
 def summary_of(z, R, n, names=None):
@@ -383,11 +379,12 @@ class Scores(NamedTuple):
 def too_small(z, blocks):
     """Text about values that are too small for z-scores, if they are."""
     n_independent = _n_independent(blocks)
-    probability, kind = float(chdtr(n_independent, n_independent * np.mean(z * z))), "coefficients"
+    kind = "coefficients"
+    probability = float(scipy.special.chdtr(n_independent, n_independent * np.mean(z * z)))
     if (z >= 0).all() and (z <= 1).all() and z.any():
         # Between 0 and 1, and the smallest one as near to 0 as it is, as p-values of effects are.
-        beyond = ndtr(1.0) - ndtr(z[z > 0].min())
-        in_unit = PROBABILITY_OF_UNIT_INTERVAL**n_independent - beyond**n_independent
+        inside, beyond = scipy.special.ndtr(1.0) - scipy.special.ndtr([0.0, z[z > 0].min()])
+        in_unit = inside**n_independent - beyond**n_independent
         probability, kind = min(probability, in_unit), "p-values"
     if probability < MIN_NULL_PROBABILITY:
         yield (

@@ -8,7 +8,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array
+import scipy
 
 from fastmf._common.arguments import rows as real_rows
 from fastmf.models._elimination import Marginals, Tables
@@ -153,7 +153,9 @@ def machine_of_tables(tables):
         columns.append(np.tile(first[j] + np.arange(m), n))
         entries.append(np.ravel(table))
     rows, columns, entries = map(np.concatenate, (rows, columns, entries))
-    upper = coo_array((entries, (rows, columns)), shape=(sizes.sum(), sizes.sum())).tocsr()
+    upper = scipy.sparse.coo_array(
+        (entries, (rows, columns)), shape=(sizes.sum(), sizes.sum())
+    ).tocsr()
     return BoltzmannMachine(upper + upper.T, Categorical(fields))
 
 
@@ -291,8 +293,8 @@ def averages_of_units(marginals, edges, values):
 
 
 def _symmetric(rows, columns, products, square):
-    """Products of pairs in both orders, and squares on the diagonal, as a csr_array."""
+    """Products of pairs in both orders, and squares on the diagonal, as a sparse array."""
     units = np.arange(len(square))
     entries = np.concatenate([products, products, square])
     places = np.concatenate([rows, columns, units]), np.concatenate([columns, rows, units])
-    return csr_array((entries, places), shape=(len(square), len(square)))
+    return scipy.sparse.csr_array((entries, places), shape=(len(square), len(square)))

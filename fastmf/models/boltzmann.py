@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import issparse
 
+from fastmf._common.rows import is_sparse
 from fastmf.models import _checks
 from fastmf.models._couplings import check_states, checked_couplings, has_forbidden, pair_sums
 from fastmf.models._gauge import in_gauge, sparse_in_gauge
@@ -95,7 +95,7 @@ class BoltzmannMachine(Model):
 
     def __repr__(self):
         parts = [f"{self.n_units} {type(self.prior).__name__}", f"{self.dtype}"]
-        if issparse(self.couplings):
+        if is_sparse(self.couplings):
             parts.insert(1, f"{self.couplings.nnz // 2} sparse couplings")
         return f"BoltzmannMachine({', '.join(parts)})"
 
@@ -140,7 +140,7 @@ class BoltzmannMachine(Model):
                 "a gauge needs finite couplings and fields, got -inf: there is none that forbidden "
                 "states have a mean in. Take a large negative number in its place."
             )
-        transform = sparse_in_gauge if issparse(self.couplings) else in_gauge
+        transform = sparse_in_gauge if is_sparse(self.couplings) else in_gauge
         couplings, moved = transform(self.couplings, field, sizes, gauge, reference)
         shifted = with_shifted_field(self.prior, moved - field)
         return BoltzmannMachine((couplings + couplings.T) / 2, shifted)

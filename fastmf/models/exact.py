@@ -4,10 +4,11 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import block_array, csr_array, issparse
+import scipy
 
 from fastmf._common.arguments import flag, number
 from fastmf._common.html import extent, section, table
+from fastmf._common.rows import is_sparse
 from fastmf._threads.workers import one_blas_thread
 from fastmf.models._elimination import Tables
 from fastmf.models._graph import pairwise_graph
@@ -55,7 +56,7 @@ class Exact(NamedTuple):
     log_partition: float
     mean: np.ndarray | tuple | None = None
     var: np.ndarray | tuple | None = None
-    pairwise: np.ndarray | csr_array | tuple | None = None
+    pairwise: "np.ndarray | scipy.sparse.csr_array | tuple | None" = None
     mode: np.ndarray | None = None
 
     def __repr__(self):
@@ -75,7 +76,7 @@ class Exact(NamedTuple):
             for name in ("mean", "var", "pairwise"):
                 parts = getattr(self, name)
                 parts = parts if isinstance(parts, tuple) else (parts,)
-                parts = [part.data if issparse(part) else part for part in parts]
+                parts = [part.data if is_sparse(part) else part for part in parts]
                 rows.append((name, "; ".join(map(extent, parts))))
         return section("Exact", table(rows))
 
@@ -223,7 +224,7 @@ def _exact_boltzmann(model, field, clamp, averages, mode, max_bytes):
     if not n_states.all():
         raise ValueError(NO_STATES)
     graph = pairwise_graph(model)
-    all_pairs = averages and not issparse(model.couplings) and _enumerable(model.prior)
+    all_pairs = averages and not is_sparse(model.couplings) and _enumerable(model.prior)
     edges = np.stack(np.triu_indices(len(values), 1), axis=1) if all_pairs else graph.edges
     sums = GraphSums(n_states, edges, max_bytes)
     _refuse_large(sums, averages, mode, max_bytes)
@@ -290,9 +291,10 @@ def _exact_graph(model, averages, max_bytes):
     n_layers = len(model.sizes)
     blocks = [[None] * n_layers for _ in range(n_layers)]
     for k, weights in enumerate(model.couplings):
-        blocks[k][k + 1], blocks[k + 1][k] = csr_array(weights), csr_array(weights.T)
+        blocks[k][k + 1] = scipy.sparse.csr_array(weights)
+        blocks[k + 1][k] = scipy.sparse.csr_array(weights.T)
     try:
-        machine = BoltzmannMachine(block_array(blocks), concatenate(model.layers))
+        machine = BoltzmannMachine(scipy.sparse.block_array(blocks), concatenate(model.layers))
         found = _exact_boltzmann(machine, None, None, averages, False, max_bytes)
     except ValueError as error:
         raise ValueError(

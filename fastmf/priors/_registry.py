@@ -4,10 +4,9 @@ import functools
 import inspect
 
 import numpy as np
-from scipy.sparse import issparse
 
 from fastmf._common.arguments import generator, real_array
-from fastmf._common.rows import row_blocks
+from fastmf._common.rows import is_sparse, row_blocks
 from fastmf.priors._compiled import compiled_if_large
 
 # The priors of this package by their names, and users' own by the names of their classes.
@@ -122,7 +121,7 @@ def accepts_tables(from_data, *, missing=False):
 
     @functools.wraps(from_data)
     def checked(cls, X, *args, **kwargs):
-        if not issparse(X):
+        if not is_sparse(X):
             X = real_array("X", X, missing=missing)
             if X.ndim != 2 or X.size == 0:
                 raise ValueError(f"X must have shape (n_samples, n_units), got {X.shape}.")

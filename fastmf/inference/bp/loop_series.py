@@ -21,9 +21,7 @@ is positive definite at minima, and only there.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csc_array
-from scipy.sparse.linalg import splu
-from scipy.special import logsumexp
+import scipy
 
 from fastmf._threads.workers import one_blas_thread
 from fastmf.priors._queries import two_values
@@ -68,7 +66,7 @@ def loop_correction(sizes, edges, covariances):
         add(i, j, -coupled)
         add(j, i, -coupled.swapaxes(1, 2))
     cells = np.concatenate(rows), np.concatenate(columns)
-    hessian = csc_array((np.concatenate(values), cells), shape=(n_rows, n_rows))
+    hessian = scipy.sparse.csc_array((np.concatenate(values), cells), shape=(n_rows, n_rows))
     log_determinant = _log_determinant(hessian)
     return np.nan if log_determinant is None else float(-(total + log_determinant) / 2)
 
@@ -83,7 +81,7 @@ def _log_determinant(matrix):
     else:
         options = {"SymmetricMode": True}
         try:
-            factors = splu(
+            factors = scipy.sparse.linalg.splu(
                 matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options
             )
         except RuntimeError:  # singular
@@ -135,7 +133,7 @@ def corrected(result, terms_of):
         if None in terms:
             return None
         weights = np.ones(1) if solutions is None else solutions.weights
-        out[row] = logsumexp(np.log(weights) + np.array(terms))
+        out[row] = scipy.special.logsumexp(np.log(weights) + np.array(terms))
     return out
 
 

@@ -7,7 +7,7 @@ The equations of messages, cavities, beliefs and the Bethe free energy are at th
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit
+import scipy
 
 from fastmf._common import arguments as check
 from fastmf._common.memory import borrowed
@@ -204,7 +204,7 @@ def beliefs_of_batch(model, fields, **options):
         layers = decoded(units, record)
     else:
         log_odds = record.visible, record.hidden[:, : model.weights.shape[1]]
-        layers = [expit(x.astype(model.dtype)) for x in log_odds]
+        layers = [scipy.special.expit(x.astype(model.dtype)) for x in log_odds]
     layers = (x.astype(model.dtype, copy=False) for x in layers)
     return BatchBeliefs(*layers, pairs, record.residual, record.n_iter)
 

@@ -12,7 +12,7 @@ no minimum of the Bethe free energy does not come back, and is no answer.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
+import scipy
 
 from fastmf.inference.mean_field.solutions import Solutions, merge
 from fastmf.special import softplus
@@ -77,7 +77,7 @@ class Mixture(NamedTuple):
     def log_weights(self):
         """Logarithms of the weights of the fixed points, which add up to 1."""
         values = self.log_partitions
-        return values - logsumexp(values) if len(values) > 1 else np.zeros(1)
+        return values - scipy.special.logsumexp(values) if len(values) > 1 else np.zeros(1)
 
     def average(self, x):
         """Average of values of the ends, with one row; None of None."""
@@ -90,7 +90,7 @@ class Mixture(NamedTuple):
         if len(self.rows) == 1:
             return x[self.rows]
         x, log_weights = x[self.rows], self.log_weights[:, None]
-        upper, lower = (logsumexp(log_weights - softplus(y), axis=0) for y in (-x, x))
+        upper, lower = (scipy.special.logsumexp(log_weights - softplus(y), axis=0) for y in (-x, x))
         return (upper - lower)[None]
 
     def solutions(self, visible, hidden=None):

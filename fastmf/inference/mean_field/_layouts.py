@@ -3,8 +3,7 @@
 import threading
 import weakref
 
-from scipy.sparse import issparse
-
+from fastmf._common.rows import is_sparse
 from fastmf.inference.mean_field._grouped_layout import GroupedLayout
 from fastmf.inference.mean_field._layout import Layout
 from fastmf.inference.mean_field._sparse_layout import SparseLayout
@@ -66,12 +65,12 @@ def handed_over(layout, model, in_place):
 
 def layout_of_checks(model):
     """A layout whose units are in the order of `model.bipartite()`, or of a fully visible model."""
-    schedule = "sequential" if issparse(getattr(model, "couplings", None)) else "blocked"
+    schedule = "sequential" if is_sparse(getattr(model, "couplings", None)) else "blocked"
     return layout_of(model, 1, schedule)
 
 
 def _kind_of(model):
-    if issparse(model.couplings):
+    if is_sparse(model.couplings):
         return SparseLayout
     return GroupedLayout if is_grouped(model) else Layout
 

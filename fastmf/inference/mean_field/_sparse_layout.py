@@ -6,7 +6,7 @@ as near to each other as in the model.
 """
 
 import numpy as np
-from scipy.sparse import csr_array
+import scipy
 
 from fastmf._outcomes import CONFIRMING, RUNNING
 from fastmf._threads.workers import for_each, in_parallel, workers_for
@@ -198,23 +198,23 @@ class SparseLayout:
 def columns_graph(couplings, sizes):
     """A csr_array that is not zero where two columns of units are coupled."""
     members = members_of(sizes, couplings.dtype)
-    pattern = csr_array(
+    pattern = scipy.sparse.csr_array(
         (np.ones_like(couplings.data), couplings.indices, couplings.indptr), couplings.shape
     )
-    return csr_array(members.T @ pattern @ members)
+    return scipy.sparse.csr_array(members.T @ pattern @ members)
 
 
 def members_of(sizes, dtype):
     """Which units belong to which column, csr_array of shape (n_units, n_columns)."""
     n_units, column = int(sizes.sum()), np.repeat(np.arange(len(sizes)), sizes)
     arrays = np.ones(n_units, dtype), column, np.arange(n_units + 1)
-    return csr_array(arrays, shape=(n_units, len(sizes)))
+    return scipy.sparse.csr_array(arrays, shape=(n_units, len(sizes)))
 
 
 def whole_tables(couplings, sizes):
     """The couplings with all entries of the tables of coupled columns, zeros included."""
     members = members_of(sizes, couplings.dtype)
-    full = csr_array(members @ columns_graph(couplings, sizes) @ members.T)
+    full = scipy.sparse.csr_array(members @ columns_graph(couplings, sizes) @ members.T)
     full.sort_indices()
     if full.nnz == couplings.nnz:
         return couplings

@@ -24,9 +24,9 @@ machine of their two-valued neighbours is bounded instead.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse
 
 from fastmf._common.arguments import generator
+from fastmf._common.rows import is_sparse
 from fastmf.inference.mean_field._layouts import layout_of_checks
 from fastmf.inference.mean_field._rows import drawn_starts
 from fastmf.inference.mean_field.discrete_units import extreme_starts, is_discrete
@@ -145,7 +145,7 @@ def random_starts(model, n_starts, rng):
 def naive_solutions(solve, model, layout, init, tilt, values, max_iter=1000):
     """Solve naive mean field from means of the first or of all layers; tilts are as in a layout."""
     # Blocks of a dense machine are coupled, colours of a sparse one are not.
-    dense = not isinstance(model, Layered) and not issparse(model.couplings)
+    dense = not isinstance(model, Layered) and not is_sparse(model.couplings)
     options = {"schedule": "sequential" if dense else "blocked", "max_iter": max_iter}
     clamp = np.where(tilt.clamped, values, np.nan)
     for name, part, used in (

@@ -8,7 +8,7 @@ from dataclasses import fields as fields_of
 from dataclasses import replace
 
 import numpy as np
-from scipy.sparse import block_array, csr_array
+import scipy
 
 from fastmf._common import arguments as check
 from fastmf.inference.bp.beliefs import Beliefs
@@ -84,8 +84,8 @@ def graph_of_layers(model, field=None, clamp=None):
 
 def machine_of_layers(weights, layers):
     """Two layers as a BoltzmannMachine with sparse couplings."""
-    weights = csr_array(weights.astype(np.float64))
-    couplings = block_array([[None, weights], [weights.T, None]], format="csr")
+    weights = scipy.sparse.csr_array(weights.astype(np.float64))
+    couplings = scipy.sparse.block_array([[None, weights], [weights.T, None]], format="csr")
     return BoltzmannMachine(couplings, concatenate(list(layers)))
 
 

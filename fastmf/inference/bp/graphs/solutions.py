@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
+import scipy
 
 from fastmf._common import arguments as check
 from fastmf._outcomes import is_converged
@@ -214,7 +214,9 @@ def messages_of(units, beliefs):
         columns.append(problem.first_entry[units.layout.slots[edge, side]] + labels[1 - side])
     weights = np.tile(problem.exponentials, 2)
     shape = beliefs.shape[1], problem.first_entry[-1]
-    sending = csr_array((weights, tuple(map(np.concatenate, (rows, columns)))), shape=shape)
+    sending = scipy.sparse.csr_array(
+        (weights, tuple(map(np.concatenate, (rows, columns)))), shape=shape
+    )
     with np.errstate(divide="ignore"):  # what no state allows
         return np.log(beliefs @ sending)
 
@@ -228,7 +230,7 @@ def couplings_of(units, smallest=-np.inf):
     a, b = np.divmod(np.arange(len(tables)) - first[edge], sizes[edges[edge, 1]])
     start = units.first_state[edges[edge]]
     n = units.first_state[-1]
-    upper = csr_array((tables, (start[:, 0] + a, start[:, 1] + b)), shape=(n, n))
+    upper = scipy.sparse.csr_array((tables, (start[:, 0] + a, start[:, 1] + b)), shape=(n, n))
     return (upper + upper.T).tocsr()
 
 

@@ -7,8 +7,7 @@ forests take the place of trees.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order, connected_components
+import scipy
 
 # Vertices up to which the probabilities of uniform spanning trees are computed exactly.
 MAX_DENSE_VERTICES = 2000
@@ -70,8 +69,8 @@ def rooted(edges, n_vertices):
 
 def _components(edges, n_vertices):
     ones = np.ones(len(edges))
-    graph = csr_array((ones, edges.T), shape=(n_vertices, n_vertices))
-    return connected_components(graph, directed=False)
+    graph = scipy.sparse.csr_array((ones, edges.T), shape=(n_vertices, n_vertices))
+    return scipy.sparse.csgraph.connected_components(graph, directed=False)
 
 
 def _ordered(edges, n_vertices, component, rng):
@@ -93,8 +92,8 @@ def _breadth_first(edges, n_vertices, roots):
     """Vertices in the order of a search from one vertex of each component, and their parents."""
     # One more vertex, next to the roots, from which all are searched.
     ends = np.vstack([edges, np.stack([roots, np.full(len(roots), n_vertices)], 1)])
-    graph = csr_array((np.ones(len(ends)), ends.T), shape=(n_vertices + 1,) * 2)
-    order, parent = breadth_first_order(graph, n_vertices, directed=False)
+    graph = scipy.sparse.csr_array((np.ones(len(ends)), ends.T), shape=(n_vertices + 1,) * 2)
+    order, parent = scipy.sparse.csgraph.breadth_first_order(graph, n_vertices, directed=False)
     return order[1:], parent
 
 
