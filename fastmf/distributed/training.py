@@ -95,7 +95,7 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
 class _ChunkedPlan(Plan):
     """Steps along gradients that are computed in chunks of rows."""
 
-    draw = None  # missing values are refused
+    draw = None  # type: ignore[assignment]  # missing values are refused
 
     def __init__(self, model, settings, n_threads, chunk_rows):
         super().__init__(model, settings, n_threads)

@@ -196,42 +196,29 @@ def _of_solutions(model, solutions, order, kinds):
     """Derivatives of the average log-partition over mean-field solutions."""
     layers = model.layers
     parts = list(zip(solutions.b, solutions.a, solutions.mean, solutions.var, strict=True))
-    if kinds.integrated and not isinstance(solutions, ExpectationPropagation):
-        return _of_integrated(model, solutions, parts, order, kinds)
     pairs = [[(m, m_above, 1, 0)] for m, m_above in pairwise(solutions.mean)]
-    effects, second = [0] * len(pairs), solutions.var
-    if order == 2 and kinds.grouped:
-        units = [(prior, *part[2:]) for prior, part in zip(layers, parts, strict=True)]
-        second = list(starmap(second_moments, units))
-        effects = list(starmap(group_effects, zip(model.couplings, units, units[1:], strict=False)))
-    if order == 2:
+    effects, squares = [0] * len(pairs), [None] * len(layers)
+    if kinds.integrated and not isinstance(solutions, ExpectationPropagation):
+        effects, squares = averages(model, solutions, order)
+    elif order == 2:
+        second = solutions.var
+        if kinds.grouped:
+            units = [(prior, *part[2:]) for prior, part in zip(layers, parts, strict=True)]
+            second = list(starmap(second_moments, units))
+            neighbours = zip(model.couplings, units, units[1:], strict=False)
+            effects = list(starmap(group_effects, neighbours))
         for k, terms in enumerate(pairs):
             terms.append((second[k], second[k + 1], 1, 1))
-    units = [
-        _unit_averages(prior, alone, of_layer[2], prior_gradient, *of_layer)
-        for prior, alone, of_layer in zip(layers, kinds.field_alone, parts, strict=True)
-    ]
+    units = []
+    for prior, alone, part, square in zip(layers, kinds.field_alone, parts, squares, strict=True):
+        if square is not None and gaussian_units(prior).any():
+            mean = row_mean(part[2])
+            moments = np.array([mean, square, np.ones(len(mean))])
+            units.append((mean, average_gradient(prior, moments)))
+        else:
+            units.append(_unit_averages(prior, alone, part[2], prior_gradient, *part))
     means, of_priors = zip(*units, strict=True)
     return Averages(pairs, effects, of_priors, means)
-
-
-def _of_integrated(model, solutions, parts, order, kinds):
-    """The same where Gaussian units are integrated out."""
-    covariances, squares = averages(model, solutions, order)
-    pairs = [[(m, m_above, 1, 0)] for m, m_above in pairwise(solutions.mean)]
-    means, of_priors = [], []
-    layers = zip(model.layers, kinds.field_alone, parts, squares, strict=True)
-    for prior, alone, of_layer, square in layers:
-        if gaussian_units(prior).any():
-            means.append(row_mean(of_layer[2]))
-            moments = np.array([means[-1], square, np.ones(len(square))])
-            of_priors.append(average_gradient(prior, moments))
-        else:
-            given = of_layer[2], prior_gradient, *of_layer
-            mean, derivatives = _unit_averages(prior, alone, *given)
-            means.append(mean)
-            of_priors.append(derivatives)
-    return Averages(pairs, covariances, of_priors, means)
 
 
 def _of_samples(model, even, order, n_threads, kinds, scratch):

@@ -86,11 +86,8 @@ def _over_hidden_states(model, X, w):
     of_states, of_missing, pairs = np.zeros(len(h)), np.zeros_like(fields), 0.0
     for rows in blocks(len(X), len(X) * len(h)):
         logs = x[rows] @ fields.T + columns[rows] @ free.T + log_probs
-        top = logs.max(1, keepdims=True)
-        p = np.exp(logs - top)
-        total = p.sum(1, keepdims=True)
-        value += w[rows] @ (top + np.log(total))[:, 0]
-        p *= w[rows, None] / total
+        of_rows, p = _weighted_states(logs, w[rows])
+        value += of_rows
         of_states += p.sum(0)
         of_missing += p.T @ missing[rows]
         pairs = pairs + x[rows].T @ (p @ h)
@@ -102,6 +99,14 @@ def _over_hidden_states(model, X, w):
     ]
     above = map_parameters(partial(weighted_sum, of_states), log_prob_gradient(hidden, h))
     return value, [pairs, map_parameters(np.add, *parts), above]
+
+
+def _weighted_states(logs, w):
+    """Weighted sum over rows of log sum_states exp(logs), and probabilities of states times w."""
+    top = logs.max(1, keepdims=True)
+    p = np.exp(logs - top)
+    total = p.sum(1, keepdims=True)
+    return w @ (top + np.log(total))[:, 0], p * (w[:, None] / total)
 
 
 def _weighted(prior, derivatives, weights):
@@ -128,11 +133,8 @@ def _over_missing_states(model, X, w):
             logs = mean_log_prob(visible, x).sum(1)
             logs += hidden.log_partition(x @ model.weights, 0.0).sum(1)
             logs = logs.reshape(len(batch), -1)
-            top = logs.max(1, keepdims=True)
-            p = np.exp(logs - top)
-            total = p.sum(1, keepdims=True)
-            value += w[batch] @ (top + np.log(total))[:, 0]
-            p *= w[batch, None] / total
+            of_rows, p = _weighted_states(logs, w[batch])
+            value += of_rows
             sums = added(sums, of_complete(model, x, p.ravel())[1])
     return value, sums
 
