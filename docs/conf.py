@@ -20,7 +20,6 @@ copyright = author
 version = release = fastmf.__version__
 
 extensions = [
-    "benchmark_history",
     "docstrings",
     "mathml",
     "myst_parser",

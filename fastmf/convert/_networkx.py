@@ -11,9 +11,8 @@ from fastmf.convert._converted import (
     names_of_units,
     sparse_couplings,
 )
-from fastmf.models._elimination import Tables
 from fastmf.models._graph import pairwise_graph
-from fastmf.models._state_tables import machine_of_tables, state_tables
+from fastmf.models._state_tables import Tables, machine_of_tables, state_tables
 from fastmf.models.boltzmann import BoltzmannMachine
 from fastmf.priors.binary import Bernoulli, Ising
 from fastmf.priors.categorical import Categorical
@@ -105,8 +104,7 @@ def _categorical(nodes, edges, unit, weight, field):
             )
         pairs.append((i, j))
         couplings.append(table)
-    edges = np.array(pairs, np.int64).reshape(-1, 2)
-    machine = machine_of_tables(Tables(fields, edges, couplings))
+    machine = machine_of_tables(Tables.of(fields, pairs, couplings))
     return Converted(machine, list(unit), [list(range(len(logs))) for logs in fields])
 
 
@@ -155,7 +153,7 @@ def to_networkx(model, names=None, *, weight="weight", field="field"):
     names = names_of_units(model, names)
     if isinstance(model.prior, Categorical):
         tables, _ = state_tables(model)
-        fields, edges, couplings = tables
+        edges, (fields, couplings) = tables.edges, tables.arrays()
     else:
         graph = pairwise_graph(model)
         fields, edges, couplings = model.prior.field.tolist(), graph.edges, graph.values.tolist()

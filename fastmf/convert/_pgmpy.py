@@ -3,8 +3,7 @@
 import numpy as np
 
 from fastmf.convert._converted import Converted, check_machine, imported, names_of_units
-from fastmf.models._elimination import Tables
-from fastmf.models._state_tables import factors_of, machine_of_tables, state_tables
+from fastmf.models._state_tables import Tables, factors_of, machine_of_tables, state_tables
 
 
 def from_pgmpy(network):
@@ -75,7 +74,7 @@ def from_pgmpy(network):
     for name, logs in zip(states, fields, strict=True):
         if logs.max() == -np.inf:
             raise ValueError(f"no state of variable {name!r:.60} is possible by its factors.")
-    tables = Tables(fields, np.array(edges, np.int64).reshape(-1, 2), couplings)
+    tables = Tables.of(fields, edges, couplings)
     named = [of_unit + [None] * (len(of_unit) == 1) for of_unit in states.values()]
     return Converted(machine_of_tables(tables), list(states), named, log_factor)
 
@@ -158,7 +157,7 @@ def to_pgmpy(model, names=None, states=None):
     check_machine(model)
     tables, _ = state_tables(model)
     names = names_of_units(model, names)
-    sizes = list(map(len, tables.fields))
+    sizes = tables.sizes.tolist()
     states = [list(range(q)) for q in sizes] if states is None else list(map(list, states))
     if list(map(len, states)) != sizes or any(len(set(s)) != len(s) for s in states):
         raise ValueError(f"states must be different names of {sizes!s:.60} states, unit by unit.")

@@ -10,9 +10,9 @@ import numpy as np
 
 from fastmf._common.arguments import file_path, number, real_array
 from fastmf.datasets._compressed import BLOCK_BYTES, open_decompressed
-from fastmf.models._elimination import Tables
 from fastmf.models._io import replacing
 from fastmf.models._state_tables import (
+    Tables,
     allowed_states,
     equal_factors,
     factors_of,
@@ -114,7 +114,7 @@ def load_uai(path, evidence=None, *, max_bytes=2**33):
     tables, log_factor = _read(path, "a pairwise UAI file", _read_model, max_bytes)
     clamp = None
     if evidence is not None:
-        n_states = [len(field) for field in tables.fields]
+        n_states = tables.sizes.tolist()
         evidence = file_path("evidence", evidence)
         clamp = _read(evidence, "an evidence file", _read_evidence, n_states)
     return UAIModel(machine_of_tables(tables), clamp, log_factor)
@@ -159,7 +159,7 @@ def _read_model(words, max_bytes):
             edges.append(scope)
             couplings.append(table)
     words.end()
-    return Tables(fields, np.array(edges, np.int64).reshape(-1, 2), couplings), log_factor
+    return Tables.of(fields, edges, couplings), log_factor
 
 
 def _check_memory(words, n_bytes, max_bytes):
@@ -254,11 +254,11 @@ def save_uai(model, path, *, clamp=None, log_factor=0.0):
         raise TypeError(f"model must be a BoltzmannMachine, got {type(model).__name__}.")
     path = file_path("path", path)
     log_factor = number("log_factor", log_factor, -np.finfo(float).max, np.finfo(float).max)
-    tables, values = state_tables(model)
-    allowed = allowed_states(model, clamp, values)
+    tables, states = state_tables(model)
+    allowed = np.split(allowed_states(model, clamp, states), tables.first[1:])
     factors = [((), table) for table in equal_factors(log_factor)] if log_factor else []
     factors += factors_of(tables)
-    sizes = [len(field) for field in tables.fields]
+    sizes = tables.sizes.tolist()
     lines = ["MARKOV", str(len(sizes)), " ".join(map(str, sizes)), str(len(factors))]
     lines += [" ".join(map(str, (len(scope), *scope))) for scope, _ in factors]
     for _, table in factors:

@@ -20,42 +20,18 @@ when it is its turn.
 import functools
 import math
 from collections.abc import Callable
+from sys import float_info
 from typing import NamedTuple
 
 import numpy as np
 
 from fastmf.models._elimination_order import groups_of
+from fastmf.models._state_tables import Marginals
 
-# Span of logarithms of the factors of a product, short of that of float64.
-MAX_SPAN = 600.0
-# Products of matrices that are smaller are made for all of them at once, and all factors of a step
-# are multiplied at once where their product has few entries.
-MIN_MATRIX_PRODUCTS, MAX_SMALL_CLIQUE, MAX_FACTORS = 16, 1024, 16
-
-
-class Tables(NamedTuple):
-    """Log-weights of a pairwise graph.
-
-    Parameters
-    ----------
-    fields : list of arrays of shape (n_states_i,)
-    edges : int array of shape (n_edges, 2)
-        Every pair once.
-    couplings : list of arrays of shape (n_states_i, n_states_j)
-        In the order of the edges.
-    """
-
-    fields: list
-    edges: np.ndarray
-    couplings: list
-
-
-class Marginals(NamedTuple):
-    """Log-partition, probabilities of states, and of pairs of them by edges; or None."""
-
-    log_partition: float
-    units: list | None
-    pairs: list | None
+# Span of logarithms of the factors of a product: sums of 1 / epsilon of them are finite.
+MAX_SPAN = math.log(float_info.max * float_info.epsilon)
+# All factors of a step are multiplied at once where their product has no more entries.
+MAX_SMALL_CLIQUE = 1024
 
 
 class _Arithmetic(NamedTuple):
@@ -88,32 +64,27 @@ class _Factor(NamedTuple):
     scale: float = 0.0
 
 
-def sum_over_states(tables, plan, averages=True, max_bytes=math.inf):
-    """Log-partition and marginals of the units and edges of `tables`."""
+def sum_over_states(tables, plan, averages=True, maximum=False, max_bytes=math.inf):
+    """The `Marginals` of `tables`; with `maximum`, the most probable state takes all the weight."""
     is_cut = averages and plan.most_bytes > max_bytes
     starts = plan.segments(max_bytes)[0] if is_cut else [0]
-    for arithmetic in (PLAIN, LOGARITHMS):
+    for arithmetic in (MAX_LOGARITHMS,) if maximum else (PLAIN, LOGARITHMS):
         try:
             graph = _Elimination(tables, plan, arithmetic, starts)
             log_partition = graph.forward(averages)
             if not averages or log_partition == -np.inf:
                 return Marginals(log_partition, None, None)
-            return Marginals(log_partition, *graph.backward())
+            graph.backward(graph.set_state if maximum else graph.set_marginals)
         except _SpanError:
             continue
-
-
-def most_probable_state(tables, plan):
-    """State of each unit in the most probable joint state: int array of shape (n_units,)."""
-    graph = _Elimination(tables, plan, MAX_LOGARITHMS, [0])
-    graph.choices = []
-    graph.forward(False)
-    found = np.zeros(len(plan.order), np.int64)
-    for k, (axes, choice) in reversed(list(enumerate(graph.choices))):
-        found[k] = choice[tuple(found[list(axes)])]
-    states = np.empty_like(found)
-    states[plan.order] = found
-    return states
+        if maximum:
+            units = np.zeros(len(tables.fields))
+            units[tables.first[plan.order] + graph.states] = 1
+            _, row, column = tables.pairs()
+            return Marginals(log_partition, units, units[row] * units[column])
+        parts = (graph.units, graph.pairs)
+        flat = (np.concatenate([np.zeros(0), *map(np.ravel, part)]) for part in parts)
+        return Marginals(log_partition, *flat)
 
 
 class _Elimination:
@@ -121,17 +92,17 @@ class _Elimination:
 
     def __init__(self, tables, plan, arithmetic, starts):
         self.plan, self.arithmetic, n = plan, arithmetic, len(plan.order)
-        self.starts, self.choices, self.constants = starts, None, []
+        self.starts, self.constants, self.states = starts, [], np.zeros(n, np.int64)
         self.units, self.pairs = [None] * n, [None] * len(tables.edges)
+        fields, couplings = tables.arrays()
         step = np.empty(n, np.int64)
         step[plan.order] = np.arange(n)
         # Factors of each step, with the list and the place in it to which their probabilities go.
         self.own = [
-            [(self.units, v, self._factor(tables.fields[v], (k,)))]
-            for k, v in enumerate(plan.order)
+            [(self.units, v, self._factor(fields[v], (k,)))] for k, v in enumerate(plan.order)
         ]
         for e, (i, j) in enumerate(step[tables.edges].tolist()):
-            factor = self._factor(tables.couplings[e], (i, j))
+            factor = self._factor(couplings[e], (i, j))
             self.own[min(i, j)].append((self.pairs, e, factor))
         self.children, self.messages = plan.children, [None] * n
 
@@ -217,19 +188,14 @@ class _Elimination:
             axes = (*shared, *rows, *columns)
             table = left @ right.reshape(sizes[0], sizes[2], sizes[3])
             return _Factor(table.reshape([self.plan.sizes[s] for s in axes]), axes)
-        axes, total, choice = (*rows, *columns, *shared), None, None
-        for number, state in enumerate(np.ndindex(*(self.plan.sizes[s] for s in summed))):
+        axes, total = (*rows, *columns, *shared), None
+        for state in np.ndindex(*(self.plan.sizes[s] for s in summed)):
             parts = (self._aligned(factor, axes, summed, state) for factor in (first, second))
             table = self.arithmetic.times(*parts)
             if total is None:
                 total = np.asarray(table)
-                choice = np.zeros(total.shape, np.int32) if self.choices is not None else None
-                continue
-            if choice is not None:
-                choice[table > total] = number
-            self.arithmetic.plus(total, table, out=total)
-        if choice is not None:
-            self.choices.append((axes, choice))
+            else:
+                self.arithmetic.plus(total, table, out=total)
         return _Factor(total, axes)
 
     def _at_once(self, k, factors):
@@ -248,8 +214,6 @@ class _Elimination:
             message = self._contracted(*self._groups(k)[1], self.plan.separators[k])
         else:
             message = _Factor(self.arithmetic.plus.reduce(joint.table, axis=0), joint.axes[1:])
-            if self.choices is not None:
-                self.choices.append((message.axes, joint.table.argmax(0).astype(np.int32)))
         low, high = (sum(factor[at] for factor in factors) for at in (2, 3))
         message = message._replace(low=low, high=high + math.log(self.plan.sizes[k]))
         return self._scaled(message) if message.axes and self.arithmetic.is_log else message
@@ -275,16 +239,15 @@ class _Elimination:
         separator = self.plan.separators[k]
         return bool(separator) and not any(k < start <= separator[0] for start in self.starts)
 
-    def backward(self):
-        """Probabilities of units and of pairs; messages are replaced by p(s) / m(s)."""
+    def backward(self, visit):
+        """Visit steps in the opposite order, while the messages that they received are there."""
         stops = [*self.starts[1:], len(self.units)]
         for start, stop in reversed(list(zip(self.starts, stops, strict=True))):
             for k in range(start, stop):
                 if self.messages[k] is None:
                     self.messages[k] = self._message(k)
             for k in reversed(range(start, stop)):
-                self._set_marginals(k)
-        return self.units, self.pairs
+                visit(k)
 
     def _joints(self, k, ratio):
         """Groups of factors of a step, and probabilities of the units of each group."""
@@ -305,8 +268,21 @@ class _Elimination:
                 np.exp(joint, out=joint)
             yield group, _Factor(joint, product.axes)
 
-    def _set_marginals(self, k):
-        """Probabilities of the unit of a step and of its pairs, and ratios of its messages."""
+    def set_state(self, k):
+        """Set the most probable state of the unit of a step, given those of its separator."""
+        logs = np.zeros(self.plan.sizes[k])
+        for *_, factor in self._factors(k):
+            logs = (
+                logs
+                + factor.table[
+                    tuple(slice(None) if s == k else self.states[s] for s in factor.axes)
+                ]
+            )
+        self.states[k] = logs.argmax()
+        self.messages[k] = None
+
+    def set_marginals(self, k):
+        """Set probabilities of the unit of a step and of its pairs, and p / m of its messages."""
         ratio, self.messages[k] = self.messages[k], None
         for group, joint in self._joints(k, ratio):
             for results, place, factor in group:

@@ -71,15 +71,15 @@ class EliminationPlan(NamedTuple):
         """Bound of the memory of all tables, quickly found."""
         return 8 * (2.0 ** min(self.log2_total, 1e3) + 6 * 2.0 ** min(self.log2_largest, 1e3))
 
-    def n_bytes(self, kept):
-        """Largest memory in use at a time for the log-partition, or with "choices" for a state."""
+    @property
+    def n_bytes(self):
+        """Largest memory in use at a time for the log-partition alone."""
         if not self.complete or self.log2_total > MAX_BITS:
             return 8 * 2.0 ** min(self.log2_total, 1000.0)
         messages, work = self._entries()
-        total = waiting = most = 0
+        waiting = most = 0
         for k, separator in enumerate(self.separators):
-            total += messages[k] // 8 if kept == "choices" else 0
-            most = max(most, total + waiting + messages[k] + work[k])
+            most = max(most, waiting + messages[k] + work[k])
             waiting += messages[k] if separator else 0
             waiting -= sum(messages[c] for c in self.children[k])
         return 8 * most
@@ -87,16 +87,16 @@ class EliminationPlan(NamedTuple):
     def segments(self, max_bytes):
         """First steps of the fewest segments whose messages fit in memory, and their bytes."""
         if not self.order or self.log2_total > MAX_BITS:
-            return [0], self.n_bytes("nothing")
+            return [0], self.n_bytes
         messages, work = self._entries()
         size, best = sum(messages), (math.inf, [0])
         while True:
-            starts, here = [0], 0
+            starts, total = [0], 0
             for k, entries in enumerate(messages):
-                if here + entries > size and here:
+                if total + entries > size and total:
                     starts.append(k)
-                    here = 0
-                here += entries
+                    total = 0
+                total += entries
             # What crosses into a later segment is kept throughout.
             segment = np.searchsorted(starts, np.arange(len(messages)), side="right")
             inner = np.zeros(len(starts) + 1)
@@ -181,10 +181,10 @@ def _has_core(edges, n_units, k):
     """
     for _ in range(1000):
         degree = np.bincount(edges.ravel(), minlength=n_units)
-        kept = (degree[edges] >= k).all(1)
-        if kept.all():
+        in_core = (degree[edges] >= k).all(1)
+        if in_core.all():
             return len(edges) > 0
-        edges = edges[kept]
+        edges = edges[in_core]
     return False
 
 
@@ -291,17 +291,17 @@ class _MinFill:
     def _join(self, around):
         """Make all units around neighbours; return the new neighbours of each that has some."""
         new = {u: around - self.neighbours[u] - {u} for u in around}
-        new = {u: others for u, others in new.items() if others}
+        new = {u: added for u, added in new.items() if added}
         self.work += len(new) * len(around)
         changed = set()
-        for u, x in ((u, x) for u, others in new.items() for x in others if u < x):
+        for u, x in ((u, x) for u, added in new.items() for x in added if u < x):
             self.work += min(len(self.neighbours[u]), len(self.neighbours[x]))
             common = (self.neighbours[u] & self.neighbours[x]) - around
             changed |= common
             for c in common:
                 self.fill[c] -= self.states[u] * self.states[x]
-        for u, others in new.items():
-            self.neighbours[u] |= others
+        for u, added in new.items():
+            self.neighbours[u] |= added
         for c in changed:
             heapq.heappush(self.heap, self._key(c))
         return new

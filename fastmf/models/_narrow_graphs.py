@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.models._elimination import Marginals, Tables
+from fastmf.models._state_tables import Marginals, Tables
 
 # Rounds end once they have gone through this many times the units of the graph. Those of trees and
 # rings take 3; but in a long ladder only the units at its ends have two neighbours.
@@ -137,39 +137,56 @@ def n_bytes_of(rounds, n_states):
     return 8 * (2 * n_entries_of(rounds, n_states) + 4 * n_edges * float(n_states) ** 2)
 
 
-def stacked(tables):
-    """Fields (n_units, q) and couplings (n_edges, q, q) of `Tables`, the smaller unit first.
+class Padded(NamedTuple):
+    """Arrays of equal numbers of states, with the smaller unit of each edge first.
 
-    Units with fewer states have further ones with the log-weight -inf.
+    Parameters
+    ----------
+    fields : array of shape (n_units, q)
+    couplings : array of shape (n_edges, q, q)
+    exists, pair_exists : bool arrays of these shapes
+        Added states have the log-weight -inf.
+    swapped : bool array of shape (n_edges,)
     """
-    first, second = np.asarray(tables.edges, np.int64).reshape(-1, 2).T
-    if isinstance(tables.fields, np.ndarray) and isinstance(tables.couplings, np.ndarray):
-        fields, couplings = tables.fields.copy(), tables.couplings.copy()
-    else:
-        sizes = np.fromiter(map(len, tables.fields), np.int64, len(tables.fields))
-        q = int(sizes.max(initial=1))
-        states = np.arange(q)
-        there = states < sizes[:, None]
-        fields = np.full(there.shape, -np.inf)
-        fields[there] = np.concatenate([np.zeros(0), *tables.fields])
-        couplings = np.zeros((len(first), q, q))
-        both = there[first][:, :, None] & there[second][:, None, :]
-        couplings[both] = np.concatenate([np.zeros(0), *map(np.ravel, tables.couplings)])
-    swapped = first > second
-    couplings[swapped] = couplings[swapped].swapaxes(1, 2)
-    return fields, couplings
+
+    fields: np.ndarray
+    couplings: np.ndarray
+    exists: np.ndarray
+    pair_exists: np.ndarray
+    swapped: np.ndarray
+
+    @classmethod
+    def of(cls, tables):
+        """The padded arrays of `Tables`."""
+        first, second = tables.edges.T
+        exists = np.arange(tables.sizes.max(initial=1)) < tables.sizes[:, None]
+        pair_exists = exists[first][:, :, None] & exists[second][:, None, :]
+        fields, couplings = np.full(exists.shape, -np.inf), np.zeros(pair_exists.shape)
+        fields[exists], couplings[pair_exists] = tables.fields, tables.couplings
+        swapped = first > second
+        couplings[swapped] = couplings[swapped].swapaxes(1, 2)
+        return cls(fields, couplings, exists, pair_exists, swapped)
+
+    def flat(self, units, pairs):
+        """Flat probabilities, of edges as given."""
+        pairs[self.swapped] = pairs[self.swapped].swapaxes(1, 2)
+        return units[self.exists], pairs[self.pair_exists]
 
 
-def sum_in_rounds(tables, reduction, sum_core, averages=True):
-    """Log-partition and marginals of the units and edges of `tables`."""
+def sum_in_rounds(tables, reduction, sum_core, averages=True, maximum=False):
+    """The `Marginals` of `tables`; with `maximum`, the most probable state takes all the weight.
+
+    `sum_core` does the same for tables of the core.
+    """
     if not reduction.rounds:
         return sum_core(tables)
-    fields, couplings = stacked(tables)
-    log_partition, kept = 0.0, []
+    padded = Padded.of(tables)
+    fields, couplings = padded.fields, padded.couplings
+    log_partition, rounds = 0.0, []
     for done in reduction.rounds:
         messages, conditionals = [], []
         for clique in _cliques(done, fields, couplings):
-            message = _log_sum(clique)
+            message = (_log_maximum if maximum else _log_sum)(clique)
             largest = message.max(tuple(range(1, message.ndim)))
             if (largest == -np.inf).any():
                 return Marginals(-np.inf, None, None)
@@ -178,20 +195,24 @@ def sum_in_rounds(tables, reduction, sum_core, averages=True):
             messages.append(message)
             conditionals.append(clique if averages else None)
         couplings = _pass_on(done, messages, fields, couplings)
-        kept.append(conditionals)
-    left = _core_tables(tables, reduction, fields, couplings)
-    core = sum_core(left) if len(reduction.core) else Marginals(0.0, [], [])
+        rounds.append(conditionals)
+    exists = padded.exists[reduction.core]
+    first, second = reduction.edges.T
+    pair_exists = exists[first][:, :, None] & exists[second][:, None, :]
+    core = Marginals(0.0, np.zeros(0), np.zeros(0))
+    if len(exists):
+        parts = fields[reduction.core][exists], couplings[pair_exists]
+        core = sum_core(Tables(tables.sizes[reduction.core], reduction.edges, *parts))
     log_partition = float(log_partition) + core.log_partition
     if not averages or core.log_partition == -np.inf:
         return Marginals(log_partition, None, None)
     units, pairs = np.zeros_like(fields), np.zeros_like(couplings)
-    for unit, p in zip(reduction.core, core.units, strict=True):
-        units[unit, : len(p)] = p
-    for pair, p in zip(pairs, core.pairs, strict=True):
-        pair[: p.shape[0], : p.shape[1]] = p
+    of_core = np.zeros(exists.shape)
+    of_core[exists] = core.units
+    units[reduction.core], pairs[pair_exists] = of_core, core.pairs
     for done in reversed(reduction.rounds):
-        pairs = _joint(done, kept.pop(), units, pairs)
-    return Marginals(log_partition, *_as_given(tables, units, pairs))
+        pairs = _joint(done, rounds.pop(), units, pairs)
+    return Marginals(log_partition, *padded.flat(units, pairs))
 
 
 def _log_sum(clique):
@@ -209,34 +230,13 @@ def _log_sum(clique):
     return message.squeeze(1)
 
 
-def most_probable_in_rounds(tables, reduction, of_core):
-    """State of each unit in the most probable joint state: int array of shape (n_units,)."""
-    if not reduction.rounds:
-        return of_core(tables)
-    fields, couplings = stacked(tables)
-    choices = []
-    for done in reduction.rounds:
-        cliques = _cliques(done, fields, couplings)
-        choices.append([clique.argmax(1).astype(np.int32) for clique in cliques])
-        couplings = _pass_on(done, [clique.max(1) for clique in cliques], fields, couplings)
-    states = np.zeros(len(fields), np.int64)
-    if len(reduction.core):
-        states[reduction.core] = of_core(_core_tables(tables, reduction, fields, couplings))
-    rounds = zip(reversed(reduction.rounds), reversed(choices), strict=True)
-    for done, (alone, leaves, inner) in rounds:
-        states[done.alone] = alone
-        states[done.leaves[:, 0]] = leaves[np.arange(len(leaves)), states[done.leaves[:, 1]]]
-        first, second = states[done.inner[:, 1:3]].T
-        states[done.inner[:, 0]] = inner[np.arange(len(inner)), first, second]
-    return states
-
-
-def _core_tables(tables, reduction, fields, couplings):
-    """The `Tables` of the core, without added states."""
-    sizes = [len(tables.fields[unit]) for unit in reduction.core]
-    own = [fields[unit, :q] for unit, q in zip(reduction.core, sizes, strict=True)]
-    ends = zip(couplings, reduction.edges.tolist(), strict=True)
-    return Tables(own, reduction.edges, [t[: sizes[i], : sizes[j]] for t, (i, j) in ends])
+def _log_maximum(clique):
+    """Maximum over the states of units; the clique becomes 1 at the first largest one, or 0."""
+    best = clique.argmax(1)[:, None]
+    message = np.take_along_axis(clique, best, 1)
+    clique[:] = 0
+    np.put_along_axis(clique, best, 1, 1)
+    return message.squeeze(1)
 
 
 def _cliques(done, fields, couplings):
@@ -281,15 +281,3 @@ def _joint(done, conditionals, units, after):
         pair = inner.sum(axis)
         before[edge] = np.where((unit < other)[:, None, None], pair, pair.swapaxes(1, 2))
     return before
-
-
-def _as_given(tables, units, pairs):
-    """Probabilities as the tables are, of edges as given and without added states."""
-    first, second = np.asarray(tables.edges, np.int64).reshape(-1, 2).T
-    swapped = first > second
-    pairs[swapped] = pairs[swapped].swapaxes(1, 2)
-    if isinstance(tables.fields, np.ndarray) and isinstance(tables.couplings, np.ndarray):
-        return units, pairs
-    units = [p[: len(f)] for p, f in zip(units, tables.fields, strict=True)]
-    cut = zip(pairs, tables.couplings, strict=True)
-    return units, [p[: t.shape[0], : t.shape[1]] for p, t in cut]

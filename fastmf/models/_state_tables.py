@@ -1,7 +1,7 @@
-"""Tables of the log-weights of a machine's states: by unit, and by pair of coupled units.
+"""Log-weights of the states of discrete units, and of the pairs of states of coupled units.
 
-A group of states is one unit here, whose values are the rows of an identity matrix; the values of
-any other unit are the numbers of its support.
+A group of states is one unit here. States of all units stand one after the other in flat arrays,
+and so do the tables of all edges.
 """
 
 import math
@@ -11,161 +11,224 @@ import numpy as np
 import scipy
 
 from fastmf._common.arguments import rows as real_rows
-from fastmf.models._elimination import Marginals, Tables
 from fastmf.models._graph import pairwise_graph
 from fastmf.models.boltzmann import BoltzmannMachine
 from fastmf.priors._groups import as_states, has_groups
-from fastmf.priors._protocol import by_parts, has_log_prob, parts_of
-from fastmf.priors._queries import columns_of_values, support
+from fastmf.priors._protocol import has_log_prob, n_units, parts_of
+from fastmf.priors._queries import support
 from fastmf.priors.categorical import Categorical
 
 # The exponential of a larger logarithm is infinite.
 MAX_LOG = math.log(np.finfo(np.float64).max)
 
 
-def state_tables(model, field=None):
-    """Log-weights of the states of a BoltzmannMachine."""
-    fields, values = unit_tables(model, field)
-    graph = pairwise_graph(model)
-    return Tables(fields, graph.edges, coupling_tables(graph, values)), values
+class Tables(NamedTuple):
+    """Log-weights of a pairwise graph.
 
-
-def unit_tables(model, field=None):
-    """The fields of `state_tables`, and the values.
-
-    Arrays of shapes (n_units, n_values) and (n_units, n_values, 1) where all units are alone, and
-    have equal numbers of values; as sequences they are the same as the lists.
+    Parameters
+    ----------
+    sizes : int array of shape (n_units,)
+        Numbers of states.
+    edges : int array of shape (n_edges, 2)
+        Every pair once.
+    fields : array of shape (n_states,)
+        Unit after unit.
+    couplings : array of shape (n_entries,)
+        Edge after edge, each a table with the states of its first unit along the rows.
     """
-    values = _equal_columns(model.prior)
-    if values is None:
-        values = columns_of_values(model.prior)
-    if values is None:
-        raise ValueError(f"model must have discrete units (with a `support`), got {model}.")
-    if not all(map(has_log_prob, parts_of(model.prior))):
-        raise TypeError("exact sums need a prior with log_prob; that of the model has none.")
-    shift = _one_row("field", field, model)
-    if shift is None:
-        shift = np.zeros(model.n_units)
-    if isinstance(values, np.ndarray):
-        pairs = by_parts(model.prior, values[:, :, 0].T), by_parts(model.prior, shift)
-        weights = [part.log_prob(x) + b * x for (part, x), (_, b) in zip(*pairs, strict=True)]
-        return np.concatenate(weights, axis=1).T.astype(np.float64), values
-    return [logs for pair in by_parts(model.prior, shift) for logs in _fields(*pair)], values
+
+    sizes: np.ndarray
+    edges: np.ndarray
+    fields: np.ndarray
+    couplings: np.ndarray
+
+    @classmethod
+    def of(cls, fields, edges, couplings):
+        """Tables of arrays for each unit and each edge."""
+        sizes = np.fromiter(map(len, fields), np.int64, len(fields))
+        flat = (np.concatenate([np.zeros(0), *map(np.ravel, part)]) for part in (fields, couplings))
+        return cls(sizes, np.asarray(edges, np.int64).reshape(-1, 2), *flat)
+
+    @property
+    def first(self):
+        """First state of each unit."""
+        return np.cumsum(self.sizes) - self.sizes
+
+    @property
+    def units(self):
+        """Unit of each state."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+    def pairs(self):
+        """Edge of each entry of the couplings, and the states of both units."""
+        rows, columns = self.sizes[self.edges].T
+        n_entries = rows * columns
+        edge = np.repeat(np.arange(len(self.edges)), n_entries)
+        within = np.arange(len(edge)) - np.repeat(np.cumsum(n_entries) - n_entries, n_entries)
+        row, column = np.divmod(within, columns[edge])
+        first, second = self.first[self.edges].T
+        return edge, row + first[edge], column + second[edge]
+
+    def arrays(self):
+        """Views of the field of each unit and the coupling of each edge: two lists."""
+        shapes = self.sizes[self.edges]
+        couplings = np.split(self.couplings, np.cumsum(shapes.prod(1)[:-1]))
+        tables = zip(couplings, shapes.tolist(), strict=False)
+        fields = np.split(self.fields, self.first[1:])
+        return fields[: len(self.sizes)], [table.reshape(shape) for table, shape in tables]
 
 
-def _equal_columns(prior):
-    """Values of all units, (n_units, n_values, 1); None for groups, or unequal numbers of them."""
-    parts = parts_of(prior)
-    if any(map(has_groups, parts)):
-        return None
-    found = [support(part) for part in parts]
-    if any(x is None or np.isnan(x).any() or len(x) != len(found[0]) for x in found):
-        return None
-    return np.concatenate(found, axis=1).T[:, :, None].astype(np.float64)
+class Marginals(NamedTuple):
+    """Log-partition, and probabilities of states and pairs of states, flat as in `Tables`."""
+
+    log_partition: float
+    units: np.ndarray | None
+    pairs: np.ndarray | None
 
 
-def coupling_tables(graph, values):
-    """The tables of the edges of a `PairwiseGraph` over these values of its units."""
-    raw, edges = graph.values.astype(np.float64), graph.edges
-    if isinstance(values, np.ndarray):
-        first, second = (values[edges[:, k], :, 0] for k in (0, 1))
-        return raw[:, None, None] * first[:, :, None] * second[:, None, :]
-    return [
-        _by_values(table, values[i], values[j])
-        for (i, j), table in zip(edges.tolist(), np.split(raw, graph.offsets[1:-1]), strict=False)
-    ]
+class States(NamedTuple):
+    """States of the units of a model, unit after unit.
+
+    Parameters
+    ----------
+    sizes : int array of shape (n_units,)
+    columns : int array of shape (n_states,)
+        Number in the prior of the unit, or state of a group, that takes the value.
+    values : array of shape (n_states,)
+        Values in ascending order, or 1 for the states of a group.
+    weights : array of shape (n_states,)
+        Log-weights without couplings.
+    """
+
+    sizes: np.ndarray
+    columns: np.ndarray
+    values: np.ndarray
+    weights: np.ndarray
+
+    def possible(self, given, wanted):
+        """Whether each state agrees with the given values of the prior's units, by a mask."""
+        unit = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        unit_of_column = np.empty(len(given), np.int64)
+        unit_of_column[self.columns] = unit
+        nonzero = given & (wanted != 0)
+        # States of a group have the value 0 in its other columns.
+        n_nonzero = np.bincount(unit_of_column, nonzero, len(self.sizes))
+        elsewhere = n_nonzero[unit] - nonzero[self.columns]
+        wrong = given[self.columns] & (self.values != wanted[self.columns])
+        return ~wrong & (elsewhere == 0)
+
+    def couplings(self, graph):
+        """The flat couplings of a `PairwiseGraph` over these states."""
+        tables = Tables(self.sizes, graph.edges, self.weights, graph.values)
+        edge, row, column = tables.pairs()
+        # Columns of units in the table of the graph: one, or those of the states of a group.
+        within = self.columns - self.columns[tables.first][tables.units]
+        width = 1 + within[np.cumsum(self.sizes) - 1]
+        source = graph.offsets[edge] + within[column]
+        source += within[row] * width[graph.edges[edge, 1]]
+        couplings = graph.values[source].astype(np.float64)
+        couplings *= self.values[row]
+        couplings *= self.values[column]
+        return couplings
+
+    def means(self, marginals):
+        """Means of the values of the prior's units, and of their squares."""
+        n = self.columns.max(initial=-1) + 1
+        return [
+            np.bincount(self.columns, marginals.units * self.values**power, n) for power in (1, 2)
+        ]
 
 
-def _one_row(name, value, model, missing=False):
+def states_of_units(model):
+    """The `States` of a BoltzmannMachine."""
+    sizes, columns, values, weights, first = [], [], [], [], 0
+    for part in parts_of(model.prior):
+        n = n_units(part)
+        table = None if has_groups(part) else support(part)
+        if has_groups(part):
+            sizes.append(part.sizes)
+            columns.append(first + np.arange(n))
+            values.append(np.ones(n))
+            weights.append(part.field.astype(np.float64))
+        elif table is None:
+            raise ValueError(f"model must have discrete units (with a `support`), got {model}.")
+        elif not has_log_prob(part):
+            raise TypeError("exact sums need a prior with log_prob; that of the model has none.")
+        else:
+            table = np.sort(np.asarray(table, np.float64), axis=0)  # NaN last
+            exists = ~np.isnan(table)
+            logs = part.log_prob(np.where(exists, table, table[0]))
+            sizes.append(exists.sum(0))
+            columns.append(np.repeat(first + np.arange(n), sizes[-1]))
+            values.append(table.T[exists.T])
+            weights.append(logs.T[exists.T].astype(np.float64))
+        first += n
+    return States(*map(np.concatenate, (sizes, columns, values, weights)))
+
+
+def state_tables(model):
+    """The `Tables` and `States` of a BoltzmannMachine."""
+    states, graph = states_of_units(model), pairwise_graph(model)
+    return Tables(states.sizes, graph.edges, states.weights, states.couplings(graph)), states
+
+
+def one_row(name, value, model, missing=False):
+    """Values of the units of a machine, or None."""
     value = real_rows(name, value, model.n_units, np.float64, missing=missing)
     if value is not None and value.ndim != 1:
         raise ValueError(f"{name} must have shape ({model.n_units},), got {value.shape}.")
     return value
 
 
-def allowed_states(model, clamp, values):
-    """For each unit, which of its values it may take when some are clamped."""
-    clamp = _one_row("clamp", as_states("clamp", model.prior, clamp), model, missing=True)
-    if clamp is None and isinstance(values, np.ndarray):
-        return np.ones(values.shape[:2], bool)
+def allowed_states(model, clamp, states):
+    """Which `States` units may have when some are clamped."""
+    clamp = one_row("clamp", as_states("clamp", model.prior, clamp), model, missing=True)
     if clamp is None:
-        return [np.ones(len(of_unit), bool) for of_unit in values]
-    allowed, first = [], 0
-    for of_unit in values:
-        wanted = clamp[first : first + of_unit.shape[1]]
-        allowed.append(((of_unit == wanted) | np.isnan(wanted)).all(1))
-        first += of_unit.shape[1]
-        if not allowed[-1].any():
-            raise ValueError(
-                f"clamp has values outside the support of its units, for unit {len(allowed) - 1}."
-            )
+        return np.ones(len(states.values), bool)
+    allowed = states.possible(~np.isnan(clamp), clamp)
+    none = np.logical_or.reduceat(allowed, np.cumsum(states.sizes) - states.sizes) == 0
+    if none.any():
+        raise ValueError(
+            f"clamp has values outside the support of its units, for unit {int(none.argmax())}."
+        )
     return allowed
 
 
-def _fields(part, shift):
-    """The log-weights of each group or unit of a prior without parts."""
-    if has_groups(part):
-        return np.split((part.field + shift).astype(np.float64), part.starts[1:])
-    values = np.asarray(support(part), np.float64)
-    there = ~np.isnan(values)
-    values = np.where(there, values, values[0])
-    weights = part.log_prob(values) + shift * values
-    return [
-        column[rows].astype(np.float64) for column, rows in zip(weights.T, there.T, strict=True)
-    ]
-
-
-def _by_values(table, first, second):
-    """A flat coupling as a table over the values of two units, those of groups being its states."""
-    table = table.reshape(first.shape[1], second.shape[1])
-    if first.shape[1] == 1:
-        table = _product(first, table)
-    if second.shape[1] == 1:
-        table = _product(second, table.T).T
-    return table
-
-
-def _product(values, row):
-    """Outer product in which 0 times -inf is 0."""
-    with np.errstate(invalid="ignore"):
-        return np.where(values == 0, 0.0, values * row)
-
-
 def with_all_pairs(tables):
-    """The same with tables of zeros for pairs without a coupling."""
-    n = len(tables.fields)
-    known = dict(zip(map(tuple, tables.edges.tolist()), tables.couplings, strict=True))
-    pairs = np.stack(np.triu_indices(n, 1), axis=1)
-    sizes = list(map(len, tables.fields))
-    couplings = [known.get((i, j), np.zeros((sizes[i], sizes[j]))) for i, j in pairs.tolist()]
-    return Tables(tables.fields, pairs, couplings)
+    """The same with tables of zeros for pairs without a coupling; edges are in order."""
+    n = len(tables.sizes)
+    first, second = np.triu_indices(n, 1)
+    coupled = np.zeros((n, n), bool)
+    coupled[tuple(tables.edges.T)] = True
+    is_entry = np.repeat(coupled[first, second], tables.sizes[first] * tables.sizes[second])
+    couplings = np.zeros(len(is_entry))
+    couplings[is_entry] = tables.couplings
+    return tables._replace(edges=np.stack([first, second], axis=1), couplings=couplings)
 
 
 def machine_of_tables(tables):
     """The machine of categorical units with these log-weights, and sparse couplings."""
-    fields = [np.append(f, -np.inf) if len(f) == 1 else f for f in tables.fields]
-    sizes = np.array(list(map(len, fields)))
-    first = np.cumsum(sizes) - sizes
-    rows, columns, entries = [np.empty(0, int)], [np.empty(0, int)], [np.empty(0)]
-    for (i, j), table in zip(tables.edges.tolist(), tables.couplings, strict=True):
-        n, m = table.shape
-        rows.append(np.repeat(first[i] + np.arange(n), m))
-        columns.append(np.tile(first[j] + np.arange(m), n))
-        entries.append(np.ravel(table))
-    rows, columns, entries = map(np.concatenate, (rows, columns, entries))
+    _, rows, columns = tables.pairs()
+    # Units with one state get another one, which is impossible.
+    is_single = tables.sizes == 1
+    moved = np.arange(len(tables.fields)) + (np.cumsum(is_single) - is_single)[tables.units]
+    sizes = tables.sizes + is_single
+    n = sizes.sum()
+    fields = np.full(n, -np.inf)
+    fields[moved] = tables.fields
     upper = scipy.sparse.coo_array(
-        (entries, (rows, columns)), shape=(sizes.sum(), sizes.sum())
+        (tables.couplings, (moved[rows], moved[columns])), shape=(n, n)
     ).tocsr()
-    return BoltzmannMachine(upper + upper.T, Categorical(fields))
+    return BoltzmannMachine(upper + upper.T, Categorical(np.split(fields, np.cumsum(sizes)[:-1])))
 
 
 def factors_of(tables):
     """Pairs of a list of units and a table of factors, whose product has these logarithms."""
-    scopes = [[k] for k in range(len(tables.fields))] + tables.edges.tolist()
-    logarithms = [*tables.fields, *tables.couplings]
+    fields, couplings = tables.arrays()
+    scopes = [[k] for k in range(len(fields))] + tables.edges.tolist()
     return [
         (scope, factor)
-        for scope, logs in zip(scopes, logarithms, strict=True)
+        for scope, logs in zip(scopes, fields + couplings, strict=True)
         for factor in equal_factors(logs)
     ]
 
@@ -177,124 +240,64 @@ def equal_factors(logs):
     return [np.exp(np.asarray(logs) / n_factors)] * n_factors
 
 
-class Restriction(NamedTuple):
-    """Tables over the states that can occur, of units with a choice among several of them.
+class Restriction:
+    """Tables over the possible states of units that have several.
 
     Parameters
     ----------
     tables : Tables
+        States with the log-weight -inf are left out.
+
+    Attributes
+    ----------
+    tables : Tables
     constant : float
-        Log-weight of the units that have one state left.
-    allowed : list of bool arrays of shape (n_states_i,)
-        States left of each unit.
-    units : int array of shape (n_units,)
-        Number of each unit in `tables`; -1 for those that have one state.
-    edges : int array of shape (n_edges,)
-        The same of edges.
-    is_whole : bool
-        Whether nothing is left out.
+        Log-weight of the units with one state.
     """
 
-    tables: Tables
-    constant: float
-    allowed: list
-    units: np.ndarray
-    edges: np.ndarray
-    is_whole: bool = False
+    def __init__(self, tables):
+        self.constant, self.tables, self._given = 0.0, tables, None
+        possible = tables.fields > -np.inf
+        if possible.all() and tables.sizes.min(initial=2) > 1:
+            return
+        units, (_, row, column) = tables.units, tables.pairs()
+        n_possible = np.bincount(units, possible, len(tables.sizes)).astype(np.int64)
+        fixed = n_possible == 1
+        fields, free = tables.fields.copy(), possible & ~fixed[units]
+        entries = np.flatnonzero(possible[row] & possible[column])
+        rows, columns, values = row[entries], column[entries], tables.couplings[entries]
+        by_row, by_column = fixed[units[rows]], fixed[units[columns]]
+        for chosen, states in ((by_row, columns), (by_column & ~by_row, rows)):
+            np.add.at(fields, states[chosen], values[chosen])
+        self.constant = float(fields[possible & fixed[units]].sum())
+        entries = entries[~by_row & ~by_column]
+        edges = (np.cumsum(~fixed) - 1)[tables.edges[~fixed[tables.edges].any(1)]]
+        couplings = tables.couplings[entries]
+        self.tables = Tables(n_possible[~fixed], edges, fields[free], couplings)
+        self._given = possible, free, row, column, entries
+
+    def marginals(self, marginals):
+        """The marginals of all units and edges, from those of the possible states."""
+        marginals = marginals._replace(log_partition=marginals.log_partition + self.constant)
+        if marginals.units is None or self._given is None:
+            return marginals
+        possible, free, row, column, entries = self._given
+        units = possible.astype(np.float64)
+        units[free] = marginals.units
+        pairs = units[row] * units[column]
+        pairs[entries] = marginals.pairs
+        return marginals._replace(units=units, pairs=pairs)
 
 
-def restricted(tables, allowed):
-    """Leave out states that are not allowed, and units with one state."""
-    if isinstance(allowed, np.ndarray) and allowed.all() and allowed.shape[1] > 1:
-        units, edges = np.arange(len(allowed)), np.arange(len(tables.edges))
-        return Restriction(tables, 0.0, allowed, units, edges, True)
-    n_left = np.array([np.count_nonzero(a) for a in allowed])
-    n_states = np.array(list(map(len, allowed)))
-    fields = [f[a] for f, a in zip(tables.fields, allowed, strict=True)]
-    fixed = n_left == 1
-    constant = float(sum(fields[i][0] for i in np.nonzero(fixed)[0]))
-    couplings, kept = [], np.full(len(tables.edges), -1)
-    touched = (n_left < n_states)[tables.edges].any(1) if len(tables.edges) else kept
-    for e, (i, j) in enumerate(tables.edges.tolist()):
-        table = tables.couplings[e]
-        if touched[e]:
-            table = table[np.ix_(allowed[i], allowed[j])]
-        if not (fixed[i] or fixed[j]):
-            kept[e] = len(couplings)
-            couplings.append(table)
-        elif fixed[i] and fixed[j]:
-            constant += float(table[0, 0])
-        else:
-            free, row = (j, table[0]) if fixed[i] else (i, table[:, 0])
-            fields[free] = fields[free] + row
-    units = np.where(fixed, -1, np.cumsum(~fixed) - 1)
-    left = [field for field, one in zip(fields, fixed, strict=True) if not one]
-    edges = units[tables.edges[kept >= 0]].reshape(-1, 2)
-    return Restriction(Tables(left, edges, couplings), constant, allowed, units, kept)
-
-
-def marginals_of_all(restriction, edges, found):
-    """The marginals of all units and edges, from those of a restriction."""
-    log_partition = found.log_partition + restriction.constant
-    if found.units is None or restriction.is_whole:
-        return found._replace(log_partition=log_partition)
-    allowed, units = restriction.allowed, []
-    for a, k in zip(allowed, restriction.units.tolist(), strict=True):
-        unit = np.zeros(len(a))
-        unit[a] = found.units[k] if k >= 0 else 1.0
-        units.append(unit)
-    whole = [bool(a.all()) for a in allowed]
-    pairs = []
-    for (i, j), k in zip(edges.tolist(), restriction.edges.tolist(), strict=True):
-        if k >= 0 and whole[i] and whole[j]:
-            pairs.append(found.pairs[k])
-            continue
-        pair = np.outer(units[i], units[j])
-        if k >= 0:
-            pair[np.ix_(allowed[i], allowed[j])] = found.pairs[k]
-        pairs.append(pair)
-    return Marginals(log_partition, units, pairs)
-
-
-def states_of_all(restriction, states):
-    """The states of all units, from those of a restriction, int array of shape (n_units,)."""
-    if restriction.is_whole:
-        return states
-    found = np.array([a.argmax() for a in restriction.allowed])
-    for i in np.nonzero(restriction.units >= 0)[0]:
-        found[i] = np.nonzero(restriction.allowed[i])[0][states[restriction.units[i]]]
-    return found
-
-
-def averages_of_units(marginals, edges, values):
-    """Means of values, of their squares, and of products of coupled units."""
-    if isinstance(values, np.ndarray) and isinstance(marginals.pairs, np.ndarray):
-        numbers = values[:, :, 0]
-        mean, square = ((marginals.units * numbers**power).sum(1) for power in (1, 2))
-        by_first = np.einsum("es,est->et", numbers[edges[:, 0]], marginals.pairs)
-        products = (by_first * numbers[edges[:, 1]]).sum(1)
-        return mean, square, _symmetric(*edges.T, products, square)
-    mean, square = (
-        np.concatenate([p @ v**power for p, v in zip(marginals.units, values, strict=True)])
-        for power in (1, 2)
-    )
-    widths = np.array([v.shape[1] for v in values])
-    first = np.cumsum(widths) - widths
-    rows, columns, products = [], [], []
-    for (i, j), pair in zip(edges.tolist(), marginals.pairs, strict=True):
-        product = pair if widths[i] == len(pair) else values[i].T @ pair
-        product = product if widths[j] == pair.shape[1] else product @ values[j]
-        products.append(product.ravel())
-        rows.append(np.repeat(first[i] + np.arange(widths[i]), widths[j]))
-        columns.append(np.tile(first[j] + np.arange(widths[j]), widths[i]))
-    rows, columns = (np.concatenate([np.empty(0, int), *parts]) for parts in (rows, columns))
-    products = np.concatenate([np.empty(0), *products])
-    return mean, square, _symmetric(rows, columns, products, square)
-
-
-def _symmetric(rows, columns, products, square):
-    """Products of pairs in both orders, and squares on the diagonal, as a sparse array."""
-    units = np.arange(len(square))
-    entries = np.concatenate([products, products, square])
+def average_products(tables, states, marginals, squares):
+    """Means of products of the values of coupled units, and squares on the diagonal."""
+    _, rows, columns = tables.pairs()
+    products = marginals.pairs * states.values[rows] * states.values[columns]
+    rows, columns, units = states.columns[rows], states.columns[columns], np.arange(len(squares))
+    if len(products):  # entries of one pair that follow one another
+        changes = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
+        starts = np.append(0, 1 + np.flatnonzero(changes))
+        products, rows, columns = np.add.reduceat(products, starts), rows[starts], columns[starts]
+    entries = np.concatenate([products, products, squares])
     places = np.concatenate([rows, columns, units]), np.concatenate([columns, rows, units])
-    return scipy.sparse.csr_array((entries, places), shape=(len(square), len(square)))
+    return scipy.sparse.csr_array((entries, places), shape=(len(squares), len(squares)))

@@ -8,16 +8,16 @@ import scipy
 
 from fastmf._common.arguments import flag, number
 from fastmf._common.html import extent, section, table
-from fastmf._common.rows import is_sparse
+from fastmf._common.rows import BLOCK_ENTRIES, is_sparse
 from fastmf._threads.workers import one_blas_thread
-from fastmf.models._elimination import Tables
 from fastmf.models._graph import pairwise_graph
 from fastmf.models._graph_sums import GraphSums
 from fastmf.models._state_tables import (
+    Tables,
     allowed_states,
-    averages_of_units,
-    coupling_tables,
-    unit_tables,
+    average_products,
+    one_row,
+    states_of_units,
     with_all_pairs,
 )
 from fastmf.models.boltzmann import BoltzmannMachine, check_machine
@@ -29,8 +29,6 @@ from fastmf.priors.concatenated import concatenate
 MAX_LAYER_UNITS = 20
 MAX_LAYER_STATES = 1 << 24
 NO_STATES = "model has no states that are possible: all have the energy +inf."
-# Numbers in one chunk of states or fields.
-STATES_CHUNK_SIZE = 1 << 20
 
 
 class Exact(NamedTuple):
@@ -152,25 +150,26 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
     return _without_nan(_exact_layered(model, averages, max_bytes))
 
 
-def _without_nan(found):
+def _without_nan(result):
     """The sums, unless they overflow."""
-    if np.isnan(found.log_partition):
+    if np.isnan(result.log_partition):
         raise FloatingPointError(
             "sums over states overflow double precision: give couplings and fields of smaller size."
         )
-    return found
+    return result
 
 
 def _enumerable(prior):
-    few = len(column_sizes(prior)) <= MAX_LAYER_UNITS
-    return few and number_of_states(prior) <= MAX_LAYER_STATES
+    return (
+        len(column_sizes(prior)) <= MAX_LAYER_UNITS and number_of_states(prior) <= MAX_LAYER_STATES
+    )
 
 
 def states_of(prior, width):
     """All states of the units, a chunk of rows at a time; `width` numbers go with each."""
     columns = columns_of_values(prior)
     counts = np.array([len(values) for values in columns])
-    n_states, n_rows = int(np.prod(counts)), max(1, STATES_CHUNK_SIZE // width)
+    n_states, n_rows = int(np.prod(counts)), max(1, BLOCK_ENTRIES // 4 // width)
     # A state is a number in the mixed radix of the numbers of values of the groups or units.
     place = np.cumprod([1, *counts[:-1]])
     for start in range(0, n_states, n_rows):
@@ -214,42 +213,46 @@ def _variance(mean, square):
 
 def _exact_boltzmann(model, field, clamp, averages, mode, max_bytes):
     """The sums of a Boltzmann machine by elimination; of all pairs where couplings are dense."""
-    fields, values = unit_tables(model, field)
-    allowed = allowed_states(model, clamp, values)
-    if isinstance(allowed, np.ndarray):
-        allowed &= fields > -np.inf
-    else:
-        allowed = [a & (logs > -np.inf) for a, logs in zip(allowed, fields, strict=True)]
-    n_states = np.fromiter(map(np.count_nonzero, allowed), np.int64, len(allowed))
+    states = states_of_units(model)
+    shift = one_row("field", field, model)
+    fields = (
+        states.weights
+        if shift is None
+        else states.weights + (shift[states.columns] * states.values)
+    )
+    fields = np.where(allowed_states(model, clamp, states), fields, -np.inf)
+    graph = pairwise_graph(model)
+    tables = Tables(states.sizes, graph.edges, fields, np.zeros(0))
+    n_states = np.bincount(tables.units, fields > -np.inf, len(states.sizes)).astype(np.int64)
     if not n_states.all():
         raise ValueError(NO_STATES)
-    graph = pairwise_graph(model)
     all_pairs = averages and not is_sparse(model.couplings) and _enumerable(model.prior)
-    edges = np.stack(np.triu_indices(len(values), 1), axis=1) if all_pairs else graph.edges
+    edges = np.stack(np.triu_indices(len(n_states), 1), axis=1) if all_pairs else graph.edges
     sums = GraphSums(n_states, edges, max_bytes)
-    _refuse_large(sums, averages, mode, max_bytes)
-    tables = Tables(fields, graph.edges, coupling_tables(graph, values))
+    _refuse_large(sums, averages or mode, max_bytes)
+    tables = tables._replace(couplings=states.couplings(graph))
     tables = with_all_pairs(tables) if all_pairs else tables
-    found = sums.marginals(tables, allowed, averages)
-    if found.log_partition == -np.inf:
+    marginals = sums.marginals(tables, averages)
+    if marginals.log_partition == -np.inf:
         raise ValueError(NO_STATES)
-    state = None
+    best = None
     if mode:
-        state = sums.most_probable(tables, allowed)
-        if not only_groups(model.prior):  # otherwise these are the labels
-            pairs = zip(values, state, column_is_group(model.prior), strict=True)
-            state = np.array([k if is_group else of[k, 0] for of, k, is_group in pairs], float)
+        best = np.flatnonzero(sums.marginals(tables, maximum=True).units)
+        labels = best - tables.first
+        best = np.where(column_is_group(model.prior), labels, states.values[best])
+        best = labels if only_groups(model.prior) else best
     if not averages:
-        return Exact(found.log_partition, mode=state)
-    mean, square, pairwise = averages_of_units(found, tables.edges, values)
+        return Exact(marginals.log_partition, mode=best)
+    mean, square = states.means(marginals)
+    pairwise = average_products(tables, states, marginals, square)
     if all_pairs:
         pairwise = pairwise.toarray()
-    return Exact(found.log_partition, mean, _variance(mean, square), pairwise, state)
+    return Exact(marginals.log_partition, mean, _variance(mean, square), pairwise, best)
 
 
-def _refuse_large(sums, averages, mode, max_bytes):
+def _refuse_large(sums, averages, max_bytes):
     """Raise a ValueError if sums over a graph do not fit in memory."""
-    plan, n_bytes = sums.plan, sums.n_bytes(averages, mode)
+    plan, n_bytes = sums.plan, sums.n_bytes(averages)
     if plan.complete and n_bytes <= max_bytes:
         return
     least = "" if plan.complete else "at least "
@@ -286,57 +289,43 @@ def _exact_rbm(model, averages):
     return Exact(log_partition, means, variances, pairwise)
 
 
-def _exact_graph(model, averages, max_bytes):
+def _exact_graph(pair, model, averages, max_bytes):
     """The same of a layered machine without a layer that can be enumerated, as one graph."""
-    n_layers = len(model.sizes)
-    blocks = [[None] * n_layers for _ in range(n_layers)]
-    for k, weights in enumerate(model.couplings):
-        blocks[k][k + 1] = scipy.sparse.csr_array(weights)
-        blocks[k + 1][k] = scipy.sparse.csr_array(weights.T)
+    weights, n = scipy.sparse.csr_array(pair.weights), pair.n_visible
     try:
-        machine = BoltzmannMachine(scipy.sparse.block_array(blocks), concatenate(model.layers))
-        found = _exact_boltzmann(machine, None, None, averages, False, max_bytes)
+        machine = BoltzmannMachine(
+            scipy.sparse.block_array([[None, weights], [weights.T, None]]), concatenate(pair.layers)
+        )
+        sums = _exact_boltzmann(machine, None, None, averages, False, max_bytes)
     except ValueError as error:
         raise ValueError(
             f"exact needs a layer of at most {MAX_LAYER_UNITS} discrete units and "
             f"{MAX_LAYER_STATES} states, got {model}; and as a graph: {error}"
         ) from None
     if not averages:
-        return found
-    ends = np.cumsum(model.sizes)
-    layers = list(map(slice, [0, *ends[:-1]], ends))
-    pairwise = tuple(
-        found.pairwise[lower, upper].toarray() for lower, upper in itertools.pairwise(layers)
-    )
-    return Exact(
-        found.log_partition,
-        *(tuple(part[layer] for layer in layers) for part in (found.mean, found.var)),
-        pairwise if model.deep else pairwise[0],
-    )
+        return sums
+    mean, var = ((part[:n], part[n:]) for part in (sums.mean, sums.var))
+    return Exact(sums.log_partition, mean, var, sums.pairwise[:n, n:].toarray())
 
 
 def _exact_layered(model, averages, max_bytes):
     pair = model.bipartite()
-    if not (_enumerable(pair.visible) or _enumerable(pair.hidden)):
-        return _exact_graph(model, averages, max_bytes)
-    whole = _exact_rbm(pair, averages)
+    if _enumerable(pair.visible) or _enumerable(pair.hidden):
+        sums = _exact_rbm(pair, averages)
+    else:
+        sums = _exact_graph(pair, model, averages, max_bytes)
     if not averages or not model.deep:
-        return whole
-    n_layers = len(model.sizes)
-
-    def parts(sides):
-        found = [None] * n_layers
-        for side in (0, 1):
-            ends = np.cumsum(model.sizes[side::2])[:-1]
-            found[side::2] = np.split(sides[side], ends)
-        return tuple(found)
-
-    # The pairs of two layers, by the units' indices on the two sides of the RBM.
-    numbers = parts([np.arange(len(mean)) for mean in whole.mean])
-    pairwise = tuple(
-        whole.pairwise[np.ix_(lower, upper)]
-        if k % 2 == 0
-        else whole.pairwise[np.ix_(upper, lower)].T
-        for k, (lower, upper) in enumerate(itertools.pairwise(numbers))
+        return sums
+    mean, var = (
+        tuple(np.concatenate(sides)[layer] for layer in model.bounds)
+        for sides in (sums.mean, sums.var)
     )
-    return Exact(whole.log_partition, parts(whole.mean), parts(whole.var), pairwise)
+    # Layers on the two sides of the RBM.
+    numbers = np.arange(sum(model.sizes))
+    numbers[pair.n_visible :] -= pair.n_visible
+    layers = [numbers[layer] for layer in model.bounds]
+    pairwise = tuple(
+        sums.pairwise[np.ix_(upper, lower)].T if k % 2 else sums.pairwise[np.ix_(lower, upper)]
+        for k, (lower, upper) in enumerate(itertools.pairwise(layers))
+    )
+    return Exact(sums.log_partition, mean, var, pairwise)

@@ -7,7 +7,6 @@ import fastmf as mf
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.kernels.bp import graph_binary, graph_states
 from fastmf.kernels.bp.graph_arguments import ALL, FOLLOWING, NO_RECEIVERS, GraphState
-from fastmf.kernels.bp.graph_layout import GraphLayout
 from fastmf.kernels.bp.graph_moves import ForestMemory
 from fastmf.reference.bp.graph_schedules import graph_sweep
 from kernel_cases.case import Case, chosen, with_options
@@ -130,25 +129,6 @@ def moves_arguments(size, dtype, rows=None):
     return problem, order, noise, labels, objective, memory, np.zeros(2, np.int64)
 
 
-def layout_arguments(size, dtype, rows=None):
-    """Arguments of `graph_layout`, which has no rows."""
-    rng, n = np.random.default_rng(4), max(size.n_visible, 6)
-    pairs = edges_of(n, rng)
-    n_slots = 2 * len(pairs)
-    layout = GraphLayout(
-        order=np.zeros(n, np.int64),
-        place=np.full(n, -1, np.int32),
-        slots=np.full((len(pairs), 2), -1, np.int32),
-        starts=np.zeros(n + 1, np.int64),
-        neighbours=np.zeros(n_slots, np.int32),
-        reverse=np.zeros(n_slots, np.int32),
-        edges=np.zeros(n_slots, np.int32),
-        n_components=np.zeros(1, np.int64),
-    )
-    first, given = np.zeros(n + 1, np.int32), np.zeros((n_slots, 2), np.int32)
-    return pairs, first, given, layout, np.zeros(1, np.int64)
-
-
 def of_sweep(arguments):
     """Messages, beliefs and residuals."""
     state = arguments[2]
@@ -168,11 +148,6 @@ def of_decoding(arguments):
 def of_move(arguments):
     """States after a move."""
     return {"labels": arguments[3], "objective": arguments[4]}
-
-
-def of_layout(arguments):
-    """The whole layout, as a single row: it has no rows."""
-    return {name: part for name, part in arguments[3]._asdict().items()}
 
 
 CLOSE = {"float64": 1e-9}
@@ -203,6 +178,4 @@ CASES = [
          ("labels", "optimal"), large=True, dtypes=("float64",)),
     Case("bp.graph_moves.forest_move", "states", moves_arguments, of_move, CLOSE, ("labels",),
          large=True, dtypes=("float64",)),
-    Case("bp.graph_layout.graph_layout", "forest", layout_arguments, of_layout, CLOSE,
-         GraphLayout._fields, large=True, dtypes=("float64",)),
 ]  # fmt: skip

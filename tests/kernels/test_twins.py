@@ -32,7 +32,6 @@ WITHOUT_ROWS = {
     "ep.sequential.downdate",
     "bp.belief_propagation.sweep_blocks",
     "bp.belief_propagation.conclude_sweep",
-    "bp.graph_layout.graph_layout",
     "mean_field.sparse.products_of_columns",
 }
 
@@ -42,9 +41,7 @@ def cases_without(names):
     return [c for c in CASES if {c.kernel, str(c)}.isdisjoint(names)]
 
 
-# Kernels with rows, which one thread works through.
-SERIAL = {"ep.block_matrices.invert_matrices"}
-with_rows = pytest.mark.parametrize("the_case", cases_without(WITHOUT_ROWS | SERIAL), ids=str)
+with_rows = pytest.mark.parametrize("the_case", cases_without(WITHOUT_ROWS), ids=str)
 # Kernels in whose results all rows take part.
 TOGETHER = {
     "bp.belief_propagation.add_segments",

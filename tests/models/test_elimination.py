@@ -318,21 +318,24 @@ def test_tables_fit_into_the_bytes_that_are_announced():
     machine = mf.BoltzmannMachine(half + half.T, mf.Ising(np.zeros(n * n)))
     plan = elimination_plan(np.full(n * n, 2), np.stack([rows, columns], axis=1))
     everything = mf.exact(machine)
-    bounds = [plan.n_bytes(kept) for kept in ("nothing", "choices")]
-    bounds += sorted({plan.segments(2**k)[1] for k in range(10, 40)})
-    assert len(bounds) > 4 and bounds[-1] > 1.5 * bounds[2]
-    for k, limit in enumerate(bounds):
+    bounds = sorted({plan.segments(2**k)[1] for k in range(10, 40)})
+    assert len(bounds) > 2 and bounds[-1] > 1.5 * bounds[0]
+    cases = [(plan.n_bytes, {"averages": False}), *((limit, {}) for limit in bounds)]
+    cases += [(limit, {"averages": False, "mode": True}) for limit in bounds]
+    for limit, options in cases:
         tracemalloc.start()
-        found = mf.exact(machine, averages=k > 1, mode=k == 1, max_bytes=limit)
+        found = mf.exact(machine, max_bytes=limit, **options)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert limit / 4 < peak < limit + 2**20
         assert found.log_partition == everything.log_partition
-        if k > 1:
+        if not options:
             np.testing.assert_array_equal(found.mean, everything.mean)
             np.testing.assert_array_equal(found.pairwise.data, everything.pairwise.data)
+        elif "mode" in options:  # all units alike
+            assert abs(found.mode.sum()) == n * n
     with pytest.raises(ValueError, match="cannot eliminate"):
-        mf.exact(machine, max_bytes=bounds[2] - 1)
+        mf.exact(machine, max_bytes=bounds[0] - 1)
 
 
 def test_models_that_are_too_large_are_refused_before_tables_are_made():

@@ -7,24 +7,26 @@ import pytest
 from scipy.sparse import block_diag, coo_array, csr_array, diags_array
 
 import fastmf as mf
-from fastmf.models._elimination import Tables, most_probable_state, sum_over_states
+from fastmf.models._elimination import sum_over_states
 from fastmf.models._elimination_order import elimination_plan
-from fastmf.models._narrow_graphs import (
-    most_probable_in_rounds,
-    n_bytes_of,
-    reduction_of,
-    sum_in_rounds,
-)
+from fastmf.models._narrow_graphs import n_bytes_of, reduction_of, sum_in_rounds
+from fastmf.models._state_tables import Tables
 
 
-def sums(tables, averages=True):
-    """Marginals and most probable state, in rounds, with the core one unit after the other."""
-    sizes = np.array(list(map(len, tables.fields)))
-    reduction = reduction_of(len(sizes), tables.edges)
-    plan = elimination_plan(sizes[reduction.core], reduction.edges)
-    found = sum_in_rounds(tables, reduction, lambda left: sum_over_states(left, plan), averages)
-    state = most_probable_in_rounds(tables, reduction, lambda left: most_probable_state(left, plan))
-    return found, state, len(reduction.core)
+def sums(tables, **options):
+    """Marginals in rounds, with the core one unit after the other, and the number of its units."""
+    reduction = reduction_of(len(tables.sizes), tables.edges)
+    plan = elimination_plan(tables.sizes[reduction.core], reduction.edges)
+    result = sum_in_rounds(
+        tables, reduction, lambda core: sum_over_states(core, plan, **options), **options
+    )
+    return result, len(reduction.core)
+
+
+def labels_of(tables, units):
+    """State of each unit that has the probability 1."""
+    np.testing.assert_array_equal(np.add.reduceat(units, tables.first), 1)
+    return (np.flatnonzero(units) - tables.first).tolist()
 
 
 def narrow_graph(n, rng, share=0.8):
@@ -43,15 +45,15 @@ def tables_of(sizes, edges, rng, forbidden=0.0):
     for i, j in edges:
         table = 3 * rng.normal(size=(sizes[i], sizes[j]))
         couplings.append(np.where(rng.random(table.shape) < forbidden, -np.inf, table))
-    return Tables([2 * rng.normal(size=q) for q in sizes], edges, couplings)
+    return Tables.of([2 * rng.normal(size=q) for q in sizes], edges, couplings)
 
 
 def enumerated(tables):
     """Log-partition, probabilities of units and edges, and the most probable state."""
-    sizes = list(map(len, tables.fields))
+    sizes, (fields, couplings) = tables.sizes.tolist(), tables.arrays()
     states = np.array(list(itertools.product(*map(range, sizes))))
-    logs = sum(f[states[:, k]] for k, f in enumerate(tables.fields))
-    for (i, j), table in zip(tables.edges, tables.couplings, strict=True):
+    logs = sum(f[states[:, k]] for k, f in enumerate(fields))
+    for (i, j), table in zip(tables.edges, couplings, strict=True):
         logs = logs + table[states[:, i], states[:, j]]
     log_z = np.logaddexp.reduce(logs)
     w = np.exp(logs - log_z)
@@ -59,8 +61,9 @@ def enumerated(tables):
     pairs = []
     for i, j in tables.edges:
         flat = np.bincount(states[:, i] * sizes[j] + states[:, j], w, sizes[i] * sizes[j])
-        pairs.append(flat.reshape(sizes[i], sizes[j]))
-    return log_z, units, pairs, states[logs.argmax()]
+        pairs.append(flat)
+    units, pairs = (np.concatenate([np.zeros(0), *part]) for part in (units, pairs))
+    return log_z, units, pairs, states[logs.argmax()], logs.max()
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -73,18 +76,21 @@ def test_random_graphs_against_enumeration(seed):
         edges = np.array([e for e in itertools.combinations(range(n), 2) if rng.random() < 0.8])
         edges = np.where(rng.random((len(edges), 1)) < 0.5, edges, edges[:, ::-1]).reshape(-1, 2)
     tables = tables_of(sizes, edges, rng, forbidden=0.1 * (seed % 3))
-    log_z, units, pairs, state = enumerated(tables)
-    found, most, n_core = sums(tables)
+    log_z, units, pairs, state, largest = enumerated(tables)
+    found, n_core = sums(tables)
     assert n_core == 0 or seed >= 15
     if log_z == -np.inf:
         assert found.log_partition == -np.inf
         return
     assert abs(found.log_partition - log_z) < 1e-11
-    assert abs(sums(tables, False)[0].log_partition - log_z) < 1e-11
-    for ours, theirs in ((found.units, units), (found.pairs, pairs)):
-        assert len(ours) == len(theirs)
-        assert all(abs(a - b).max() < 1e-12 for a, b in zip(ours, theirs, strict=True))
-    assert most.tolist() == state.tolist()
+    assert abs(sums(tables, averages=False)[0].log_partition - log_z) < 1e-11
+    np.testing.assert_allclose(found.units, units, atol=1e-12)
+    np.testing.assert_allclose(found.pairs, pairs, atol=1e-12)
+    best, _ = sums(tables, maximum=True)
+    assert abs(best.log_partition - largest) < 1e-11
+    assert labels_of(tables, best.units) == state.tolist()
+    _, row, column = tables.pairs()
+    np.testing.assert_array_equal(best.pairs, best.units[row] * best.units[column])
 
 
 def test_larger_graphs_against_elimination_unit_by_unit():
@@ -97,12 +103,15 @@ def test_larger_graphs_against_elimination_unit_by_unit():
             edges = np.array([*core, *((int(rng.integers(k)), k) for k in range(8, n))])
         tables = tables_of(sizes, edges, rng)
         plan = elimination_plan(sizes, tables.edges)
-        (found, most, n_core), known = sums(tables), sum_over_states(tables, plan)
+        (found, n_core), expected = sums(tables), sum_over_states(tables, plan)
         assert n_core == (0 if seed < 2 else 8)
-        assert abs(found.log_partition - known.log_partition) < 1e-9
-        for ours, theirs in ((found.units, known.units), (found.pairs, known.pairs)):
-            assert all(abs(a - b).max() < 1e-11 for a, b in zip(ours, theirs, strict=True))
-        assert most.tolist() == most_probable_state(tables, plan).tolist()
+        assert abs(found.log_partition - expected.log_partition) < 1e-9
+        np.testing.assert_allclose(found.units, expected.units, atol=1e-11)
+        np.testing.assert_allclose(found.pairs, expected.pairs, atol=1e-11)
+        best = sum_over_states(tables, plan, maximum=True)
+        assert labels_of(tables, sums(tables, maximum=True)[0].units) == labels_of(
+            tables, best.units
+        )
 
 
 def test_rounds_leave_a_core():

@@ -10,15 +10,18 @@ from fastmf.inference.bp._groups import propagate
 from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp.beliefs import beliefs_of
 from fastmf.inference.bp.graphs.automatic import automatic
-from fastmf.inference.bp.graphs.layers import needs_graph, propagate_on_layers
+from fastmf.inference.bp.graphs.layers import (
+    machine_of_layers,
+    needs_graph,
+    propagate_on_layers,
+)
 from fastmf.inference.bp.graphs.propagation import propagate_on_graph
-from fastmf.inference.bp.layer_solutions import propagate_from_starts
-from fastmf.inference.bp.loop_series import LayerLoops
+from fastmf.inference.bp.graphs.radius import spectral_radius
+from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.bp.most_probable import most_probable
 from fastmf.inference.bp.rbm import checked_fields, checked_init, messages_of, propagated
-from fastmf.inference.bp.solutions import MAX_CHECK_SWEEPS
-from fastmf.inference.fixed_point import Question, with_check, with_solutions
-from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS
+from fastmf.inference.bp.solutions import mixtures, options_of_checks, starts_of_layers
+from fastmf.inference.fixed_point import Question, with_check
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models import RBM, BoltzmannMachine
 from fastmf.priors import Categorical
@@ -127,7 +130,7 @@ def mixture_of_messages(model, n_starts, rng, *, field=None, clamp=None, init=No
 belief_propagation.mixture = mixture_of_messages  # type: ignore[attr-defined]
 
 
-def _solved(options, model, field, clamp, init=None, on_graph=propagate_on_graph):
+def _solved(options, model, field=None, clamp=None, init=None, on_graph=propagate_on_graph):
     """The `Beliefs` of a model, by the kernels that it has."""
     if isinstance(model, BoltzmannMachine):
         return on_graph(options, model, field, clamp, init)
@@ -145,22 +148,19 @@ def _solved(options, model, field, clamp, init=None, on_graph=propagate_on_graph
     if is_grouped:
         if init is not None:
             raise ValueError("init: not available with categorical visible units.")
-        return _checked(propagate(options, model, fields, n_rows), model, fields)
+        return _checked(options, propagate(options, model, fields, n_rows), model, fields)
     if options.n_starts is not None:
-        return _from_starts(options, model, fields, n_rows)
+        return _mixture_of_layers(options, model, fields, n_rows)
     units = BinaryUnits(model, fields)
     if init is not None:
         init, n_rows = checked_init(messages_of(init), model.weights.shape, n_rows)
     ends = propagated(options, units, n_rows or 1, init)
-    return _checked(beliefs_of(options, units, ends, n_rows is None), model, fields)
+    return _checked(options, beliefs_of(options, units, ends, n_rows is None), model, fields)
 
 
-def _checked(result, model, fields, stable=None):
-    """The same `Beliefs` with the loop series and the question of `reliable`."""
-    mixed = partial(
-        mixture_of_messages, n_starts=N_CHECKED_STARTS, rng=0, max_iter=MAX_CHECK_SWEEPS
-    )
-    result.__dict__["_loops"] = LayerLoops(model)
+def _checked(options, result, model, fields, stable=None):
+    """The same `Beliefs` with the question of `reliable`, and its radius."""
+    result.__dict__["_radius"] = partial(_radius, model)
     sizes = model.weights.shape
     parts = [np.zeros(n) if f is None else f for f, n in zip(fields, sizes, strict=True)]
     n_rows = max(len(np.atleast_2d(part)) for part in parts)
@@ -168,13 +168,25 @@ def _checked(result, model, fields, stable=None):
     tilt = Tilt(
         field.astype(np.float64), np.zeros((1, sum(sizes))), np.zeros((1, sum(sizes)), bool)
     )
-    mixed = mixed if stable is None else None
+    mixed = partial(_solved, options_of_checks(options)) if stable is None else None
     return with_check(result, Question(model, tilt, True, mixed, stable))
 
 
-def _from_starts(options, model, fields, n_rows):
+def _radius(model):
+    return spectral_radius(GraphUnits(machine_of_layers(model.weights, model.layers)))
+
+
+def _mixture_of_layers(options, model, fields, n_rows):
     """The `Beliefs` of an RBM of binary units with several starts."""
-    units, ends, solutions, stable = propagate_from_starts(options, model, fields, n_rows)
-    result = beliefs_of(options, units, ends, n_rows is None)
-    with_solutions(result, solutions, n_rows is None)
-    return _checked(result, model, fields, stable)
+
+    def of_row(k):
+        row = [f if f is None or f.ndim == 1 else f[min(k, len(f) - 1)] for f in fields]
+        units = BinaryUnits(model, row)
+
+        def solve(options, messages):
+            return beliefs_of(options, units, propagated(options, units, len(messages), messages))
+
+        return solve, partial(starts_of_layers, units)
+
+    result, stable = mixtures(options, n_rows, of_row)
+    return _checked(options, result, model, fields, stable)

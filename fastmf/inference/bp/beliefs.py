@@ -8,7 +8,7 @@ import numpy as np
 from fastmf._common.html import extent
 from fastmf._outcomes import POLISHED, is_converged, messages_of
 from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.inference.bp.radius import spectral_radius_bound
+from fastmf.inference.bp.loop_series import SpinLoops, terms_of_rows
 from fastmf.inference.fixed_point import FixedPoint, trace_of
 from fastmf.kernels.bp import arguments as bp_types
 from fastmf.kernels.bp import belief_propagation as bp_kernels
@@ -72,8 +72,7 @@ class Beliefs(FixedPoint):
         """Upper bound of the spectral radius of Mooij and Kappen (2007); None if not known.
 
         Below 1, sum-product has one fixed point, whatever the fields, and converges to it from any
-        messages; 0 for a forest. Computed when this is first read; not known for an RBM with
-        categorical units that is not solved as a graph, and after `pickle`.
+        messages; 0 for a forest. Computed when this is first read; not known after `pickle`.
         """
         cached = self.__dict__
         if "_spectral_radius" not in cached:
@@ -101,8 +100,8 @@ class Beliefs(FixedPoint):
         """
         cached = self.__dict__
         if "_loop_terms" not in cached:
-            compute = cached.pop("_loops", None)
-            cached["_loop_terms"] = None if compute is None else compute(self)
+            loops = cached.pop("_loops", None)
+            cached["_loop_terms"] = None if loops is None else terms_of_rows(loops, self)
         terms = cached["_loop_terms"]
         return terms if terms is None or np.ndim(self.converged) else float(terms[0])
 
@@ -125,7 +124,7 @@ class Beliefs(FixedPoint):
         return rows
 
 
-def beliefs_of(options, units, ends, single, local_maximum=None):
+def beliefs_of(options, units, ends, single=False, local_maximum=None):
     """The `Beliefs` of rows that have ended; without the axis of rows if `single`."""
     model, record = units.model, ends.record
     dtype, m = model.dtype, model.weights.shape[1]
@@ -139,7 +138,7 @@ def beliefs_of(options, units, ends, single, local_maximum=None):
         x / scale - field
         for x, scale, field in zip(log_odds, units.scales, units.prior_fields, strict=True)
     ]
-    values = [units.values(k, x).astype(dtype) for k, x in enumerate(assignment)]
+    values = _values(units, np.hstack(assignment))
     layers = {"mean": means, "var": variances, "b": tilts, "assignment": values}
     rows = {
         "log_partition": record.bethe + units.constant if score is None else score,
@@ -151,12 +150,24 @@ def beliefs_of(options, units, ends, single, local_maximum=None):
     (others if options.pairwise == "mean" else rows)["pairwise"] = ends.pairs
     result = of_record(record, single, dtype, layers, rows, **others)
     if score is None:
-        result.__dict__["_radius"] = partial(_radius, units)
+        p, q = (np.hstack(x) for x in zip(*map(sigmoid_pair, log_odds), strict=True))
+        loops = SpinLoops(partial(_couplings, units), partial(_values, units), p, q)
+        result.__dict__["_loops"] = loops
     return result
 
 
-def _radius(units):
-    return spectral_radius_bound(units.weights())
+def _couplings(units):
+    """Edges of the graph of both layers, and their exponents."""
+    weights = units.model.weights
+    edges = np.stack(np.nonzero(weights), 1)
+    exponents = weights[tuple(edges.T)].astype(np.float64) * units.factor
+    return edges + [0, len(weights)], exponents
+
+
+def _values(units, x):
+    """Values of the units of both layers, from {0, 1} units."""
+    layers = np.split(x, [len(units.model.weights)], axis=1)
+    return tuple(units.values(k, part).astype(units.model.dtype) for k, part in enumerate(layers))
 
 
 def of_record(record, single, dtype, layers, rows, **others):

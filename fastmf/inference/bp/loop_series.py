@@ -1,4 +1,4 @@
-"""Next term of the loop series of sum-product: what the cycles of a graph add to its log-partition.
+"""Next term of the loop series of sum-product: contributions of cycles to the log-partition.
 
 At a fixed point Z = Z_Bethe (1 + sum of terms of subgraphs without leaves; Chertkov & Chernyak
 2006). The term of a single cycle is the trace of the product along it of the normalised covariances
@@ -18,13 +18,14 @@ with a row of H for each state. H is the Hessian of the Bethe free energy in oth
 is positive definite at minima, and only there.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 import scipy
 
 from fastmf._threads.workers import one_blas_thread
-from fastmf.priors._queries import two_values
 
 # Rows of H up to which it is dense; and rows and entries of the largest sparse H.
 MAX_DENSE, MAX_ROWS, MAX_NONZEROS = 2000, 100_000, 1_000_000
@@ -34,7 +35,14 @@ MAX_CORRELATION, SMALLEST_DEVIATION = 1 - 1e-9, 1e-10
 
 @one_blas_thread()
 def loop_correction(sizes, edges, covariances):
-    """Terms of cycles in the log-partition, to first order."""
+    """Terms of cycles in the log-partition, to first order; None if the graph is very large."""
+    ones, n_units = np.ones(len(edges)), len(sizes)
+    graph = scipy.sparse.csr_array((ones, edges.T), shape=(n_units, n_units))
+    n_components, _ = scipy.sparse.csgraph.connected_components(graph, directed=False)
+    if len(edges) == n_units - n_components:  # a forest
+        return 0.0
+    if covariances is None:
+        return None
     first, n_rows = np.cumsum(sizes) - sizes, int(sizes.sum())
     shapes = sizes[edges]
     n_entries = 2 * shapes.prod(1).sum() + (sizes**2).sum()
@@ -119,100 +127,91 @@ def state_covariances(beliefs, pairs, edges, sizes):
     return np.where(both > SMALLEST_DEVIATION, pairs / np.maximum(both, 1e-300) - both, 0.0)
 
 
-def corrected(result, terms_of):
-    """Next term for the log-partition of each row, or None.
+@dataclass
+class SpinLoops:
+    """Fixed points of two-valued units, for `Beliefs.loop_correction`.
 
-    terms_of(row, solutions) gives the terms of the fixed points of a row, one or its `Solutions`.
+    couplings() gives edges and exponents, values(x) the units with these {0, 1} states; p and q are
+    the probabilities of 1 and 0, of shape (n_rows, n_units).
     """
-    out = np.full(np.size(result.converged), np.nan)
-    for row in np.flatnonzero(np.atleast_1d(result.converged)):
-        solutions = result.solutions
-        if solutions is not None and np.ndim(result.converged):
-            solutions = solutions[row]
-        terms = terms_of(row, solutions)
-        if None in terms:
-            return None
-        weights = np.ones(1) if solutions is None else solutions.weights
-        out[row] = scipy.special.logsumexp(np.log(weights) + np.array(terms))
-    return out
+
+    couplings: Callable
+    values: Callable
+    p: np.ndarray
+    q: np.ndarray
+
+    def of_rows(self, rows):
+        """Some of the fixed points."""
+        return replace(self, p=self.p[rows], q=self.q[rows])
+
+    def assignment(self, weights):
+        """The more probable value of each unit in a mixture."""
+        return self.values((weights @ self.p > weights @ self.q)[None])
+
+    def terms(self, rows):
+        """The term of each fixed point, or None."""
+        edges, exponents = self.couplings()
+        sizes, parts = np.ones(self.p.shape[1], int), ((self.p[k], self.q[k]) for k in rows)
+        return [
+            loop_correction(sizes, edges, spin_correlations(p, q, exponents, edges))
+            for p, q in parts
+        ]
 
 
-def correction_of_spins(p, q, exponents, edges):
-    """The term of a fixed point of two-valued units, from their probabilities."""
-    correlations = spin_correlations(p, q, exponents, edges)
-    return loop_correction(np.ones(len(p), int), edges, correlations)
+@dataclass
+class StateLoops:
+    """Fixed points of `GraphUnits`, for `Beliefs.loop_correction`.
 
-
-class LayerLoops(NamedTuple):
-    """The RBM of two-valued units with which `Beliefs.loop_correction` is computed."""
-
-    model: object
-
-    def __call__(self, result):
-        """Next term of the loop series for the log-partition of each row, or None."""
-        model = self.model
-        if None in map(two_values, model.layers):
-            return None
-        edges = np.stack(np.nonzero(model.weights), 1)
-        scales = [high - low for low, high in map(two_values, model.layers)]
-        exponents = model.weights[tuple(edges.T)].astype(np.float64) * scales[0] * scales[1]
-        edges[:, 1] += len(model.weights)
-
-        def terms_of(row, solutions):
-            points = [[np.atleast_2d(mean)[row] for mean in result.mean]]
-            if solutions is not None:
-                points = zip(solutions.visible, solutions.hidden, strict=True)
-            spins = map(self._probabilities, points)
-            return [correction_of_spins(p, q, exponents, edges) for p, q in spins]
-
-        return corrected(result, terms_of)
-
-    def _probabilities(self, means):
-        """Probabilities of the values of both layers' units, (2, n_units), from their means."""
-        parts = []
-        for mean, prior in zip(means, self.model.layers, strict=True):
-            low, high = two_values(prior)
-            mean = mean.astype(np.float64)
-            parts.append(np.stack([(mean - low), (high - mean)]) / (high - low))
-        p = np.concatenate(parts, axis=1)
-        # Smaller ones are the rounding errors of means.
-        return np.where(p < 4 * np.finfo(self.model.dtype).eps, 0, p)
-
-
-class GraphLoops(NamedTuple):
-    """The graph with which `Beliefs.loop_correction` is computed.
-
-    Parameters
-    ----------
-    units : GraphUnits
-    beliefs : list of arrays of shape (n_solutions, n_states)
-        Probabilities of states at the fixed points of each row, largest weight first.
-    pairs : list of arrays of shape (n_solutions, n_values), or None
-        Probabilities of pairs of states; None if they are many, or units two-valued.
+    Probabilities of states have the shape (n_rows, n_states), and of pairs (n_rows, n_values) or
+    None if they are too large to keep.
     """
 
     units: object
-    beliefs: list
-    pairs: list | None
+    beliefs: np.ndarray
+    pairs: np.ndarray | None
 
-    def __call__(self, result):
-        """Next term of the loop series for the log-partition of each row, or None."""
-        if self.units.is_forest:
-            return np.zeros(np.size(result.converged))
-        return corrected(result, self._terms)
+    def of_rows(self, rows):
+        """Some of the fixed points."""
+        pairs = None if self.pairs is None else self.pairs[rows]
+        return replace(self, beliefs=self.beliefs[rows], pairs=pairs)
 
-    def _terms(self, row, solutions):
-        """The terms of the fixed points of a row."""
-        graph, beliefs = self.units.graph, self.beliefs[row]
-        if self.units.binary is not None:
-            low, high = two_values(self.units.model.prior)
-            exponents = graph.values * (high - low) ** 2
-            return [correction_of_spins(b[1::2], b[::2], exponents, graph.edges) for b in beliefs]
-        if self.pairs is None:
-            return [None]
-        edges, sizes = graph.edges, graph.n_states
-        covariances = [
-            state_covariances(*point, edges, sizes)
-            for point in zip(beliefs, self.pairs[row], strict=True)
-        ]
-        return [loop_correction(sizes, edges, c) for c in covariances]
+    def assignment(self, weights):
+        """The most probable state of each unit in a mixture."""
+        return self.units.values_of(self.units.labels((weights @ self.beliefs)[None]))
+
+    def terms(self, rows):
+        """The term of each fixed point, or None."""
+        edges, sizes, covariances = self.units.graph.edges, self.units.graph.n_states, None
+        out = []
+        for k in rows:
+            if self.pairs is not None:
+                covariances = state_covariances(self.beliefs[k], self.pairs[k], edges, sizes)
+            out.append(loop_correction(sizes, edges, covariances))
+        return out
+
+
+class MixedLoops(NamedTuple):
+    """The fixed points of each row of a mixture, and their weights."""
+
+    loops: list
+    weights: list
+
+    def terms(self, rows):
+        """The term of each row, or None."""
+        out = []
+        for k in rows:
+            terms = self.loops[k].terms(range(len(self.weights[k])))
+            if None in terms:
+                return [None]
+            out.append(scipy.special.logsumexp(np.log(self.weights[k]) + np.array(terms)))
+        return out
+
+
+def terms_of_rows(loops, result):
+    """The term of each row, NaN if it has not converged; or None."""
+    converged = np.atleast_1d(result.converged)
+    terms, out = loops.terms(np.flatnonzero(converged)), np.full(len(converged), np.nan)
+    if None in terms:
+        return None
+    out[converged] = terms
+    return out

@@ -9,128 +9,167 @@ values. Fixed points that are reached are left by a small distance and solved ag
 no minimum of the Bethe free energy does not come back, and is no answer.
 """
 
-from typing import NamedTuple
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import scipy
 
-from fastmf.inference.mean_field.solutions import Solutions, merge
-from fastmf.special import softplus
+from fastmf._common import arguments as check
+from fastmf.inference.bp._options import BPOptions
+from fastmf.inference.bp.loop_series import MixedLoops
+from fastmf.inference.fixed_point import ending_of, replaced, with_solutions
+from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS
+from fastmf.inference.mean_field.solutions import Solutions, distinct
+from fastmf.special import sigmoid
 
 # Sweeps from each of the starts with which one start is compared.
 MAX_CHECK_SWEEPS = 200
-# Largest difference of a probability between equal fixed points.
-MERGE_TOL = 1e-2
 # Standard deviation of the changes of log-messages at fixed points that are solved again.
 DISTANCE = 1e-2
 # Smallest probability of a state from which messages start.
 MIN_START_PROBABILITY = 1e-6
+# Sweeps to naive mean-field solutions and to states of low energy, which have a low temperature.
+N_SWEEPS, COLD = 50, 1e-3
+# Fields of `Beliefs` that a mixture has for each row.
+MIXED_FIELDS = (
+    "mean", "var", "b", "a", "log_partition", "converged", "n_iter", "residual", "assignment",
+    "pairwise", "damping",
+)  # fmt: skip
 
 
-class EndsOfStarts(NamedTuple):
-    """Where the starts of one row have ended.
+def options_of_checks(options):
+    """Options of the mixtures with which one start is compared."""
+    return BPOptions(
+        n_starts=N_CHECKED_STARTS, rng=0, max_iter=MAX_CHECK_SWEEPS, tol=options.tol,
+        n_threads=options.n_threads,
+    )  # fmt: skip
 
-    Parameters
-    ----------
-    beliefs : array of shape (n_starts, n)
-        Probabilities.
-    log_partition, converged, damping : array of shape (n_starts,)
-    messages : array of shape (n_starts, ...)
-        Logarithms.
-    result : object
-        All results of the starts.
+
+def mixtures(options, n_rows, of_row):
+    """The `Beliefs` of mixtures of fixed points, and whether each row has a stable one.
+
+    of_row(k) gives functions solve(options, messages), which solves row k from several messages,
+    and starts(n, rng), which draws them.
     """
-
-    beliefs: np.ndarray
-    log_partition: np.ndarray
-    converged: np.ndarray
-    damping: np.ndarray
-    messages: np.ndarray
-    result: object
-
-
-class Mixture(NamedTuple):
-    """The distinct fixed points of a row.
-
-    Parameters
-    ----------
-    ends : EndsOfStarts
-    rows : int array of shape (n_solutions,)
-        The distinct fixed points among the ends, largest log-partition first.
-    members : int array of shape (n_starts,)
-        Number of the fixed point to which each start led, -1 if to none.
-    stable : bool
-        False: there is none, and the row is the end of the first start.
-    """
-
-    ends: EndsOfStarts
-    rows: np.ndarray
-    members: np.ndarray
-    stable: bool
-
-    @property
-    def log_partitions(self):
-        """Log-partitions of the fixed points."""
-        return self.ends.log_partition[self.rows]
-
-    @property
-    def log_weights(self):
-        """Logarithms of the weights of the fixed points, which add up to 1."""
-        values = self.log_partitions
-        return values - scipy.special.logsumexp(values) if len(values) > 1 else np.zeros(1)
-
-    def average(self, x):
-        """Average of values of the ends, with one row; None of None."""
-        if x is None:
-            return None
-        return np.tensordot(np.exp(self.log_weights), x[self.rows], 1)[None]
-
-    def average_log_odds(self, x):
-        """Log-odds of the averages of the probabilities that have log-odds x, with one row."""
-        if len(self.rows) == 1:
-            return x[self.rows]
-        x, log_weights = x[self.rows], self.log_weights[:, None]
-        upper, lower = (scipy.special.logsumexp(log_weights - softplus(y), axis=0) for y in (-x, x))
-        return (upper - lower)[None]
-
-    def solutions(self, visible, hidden=None):
-        """The fixed points as `Solutions`, with means of all ends."""
-        return Solutions(
-            visible=visible[self.rows],
-            hidden=None if hidden is None else hidden[self.rows],
-            free_energy=-self.log_partitions,
-            log_partition=self.log_partitions,
-            converged=self.ends.converged[self.rows],
-            members=self.members,
-        )
+    rng, rows = check.generator(options.rng), []
+    last = replace(options, n_starts=None, messages=False, pairwise=bool(options.pairwise))
+    first = replace(last, messages=True, pairwise=False)
+    for k in range(n_rows or 1):
+        solve, starts = of_row(k)
+        rows.append(_mixture_of(solve, first, last, starts(options.n_starts, rng), rng))
+    parts, solutions, stable = zip(*rows, strict=True)
+    result = _joined(parts, n_rows is None)
+    if options.pairwise == "mean" and n_rows is not None:
+        result = replaced(result, pairwise=result.pairwise.mean(0))
+    with_solutions(result, list(solutions), n_rows is None)
+    loops = [part.__dict__["_loops"] for part in parts]
+    result.__dict__["_loops"] = MixedLoops(loops, [x.weights for x in solutions])
+    result.__dict__["_radius"] = parts[0].__dict__.get("_radius")
+    return result, list(stable)
 
 
-def fixed_points(solve, starts, rng):
-    """The `Mixture` of the fixed points that are reached from some messages."""
-    first = solve(starts, False)
-    rows, members = _distinct(first, np.isfinite(first.log_partition) & first.converged)
+def _mixture_of(solve, first, last, starts, rng):
+    """The mixture of the fixed points of a row, its `Solutions`, and whether one is stable."""
+    reached = solve(first, starts)
+    rows, members = _distinct(reached, reached.converged & np.isfinite(reached.log_partition))
     if len(rows):
-        messages = first.messages[rows]
+        messages = reached.messages[rows]
         moved = messages + DISTANCE * rng.standard_normal(messages.shape)
-        ends = solve(moved.astype(messages.dtype), True)
+        ends = solve(last, moved.astype(messages.dtype))
         usable = ends.converged & np.isfinite(ends.log_partition)
         # Messages that leave a fixed point without damping make it one that is hardly a state.
         undamped = usable & (ends.damping == 0)
-        distinct_rows, then = _distinct(ends, undamped if undamped.any() else usable)
-        if len(distinct_rows):
-            return Mixture(ends, distinct_rows, np.where(members < 0, -1, then[members]), True)
-    ends = solve(starts[:1], True)
-    return Mixture(ends, np.zeros(1, int), np.full(len(starts), -1), False)
+        rows, then = _distinct(ends, undamped if undamped.any() else usable)
+        if len(rows):
+            return *_mixed(ends, rows, np.where(members < 0, -1, then[members])), True
+    ends = solve(last, starts[:1])
+    return *_mixed(ends, np.zeros(1, int), np.full(len(starts), -1)), False
 
 
 def _distinct(ends, usable):
-    """The distinct ones among the ends that are usable, and the number of each end's own."""
+    """The distinct rows among the usable ones, and the number of each row among these, or -1."""
     rows, members = np.flatnonzero(usable), np.full(len(usable), -1)
     if len(rows):
-        order = np.argsort(-ends.log_partition[rows], kind="stable")
-        distinct_rows, members[rows] = merge(ends.beliefs[rows], order, MERGE_TOL)
+        mean, var = (np.hstack(_layers(x))[rows] for x in (ends.mean, ends.var))
+        log_partition = ends.log_partition[rows]
+        reached = SimpleNamespace(mean=mean, var=var, log_partition=log_partition)
+        distinct_rows, members[rows] = distinct(reached)
         rows = rows[distinct_rows]
     return rows, members
+
+
+def _mixed(ends, rows, members):
+    """The mixture of some rows as `Beliefs` with one row, and its `Solutions`."""
+    points = ends.log_partition[rows]
+    weights = np.exp(points - scipy.special.logsumexp(points)) if len(rows) > 1 else np.ones(1)
+
+    def average(x):
+        if x is None:
+            return None
+        # Equal values have exactly this average.
+        first = x[rows[:1]]
+        return (first + np.tensordot(weights, x[rows] - first, 1)).astype(x.dtype)
+
+    def variance(mean, var):
+        return average(var + (mean - average(mean)) ** 2)
+
+    def alone(x):
+        # A mixture of several is no tilt of a unit.
+        return None if x is None or len(rows) > 1 else _by_layers(lambda y: y[rows], x)
+
+    visible, *hidden = _layers(ends.mean)
+    solutions = Solutions(
+        visible=visible[rows],
+        hidden=hidden[0][rows] if hidden else None,
+        free_energy=-points,
+        log_partition=points,
+        converged=ends.converged[rows],
+        members=members,
+    )
+    loops = ends.__dict__["_loops"].of_rows(rows)
+    result = replaced(
+        ends,
+        mean=_by_layers(average, ends.mean),
+        var=_by_layers(variance, ends.mean, ends.var),
+        b=alone(ends.b),
+        a=alone(ends.a),
+        log_partition=np.array([np.logaddexp.reduce(points)]),
+        converged=ends.converged[rows[:1]],
+        n_iter=ends.n_iter[rows].max(keepdims=True),
+        residual=ends.residual[rows].max(keepdims=True),
+        damping=ends.damping[rows].max(keepdims=True),
+        message=ending_of(ends)[rows[:1]],
+        assignment=loops.assignment(weights),
+        pairwise=average(ends.pairwise),
+        messages=None,
+        history=None,
+    )
+    result.__dict__.update(_loops=loops, _radius=ends.__dict__.get("_radius"))
+    return result, solutions
+
+
+def _layers(x):
+    return x if isinstance(x, tuple) else (x,)
+
+
+def _by_layers(function, *parts):
+    """A function of arrays, or of each layer."""
+    return tuple(map(function, *parts)) if isinstance(parts[0], tuple) else function(*parts)
+
+
+def _joined(parts, single):
+    """The rows of several `Beliefs`, one after another; without their axis if `single`."""
+
+    def joined(*x):
+        if any(part is None for part in x):
+            return None
+        if isinstance(x[0], tuple):
+            return tuple(map(joined, *x))
+        return x[0][0] if single else np.concatenate(x)
+
+    rows = {name: joined(*(getattr(part, name) for part in parts)) for name in MIXED_FIELDS}
+    return replaced(parts[0], message=joined(*map(ending_of, parts)), **rows)
 
 
 def random_probabilities(n_starts, n_units, rng):
@@ -142,3 +181,35 @@ def random_probabilities(n_starts, n_units, rng):
     half = -(-n_starts // 2)
     states = rng.random((half, n_units)) < rng.random((half, 1))
     return np.stack([states, ~states], 1).reshape(-1, n_units)[:n_starts].astype(np.float64)
+
+
+def relaxed(p, middle, step, rng):
+    """Probabilities to start from: a third nearer to the middle, a third each at solutions.
+
+    step(p, temperature) is a sweep of naive mean field.
+    """
+    # Opposites are one after another, and so are of the same kind.
+    kinds = np.arange(len(p)) // 2 % 3
+    for kind, temperature in ((1, 1.0), (2, COLD)):
+        x = p[kinds == kind]
+        for _ in range(N_SWEEPS):
+            x = step(x, temperature)
+        p[kinds == kind] = x
+    random = kinds == 0
+    p[random] += (middle - p[random]) * rng.random((random.sum(), 1))
+    return p, kinds
+
+
+def starts_of_layers(units, n_starts, rng):
+    """Log-messages from visible to hidden `BinaryUnits`, the first without preference."""
+    weights, (b, c) = units.weights(), units.fields
+
+    def step(x, temperature):
+        hidden = sigmoid((c + x @ weights) / temperature)
+        return sigmoid((b + hidden @ weights.T) / temperature)
+
+    p = random_probabilities(n_starts - 1, len(weights), rng)
+    p, _ = relaxed(p, 0.5, step, rng)
+    p = np.clip(p, MIN_START_PROBABILITY, 1 - MIN_START_PROBABILITY)[:, :, None]
+    messages = np.logaddexp(np.log(1 - p), np.log(p) + weights)
+    return np.concatenate([weights[None] / 2, messages])

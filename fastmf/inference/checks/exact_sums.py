@@ -13,12 +13,10 @@ from fastmf.inference.mean_field.discrete_units import is_discrete, widths
 from fastmf.inference.mean_field.lower_bound import sides_of, terms_of_units
 from fastmf.models import BoltzmannMachine
 from fastmf.models._couplings import has_forbidden
-from fastmf.models._elimination import Tables
 from fastmf.models._graph import pairwise_graph
 from fastmf.models._graph_sums import MAX_ENTRIES, eliminated, is_small
-from fastmf.models._state_tables import coupling_tables, unit_tables
+from fastmf.models._state_tables import Tables, states_of_units
 from fastmf.models.exact import states_of
-from fastmf.priors._groups import column_sizes
 from fastmf.priors._protocol import by_parts, has_log_prob, parts_of
 from fastmf.priors._queries import number_of_states
 
@@ -155,38 +153,18 @@ def _eliminated(sides, tilt, values):
     graph, plans = pairwise_graph(machine), {}
     if not is_small(graph, n_rows):
         return None
-    fields, states = unit_tables(machine)
-    couplings = coupling_tables(graph, states)
-    log_partition, mean = np.full(n_rows, np.nan), np.zeros(values.shape)
+    states = states_of_units(machine)
+    columns, x, couplings = states.columns, states.values, states.couplings(graph)
+    log_partition, mean = np.full(n_rows, -np.inf), np.zeros(values.shape)
     for k in range(n_rows):
         field, precision, clamped = (part[min(k, len(part) - 1)] for part in tilt)
-        own = _tilted(prior, fields, states, (field, precision, clamped, values[k]))
-        found = eliminated(Tables(own, graph.edges, couplings), MAX_ENTRIES / n_rows, plans)
-        if found is None:
+        logs = states.weights + field[columns] * x - precision[columns] * x**2 / 2
+        logs = np.where(states.possible(clamped, values[k]), logs, -np.inf)
+        tables = Tables(states.sizes, graph.edges, logs, couplings)
+        marginals = eliminated(tables, MAX_ENTRIES / n_rows, plans)
+        if marginals is None:
             return None
-        if found.units is None:
-            log_partition[k] = -np.inf
-            continue
-        log_partition[k] = found.log_partition
-        if isinstance(states, np.ndarray):
-            mean[k] = (found.units * states[:, :, 0]).sum(1)
-        else:
-            mean[k] = np.concatenate([p @ x for p, x in zip(found.units, states, strict=True)])
+        log_partition[k] = marginals.log_partition
+        if marginals.units is not None:
+            mean[k], _ = states.means(marginals)
     return ExactRows(log_partition, mean, widths(prior)[None])
-
-
-def _tilted(prior, fields, states, tilt):
-    """Log-weights of states at the (field, precision, clamped, values) of a row."""
-    if isinstance(states, np.ndarray):
-        field, precision, clamped, values = (part[:, None] for part in tilt)
-        x = states[:, :, 0]
-        wrong = clamped & (x != values)
-        return np.where(wrong, -np.inf, fields + x * field - x**2 * precision / 2)
-    (field, precision, clamped, values), own = tilt, []
-    ends = np.cumsum(column_sizes(prior))
-    for logs, x, end in zip(fields, states, ends, strict=True):
-        at = slice(end - x.shape[1], end)
-        logs = logs + x @ field[at] - x**2 @ precision[at] / 2
-        wrong = ((x != values[at]) & clamped[at]).any(1)
-        own.append(np.where(wrong, -np.inf, logs))
-    return own

@@ -13,8 +13,7 @@ from scipy.special import logsumexp
 
 from fastmf.inference.bp.belief_propagation import belief_propagation
 from fastmf.inference.bp.graphs.layers import machine_of_layers
-from fastmf.inference.bp.graphs.solutions import messages_of
-from fastmf.inference.bp.graphs.starts import returned_messages
+from fastmf.inference.bp.graphs.starts import messages_of
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.checks.reasons import Answer
 from fastmf.inference.checks.rows import (
@@ -159,7 +158,7 @@ class MessagesFromMeans:
                 mean = np.hstack([1 - p, p])
             parts.append(np.clip(mean, 0, 1))
         units = GraphUnits(self.graph)
-        messages = returned_messages(messages_of(units, np.hstack(parts)), units)
+        messages = messages_of(units, np.hstack(parts))
         solved = asked(
             belief_propagation, self.graph, init=messages, field=rows.field, clamp=rows.clamp,
             tol=MESSAGE_TOL, max_iter=MAX_SWEEPS,

@@ -97,7 +97,7 @@ def test_chunks_of_states_make_no_difference(chunk, monkeypatch):
     model = RBM(9 * RNG.normal(size=(5, 4)), VISIBLE["gaussian"][0], Bernoulli(np.zeros(4)))
     whole = exact_averages(model)
     # `fastmf.models.exact` is a function, too.
-    monkeypatch.setattr(import_module("fastmf.models.exact"), "STATES_CHUNK_SIZE", chunk)
+    monkeypatch.setattr(import_module("fastmf.models.exact"), "BLOCK_ENTRIES", 4 * chunk)
     parts = exact_averages(model)
     assert parts.log_partition == pytest.approx(whole.log_partition, abs=1e-10)
     np.testing.assert_allclose(parts.pairwise[0], whole.pairwise[0], rtol=1e-10)

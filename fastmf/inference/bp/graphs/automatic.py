@@ -8,8 +8,7 @@ from fastmf._outcomes import CONVERGED, INFEASIBLE
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.bp.graphs.elimination import eliminated_units
 from fastmf.inference.bp.graphs.propagation import propagate_units
-from fastmf.inference.bp.graphs.results import all_right, graph_beliefs
-from fastmf.inference.bp.graphs.solutions import Solved
+from fastmf.inference.bp.graphs.results import Solved, all_right, graph_beliefs
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.bp.solutions import MAX_CHECK_SWEEPS
 from fastmf.inference.fixed_point import replaced, with_check
@@ -62,5 +61,5 @@ def _certain(result):
     """The same beliefs, which need no check."""
     message = np.where(result.converged, "exact, by elimination", result.message)
     result = replaced(result, method="elimination", message=message[()])
-    result.__dict__["_loops"] = lambda result: np.zeros(np.size(result.converged))
+    result.__dict__["_loop_terms"] = np.zeros(np.size(result.converged))
     return with_check(result, all_right)

@@ -17,21 +17,21 @@ from fastmf.inference.bp._kernel_arguments import ROUNDINGS, convergence_setting
 from fastmf.inference.bp.graphs.elimination import best_states
 from fastmf.inference.bp.graphs.iteration import first_state, sweep_to_the_end
 from fastmf.inference.bp.graphs.moves import forest_moves
-from fastmf.inference.bp.graphs.results import graph_beliefs
-from fastmf.inference.bp.graphs.solutions import (
-    Solved,
-    joined,
+from fastmf.inference.bp.graphs.results import Solved, graph_beliefs, joined, question_of
+from fastmf.inference.bp.graphs.starts import (
+    checked_messages,
+    first_messages,
     messages_at,
-    propagate_from_starts,
+    starts_of_graph,
 )
-from fastmf.inference.bp.graphs.starts import checked_messages, first_messages
 from fastmf.inference.bp.graphs.tree_bound import tree_bound
 from fastmf.inference.bp.graphs.trees import random_trees
 from fastmf.inference.bp.graphs.units import GraphUnits
-from fastmf.inference.bp.solutions import MAX_CHECK_SWEEPS
-from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS
+from fastmf.inference.bp.solutions import mixtures, options_of_checks
+from fastmf.inference.fixed_point import with_check
 from fastmf.kernels.bp import graph_binary, graph_decoding, graph_states
 from fastmf.models._graph_sums import MAX_ENTRIES
+from fastmf.priors._queries import two_values
 
 # Bytes of the messages of rows that are solved together.
 MAX_BYTES = 2**28
@@ -50,27 +50,30 @@ def propagate_on_graph(options, model, field, clamp, init=None):
 
 def propagate_units(options, units, init=None):
     """The `GraphBeliefs` of checked units."""
-    n_rows, probability, several = units.n_rows, None, None
+    n_rows, probability, is_sum = units.n_rows, None, options.algorithm == "sum"
+    if is_sum and options.n_starts is not None:
+        result, stable = mixtures(options, n_rows, partial(_row_of, units))
+        return with_check(result, question_of(units, stable=stable))
     if init is not None:
         init = checked_messages(messages_at(init, units) if options.decodes else init, units)
         n_rows = _common(n_rows, len(init)) if init.ndim == 2 else n_rows
-    if options.n_starts is not None:
-        solved, several = propagate_from_starts(options, units, n_rows or 1, _solver)
-    elif options.algorithm == "tree_reweighted":
+    if options.algorithm == "tree_reweighted":
         solved, probability = solve_trees(options, units, n_rows or 1, init)
     else:
         solved = _in_chunks(options, units, n_rows or 1, init)
-    mixed = partial(_mixed, options)
-    return graph_beliefs(options, units, solved, probability, n_rows is None, several, mixed)
+    result = graph_beliefs(options, units, solved, probability, n_rows is None)
+    mixed = partial(propagate_on_graph, options_of_checks(options))
+    return with_check(result, question_of(units, mixed)) if is_sum else result
 
 
-def _mixed(options, model, field=None, clamp=None):
-    """The `GraphBeliefs` of mixtures of fixed points, with which one start is compared."""
-    options = replace(
-        options, n_starts=N_CHECKED_STARTS, rng=0, max_iter=MAX_CHECK_SWEEPS, pairwise=False,
-        messages=False, damping=None,
-    )  # fmt: skip
-    return propagate_on_graph(options, model, field, clamp)
+def _row_of(units, k):
+    """Functions that solve a row from several messages, and draw these."""
+    row = units.row(k)
+
+    def solve(options, messages):
+        return propagate_units(options, row, messages)
+
+    return solve, partial(starts_of_graph, row)
 
 
 def _common(n_rows, n_starts):
@@ -119,7 +122,7 @@ class _GraphRows:
         self.options, self.units, self.problem = options, units, problem
         self.n_messages = len(problem.edges)
         # Pairs of states are kept for checks.
-        self.checks_pairs = units.binary is None and options.algorithm == "sum"
+        self.checks_pairs = two_values(units.model.prior) is None and options.algorithm == "sum"
         eps = np.finfo(np.float64).eps
         rounding = eps * (ROUNDINGS * np.sqrt(units.max_degree) + 2 * scale)
         self.settings = convergence_settings(options, float(rounding))

@@ -1,18 +1,20 @@
-"""Uniqueness of the fixed point of sum-product on a graph (Mooij and Kappen 2007)."""
+"""Uniqueness of the fixed point of sum-product (Mooij and Kappen 2007, Corollary 3).
+
+Where the spectral radius of a matrix between directed edges is below 1, sum-product has one fixed
+point and converges to it from any messages, whatever the fields.
+"""
 
 import numpy as np
 
-from fastmf.inference.bp.radius import MAX_POWER_ITERATIONS, perron_bound
-
-# Updates of slots in all power iterations.
-MAX_UPDATES = 10**7
+# Power iterations, and updates of slots in all of them.
+MAX_POWER_ITERATIONS, MAX_UPDATES = 200, 10**7
 
 
 def spectral_radius(units):
-    """Upper bound of the spectral radius of Mooij and Kappen (2007), Corollary 3; 0 on a forest.
+    """Upper bound of the spectral radius; 0 on a forest.
 
-    Between directed edges the matrix is A_(i->j),(k->i) = tanh(strength_ij) for k != j: |K| of
-    two-valued units and a quarter of the largest J(a,b) + J(c,d) - J(a,d) - J(c,b) of other units.
+    Between directed edges the matrix is A_(i->j),(k->i) = tanh(strength_ij) for k != j, with a
+    quarter of the largest J(a,b) + J(c,d) - J(a,d) - J(c,b).
     """
     if units.is_forest:
         return 0.0
@@ -31,11 +33,6 @@ def spectral_radius(units):
 
 def _strengths(units):
     """Strength of each edge: atanh of its largest contraction of messages."""
-    if units.binary is not None:
-        # exp(2 K) of each slot.
-        logs = np.zeros(len(units.graph.edges))
-        logs[units.layout.edges] = abs(np.log(units.binary[0].exponentials)) / 2
-        return logs
     first, tables = units.tables
     sizes = units.graph.n_states[units.graph.edges]
     strengths = np.zeros(len(sizes))
@@ -48,3 +45,22 @@ def _strengths(units):
             extent = rows.max(3) - rows.min(3)
         strengths[index] = np.nan_to_num(extent, nan=np.inf).max((1, 2)) / 4
     return strengths
+
+
+def perron_bound(product, x, max_iter):
+    """Upper bound of the spectral radius of a matrix A without negative entries.
+
+    By Collatz and Wielandt, max (A x)_i / x_i is an upper bound for every positive x, so that it
+    holds after any number of power iterations. These make it close, slowly on trees (whose radius
+    is 0).
+    """
+    bound = np.inf
+    for _ in range(max_iter):
+        new = product(x)
+        last, bound = bound, min(bound, (new / x).max())
+        if bound >= last * (1 - 1e-9):
+            break
+        # The added multiple of x keeps it positive, and damps oscillations.
+        x = new.clip(min=0) + 0.1 * bound * x + 1e-300
+        x = (x / x.max()).clip(min=1e-250)
+    return float(bound)

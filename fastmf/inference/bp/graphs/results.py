@@ -12,8 +12,8 @@ from fastmf.inference.bp.graphs.beliefs import GraphBeliefs
 from fastmf.inference.bp.graphs.elimination import best_states
 from fastmf.inference.bp.graphs.radius import spectral_radius
 from fastmf.inference.bp.graphs.starts import returned_messages
-from fastmf.inference.bp.loop_series import GraphLoops
-from fastmf.inference.fixed_point import Question, trace_of, with_check, with_solutions
+from fastmf.inference.bp.loop_series import SpinLoops, StateLoops
+from fastmf.inference.fixed_point import Question, trace_of, with_check
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models._graph_sums import MAX_ENTRIES
 from fastmf.priors._queries import binary_field, two_values
@@ -27,7 +27,7 @@ NO_STATE = "no state is possible"
 UNSURPASSED = "; no assignment is more probable, by elimination"
 
 
-def graph_beliefs(options, units, solved, probability, single, several=None, mixed=None):
+def graph_beliefs(options, units, solved, probability, single):
     """The `GraphBeliefs` of rows; without the axis of rows if `single`."""
     dtype, record = units.model.dtype, solved.record
     mean, var, b, labels = _units(units, solved)
@@ -68,20 +68,52 @@ def graph_beliefs(options, units, solved, probability, single, several=None, mix
         n_states=units.graph.n_states,
     )
     if options.algorithm == "sum":
-        result.__dict__["_radius"] = partial(spectral_radius, units)
-        if several is None:
-            points, stable = state_beliefs(units, solved)[:, None], None
-            of_pairs = None if solved.pairs is None else solved.pairs[:, None]
-        else:
-            points, stable, of_pairs = several.beliefs, several.stable, several.pairs or None
-            with_solutions(result, several.solutions, single)
-        result.__dict__["_loops"] = GraphLoops(units, points, of_pairs)
-        if units.is_forest:  # exact
-            return with_check(result, all_right)
-        return with_check(result, Question(units.model, _tilt_of(units), True, mixed, stable))
+        loops = _loops_of(units, solved)
+        result.__dict__.update(_radius=partial(spectral_radius, units), _loops=loops)
     if options.algorithm == "max":
         return with_check(result, ModeCheck(units, solved.is_best))
     return result
+
+
+class Solved(NamedTuple):
+    """Results of rows that have ended.
+
+    Parameters
+    ----------
+    record : dict of arrays
+        Arrays of a `ConvergenceRecord`.
+    beliefs : array of shape (n_rows, n_units or n_states)
+        Odds of two-valued units, or probabilities of states; as given.
+    log_partition : array of shape (n_rows,) or None
+    pairs, messages, labels : array or None
+    optimal, objective : array of shape (n_rows,) or None
+    is_best : bool array of shape (n_rows,) or None
+        Whether no assignment is more probable, by elimination.
+    """
+
+    record: dict
+    beliefs: np.ndarray
+    log_partition: np.ndarray | None
+    pairs: np.ndarray | None
+    messages: np.ndarray | None
+    labels: np.ndarray | None
+    optimal: np.ndarray | None
+    objective: np.ndarray | None
+    is_best: np.ndarray | None = None
+
+
+def joined(parts):
+    """The rows of several `Solved`, one after another."""
+    if len(parts) == 1:
+        return parts[0]
+    record = {
+        name: np.concatenate([part.record[name] for part in parts]) for name in parts[0].record
+    }
+    others = (
+        None if column[0] is None else np.concatenate(column)
+        for column in zip(*(part[1:] for part in parts), strict=True)
+    )
+    return Solved(record, *others)
 
 
 class ModeCheck(NamedTuple):
@@ -114,16 +146,25 @@ def all_right(answer):
     return [""] * np.size(answer.converged)
 
 
-def _tilt_of(units):
-    """The `Tilt` of the rows of a graph."""
+def _loops_of(units, solved):
+    """The fixed points of rows, with which `loop_correction` is computed."""
+    beliefs, graph, pair = state_beliefs(units, solved), units.graph, two_values(units.model.prior)
+    if pair is None:
+        return StateLoops(units, beliefs, solved.pairs)
+
+    def couplings():
+        return graph.edges, graph.values * (pair[1] - pair[0]) ** 2
+
+    return SpinLoops(couplings, units.values_of, beliefs[:, 1::2], beliefs[:, ::2])
+
+
+def question_of(units, mixed=None, stable=None):
+    """The check of `reliable` of sum-product."""
+    if units.is_forest:
+        return all_right
     clamp = np.full((1, units.model.n_units), np.nan) if units.clamp is None else units.clamp
-    return Tilt(units.field, np.zeros((1, units.model.n_units)), ~np.isnan(clamp))
-
-
-def fixed_points_of(units, solved):
-    """Probabilities of states and means of rows that have ended, which share fields and clamps."""
-    mean, *_ = _units(units, solved)
-    return state_beliefs(units, solved), mean.astype(units.model.dtype)
+    tilt = Tilt(units.field, np.zeros((1, units.model.n_units)), ~np.isnan(clamp))
+    return Question(units.model, tilt, True, mixed, stable)
 
 
 def state_beliefs(units, solved):
@@ -170,14 +211,7 @@ def _units(units, solved):
         tilt = log_odds / scale - _field_of(prior)
         return low * q + high * p, scale**2 * p * q, tilt, (p > q).astype(np.int64)
     mean, var = units.moments(solved.beliefs)
-    labels = np.zeros((len(mean), n_vertices), np.int64)
-    starts = units.first_state
-    widths = np.unique(units.graph.n_states)
-    for width in widths:
-        index = np.flatnonzero(units.graph.n_states == width)
-        states = starts[index][:, None] + np.arange(width)
-        labels[:, index] = solved.beliefs[:, states].argmax(2)
-    return mean, var, _tilts(units, solved.beliefs), labels
+    return mean, var, _tilts(units, solved.beliefs), units.labels(solved.beliefs)
 
 
 def _tilts(units, beliefs):

@@ -5,12 +5,20 @@ states of the receiver, the largest of them 0, in the order of the kernels.
 """
 
 import numpy as np
+import scipy
 
 from fastmf.inference.bp.graphs.beliefs import GraphBeliefs
+from fastmf.inference.bp.graphs.moves import forest_moves
+from fastmf.inference.bp.graphs.units import checked_clamp
+from fastmf.inference.bp.solutions import MIN_START_PROBABILITY, random_probabilities, relaxed
 from fastmf.priors._queries import two_values
 
 # Log-messages of states below this start from it: what was impossible may be possible here.
 SMALLEST_START = -600.0
+# Largest size of exponents from which states of starts are found, in the place of -inf.
+FORBIDDEN = 1e3
+# Slots of all rows together up to which annealed states are as good as max-product.
+MAX_START_SLOTS = 10_000
 
 
 def checked_messages(init, units):
@@ -58,3 +66,97 @@ def returned_messages(messages, units):
     if two_values(units.model.prior) is None or messages.shape[1] == len(units.layout.edges):
         return messages
     return messages[:, 1::2] - messages[:, ::2]
+
+
+def starts_of_graph(units, n_starts, rng):
+    """Log-messages of the given number of starts, the first without preference."""
+    unit, value, weight = units.states
+    field = np.clip((weight + value * units.field[:, unit])[0], -FORBIDDEN, FORBIDDEN)
+    couplings = couplings_of(units, -FORBIDDEN)
+
+    def step(x, temperature):
+        return (x + softmax(units, (field + x @ couplings) / temperature)) / 2
+
+    uniform = np.repeat(1 / units.graph.n_states, units.graph.n_states)
+    p, kinds = relaxed(_random_beliefs(units, n_starts - 1, rng), uniform, step, rng)
+    cold = np.flatnonzero(kinds == 2)[-1:]
+    p[cold] = _annealed(units, p[cold])
+    messages = messages_of(units, np.maximum(p, MIN_START_PROBABILITY))
+    return np.concatenate([np.zeros_like(messages, shape=(1, messages.shape[1])), messages])
+
+
+def _annealed(units, beliefs):
+    """States of large weight, or the given beliefs where none is found."""
+    problem, n = units.problem()[0], len(beliefs)
+    labels = np.zeros((n, len(units.graph.n_states)), np.int64)
+    objective = np.full(n, -np.inf)
+    forest_moves(problem, labels, objective, max_slots=MAX_START_SLOTS)
+    states = np.zeros_like(beliefs)
+    columns = units.first_state[units.layout.order] + labels
+    states[np.arange(n)[:, None], columns] = 1
+    return np.where(np.isfinite(objective)[:, None], states, beliefs)
+
+
+def _random_beliefs(units, n, rng):
+    """States at random, as probabilities of states of all units."""
+    sizes = units.graph.n_states
+    if two_values(units.model.prior) is not None:
+        p = random_probabilities(n, len(sizes), rng)
+        return np.stack([1 - p, p], -1).reshape(n, 2 * len(sizes))
+    # Some starts prefer a label, so that phases are found that differ in all units.
+    labels = np.arange(sizes.sum()) - np.repeat(units.first_state[:-1], sizes)
+    preferred = rng.random((n, sizes.max())) * rng.integers(0, 2, (n, 1))
+    noise = rng.random((n, len(labels))) + preferred[:, labels]
+    top = np.maximum.reduceat(noise, units.first_state[:-1], axis=1)
+    return (noise == np.repeat(top, sizes, axis=1)).astype(np.float64)
+
+
+def messages_at(init, units):
+    """Log-messages of units in the states of an assignment, or of the one of an earlier result."""
+    init = getattr(init, "assignment", init)
+    prior = units.model.prior
+    values = np.atleast_2d(checked_clamp(prior, init, "init"))
+    if np.isnan(values).any():
+        raise ValueError("init must give a value to each unit, got NaN.")
+    unit, value, _ = units.states
+    beliefs = (values[:, unit] == value).astype(np.float64)
+    messages = messages_of(units, np.maximum(beliefs, MIN_START_PROBABILITY))
+    return messages[0] if np.ndim(init) == 1 else messages
+
+
+def messages_of(units, beliefs):
+    """Log-messages that units with such probabilities send to all neighbours."""
+    problem, edges = units.problem()[0], units.graph.edges
+    sizes, counts = units.graph.n_states, np.diff(problem.first_value)
+    edge = np.repeat(np.arange(len(edges)), counts)
+    labels = np.divmod(np.arange(counts.sum()) - problem.first_value[edge], sizes[edges[edge, 1]])
+    rows, columns = [], []
+    for side in (0, 1):
+        rows.append(units.first_state[edges[edge, side]] + labels[side])
+        columns.append(problem.first_entry[units.layout.slots[edge, side]] + labels[1 - side])
+    weights = np.tile(problem.exponentials, 2)
+    shape = beliefs.shape[1], problem.first_entry[-1]
+    cells = tuple(map(np.concatenate, (rows, columns)))
+    sending = scipy.sparse.csr_array((weights, cells), shape=shape)
+    with np.errstate(divide="ignore"):  # states that no state of the sender allows
+        return returned_messages(np.log(beliefs @ sending), units)
+
+
+def couplings_of(units, smallest=-np.inf):
+    """Couplings of all states, at least the given value, as a symmetric sparse array."""
+    first, tables = units.tables
+    tables = np.maximum(tables, smallest)
+    edges, sizes = units.graph.edges, units.graph.n_states
+    edge = np.repeat(np.arange(len(edges)), np.diff(first))
+    a, b = np.divmod(np.arange(len(tables)) - first[edge], sizes[edges[edge, 1]])
+    start = units.first_state[edges[edge]]
+    n = units.first_state[-1]
+    upper = scipy.sparse.csr_array((tables, (start[:, 0] + a, start[:, 1] + b)), shape=(n, n))
+    return (upper + upper.T).tocsr()
+
+
+def softmax(units, x):
+    """Probabilities of states from their logarithms, of each row and unit."""
+    starts, sizes = units.first_state[:-1], units.graph.n_states
+    x = np.exp(x - np.repeat(np.maximum.reduceat(x, starts, axis=1), sizes, axis=1))
+    return x / np.repeat(np.add.reduceat(x, starts, axis=1), sizes, axis=1)

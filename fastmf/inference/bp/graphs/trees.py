@@ -7,7 +7,8 @@ forests take the place of trees.
 from typing import NamedTuple
 
 import numpy as np
-import scipy
+
+from fastmf.inference.bp.graphs.layout import adjacency, breadth_first, components
 
 # Vertices up to which the probabilities of uniform spanning trees are computed exactly.
 MAX_DENSE_VERTICES = 2000
@@ -42,9 +43,9 @@ def random_trees(edges, n_vertices):
     but for complete ones, vertices choose their parents among the vertices that come before them in
     one of `N_ORDERS` random orders.
     """
-    n_components, component = _components(edges, n_vertices)
-    if len(edges) == n_vertices - n_components:
-        return rooted(edges, n_vertices)
+    component, roots = components(adjacency(edges, n_vertices))
+    if len(edges) == n_vertices - len(roots):  # a forest
+        return _ordered(edges, n_vertices, component, np.arange(n_vertices))
     if n_vertices <= MAX_DENSE_VERTICES:
         return _uniform(edges, n_vertices, component)
     if len(edges) == n_vertices * (n_vertices - 1) // 2:
@@ -52,49 +53,22 @@ def random_trees(edges, n_vertices):
         return Trees(child, np.full(n_vertices, 1 / n_vertices))
     rng, orders = np.random.default_rng(0), []
     for _ in range(N_ORDERS):
-        orders.append(_ordered(edges, n_vertices, component, rng))
+        orders.append(_ordered(edges, n_vertices, component, rng.permutation(n_vertices)))
     return Trees(*(sum(part) / N_ORDERS for part in zip(*orders, strict=True)))
 
 
-def rooted(edges, n_vertices):
-    """The `Trees` of a forest, each tree with a root."""
-    _, component = _components(edges, n_vertices)
-    _, roots = np.unique(component, return_index=True)
-    _, parent = _breadth_first(edges, n_vertices, roots)
-    root = np.zeros(n_vertices)
-    root[roots] = 1
-    child = np.stack([parent[edges[:, 0]] == edges[:, 1], parent[edges[:, 1]] == edges[:, 0]], 1)
-    return Trees(child.astype(np.float64), root)
+def _ordered(edges, n_vertices, component, number):
+    """Trees of an order in which each vertex but the first has a neighbour before it.
 
-
-def _components(edges, n_vertices):
-    ones = np.ones(len(edges))
-    graph = scipy.sparse.csr_array((ones, edges.T), shape=(n_vertices, n_vertices))
-    return scipy.sparse.csgraph.connected_components(graph, directed=False)
-
-
-def _ordered(edges, n_vertices, component, rng):
-    """Trees of a random order in which each vertex but the first has a neighbour before it.
-
-    Each vertex chooses its parent among these with equal probabilities. Whatever they choose is a
-    tree, and every edge can be chosen, by the later one of its vertices.
+    Each vertex chooses its parent among these with equal probabilities. Every choice is a tree, and
+    every edge can be chosen, by the later one of its vertices.
     """
-    number = rng.permutation(n_vertices)
     _, roots = np.unique(component[np.argsort(number)], return_index=True)
-    order = _breadth_first(number[edges], n_vertices, roots)[0]
+    order = breadth_first(adjacency(number[edges], n_vertices), roots)[0]
     place = np.argsort(order)[number]
     is_child = np.stack([place[edges[:, 0]] > place[edges[:, 1]]] * 2, 1) ^ [False, True]
     n_earlier = np.bincount(edges[is_child], minlength=n_vertices)
     return Trees(is_child / np.maximum(n_earlier, 1)[edges], (n_earlier == 0).astype(np.float64))
-
-
-def _breadth_first(edges, n_vertices, roots):
-    """Vertices in the order of a search from one vertex of each component, and their parents."""
-    # One more vertex, next to the roots, from which all are searched.
-    ends = np.vstack([edges, np.stack([roots, np.full(len(roots), n_vertices)], 1)])
-    graph = scipy.sparse.csr_array((np.ones(len(ends)), ends.T), shape=(n_vertices + 1,) * 2)
-    order, parent = scipy.sparse.csgraph.breadth_first_order(graph, n_vertices, directed=False)
-    return order[1:], parent
 
 
 def _uniform(edges, n_vertices, component):

@@ -11,10 +11,11 @@ from copy import copy
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf._threads.workers import computed_once, in_parallel
+from fastmf._threads.workers import computed_once
+from fastmf.inference.bp.graphs.layout import graph_layout
 from fastmf.kernels.bp.graph_arguments import FREE, BinaryProblem, StatesProblem
-from fastmf.kernels.bp.graph_layout import GraphLayout, graph_layout
 from fastmf.models._graph import pairwise_graph
+from fastmf.models._state_tables import states_of_units
 from fastmf.priors._groups import (
     as_states,
     check_clamped_groups,
@@ -76,12 +77,13 @@ class GraphUnits:
         self.clamp = None if clamp is None else np.atleast_2d(clamp)
         graph = pairwise_graph(model)
         self.graph = graph._replace(values=graph.values.astype(np.float64))
-        self.layout = _layout(graph.edges, len(graph.n_states))
+        self.layout = graph_layout(graph.edges, len(graph.n_states))
 
     def row(self, k):
         """The same with the field and the clamps of one row only."""
         other = copy(self)
         other.__dict__.pop("binary", None)
+        other.n_rows = None
         other.field = self.field[[min(k, len(self.field) - 1)]]
         if self.clamp is not None:
             other.clamp = self.clamp[[min(k, len(self.clamp) - 1)]]
@@ -90,8 +92,7 @@ class GraphUnits:
     @property
     def is_forest(self):
         """Whether the graph has no cycle."""
-        n_edges, n_vertices = len(self.graph.edges), len(self.graph.n_states)
-        return n_edges == n_vertices - self.layout.n_components[0]
+        return self.layout.is_forest
 
     @property
     def max_degree(self):
@@ -138,24 +139,13 @@ class GraphUnits:
     # --- units of any number of states ------------------------------------------------------------
 
     @computed_once
+    def _states(self):
+        return states_of_units(self.model)
+
+    @property
     def states(self):
         """For each state of each unit: its unit of the model, its value, and its log-weight."""
-        units, values, weights, first = [], [], [], 0
-        for part in parts_of(self.model.prior):
-            n = n_units(part)
-            if has_groups(part):
-                units.append(first + np.arange(n))
-                values.append(np.ones(n))
-                weights.append(part.field)
-            else:
-                table = np.sort(support(part).T, axis=1)  # by unit, NaN last
-                real = ~np.isnan(table)
-                units.append(np.broadcast_to(first + np.arange(n)[:, None], table.shape)[real])
-                values.append(table[real])
-                filled = np.where(real, table, table[:, :1]).astype(part[0].dtype)
-                weights.append(np.stack([part.log_prob(x) for x in filled.T], 1)[real])
-            first += n
-        return tuple(map(np.concatenate, (units, values, weights)))
+        return self._states[1:]
 
     @computed_once
     def first_state(self):
@@ -171,19 +161,8 @@ class GraphUnits:
     @computed_once
     def tables(self):
         """First value of each table, and the tables of all edges, as exponents of their states."""
-        graph = self.graph
-        is_group = column_is_group(self.model.prior)[graph.edges]
-        sizes = graph.n_states[graph.edges]
-        first = np.append(0, np.cumsum(sizes.prod(1)))
-        if is_group.all():
-            return first, graph.values
-        edge = np.repeat(np.arange(len(sizes)), sizes.prod(1))
-        a, b = np.divmod(np.arange(first[-1]) - first[edge], sizes[edge, 1])
-        columns = np.where(is_group[:, 1], sizes[:, 1], 1)[edge]
-        source = graph.offsets[edge] + np.where(is_group[edge, 0], a, 0) * columns
-        source += np.where(is_group[edge, 1], b, 0)
-        start, value = self.first_state[graph.edges[edge]], self.states[1]
-        return first, graph.values[source] * value[start[:, 0] + a] * value[start[:, 1] + b]
+        sizes = self.graph.n_states[self.graph.edges]
+        return np.append(0, np.cumsum(sizes.prod(1))), self._states.couplings(self.graph)
 
     def problem(self, probability=None):
         """`StatesProblem` with probabilities of the edges, and the largest sum of exponents."""
@@ -258,6 +237,15 @@ class GraphUnits:
         var = np.add.reduceat(beliefs * deviation, starts, axis=1)
         return mean, np.where(one, mean * (1 - mean), var)
 
+    def labels(self, beliefs):
+        """The most probable state of each unit."""
+        sizes = self.graph.n_states
+        labels = np.zeros((len(beliefs), len(sizes)), np.int64)
+        for size in np.unique(sizes):
+            index = np.flatnonzero(sizes == size)
+            labels[:, index] = beliefs[:, self.first_state[index, None] + np.arange(size)].argmax(2)
+        return labels
+
     def values_of(self, labels):
         """Rows of data with these states: labels of groups, values of other units."""
         if only_groups(self.model.prior):
@@ -282,26 +270,6 @@ def checked_clamp(prior, clamp, name="clamp"):
     if wrong.any():
         refuse_clamped(prior, x, wrong)
     return clamp
-
-
-def _layout(edges, n_vertices):
-    """The `GraphLayout` of edges between numbered vertices."""
-    n_edges = len(edges)
-    if n_edges >= 2**30:
-        raise ValueError(f"a graph must have fewer than 2^30 edges, got {n_edges}.")
-    layout = GraphLayout(
-        order=np.zeros(n_vertices, np.int64),
-        place=np.full(n_vertices, -1, np.int32),
-        slots=np.full((n_edges, 2), -1, np.int32),
-        starts=np.zeros(n_vertices + 1, np.int64),
-        neighbours=np.zeros(2 * n_edges, np.int32),
-        reverse=np.zeros(2 * n_edges, np.int32),
-        edges=np.zeros(2 * n_edges, np.int32),
-        n_components=np.zeros(1, np.int64),
-    )
-    first, given = np.zeros(n_vertices + 1, np.int32), np.zeros((2 * n_edges, 2), np.int32)
-    in_parallel(graph_layout, (edges, first, given, layout, np.zeros(1, np.int64)), 1)
-    return layout
 
 
 def sums_at_ends(edges, values, n):

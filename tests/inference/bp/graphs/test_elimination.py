@@ -17,7 +17,7 @@ def test_sums_are_those_of_enumeration():
             found = elimination.eliminated_units(GraphUnits(graph.machine(), clamp=held), 2**20, {})
             log_partition, marginals, pairs, _ = graph.solve(clamp=held)
             assert np.isclose(found.log_partition, log_partition, rtol=1e-12)
-            assert np.allclose(found.beliefs, marginals, atol=1e-12)
+            assert np.allclose(found.units, marginals, atol=1e-12)
             right = np.concatenate([pairs[edge].ravel() for edge in graph.edges])
             assert np.allclose(found.pairs, right, atol=1e-12)
 
@@ -30,7 +30,7 @@ def test_nothing_where_tables_are_large_or_no_state_is_left():
         mf.Categorical(np.zeros((2, 2))),
     )
     found = elimination.eliminated_units(GraphUnits(impossible), 2**20, {})
-    assert found.log_partition == -np.inf and not found.beliefs.any() and not found.pairs.any()
+    assert found.log_partition == -np.inf and not found.units.any() and not found.pairs.any()
 
 
 def _forbidden():

@@ -7,10 +7,8 @@ import pytest
 from graph_models import cyclic, forests
 
 from fastmf.inference.bp.graphs import trees
-from fastmf.inference.bp.graphs.trees import (
-    random_trees,
-    rooted,
-)
+from fastmf.inference.bp.graphs.layout import adjacency, components
+from fastmf.inference.bp.graphs.trees import random_trees
 
 
 def trees_of(edges, n):
@@ -59,7 +57,7 @@ def test_parents_of_uniform_roots():
             # The tree renumbered so that the root comes first: it is then chosen as the root.
             number = np.argsort([root, *[v for v in range(n) if v != root]])
             moved = number[edges[chosen]]
-            found = rooted(np.sort(moved, 1), n)
+            found = random_trees(np.sort(moved, 1), n)
             assert found.root.tolist() == [1, 0, 0, 0, 0]
             swapped = moved[:, 0] > moved[:, 1]
             counts[chosen] += np.where(swapped[:, None], found.child[:, ::-1], found.child)
@@ -81,8 +79,8 @@ def test_large_graphs_have_trees_that_cover_all_edges(monkeypatch):
 def test_vertices_choose_their_parents_in_random_orders(name, edges, n):
     """All choices of an order, one by one: each is a spanning forest."""
     edges = sorted_edges(edges)
-    component = trees._components(edges, n)[1]
-    found = trees._ordered(edges, n, component, np.random.default_rng(0))
+    component, _ = components(adjacency(edges, n))
+    found = trees._ordered(edges, n, component, np.random.default_rng(0).permutation(n))
     of_child = [[] for _ in range(n)]
     for edge, side in np.argwhere(found.child > 0):
         of_child[edges[edge, side]].append((edge, side))
