@@ -17,8 +17,8 @@ from timing import images, positive, with_own_blas
 
 import fastmf as mf
 from fastmf import distributed as spread
-from fastmf.learning.layered.family import train
 from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.learning.layered.step import train
 
 OPTIONS = (
     ("--rows", dict(type=positive, default=8192, metavar="N", help="of an epoch [8192]")),

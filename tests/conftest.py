@@ -12,7 +12,7 @@ os.environ["FASTMF_QUIET"] = "1"
 if hasattr(os, "fork"):
     os.environ.setdefault("DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD", "forkserver")
 
-from fastmf.learning.training import resumption
+from fastmf.learning.training import checkpoint
 
 # Files that take long: begun at the end, one would keep a single process busy.
 LONG = "test_documentation.py", "test_docstrings.py"
@@ -56,4 +56,4 @@ def _same_draws_in_each_run(monkeypatch):
     """Let random_state=None give the same numbers each time, whatever tests ran before."""
     np.random.seed(0)  # noqa: NPY002 (what scikit-learn draws from)
     seeds = itertools.count()
-    monkeypatch.setattr(resumption, "fresh_seed", lambda: next(seeds))
+    monkeypatch.setattr(checkpoint, "fresh_seed", lambda: next(seeds))

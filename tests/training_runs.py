@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from fastmf.learning.layered.family import train
-from fastmf.learning.layered.step import Plan
+from fastmf.learning.layered.step import Plan, train
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.trainer import stream
 from fastmf.priors._protocol import learned_fields

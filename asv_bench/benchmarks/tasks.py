@@ -74,8 +74,8 @@ class Epoch:
     repeat, number, rounds = (3, 5, 30.0), 1, 1
 
     def setup(self, size):
-        from fastmf.learning.layered.family import train
         from fastmf.learning.layered.settings import LayeredSettings
+        from fastmf.learning.layered.step import train
 
         model = rbm(SIZES[size], "float32", patterns=0.0, noise=0.1)
         rows = data(model, 10_000)

@@ -6,9 +6,8 @@ gradient of a batch is computed in chunks of rows. Tasks run on the cluster of t
 `dask.distributed.Client`, or in this process if there is none.
 """
 
-from fastmf.distributed.fitting import fit, transform
 from fastmf.distributed.inference import belief_propagation, most_probable, score_samples, tap
-from fastmf.distributed.training import train
+from fastmf.distributed.training import fit, train, transform
 from fastmf.learning.layered.settings import LayeredSettings
 
 __all__ = [

@@ -19,20 +19,19 @@ _MESSAGE = np.dtype(f"U{max(map(len, MESSAGES.values())) + len(POLISHED)}")
 
 
 def tap(model, init=None, *, field=None, precision=None, clamp=None, n_threads=1, **options):
-    """Mean-field fixed points of the rows of Dask arrays: `fastmf.tap` by blocks.
+    """Compute mean-field fixed points of the rows of Dask arrays: `fastmf.tap` by blocks.
 
     Parameters
     ----------
     model : RBM, DBM or BoltzmannMachine
-    init : Dask array of shape (n_rows, n_units), or what `fastmf.tap` takes
-        A pair or an earlier result may consist of Dask arrays, too.
+    init : Dask array of shape (n_rows, n_units), or another `init` of `fastmf.tap`
     field, precision, clamp : Dask array of shape (n_rows, n_units), or tuple, one per layer
-        As in `fastmf.tap`. At least one array must be a Dask array; NumPy arrays of as many rows
-        are divided into the same blocks.
+        As in `fastmf.tap`. At least one array must be a Dask array; NumPy arrays with the same
+        number of rows are divided into the same blocks.
     n_threads : int, default 1
         Threads of each task: Dask runs several at once.
     **options
-        Options of `fastmf.tap`.
+        Options of `fastmf.tap`, without `history`, whose length differs between blocks.
 
     Returns
     -------
@@ -41,20 +40,16 @@ def tap(model, init=None, *, field=None, precision=None, clamp=None, n_threads=1
 
     Raises
     ------
-    TypeError
-        If there is no Dask array.
-    ValueError
-        For `history`, whose length differs between blocks, for an integer `init` (random starts),
-        and as `fastmf.tap` does.
+    TypeError, ValueError
+        If there is no Dask array, and as `fastmf.tap` does.
 
     Examples
     --------
     >>> import dask.array as da, numpy as np, fastmf as mf
     >>> model = mf.RBM(np.ones((3, 2)) / 5, mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
     >>> rows = da.from_array(np.eye(3), chunks=(2, 3))
-    >>> found = mf.distributed.tap(model, rows)
-    >>> found.mean[0].compute().shape, bool(found.converged.all().compute())
-    ((3, 3), True)
+    >>> mf.distributed.tap(model, rows).mean[0].compute().shape
+    (3, 3)
     """
     if isinstance(init, Integral):
         raise ValueError(f"init must be an array of starts in blocks of rows, got {init}.")
@@ -65,7 +60,7 @@ def tap(model, init=None, *, field=None, precision=None, clamp=None, n_threads=1
 
 
 def belief_propagation(model, *, field, n_threads=1, **options):
-    """Compute beliefs of rows of Dask arrays: `fastmf.belief_propagation` by blocks.
+    """Compute beliefs of the rows of Dask arrays: `fastmf.belief_propagation` by blocks.
 
     Parameters
     ----------
@@ -74,7 +69,7 @@ def belief_propagation(model, *, field, n_threads=1, **options):
     n_threads : int, default 1
         Threads of each task: Dask runs several at once.
     **options
-        Options of `fastmf.belief_propagation`.
+        Options of `fastmf.belief_propagation`, but for `pairwise="mean"`, an average over rows.
 
     Returns
     -------
@@ -83,10 +78,8 @@ def belief_propagation(model, *, field, n_threads=1, **options):
 
     Raises
     ------
-    TypeError
-        If `field` has no Dask array.
-    ValueError
-        For `pairwise="mean"`, whose result has no rows, and as `fastmf.belief_propagation` does.
+    TypeError, ValueError
+        If `field` has no Dask array, and as `fastmf.belief_propagation` does.
 
     Examples
     --------
@@ -104,25 +97,15 @@ def most_probable(model, *, field, n_threads=1, **options):
 
     Parameters
     ----------
-    model : RBM
-    field : Dask array of shape (n_rows, n_visible), or pair of these or None
-    n_threads : int, default 1
-        Threads of each task: Dask runs several at once.
+    model, field, n_threads
+        As for `belief_propagation`.
     **options
-        Options of `fastmf.most_probable`. A generator `rng` is left as it is: each block has the
-        same random starts.
+        Options of `fastmf.most_probable`. Each block has the same random starts.
 
     Returns
     -------
     Beliefs
         Its fields are Dask arrays, blocked as the rows are.
-
-    Raises
-    ------
-    TypeError
-        If `field` has no Dask array.
-    ValueError
-        As `fastmf.most_probable` does.
 
     Examples
     --------
@@ -136,7 +119,7 @@ def most_probable(model, *, field, n_threads=1, **options):
 
 
 def score_samples(estimator, X, log_partition="auto"):
-    """Log-likelihood of each row of a Dask array, under a fitted estimator.
+    """Compute the log-likelihood of each row of a Dask array, lazily.
 
     Parameters
     ----------
@@ -152,10 +135,8 @@ def score_samples(estimator, X, log_partition="auto"):
 
     Raises
     ------
-    TypeError
-        If X is no Dask array.
-    ValueError
-        If X does not have two axes, and as the estimator's method does.
+    TypeError, ValueError
+        If X is no Dask array with two axes, and as the estimator's method does.
 
     Examples
     --------
@@ -187,7 +168,9 @@ def _leaves(value):
 def _by_blocks(solver, model, arguments, n_threads, options):
     """The solver's result with lazy fields, each block of rows one task."""
     rows = _rows_of(solver, arguments)
-    _check_fields_have_rows(options)
+    if options.get("history") or options.get("pairwise") == "mean":
+        name = "history" if options.get("history") else "pairwise"
+        raise ValueError(f"{name}={options[name]!r} is not possible: it has no blocks of rows.")
     arguments = {name: _cut(name, value, rows) for name, value in arguments.items()}
     # A solve of one row tells the fields and their types, and raises for invalid options at once.
     options = options | {"n_threads": n_threads}
@@ -213,14 +196,6 @@ def _rows_of(solver, arguments):
     if np.isnan(arrays[0].shape[0]):
         raise ValueError("rows must be of a known number: x.compute_chunk_sizes() counts them.")
     return arrays[0]
-
-
-def _check_fields_have_rows(options):
-    """Raise for options that add fields without rows to the result."""
-    if options.get("history"):
-        raise ValueError("history must be False: it has no blocks of rows.")
-    if options.get("pairwise") == "mean":
-        raise ValueError("pairwise='mean' is an average over rows: ask for pairwise=True.")
 
 
 def _cut(name, value, rows):
@@ -255,14 +230,10 @@ def _tasks(solver, model, arguments, options, sizes):
             return tuple(of_block(part, k) for part in value)
         return blocks_of[id(value)][k] if is_dask(value) else value
 
-    return [
-        task(
-            solver,
-            model_and_options,
-            {name: of_block(value, k) for name, value in arguments.items()},
-        )
-        for k in range(len(sizes))
-    ]
+    of_blocks = (
+        {name: of_block(value, k) for name, value in arguments.items()} for k in range(len(sizes))
+    )
+    return [task(solver, model_and_options, of_rows) for of_rows in of_blocks]
 
 
 def _one_row(value, missing):

@@ -8,13 +8,19 @@ import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf._common.rows import is_dask
-from fastmf.distributed._rows import blocks
-from fastmf.learning.layered.family import LAYERED_FAMILY
+from fastmf.distributed._rows import blocks, checked_dask
+from fastmf.learning.layered.scaling import scaling_of
+from fastmf.learning.layered.settings import MANY_ROWS, LayeredSettings, gradient_for
 from fastmf.learning.layered.step import Plan
 from fastmf.learning.training import trainer
 from fastmf.learning.training.ascent import State
 from fastmf.learning.training.parameters import ModelParameters
+from fastmf.learning.training.settings import options_of
+from fastmf.models._checks import states_of
 from fastmf.models._layered import check_layered
+
+# Rows to which the units are fitted before learning begins, and which are kept as starts.
+MAX_FIRST_ROWS = 10_000
 
 
 def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, **options):
@@ -25,11 +31,10 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
     model : RBM or DBM
         The initial parameters.
     X : Dask array of shape (n_rows, n_visible)
-        To be persisted, or every batch is read again.
+        Of the model's type; to be persisted, or every batch is read again.
     settings : LayeredSettings
-        With a `batch_size` of several chunks, or only one task runs at a time. Solutions and Gibbs
-        chains start anew in each chunk: `n_starts` must be None, and persistent chains or solutions
-        are not possible.
+        With a `batch_size` of several chunks, or only one task runs at a time. `n_starts` must be
+        None, and persistent chains or solutions are not possible.
     chunk_rows : int, default 256
         Rows whose gradient is one task. The result depends on it, but not on the blocks of `X`, on
         the number of workers and threads, or on workers that were lost.
@@ -38,7 +43,7 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
     validation : array or Dask array, optional
         Metrics are computed on it in this process, as on the monitored rows of `X`.
     **options
-        `seed`, `callbacks` and `verbose` of `fastmf.learning.training.settings.RunOptions`.
+        `seed`, `callbacks` and `verbose`, as `random_state` etc. of the estimators.
 
     Returns
     -------
@@ -47,19 +52,11 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
 
     Raises
     ------
-    TypeError
-        If the model is not an RBM or DBM, or X not a Dask array of its type.
-    ValueError
-        For settings that are not possible in chunks, and for rows that are not finite, when they
-        are read.
+    TypeError, ValueError
+        For models, data and settings that are not possible, and for rows that are not finite, when
+        they are read.
     FloatingPointError
         If learning diverges.
-
-    Notes
-    -----
-    The gradient of a batch is the average over its chunks, weighted by their numbers of rows. With
-    starts at the data it is that of `fastmf.learning.training.trainer.train` up to rounding; with
-    starts at noise the random draws differ.
 
     Examples
     --------
@@ -73,15 +70,12 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
     2
     """
     check_layered(model)
-    if not is_dask(X):
-        raise TypeError(f"X must be a Dask array, got {type(X).__name__}.")
+    checked_dask("X", X, known_sizes=True)
     if X.dtype != model.dtype:
         raise TypeError(f"X must be of the model's type {model.dtype}, got {X.dtype}.")
     n_visible = model.sizes[0]
-    if X.ndim != 2 or X.shape[1] != n_visible or not X.shape[0]:
+    if X.shape[1] != n_visible or not X.shape[0]:
         raise ValueError(f"X must have shape (n_rows, {n_visible}), got {X.shape}.")
-    if np.isnan(X.shape[0]):
-        raise ValueError("X must have rows of a known number: X.compute_chunk_sizes() counts them.")
     check.count("chunk_rows", chunk_rows)
     if settings.n_starts is not None:
         raise ValueError(f"n_starts must be None in chunks, got {settings.n_starts}.")
@@ -92,66 +86,221 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
         )
     if options.get("checkpoint") is not None:
         raise ValueError("checkpoint is not offered for Dask arrays: save from a callback.")
-
-    def plan(model, settings, n_threads):
-        whole = Plan(model, settings, n_threads)
-
-        def step(state, batch, rate, rng):
-            found = _gradient(state, batch, settings, rng, chunk_rows, n_threads)
-            gradient, means, products = found
-            whole.ascend(state, gradient, means, rate, products=products)
-
-        return step
-
-    def metrics(state, monitored, *others):
-        return LAYERED_FAMILY.metrics(state, monitored.compute(), *others)
-
-    def preparation(settings):
-        every, prepare = LAYERED_FAMILY.preparation(settings) or (None, None)
-        return every and (every, lambda state, X, *others: prepare(state, X.compute(), *others))
-
-    changed = {"plan": plan, "metrics": metrics, "preparation": preparation}
-    changed["completion"] = None  # missing values are not drawn for chunks, and refused
-    family = LAYERED_FAMILY._replace(**changed)
     validation = validation.compute() if is_dask(validation) else validation
     validation = check.rows("validation", validation, n_visible, model.dtype)
-    return trainer.train(
-        model, X.rechunk({1: -1}), settings, family, validation=validation, n_threads=n_threads,
-        **options,
-    )  # fmt: skip
+    plan = _ChunkedPlan(model, settings, n_threads, chunk_rows)
+    return trainer.train(model, X.rechunk({1: -1}), plan, validation=validation, **options)
 
 
-def _gradient(state, batch, settings, rng, chunk_rows, n_threads):
-    """Gradient and moments of a batch: sums over its chunks, in their order."""
-    import dask
+class _ChunkedPlan(Plan):
+    """Steps along gradients that are computed in chunks of rows."""
 
-    chunks = batch.rechunk({0: chunk_rows})
-    start = dask.delayed(State(state.model, ModelParameters()), traverse=False)
-    task = dask.delayed(_chunk_gradient, pure=False)
-    parts = [
-        task(start, chunk, settings, chunk_rng, n_threads)
-        for chunk, chunk_rng in zip(blocks(chunks), rng.spawn(chunks.numblocks[0]), strict=True)
-    ]
-    fractions = np.array(chunks.chunks[0]) / len(batch)
-    total = ModelParameters.of(state.model).combine(lambda w: np.zeros(w.shape))
-    gradients, *moments = zip(*dask.compute(*parts), strict=True)
-    for fraction, part in zip(fractions, gradients, strict=True):
-        total = total.combine(lambda t, g, fraction=fraction: t + fraction * g, part)
+    draw = None  # type: ignore[assignment]  # missing values are refused
 
-    def average(*of_chunks):
-        if of_chunks[0] is None:
-            return None
-        flat = np.stack([part.ravel() for part in of_chunks])
-        return (fractions @ flat).reshape(of_chunks[0].shape)
+    def __init__(self, model, settings, n_threads, chunk_rows):
+        super().__init__(model, settings, n_threads)
+        self._chunk_rows = chunk_rows
 
-    return total, *(list(map(average, *kind)) for kind in moments)
+    def gradient(self, state, X, rng):
+        """Gradient and moments of a batch: sums over its chunks, in their order."""
+        import dask
+
+        chunks = X.rechunk({0: self._chunk_rows})
+        start = dask.delayed(State(state.model, ModelParameters()), traverse=False)
+        task = dask.delayed(_chunk_gradient, pure=False)
+        generators = rng.spawn(chunks.numblocks[0])
+        parts = [
+            task(start, chunk, self.settings, generator, self.n_threads)
+            for chunk, generator in zip(blocks(chunks), generators, strict=True)
+        ]
+        fractions = np.array(chunks.chunks[0]) / len(X)
+        total = ModelParameters.of(state.model).combine(lambda w: np.zeros(w.shape))
+        gradients, *moments = zip(*dask.compute(*parts), strict=True)
+        for fraction, part in zip(fractions, gradients, strict=True):
+            total = total.combine(lambda t, g, fraction=fraction: t + fraction * g, part)
+
+        def average(*of_chunks):
+            if of_chunks[0] is None:
+                return None
+            flat = np.stack([part.ravel() for part in of_chunks])
+            return (fractions @ flat).reshape(of_chunks[0].shape)
+
+        return total, *(list(map(average, *kind)) for kind in moments)
+
+    def metrics(self, state, monitored, validation, weights=None):
+        """Log-likelihoods per unit."""
+        return super().metrics(state, monitored.compute(), validation, weights)
+
+    def prepare(self, state, X):
+        """Estimate the preconditioners of a state anew."""
+        super().prepare(state, X.compute())
 
 
 def _chunk_gradient(state, chunk, settings, rng, n_threads):
-    """Gradient and moments of one chunk, whose rows are checked here, where they are first read."""
+    """Gradient and moments of one chunk, whose rows are checked when they are first read."""
     if not np.isfinite(chunk).all():
         raise ValueError(
             "X must be finite, got NaN or infinity: missing values need an array in memory, as "
             "X.compute() is."
         )
     return Plan(state.model, settings, n_threads).gradient(state, chunk, rng)
+
+
+def fit(estimator, X, *, validation_data=None, chunk_rows=256, n_threads=1):
+    """Fit a machine with hidden units to the rows of a Dask array, a chunk of rows as one task.
+
+    The estimators' method `fit` does the same when it is given a Dask array.
+
+    Parameters
+    ----------
+    estimator : GeneralizedRBM or DeepBoltzmannMachine
+        Persistent chains ("pcd"), `n_starts`, `checkpoint` and `early_stopping` are not possible;
+        a deep machine has no pre-training.
+    X : Dask array of shape (n_rows, n_features)
+        Complete rows; to be persisted, or every batch is read again.
+    validation_data : array or Dask array, optional
+        Data whose log-likelihood is computed after each epoch, in this process.
+    chunk_rows : int, default 256
+        Rows of one task; choose a `batch_size` of several chunks.
+    n_threads : int, default 1
+        Threads of each task.
+
+    Returns
+    -------
+    estimator
+        Fitted.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `X` is no Dask array, for options that are not possible in chunks, and for rows that are
+        not finite.
+
+    Notes
+    -----
+    Visible units are first fitted to the first 10,000 rows, from which `starts_` are taken, too:
+    rows should be in random order. `batch_size` and `l2` are 100 and 0.001 where they are None.
+
+    Examples
+    --------
+    >>> import dask.array as da, numpy as np, fastmf as mf
+    >>> X = (np.random.default_rng(0).random((400, 6)) < 0.3).astype(float)
+    >>> rbm = mf.GeneralizedRBM(3, n_epochs=2, batch_size=200, random_state=0)
+    >>> rbm = mf.distributed.fit(rbm, da.from_array(X, chunks=(100, 6)))
+    >>> rbm.transform(X).shape, rbm.n_iter_
+    ((400, 3), 2)
+    """
+    X = checked_dask("X", X, known_sizes=True)
+    for name, without in (("early_stopping", False), ("checkpoint", None)):
+        if getattr(estimator, name) not in (without, 0):
+            raise ValueError(f"{name} is not possible with a Dask array: leave it out.")
+    n_epochs = check.count("n_epochs", estimator.n_epochs, 0)
+    begin = {"n_epochs": 0, "verbose": 0}
+    if hasattr(estimator, "pretraining_epochs"):
+        begin["pretraining_epochs"] = 0
+    options = {name: getattr(estimator, name) for name in begin}
+    first = X[:MAX_FIRST_ROWS].compute()
+    try:
+        estimator.set_params(**begin).fit(first)
+    finally:
+        estimator.set_params(**options)
+    model = estimator.model_
+    scaling = scaling_of(estimator.pointwise_, model, False)
+    scaled, rows = model, _states(X, model)
+    if validation_data is not None and scaled.sizes[0] != X.shape[1]:
+        validation_data = states_of("validation_data", model.layers[0], validation_data)
+    if scaling is not None:
+        scaled = scaling.model(model)
+        rows = rows.map_blocks(scaling.data, model.dtype, dtype=model.dtype)
+        if validation_data is not None:
+            validation_data = np.asarray(validation_data, model.dtype)
+            validation_data = scaling.data(validation_data, model.dtype)
+    settings = _settings(estimator, scaled, n_epochs, len(first))
+    state = train(
+        scaled, rows, settings, chunk_rows=chunk_rows, n_threads=n_threads,
+        validation=validation_data, seed=_seed(estimator), verbose=int(estimator.verbose),
+        callbacks=tuple(estimator.callbacks or ()),
+    )  # fmt: skip
+    estimator.model_ = state.model if scaling is None else scaling.undone(state.model)
+    estimator.history_, estimator.n_iter_ = state.history, state.epoch
+    estimator.gradient_ = settings.gradient
+    return estimator
+
+
+def transform(estimator, X):
+    """Compute means of the hidden units given the rows of a Dask array, lazily.
+
+    Parameters
+    ----------
+    estimator : GeneralizedRBM or DeepBoltzmannMachine
+        Fitted.
+    X : Dask array of shape (n_rows, n_features)
+
+    Returns
+    -------
+    Dask array of shape (n_rows, n_components)
+        With the blocks of rows of `X`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If X is no Dask array with two axes, and as the estimator's method does.
+
+    Examples
+    --------
+    >>> import dask.array as da, numpy as np, fastmf as mf
+    >>> X = (np.random.default_rng(0).random((100, 6)) < 0.3).astype(float)
+    >>> rbm = mf.GeneralizedRBM(3, n_epochs=2, random_state=0).fit(X)
+    >>> features = mf.distributed.transform(rbm, da.from_array(X, chunks=(50, 6)))
+    >>> np.allclose(features.compute(), rbm.transform(X))
+    True
+    """
+    rows = checked_dask("X", X).rechunk({1: -1})
+    n_features, dtype = len(estimator.get_feature_names_out()), estimator.model_.dtype
+
+    def features(block):
+        # A selection of rows can leave blocks without rows.
+        if not len(block):
+            return np.empty((0, n_features), dtype)
+        return np.asarray(estimator.transform(block), dtype)
+
+    chunks = rows.chunks[0], (n_features,)
+    return rows.map_blocks(features, dtype=dtype, chunks=chunks, meta=np.empty((0, 0), dtype))
+
+
+def _states(X, model):
+    """Lazy rows as values of all units; labels of categorical ones become states."""
+    width, rows = model.sizes[0], X.astype(model.dtype)
+    if X.shape[1] == width:
+        return rows
+
+    def states(block):
+        # A selection of rows can leave blocks without rows.
+        flat = states_of("X", model.layers[0], block) if len(block) else np.empty((0, width))
+        return flat.astype(model.dtype)
+
+    rows = rows.rechunk({1: -1})
+    return rows.map_blocks(
+        states, dtype=model.dtype, chunks=(rows.chunks[0], (width,)),
+        meta=np.empty((0, 0), model.dtype),
+    )  # fmt: skip
+
+
+def _settings(estimator, model, n_epochs, n_rows):
+    """Options of an estimator as settings of learning in chunks."""
+    options = options_of(estimator, LayeredSettings)
+    options |= {name: value for name, value in MANY_ROWS.items() if options[name] is None}
+    if estimator.gradient == "auto":
+        options["gradient"] = gradient_for(model, n_rows, l2=0.0)  # in chunks there are only steps
+        if options["gradient"] == "pcd":
+            options["gradient"] = "cd"
+    return LayeredSettings(**options | {"n_epochs": n_epochs})
+
+
+def _seed(estimator):
+    """The seed that the estimator's method `fit` draws."""
+    state = estimator.random_state
+    if state is None:
+        return None
+    state = state if hasattr(state, "randint") else np.random.RandomState(state)
+    return int(state.randint(2**31 - 1))

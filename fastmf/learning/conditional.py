@@ -28,17 +28,17 @@ from fastmf.inference.missing.layered import LOG_PARTITION_COST, MAX_WORK_OF_ROW
 from fastmf.inference.missing.seen import annealed_rows, log_prob_of_seen, means_given_seen
 from fastmf.inference.sampling.annealing import MATCHING
 from fastmf.learning.training.ascent import ascend
-from fastmf.learning.training.completion import Completion
 from fastmf.learning.training.parameters import ModelParameters
-from fastmf.learning.training.products import products_over_rows
 from fastmf.learning.training.settings import AscentSettings
-from fastmf.learning.training.trainer import Family
+from fastmf.learning.training.trainer import Steps
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli
 
 OBJECTIVES = (
     "likelihood", "logistic", "cd", "perceptron", "latent_svm", "marginal_svm",
 )  # fmt: skip
+# Objectives whose models give probabilities of labels.
+PROBABILISTIC = ("likelihood", "logistic", "cd")
 INFERENCES = ("bp", "mean_field", "max_product", "mixed_product")
 # Algorithms of belief propagation.
 BP_ALGORITHMS = {"bp": "sum", "max_product": "max", "mixed_product": "mixed"}
@@ -48,37 +48,23 @@ MATCHED_INFERENCE = {
     "marginal_svm": "mixed_product",
     "likelihood": "bp",
 }
-# Residual of a row that counts as converged in the metrics of an epoch.
-CONVERGED_RESIDUAL = 1e-3
 # Residual at which the iterations of a row of a batch end early, in units of the last place: the
-# gradient does not resolve what is left. Not in predictions, as a row that leaves an unstable point
-# slowly would end beside it.
+# gradient does not resolve less. Not in predictions, as a row that leaves an unstable point slowly
+# would end beside it.
 RESOLVED_ULPS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConditionalSettings(AscentSettings):
-    """Options of learning a conditional RBM; see also `AscentSettings`.
-
-    Parameters
-    ----------
-    objective : {"likelihood", "logistic", "cd", "perceptron", "latent_svm", "marginal_svm"}
-    inference : {"bp", "mean_field", "max_product", "mixed_product"} or None
-        Inference of prediction, and of the gradient of "likelihood". None for that of the
-        objective.
-    n_gibbs : int
-        Gibbs sweeps of "cd" and "perceptron".
-    gibbs_start : {"data", "logistic", "random"}
-        Where the chains of "cd" start; those of "perceptron" start at "logistic".
-    n_sweeps : int or None
-        Iterations of inference; None for 7 + epoch, the epochs being counted from 1. Rows of a
-        batch end before if their beliefs have stopped changing.
-    """
+    """Options of learning a conditional RBM; see also `AscentSettings`."""
 
     objective: str = "likelihood"
+    # For prediction, and for the gradient of "likelihood"; None: the matched inference.
     inference: str | None = None
+    # Gibbs sweeps of "cd" and "perceptron", and the start of the chains of "cd".
     n_gibbs: int = 1
     gibbs_start: str = "data"
+    # Iterations of inference; None for 7 + epoch, the epochs being counted from 1.
     n_sweeps: int | None = None
 
     def __post_init__(self):
@@ -98,7 +84,7 @@ class ConditionalSettings(AscentSettings):
 
     @property
     def prediction_inference(self):
-        """The inference of prediction, which for "likelihood" is that of training."""
+        """The inference of prediction."""
         return self.inference or MATCHED_INFERENCE.get(self.objective, "mean_field")
 
 
@@ -108,22 +94,14 @@ def sweeps(settings, epoch):
 
 
 class ConditionalMoments(NamedTuple):
-    """Beliefs of labels and hidden units.
-
-    Parameters
-    ----------
-    visible, hidden : array of shape (n_rows, n_units)
-    pairs : array of shape (n_visible, n_hidden) or None
-        Mean over rows of the beliefs of (1, 1), if asked for; None otherwise, and where they are
-        the products of the means.
-    log_partition : array of shape (n_rows,)
-        Zero where the inference gives none.
-    residual : array of shape (n_rows,)
-    """
+    """Beliefs of labels and hidden units, (n_rows, n_units)."""
 
     visible: np.ndarray
     hidden: np.ndarray
+    # Mean over rows of the beliefs of (1, 1), (n_visible, n_hidden), if asked for; None where they
+    # are the products of the means.
     pairs: np.ndarray | None
+    # Zero where the inference gives none.
     log_partition: np.ndarray
     residual: np.ndarray
 
@@ -141,29 +119,29 @@ def infer(
     options = {"damping": 0.0, "tol": tol, "max_iter": n_sweeps, "n_threads": n_threads}
     algorithm = BP_ALGORITHMS.get(inference)
     if algorithm and not (log_partition or search):
-        found = beliefs_of_batch(
+        beliefs = beliefs_of_batch(
             model, fields, algorithm=algorithm, pairwise="mean" if pairs else False, **options
         )
         mixed = inference == "mixed_product"
-        hidden = hidden_means(model, found.visible, c) if mixed else found.hidden
-        return ConditionalMoments(found.visible, hidden, found.pairs, zeros, found.residual)
+        hidden = hidden_means(model, beliefs.visible, c) if mixed else beliefs.hidden
+        return ConditionalMoments(beliefs.visible, hidden, beliefs.pairs, zeros, beliefs.residual)
     units = (Bernoulli(np.zeros(n, model.dtype)) for n in model.weights.shape)
     rbm = RBM(model.weights, *units)
     options["field"] = b, c
     if inference == "mean_field":
-        found = tap(rbm, expit(b), order=1, log_partition=log_partition, **options)
-        values = found.log_partition if log_partition else zeros
-        return ConditionalMoments(*found.mean, None, values, found.residual)
+        result = tap(rbm, expit(b), order=1, log_partition=log_partition, **options)
+        values = result.log_partition if log_partition else zeros
+        return ConditionalMoments(*result.mean, None, values, result.residual)
     if inference == "bp":
-        found = belief_propagation(rbm, **options)
-        return ConditionalMoments(*found.mean, None, found.log_partition, found.residual)
+        result = belief_propagation(rbm, **options)
+        return ConditionalMoments(*result.mean, None, result.log_partition, result.residual)
     mixed = inference == "mixed_product"
     options = {"field": fields, "max_iter": n_sweeps, "n_threads": n_threads}
-    found = most_probable(rbm, sum_hidden=mixed, **options, **search)
-    visible, hidden = (part.astype(model.dtype, copy=False) for part in found.assignment)
+    result = most_probable(rbm, sum_hidden=mixed, **options, **search)
+    visible, hidden = (part.astype(model.dtype, copy=False) for part in result.assignment)
     if mixed:
         hidden = hidden_means(model, visible, c)
-    return ConditionalMoments(visible, hidden, None, zeros, found.residual)
+    return ConditionalMoments(visible, hidden, None, zeros, result.residual)
 
 
 def hidden_means(model, visible, field):
@@ -191,52 +169,37 @@ def _free_energy(model, visible, fields):
 def gradient(model, Y, X, settings, *, n_sweeps=10, rng=None, n_threads=None):
     """Direction in which the objective improves, averaged over rows.
 
-    Ping & Ihler (2017), Eqs. 5-7 and Appendix A; the perceptron loss is that of Mnih, Larochelle &
-    Hinton (2011): zero for rows whose labels by Gibbs sampling, the most probable ones given the
+    Ping & Ihler (2017), Eqs. 5-7 and Appendix A; perceptron loss of Mnih, Larochelle & Hinton
+    (2011): zero for rows whose labels by Gibbs sampling, the most probable ones given the
     hidden units of the last sweep, are not of lower free energy than the given labels.
     """
-    fields, at_labels = _fields_and_means(model, Y, X, n_threads)
+    fields = model.fields(X)
+    at_labels = hidden_means(model, Y, fields[1])
     pairs, objective = None, settings.objective
     if objective in ("likelihood", "logistic"):
         inference = settings.prediction_inference
         tol = RESOLVED_ULPS * np.finfo(model.dtype).eps
-        found = infer(model, fields, inference, n_sweeps, n_threads, pairs=True, tol=tol)
-        visible, hidden, pairs = found[:3]
+        beliefs = infer(model, fields, inference, n_sweeps, n_threads, pairs=True, tol=tol)
+        visible, hidden, pairs = beliefs[:3]
     elif objective in ("cd", "perceptron"):
         visible, hidden = _sampled_moments(model, Y, fields, settings, rng)
     else:
         augmented = fields[0] + (1 - 2 * Y), fields[1]
-        found = infer(model, augmented, MATCHED_INFERENCE[objective], n_sweeps, n_threads)
-        visible, hidden = found.visible, found.hidden
+        beliefs = infer(model, augmented, MATCHED_INFERENCE[objective], n_sweeps, n_threads)
+        visible, hidden = beliefs.visible, beliefs.hidden
         if objective == "latent_svm":
             at_labels = (at_labels > 0.5).astype(model.dtype)
     n_rows = model.dtype.type(len(Y))
     visible_mean, hidden_mean = (Y - visible) / n_rows, (at_labels - hidden) / n_rows
-    if pairs is None:
-        pair = np.vstack([Y, visible]), np.vstack([at_labels, -hidden]) / n_rows
-    else:
-        pair = Y, at_labels / n_rows
-    factors = [pair, (visible_mean, X), (hidden_mean, X)]
-    weights, visible_weights, hidden_weights = products_over_rows(factors, n_threads)
-    if pairs is not None:
-        weights -= pairs
+    weights = Y.T @ (at_labels / n_rows)
+    weights -= visible.T @ (hidden / n_rows) if pairs is None else pairs
     return ModelParameters(
         weights=weights,
-        visible_weights=visible_weights,
-        hidden_weights=hidden_weights,
+        visible_weights=visible_mean.T @ X,
+        hidden_weights=hidden_mean.T @ X,
         visible_bias=visible_mean.sum(0),
         hidden_bias=hidden_mean.sum(0),
     )
-
-
-def _fields_and_means(model, Y, X, n_threads):
-    """`CRBM.fields` of a batch and its `hidden_means`, on several threads."""
-    pairs = (model.visible_weights, X), (model.hidden_weights, X), (model.weights.T, Y)
-    products = products_over_rows([(w.T, rows.T) for w, rows in pairs], n_threads)
-    b, c, from_labels = (np.ascontiguousarray(product.T) for product in products)
-    b += model.visible_bias
-    c += model.hidden_bias
-    return (b, c), expit(from_labels + c)
 
 
 def _sampled_moments(model, Y, fields, settings, rng):
@@ -259,57 +222,43 @@ def _sampled_moments(model, Y, fields, settings, rng):
     return visible, hidden_means(model, visible, c)
 
 
-def plan(model, settings, n_threads=None):
-    """The steps of a run: see `fastmf.learning.training.trainer.Family`."""
+class ConditionalSteps(Steps):
+    """Steps of a conditional RBM; data are pairs (Y, X) of labels and features."""
 
-    def step(state, batch, rate, rng):
-        """Move `state` one step up the objective of a batch (Y, X)."""
-        given = {"n_sweeps": sweeps(settings, state.epoch), "rng": rng, "n_threads": n_threads}
-        direction = gradient(state.model, *batch, settings, **given)
+    score, label = "accuracy", "fraction of correct labels"
+
+    def __call__(self, state, batch, rate, rng):
+        """Move a state one step up the objective of a batch."""
+        settings, n_threads = self.settings, self.n_threads
+        options = {"n_sweeps": sweeps(settings, state.epoch), "rng": rng, "n_threads": n_threads}
+        direction = gradient(state.model, *batch, settings, **options)
         moved = ascend(state, direction, settings, rate, n_threads)
         state.model = state.model.moved(vars(moved))
 
-    return step
+    def metrics(self, state, monitored, validation, weights=None):
+        """Fractions of correct labels, and of rows whose inference has converged to 1e-3."""
+        names = "accuracy", "converged"
+        metrics = dict(zip(names, self._accuracy(state, monitored, weights), strict=True))
+        if validation is not None:
+            metrics["validation_accuracy"] = self._accuracy(state, validation)[0]
+        return metrics
 
-
-def _metrics(state, monitored, validation, settings, n_threads, weights=None):
-    """Fractions of correct labels, and of rows whose inference has converged to 1e-3."""
-    n_sweeps = sweeps(settings, state.epoch - 1)
-
-    def accuracy(data, weights=None):
+    def _accuracy(self, state, data, weights=None):
         Y, X = data
-        fields = state.model.fields(X)
-        found = infer(state.model, fields, settings.prediction_inference, n_sweeps, n_threads)
-        right = (found.visible > 0.5) == (Y > 0.5)
+        model, inference = state.model, self.settings.prediction_inference
+        n_sweeps = sweeps(self.settings, state.epoch - 1)
+        beliefs = infer(model, model.fields(X), inference, n_sweeps, self.n_threads)
+        right = (beliefs.visible > 0.5) == (Y > 0.5)
         of_rows = np.ones(len(Y)) if weights is None else weights
         correct = np.average(right, weights=of_rows[:, None] * ~np.isnan(Y))
-        converged = np.average(found.residual < CONVERGED_RESIDUAL, weights=weights)
+        converged = np.average(beliefs.residual < 1e-3, weights=weights)
         return float(correct), float(converged)
 
-    correct, converged = accuracy(monitored, weights)
-    metrics = {"accuracy": correct, "converged": converged}
-    if validation is not None:
-        metrics["validation_accuracy"] = accuracy(validation)[0]
-    return metrics
-
-
-# --- labels that are not known -------------------------------------------------------------------
-
-
-def label_completion(data, model, *, draws=True):
-    """The `Completion` of labels and features (Y, X), or None if all labels are known."""
-    Y, X = data
-    if not np.isnan(Y).any():
-        return None
-
-    def draw(model, rows, before, missing, n_sweeps, rng, n_threads):
-        fields = model.fields(X[rows])
-        return drawn_labels(model, before, missing, fields, n_sweeps, rng, draws=draws)
-
-    def admits(model, y):
-        return np.isin(y, (0, 1)).all()
-
-    return Completion(np.array(Y, model.dtype, order="C"), draw, admits, others=(X,))
+    def draw(self, model, data, missing, n_sweeps, rng):
+        """Labels with draws, or for other losses the best values, in the place of unknown ones."""
+        Y, X = data
+        draws = self.settings.objective in PROBABILISTIC
+        return drawn_labels(model, Y, missing, model.fields(X), n_sweeps, rng, draws=draws)
 
 
 def drawn_labels(model, Y, missing, fields, n_sweeps, rng, *, draws=True):
@@ -362,8 +311,3 @@ def log_weights_of_known(model, Y, X):
         seen = log_prob_of_seen(of_row.visible, y)
         out[r] = (seen + means_given_seen(of_row, y).log_partition)[0]
     return out
-
-
-CRBM_FAMILY = Family(
-    plan, _metrics, "accuracy", "fraction of correct labels", others=("converged",)
-)

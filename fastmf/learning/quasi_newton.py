@@ -1,8 +1,8 @@
 """Quasi-Newton minimisation in a box and a trust region, for costly functions of few variables.
 
 The model of the objective f at x is f + g's + s'Hs / 2. H is what the objective gives at x, changed
-by the last steps as in BFGS, damped (Powell 1978): so what is known of the curvature there is not
-lost, and what is not known is learned.
+by the last steps as in BFGS, damped (Powell 1978): so the curvature there is not lost, and its
+errors are corrected.
 """
 
 from typing import NamedTuple
@@ -22,41 +22,32 @@ N_UPDATES = 2
 
 
 class SearchPoint(NamedTuple):
-    """The result of an objective at a point x.
+    """The result of an objective at a point x."""
 
-    Parameters
-    ----------
-    value : float
-        inf if there is none; the rest is not read then.
-    gradient : array of shape (n_variables,)
-    curvature : array of shape (n_variables, n_variables)
-        Positive definite: an estimate of the matrix of second derivatives.
-    smallest : array of shape (n_variables,), optional
-        Smallest curvatures of the model by each variable, where differences of gradients, which are
-        of points behind, are known to be too small.
-    changed : bool
-        Whether the value is of another objective than those before: the search then goes on from
-        there, whatever the value, and the change of the gradient tells nothing.
-    """
-
+    # inf if there is none; nothing else is read then.
     value: float
     gradient: np.ndarray | None = None
+    # Positive definite: an estimate of the matrix of second derivatives.
     curvature: np.ndarray | None = None
+    # Smallest curvatures of the model by each variable, where differences of gradients at earlier
+    # points are too small.
     smallest: np.ndarray | float = 0.0
+    # Whether the value is of another objective than before: the search then continues from there,
+    # whatever the value, and forgets the changes of the gradient.
     changed: bool = False
 
 
 def minimise(objective, start, low, high, *, longest=1.0, tol=1e-6, max_iter=50, report=None):
-    """The lowest point found, by quasi-Newton steps in a box and in a trust region.
+    """Minimise by quasi-Newton steps in a box and in a trust region; returns the lowest point.
 
     A line search would try points far away, which for some functions cost a thousand times more
     than those nearby: here no step is longer than a given length.
     """
-    x, point, radius, failures, kept = start, objective(start), 1.0, 0, []
+    x, point, radius, failures, changes = start, objective(start), 1.0, 0, []
     for k in range(max_iter):
         if report is not None:
             report(k, point.value)
-        hessian = _model(point, kept)
+        hessian = _model(point, changes)
         step = -np.linalg.solve(hessian, point.gradient)
         step *= min(1.0, radius / max(abs(step / longest).max(), 1e-300))
         if (x + step < low).any() or (x + step > high).any():
@@ -75,9 +66,9 @@ def minimise(objective, start, low, high, *, longest=1.0, tol=1e-6, max_iter=50,
             continue
         failures = 0
         if new.changed:
-            x, point, kept = trial, new, []
+            x, point, changes = trial, new, []
             continue
-        kept = [*kept[1 - N_UPDATES :], (step, new.gradient - point.gradient)]
+        changes = [*changes[1 - N_UPDATES :], (step, new.gradient - point.gradient)]
         ratio = (point.value - new.value) / predicted_decrease
         if ratio < MIN_RATIO:
             radius = length / 4
@@ -88,10 +79,10 @@ def minimise(objective, start, low, high, *, longest=1.0, tol=1e-6, max_iter=50,
     return x
 
 
-def _model(point, kept):
+def _model(point, changes):
     """The matrix of the model at a point, after these steps and changes of the gradient."""
     hessian = point.curvature
-    for step, change in kept:
+    for step, change in changes:
         hessian = _updated(hessian, step, change)
     return hessian + np.diag(np.maximum(point.smallest - np.diag(hessian), 0))
 

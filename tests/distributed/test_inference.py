@@ -154,5 +154,5 @@ def test_bad_input_is_met_at_the_door():
         mfd.score_samples(None, np.zeros((6, 12)))
     with pytest.raises(ValueError, match="n_features"):
         mfd.score_samples(None, X[0])
-    with pytest.raises(ValueError, match="average over rows"):
+    with pytest.raises(ValueError, match="pairwise"):
         mfd.belief_propagation(model, field=X, pairwise="mean")

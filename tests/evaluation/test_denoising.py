@@ -59,7 +59,7 @@ def test_nearest_neighbour_is_the_first_row_of_least_distance(rng, monkeypatch):
     distance = (Y[:, None] != X[None]).sum(2)
     expected = X[distance.argmin(1)]
     np.testing.assert_array_equal(nearest_neighbour(Y, X), expected)
-    monkeypatch.setattr("fastmf.learning.layered.starts.BLOCK_PAIRS", 7 * 50)  # blocks of 7 rows
+    monkeypatch.setattr("fastmf._common.rows.BLOCK_ENTRIES", 7 * 50)  # blocks of 7 rows
     np.testing.assert_array_equal(nearest_neighbour(Y.astype(bool), X), expected)
 
 

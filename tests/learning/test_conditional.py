@@ -4,15 +4,15 @@ from scipy import sparse
 
 from fastmf.learning import conditional
 from fastmf.learning.conditional import (
-    CRBM_FAMILY,
     ConditionalSettings,
+    ConditionalSteps,
     gradient,
     infer,
     sweeps,
 )
-from fastmf.learning.layered.family import train
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.parameters import ModelParameters
+from fastmf.learning.training.trainer import train
 from fastmf.models import CRBM, exact
 
 RNG = np.random.default_rng(0)
@@ -201,17 +201,17 @@ def test_sweeps_grow_by_one_an_epoch():
 def test_an_interrupted_run_resumes_to_the_same_bits(tmp_path, features):
     data = Y, features(X)
     settings = ConditionalSettings(n_epochs=4, batch_size=2, momentum=0.5, early_stopping=True)
-    options = {"seed": 1, "validation": data, "family": CRBM_FAMILY}
-    whole = train(crbm(3), data, settings, **options)
+    options, steps = {"seed": 1, "validation": data}, ConditionalSteps(settings)
+    whole = train(crbm(3), data, steps, **options)
     path = tmp_path / "run"
     stop = [lambda state: state.epoch == 2]
-    train(crbm(3), data, settings, checkpoint=path, callbacks=stop, **options)
-    resumed = train(crbm(3), data, settings, checkpoint=path, **options)
+    train(crbm(3), data, steps, checkpoint=path, callbacks=stop, **options)
+    resumed = train(crbm(3), data, steps, checkpoint=path, **options)
     assert resumed.history == whole.history
     for name in vars(ModelParameters.of(whole.model)):
         np.testing.assert_array_equal(getattr(resumed.model, name), getattr(whole.model, name))
     with pytest.raises(ValueError, match="differs in data"):
-        train(crbm(3), (1 - Y, data[1]), settings, checkpoint=path, **options)
+        train(crbm(3), (1 - Y, data[1]), steps, checkpoint=path, **options)
 
 
 def test_options_are_checked():
@@ -234,11 +234,11 @@ def test_biases_that_are_not_finite_are_told():
     settings = ConditionalSettings(objective="logistic", momentum=0.99)
     with np.errstate(over="ignore"), pytest.raises(FloatingPointError, match="diverged"):
         for _ in range(3):
-            conditional.plan(state.model, settings)(state, (Y, np.zeros_like(X)), 0.0, None)
+            ConditionalSteps(settings)(state, (Y, np.zeros_like(X)), 0.0, None)
 
 
 def test_l1_makes_weights_zero():
     settings = ConditionalSettings(n_epochs=60, batch_size=4, learning_rate=0.05, l1=0.2)
-    trained = train(crbm(2, 0.1), (Y, X), settings, family=CRBM_FAMILY, seed=0).model
+    trained = train(crbm(2, 0.1), (Y, X), ConditionalSteps(settings), seed=0).model
     for weights in (trained.weights, trained.visible_weights, trained.hidden_weights):
         assert (weights == 0).any()

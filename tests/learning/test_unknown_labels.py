@@ -5,8 +5,14 @@ import itertools
 import numpy as np
 import pytest
 
-from fastmf.learning.conditional import drawn_labels, label_completion, log_weights_of_known
+from fastmf.learning.conditional import (
+    ConditionalSettings,
+    ConditionalSteps,
+    drawn_labels,
+    log_weights_of_known,
+)
 from fastmf.learning.training.ascent import initial_state
+from fastmf.learning.training.trainer import Completion
 from fastmf.models import CRBM
 
 RNG = np.random.default_rng(0)
@@ -49,14 +55,8 @@ def test_draws_have_the_means_given_known_labels_and_features():
 def test_features_stay_beside_labels():
     model, X = machine(2), RNG.normal(size=(3, 3))
     Y = np.array([[0, 1, 1, 0], [1, np.nan, 0, np.nan], [1, 1, 1, 1]])
-    assert label_completion((np.nan_to_num(Y), X), model) is None
-    complete, state = label_completion((Y, X), model), initial_state(model)
-    complete(state, np.random.default_rng(0), 1)
+    complete = Completion((Y, X), model, ConditionalSteps(ConditionalSettings()).draw)
+    complete(initial_state(model), np.random.default_rng(0))
     labels, features = complete.data
     assert features is X and np.isin(labels, (0, 1)).all()
     np.testing.assert_array_equal(labels[~np.isnan(Y)], Y[~np.isnan(Y)])
-    state.epoch = 1
-    complete.check(state)
-    state.completed = (np.full((1, 2), 0.5),)
-    with pytest.raises(ValueError, match="values of the visible units"):
-        complete.check(state)

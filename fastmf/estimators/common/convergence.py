@@ -52,7 +52,7 @@ def warn_if_below_uniform(found, n_labels):
 
 def warn_of_likelihood(model, history, independent, epoch, score, largest_gain):
     """Warn if learning ended below independent units, or far below its best epoch."""
-    if independent is None or not epoch:
+    if not epoch:
         return
     values = np.array(history["log_likelihood"][:epoch]) * sum(model.sizes)
     value, largest = values[-1], values[np.isfinite(values)].max(initial=-np.inf)

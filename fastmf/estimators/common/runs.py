@@ -56,17 +56,17 @@ def settings_of(estimator, class_, **others):
     return settings
 
 
-def run(estimator, model, data, settings, family, seed, validation, raw=None, **options):
+def run(estimator, model, data, steps, seed, validation, raw=None, **options):
     """Train from a model; sets `model_`, `history_` and `n_iter_`, and returns the last state."""
-    given = {
+    options |= {
+        "seed": seed,
+        "validation": validation,
         "callbacks": _with_raw_models(estimator.callbacks, raw),
         "checkpoint": estimator.checkpoint,
-        "n_threads": estimator.n_threads,
         "verbose": estimator.verbose,
     }
     with one_blas_thread():  # the products of one batch are small
-        options = {"seed": seed, "validation": validation} | given | options
-        state = train(model, data, settings, family, **options)
+        state = train(model, data, steps, **options)
     estimator.model_, estimator.history_ = state.model, state.history
     estimator.n_iter_ = state.epoch
     return state

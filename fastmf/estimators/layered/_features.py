@@ -13,22 +13,16 @@ MAX_SCALE = 1e30
 
 
 class FeatureScale(NamedTuple):
-    """Units of features: x becomes (x - offset) / scale.
-
-    Parameters
-    ----------
-    offset, scale : float64 array of shape (n_features,)
-    """
+    """Units of features: x becomes (x - offset) / scale, in float64."""
 
     offset: np.ndarray
     scale: np.ndarray
 
     @classmethod
     def of(cls, X, weights=None):
-        """Means and standard deviations of columns; those of sparse rows are taken about 0.
+        """Means and standard deviations of columns; in sparse rows deviations from 0.
 
-        Constant columns have the scale 1, or in sparse rows their absolute value, so that they are
-        of the same size as others.
+        Constant columns have the scale 1, or in sparse rows their absolute value.
         """
         n_features = X.shape[1]
         if is_sparse(X):

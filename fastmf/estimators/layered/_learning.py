@@ -1,4 +1,4 @@
-"""Learning of the estimators of RBMs and DBMs: gradients, units of measurement, weights of rows."""
+"""Learning of the estimators of RBMs and DBMs: gradients, standardised columns, row weights."""
 
 import warnings
 from dataclasses import replace
@@ -14,8 +14,8 @@ from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.common.rows import check_seen, checked_rows, with_nan_labels
 from fastmf.estimators.common.runs import run, seed_of, settings_of, split
 from fastmf.estimators.common.weights import present_rows
-from fastmf.estimators.layered._metrics import Metrics, log_likelihoods_alone
 from fastmf.inference.mean_field.discrete_units import is_discrete
+from fastmf.inference.missing.seen import log_prob_of_seen
 from fastmf.learning.layered.completion import (
     completed_once,
     independent_of_seen,
@@ -27,9 +27,7 @@ from fastmf.learning.layered.exact_averages import (
     has_exact_likelihood,
     is_exact,
 )
-from fastmf.learning.layered.family import LAYERED_FAMILY, quasi_newton_family
-from fastmf.learning.layered.preconditioning import preparation
-from fastmf.learning.layered.quasi_newton_steps import gain_of_one_unit
+from fastmf.learning.layered.quasi_newton_steps import QuasiNewtonSteps, gain_of_one_unit
 from fastmf.learning.layered.scaling import scaling_of
 from fastmf.learning.layered.settings import (
     GRADIENTS,
@@ -43,8 +41,9 @@ from fastmf.learning.layered.step import Plan
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.settings import learning_rate
 from fastmf.learning.training.trainer import monitor_rows, resampled_rows, stream
+from fastmf.priors._groups import column_sizes
 from fastmf.priors._protocol import is_unit_prior
-from fastmf.priors._rows import states
+from fastmf.priors._rows import log_prob_of_rows, states
 from fastmf.priors._values import checked_values
 
 # Rows that units are fitted to at least, where rows have weights.
@@ -63,11 +62,7 @@ def fit_dask(estimator, X, validation_data, sample_weight):
 
 
 class Learning:
-    """`fit` and `partial_fit` of `LayeredMachine`.
-
-    A subclass gives `_initial_model`, `_data`, `_log_likelihoods`, `_lower_bound` and
-    `_estimated_log_partition`.
-    """
+    """The methods `fit` and `partial_fit` of `LayeredMachine`."""
 
     def fit(self, X, y=None, validation_data=None, sample_weight=None):
         """Learn from data.
@@ -75,17 +70,16 @@ class Learning:
         Parameters
         ----------
         X : array, sparse matrix or Dask array of shape (n_samples, n_features)
-            Rows of data, those of a Dask array block by block (`fastmf.distributed.fit`); of
-            categorical units, one label for each, and no sparse matrix. Sparse rows and integers
-            are made dense and floating point a batch at a time; integers count as float64. NaN, or
-            a negative label of a categorical unit, is a missing value: see the notes.
+            Categorical units have one label each. Sparse rows and integers are made dense and
+            floating point a batch at a time; integers count as float64. NaN, or a negative label
+            of a categorical unit, is a missing value. A Dask array is learned block by block
+            (`fastmf.distributed.fit`).
         y : ignored
         validation_data : array or sparse matrix of shape (n_rows, n_features) or None
             Data whose log-likelihood is followed and decides on early stopping.
         sample_weight : array of shape (n_samples,) or None
-            An epoch has each row as often as its weight says, on average, and as many rows in all
-            as have a positive weight; those of weight 0 are left out. Not negative, and not all
-            zero.
+            An epoch has each row as often as its weight says, on average; rows of weight 0 are left
+            out.
 
         Returns
         -------
@@ -102,18 +96,17 @@ class Learning:
         Warns
         -----
         ConvergenceWarning
-            If in the end data are explained worse than by the independent units that learning began
-            with, or more than half of what an earlier epoch gained over these is lost.
+            If the data are in the end explained worse than by independent units, or more than half
+            of the gain of an earlier epoch is lost.
         UserWarning
-            If mean-field iterations have no moments, and learning goes on with "pcd".
+            If mean-field iterations have no moments, and learning continues with "pcd".
 
         Notes
         -----
-        The likelihood is that of what was seen: missing units are summed or integrated out, which
-        is right where values are missing at random, for reasons that do not depend on themselves
-        given those that were seen. With gradient "exact" that is exact. With all others (and with
-        `l1` or `preconditioning`) missing values are drawn anew before each epoch, by Gibbs
-        sampling of the model given what was seen.
+        The likelihood is that of the observed entries, which is right where values are missing at
+        random, independently of themselves given the observed ones. It is exact with gradient
+        "exact", unless there is `l1` or `preconditioning`; otherwise missing values are drawn anew
+        before each epoch, by Gibbs sampling of the model given the observed ones.
 
         Examples
         --------
@@ -138,40 +131,41 @@ class Learning:
             model_of_data = begin.model_of_data()
             validation = self._data(validation_data, missing=True, model=model_of_data)
         elif self.early_stopping:
-            rows, others = split(raw.shape[0], self.validation_fraction, seed or 0)
-            validation, raw = raw[others], raw[rows]
+            rows, held_out = split(raw.shape[0], self.validation_fraction, seed or 0)
+            validation, raw = raw[held_out], raw[rows]
             weights = weights if weights is None else weights[rows]
             scaled = scaled[rows]
         if validation is not None and scaling is not None:
             validation = scaling.data(validation, model.dtype)
         settings = self._with_gradient(settings, model, scaled)
         if self.batch_size is None:
-            size = batch_size_for(model, *some_rows(scaled, weights), settings.batch_size)
+            size = batch_size_for(model, *scored_rows(scaled, weights), settings.batch_size)
             settings = replace(settings, batch_size=size)
         model = self._pretrained(model, scaled, settings, seed or 0, weights)
-        family, settings = self._family(settings, scaled, weights)
-        metrics = Metrics(family.metrics, begin)
-        family = family._replace(metrics=metrics)
+        steps = self._steps(model, settings, scaled, weights, scaling)
         options = {"weights": weights, "raw": scaling and scaling.undone}
-        run(self, model, scaled, settings, family, seed, validation, **options)
+        state = run(self, model, scaled, steps, seed, validation, **options)
         if scaling is not None:
             self.model_ = scaling.undone(self.model_)
         self._remember(raw, settings, weights, seed)
         epoch = self.n_iter_
         if self.early_stopping and epoch:  # the best one is kept
             epoch = int(np.argmax(self.history_["validation_log_likelihood"])) + 1
+        units = begin.units_alone()
+        monitored = monitor_rows(raw, settings, state.seed, weights)
+        independent = min(mean_alone(prior, *monitored) for prior in units)
         scores = (
             partial(self._score_of_some, raw, weights),
-            partial(self._largest_gain, settings, begin.units_alone(), raw, weights),
+            partial(self._largest_gain, settings, units, raw, weights),
         )
-        warn_of_likelihood(self.model_, self.history_, metrics.independent, epoch, *scores)
+        warn_of_likelihood(self.model_, self.history_, independent, epoch, *scores)
         # Hidden units of real values may not do what a binary one does, however they are learned.
-        comparable = metrics.independent is not None and is_discrete(self.model_.layers[1])
-        if comparable and epoch >= LayeredSettings.n_epochs:
-            rows, row_weights = some_rows(scaled, weights)
-            possible = partial(gain_of_one_unit, metrics.fitted, rows, row_weights, settings.l2)
+        if is_discrete(self.model_.layers[1]) and epoch >= LayeredSettings.n_epochs:
+            rows, row_weights = scored_rows(scaled, weights)
+            fitted = units[0] if scaling is None else scaling.units(units[0])
+            possible = partial(gain_of_one_unit, fitted, rows, row_weights, settings.l2)
             gain = self.history_["log_likelihood"][epoch - 1] * sum(self.model_.sizes)
-            gains = gain - metrics.independent, partial(self._gain, begin, raw, weights)
+            gains = gain - independent, partial(self._gain, begin, raw, weights)
             warn_of_little_gain(*gains, self.model_.sizes[0], possible)
         self.__dict__.pop("_state", None)
         return self
@@ -220,25 +214,25 @@ class Learning:
                 self._state = initial_state(model)
             X = X if self._scaling is None else self._scaling.data(X, self.model_.dtype)
         settings = self._with_gradient(settings, self._state.model, X)
-        every, prepare = preparation(settings) or (1, None)
-        if prepare and (self.n_iter_ % every == 0 or not self._state.preconditioners):
-            prepare(self._state, X, settings, self.n_threads)
+        state, plan = self._state, Plan(self._state.model, settings, self.n_threads)
+        every = plan.n_between
+        if every and (self.n_iter_ % every == 0 or not state.preconditioners):
+            plan.prepare(state, X)
         rng = stream(self._state_seed, self.n_iter_)
-        X = completed_once(self._state.model, X, [self._state_seed, self.n_iter_], self.n_threads)
-        step = Plan(self._state.model, settings, self.n_threads)
-        step(self._state, X, learning_rate(settings, 0), rng)
-        model, self.n_iter_ = self._state.model, self.n_iter_ + 1
+        X = completed_once(state.model, X, [self._state_seed, self.n_iter_], self.n_threads)
+        plan(state, X, learning_rate(settings, 0), rng)
+        model, self.n_iter_ = state.model, self.n_iter_ + 1
         self.model_ = model if self._scaling is None else self._scaling.undone(model)
         return self
 
     def _checked_rows(self, X):
         missing = not is_sparse(X)
         X = checked_rows(self, X, reset=True, dtype=[np.float64, np.float32], missing=missing)
-        X = with_nan_labels(self._own_visible(), X)
+        X = with_nan_labels(self._kind_of_visible(), X)
         warn_of_missing_codes(self, X)
         return X
 
-    def _own_visible(self):
+    def _kind_of_visible(self):
         """The option `visible`, or the units of `init`."""
         return self.visible if self.init is None else getattr(self.init, "layers", (None,))[0]
 
@@ -250,7 +244,7 @@ class Learning:
         model = self._initial_model(values, seed, rows, more)
         X = checked_values(model.layers[0], X, model.dtype, missing=lacking)
         independent = independent_of_seen(model.layers[0], X if rows is None else X[rows])
-        if lacking and not is_unit_prior(self._own_visible()):  # it was fitted, and to more
+        if lacking and not is_unit_prior(self._kind_of_visible()):  # it was fitted, and to more
             model = model.rebuilt(model.couplings, (independent, *model.layers[1:]))
         scaling = scaling_of(independent, model, is_sparse(X))
         if scaling is None:
@@ -265,7 +259,7 @@ class Learning:
         return Begin(X, scaling.data(X, model.dtype), model, scaling, independent)
 
     def _with_gradient(self, settings, model, X):
-        """The settings with the gradient that is taken, and what is chosen for it."""
+        """The settings with the gradient that is taken, and defaults that suit it."""
         gradient = self.gradient
         if gradient == "auto":
             gradient = gradient_for(model, X.shape[0], self.l2)
@@ -284,13 +278,12 @@ class Learning:
     def _not_given(self):
         return [name for name in MANY_ROWS if getattr(self, name) is None]
 
-    def _family(self, settings, X, weights):
-        """The steps of learning, and the settings that suit them."""
+    def _steps(self, model, settings, X, weights, scaling):
+        """The steps of learning."""
         first_order = settings.l1 or settings.preconditioning is not None
         if settings.gradient != "exact" or first_order:
-            return LAYERED_FAMILY, settings
-        settings = replace(settings, batch_size=X.shape[0])
-        return quasi_newton_family(X, weights, settings), settings
+            return Plan(model, settings, self.n_threads, scaling)
+        return QuasiNewtonSteps(settings, X, weights, scaling, self.n_threads)
 
     def _pretrained(self, model, X, settings, seed, row_weights):
         """The model from which `fit` starts."""
@@ -303,34 +296,32 @@ class Learning:
         return settings_of(self, LayeredSettings, **chosen)
 
     def _score_of_some(self, X, weights):
-        """The average of `score_samples` of the data, or of some rows where there are many."""
-        X, weights = some_rows(X, weights)
+        """The average of `score_samples` of the `scored_rows`."""
+        X, weights = scored_rows(X, weights)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of solutions that do not converge
             try:
-                found = self._log_likelihoods(X, self._estimated_log_partition()[0])
+                values = self._log_likelihoods(X, self._estimated_log_partition()[0])
             except FloatingPointError:  # annealing diverges
                 return -np.inf
-        return float(np.average(found, weights=weights))
+        return float(np.average(values, weights=weights))
 
     def _largest_gain(self, settings, units, X, weights):
         """Upper bound of its gain over units without couplings; inf if nothing is known."""
-        # Hidden layers of deep machines are summed by mean field; what is exact is not too high.
+        # Hidden layers of deep machines are summed by mean field; exact values are not too high.
         if self.model_.deep or has_exact_likelihood(self.model_, settings):
             return np.inf
         least = self._lower_bound()
         if not np.isfinite(least):
             return np.inf
-        X, weights = some_rows(X, weights)
-        found = np.average(self._log_likelihoods(X, least), weights=weights)
-        alone = (np.average(log_likelihoods_alone(one, X), weights=weights) for one in units)
-        return float(found - min(alone))
+        X, weights = scored_rows(X, weights)
+        highest = np.average(self._log_likelihoods(X, least), weights=weights)
+        return float(highest - min(mean_alone(prior, X, weights) for prior in units))
 
     def _gain(self, begin, X, weights):
-        """Gain over independent units on the rows that `_score_of_some` takes."""
-        score, (X, weights) = self._score_of_some(X, weights), some_rows(X, weights)
-        alone = log_likelihoods_alone(begin.independent, X)
-        return score - float(np.average(alone, weights=weights))
+        """Gain over independent units on the `scored_rows`."""
+        score = self._score_of_some(X, weights)
+        return score - mean_alone(begin.independent, *scored_rows(X, weights))
 
     def _remember(self, X, settings, weights=None, seed=None):
         rows = slice(None) if weights is None else _repeated_rows(weights)
@@ -340,12 +331,24 @@ class Learning:
         self.starts_ = states(self.visible_, starts, self.model_.dtype)
 
 
-def some_rows(X, weights):
-    """Rows and weights that are scored after learning: all, or some where there are many."""
+def scored_rows(X, weights):
+    """Rows and weights that are scored after learning: at most `MAX_SCORED_ROWS`, at random."""
     if X.shape[0] <= MAX_SCORED_ROWS:
         return X, weights
     rows = np.random.default_rng(0).choice(X.shape[0], MAX_SCORED_ROWS, replace=False)
     return X[rows], weights if weights is None else weights[rows]
+
+
+def mean_alone(prior, X, weights=None):
+    """Average log-likelihood of rows, given uncoupled units of this prior."""
+    if is_incomplete(X):
+        sizes = column_sizes(prior)
+        seen = ~np.isnan(X[:, np.cumsum(sizes) - sizes])
+        logs = log_prob_of_seen(prior, X) - seen @ prior.log_partition(0.0, 0.0)
+    else:
+        logs = log_prob_of_rows(prior, X, prior.moments(0.0, 0.0)[0].dtype)
+        logs = logs - prior.log_partition(0.0, 0.0).sum()
+    return float(np.average(logs, weights=weights))
 
 
 def _repeated_rows(weights):
@@ -354,24 +357,16 @@ def _repeated_rows(weights):
 
 
 class Begin(NamedTuple):
-    """Data, and the machine before it has learned.
+    """Data, and the machine before it has learned."""
 
-    Parameters
-    ----------
-    raw, scaled : array or csr_array of shape (n_samples, n_features)
-        Data as they are, and in the units of measurement in which they are learned.
-    model : RBM or DBM
-        Machine of the latter.
-    scaling : Scaling or None
-        How they are related; None if they are the same.
-    independent : unit prior
-        Independent units fitted to the data as they are.
-    """
-
+    # As they are given, and standardised.
     raw: np.ndarray
     scaled: np.ndarray
+    # Machine of standardised data.
     model: object
+    # None if standardisation changes nothing.
     scaling: tuple
+    # Independent units fitted to the data as they are given.
     independent: tuple
 
     def model_of_data(self):

@@ -4,6 +4,7 @@ from copy import copy
 from numbers import Integral
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
@@ -21,9 +22,9 @@ from fastmf.estimators.common.files import Saved, pointwise_and_starts
 from fastmf.estimators.common.imputing import LayeredImputing
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.common.rows import checked_rows, with_nan_labels
+from fastmf.estimators.common.runs import generator_of
 from fastmf.estimators.layered import denoising
 from fastmf.estimators.layered._learning import Learning
-from fastmf.estimators.layered._sampling import LayeredSampling
 from fastmf.estimators.layered._units import given_layers, hidden_prior, visible_prior
 from fastmf.evaluation.annealed import estimated_log_partition
 from fastmf.inference.mean_field.data import data_fields
@@ -40,17 +41,27 @@ from fastmf.inference.missing.seen import (
     means_given_seen,
     nearest_states,
 )
+from fastmf.inference.sampling.annealing import MIN_ANNEALED, annealed_samples
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
 from fastmf.learning.layered.settings import weight_scale_for
 from fastmf.models import exact
 from fastmf.models._io import prior_to_arrays
 from fastmf.models.dbm import machine_of
-from fastmf.priors._protocol import as_dtype, can_draw, can_sample, is_unit_prior, n_units
+from fastmf.priors._groups import as_labels
+from fastmf.priors._protocol import (
+    as_dtype,
+    can_draw,
+    can_sample,
+    is_unit_prior,
+    n_units,
+    sample,
+)
 from fastmf.priors._queries import common_support
 from fastmf.priors._registry import floating_type
 from fastmf.priors._rows import states
 from fastmf.priors._values import checked_values
 
+STARTS_OF_CHAINS = ("independent", "data", "solutions", "annealed")
 # The hidden layers given data, in `transform` and `score_samples`.
 GIVEN_DATA = {"tol": 1e-6, "max_iter": 500}
 
@@ -58,17 +69,12 @@ GIVEN_DATA = {"tol": 1e-6, "max_iter": 500}
 class LayeredMachine(
     Learning,
     LayeredImputing,
-    LayeredSampling,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     Saved,
     BaseEstimator,
 ):
-    """Base of `GeneralizedRBM` and `DeepBoltzmannMachine`.
-
-    A subclass gives `_chains`, and in `_layers_above` the kinds and sizes of those hidden layers
-    that the hidden layers of `init`, if any, do not give.
-    """
+    """Base of `GeneralizedRBM` and `DeepBoltzmannMachine`, which give `_chains` and the layers."""
 
     _forgotten = (*Saved._forgotten, "init")
 
@@ -86,7 +92,7 @@ class LayeredMachine(
         return ORDER_OF_GRADIENT.get(self.gradient, 2)
 
     def _initial_model(self, X, seed, rows=None, more=True):
-        """The model before learning: that of `init`, below layers of small random weights."""
+        """The model before learning: `init`, below layers of small random weights."""
         rng, dtype = np.random.default_rng([seed, 0, 3]), floating_type(X)
         if self.init is None:
             weights, layers = (), (visible_prior(self.visible, X, rows, more),)
@@ -136,9 +142,9 @@ class LayeredMachine(
         if not self.model_.deep:
             b = data_fields(self.visible_, X, self.model_.weights, self.n_threads)
             return self.model_.hidden.moments(b, b.dtype.type(0))[0]
-        found = posterior(self.model_, X, **self._given_data).solutions
-        warn_unless_converged(found.converged)
-        return found.mean[-1]
+        solutions = posterior(self.model_, X, **self._given_data).solutions
+        warn_unless_converged(solutions.converged)
+        return solutions.mean[-1]
 
     # --- likelihoods and solutions ------------------------------------------------------------
 
@@ -160,12 +166,11 @@ class LayeredMachine(
 
         Notes
         -----
-        Hidden layers are summed exactly given the data: those of a deep machine if the states of
-        its odd layers times the units of the even ones are at most 2^22, and else by mean field,
-        with a warning if annealing of ten rows differs by more than 0.1 nats on average.
-        Missing units are summed together with the hidden ones, exactly where `impute` is exact, and
-        else by chains that are annealed for each row; a warning says if their standard errors are
-        above 0.2 nats on average.
+        Hidden layers are summed exactly given the data: in a deep machine if the states of its odd
+        layers times the units of the even ones are at most 2^22, and else by mean field, with a
+        warning if annealing of ten rows differs by more than 0.1 nats on average. Missing units are
+        summed together with the hidden ones, exactly where `impute` is exact, and else by chains
+        annealed for each row; a warning says if standard errors are above 0.2 nats on average.
 
         Examples
         --------
@@ -186,11 +191,11 @@ class LayeredMachine(
         else:
             log_partition = number("log_partition", log_partition, -np.inf, np.inf)
         if not is_incomplete(X):
-            found = double._log_likelihoods(X, log_partition)
+            values = double._log_likelihoods(X, log_partition)
             if model.deep and all(map(can_draw, model.layers)):
-                double._warn_of_mean_field(X, found + log_partition)
-            return found
-        found, errors = log_likelihood_of_seen(
+                double._warn_of_mean_field(X, values + log_partition)
+            return values
+        values, errors = log_likelihood_of_seen(
             model, X, log_partition, anneal=True, **double._given_seen
         )
         if not errors.mean() <= 2 * MAX_ERROR:
@@ -201,29 +206,29 @@ class LayeredMachine(
                 "rows have too many states to be summed.",
                 ConvergenceWarning,
             )
-        return found
+        return values
 
-    def _warn_of_mean_field(self, X, found):
+    def _warn_of_mean_field(self, X, approximate):
         """Warn if hidden layers given some rows of data have other sums by annealing."""
         rows = np.linspace(0, X.shape[0] - 1, min(10, X.shape[0])).astype(int)
-        some = states(self.visible_, X[rows], self.model_.dtype)
-        if exact_given(self.model_, some[:1]).exact.all():
+        scored = states(self.visible_, X[rows], self.model_.dtype)
+        if exact_given(self.model_, scored[:1]).exact.all():
             return
-        values, errors = annealed_given_seen(self.model_, some, self.n_threads)
-        values += log_prob_of_seen(self.visible_, some)
+        values, errors = annealed_given_seen(self.model_, scored, self.n_threads)
+        values += log_prob_of_seen(self.visible_, scored)
         what = "of this deep machine, with hidden layers given data by mean field,"
-        warn_of_approximation(what, found[rows], (values, errors))
+        warn_of_approximation(what, approximate[rows], (values, errors))
 
     def _in_double_precision(self):
         """Return the machine in a type in which values far from zero lose no digits."""
         if self.model_.dtype == np.float64 or common_support(self.visible_) is not None:
             return self
-        other, model = copy(self), self.model_
+        double, model = copy(self), self.model_
         layers = tuple(as_dtype(layer, np.float64) for layer in model.layers)
-        other.model_ = model.rebuilt(tuple(w.astype(np.float64) for w in model.couplings), layers)
-        other.pointwise_ = as_dtype(self.pointwise_, np.float64)
-        other.starts_ = self.starts_.astype(np.float64)
-        return other
+        double.model_ = model.rebuilt(tuple(w.astype(np.float64) for w in model.couplings), layers)
+        double.pointwise_ = as_dtype(self.pointwise_, np.float64)
+        double.starts_ = self.starts_.astype(np.float64)
+        return double
 
     def _log_likelihoods(self, X, log_partition):
         """Log-likelihood of each of some rows that `_data` returned, or those that `fit` learns."""
@@ -242,13 +247,11 @@ class LayeredMachine(
         Parameters
         ----------
         how : {"auto", "exact", "log_sum_exp", "mean"}, default "auto"
-            - "auto": `log_partition_`, exact or annealed, whose error is `log_partition_error_`.
-            - "exact": `fastmf.exact`, by enumeration of the smaller layer (of a deep machine, of
-              the even or the odd layers).
-            - "log_sum_exp": from the distinct mean-field solutions reached from `starts_`, the log
-              of the sum of their weights (of solutions that no barrier parts one counts). It is
-              low by a nat or two for machines that were trained by mean field.
-            - "mean": the mean of their log-partitions, as in the figures of Tramel et al. (2018).
+            "auto": `log_partition_`, exact or annealed, whose error is `log_partition_error_`.
+            "exact": `fastmf.exact`, by enumeration. "log_sum_exp": log of the summed weights of
+            the distinct mean-field solutions reached from `starts_` (of solutions that no barrier
+            separates one counts); low by a nat or two for machines trained by mean field. "mean":
+            the mean of their log-partitions, as in the figures of Tramel et al. (2018).
 
         Returns
         -------
@@ -292,16 +295,16 @@ class LayeredMachine(
                 )
             return value
         solved = self._solve(self.starts_)
-        found = log_partition_estimate(solved, how, model=self.model_, order=self._order)
-        if not np.isfinite(found):
+        value = log_partition_estimate(solved, how, model=self.model_, order=self._order)
+        if not np.isfinite(value):
             warn_user(
-                f"the log-partition is unknown, {found}: mean-field iterations of this machine "
+                f"the log-partition is unknown, {value}: mean-field iterations of this machine "
                 "have no moments. Use how='auto' or `fastmf.annealed_importance_sampling`.",
                 ConvergenceWarning,
             )
         elif how == ESTIMATES[0]:
-            self._warn_if_certainly_low(found, solved)
-        return found
+            self._warn_if_certainly_low(value, solved)
+        return value
 
     @property
     def log_partition_(self):
@@ -316,26 +319,26 @@ class LayeredMachine(
     def _estimated_log_partition(self):
         """Log-partition and error of `model_`, which are estimated anew for another model."""
         check_is_fitted(self)
-        known = vars(self).get("_log_partition")
-        if known is None or known[0] is not self.model_:
+        estimate = vars(self).get("_log_partition")
+        if estimate is None or estimate[0] is not self.model_:
             double = self._in_double_precision()
             model, starts = double.model_, double.starts_
             if enumerable(model):
-                found = exact(model, averages=False).log_partition, 0.0
+                value = exact(model, averages=False).log_partition, 0.0
             elif not all(map(can_sample, model.layers)):
-                found = log_partition_estimate(double._solve(starts)), np.nan
+                value = log_partition_estimate(double._solve(starts)), np.nan
             else:
                 seed = self.random_state if isinstance(self.random_state, Integral) else 0
                 data = nearest_states(double.visible_, starts)
-                found = estimated_log_partition(model, data, MAX_ERROR, self.n_threads, int(seed))
-            known = self._log_partition = (self.model_, *found)
-        return known[1:]
+                value = estimated_log_partition(model, data, MAX_ERROR, self.n_threads, int(seed))
+            estimate = self._log_partition = (self.model_, *value)
+        return estimate[1:]
 
-    def _warn_if_certainly_low(self, found, solved):
+    def _warn_if_certainly_low(self, value, solved):
         """Warn if a lower bound shows that a log-partition by mean-field solutions is too low."""
-        if too_low := lacking(found, self._lower_bound(solved), self.model_.dtype):
+        if too_low := lacking(value, self._lower_bound(solved), self.model_.dtype):
             warn_user(
-                f"the log-partition {found:.6g} is at least {too_low:.3g} nats too low, and "
+                f"the log-partition {value:.6g} is at least {too_low:.3g} nats too low, and "
                 "log-likelihoods too high: the mean-field solutions from starts_ miss the states "
                 "of most weight, as happens where training has diverged. Train with a smaller "
                 "learning_rate, or take log_partition='auto'.",
@@ -343,7 +346,7 @@ class LayeredMachine(
             )
 
     def _lower_bound(self, solved=None):
-        """Lower bound of the log-partition, from mean-field solutions, of `starts_`, and others."""
+        """Lower bound of the log-partition, from the mean-field solutions of `starts_`."""
         solved = self._solve(self.starts_) if solved is None else solved
         return lower_bound(self.model_.bipartite(), [starts_at(solved)]).value
 
@@ -411,12 +414,11 @@ class LayeredMachine(
         return {"order": self._order, "n_threads": self.n_threads} | self._given_data
 
     def _hidden_given_seen(self, X):
-        """Means of the highest hidden layer given rows of which some lack values."""
-        found = means_given_seen(
-            self.model_, states(self.visible_, X, self.model_.dtype), **self._given_seen
-        )
-        warn_unless_converged(found.converged)
-        return found.mean[-1].astype(self.model_.dtype)
+        """Means of the highest hidden layer given incomplete rows."""
+        rows = states(self.visible_, X, self.model_.dtype)
+        solutions = means_given_seen(self.model_, rows, **self._given_seen)
+        warn_unless_converged(solutions.converged)
+        return solutions.mean[-1].astype(self.model_.dtype)
 
     def _solve(self, starts, **options):
         return collapsed_tap(
@@ -449,14 +451,14 @@ class LayeredMachine(
             Variance of additive Gaussian noise, positive.
         n_starts : int, default 1
             Starts of the mean-field solution for each row; solutions are averaged. A single one
-            is the pointwise estimate, as in the paper, unless there are `candidates`. Several are
-            those `candidates` under which the observation is most probable. Five to ten are worth
-            their price where much noise leaves many solutions (flip probabilities above 0.2, say).
+            is the pointwise estimate, as in the paper, unless there are `candidates`; several are
+            those `candidates` under which the observation is most probable. Take five to ten under
+            much noise (flip probabilities above 0.2, say).
         candidates : array of shape (n_candidates, n_features), optional
-            Rows of clean data to start from. Give all training data under much noise; with several
-            starts the default is the few rows of them that are kept in `starts_`.
+            Rows of clean data to start from, such as all training data under much noise; with
+            several starts the default is `starts_`.
         anneal : sequence of float or None
-            Noise levels, in the order in which they are gone through before the actual one.
+            Noise levels, in the order in which they precede the actual one.
         random_state : int, RandomState or None
 
         Returns
@@ -485,10 +487,13 @@ class LayeredMachine(
             candidates = self._dense_data(candidates)
         elif n_starts != 1:
             candidates = self.starts_
+        channel = {"flip_probability": flip_probability, "noise_variance": noise_variance}
         estimate, converged = denoising.denoise(
-            denoising.Estimator(self._solve, self.visible_, self.pointwise_, candidates),
+            self._solve,
+            (self.visible_, self.pointwise_),
             Y,
-            denoising.Channel(flip_probability, noise_variance),
+            {name: level for name, level in channel.items() if level is not None},
+            candidates=candidates,
             n_starts=n_starts,
             anneal=anneal,
             random_state=random_state,
@@ -501,21 +506,94 @@ class LayeredMachine(
         Y = checked_rows(self, Y, reset=False, dtype=self.model_.dtype, missing=missing)
         return states(self.visible_, Y, self.model_.dtype)
 
+    # --- samples ----------------------------------------------------------------------------------
+
+    def sample(self, n_samples=1, *, n_sweeps=100, start="annealed", init=None, random_state=None):
+        """Draw from the model by Gibbs sampling.
+
+        Parameters
+        ----------
+        n_samples : int
+        n_sweeps : int
+            Sweeps from the start of each chain. Chains of well separated phases do not change
+            phase: they keep the weights of the start (see `fastmf.evaluation.gibbs_chains`).
+        start : {"annealed", "independent", "data", "solutions"}, default "annealed"
+            Where the chains start, without `init`. "annealed": the ends of 100 chains, or
+            `n_samples` if that is more, annealed from independent units in `n_sweeps` steps and
+            resampled by their importance weights, so that phases have the weights of the model.
+            "independent": draws from independent units fitted to the data. "data": rows of
+            `starts_`. "solutions": draws from the distinct mean-field `solutions`, as often as
+            their log-partitions say.
+        init : array of shape (n_samples, n_features) or None
+            Rows at which the chains start, in place of `start`.
+        random_state : int, RandomState or None
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+
+        Raises
+        ------
+        FloatingPointError
+            With "annealed", if the units of a step on the way have no distribution.
+        """
+        check_is_fitted(self)
+        n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps, 0)
+        one_of("start", start, STARTS_OF_CHAINS)
+        rng = generator_of(random_state)
+        if init is None:
+            init = getattr(self, f"_{start}_starts")(n_samples, n_sweeps, rng)
+        else:
+            init = self._dense_data(init)
+            if len(init) != n_samples:
+                raise ValueError(f"init must have {n_samples} rows, one a sample, got {len(init)}.")
+        return self._as_given(self._chains(init, n_sweeps, rng))
+
+    def _as_given(self, x, means=False):
+        """Values of the visible units in the form of the data that were learned from."""
+        labelled = self.n_features_in_ != n_units(self.visible_)
+        return as_labels(self.visible_, x, means) if labelled else x
+
+    def _independent_starts(self, n_samples, n_sweeps, rng):
+        zero = np.zeros((n_samples, n_units(self.visible_)), self.model_.dtype)
+        return sample(self.pointwise_, zero, zero, rng)
+
+    def _data_starts(self, n_samples, n_sweeps, rng):
+        """Rows of `starts_`, none twice before all have been drawn."""
+        n_rounds = -(-n_samples // len(self.starts_))
+        rows = [rng.permutation(len(self.starts_)) for _ in range(n_rounds)]
+        return self.starts_[np.concatenate(rows)[:n_samples]]
+
+    def _solutions_starts(self, n_samples, n_sweeps, rng):
+        """Draws from mean-field solutions, or from independent units if there are none."""
+        phases = self._phases()
+        if not len(phases.log_partition):
+            return self._independent_starts(n_samples, n_sweeps, rng)
+        rows = rng.choice(len(phases.log_partition), n_samples, p=softmax(phases.log_partition))
+        return sample(self.visible_, phases.b[0][rows], phases.a[0][rows], rng)
+
+    def _annealed_starts(self, n_samples, n_sweeps, rng):
+        """Ends of annealed chains, drawn without replacement."""
+        n_chains = max(n_samples, MIN_ANNEALED)
+        data = self._data_starts(n_chains, 0, rng)
+        samples, _ = annealed_samples(self.model_, data, n_sweeps, rng, self.n_threads)
+        return samples[rng.permutation(n_chains)[:n_samples]]
+
     # --- files ----------------------------------------------------------------------------------
 
     def _saved(self):
         names = ("n_iter_", "n_features_in_", "history_")
         arrays = prior_to_arrays("pointwise", self.pointwise_) | {"starts_": self.starts_}
-        known = vars(self).get("_log_partition")
-        if known is not None and known[0] is self.model_:
-            arrays["log_partition"] = np.array(known[1:])
+        estimate = vars(self).get("_log_partition")
+        if estimate is not None and estimate[0] is self.model_:
+            arrays["log_partition"] = np.array(estimate[1:])
         return {name: getattr(self, name) for name in names}, arrays
 
     def _restore(self, arrays):
         self.pointwise_, self.starts_ = pointwise_and_starts(self, arrays)
         if "log_partition" in arrays:
-            known = arrays.member("log_partition", "f", (2,), np.float64)
-            self._log_partition = (self.model_, *known.tolist())
+            estimate = arrays.member("log_partition", "f", (2,), np.float64)
+            self._log_partition = (self.model_, *estimate.tolist())
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "model_")

@@ -32,7 +32,7 @@ def _class(name, spec):
 
 
 def _instance(name, prior, n, dtype):
-    """A prior of `n` units; one of a single unit stands for `n` equal ones."""
+    """A prior of `n` units; a single unit is repeated."""
     if is_unit_prior(prior):
         prior = repeated(prior, n)
     return unit_prior(name, prior, n, dtype)
@@ -59,7 +59,7 @@ def visible_prior(spec, X, rows=None, more=False):
 
 
 def _check_scale(X, dtype):
-    """Refuse columns of which squares are beyond the range of numbers."""
+    """Refuse columns whose squares are beyond the range of numbers."""
     largest = LARGEST_SIZE[np.dtype(dtype).name]
     sizes = abs(X).max(0).toarray() if is_sparse(X) else np.nanmax(abs(X), axis=0)
     wrong = (sizes > largest) | ((sizes > 0) & (sizes < 1 / largest))
@@ -79,8 +79,8 @@ def _labels(X):
             "X must be a dense array of labels of categorical units, got a sparse matrix: use "
             "X.toarray(), or for sparse one-hot rows pass visible=mf.Categorical(field)."
         )
-    whole = np.isfinite(X) & (X == np.round(X))
-    if not whole.all() or (X < 0).any() or X.max() >= MAX_LABELS:
+    integers = np.isfinite(X) & (X == np.round(X))
+    if not integers.all() or (X < 0).any() or X.max() >= MAX_LABELS:
         raise ValueError(
             "X must hold one label for each categorical unit, an integer from 0 to "
             f"{MAX_LABELS - 1}, or NaN or a negative one where it is missing; for one-hot rows "
@@ -103,8 +103,8 @@ def hidden_prior(spec, n_components, dtype):
 def given_layers(init, X, *kinds):
     """Couplings, in the type of the data, and layers of a model that learning begins with."""
     if not isinstance(init, kinds):
-        known = " or ".join(kind.__name__ for kind in kinds)
-        raise TypeError(f"init must be of type {known}, or None, got {type(init).__name__}.")
+        names = " or ".join(kind.__name__ for kind in kinds)
+        raise TypeError(f"init must be of type {names}, or None, got {type(init).__name__}.")
     if any(weights.size == 0 for weights in init.couplings):
         raise ValueError(f"init must have hidden units, got {init}: there is nothing to train.")
     visible = init.layers[0]

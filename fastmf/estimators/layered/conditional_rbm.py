@@ -1,26 +1,39 @@
 """Conditional restricted Boltzmann machine, a multi-label classifier."""
 
-from functools import partial
-
 import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_is_fitted
 
-from fastmf._common.arguments import count, flag, row_weights
-from fastmf.estimators.common.convergence import warn_if_below_uniform
-from fastmf.estimators.common.data import checked_data
+from fastmf._common.arguments import count, flag, one_of, row_weights, unmasked
+from fastmf._common.rows import canonical, is_sparse
+from fastmf._threads.workers import one_blas_thread
+from fastmf.estimators.common.convergence import warn_if_below_uniform, warn_of_approximation
+from fastmf.estimators.common.data import (
+    checked_data,
+    complete_target,
+    dense_frame,
+    missing_entries,
+)
+from fastmf.estimators.common.files import Saved, check_n_features
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.common.runs import run, seed_of, settings_of, split
-from fastmf.estimators.layered._conditional_rbm import TrainedCRBM, partly_known_labels
 from fastmf.estimators.layered._features import FeatureScale
-from fastmf.learning.conditional import CRBM_FAMILY, ConditionalSettings, label_completion, sweeps
+from fastmf.learning.conditional import (
+    PROBABILISTIC,
+    ConditionalSettings,
+    ConditionalSteps,
+    annealed_log_partitions,
+    exact_log_partitions,
+    infer,
+    log_weights_of_known,
+    sweeps,
+)
 from fastmf.models import CRBM
 
-# Objectives whose models are to give probabilities of labels.
-PROBABILISTIC = ("likelihood", "logistic", "cd")
 
-
-class ConditionalRBM(TrainedCRBM):
+class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
     """Conditional RBM for structured and multi-label prediction.
 
     Parameters
@@ -34,34 +47,30 @@ class ConditionalRBM(TrainedCRBM):
     inference : {"bp", "mean_field", "max_product", "mixed_product"} or None
         For prediction, and for objective="likelihood" also for learning. None: sum-product belief
         propagation for "likelihood", max-product for "latent_svm", mixed-product for
-        "marginal_svm", mean field for the others.
+        "marginal_svm", mean field otherwise.
     n_gibbs : int
         Gibbs sweeps of "cd" (CD-k) and "perceptron" (10 in the paper).
     gibbs_start : {"data", "logistic", "random"}
         Where the chains of "cd" start.
     n_sweeps : int or None
         Iterations of inference, undamped; None for 7 + epoch, as in the paper. In training, rows
-        end before if their beliefs have stopped changing, to the precision of the type. Mean field
-        has momentum where no mean changes by more than 0.005 (`acceleration` of `tap`).
+        end earlier where their beliefs have converged to the precision of the type.
     learning_rate, momentum, l2, l1, n_epochs, batch_size, monitor_rows, patience
-        See `fastmf.learning.training.settings.AscentSettings`. Weight decay applies to all three
-        weight matrices.
+        As for `GeneralizedRBM`. Weight decay applies to all three weight matrices.
     early_stopping : bool
         Keep the model with the smallest error of validation data, and stop when it no longer falls.
     validation_fraction : float
         Fraction of the data held out for that, unless `fit` is given validation data.
     weight_scale : float
-        Standard deviation of the initial `weights`; all other parameters are initially 0. With
-        small ones hidden units are alike at first, and those of the support vector machines may
-        stay so for many epochs: 0.1 was better there on noisy and occluded digits.
+        Standard deviation of the initial `weights`; all other parameters are initially 0. Larger
+        weights, such as 0.1, let the hidden units of support vector machines differ sooner.
     standardize : bool
-        Learn from features less their means and over their standard deviations (of sparse ones over
-        their root mean squares), so that rates, `weight_scale` and weight decay suit features of
-        any unit; constant ones count as 0. The weights of `model_`, of `init` and of the models
+        Learn from standardised features (sparse ones over their root mean squares), so that rates,
+        `weight_scale` and weight decay suit features of any unit. `model_`, `init` and the models
         that `callbacks` see are of the features as they are given; a checkpoint's are not.
     init : CRBM or None
-        Initial model instead. Without hidden units (a logistic regression) it gives the weights and
-        biases of the labels only.
+        Initial model. Without hidden units (a logistic regression) it gives the weights and biases
+        of the labels only.
     callbacks, checkpoint, n_threads, random_state, verbose
         As for `GeneralizedRBM`.
 
@@ -73,38 +82,29 @@ class ConditionalRBM(TrainedCRBM):
     classes_ : array of shape (2,) or (n_labels, 2)
         The same, and for each label if `y` had two axes: `predict_proba` is one array then.
     history_ : dict of lists
-        By epoch: "accuracy" (fraction of correct labels), "converged" (fraction of rows for which
-        the last sweep of inference changes no belief by more than 1e-3, nor its log-odds relative
-        to their size), both of `monitor_rows` rows of data, and "validation_accuracy".
-    n_iter_ : int
-        Epochs done.
+        By epoch: "accuracy" (fraction of correct labels) and "converged" (fraction of rows whose
+        beliefs, and log-odds relative to their size, change by at most 1e-3 in the last sweep) of
+        `monitor_rows` rows of data, and "validation_accuracy".
+    n_iter_, n_features_in_ : int
     n_sweeps_ : int
-        Iterations of inference in prediction: those of the epoch of the model.
-    n_features_in_ : int
+        Iterations of inference in prediction, as in the epoch of the model.
 
     Notes
     -----
     Ping & Ihler (2017). float32 features are computed in float32, all others in float64.
 
-    On labels that are strongly dependent given the features, the lower halves of digits, the
-    Hamming error was 0.185, and 0.218 for scikit-learn's ClassifierChain
-    (`scripts/experiments/multilabel_digits.py`). On the synthetic labels below the chain is better
-    (0.23 against 0.27).
-
     Examples
     --------
     >>> import numpy as np, fastmf as mf
     >>> from sklearn.datasets import make_multilabel_classification
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from sklearn.multioutput import ClassifierChain
     >>> X, Y = make_multilabel_classification(600, n_classes=8, random_state=0)
-    >>> X = X / X.max()
     >>> crbm = mf.ConditionalRBM(16, n_epochs=30, batch_size=20, random_state=0)
-    >>> wrong = (crbm.fit(X[:400], Y[:400]).predict(X[400:]) != Y[400:]).mean()
-    >>> chain = ClassifierChain(LogisticRegression()).fit(X[:400], Y[:400])
-    >>> bool(wrong < (chain.predict(X[400:]) != Y[400:]).mean() + 0.05)
+    >>> bool(crbm.fit(X[:400], Y[:400]).score(X[400:], Y[400:]) > 0.65)
     True
     """
+
+    _forgotten = (*Saved._forgotten, "init")
+    _models = ("CRBM",)
 
     def __init__(
         self,
@@ -143,18 +143,16 @@ class ConditionalRBM(TrainedCRBM):
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
         y : array or sparse matrix of shape (n_samples, n_labels), or array of shape (n_samples,)
-            Labels of two values, the same two in all columns: 0 and 1, -1 and 1, booleans or two
-            strings, of which the second, in their order, is the positive one. Sparse labels are
-            made dense, and predictions are. NaN, None or pandas' NA where a label is not known, in
-            rows of several labels: unknown labels are drawn before each epoch, by Gibbs sampling of
-            the model given the features and the labels of the row that are known. "latent_svm" and
-            "marginal_svm" take the most probable ones given the hidden units, and "perceptron"
-            takes no unknown labels.
+            Labels of two values, the same two in all columns; the second, in their order, is the
+            positive one. NaN, None or pandas' NA for unknown labels in rows of several labels:
+            they are drawn before each epoch, by Gibbs sampling of the model given the features and
+            the known labels ("latent_svm" and "marginal_svm" take the most probable ones given the
+            hidden units). "perceptron" takes no unknown labels.
         validation_data : tuple (X, y) or None
             Decides on early stopping.
         sample_weight : array of shape (n_samples,), float or None
-            An epoch has each row as often as its weight says, on average, and as many rows in all
-            as there are of positive weight; the others are left out, of early stopping, too.
+            An epoch has each row as often as its weight says, on average; rows of weight 0 are left
+            out.
 
         Returns
         -------
@@ -171,8 +169,8 @@ class ConditionalRBM(TrainedCRBM):
         Warns
         -----
         ConvergenceWarning
-            If labels are in the end less probable than if they were drawn uniformly at random:
-            learning has diverged (objectives "likelihood", "logistic" and "cd").
+            If labels are in the end less probable than if they were drawn uniformly at random
+            (objectives "likelihood", "logistic" and "cd").
 
         Examples
         --------
@@ -201,8 +199,8 @@ class ConditionalRBM(TrainedCRBM):
             X_v = self._features(validation_data[0])
             validation = self._labels(validation_data[1], X_v, Y.shape[1]), X_v
         elif self.early_stopping:
-            rows, others = split(len(Y), self.validation_fraction, seed or 0)
-            X, Y, validation = X[rows], Y[rows], (Y[others], X[others])
+            rows, held_out = split(len(Y), self.validation_fraction, seed or 0)
+            X, Y, validation = X[rows], Y[rows], (Y[held_out], X[held_out])
             weights = weights if weights is None else weights[rows]
         model = self._initial_model(X, Y, seed or 0)
         state = self._run(model, Y, X, settings, seed, validation, weights)
@@ -230,7 +228,7 @@ class ConditionalRBM(TrainedCRBM):
             )
 
     def _run(self, model, Y, X, settings, seed, validation, weights):
-        """The last state of learning, in units of the features' deviations if so asked for."""
+        """The last state of learning, on standardised features if asked for."""
         self._scale, start = None, model
         if flag("standardize", self.standardize):
             self._scale = FeatureScale.of(X, weights)
@@ -238,9 +236,8 @@ class ConditionalRBM(TrainedCRBM):
             if validation is not None:
                 validation = validation[0], self._scale.standardised(validation[1])
         options = {"weights": weights, "raw": self._scale and self._scale.of_raw}
-        completion = partial(label_completion, draws=self.objective in PROBABILISTIC)
-        family = CRBM_FAMILY._replace(completion=completion)
-        state = run(self, start, (Y, X), settings, family, seed, validation, **options)
+        steps = ConditionalSteps(settings, self.n_threads)
+        state = run(self, start, (Y, X), steps, seed, validation, **options)
         if self._scale is not None:
             # A model that has not learned keeps its bits.
             self.model_ = model if self.model_ is start else self._scale.of_raw(self.model_)
@@ -269,7 +266,7 @@ class ConditionalRBM(TrainedCRBM):
         self._first_dtype = dtype
 
     def _labels(self, Y, X, n_labels=None):
-        """Labels as 0 and 1, one row each; those of `fit` determine their number and values."""
+        """Labels as 0 and 1, one row each; in `fit` they determine the number and values."""
         Y, unknown = partly_known_labels(Y)
         if len(Y) != X.shape[0]:
             raise ValueError(f"X has {X.shape[0]} rows and y has {len(Y)}.")
@@ -315,3 +312,249 @@ class ConditionalRBM(TrainedCRBM):
         if start is not None:
             visible, bias = start.visible_weights, start.visible_bias
         return CRBM(weights, visible, np.zeros((m, f), dtype), bias, np.zeros(m, dtype))
+
+    @property
+    def classes_(self):
+        """The two values of the labels, or one row of them for each label."""
+        return (
+            self.values_ if self._one_column else np.tile(self.values_, (self.model_.n_visible, 1))
+        )
+
+    def predict(self, X, decode=None, *, n_starts=None):
+        """Labels of each row.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+        decode : {"marginal_modes", "marginal_map", "joint_map"} or None
+            "marginal_modes": the most probable value of each label, with the fewest wrong labels on
+            average (mean field or sum-product). "marginal_map": the most probable set of labels,
+            with the hidden units summed out (mixed-product), for the fewest wrong rows.
+            "joint_map": the labels in the most probable state of labels and hidden units together
+            (max-product), as structured perceptrons and latent support vector machines predict.
+            None: the one that `inference` gives.
+        n_starts : int, optional
+            Number of runs of the search of `most_probable` for joint or marginal MAP labels, all
+            but the first from random labels. Default 9.
+
+        Returns
+        -------
+        array of shape (n_samples, n_labels) or (n_samples,)
+
+        Raises
+        ------
+        ValueError
+            For another `decode`, or `n_starts` with marginal modes.
+        """
+        check_is_fitted(self)
+        inference = self._settings().prediction_inference
+        if decode is not None:
+            modes = inference if inference in ("bp", "mean_field") else "bp"
+            by_name = {
+                "marginal_modes": modes,
+                "joint_map": "max_product",
+                "marginal_map": "mixed_product",
+            }
+            inference = by_name[one_of("decode", decode, tuple(by_name))]
+        n_starts, search = count("n_starts", n_starts, optional=True), {}
+        if inference not in ("bp", "mean_field"):
+            # The same random labels for each row.
+            search["rng"] = seed_of(self.random_state) or 0
+            search["n_starts"] = n_starts or 9
+        elif n_starts is not None:
+            raise ValueError(
+                "n_starts needs decode='joint_map' or 'marginal_map': the modes of marginals are "
+                "not found by a search."
+            )
+        labels = self._infer(self._features(X), inference, **search).visible
+        predicted = self.values_[(labels > 0.5).astype(int)]
+        return predicted[:, 0] if self._one_column else predicted
+
+    def predict_proba(self, X):
+        """Marginal probability of the second value of each label.
+
+        By mean field if that is the inference, otherwise by sum-product belief propagation.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples, n_labels)
+            Or (n_samples, 2), the probabilities of both values, if `y` had one axis.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(200, 3))
+        >>> Y = (X @ rng.normal(size=(3, 4)) > 0).astype(int)
+        >>> crbm = mf.ConditionalRBM(2, n_epochs=5, random_state=0).fit(X, Y)
+        >>> probability = crbm.predict_proba(X)
+        >>> bool(((probability > 0.5) == crbm.predict(X)).all())
+        True
+        """
+        check_is_fitted(self)
+        mean = self._infer(self._features(X), self._marginal_inference()).visible
+        return np.column_stack([1 - mean, mean]) if self._one_column else mean
+
+    def score_samples(self, X, y=None):
+        """Log p(y | x) of each row, in nats: exact where labels or hidden units are few.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+        y : array of shape (n_samples, n_labels) or (n_samples,), or None
+            None for the labels that `predict` gives. Unknown labels are summed over: exactly where
+            they or the hidden units are few, and else by mean field.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Exact if the states of the labels, or of the hidden units, times the units of the other
+            side are at most 2^19, such as 12 hidden units next to 128 labels. Otherwise with the
+            mean-field or Bethe log-partition.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the approximate log-partitions of ten rows differ by more than 0.1 nats on average
+            from values by annealing.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(200, 3))
+        >>> Y = (X @ rng.normal(size=(3, 4)) > 0).astype(int)
+        >>> crbm = mf.ConditionalRBM(2, n_epochs=5, random_state=0).fit(X, Y)
+        >>> crbm.score_samples(X, Y).shape, bool((crbm.score_samples(X, Y) < 0).all())
+        ((200,), True)
+        """
+        check_is_fitted(self)
+        X = self._features(X)
+        Y = self._labels(self.predict(X) if y is None else y, X, self.model_.n_visible)
+        return self._log_likelihood(X, Y, check=True)
+
+    def _log_likelihood(self, X, Y, check=False):
+        """Log-probabilities of rows of labels 0 and 1."""
+        log_partition = exact_log_partitions(self.model_, X)
+        if log_partition is None:
+            inference = self._marginal_inference()
+            log_partition = self._infer(X, inference, log_partition=True).log_partition
+            if check and self.model_.n_hidden:
+                rows = np.linspace(0, len(Y) - 1, min(10, len(Y))).astype(int)
+                values, errors = annealed_log_partitions(self.model_, X[rows], self.n_threads)
+                what = "by mean field" if inference == "mean_field" else "by belief propagation"
+                warn_of_approximation(what, -log_partition[rows], (-values, errors))
+        return log_weights_of_known(self.model_, Y, X) - log_partition
+
+    def score(self, X, y, sample_weight=None):
+        """Fraction of correct labels, averaged over labels and rows.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+        y : array or sparse matrix of shape (n_samples, n_labels), or array of shape (n_samples,)
+        sample_weight : array of shape (n_samples,), float or None
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(200, 3))
+        >>> Y = (X @ rng.normal(size=(3, 4)) > 0).astype(int)
+        >>> crbm = mf.ConditionalRBM(2, n_epochs=5, random_state=0).fit(X, Y)
+        >>> np.isclose(crbm.score(X, Y), (crbm.predict(X) == Y).mean())
+        np.True_
+        """
+        predicted, (y, unknown) = self.predict(X), partly_known_labels(y)
+        if y.shape != predicted.shape:
+            raise ValueError(f"y must have shape {predicted.shape}, got {y.shape}.")
+        right = (predicted == y).reshape(len(y), -1)
+        correct = right.mean(1)
+        if unknown.any():  # of a row of unknown labels, none counts
+            correct = (right & ~unknown).sum(1) / np.maximum((~unknown).sum(1), 1)
+        return float(np.average(correct, weights=row_weights(sample_weight, len(correct))))
+
+    def _saved(self):
+        names = "n_iter_", "n_sweeps_", "n_features_in_", "history_", "_one_column"
+        # Strings in arrays of objects, as pandas passes them, are stored as arrays of strings.
+        classes = np.array(self.values_.tolist()) if self.values_.dtype.hasobject else self.values_
+        return {name: getattr(self, name) for name in names}, {"classes": classes}
+
+    def _restore(self, arrays):
+        check_n_features(self, {self.model_.n_features})
+        self.values_ = arrays.member("classes", "fiubU", (2,))
+        low, high = self.values_.tolist()
+        if not low < high:
+            raise ValueError("member 'classes' must hold two different labels, in order.")
+
+    def _marginal_inference(self):
+        inference = self._settings().prediction_inference
+        return "mean_field" if inference == "mean_field" else "bp"
+
+    @one_blas_thread()
+    def _infer(self, X, inference, log_partition=False, rows=500, **search):
+        """Beliefs, `rows` rows at a time to bound the memory."""
+        options = {"log_partition": log_partition, **search}
+        fixed = inference, self.n_sweeps_, self.n_threads
+        parts = [
+            infer(self.model_, self.model_.fields(X[first : first + rows]), *fixed, **options)
+            for first in range(0, X.shape[0], rows)
+        ]
+        joined = {
+            name: np.concatenate([getattr(part, name) for part in parts])
+            for name in ("visible", "hidden", "log_partition", "residual")
+        }
+        return parts[0]._replace(**joined)
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "model_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_label = True
+        tags.target_tags.multi_output = True
+        return tags
+
+
+def checked_labels(y):
+    """Labels of any type, dense and complete."""
+    if y is None:
+        raise ValueError("ConditionalRBM requires y to be passed, but the target y is None.")
+    if is_sparse(y):
+        return canonical(y).toarray() if y.ndim == 2 else canonical(y.reshape(1, -1)).toarray()[0]
+    return check_array(complete_target(y), ensure_2d=False, dtype=None, input_name="y")
+
+
+def partly_known_labels(y):
+    """Labels of any type, dense, and which of them are not known."""
+    given = y = dense_frame(y)
+    if y is not None and not is_sparse(y):
+        given = unmasked("y", y, missing=True) if np.ma.isMaskedArray(y) else y
+        given = _array_of(given.to_numpy() if hasattr(given, "to_numpy") else given)
+    if not isinstance(given, np.ndarray) or given.ndim != 2 or given.shape[1] < 2:
+        y = checked_labels(y)
+        return y, np.zeros(y.shape, bool)
+    unknown = missing_entries(given)
+    if unknown.all() or not unknown.any():
+        return checked_labels(y), unknown
+    first = given[~unknown].tolist()[:1]
+    filled = np.where(unknown, np.array(first, given.dtype), given)
+    return checked_labels(np.array(filled.tolist())), unknown
+
+
+def _array_of(y):
+    """Labels as an array; None if rows have unequal lengths."""
+    try:
+        return np.asarray(y)
+    except ValueError:
+        return None

@@ -9,8 +9,8 @@ from fastmf.estimators.layered._machine import LayeredMachine
 from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.learning.layered.completion import completed_once
-from fastmf.learning.layered.family import train
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
+from fastmf.learning.layered.step import train
 from fastmf.models import RBM
 from fastmf.models._io import check_folder
 from fastmf.models.dbm import machine_of
@@ -32,21 +32,19 @@ class DeepBoltzmannMachine(LayeredMachine):
     hidden : str, class, unit prior, or tuple of these
         Prior of all hidden layers, or of each.
     gradient : {"auto", "tap", "mean_field", "pcd"}
-        Averages over the model, as for `GeneralizedRBM`, but that "auto" is "pcd" wherever there
-        are unbounded units; with "pcd" from persistent chains of all layers. Averages over the data
-        are of solutions of the same order, with "pcd" of naive mean field.
+        Averages over the model, as for `GeneralizedRBM`; "auto" is "pcd" wherever there are
+        unbounded units. Averages over the data are of mean-field solutions of the same order, with
+        "pcd" of naive mean field.
     learning_rate, momentum, l2, l1, n_epochs, batch_size, n_starts, n_sweeps, starts, noise, \
     centred, preconditioning, monitor_rows, early_stopping, validation_fraction, patience, \
     weight_scale, callbacks, checkpoint, n_threads, random_state, verbose
-        As for `GeneralizedRBM`, but for 10 sweeps: with 3 of them a machine of 784-100-50 units
-        learned worse than one of 784-100. Batches of machines of several hidden layers are of 100
-        rows by default, `l2` is 0.001, and weights above the first are of scale 0.001, unless they
-        are those of a hidden layer without bounds on a bounded one. A run that resumes from a
+        As for `GeneralizedRBM`, but for 10 sweeps. Batches of machines of several hidden layers
+        have 100 rows by default, `l2` is 0.001, and weights above the first are of scale 0.001,
+        but between a hidden layer without bounds and a bounded one. A run that resumes from a
         checkpoint repeats its pre-training.
     init : RBM, DBM or None
-        The model that learning begins with, such as the `model_` of another machine. Its units and
-        sizes count; layers of `n_components` above its own are added, coupled by small random
-        weights, which hardly change the likelihood.
+        The first model, such as the `model_` of another machine. Layers of `n_components` above
+        its own are added, coupled by small random weights.
 
     Attributes
     ----------
@@ -62,10 +60,8 @@ class DeepBoltzmannMachine(LayeredMachine):
     Notes
     -----
     Tramel et al. (2018), Appendix E and Algorithm 4, in which the data of the l-th RBM are samples
-    of the hidden units below it (the printed indices are shifted), and momentum and decay are those
-    of Algorithm 2; with "pcd" Salakhutdinov & Hinton (2009). Averages over the data come from
-    mean-field solutions of the hidden layers, too, so that `score_samples` is exact in neither of
-    its terms.
+    of the hidden units below it (the printed indices are shifted); momentum and decay as in
+    Algorithm 2; with "pcd" Salakhutdinov & Hinton (2009).
 
     Examples
     --------
@@ -135,10 +131,10 @@ class DeepBoltzmannMachine(LayeredMachine):
 
     def _settings(self):
         settings = super()._settings()
-        known = ("auto", *ORDER_OF_GRADIENT, "pcd")
-        if self.gradient not in known:
+        gradients = ("auto", *ORDER_OF_GRADIENT, "pcd")
+        if self.gradient not in gradients:
             raise ValueError(
-                f"gradient of a deep machine must be one of {known}, got {self.gradient!r}."
+                f"gradient of a deep machine must be one of {gradients}, got {self.gradient!r}."
             )
         if not self._sizes():
             raise ValueError("n_components must have a layer at least, such as (500, 500).")
@@ -172,16 +168,9 @@ class DeepBoltzmannMachine(LayeredMachine):
         data = X
         for k, couplings in enumerate(weights):
             machine = RBM(couplings, layers[k], layers[k + 1])
-            own_seed = int(rng.integers(2**31))
-            machine = train(
-                machine,
-                data,
-                settings,
-                seed=own_seed,
-                weights=row_weights,
-                n_threads=self.n_threads,
-                verbose=self.verbose,
-            ).model
+            options = {"n_threads": self.n_threads, "verbose": self.verbose}
+            options |= {"seed": int(rng.integers(2**31)), "weights": row_weights}
+            machine = train(machine, data, settings, **options).model
             weights[k] = machine.weights
             layers[k + 1] = machine.hidden
             if k == 0:

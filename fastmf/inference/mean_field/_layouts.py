@@ -13,19 +13,20 @@ from fastmf.priors._protocol import has_third_cumulant
 
 
 class _Latest(threading.local):
-    """The last layout that a thread asked for."""
+    """The last layouts that a thread asked for, with their models, by kind of model and options."""
 
-    model, key, layout = None, None, None
+    def __init__(self):
+        self.entries = {}
 
 
 _latest = _Latest()
 
 
 def layout_of(model, order, schedule):
-    """The layout of a model, kept until another is asked for: its parameters do not change.
+    """The layout of a model, kept until others are asked for: its parameters do not change.
 
-    A model that is no longer in use, as that of the last step of learning, leaves its memory to one
-    of the same shape.
+    A model that is no longer in use, such as the model of the last step of learning, leaves its
+    memory to a model of the same shape.
     """
     check_machine(model)
     if order == 3 and not all(map(has_third_cumulant, model.layers)):
@@ -34,30 +35,33 @@ def layout_of(model, order, schedule):
             "of more values."
         )
     key = type(model), order, schedule
-    last, layout = _latest.model and _latest.model(), _latest.layout
-    if _latest.key != key or last is not model:
-        _latest.model = None  # in case that what follows fails
+    reference, layout = _latest.entries.pop(key, (None, None))
+    last = reference and reference()
+    if reference is None or last is not model:
         kind = _kind_of(model)
-        unused = last is None and _latest.key == key and type(layout) is kind
-        if unused and layout.fits(model):
+        if reference and last is None and type(layout) is kind and layout.fits(model):
             layout.refill(model)
         else:
             layout = kind(model, order, schedule)
-        _latest.model, _latest.key, _latest.layout = weakref.ref(model), key, layout
+    # Two, since learning alternates between a deep machine and its hidden layers.
+    entries = [*_latest.entries.items(), (key, (weakref.ref(model), layout))]
+    _latest.entries = dict(entries[-2:])
     if not layout.sparse:  # whose units are in another order
         layout.priors = model.layers
     return layout
 
 
 def handed_over(layout, model, in_place):
-    """Let the latest layout be that of a model after a step of learning.
+    """Let a layout be that of a model after a step of learning.
 
     It has the parameters of the units already if these moved in place.
     """
     layout.fill(model)
     if not in_place:
         layout.set_units(model.layers)
-    _latest.model = weakref.ref(model)
+    for key, (_, stored) in _latest.entries.items():
+        if stored is layout:
+            _latest.entries[key] = weakref.ref(model), layout
 
 
 def layout_of_checks(model):

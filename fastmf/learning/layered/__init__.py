@@ -5,13 +5,11 @@ A step of `fit`, from the estimator to the kernels, in the order of calls:
     estimators/layered/_learning.py     data in units of learning, settings, metrics
     estimators/common/runs.py           options of a run
     learning/training/trainer.py        epochs, batches, random numbers, checkpoints
-    family.py                           functions that the loop calls
-    step.py                             `Plan`: what is known before a run, and its steps
+    step.py                             `Plan`: properties of a run, and its steps
     gradients.py                        averages over data and model, gradient
     learning/training/ascent.py         momentum, decay and threads; its coordinates: centring.py
     kernels/training/                   moments given data, products of units, ascent
 
-Mean-field solutions are those of `fastmf.inference.mean_field` and its kernels. The other files in
-this folder serve some machines or options (groups of states, missing values, exact gradients,
-preconditioners), or take no part in a step: `metrics.py`, and `resumption.py` of the loop.
+Mean-field solutions come from `fastmf.inference.mean_field`. The other files in this folder serve
+some machines or options: missing values, exact gradients, preconditioners, scaling.
 """

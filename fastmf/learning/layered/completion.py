@@ -1,36 +1,18 @@
-"""Draws of missing visible units of layered machines, and units fitted to what was seen."""
+"""Draws of missing visible units of layered machines, and units fitted to observed values."""
 
 import numpy as np
 
 from fastmf._common.rows import is_incomplete
 from fastmf.inference.missing.seen import incomplete_rows
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
-from fastmf.learning.training.completion import FIRST_SWEEPS, Completion
+from fastmf.learning.training.trainer import FIRST_SWEEPS
 from fastmf.priors._groups import column_sizes, columns_by_parts, has_groups
-from fastmf.priors._protocol import by_parts, is_concatenated, take
+from fastmf.priors._protocol import is_concatenated, take
 from fastmf.priors._queries import independent_units
-from fastmf.priors._values import admissible
-
-
-def completion(X, model):
-    """The `Completion` of rows, or None if none of their values are missing."""
-    if not is_incomplete(X):
-        return None
-
-    def draw(model, rows, *arguments):
-        return completed(model, *arguments)
-
-    return Completion(np.array(X, model.dtype, order="C"), draw, _are_values)
-
-
-def _are_values(model, x):
-    """Whether rows hold values of the visible units."""
-    parts = by_parts(model.layers[0], x)
-    return all(np.all(admissible(part, values, means=True)) for part, values in parts)
 
 
 def completed(model, X, missing, n_sweeps, rng, n_threads=None):
-    """Rows with missing values drawn from the model given the others, by Gibbs sampling."""
+    """Rows with missing values drawn from the model given the observed ones, by Gibbs sampling."""
     zero = model.dtype.type(0)
     means = model.layers[0].moments(zero, zero)[0]
     x = np.where(np.isnan(X), means, X).astype(model.dtype)
@@ -42,16 +24,13 @@ def completed(model, X, missing, n_sweeps, rng, n_threads=None):
 
 
 def completed_once(model, X, seed, n_threads=None):
-    """The rows, with missing values drawn from the model given the others."""
+    """The rows, with missing values drawn from the model given the observed ones."""
     if not is_incomplete(X):
         return X
     X, rows = X.copy(), incomplete_rows(X)
     rng, missing = np.random.default_rng([*seed, 5]), np.isnan(X[rows])
     X[rows] = completed(model, X[rows], missing, FIRST_SWEEPS, rng, n_threads)
     return X
-
-
-# --- before learning ------------------------------------------------------------------------------
 
 
 def with_values_of_columns(X):
@@ -65,7 +44,7 @@ def with_values_of_columns(X):
 
 
 def independent_of_seen(prior, X):
-    """The prior of independent units, each fitted to the values of it that were seen."""
+    """The prior of independent units, each fitted to its observed values."""
     if not is_incomplete(X):
         return independent_units(prior, X)
     parts = tuple(_fitted_to_seen(*part) for part in columns_by_parts(prior, X))
@@ -73,14 +52,14 @@ def independent_of_seen(prior, X):
 
 
 def _fitted_to_seen(prior, X):
-    if has_groups(prior):  # which count what was seen
+    if has_groups(prior):  # which count the observed values
         return independent_units(prior, X)
     prior, n = independent_units(prior, with_values_of_columns(X)), len(column_sizes(prior))
     fields = [np.array(field) for field in prior]
     for j in np.flatnonzero(np.isnan(X).any(0)):
         column = X[~np.isnan(X[:, j]), j : j + 1]
-        own = independent_units(take(prior, slice(j, j + 1)), column)
-        for field, value in zip(fields, own, strict=True):
+        unit = independent_units(take(prior, slice(j, j + 1)), column)
+        for field, value in zip(fields, unit, strict=True):
             if field.shape == (n,):
                 field[j] = np.ravel(value)[0]
     return prior._make(fields)

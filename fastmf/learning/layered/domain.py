@@ -19,6 +19,7 @@ from itertools import pairwise
 import numpy as np
 
 from fastmf._common.linalg import LinAlgError, cholesky
+from fastmf.learning.layered.gradients import MEAN_FIELD
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models._layered import is_integrated
 from fastmf.priors._protocol import as_dtype
@@ -32,28 +33,24 @@ from fastmf.priors._queries import (
 )
 from fastmf.priors._scaling import with_log_steps
 
-# Halvings of a step that would leave the domain.
-MAX_SHORTENINGS = 30
-
 
 def has_constraints(layers):
     """Whether there are unbounded units next to each other: other machines always exist."""
-    found = map(unbounded, layers)
-    return any(below.any() and above.any() for below, above in pairwise(found))
+    return any(a.any() and b.any() for a, b in pairwise(map(unbounded, layers)))
 
 
 def exists(couplings, layers):
     """Whether the distribution of a layered machine has a finite integral, as far as is known."""
     if not has_constraints(layers):
         return True
-    found = list(map(unbounded, layers))
+    free = list(map(unbounded, layers))
     # Even layers are coupled to odd ones only: W of the text above has those as rows.
-    sizes = [int(part.sum()) for part in found]
+    sizes = [int(part.sum()) for part in free]
     starts = [sum(sizes[k % 2 : k : 2]) for k in range(len(sizes))]
     matrix = np.zeros((sum(sizes[::2]), sum(sizes[1::2])))
     for k, weights in enumerate(couplings):
         rows, columns = (slice(starts[i], starts[i] + sizes[i]) for i in (k, k + 1))
-        block = _scaled_couplings(weights, layers[k : k + 2], found[k : k + 2])
+        block = _scaled_couplings(weights, layers[k : k + 2], free[k : k + 2])
         if k % 2 == 0:
             matrix[rows, columns] = block
         else:
@@ -69,8 +66,8 @@ def exists(couplings, layers):
 def _scaled_couplings(weights, layers, unbounded_units):
     """Couplings of the unbounded units of two layers, divided by roots of their precisions."""
     units = list(zip(layers, unbounded_units, strict=True))
-    below, above = (np.sqrt(precisions(layer)[here]) for layer, here in units)
-    signs = np.outer(*(directions(layer)[here] for layer, here in units))
+    below, above = (np.sqrt(precisions(layer)[free]) for layer, free in units)
+    signs = np.outer(*(directions(layer)[free] for layer, free in units))
     w = np.asarray(weights, np.float64)[np.ix_(*unbounded_units)]
     return np.where(signs * w < 0, 0, w) / np.outer(below, above)
 
@@ -111,15 +108,20 @@ def can_follow(model):
     return True
 
 
+def is_solved(state, settings):
+    """Whether mean-field iterations, if they are asked for, are made: see `Plan.gradient_of`."""
+    return settings.gradient in MEAN_FIELD and len(state.chains) != 1 and can_follow(state.model)
+
+
 def after_step(model, parameters, step):
-    """The machine after a step, of which no more is taken than leaves one that exists."""
+    """The machine after a step, which is shortened where no machine would exist."""
     couplings, layers = parameters.couplings, parameters.layers
     new = layers_after(model.layers, layers, step.layers)
     if not exists(couplings, new) and exists(model.couplings, model.layers):
-        here = ModelParameters.of(model)
-        for _ in range(MAX_SHORTENINGS):
-            step.combine(_halve)
-            moved = here.combine(np.add, step)
+        start = ModelParameters.of(model)
+        for _ in range(np.finfo(np.float64).nmant):
+            step.combine(lambda x: np.multiply(x, 0.5, out=x))
+            moved = start.combine(np.add, step)
             couplings = moved.couplings
             new = layers_after(model.layers, moved.layers, step.layers)
             if exists(couplings, new):
@@ -127,11 +129,6 @@ def after_step(model, parameters, step):
         else:
             return model
     return model.moved(couplings, tuple(as_dtype(layer, model.dtype) for layer in new))
-
-
-def _halve(x):
-    x /= 2
-    return x
 
 
 def layers_after(layers, moved, step):

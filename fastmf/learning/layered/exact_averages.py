@@ -15,24 +15,17 @@ from fastmf.priors._protocol import learned_fields, log_prob_gradient, map_param
 from fastmf.priors._queries import average_gradient, gaussian_units, number_of_states
 from fastmf.priors._scaling import is_real
 
-# Most states that are enumerated, and most that take no longer than mean-field solutions.
-MAX_SUMMED_STATES, FEW_STATES = 2**14, 2**12
+# Largest number of states that are enumerated; a quarter takes no longer than mean field.
+MAX_SUMMED_STATES = 2**14
 
 
 class ExactAverages(NamedTuple):
-    """Log-partition of a machine, and its derivatives by all parameters.
-
-    Parameters
-    ----------
-    log_partition : float
-    pairwise : tuple of arrays
-        Averages of products of coupled units, of the shapes of the couplings.
-    layers : tuple of unit priors
-        Derivatives by the parameters of each layer.
-    """
+    """Log-partition of a machine, and its derivatives by all parameters."""
 
     log_partition: float
+    # Averages of products of coupled units, of the shapes of the couplings.
     pairwise: tuple
+    # Derivatives by the parameters of each layer.
     layers: tuple
 
 
@@ -51,8 +44,8 @@ def is_exact(model):
 
 def is_cheaply_exact(model):
     """Whether exact averages cost no more than approximate ones."""
-    few = min(map(number_of_states, model.layers)) <= FEW_STATES
-    return not model.deep and (few or _only_gaussian(model))
+    quick = 4 * min(map(number_of_states, model.layers)) <= MAX_SUMMED_STATES
+    return not model.deep and (quick or _only_gaussian(model))
 
 
 def has_exact_likelihood(model, settings):
@@ -67,25 +60,25 @@ def _only_gaussian(model):
 
 def exact_averages(model):
     """Exact averages over a machine."""
-    if enumerated_layer(model) is None:
-        return _of_gaussian_units(model)
     side = enumerated_layer(model)
-    summed, other = model.layers[side], model.layers[1 - side]
+    if side is None:
+        return _of_gaussian_units(model)
+    summed, independent = model.layers[side], model.layers[1 - side]
 
     def summands(w, x, fields):
         zero = fields.dtype.type(0)
-        mean, var = other.moments(fields, zero)
+        mean, var = independent.moments(fields, zero)
         derivatives = (
             log_prob_gradient(summed, x),
-            prior_gradient(other, fields, zero, mean, var),
+            prior_gradient(independent, fields, zero, mean, var),
         )
         fields = (field for layer in derivatives for field in learned_fields(layer))
         return [x.T @ (w[:, None] * mean), *(weighted_sum(w, field) for field in fields)]
 
     weights = model.weights.T if side else model.weights
-    log_partition, (pairs, *fields) = sums_over_side(summed, other, weights, summands)
+    log_partition, (pairs, *fields) = sums_over_side(summed, independent, weights, summands)
     fields = iter(fields)
-    layers = [map_parameters(lambda _: next(fields), layer) for layer in (summed, other)]
+    layers = [map_parameters(lambda _: next(fields), layer) for layer in (summed, independent)]
     if side:
         pairs, layers = pairs.T, layers[::-1]
     return ExactAverages(log_partition, (pairs,), tuple(layers))
@@ -98,12 +91,12 @@ def weighted_sum(weights, x):
 
 def _of_gaussian_units(model):
     """Averages over a machine of Gaussian units, which are solved in closed form."""
-    found = collapsed_tap(model, np.zeros((1, model.n_visible), model.dtype))
-    covariances, squares = averages(model, found, 2)
-    visible, hidden = (mean[0] for mean in found.mean)
+    solution = collapsed_tap(model, np.zeros((1, model.n_visible), model.dtype))
+    covariances, squares = averages(model, solution, 2)
+    visible, hidden = (mean[0] for mean in solution.mean)
     layers = [
         average_gradient(layer, np.array([mean, square, np.ones(len(mean))]))
         for layer, mean, square in zip(model.layers, (visible, hidden), squares, strict=True)
     ]
     pairs = np.outer(visible, hidden) + covariances[0]
-    return ExactAverages(float(found.log_partition[0]), (pairs,), tuple(layers))
+    return ExactAverages(float(solution.log_partition[0]), (pairs,), tuple(layers))

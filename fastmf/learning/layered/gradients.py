@@ -9,9 +9,8 @@ is the difference of two averages, over the data and over the model:
 
 with means m and variances v of the solutions; the term in W is of second order (Tramel et al. 2018,
 Eqs. 40-42). At a mean-field solution the approximate log Z is stationary in m and v, so that these
-are its derivatives. Over Gibbs samples of
-the visible units averages are taken as over data; in deep machines the samples are of all even
-layers, given which the odd ones are independent.
+are its derivatives. Gibbs samples of the visible units are averaged like data; in deep machines
+they are of all even layers, given which the odd ones are independent.
 """
 
 from itertools import pairwise, starmap
@@ -24,6 +23,7 @@ from fastmf._common.rows import column_sums, is_sparse
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.ep.adaptive_tap import mean_covariance
 from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
+from fastmf.inference.mean_field._grouped_layout import covariance_times
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field.data import add_pair_average, data_fields
 from fastmf.inference.mean_field.free_energy import second_moments
@@ -32,11 +32,11 @@ from fastmf.inference.mean_field.posterior import posterior
 from fastmf.kernels.linear.product import fill_panels, panel_width, product_address
 from fastmf.kernels.training import statistics
 from fastmf.learning.layered.exact_averages import ExactAverages
-from fastmf.learning.layered.group_gradients import group_effects
 from fastmf.learning.training.hidden_scales import free_units, products_of_units
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models._layered import is_integrated
-from fastmf.priors._groups import has_groups
+from fastmf.models.dbm import machine_of
+from fastmf.priors._groups import groups, has_groups
 from fastmf.priors._protocol import gradient as prior_gradient
 from fastmf.priors._protocol import log_prob_gradient, map_parameters, parameter_names
 from fastmf.priors._queries import average_gradient, field_is_tilt, gaussian_units
@@ -121,32 +121,29 @@ def row_mean(rows):
 
 
 class Kinds(NamedTuple):
-    """What decides on the terms of a gradient, and does not change in a run.
+    """Properties of units that decide on the terms of a gradient, constant in a run."""
 
-    Parameters
-    ----------
-    integrated : bool
-        Whether mean-field solvers integrate Gaussian units out.
-    grouped : bool
-        Whether there are groups of states.
-    field_alone : tuple of bool
-        For each layer whether its fields, which are tilts, are all that is learned.
-    free : list of bool arrays of shape (n_units,)
-        The `free_units` of each layer; empty if there are none.
-    """
-
+    # Whether mean-field solvers integrate Gaussian units out, and whether there are groups.
     integrated: bool
     grouped: bool
+    # For each layer whether its fields, which are tilts, are all that is learned.
     field_alone: tuple
+    # The `free_units` of each layer; empty if there are none.
     free: list
+    # The same of the hidden layers of a deep machine; else None.
+    above: tuple
 
     @classmethod
     def of(cls, model):
-        """Those of a machine."""
+        """Return the kinds of the units of a machine."""
         layers, free = model.layers, free_units(model.layers)
         field_alone = (field_is_tilt(p) and parameter_names(p) == ("field",) for p in layers)
         free = free if any(map(np.any, free)) else []
-        return cls(is_integrated(model), any(map(has_groups, layers)), tuple(field_alone), free)
+        above = None
+        if model.deep:
+            above = cls.of(machine_of(model.couplings[1:], layers[1:]))
+        grouped = any(map(has_groups, layers))
+        return cls(is_integrated(model), grouped, tuple(field_alone), free, above)
 
 
 def _unit_averages(prior, field_alone, mean, derivatives, *arguments):
@@ -161,22 +158,12 @@ def _unit_averages(prior, field_alone, mean, derivatives, *arguments):
 
 
 class Averages(NamedTuple):
-    """Averages over data, or over a model, whose difference is the gradient.
+    """Averages over data, or over a model, whose difference is the gradient."""
 
-    Parameters
-    ----------
-    terms : list of lists of tuples
-        For each of the couplings the terms of `pair_averages`.
-    effects : list of arrays, or 0
-        What is added to these.
-    layers : list of unit priors
-        Derivatives by the parameters of each layer.
-    means : list of arrays of shape (n_units,)
-        Means of the units of each layer.
-    """
-
+    # For each of the couplings the terms of `pair_averages`, and arrays to add, or 0.
     terms: list
     effects: list
+    # Derivatives by the parameters, and means, of each layer.
     layers: list
     means: list
 
@@ -192,10 +179,8 @@ def _of_data(model, X, order, n_threads, kinds, hidden=None, **options):
     else:
         mean, visible = _unit_averages(prior, kinds.field_alone[0], X, log_prob_gradient, X)
     if model.deep:
-        above = posterior(model, X, order=order, n_threads=n_threads, **options)
-        solutions = above.solutions
-        kinds = Kinds.of(above.model)
-        terms, effects, layers, means = _of_solutions(above.model, solutions, order, kinds)
+        machine, solutions = posterior(model, X, order=order, n_threads=n_threads, **options)
+        terms, effects, layers, means = _of_solutions(machine, solutions, order, kinds.above)
         first = [(X, solutions.mean[0], 1, 0)]
         moments = list(zip(solutions.mean, solutions.var, strict=True))
         averages = [first, *terms], [0, *effects], [visible, *layers], [mean, *means]
@@ -211,42 +196,29 @@ def _of_solutions(model, solutions, order, kinds):
     """Derivatives of the average log-partition over mean-field solutions."""
     layers = model.layers
     parts = list(zip(solutions.b, solutions.a, solutions.mean, solutions.var, strict=True))
-    if kinds.integrated and not isinstance(solutions, ExpectationPropagation):
-        return _of_integrated(model, solutions, parts, order, kinds)
     pairs = [[(m, m_above, 1, 0)] for m, m_above in pairwise(solutions.mean)]
-    effects, second = [0] * len(pairs), solutions.var
-    if order == 2 and kinds.grouped:
-        units = [(prior, *part[2:]) for prior, part in zip(layers, parts, strict=True)]
-        second = list(starmap(second_moments, units))
-        effects = list(starmap(group_effects, zip(model.couplings, units, units[1:], strict=False)))
-    if order == 2:
+    effects, squares = [0] * len(pairs), [None] * len(layers)
+    if kinds.integrated and not isinstance(solutions, ExpectationPropagation):
+        effects, squares = averages(model, solutions, order)
+    elif order == 2:
+        second = solutions.var
+        if kinds.grouped:
+            units = [(prior, *part[2:]) for prior, part in zip(layers, parts, strict=True)]
+            second = list(starmap(second_moments, units))
+            neighbours = zip(model.couplings, units, units[1:], strict=False)
+            effects = list(starmap(group_effects, neighbours))
         for k, terms in enumerate(pairs):
             terms.append((second[k], second[k + 1], 1, 1))
-    units = [
-        _unit_averages(prior, alone, of_layer[2], prior_gradient, *of_layer)
-        for prior, alone, of_layer in zip(layers, kinds.field_alone, parts, strict=True)
-    ]
+    units = []
+    for prior, alone, part, square in zip(layers, kinds.field_alone, parts, squares, strict=True):
+        if square is not None and gaussian_units(prior).any():
+            mean = row_mean(part[2])
+            moments = np.array([mean, square, np.ones(len(mean))])
+            units.append((mean, average_gradient(prior, moments)))
+        else:
+            units.append(_unit_averages(prior, alone, part[2], prior_gradient, *part))
     means, of_priors = zip(*units, strict=True)
     return Averages(pairs, effects, of_priors, means)
-
-
-def _of_integrated(model, solutions, parts, order, kinds):
-    """The same where Gaussian units are integrated out."""
-    covariances, squares = averages(model, solutions, order)
-    pairs = [[(m, m_above, 1, 0)] for m, m_above in pairwise(solutions.mean)]
-    means, of_priors = [], []
-    layers = zip(model.layers, kinds.field_alone, parts, squares, strict=True)
-    for prior, alone, of_layer, square in layers:
-        if gaussian_units(prior).any():
-            means.append(row_mean(of_layer[2]))
-            moments = np.array([means[-1], square, np.ones(len(square))])
-            of_priors.append(average_gradient(prior, moments))
-        else:
-            given = of_layer[2], prior_gradient, *of_layer
-            mean, derivatives = _unit_averages(prior, alone, *given)
-            means.append(mean)
-            of_priors.append(derivatives)
-    return Averages(pairs, covariances, of_priors, means)
 
 
 def _of_samples(model, even, order, n_threads, kinds, scratch):
@@ -272,24 +244,41 @@ def _of_samples(model, even, order, n_threads, kinds, scratch):
     return Averages(pairs, [0] * len(pairs), of_priors, means)
 
 
-def gradient(model, X, of_model, order=2, n_threads=None, **options):
-    """Gradient of the log-likelihood, as a mean-field approximation or samples see the model.
+def group_effects(weights, below, above):
+    """Terms of groups of states in the gradient of the log-partition by the couplings.
+
+    With C the covariances of independent groups and units, the terms of second order have the
+    gradient C_v W C_h, whose diagonals W (v_v v_h') holds, v + m^2 = m in the place of v in a
+    group. The remaining terms are products with the fields s = W' m of single groups,
+    - m_i (C s_i)' on the rows of group i, and - (m r_k) m_k' with r_k = W m_k on the columns of
+    group k above, with v r in the place of m r for units below that are no groups.
+    """
+    total, mean, groups_above = np.zeros(weights.shape, weights.dtype), below[1], groups(above[0])
+    for group in groups(below[0]):
+        s = mean[:, group] @ weights[group]
+        response = covariance_times(*above[1:], groups_above, s)
+        total[group] -= mean[:, group].T @ response / len(mean)
+    second = second_moments(*below)
+    for group in groups_above:
+        m = above[1][:, group]
+        r = m @ weights[:, group].T
+        total[:, group] -= (second * r).T @ m / len(m)
+    return total
+
+
+def gradient(
+    model, X, of_model, order=2, n_threads=None, hidden=None, kinds=None, scratch=None, **options
+):
+    """Gradient of the log-likelihood, as solutions, samples or exact averages see the model.
+
+    Also returns the means of each layer over the data, and the `products_of_units` whose scale is
+    free. The `conditional_moments` of the hidden units of an RBM, and the `Kinds`, can be given.
 
     Notes
     -----
     Tramel et al. (2018), Eqs. 40-42 (with l for the dummy index inside the first terms) and
     126-129. Adaptive TAP has the covariance of the Gaussian side, a a + C2, in the place of
     a a + W c c.
-    """
-    return gradient_and_moments(model, X, of_model, order, n_threads, **options)[0]
-
-
-def gradient_and_moments(
-    model, X, of_model, order=2, n_threads=None, hidden=None, kinds=None, scratch=None, **options
-):
-    """`gradient`, means of each layer over the data, and `products_of_units` of free scale.
-
-    The `conditional_moments` of the hidden units of an RBM, and the `Kinds`, can be given.
     """
     kinds = Kinds.of(model) if kinds is None else kinds
     adaptive = isinstance(of_model, ExpectationPropagation)

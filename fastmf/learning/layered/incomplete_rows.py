@@ -1,10 +1,10 @@
-"""Exact log-likelihood of what was seen of rows in which values are missing, and its derivatives.
+"""Exact log-likelihood of incomplete rows, and its derivatives.
 
-With x the visible units that were seen, y those that were not and h the hidden ones, the
-derivatives of log sum_(y, h) exp(-energy) are averages of those of -energy given x, summed
+With x the observed visible units, y the missing ones and h the hidden units, the
+derivatives of log sum_(y, h) exp(-energy) are averages of derivatives of -energy given x, summed
 
     over the states of h, given which the units y are independent;
-    or over the states of y, each of which completes the row;
+    or over the states of y, which complete the row;
     or in closed form where all units are Gaussian.
 """
 
@@ -57,7 +57,7 @@ def of_complete(model, x, w):
 
 
 def of_incomplete(model, X, w):
-    """The same for rows with NaN for missing values, summed over those too."""
+    """The same for rows with NaN for missing values, summed over these, too."""
     X = np.asarray(X, np.float64)
     if number_of_states(model.layers[1]) <= MAX_SUMMED_STATES:
         return _over_hidden_states(model, X, w)
@@ -79,18 +79,15 @@ def _over_hidden_states(model, X, w):
     h = np.vstack(list(states_of(hidden, sum(model.sizes)))).astype(np.float64)
     fields = h @ model.weights.T.astype(np.float64)
     mean, var = visible.moments(fields, 0.0)
-    own, free = hidden.log_prob(h).sum(1), visible.log_partition(fields, 0.0)
+    log_probs, free = hidden.log_prob(h).sum(1), visible.log_partition(fields, 0.0)
     sizes, missing = column_sizes(visible), np.isnan(X)
     columns, x = missing[:, np.cumsum(sizes) - sizes].astype(float), np.where(missing, 0, X)
     value = w @ log_prob_of_seen(visible, X)
     of_states, of_missing, pairs = np.zeros(len(h)), np.zeros_like(fields), 0.0
     for rows in blocks(len(X), len(X) * len(h)):
-        logs = x[rows] @ fields.T + columns[rows] @ free.T + own
-        top = logs.max(1, keepdims=True)
-        p = np.exp(logs - top)
-        total = p.sum(1, keepdims=True)
-        value += w[rows] @ (top + np.log(total))[:, 0]
-        p *= w[rows, None] / total
+        logs = x[rows] @ fields.T + columns[rows] @ free.T + log_probs
+        of_rows, p = _weighted_states(logs, w[rows])
+        value += of_rows
         of_states += p.sum(0)
         of_missing += p.T @ missing[rows]
         pairs = pairs + x[rows].T @ (p @ h)
@@ -102,6 +99,14 @@ def _over_hidden_states(model, X, w):
     ]
     above = map_parameters(partial(weighted_sum, of_states), log_prob_gradient(hidden, h))
     return value, [pairs, map_parameters(np.add, *parts), above]
+
+
+def _weighted_states(logs, w):
+    """Weighted sum over rows of log sum_states exp(logs), and probabilities of states times w."""
+    top = logs.max(1, keepdims=True)
+    p = np.exp(logs - top)
+    total = p.sum(1, keepdims=True)
+    return w @ (top + np.log(total))[:, 0], p * (w[:, None] / total)
 
 
 def _weighted(prior, derivatives, weights):
@@ -118,21 +123,18 @@ def _over_missing_states(model, X, w):
     columns = flat_states(visible)
     values, seen = columns.values.toarray(), np.nan_to_num(X, nan=0.0)
     value, sums = 0.0, None
-    for rows, of_states, own in batches_of_rows(columns.missing(X), columns.offsets):
-        candidates = one_hot_states(own)
+    for rows, of_states, tables in batches_of_rows(columns.missing(X), columns.offsets):
+        candidates = one_hot_states(tables)
         n = max(1, BLOCK_SIZE // (len(candidates) * sum(model.sizes)))
         for start in range(0, len(rows), n):
-            some = rows[start : start + n]
+            batch = rows[start : start + n]
             completions = candidates @ values[of_states[start : start + n]]
-            x = (seen[some][:, None] + completions).reshape(-1, X.shape[1])
+            x = (seen[batch][:, None] + completions).reshape(-1, X.shape[1])
             logs = mean_log_prob(visible, x).sum(1)
             logs += hidden.log_partition(x @ model.weights, 0.0).sum(1)
-            logs = logs.reshape(len(some), -1)
-            top = logs.max(1, keepdims=True)
-            p = np.exp(logs - top)
-            total = p.sum(1, keepdims=True)
-            value += w[some] @ (top + np.log(total))[:, 0]
-            p *= w[some, None] / total
+            logs = logs.reshape(len(batch), -1)
+            of_rows, p = _weighted_states(logs, w[batch])
+            value += of_rows
             sums = added(sums, of_complete(model, x, p.ravel())[1])
     return value, sums
 
@@ -151,10 +153,10 @@ def _of_gaussian_units(model, X, w):
     patterns, pattern = np.unique(np.isnan(X), axis=0, return_inverse=True)
     pattern = pattern.reshape(-1)
     for k, missing in enumerate(patterns):
-        here = np.flatnonzero(pattern == k)
+        rows = np.flatnonzero(pattern == k)
         free = np.append(missing, np.ones(len(d) - n, bool))
-        x, v = np.zeros((len(here), len(d))), w[here]
-        x[:, ~free] = X[here][:, ~missing]
+        x, v = np.zeros((len(rows), len(d))), w[rows]
+        x[:, ~free] = X[rows][:, ~missing]
         covariance = np.linalg.inv(np.diag(d[free]) - couplings[np.ix_(free, free)])
         b = (f + x @ couplings)[:, free]
         x[:, free] = b @ covariance
@@ -165,7 +167,7 @@ def _of_gaussian_units(model, X, w):
         second[np.ix_(free, free)] += v.sum() * covariance
     moments = np.array([first, np.diag(second), np.full(len(d), w.sum())])
     layers = [
-        average_gradient(layer, moments[:, some])
-        for layer, some in ((visible, slice(n)), (hidden, slice(n, None)))
+        average_gradient(layer, moments[:, units])
+        for layer, units in ((visible, slice(n)), (hidden, slice(n, None)))
     ]
     return value, [second[:n, n:], *layers]

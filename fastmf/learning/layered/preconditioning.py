@@ -8,14 +8,14 @@ of the gradient G. Steps follow P G Q, with
     P = (1 + C / s)^-1,    Q = (1 + D / s)^-1
 
 and the fields of a layer P g in the place of their gradient g. Along directions in which a layer's
-variance is far below s they are those of ordinary gradients; where the variance c is larger, and
+variance is far below s they equal ordinary gradients; where the variance c is larger, and
 the likelihood more curved, they are shorter by s / c. So the rate is no longer limited by a
 few directions of large variance, such as the brightness of an image. Where the gradient vanishes
 does not change.
 
-Covariances are those of rows of data, and of hidden units given these; of deep machines, of the
-mean-field solutions given these. Sources: Amari (1998) for natural gradients; Martens & Grosse
-(2015) for Kronecker factors, and the damping of each.
+Covariances are taken over rows of data, and over hidden units given the rows; in deep machines,
+over the mean-field solutions given the rows. Sources: Amari (1998) for natural gradients; Martens &
+Grosse (2015) for Kronecker factors, and the damping of each.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ from fastmf._common.rows import is_sparse
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT, conditional_moments
-from fastmf.learning.layered.step import hidden_layers
+from fastmf.learning.layered.settings import given_data
 from fastmf.priors._protocol import parameter_names
 from fastmf.priors._queries import field_is_tilt
 from fastmf.priors._rows import states
@@ -34,13 +34,6 @@ from fastmf.priors._rows import states
 ROWS_BETWEEN = 5000
 # Weight of the new preconditioner in the mean of this one and those before.
 NEW = 0.5
-
-
-def preparation(settings):
-    """Preparation of steps, and after how many again: see `Family.preparation`."""
-    if settings.preconditioning is None:
-        return None
-    return max(1, ROWS_BETWEEN // settings.batch_size), prepare
 
 
 def prepare(state, X, settings, n_threads=None):
@@ -56,25 +49,26 @@ def prepare(state, X, settings, n_threads=None):
     for prior in model.layers:
         if not field_is_tilt(prior) or parameter_names(prior) != ("field",):
             raise ValueError(
-                "preconditioning is of units of which fields alone are learned, such as binary "
+                "preconditioning is of units whose fields alone are learned, such as binary "
                 f"ones, got {type(prior).__name__}; use None."
             )
     X = states(model.layers[0], X, model.dtype)
     order = ORDER_OF_GRADIENT.get(settings.gradient, 1)
     if model.deep:
         solutions = posterior(
-            model, X, order=order, n_threads=n_threads, **hidden_layers(model, settings)
+            model, X, order=order, n_threads=n_threads, **given_data(model, settings)
         ).solutions
         hidden = list(zip(solutions.mean, solutions.var, strict=True))
     else:
         hidden = [conditional_moments(model, X, order, n_threads)[1:]]
-    found = list(state.preconditioners[:1]) or [preconditioner(X, 0, settings.preconditioning)]
+    scale = settings.preconditioning
+    matrices = list(state.preconditioners[:1]) or [preconditioner(X, 0, scale)]
     for k, (mean, var) in enumerate(hidden, start=1):
-        new = preconditioner(mean, var, settings.preconditioning)
+        new = preconditioner(mean, var, scale)
         if state.preconditioners:
             new = (1 - NEW) * state.preconditioners[k] + NEW * new
-        found.append(new)
-    state.preconditioners = tuple(matrix.astype(model.dtype) for matrix in found)
+        matrices.append(new)
+    state.preconditioners = tuple(matrix.astype(model.dtype) for matrix in matrices)
 
 
 def preconditioner(mean, var, scale):

@@ -3,10 +3,10 @@
 A step is one from all rows at once, along the direction of `two_loop_product`, of a length that
 meets the weak Wolfe conditions, found by bisection (Lewis & Overton 2013). Variables are the
 couplings and the parameters of the units, precisions of unbounded units by their logarithm. The
-differences of steps and gradients are kept in `state.chains`, so that a run resumes as if it had
-not been interrupted.
+differences of steps and gradients are stored in `state.chains`, from which a run resumes.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from fastmf.inference.missing.seen import incomplete_rows
 from fastmf.learning.layered.domain import exists
 from fastmf.learning.layered.exact_averages import exact_averages
 from fastmf.learning.layered.incomplete_rows import added, of_complete, of_incomplete
+from fastmf.learning.layered.step import LayeredSteps
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.hidden_scales import free_units, with_held_precisions
 from fastmf.learning.training.parameters import ModelParameters
@@ -26,10 +27,12 @@ from fastmf.priors._protocol import map_parameters, n_units
 from fastmf.priors._rows import states
 from fastmf.priors._scaling import by_log_precision, from_log_precisions, with_log_precisions
 
-# Pairs of differences that are kept; the weak Wolfe conditions; evaluations in one step.
-MEMORY, DECREASE, CURVATURE, MAX_EVALUATIONS = 20, 1e-4, 0.9, 25
+# Stored pairs of differences; the weak Wolfe conditions.
+MEMORY, DECREASE, CURVATURE = 20, 1e-4, 0.9
 # Increase that counts as rounding, relative to the log-likelihood if that is above 1.
 ROUNDING = 1e-12
+# Quasi-Newton steps in an epoch.
+STEPS_PER_EPOCH = 2
 
 
 class Point(NamedTuple):
@@ -44,17 +47,7 @@ class Point(NamedTuple):
 class Objective:
     """The log-likelihood of weighted rows, less l2 / 2 times the sum of squared couplings.
 
-    Parameters
-    ----------
-    X : array or csr_array of shape (n_rows, n_visible)
-        With NaN for missing values, which are summed over.
-    weights : array of shape (n_rows,) or None
-    l2 : float
-
-    Attributes
-    ----------
-    highest : RBM or None
-        Model from which no step along the gradient rises.
+    Missing values are summed over. From the model `highest` no step along the gradient rises.
     """
 
     def __init__(self, X, weights, l2):
@@ -69,7 +62,7 @@ class Objective:
         self._last, self.highest = None, None
 
     def at(self, model):
-        """The `Point` of a model; that of the last one is kept."""
+        """The `Point` of a model; the last one is stored."""
         if self._last is None or self._last.model is not model:
             self._last = self._at(model)
         return self._last
@@ -108,16 +101,16 @@ class Objective:
             values, new = of_complete(model, x, self.weights[rows])
             value, sums = value + values[0] + values[1], added(sums, new)
         if self.incomplete is not None:
-            of_others, new = of_incomplete(model, *self.incomplete)
-            value, sums = value + of_others, added(sums, new)
+            of_incomplete_rows, new = of_incomplete(model, *self.incomplete)
+            value, sums = value + of_incomplete_rows, added(sums, new)
         return value, sums[0], sums[1:]
 
 
 def _joined(parameters):
     """All arrays of parameters, one after another."""
-    found = []
-    parameters.combine(lambda x: found.append(np.ravel(x)) or x)
-    return np.concatenate(found).astype(np.float64)
+    arrays = []
+    parameters.combine(lambda x: arrays.append(np.ravel(x)) or x)
+    return np.concatenate(arrays).astype(np.float64)
 
 
 def variables_of(model):
@@ -150,23 +143,37 @@ def _model_of(model, variables):
 
 def take_step(state, objective):
     """Move a state one step up; it stays where no step rises."""
-    here, memory = objective.at(state.model), list(state.chains)
+    start, memory = objective.at(state.model), list(state.chains)
     if state.model is objective.highest:
         return
-    pairs = (memory[0], memory[1]) if memory else (np.zeros((0, len(here.variables))),) * 2
-    direction = _direction(here.gradient, *pairs)
-    if not direction @ here.gradient > 0:
-        pairs, direction = tuple(p[:0] for p in pairs), here.gradient
-    new = _search(objective, here, direction, 1.0 if len(pairs[0]) else _first_step(direction))
+    pairs = (memory[0], memory[1]) if memory else (np.zeros((0, len(start.variables))),) * 2
+    direction = _direction(start.gradient, *pairs)
+    if not direction @ start.gradient > 0:
+        pairs, direction = tuple(p[:0] for p in pairs), start.gradient
+    new = _search(objective, start, direction, 1.0 if len(pairs[0]) else _first_step(direction))
     if new is None:
         # The next step starts anew, along the gradient.
         objective.highest = None if len(pairs[0]) else state.model
         state.chains = tuple(p[:0] for p in pairs)
         return
-    step, change = new.variables - here.variables, here.gradient - new.gradient
+    step, change = new.variables - start.variables, start.gradient - new.gradient
     if step @ change > 1e-10 * np.linalg.norm(step) * np.linalg.norm(change):
         pairs = [np.vstack([p, [x]])[-MEMORY:] for p, x in zip(pairs, (step, change), strict=True)]
     state.model, state.chains = new.model, tuple(pairs)
+
+
+class QuasiNewtonSteps(LayeredSteps):
+    """Steps from all rows of data with weights, whatever the batch; an epoch is one batch."""
+
+    def __init__(self, settings, X, weights=None, scaling=None, n_threads=None):
+        settings = replace(settings, batch_size=X.shape[0])
+        super().__init__(settings, n_threads, scaling)
+        self._objective = Objective(X, weights, settings.l2)
+
+    def __call__(self, state, batch, rate, rng):
+        """Take some steps: they take no longer than other steps from small batches."""
+        for _ in range(STEPS_PER_EPOCH):
+            take_step(state, self._objective)
 
 
 def gain_of_one_unit(visible, X, weights, l2, n_steps=40):
@@ -193,15 +200,15 @@ def _direction(gradient, steps, changes):
     return two_loop_product(gradient, pairs, lambda q: scale * q)
 
 
-def _search(objective, here, direction, length):
-    """A point on a line that meets the weak Wolfe conditions, or the highest one that was found."""
-    derivative, low, high, best = direction @ here.gradient, 0.0, np.inf, None
-    resolution = ROUNDING * max(1.0, abs(here.value))
-    for _ in range(MAX_EVALUATIONS):
+def _search(objective, start, direction, length):
+    """A point on a line that meets the weak Wolfe conditions, or the highest trial."""
+    derivative, low, high, best = direction @ start.gradient, 0.0, np.inf, None
+    resolution = ROUNDING * max(1.0, abs(start.value))
+    for _ in range(np.finfo(np.float64).nmant):
         if length * derivative < resolution:
             break
-        trial = objective.near(here.model, here.variables + length * direction)
-        if trial is None or trial.value < here.value + DECREASE * length * derivative:
+        trial = objective.near(start.model, start.variables + length * direction)
+        if trial is None or trial.value < start.value + DECREASE * length * derivative:
             high = length
         else:
             best = trial if best is None or trial.value > best.value else best
@@ -212,23 +219,3 @@ def _search(objective, here, direction, length):
         if best is not None and high - low < 1e-3 * high:
             break
     return best
-
-
-def check_memory(state, settings, n_rows):
-    """Raise a ValueError for a state from a file whose memory no run of these steps has."""
-    n_variables = len(variables_of(state.model))
-    found = [part.shape for part in state.chains]
-    length = found[0][0] if found else 0
-    if found not in ([], [(length, n_variables)] * 2) or length > MEMORY:
-        raise ValueError(
-            f"members chains/... must be two arrays of shape (n, {n_variables}) with n at most "
-            f"{MEMORY}, got {found[:9]}."
-        )
-    for name in ("preconditioners", "solutions"):
-        if getattr(state, name):
-            raise ValueError(f"members {name}/... are of no run with exact gradients.")
-    steps, changes = state.chains or (np.zeros((0, 1)),) * 2
-    if steps.dtype != np.float64 or changes.dtype != np.float64:
-        raise ValueError("members chains/... must hold float64.")
-    if (np.einsum("ij,ij->i", steps, changes) <= 0).any():
-        raise ValueError("members chains/... must hold pairs of positive products.")

@@ -1,8 +1,7 @@
-"""Learning in units of measurement in which all columns of real values are alike.
+"""Learning on standardised columns.
 
-Real-valued visible units x = offset + scale y are learned as y: so a column learns the same in
-metres and in millimetres. Real-valued hidden units between bounds are learned in a scale of their
-own, too: those on [0, 1] and on [0, 100] learn as fast as binary ones.
+Real-valued visible units x = offset + scale y are learned as y. Real-valued hidden units between
+bounds are scaled, too: units on [0, 1] and on [0, 100] learn as fast as binary ones.
 """
 
 from itertools import pairwise
@@ -23,19 +22,12 @@ from fastmf.priors._scaling import (
 
 
 class Scaling(NamedTuple):
-    """Offset of each visible unit, and scale of each unit.
-
-    Parameters
-    ----------
-    offset, scale : float64 array of shape (n_visible,)
-    hidden_scales : tuple of float64 arrays of shape (n_hidden,)
-    layers : tuple of unit priors
-        Units of x and of the hidden layers, with the bounds that they are given.
-    """
+    """Offset of each visible unit, and scale of each unit."""
 
     offset: np.ndarray
     scale: np.ndarray
     hidden_scales: tuple
+    # Units of x and of the hidden layers, with the bounds that they are given.
     layers: tuple
 
     @property
@@ -57,8 +49,8 @@ class Scaling(NamedTuple):
 
     def of_layers(self, layers):
         """Layers of a machine of y, but for the fields that offsets give the first hidden one."""
-        others = zip(layers[1:], self.hidden_scales, strict=True)
-        return self.units(layers[0]), *(rescaled(one, 0 * scale, scale) for one, scale in others)
+        hidden = zip(layers[1:], self.hidden_scales, strict=True)
+        return self.units(layers[0]), *(rescaled(unit, 0 * scale, scale) for unit, scale in hidden)
 
     def model(self, model):
         """The machine of y that a machine of x is."""
@@ -85,7 +77,7 @@ class Scaling(NamedTuple):
         """Difference of the log-densities of y and x, on average over rows of y."""
         Y = Y.toarray() if is_sparse(Y) else Y
         volumes = log_volume(visible, self.scale, Y)
-        if is_incomplete(Y):  # what is missing has no density
+        if is_incomplete(Y):  # a missing value has no density
             volumes -= np.isnan(Y) @ np.log(self.scale)
         return float(np.average(volumes, weights=weights))
 
@@ -96,5 +88,5 @@ def scaling_of(independent, model, sparse):
     if sparse or not has_tilts(model.layers[1]):
         offset = 0 * offset
     hidden = tuple(map(scale_of_hidden, model.layers[1:]))
-    found = Scaling(offset, scale, hidden, model.layers)
-    return found if found.of_data or any((one != 1).any() for one in hidden) else None
+    scaling = Scaling(offset, scale, hidden, model.layers)
+    return scaling if scaling.of_data or any((part != 1).any() for part in hidden) else None

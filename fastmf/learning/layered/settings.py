@@ -6,7 +6,7 @@ import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf.inference.mean_field.discrete_units import is_discrete
-from fastmf.learning.layered.exact_averages import is_cheaply_exact
+from fastmf.learning.layered.exact_averages import MAX_SUMMED_STATES, is_cheaply_exact
 from fastmf.learning.layered.gradients import MEAN_FIELD
 from fastmf.learning.layered.starts import STARTS
 from fastmf.learning.training.hidden_scales import free_units
@@ -17,14 +17,12 @@ from fastmf.priors._rows import states
 from fastmf.priors._scaling import is_real
 
 GRADIENTS = (*MEAN_FIELD, "cd", "pcd", "exact")
-# Products of data with couplings in one step from all rows, up to which exact gradients are taken.
-MAX_EXACT_PRODUCTS = 2**28
 # Batches and weight decay where features and likelihoods of binary machines are good after few
 # epochs, and where gradients that are noisier, or precisions, ask for more rows in a step.
 FEW_ROWS, MANY_ROWS = {"batch_size": 20, "l2": 0.005}, {"batch_size": 100, "l2": 0.001}
 
-# Rows of a step for each unit of variance of a hidden unit times that of the first principal
-# component of the data, which power iteration finds in this many products.
+# Rows of a step for each unit of variance of a hidden unit times the variance of the first
+# principal component of the data, which power iteration finds in this many products.
 ROWS_PER_VARIANCE, N_POWERS = 14, 5
 
 
@@ -40,17 +38,14 @@ class LayeredSettings(AscentSettings):
         enumeration of the hidden or visible units of an RBM, at most 2^14 states, or in closed form
         for Gaussian units alone.
     n_starts : int or None
-        Mean-field solutions or Gibbs chains per step; None for as many as rows in the batch. With
-        half as many solutions a step takes 0.6 of the time; where the learning rate falls,
-        likelihoods after the same time are as good or better.
+        Mean-field solutions or Gibbs chains per step; None for the number of rows in the batch.
+        Half as many take 0.6 of the time of a step.
     n_sweeps : int
-        TAP sweeps or iterations of adaptive TAP from each start, or Gibbs sweeps (the k of CD-k),
-        per step.
+        Sweeps or iterations from each start per step (the k of CD-k).
     damping : float in [0, 1) or None
-        Weight of the old sites in the new ones of adaptive TAP; None: adaptive, as in
-        `adaptive_tap`. No other gradient has any.
+        Weight of the old sites in the new ones of adaptive TAP; None: adaptive.
     starts : {"data", "noise", "persistent", "random"}
-        Where the mean-field solutions start; see `fastmf.learning.layered.starts`.
+        Where the mean-field solutions start.
     noise : float
         For "noise": probability of a flip, or standard deviations of the data.
     centred : bool
@@ -58,8 +53,8 @@ class LayeredSettings(AscentSettings):
         batch; see `fastmf.learning.training.centring`.
     preconditioning : float or None
         Variance of units, in some direction, above which steps are shortened; None for ordinary
-        gradients. Allows ten times the rate; see `fastmf.learning.layered.preconditioning`. Of
-        centred units of which fields alone are learned, such as binary ones, and dense rows.
+        gradients. Allows ten times the rate; see `fastmf.learning.layered.preconditioning`. For
+        centred units whose fields alone are learned, such as binary ones, and dense rows.
 
     Examples
     --------
@@ -102,10 +97,18 @@ class LayeredSettings(AscentSettings):
                 raise ValueError("preconditioning is of centred units: use centred=True.")
 
 
+def given_data(model, settings):
+    """Options of `tap` for the hidden layers given data; none for an RBM, where they are exact."""
+    if not model.deep:
+        return {}
+    return {"tol": 1e-3, "max_iter": max(10, settings.n_sweeps), "log_partition": False}
+
+
 def gradient_for(model, n_rows, l2=None):
-    """The gradient that "auto" stands for."""
+    """The gradient that "auto" chooses."""
     has_maximum = l2 != 0 or any(map(is_real, model.layers))
-    quick = n_rows * model.couplings[0].size <= MAX_EXACT_PRODUCTS
+    # Steps from all rows cost no more than those over states.
+    quick = n_rows * model.couplings[0].size <= MAX_SUMMED_STATES**2
     if has_maximum and quick and is_cheaply_exact(model):
         return "exact"
     return "pcd" if any(unbounded(layer).any() for layer in model.layers) else "tap"
@@ -117,16 +120,16 @@ def steps_for(model, settings, share=1.0):
     plain = from_rows and settings.preconditioning is None
     unbounded_units = any(unbounded(layer).any() for layer in model.layers[1:])
     discrete = not (is_real(model.layers[0]) or unbounded_units)
-    found = FEW_ROWS if plain and discrete and not model.deep else MANY_ROWS
-    return found | {"l2": share * found["l2"]}
+    chosen = FEW_ROWS if plain and discrete and not model.deep else MANY_ROWS
+    return chosen | {"l2": share * chosen["l2"]}
 
 
 def batch_size_for(model, X, weights, least):
     """Number of rows of a step, at least `least`, whose noise leaves the modes of the data alone.
 
     Steps of a hidden unit of variance v have noise of variance v lambda / batch_size along the
-    first principal component of the rows, of variance lambda. Where columns go together it would
-    carry the fields of a mode away, which gradients that start from data do not see.
+    first principal component of the rows, of variance lambda. Where columns are correlated it would
+    carry the fields of a mode away, which gradients that start from data do not notice.
     """
     if not all(map(is_discrete, model.layers[:2])):
         return least
@@ -148,10 +151,9 @@ def batch_size_for(model, X, weights, least):
 def weight_scale_for(visible, hidden, given):
     """Standard deviation of the first weights where none is given.
 
-    First weights of real columns, which are of unit scale, are large enough that learning takes few
-    epochs to leave them, and the largest singular value is about 0.4 at most. Units that are
-    `given`, not fitted to the data, may be of another scale. So are weights of real hidden units
-    without bounds, which next to bounded units leave small weights as slowly, at their own scale.
+    First weights of standardised columns are so large that learning leaves them in few epochs, and
+    the largest singular value is about 0.4 at most; so are weights of unbounded hidden units next
+    to bounded ones, at their scale. Units that are `given` may be of another scale.
     """
     large, real = 0.3 / np.sqrt(n_units(visible) + n_units(hidden)), is_real(visible)
     free = free_units((visible, hidden))[1]

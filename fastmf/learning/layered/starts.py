@@ -2,13 +2,12 @@
 
 import numpy as np
 
+from fastmf._common.rows import blocks
 from fastmf.priors._protocol import sample
 from fastmf.priors._queries import perturbed
 from fastmf.priors._rows import states
 
 STARTS = ("data", "noise", "persistent", "random")
-# Rows are compared in blocks of about this many pairs: 64 MiB in float32, 128 for their order.
-BLOCK_PAIRS = 2**24
 
 
 def starts(kind, model, X, n_starts, noise, rng):
@@ -25,9 +24,7 @@ def starts(kind, model, X, n_starts, noise, rng):
 def nearest_rows(fields, X, costs, n_nearest):
     """The rows x of X with the smallest cost(x) - field.x, for each of several fields."""
     nearest = np.empty((len(fields), n_nearest), np.intp)
-    rows = max(1, BLOCK_PAIRS // len(X))
-    for start in range(0, len(fields), rows):
-        block = slice(start, start + rows)
+    for block in blocks(len(fields), len(fields) * len(X)):
         misfit = costs - fields[block] @ X.T
         if n_nearest == 1:
             nearest[block, 0] = misfit.argmin(1)

@@ -19,17 +19,21 @@ from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.tap import sweeps_from_data
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.kernels.training.ascent import AscentStep
-from fastmf.learning.layered.domain import after_step, can_follow, has_constraints
+from fastmf.learning.layered.completion import completed
+from fastmf.learning.layered.domain import after_step, has_constraints, is_solved
 from fastmf.learning.layered.exact_averages import exact_averages
 from fastmf.learning.layered.gradients import (
     MEAN_FIELD,
     ORDER_OF_GRADIENT,
     Kinds,
     conditional_moments,
-    gradient_and_moments,
+    gradient,
 )
+from fastmf.learning.layered.metrics import metrics
+from fastmf.learning.layered.preconditioning import ROWS_BETWEEN, prepare
+from fastmf.learning.layered.settings import given_data
 from fastmf.learning.layered.starts import starts
-from fastmf.learning.training import centring
+from fastmf.learning.training import centring, trainer
 from fastmf.learning.training.ascent import ascend_matrices, finite_sum
 from fastmf.learning.training.hidden_scales import Scales, with_held_precisions
 from fastmf.learning.training.parameters import ModelParameters
@@ -39,35 +43,6 @@ from fastmf.priors._rows import sparse_or_states, states
 from fastmf.priors._scaling import by_log_precision
 
 
-def is_solved(state, settings):
-    """Whether mean-field iterations, if they are asked for, are made: see `gradient_taken`."""
-    return settings.gradient in MEAN_FIELD and len(state.chains) != 1 and can_follow(state.model)
-
-
-def gradient_taken(state, settings):
-    """The gradient that is followed: chains where mean-field iterations have no moments.
-
-    A warning tells of the change. Chains are then in the state, and it does not change back.
-    """
-    if settings.gradient not in MEAN_FIELD or is_solved(state, settings):
-        return settings.gradient
-    if len(state.chains) != 1:
-        state.chains = ()
-        warn_user(
-            f"gradient={settings.gradient!r} cannot follow the machine any further (epoch "
-            f"{state.epoch}): its mean-field iterations have no moments for unbounded units as "
-            "strongly coupled as these. Learning goes on with gradient='pcd'.",
-        )
-    return "pcd"
-
-
-def hidden_layers(model, settings):
-    """Options of `tap` for the hidden layers given data; none for an RBM, where they are exact."""
-    if not model.deep:
-        return {}
-    return {"tol": 1e-3, "max_iter": max(10, settings.n_sweeps), "log_partition": False}
-
-
 def own_copy(model):
     """A machine of the same parameters, in arrays of its own."""
     couplings = [np.array(w, order="C") for w in model.couplings]
@@ -75,34 +50,32 @@ def own_copy(model):
     return model.moved(couplings, layers)
 
 
-def settle(state):
-    """Give a state a machine that the next steps do not change."""
-    state.model = own_copy(state.model)
-    for w in state.model.couplings:
-        w.flags.writeable = False
-
-
 def fields_of(layers):
     """The arrays that learning changes, of all layers."""
     return [array for prior in layers for array in learned_fields(prior)]
 
 
-class Plan:
-    """The properties of a machine and its settings that do not change in a run, and its steps.
+class LayeredSteps(trainer.Steps):
+    """Steps of RBMs and DBMs of data that may be scaled."""
 
-    Parameters
-    ----------
-    model : RBM or DBM
-        Machine of the kinds of units of those that will be trained.
-    settings : LayeredSettings
-    n_threads : int, optional
-    """
+    def __init__(self, settings, n_threads=None, scaling=None):
+        super().__init__(settings, n_threads)
+        self.scaling = scaling
 
-    def __init__(self, model, settings, n_threads=None):
+    def metrics(self, state, monitored, validation, weights=None):
+        """Log-likelihoods per unit."""
+        parts = state, monitored, validation, self.settings, self.n_threads
+        return metrics(*parts, weights, self.scaling)
+
+
+class Plan(LayeredSteps):
+    """First-order steps of machines with the kinds of units of a given one."""
+
+    def __init__(self, model, settings, n_threads=None, scaling=None):
+        super().__init__(settings, n_threads, scaling)
         layers, self.kinds = model.layers, Kinds.of(model)
-        self.settings, self.n_threads = settings, n_threads
         self.order = ORDER_OF_GRADIENT.get(settings.gradient, 1)
-        self.options = hidden_layers(model, settings)
+        self.options = given_data(model, settings)
         self.tilts = centring.tilts(layers)
         self.constrained = has_constraints(layers)
         # Machines of units that move in their fields alone always exist.
@@ -116,7 +89,23 @@ class Plan:
         self.units_in_place = not any(
             is_concatenated(prior) or offers(type(prior), "precomputed") for prior in layers
         )
+        if settings.preconditioning is not None:
+            self.n_between = max(1, ROWS_BETWEEN // settings.batch_size)
         self._model, self.scratch = None, Scratch()
+
+    def prepare(self, state, X):
+        """Estimate the preconditioners of a state anew."""
+        prepare(state, X, self.settings, self.n_threads)
+
+    def draw(self, model, X, missing, n_sweeps, rng):
+        """Rows whose missing values are drawn from the model given the observed ones."""
+        return completed(model, X, missing, n_sweeps, rng, self.n_threads)
+
+    def settle(self, state):
+        """Give a state a machine that the next steps do not change."""
+        state.model = own_copy(state.model)
+        for w in state.model.couplings:
+            w.flags.writeable = False
 
     def __call__(self, state, X, rate, rng):
         """Move a state one step up the log-likelihood of a batch.
@@ -127,8 +116,7 @@ class Plan:
         printed it would be 1 / rate times the gradient) and the regulariser enters with a minus
         sign.
         """
-        gradient, means, products = self.gradient(state, X, rng)
-        self.ascend(state, gradient, means, rate, products=products)
+        self.ascend(state, *self.gradient(state, X, rng), rate)
 
     def gradient(self, state, X, rng):
         """Approximate gradient of the log-likelihood of a batch, and the moments of the batch."""
@@ -139,7 +127,7 @@ class Plan:
         if not model.deep:
             hidden = conditional_moments(model, X, self.order, self.n_threads, self.scratch)
         of_model = self.states_of_model(state, X, rng, hidden)
-        return gradient_and_moments(
+        return gradient(
             model,
             X,
             of_model,
@@ -159,15 +147,13 @@ class Plan:
         """
         model, settings = state.model, self.settings
         n_starts = settings.n_starts or X.shape[0]
-        gradient = settings.gradient
-        if not self.always_solved:
-            gradient = gradient_taken(state, settings)
-        if gradient == "exact":
+        kind = settings.gradient if self.always_solved else self.gradient_of(state)
+        if kind == "exact":
             return exact_averages(model)
-        if gradient not in MEAN_FIELD:
-            return self._samples(state, X, n_starts, rng, gradient)
+        if kind not in MEAN_FIELD:
+            return self._samples(state, X, n_starts, rng, kind)
         at_data = hidden is not None and n_starts <= X.shape[0]
-        if at_data and self.from_data and gradient in ORDER_OF_GRADIENT:
+        if at_data and self.from_data and kind in ORDER_OF_GRADIENT:
             X = states(model.layers[0], X, model.dtype) if is_sparse(X) else X
             if n_starts < len(X):
                 X, hidden = X[:n_starts], [part[:n_starts] for part in hidden]
@@ -184,7 +170,7 @@ class Plan:
         else:
             init = starts(settings.starts, model, X, n_starts, settings.noise, rng)
         options = {"max_iter": settings.n_sweeps, "n_threads": self.n_threads}
-        if gradient == "adaptive_tap":
+        if kind == "adaptive_tap":
             solutions = few_iterations(model, init, damping=settings.damping, **options)
         else:
             options |= {"acceleration": False, "log_partition": False}
@@ -193,19 +179,36 @@ class Plan:
             state.chains = (*solutions.mean, *solutions.var)
         return solutions
 
-    def _samples(self, state, X, n_starts, rng, gradient):
+    def gradient_of(self, state):
+        """The gradient of a step: chains where mean-field iterations have no moments.
+
+        A warning announces the change. Chains are then in the state, and it does not change back.
+        """
+        kind = self.settings.gradient
+        if kind not in MEAN_FIELD or is_solved(state, self.settings):
+            return kind
+        if len(state.chains) != 1:
+            state.chains = ()
+            warn_user(
+                f"gradient={kind!r} cannot follow the machine any further (epoch "
+                f"{state.epoch}): its mean-field iterations have no moments for unbounded units as "
+                "strongly coupled as these. Learning continues with gradient='pcd'.",
+            )
+        return "pcd"
+
+    def _samples(self, state, X, n_starts, rng, kind):
         """Gibbs samples of the even layers, from persistent chains or from the batch."""
         model = state.model
-        if gradient == "pcd" and state.chains:
+        if kind == "pcd" and state.chains:
             chains = state.chains[0]
         else:
             chains = even_layers(model, starts("data", model, X, n_starts, 0.0, rng), rng)
         samples, _ = gibbs(model.bipartite(), chains, self.settings.n_sweeps, rng, self.n_threads)
-        if gradient == "pcd":
+        if kind == "pcd":
             state.chains = (samples,)
         return samples
 
-    def ascend(self, state, gradient, means, rate, *, products=None):
+    def ascend(self, state, gradient, means, products, rate):
         """Move a state along the gradient, no further than machines exist.
 
         Precisions of unbounded units move in their logarithm, or not at all where their scale is
@@ -254,49 +257,45 @@ class Plan:
             handed_over(layout, state.model, self.units_in_place)
 
     def _take_over(self, state):
-        """Let the arrays of a state be those of the run, which steps change in place."""
+        """Give a state the arrays of the run, which steps change in place."""
         if state.model is not self._model:
             self._model = state.model = own_copy(state.model)
 
     def _directions(self, state, couplings, layers, rate, sides, means, products):
         """Gradients times preconditioners or scales, with the steps and offsets that suit them."""
-        settings = self.settings
+        settings, free = self.settings, self.kinds.free
         step = AscentStep(
             float(rate), float(settings.momentum), float(settings.l2), float(settings.l1)
         )
-        n = len(couplings)
-        if not (state.preconditioners or self.kinds.free):
-            return couplings, layers, [step] * n, sides
-        weights, directions = state.model.couplings, []
-        steps = [step._replace(l2=0.0, l1=0.0)] * n
-        if self.kinds.free:
-            scales = Scales(state.model.layers, means, products, settings.centred, self.kinds.free)
-            steps = [step._replace(l2=0.0, l1=l1) for l1 in scales.of_decay(step.l1)]
-        for k, (w, g, pair) in enumerate(zip(weights, couplings, sides, strict=True)):
+        steps, directions, matrices = [step] * len(couplings), [], state.preconditioners
+        if not (matrices or free):
+            return couplings, layers, steps, sides
+        without = step._replace(l2=0.0, l1=0.0)
+        steps = [without] * len(couplings)
+        if free:
+            scales = Scales(state.model.layers, means, products, settings.centred, free)
+            steps = [without._replace(l1=l1) for l1 in scales.of_decay(step.l1)]
+        for k, (w, g, pair) in enumerate(zip(state.model.couplings, couplings, sides, strict=True)):
             g = g - step.l2 * w
-            if not self.kinds.free:
+            if not free:
                 g -= step.l1 * np.sign(w)
             g = centring.between_deviations(g, pair)
-            if self.kinds.free:
-                directions.append(scales.of_couplings(k, g))
-            else:
-                below, above = state.preconditioners[k : k + 2]
-                directions.append(below @ g @ above)
-        if self.kinds.free:
+            directions.append(
+                scales.of_couplings(k, g) if free else matrices[k] @ g @ matrices[k + 1]
+            )
+        if free:
             layers = scales.of_fields(layers)
         else:
             layers = tuple(
                 layer._replace(field=p @ layer.field)
-                for layer, p in zip(layers, state.preconditioners, strict=True)
+                for layer, p in zip(layers, matrices, strict=True)
             )
-        # Fields are accounted for.
-        sides = [tuple(side * [[1], [0]] for side in pair) for pair in sides]
-        return (
-            directions,
-            layers,
-            steps,
-            [
-                tuple(side.astype(w.dtype) for side in pair)
-                for w, pair in zip(weights, sides, strict=True)
-            ],
-        )
+        # Derivatives by fields are accounted for.
+        offsets = np.array([[1], [0]], state.model.dtype)
+        sides = [tuple(side * offsets for side in pair) for pair in sides]
+        return directions, layers, steps, sides
+
+
+def train(model, X, settings, *, n_threads=None, **options):
+    """Train an RBM or DBM by first-order steps: `fastmf.learning.training.trainer.train`."""
+    return trainer.train(model, X, Plan(model, settings, n_threads), **options)

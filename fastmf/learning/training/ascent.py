@@ -26,45 +26,29 @@ MAX_MODULUS = 1e9
 
 @dataclass
 class State:
-    """Everything that training carries from one step to the next.
-
-    Parameters
-    ----------
-    model : RBM, DBM or CRBM
-    velocity : ModelParameters
-        The previous step.
-    epoch, batch : int
-        The next batch to be seen.
-    chains : tuple of arrays
-        Persistent samples (visible,) or solutions (means of all layers, then variances); empty
-        until the first step needs them.
-    preconditioners : tuple of arrays of shape (n_units, n_units)
-        Matrices that gradients are multiplied by, of all layers; empty for ordinary gradients.
-    solutions : tuple of arrays
-        Mean-field solutions of the model after the last epoch (means of all layers, then
-        variances), which are starts of the search after the next one, beside the data.
-    completed : tuple of arrays
-        Values in the place of missing ones, (1, n_missing), row by row; empty if there are none, or
-        before the first epoch.
-    history : dict of lists
-        One entry an epoch.
-    best : RBM, DBM or CRBM
-        With early stopping, the model with the best score so far.
-    waited : int
-        Epochs since then.
-    """
+    """Everything that training carries from one step to the next."""
 
     model: Model
+    # The previous step.
     velocity: ModelParameters
+    # The next batch, counted from 0.
     epoch: int = 0
     batch: int = 0
+    # Persistent samples (visible,), or solutions (means of all layers, then variances).
     chains: tuple = ()
+    # Matrices by which gradients are multiplied, of all layers; empty for ordinary gradients.
     preconditioners: tuple = ()
+    # Mean-field solutions after the last epoch (means of all layers, then variances), from which
+    # the next search starts, beside the data.
     solutions: tuple = ()
+    # Values in the place of missing ones, (1, n_missing), row by row.
     completed: tuple = ()
+    # Lists by name, of one entry an epoch.
     history: dict = field(default_factory=dict)
+    # With early stopping, the model with the best score, and the epochs since then.
     best: Model | None = None
     waited: int = 0
+    seed: int | None = None
 
 
 def initial_state(model):
@@ -74,9 +58,9 @@ def initial_state(model):
 
 def ascend(state, gradient, settings, rate, n_threads=None):
     """Take one step of gradient ascent with momentum and weight decay; returns the parameters."""
-    here = ModelParameters.of(state.model).combine(np.copy)
+    parameters = ModelParameters.of(state.model).combine(np.copy)
     couplings, gradients, velocities = (
-        list(parameters.matrices()) for parameters in (here, gradient, state.velocity)
+        list(part.matrices()) for part in (parameters, gradient, state.velocity)
     )
     steps = [AscentStep(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))]
     sides = [tuple(np.zeros((2, n), w.dtype) for n in w.shape) for w in couplings]
@@ -90,7 +74,7 @@ def ascend(state, gradient, settings, rate, n_threads=None):
         return velocity
 
     state.velocity = state.velocity.combine(with_momentum, gradient)
-    return here.combine(
+    return parameters.combine(
         lambda w, v: w if w.ndim == 2 else finite_sum(w, v, state.epoch), state.velocity
     )
 

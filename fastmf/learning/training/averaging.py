@@ -13,41 +13,39 @@ from fastmf.models._io import check_folder, model_from_arrays, model_to_arrays, 
 class IterateAverage:
     """A callback for training that averages the parameters after each of the last epochs.
 
-    Steps along gradients that are sampled leave the parameters at a distance from the maximum that
-    grows with the learning rate; the mean of many iterates is closer to it than any of them.
+    Steps along sampled gradients leave the parameters at a distance from the maximum that grows
+    with the learning rate; the mean of many iterates is closer to it.
 
     Parameters
     ----------
     first_epoch : int, default 1
-        The first epoch, counted from 1, whose model is averaged: at a constant learning rate that
-        of the last third, for instance.
+        The first epoch, counted from 1, whose model is averaged, such as two thirds of all epochs
+        at a constant learning rate.
     path : str or path, optional
-        File (.npz) to which the average is written after each of these epochs. Training that
-        resumes from its checkpoint goes on from the average there; without a file, the average is
-        that of the epochs after. Training that begins at the first epoch replaces the file.
+        File (.npz) to which the average is written after each of these epochs, and from which
+        training that resumes from its checkpoint continues.
 
     Attributes
     ----------
     model : model or None
         Model of the averaged parameters, in the type of the trained one; None before `first_epoch`.
-        Before training, that of the file, if there is one.
+        Before training, the model of the file, if there is one.
     n_averaged : int
         Number of models averaged.
 
     Raises
     ------
     ValueError
-        If the shapes of the parameters are not those of the models averaged so far, or `path` is
-        not a file of this class.
+        If the shapes of the parameters differ from the models averaged so far, or `path` is not a
+        file of this class.
     FileNotFoundError
         If there is no folder for `path`.
 
     Notes
     -----
     Polyak & Juditsky (1992), once an epoch. Each epoch has the same weight, and sums are in
-    float64. The trained machine does not change: for its methods to use the average, replace its
-    `model_`. Training anew forgets the average of the run before. An epoch is left out of the
-    average if the run is interrupted between its checkpoint and the file.
+    float64. For the trained machine to use the average, replace its `model_`. Training anew forgets
+    the average of the run before.
 
     Examples
     --------
@@ -117,7 +115,7 @@ class IterateAverage:
             write_arrays(self.path, arrays)
 
     def _read(self, epoch):
-        """Go on from the file, unless it is of epochs that training has not reached again."""
+        """Continue from the file, unless training has not reached its epochs again."""
         if self.path is None or not self.path.exists():
             return
         with reading(self.path, "a file of IterateAverage") as arrays:
@@ -141,6 +139,6 @@ def _in_type(model, dtype):
 
 def _shapes(model):
     """Shapes of all arrays of a model's parameters."""
-    found = []
-    ModelParameters.of(model).combine(lambda x: found.append(x.shape) or x)
-    return found
+    shapes = []
+    ModelParameters.of(model).combine(lambda x: shapes.append(x.shape) or x)
+    return shapes

@@ -5,17 +5,17 @@ hidden units h that are real and without bounds stays the same, where all their 
 bounded. The scale of such units is free, and their precisions are held.
 
 Their fields are large where a hundred visible units agree, and their variance with them. The
-likelihood is as many times more curved, and steps that suit binary units, whose variance is 1/4 at
-most, oscillate and grow. Steps along the gradients G by couplings and g by fields are therefore
-taken along G Q and Q g, with
+likelihood is more curved by the same factor, and steps that suit binary units, whose variance is
+1/4 at most, oscillate and grow. Steps along the gradients G by couplings and g by fields are
+therefore taken along G Q and Q g, with
 
     Q = (diag(1/p) + C)^-1
 
-for the covariance C of the units over the rows of a batch. These are natural gradients, but for the
-visible side (`fastmf.learning.layered.preconditioning`), which is that of binary machines. All of C
-is needed: before they differ, hidden units follow the same direction of the data together. Where
-neighbours, of means m, are not counted from these, as for units with a spike, steps follow
-(1 + m m' / s)^-1 G Q: the mean would be the direction of by far the largest curvature.
+for the covariance C of the units over the rows of a batch: natural gradients, but for the visible
+side (`fastmf.learning.layered.preconditioning`). All of C is needed: before they differ, hidden
+units follow the same direction of the data together. Where neighbours, of means m, are not counted
+from these, as for units with a spike, steps follow (1 + m m' / s)^-1 G Q: the mean would be the
+direction of by far the largest curvature.
 """
 
 from itertools import pairwise
@@ -36,16 +36,16 @@ MEAN_SCALE = 4.0
 def free_units(layers):
     """Units whose scale is free."""
     without_bounds = [unbounded(layer) for layer in layers]
-    found = [np.zeros(n_units(layers[0]), bool)]
+    free = [np.zeros(n_units(layers[0]), bool)]
     for k, layer in enumerate(layers[1:], start=1):
-        known = [np.full(n_units(p), type(p) in REGISTRY.values()) for p in parts_of(layer)]
+        registered = [np.full(n_units(p), type(p) in REGISTRY.values()) for p in parts_of(layer)]
         beside = any(units.any() for units in without_bounds[k - 1 : k + 2 : 2])
-        found.append(without_bounds[k] & np.concatenate(known) & (not beside))
-    return found
+        free.append(without_bounds[k] & np.concatenate(registered) & (not beside))
+    return free
 
 
 def with_held_precisions(layers, gradients, free):
-    """Gradients by the units of each layer, by precisions of units whose scale is free 0."""
+    """Gradients by the units of each layer, with 0 by precisions of units whose scale is free."""
 
     def held(part, free):
         zero = part.precision.dtype.type(0)
@@ -56,34 +56,25 @@ def with_held_precisions(layers, gradients, free):
 
 
 def products_of_units(free, moments):
-    """Average products of the units of each layer whose scale is free, over rows; None of none."""
-    found = []
+    """Average products over rows of the units of each layer whose scale is free, or None."""
+    averages = []
     for units, (mean, var) in zip(free[1:], moments, strict=True):
         if not units.any():
-            found.append(None)
+            averages.append(None)
             continue
         x = np.asarray(mean[:, units], np.float64)
         with one_blas_thread(x.shape[1]):
             products = x.T @ x / len(x)
         products[np.diag_indices(len(products))] += var[:, units].mean(0, dtype=np.float64)
-        found.append(products)
-    return found
+        averages.append(products)
+    return averages
 
 
 class Scales:
     """Matrices that the gradients of one step are multiplied by.
 
-    Parameters
-    ----------
-    layers : sequence of unit priors
-    means : sequence of arrays of shape (n_units,)
-        Means of each layer over rows of data.
-    products : sequence of arrays of shape (n_free, n_free)
-        The `products_of_units`.
-    centred : bool
-        Whether units next to those whose field is a tilt are counted from their means.
-    free : sequence of bool arrays of shape (n_units,)
-        The `free_units` of each layer.
+    They follow from means of each layer over rows of data, the `products_of_units`, whether units
+    next to layers whose field is a tilt are counted from their means, and the `free_units`.
     """
 
     def __init__(self, layers, means, products, centred, free):
@@ -124,14 +115,14 @@ class Scales:
         def with_field(part, field):
             return part._replace(field=field.astype(part.field.dtype))
 
-        found = []
+        scaled = []
         parts = zip(self._layers, gradients, self._matrices, self._free, strict=True)
         for prior, gradient, matrix, free in parts:
             fields = fields_of(gradient)
             if matrix is not None:
                 fields[free] = matrix[np.ix_(free, free)] @ fields[free]
-            found.append(_changed(prior, gradient, with_field, free, fields))
-        return tuple(found)
+            scaled.append(_changed(prior, gradient, with_field, free, fields))
+        return tuple(scaled)
 
     def of_decay(self, l1):
         """The decay `l1` of each matrix of couplings, less as steps are, on average over units."""
@@ -147,9 +138,9 @@ def _without_mean(gradient, mean, columns):
 
 def _changed(prior, gradient, change, units, values):
     """The gradient with change(part, values of the part) for parts with some of the units."""
-    here, of_parts = by_parts(prior, units), by_parts(prior, values)
+    parts = parts_of(gradient), by_parts(prior, units), by_parts(prior, values)
     new = tuple(
-        change(part, x) if mine.any() else part
-        for part, (_, mine), (_, x) in zip(parts_of(gradient), here, of_parts, strict=True)
+        change(part, x) if chosen.any() else part
+        for part, (_, chosen), (_, x) in zip(*parts, strict=True)
     )
     return gradient._make((new,)) if is_concatenated(gradient) else new[0]

@@ -6,14 +6,10 @@ from fastmf.priors._protocol import map_parameters
 
 
 class ModelParameters:
-    """Arrays, unit priors and tuples of these, named like the parameters of a model.
+    """Arrays, unit priors and tuples of them, named like the parameters of a model.
 
-    A derivative has the form of what it is a derivative by: an array that of an array, and the
-    class of a prior, holding a derivative in the place of each parameter, that of a prior.
-
-    Parameters
-    ----------
-    **fields : array, NamedTuple of arrays, or tuple of these
+    A derivative has the form of its parameter: an array, or a prior with a derivative in the place
+    of each parameter.
     """
 
     def __init__(self, **fields):
@@ -27,11 +23,11 @@ class ModelParameters:
     def combine(self, function, *others):
         """Apply a function to the arrays of several parameters of one model.
 
-        Where a prior has fields that are not learned, they are those of `self`.
+        Fields of priors that are not learned are taken from `self`.
         """
         return ModelParameters(
             **{
-                name: _combine(function, value, *(getattr(other, name) for other in others))
+                name: _combine(function, value, *(getattr(part, name) for part in others))
                 for name, value in vars(self).items()
             }
         )

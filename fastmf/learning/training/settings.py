@@ -15,10 +15,8 @@ class AscentSettings:
     Parameters
     ----------
     learning_rate : float, (start, end), (start, end, "linear") or callable
-        Constant, geometric or linear from the first epoch to the last, or a function of the epoch
-        (counted from 0). Pairs are the rates of the first steps of those epochs, between which the
-        rate changes with every step. From or to 0 it is linear, and 0 is reached after the last
-        step.
+        Constant, geometric or linear from the first step to the last epoch, or a function of the
+        epoch (counted from 0). From or to 0 it is linear, and 0 is reached after the last step.
     momentum : float
         Fraction of the previous step that is added to the next, in [0, 1).
     l2, l1 : float
@@ -55,31 +53,19 @@ class AscentSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """Options of a run of the training loop, whatever is trained.
+    """Options of a run of the training loop, whatever is trained."""
 
-    Parameters
-    ----------
-    seed : int or None
-        The result is a function of it; None draws one.
-    validation : like the data, or None
-        Metrics are computed on them too, and early stopping uses those.
-    callbacks : sequence of callable
-        Called as `callback(state)` after each epoch; training stops when one returns True.
-    checkpoint : str, path or None
-        File that is written after each epoch; a run that finds it there goes on from it.
-    n_threads : int or None
-    verbose : int
-        1 for a progress bar.
-    weights : array of shape (n_rows,) or None
-        An epoch has each row as often as its weight says, on average; None for once each.
-    """
-
+    # The result is a function of it; None draws one.
     seed: int | None = None
+    # Metrics are computed on these data, too, and early stopping uses those.
     validation: object = None
+    # Called as `callback(state)` after each epoch; training stops when one returns True.
     callbacks: Iterable = ()
+    # File that is written after each epoch, and from which a run resumes.
     checkpoint: object = None
-    n_threads: int | None = None
+    # 1 for a progress bar.
     verbose: int = 0
+    # An epoch has each row as often as its weight says, on average; None for once each.
     weights: np.ndarray | None = None
 
     def __post_init__(self):
@@ -89,7 +75,7 @@ class RunOptions:
 
 
 def options_of(estimator, class_):
-    """The options that an estimator has of a class of settings; others stay at their defaults."""
+    """The options that an estimator has of a class of settings."""
     names = class_.__dataclass_fields__
     return {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
 

@@ -1,86 +1,85 @@
 """The training loop: epochs of shuffled batches, metrics, checkpoints and early stopping.
 
 The random numbers of a batch are a function of (seed, epoch, batch) alone. So a run that was
-interrupted needs nothing but its state to go on as if nothing had happened.
+interrupted resumes from its state. Missing values are drawn before each epoch by Gibbs sampling of
+the model given the observed ones, from the values of the epoch before (stochastic EM, Celeux &
+Diebolt 1985); the epoch then follows the gradient of the likelihood of complete rows.
 """
-
-from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.rows import is_incomplete
+from fastmf.learning.training.checkpoint import arrays_of, start_of
 from fastmf.learning.training.progress import progress, units_of
-from fastmf.learning.training.resumption import (
-    epochs_since_best,
-    n_rows_of,
-    score_of,
-    start_of,
-)
 from fastmf.learning.training.settings import RunOptions, learning_rate, learning_rates
 
-# Rows from which steps are prepared: see `Family.preparation`.
+# Rows from which steps are prepared: see `Steps.prepare`.
 PREPARED_ROWS = 1000
+# Sweeps of Gibbs sampling before an epoch, and where there were no values before.
+SWEEPS, FIRST_SWEEPS = 5, 20
 
 
-def stream(seed, epoch, batch=None):
-    """The random generator of a batch, or of the order of an epoch."""
-    return np.random.default_rng([seed, epoch + 1, 0 if batch is None else batch + 1])
+def stream(seed, epoch, *numbers):
+    """The random generator of a batch; without its number, of the order of an epoch."""
+    return np.random.default_rng([seed, epoch + 1, *(n + 1 for n in numbers or (-1,))])
 
 
-def stream_of_missing(seed, epoch):
-    """The random generator of values that are drawn for missing ones before an epoch."""
-    return np.random.default_rng([seed, epoch + 1, 0, 1])
+class Steps:
+    """Steps of learning a kind of model in one run, and its functions that the loop calls."""
+
+    # The metric that early stopping maximises (with "validation_" before it if there are such
+    # data), and its name in the progress bar.
+    score, label = "log_likelihood", "log-likelihood per unit"
+    # Batches from one preparation of the steps to the next.
+    n_between = None
+    # draw(model, data, missing, n_sweeps, rng): rows of data with values in the place of missing
+    # ones, drawn in Gibbs sweeps from those in the data, if any; None where none may be missing.
+    draw = None
+
+    def __init__(self, settings, n_threads=None):
+        self.settings, self.n_threads = settings, n_threads
+
+    def __call__(self, state, batch, rate, rng):
+        """Move a state one step up."""
+        raise NotImplementedError
+
+    def metrics(self, state, monitored, validation, weights=None):
+        """Metrics of an epoch by name; the state may keep what the next epoch needs."""
+        raise NotImplementedError
+
+    def prepare(self, state, X):
+        """Prepare the next `n_between` steps, given the rows that follow in the epoch."""
+
+    def settle(self, state):
+        """Give a state, after the steps of an epoch, a model that later steps do not change."""
 
 
-def _keeps_nothing(state, settings, n_rows):
-    """Raise for a state that keeps anything between steps beside its parameters."""
-    for name in ("chains", "preconditioners", "solutions"):
-        if getattr(state, name):
-            raise ValueError(f"it holds members {name}/..., which no such run has.")
+class Completion:
+    """Data whose first array has missing values, which are drawn before each epoch."""
 
+    def __init__(self, data, model, draw):
+        values, *features = arrays_of(data)
+        self._draw, self._is_tuple = draw, isinstance(data, tuple)
+        self._arrays = np.array(values, model.dtype, order="C"), *features
+        self._missing = np.isnan(values)
+        self._rows = np.flatnonzero(self._missing.any(1))
 
-class Family(NamedTuple):
-    """Functions of a family of models that the loop calls.
+    @property
+    def data(self):
+        """The data as they were completed last."""
+        return self._arrays if self._is_tuple else self._arrays[0]
 
-    Parameters
-    ----------
-    plan : callable
-        `plan(model, settings, n_threads)`, called once a run, gives a function
-        `step(state, batch, rate, rng)` that moves the state one step.
-    metrics : callable
-        `metrics(state, monitored, validation, settings, n_threads, weights)` gives the metrics of
-        an epoch, by name, and may keep in the state what those of the next one need. Averages over
-        the monitored rows have these weights, unless they are None.
-    score : str
-        Which of them early stopping maximises, with `validation_` before it if there are such data.
-    label : str
-        Its name in the progress bar.
-    preparation : callable, optional
-        `preparation(settings)` gives a number of batches and a function, or None. The function is
-        called before the first of as many batches, and again before the next ones, as
-        `prepare(state, X, settings, n_threads)` with the rows that follow in the epoch.
-    check : callable
-        `check(state, settings, n_rows)` raises a ValueError for a state from a file that holds
-        chains, preconditioners or solutions that no run on as many rows has; default: for any.
-    others : tuple of str
-        Names of metrics beside the score.
-    settle : callable, optional
-        `settle(state)`, called after the steps of an epoch, gives the state a model that later
-        steps do not change.
-    completion : callable, optional
-        `completion(X, model)` gives a `fastmf.learning.training.completion.Completion`, which draws
-        values for what is missing in data before each epoch, or None if nothing is.
-    """
-
-    plan: Callable
-    metrics: Callable
-    score: str
-    label: str
-    preparation: Callable | None = None
-    check: Callable = _keeps_nothing
-    others: tuple = ()
-    settle: Callable = lambda state: None
-    completion: Callable | None = None
+    def __call__(self, state, rng):
+        """Complete the rows: with new values, or without `rng` with the values in the state."""
+        values, missing = self._arrays[0], self._missing[self._rows]
+        if state.completed:
+            values[self._missing] = state.completed[0][0]
+        if rng is not None:
+            n_sweeps = SWEEPS if state.completed else FIRST_SWEEPS
+            rows = _rows(self.data, self._rows)
+            drawn = self._draw(state.model, rows, missing, n_sweeps, rng)
+            state.completed = (drawn[missing][None],)
+            values[self._missing] = state.completed[0][0]
 
 
 def _rows(data, rows):
@@ -89,7 +88,8 @@ def _rows(data, rows):
 
 def monitor_rows(X, settings, seed, weights=None):
     """The rows of data on which metrics are computed, always the same ones, and their weights."""
-    n_rows, n, rng = n_rows_of(X), settings.monitor_rows, np.random.default_rng([seed, 0, 1])
+    n_rows, n = arrays_of(X)[0].shape[0], settings.monitor_rows
+    rng = np.random.default_rng([seed, 0, 1])
     if n_rows <= n:
         return X, weights
     if weights is None:
@@ -100,40 +100,51 @@ def monitor_rows(X, settings, seed, weights=None):
 
 
 def weighted_rows(weights, rng):
-    """As many rows as there are, each as often as its weight says on average, in random order."""
+    """The same number of rows, each as often as its weight says on average, in random order."""
     return rng.permutation(resampled_rows(weights, len(weights), rng.random()))
 
 
 def resampled_rows(weights, n_drawn, offset):
-    """Some rows in ascending order, each as often as its weight says, rounded down or up."""
+    """Rows in ascending order, each as often as its weight says, rounded down or up."""
     cumulated = np.cumsum(weights, dtype=np.float64)
     places = (np.arange(n_drawn) + offset) / n_drawn * cumulated[-1]
     last = np.flatnonzero(weights)[-1]
     return np.minimum(np.searchsorted(cumulated, places, "right"), last)
 
 
-def train(model, X, settings, family, **options):
+def train(model, X, steps, **options):
     """Maximise the log-likelihood of data, or another objective, by stochastic gradient ascent."""
-    options = RunOptions(**options)
-    complete = family.completion and family.completion(X, model)
-    state, seed, write_checkpoint = start_of(model, X, settings, family, options, complete)
-    monitored, weights = monitor_rows(X, settings, seed, options.weights)
-    X = complete.data if complete else X
-    n_batches = -(-n_rows_of(X) // settings.batch_size)
-    step = family.plan(state.model, settings, options.n_threads)
+    options, settings = RunOptions(**options), steps.settings
+    state, write_checkpoint = start_of(model, X, settings, options)
+    monitored, weights = monitor_rows(X, settings, state.seed, options.weights)
+    complete = None
+    if steps.draw and is_incomplete(arrays_of(X)[0]):
+        complete = Completion(X, model, steps.draw)
+        X = complete.data
+    score = steps.score if options.validation is None else f"validation_{steps.score}"
+    n_batches = -(-arrays_of(X)[0].shape[0] // settings.batch_size)
     total, done = settings.n_epochs * n_batches, state.epoch * n_batches + state.batch
     with progress(total, done, options.verbose, units_of(model)) as bar:
-        while state.epoch < settings.n_epochs and not _finished(state, settings):
+        while state.epoch < settings.n_epochs and not _is_finished(state, settings):
             if complete:
-                rng = None if state.batch else stream_of_missing(seed, state.epoch)
-                complete(state, rng, options.n_threads)
-            for _ in _epoch(state, family, X, settings, options, seed, step):
+                complete(state, None if state.batch else stream(state.seed, state.epoch, -1, 0))
+            for _ in _epoch(state, steps, X, options.weights):
                 bar.update()
-            family.settle(state)
+            steps.settle(state)
             state.epoch, state.batch = state.epoch + 1, 0
-            _record_metrics(state, family, monitored, weights, settings, options)
+            entry = {
+                "epoch": state.epoch,
+                "learning_rate": learning_rate(settings, state.epoch - 1),
+            }
+            entry |= steps.metrics(state, monitored, options.validation, weights)
+            for name, value in entry.items():
+                state.history.setdefault(name, []).append(value)
+            if settings.early_stopping:
+                values = np.nan_to_num(state.history[score], nan=-np.inf)
+                state.waited = len(values) - 1 - int(np.argmax(values))
+                state.best = state.best if state.waited else state.model
             write_checkpoint(state)
-            bar.set_postfix_str(_line(state.history, family))
+            bar.set_postfix_str(_line(state.history, steps))
             # All are called, whatever the first returns.
             if any([callback(state) is True for callback in options.callbacks]):
                 break
@@ -142,42 +153,27 @@ def train(model, X, settings, family, **options):
     return state
 
 
-def _epoch(state, family, X, settings, options, seed, step):
-    """Take the steps that are left of an epoch; yields after each."""
-    rng, size = stream(seed, state.epoch), settings.batch_size
-    weighted = options.weights is not None
-    order = weighted_rows(options.weights, rng) if weighted else rng.permutation(n_rows_of(X))
-    rates = learning_rates(settings, state.epoch, -(-len(order) // size))
-    between, prepare = (family.preparation and family.preparation(settings)) or (len(order), None)
-    while state.batch * size < len(order):
-        batch = state.batch
-        if prepare and batch % between == 0:
-            following = np.roll(order, -batch * size)
-            prepare(state, _rows(X, following[:PREPARED_ROWS]), settings, options.n_threads)
+def _is_finished(state, settings):
+    return settings.early_stopping and state.waited >= settings.patience
+
+
+def _epoch(state, steps, X, weights):
+    """Take the remaining steps of an epoch; yields after each."""
+    rng, size = stream(state.seed, state.epoch), steps.settings.batch_size
+    n_rows = arrays_of(X)[0].shape[0]
+    order = rng.permutation(n_rows) if weights is None else weighted_rows(weights, rng)
+    rates = learning_rates(steps.settings, state.epoch, -(-n_rows // size))
+    while (batch := state.batch) * size < n_rows:
+        if steps.n_between and batch % steps.n_between == 0:
+            steps.prepare(state, _rows(X, np.roll(order, -batch * size)[:PREPARED_ROWS]))
         rows = _rows(X, order[batch * size : (batch + 1) * size])
-        step(state, rows, rates[batch], stream(seed, state.epoch, batch))
+        steps(state, rows, rates[batch], stream(state.seed, state.epoch, batch))
         state.batch += 1
         yield
 
 
-def _record_metrics(state, family, monitored, weights, settings, options):
-    """Append the metrics of the epoch that has just ended to the history."""
-    entry = {"epoch": state.epoch, "learning_rate": learning_rate(settings, state.epoch - 1)}
-    data = monitored, options.validation
-    entry |= family.metrics(state, *data, settings, options.n_threads, weights)
-    for name, value in entry.items():
-        state.history.setdefault(name, []).append(value)
-    if settings.early_stopping:
-        state.waited = epochs_since_best(state.history[score_of(family, options)])
-        state.best = state.best if state.waited else state.model
-
-
-def _finished(state, settings):
-    return settings.early_stopping and state.waited >= settings.patience
-
-
-def _line(history, family):
-    text = f"epoch {history['epoch'][-1]}, {family.label} {history[family.score][-1]:.4f}"
-    if f"validation_{family.score}" in history:
-        text += f", validation {history[f'validation_{family.score}'][-1]:.4f}"
+def _line(history, steps):
+    text = f"epoch {history['epoch'][-1]}, {steps.label} {history[steps.score][-1]:.4f}"
+    if f"validation_{steps.score}" in history:
+        text += f", validation {history[f'validation_{steps.score}'][-1]:.4f}"
     return text

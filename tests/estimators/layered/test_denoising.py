@@ -12,7 +12,7 @@ def test_starts_are_the_candidates_that_explain_the_observation_best():
     prior = Bernoulli(np.zeros(30))
 
     def starts(*noise):
-        field, precision = denoising.Channel(*noise).tilt(Y, prior)
+        field, precision = denoising.tilt(Y, prior, *noise)
         return denoising._starts(Y, prior, candidates, 4, field, precision, rng).reshape(40, 4, 30)
 
     candidates, Y = rng.integers(0, 2, (2, 40, 30)).astype(float)
@@ -40,10 +40,9 @@ def test_starts_without_a_solution_do_not_count():
         return SimpleNamespace(mean=(means, None), converged=found)
 
     prior = Bernoulli(np.zeros(3))
-    estimator, channel = denoising.Estimator(solve, prior, prior, Y), denoising.Channel(0.1)
-    restored, converged = denoising.denoise(
-        estimator, Y, channel, n_starts=3, anneal=None, random_state=0
-    )
+    options = {"candidates": Y, "n_starts": 3, "anneal": None, "random_state": 0}
+    channel = {"flip_probability": 0.1}
+    restored, converged = denoising.denoise(solve, (prior, prior), Y, channel, **options)
     np.testing.assert_allclose(restored, [means[0], means[3:].mean(0)])
     assert converged.tolist() == [True, False]
 
@@ -53,7 +52,7 @@ def test_starts_without_a_solution_do_not_count():
 def test_the_field_of_a_binary_channel_is_its_log_likelihood_ratio(kind, p):
     prior = kind(np.zeros(2))
     low, high = prior.support
-    field, precision = denoising.Channel(flip_probability=p).tilt(np.array([[low, high]]), prior)
+    field, precision = denoising.tilt(np.array([[low, high]]), prior, flip_probability=p)
     assert precision is None
     bounded = min(max(p, 1e-12), 1 - 1e-12)
     ratio = np.log((1 - bounded) / bounded)
@@ -62,11 +61,6 @@ def test_the_field_of_a_binary_channel_is_its_log_likelihood_ratio(kind, p):
 
 def test_the_tilt_of_gaussian_noise_is_its_log_likelihood():
     y, x = np.array([[0.3, -2.0]]), np.array([1.5, 0.2])
-    field, precision = denoising.Channel(noise_variance=0.25).tilt(y, Gaussian(np.zeros(2), 1.0))
+    field, precision = denoising.tilt(y, Gaussian(np.zeros(2), 1.0), noise_variance=0.25)
     tilt = field * x - precision * x**2 / 2
     np.testing.assert_allclose(tilt - y**2 / 0.5, -((y - x) ** 2) / 0.5)
-
-
-def test_other_levels_of_noise_are_of_the_same_kind():
-    assert denoising.Channel(flip_probability=0.3).at(0.1) == denoising.Channel(0.1, None)
-    assert denoising.Channel(noise_variance=0.3).at(0.1) == denoising.Channel(None, 0.1)

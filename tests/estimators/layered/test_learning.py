@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from scipy.special import gammaln
+from scipy.stats import norm
 from sklearn.datasets import load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
 
@@ -432,3 +433,40 @@ def test_noise_of_steps_does_not_move_modes_of_columns_that_go_together(seed):
     gain = log_likelihood(machine, 2 * X - 1) - alone
     assert machine.gradient_ == "tap"
     assert gain > 0.75 * (attainable - alone)
+
+
+@pytest.mark.parametrize("lacking", [0.0, 0.2])
+def test_likelihoods_of_epochs_are_of_the_data_in_their_own_units(lacking):
+    rng = np.random.default_rng(0)
+    X = rng.normal([0, 5, -3e3], [1, 100, 0.01], size=(400, 3))
+    X[rng.random(X.shape) < lacking] = np.nan
+    X[np.isnan(X).all(1)] = [0, 5, -3e3]
+    options = {"weight_scale": 0.0, "learning_rate": 0.0, "n_epochs": 1, "monitor_rows": 400}
+    rbm = mf.GeneralizedRBM(2, visible="gaussian", gradient="pcd", random_state=0, **options)
+    rbm.fit(X)
+    alone = rbm.pointwise_  # the hidden units do nothing
+    densities = norm.logpdf(X, alone.field / alone.precision, alone.precision**-0.5)
+    assert rbm.history_["log_likelihood"][0] == pytest.approx(np.nansum(densities) / len(X) / 5)
+
+
+def test_likelihoods_of_early_stopping_are_annealed():
+    """Mean field is nats too high for machines that were trained by it."""
+    rng = np.random.default_rng(0)
+    patterns = rng.random((10, 40)) < 0.5
+    X = (patterns[rng.integers(10, size=600)] ^ (rng.random((600, 40)) < 0.1)).astype(float)
+    models = []
+    options = {"gradient": "tap", "n_epochs": 40, "learning_rate": 0.1, "random_state": 0}
+    options["callbacks"] = [lambda state: models.append(state.model)]
+    rbm = mf.GeneralizedRBM(10, **options).fit(X[:400], validation_data=X[400:])
+    log_z = mf.exact(rbm.model_).log_partition
+    right = mf.evaluation.log_likelihood(rbm.model_, X[400:], log_z).mean()
+    with pytest.warns(ConvergenceWarning, match="nats too low"):
+        mean_field = rbm.score_samples(X[400:], "log_sum_exp").mean()
+    assert abs(mean_field - right) > 0.3
+    found = np.array(rbm.history_["validation_log_likelihood"]) * 50
+    assert found[-1] == pytest.approx(right, abs=0.15)
+    # While couplings are small, early stopping has to see small differences.
+    for model, value in zip(models[:2], found[:2], strict=True):
+        log_z = mf.exact(model).log_partition
+        right = mf.evaluation.log_likelihood(model, X[400:], log_z).mean()
+        assert value == pytest.approx(right, abs=3e-3)

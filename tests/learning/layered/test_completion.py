@@ -8,11 +8,13 @@ from fastmf.inference.missing.layered import exact_given
 from fastmf.learning.layered.completion import (
     completed,
     completed_once,
-    completion,
     independent_of_seen,
     with_values_of_columns,
 )
+from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.learning.layered.step import Plan
 from fastmf.learning.training.ascent import initial_state
+from fastmf.learning.training.trainer import FIRST_SWEEPS, SWEEPS, Completion
 from fastmf.priors._queries import independent_units
 
 RNG = np.random.default_rng(0)
@@ -30,22 +32,33 @@ def test_draws_have_the_means_given_what_was_seen():
 
 def test_rows_are_completed_by_the_state_or_anew():
     X = np.vstack([np.ones(5), ROW, ROW])
-    state, complete = initial_state(MODEL), completion(X, MODEL)
-    complete(state, np.random.default_rng(0), 1)
+    draw = Plan(MODEL, LayeredSettings()).draw
+    state, complete = initial_state(MODEL), Completion(X, MODEL, draw)
+    complete(state, np.random.default_rng(0))
     first = complete.data.copy()
     assert not np.isnan(first).any() and state.completed[0].shape == (1, 6)
     np.testing.assert_array_equal(first[~np.isnan(X)], X[~np.isnan(X)])
-    other = completion(X, MODEL)
-    other(state, None, 1)
-    np.testing.assert_array_equal(other.data, first)
-    state.batch = 1
-    other.check(state)
-    for wrong in ((), (np.zeros((1, 5)),), (np.full((1, 6), 3.0),)):
-        state.completed = wrong
-        with pytest.raises(ValueError, match="members completed"):
-            other.check(state)
-    assert completion(first, MODEL) is None and completed_once(MODEL, first, [0]) is first
+    again = Completion(X, MODEL, draw)
+    again(state, None)  # as a run that resumes within an epoch does
+    np.testing.assert_array_equal(again.data, first)
+    assert completed_once(MODEL, first, [0]) is first
     assert not np.isnan(completed_once(MODEL, X, [0, 0])).any()
+
+
+def test_values_are_drawn_from_those_before():
+    calls, features = [], np.ones(2)
+
+    def draw(model, data, missing, n_sweeps, rng):
+        calls.append(n_sweeps)
+        assert data[1] is not features and len(data[1]) == len(data[0]) == 2
+        return np.where(missing, np.nan_to_num(data[0]) + 1, data[0])
+
+    complete = Completion((np.vstack([np.ones(5), ROW, ROW])[1:], features), MODEL, draw)
+    state = initial_state(MODEL)
+    complete(state, "rng")
+    complete(state, "rng")
+    assert calls == [FIRST_SWEEPS, SWEEPS] and complete.data[1] is features
+    np.testing.assert_array_equal(complete.data[0], [[1, 2, 0, 2, 2]] * 2)
 
 
 def test_values_of_columns_come_equally_often():

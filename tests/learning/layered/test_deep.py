@@ -7,9 +7,9 @@ import pytest
 
 import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.learning.layered.family import train
 from fastmf.learning.layered.gradients import gradient
 from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.learning.layered.step import train
 from fastmf.learning.training.parameters import ModelParameters
 
 TIGHT = {"tol": 1e-13, "max_iter": 3000}
@@ -38,7 +38,7 @@ def moved(model, step, direction):
 def test_gradient(sizes, order):
     model = random_dbm(sizes)
     free = mf.tap(model, model.layers[0].moments(0.0, 0.0)[0][None], order=order, **TIGHT)
-    slope = gradient(model, X, free, order=order, **TIGHT)
+    slope = gradient(model, X, free, order=order, **TIGHT)[0]
     rng = np.random.default_rng(1)
     for _ in range(4):
         direction = ModelParameters.of(model).combine(lambda p: rng.normal(size=p.shape))
@@ -62,7 +62,7 @@ def test_gradient_of_samples(sizes):
     """Samples of the even layers add what makes the sum over the odd ones change."""
     model, rng = random_dbm(sizes), np.random.default_rng(1)
     even = (rng.random((7, sum(sizes[::2]))) < 0.5).astype(float)
-    slope = gradient(model, X, even, order=1, **TIGHT)
+    slope = gradient(model, X, even, order=1, **TIGHT)[0]
     for _ in range(4):
         direction = ModelParameters.of(model).combine(lambda p: rng.normal(size=p.shape))
         step, ends = 1e-4, []

@@ -5,8 +5,8 @@ import pytest
 from training_runs import assert_equal, assert_resumes, states_by_threads
 
 import fastmf as mf
-from fastmf.learning.layered.family import train
 from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.learning.layered.step import train
 
 OPTIONS = {"batch_size": 7, "n_epochs": 2, "learning_rate": 0.02, "l2": 0.01, "n_sweeps": 3}
 PERSISTENT = {"starts": "persistent", "n_starts": 9, "momentum": 0.5, "centred": False}

@@ -7,9 +7,9 @@ from stripes import N_HIDDEN, N_VISIBLE, quick, start, stripes
 
 import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.learning.layered.family import LAYERED_FAMILY, train
 from fastmf.learning.layered.preconditioning import preconditioner, prepare
-from fastmf.learning.layered.step import Plan
+from fastmf.learning.layered.step import Plan, train
+from fastmf.learning.training import trainer
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.learning.training.trainer import PREPARED_ROWS
@@ -76,7 +76,7 @@ def test_without_couplings_directions_are_those_of_the_natural_gradient():
     )
     zero = [layer._replace(field=0 * layer.field) for layer in layers]
     direction = ModelParameters(couplings=(gradient.copy(),), layers=tuple(zero))
-    Plan(model, quick(momentum=0.0)).ascend(state, direction, means, 1.0)
+    Plan(model, quick(momentum=0.0)).ascend(state, direction, means, [], 1.0)
     moved = state.model
     expected = np.linalg.solve(fisher, gradient.ravel()).reshape(gradient.shape)
     np.testing.assert_allclose(moved.couplings[0] / scale**2, expected, rtol=1e-5)
@@ -130,13 +130,11 @@ def test_details_beside_a_direction_of_large_variance_are_learned_sooner():
 
 
 def test_rows_of_preparation_follow_in_the_epoch_and_go_round():
-    seen = []
-    family = LAYERED_FAMILY._replace(
-        preparation=lambda settings: (2, lambda state, X, *_: seen.append(X[:, 0]))
-    )
+    seen, steps = [], Plan(start(), quick(n_epochs=1, batch_size=10))
+    steps.n_between, steps.prepare = 2, lambda state, X: seen.append(X[:, 0])
     X = stripes()
     X[:, 0] = np.arange(len(X)) % 2
-    train(start(), X, quick(n_epochs=1, batch_size=10), seed=0, family=family)
+    trainer.train(start(), X, steps, seed=0)
     # Before batches 0, 2 and 4 of six, all rows of the epoch, of which there are few.
     assert [len(column) for column in seen] == [min(len(X), PREPARED_ROWS)] * 3
     np.testing.assert_array_equal(seen[1], np.roll(seen[0], -20))

@@ -6,9 +6,16 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.learning.layered.family import quasi_newton_family, train
-from fastmf.learning.layered.quasi_newton_steps import Objective, check_memory, variables_of
+from fastmf.learning.layered.quasi_newton_steps import (
+    STEPS_PER_EPOCH,
+    Objective,
+    QuasiNewtonSteps,
+    take_step,
+    variables_of,
+)
 from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.learning.training.ascent import initial_state
+from fastmf.learning.training.trainer import train
 from fastmf.models import RBM, exact
 from fastmf.priors import (
     Bernoulli,
@@ -34,8 +41,7 @@ def maximise(model, X, n_epochs, weights=None, **options):
     settings = LayeredSettings(
         gradient="exact", n_epochs=n_epochs, batch_size=len(X), **{"l2": 0.0} | options
     )
-    family = quasi_newton_family(X, weights, settings)
-    return train(model, X, settings, seed=0, family=family)
+    return train(model, X, QuasiNewtonSteps(settings, X, weights), seed=0)
 
 
 def test_gradients_are_finite_differences_with_weights_and_penalties():
@@ -89,8 +95,7 @@ def test_other_units_and_rows_rise(kind):
     model = machine(X, visible=visible)
     rows = csr_array(X) if kind == "sparse" else X
     settings = LayeredSettings(gradient="exact", n_epochs=30, batch_size=200, l2=0.0)
-    family = quasi_newton_family(rows, None, settings)
-    found = train(model, rows, settings, seed=0, family=family).model
+    found = train(model, rows, QuasiNewtonSteps(settings, rows), seed=0).model
     assert found.dtype == X.dtype
     objective = Objective(X, None, 0.0)
     assert objective.at(found).value > objective.at(model).value + 0.05
@@ -105,14 +110,12 @@ def test_weights_are_repeated_rows():
 
 def test_a_run_goes_on_from_a_checkpoint_as_if_nothing_had_happened(tmp_path):
     settings = LayeredSettings(gradient="exact", n_epochs=12, batch_size=200)
-    family = quasi_newton_family(CLUSTERS, None, settings)
-    whole = train(machine(CLUSTERS), CLUSTERS, settings, seed=0, family=family)
-    options = {"seed": 0, "family": family, "checkpoint": tmp_path / "run.npz"}
-    first = train(
-        machine(CLUSTERS), CLUSTERS, settings, callbacks=[lambda s: s.epoch == 5], **options
-    )
+    data = CLUSTERS, QuasiNewtonSteps(settings, CLUSTERS)
+    whole = train(machine(CLUSTERS), *data, seed=0)
+    options = {"seed": 0, "checkpoint": tmp_path / "run.npz"}
+    first = train(machine(CLUSTERS), *data, callbacks=[lambda s: s.epoch == 5], **options)
     assert first.epoch == 5
-    second = train(machine(CLUSTERS), CLUSTERS, settings, **options)
+    second = train(machine(CLUSTERS), *data, **options)
     np.testing.assert_array_equal(second.model.weights, whole.model.weights)
     np.testing.assert_array_equal(second.model.visible.precision, whole.model.visible.precision)
 
@@ -122,23 +125,6 @@ def test_columns_explained_without_an_error_do_not_run_away():
     X = np.c_[RNG.integers(0, 2, 200), RNG.normal(size=200)].astype(float)
     model = maximise(machine(X, n=1), X, 200).model
     assert np.isfinite(model.weights).all() and model.visible.precision.max() <= 1e6
-
-
-@pytest.mark.parametrize("damage", ["shape", "sign", "solutions", "long"])
-def test_memory_that_no_run_has_is_refused(damage):
-    state = maximise(machine(CLUSTERS), CLUSTERS, 3)
-    settings = LayeredSettings(gradient="exact")
-    check_memory(state, settings, 200)
-    steps, changes = state.chains
-    state.chains = {
-        "shape": (steps[:, 1:], changes[:, 1:]),
-        "sign": (steps, -changes),
-        "solutions": state.chains,
-        "long": (np.repeat(steps, 9, 0), np.repeat(changes, 9, 0)),
-    }[damage]
-    state.solutions = (steps,) if damage == "solutions" else ()
-    with pytest.raises(ValueError, match=r"members (chains|solutions)"):
-        check_memory(state, settings, 200)
 
 
 def test_log_weights_of_scores_that_do_not_occur_stay():
@@ -174,3 +160,13 @@ def test_nothing_is_evaluated_anew_at_the_maximum(monkeypatch):
         found.append(maximise(machine(CLUSTERS, Gaussian(np.zeros(3), 1.0)), CLUSTERS, n_epochs))
     assert counts[0] == counts[1] < 2000
     np.testing.assert_array_equal(*(variables_of(state.model) for state in found))
+
+
+def test_a_quasi_newton_batch_is_all_rows_whatever_it_holds():
+    settings = LayeredSettings(gradient="exact", l2=0.01)
+    found, expected = initial_state(machine(CLUSTERS)), initial_state(machine(CLUSTERS))
+    QuasiNewtonSteps(settings, CLUSTERS)(found, CLUSTERS[:0], 0.0, None)
+    for _ in range(STEPS_PER_EPOCH):
+        take_step(expected, Objective(CLUSTERS, None, settings.l2))
+    np.testing.assert_array_equal(found.model.weights, expected.model.weights)
+    assert (found.model.weights != machine(CLUSTERS).weights).any()

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
+from fastmf.learning.layered.exact_averages import MAX_SUMMED_STATES
 from fastmf.learning.layered.settings import (
     FEW_ROWS,
     MANY_ROWS,
-    MAX_EXACT_PRODUCTS,
     LayeredSettings,
     gradient_for,
     steps_for,
@@ -79,7 +79,7 @@ def test_likelihoods_that_may_have_no_maximum_are_not_maximised():
 
 def test_many_rows_and_deep_machines_are_learned_by_chains():
     real, binary = Gaussian(np.zeros(50), 1.0), Bernoulli(np.zeros(3))
-    assert gradient_for(machine(real, binary), MAX_EXACT_PRODUCTS) == "pcd"
+    assert gradient_for(machine(real, binary), MAX_SUMMED_STATES**2) == "pcd"
     deep = DBM((np.zeros((50, 3)), np.zeros((3, 3))), (real, binary, binary))
     assert gradient_for(deep, 100) == "pcd"
     deep = DBM((np.zeros((3, 3)), np.zeros((3, 3))), (binary, binary, binary))

@@ -14,9 +14,8 @@ import fastmf as mf
 from fastmf.inference.mean_field._layout import Layout
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.learning.layered.family import train
 from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.learning.layered.step import Plan
+from fastmf.learning.layered.step import Plan, train
 from fastmf.learning.training.ascent import initial_state
 from fastmf.models import RBM, exact
 from fastmf.priors import Bernoulli, Gaussian, Ising, TruncatedGaussian

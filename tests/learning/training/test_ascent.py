@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 from stripes import quick, start, stripes
 
-from fastmf.learning.layered.family import train
 from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.learning.layered.step import Plan
+from fastmf.learning.layered.step import Plan, train
 from fastmf.learning.training.ascent import AscentStep, ascend_matrices, initial_state
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models import RBM
@@ -43,7 +42,7 @@ def test_l1_leaves_the_couplings_of_a_penalised_maximum(momentum):
     for _ in range(400):
         gradient = ModelParameters.of(state.model).combine(np.zeros_like)
         gradient.couplings = (target - state.model.weights,)
-        plan.ascend(state, gradient, means, 0.1)
+        plan.ascend(state, gradient, means, [], 0.1)
     expected = np.sign(target) * np.maximum(abs(target) - 0.4, 0)
     np.testing.assert_allclose(state.model.weights, expected, atol=1e-6)
     np.testing.assert_array_equal(state.model.weights == 0, expected == 0)

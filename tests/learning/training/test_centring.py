@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.learning.layered.gradients import gradient_and_moments
+from fastmf.learning.layered.gradients import gradient
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.step import Plan
 from fastmf.learning.training.ascent import initial_state
@@ -22,7 +22,7 @@ def centred(model, slope, means):
     """The direction of a step of gradient ascent when units are counted from their means."""
     state, plan = initial_state(model), Plan(model, LayeredSettings(l2=0, momentum=0))
     plan.kinds = plan.kinds._replace(free=[])  # steps are not scaled
-    plan.ascend(state, slope.combine(np.copy), means, 1.0)
+    plan.ascend(state, slope.combine(np.copy), means, [], 1.0)
     return state.velocity
 
 
@@ -105,7 +105,7 @@ def test_it_does_not_matter_which_value_of_a_unit_is_called_one():
 
     def slope(w, b, c, X):
         model = mf.RBM(w, mf.Bernoulli(b), mf.Bernoulli(c))
-        found = centred(model, *gradient_and_moments(model, X, mf.tap(model, X))[:2])
+        found = centred(model, *gradient(model, X, mf.tap(model, X))[:2])
         return *found.couplings, *(layer.field for layer in found.layers)
 
     by_w, by_b, by_c = slope(w, b, c, X)
@@ -122,7 +122,7 @@ def test_decay_acts_on_couplings_between_deviations():
     model = mf.RBM(RNG.normal(size=sizes), *layers)
     means = [RNG.random(n) for n in sizes]
     state, nothing = initial_state(model), ModelParameters.of(model).combine(np.zeros_like)
-    Plan(model, LayeredSettings(l2=0.1, momentum=0)).ascend(state, nothing, means, 0.5)
+    Plan(model, LayeredSettings(l2=0.1, momentum=0)).ascend(state, nothing, means, [], 0.5)
     np.testing.assert_allclose(state.model.weights, 0.95 * model.weights)
     for k, (before, after) in enumerate(zip(model.layers, state.model.layers, strict=True)):
         weights = [m.weights if k == 0 else m.weights.T for m in (model, state.model)]

@@ -9,8 +9,8 @@ import forks
 import numpy as np
 import pytest
 
-from fastmf.learning.layered.family import train
 from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.learning.layered.step import train
 from fastmf.learning.training import checkpoint
 from fastmf.models import CRBM, RBM
 from fastmf.priors import Bernoulli, Gaussian
@@ -162,7 +162,7 @@ SCRIPT = """
 import sys
 import numpy as np
 from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.learning.layered.family import train
+from fastmf.learning.layered.step import train
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli
 

@@ -9,8 +9,8 @@ import fastmf as mf
 from fastmf.estimators.layered._units import hidden_prior
 from fastmf.evaluation import log_likelihood
 from fastmf.learning.layered.exact_averages import exact_averages
-from fastmf.learning.layered.family import train
 from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.learning.layered.step import train
 from fastmf.learning.training.hidden_scales import (
     MEAN_SCALE,
     Scales,

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from stripes import quick, start, stripes
 
-from fastmf.learning.layered.family import train
+from fastmf.learning.layered.step import train
+from fastmf.learning.training.checkpoint import (
+    fresh_seed,  # the fixture of all tests replaces it
+)
 from fastmf.learning.training.trainer import resampled_rows, weighted_rows
 
 
@@ -23,6 +26,10 @@ def test_the_result_is_a_function_of_the_seed():
     first, again, other = (train(start(), stripes(), quick(), seed=s) for s in (3, 3, 4))
     assert_same(first, again)
     assert (first.model.weights != other.model.weights).any()
+
+
+def test_seeds_that_are_not_given_differ():
+    assert len({fresh_seed() for _ in range(4)}) == 4
 
 
 def test_early_stopping_keeps_the_best_model():
