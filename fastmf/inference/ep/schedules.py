@@ -27,11 +27,6 @@ from fastmf.inference.ep.sites import EPTrace
 DESCENTS = (moment_descent, mean_descent)
 
 
-def parallel(problem, state, damping, trace):
-    """Update all sites at once in every iteration."""
-    return parallel_sweeps(problem, state, damping, trace)
-
-
 def sequential(problem, state, damping, trace):
     """Update one site after another, each seeing the newest values."""
     state, converged = sequential_sweeps(problem, state, damping, trace)
@@ -73,7 +68,7 @@ def descent(problem, state, damping, trace):
 
 
 SCHEDULES = {
-    "parallel": parallel,
+    "parallel": parallel_sweeps,
     "sequential": sequential,
     "convergent": convergent,
     "auto": auto,

@@ -43,13 +43,19 @@ def data_covariance(address, X, scale, vector, queue, sums):
         for start in range(part * n_units // n_parts, end, COLUMNS):
             if stopped(queue):
                 return
-            n_here = smaller(COLUMNS, end - start)
-            here = slice(start, start + n_here)
-            _scale_columns(X, start, scale[here], vector[here], scaled, total[n_rows])
+            n_part = smaller(COLUMNS, end - start)
+            columns = slice(start, start + n_part)
+            _scale_columns(X, start, scale[columns], vector[columns], scaled, total[n_rows])
             for first in range(0, n_rows, PANEL_WIDTH):
-                _transpose_panel(scaled, first, n_here, panel[0])
+                _transpose_panel(scaled, first, n_part, panel[0])
                 product(
-                    address, scaled[first:], n_rows - first, 0, panel[:, :n_here], tile, PANEL_WIDTH
+                    address,
+                    scaled[first:],
+                    n_rows - first,
+                    0,
+                    panel[:, :n_part],
+                    tile,
+                    PANEL_WIDTH,
                 )
                 _add_lower(tile, first, total)
 
@@ -68,14 +74,14 @@ def _scale_columns(X, start, scale, vector, scaled, products):
 
 
 @kernel(mode="merged")
-def _transpose_panel(scaled, first, n_columns, panel):
+def _transpose_panel(scaled, first, n_part, panel):
     """Write a panel's rows of some columns as its columns."""
     lanes = VECTOR_BYTES // 8
-    n_tiled = n_columns // lanes * lanes
+    n_tiled = n_part // lanes * lanes
     for k in range(0, n_tiled, lanes):
         for c in range(0, PANEL_WIDTH, lanes):
             transpose_tile(scaled, first + c, k, panel, c, lanes)
-    for k in range(n_tiled, n_columns):
+    for k in range(n_tiled, n_part):
         for c in range(PANEL_WIDTH):
             panel[k, c] = scaled[first + c, k]
 
@@ -126,18 +132,16 @@ def whitened_columns(address, X, whiten, directions, z, offset, queue, out):
 @kernel(mode="inner")
 def pack_columns(X, first, last, packed):
     """Cut few columns into panels, row by row: other orders are several times slower here."""
-    n_whole, rest = (last - first) // PANEL_WIDTH, (last - first) % PANEL_WIDTH
+    n_full, n_last = (last - first) // PANEL_WIDTH, (last - first) % PANEL_WIDTH
     for i in range(X.shape[0]):
         given = X[i, first:last]
-        for p in range(n_whole):
-            here, panel = (
-                given[p * PANEL_WIDTH : (p + 1) * PANEL_WIDTH],
-                row(packed, (p, i, 0), PANEL_WIDTH),
-            )
+        for p in range(n_full):
+            part = given[p * PANEL_WIDTH : (p + 1) * PANEL_WIDTH]
+            panel = row(packed, (p, i, 0), PANEL_WIDTH)
             for c in range(PANEL_WIDTH):
-                panel[c] = here[c]
-        for c in range(rest):
-            packed[n_whole, i, c] = given[n_whole * PANEL_WIDTH + c]
+                panel[c] = part[c]
+        for c in range(n_last):
+            packed[n_full, i, c] = given[n_full * PANEL_WIDTH + c]
 
 
 @kernel(mode="inner")

@@ -1,6 +1,6 @@
 """A sweep of sequential expectation propagation, a block of units at a time.
 
-The Gaussian is kept as a symmetric matrix M and a vector g, of which every unit needs a diagonal
+The Gaussian is stored as a symmetric matrix M and a vector g, of which every unit needs a diagonal
 element q = x'Mx and a field u = x'g, and which its new site changes to
 
     M - rate z z'  and  g + step z,  where  z = M x:
@@ -26,7 +26,7 @@ from fastmf.priors._compiled import tilted_moments
 
 # Units of a block: whole panels of every machine.
 BLOCK = 24
-# Smallest modulus of a site's precision, relative to that of site and cavity, where inverse site
+# Smallest modulus of a site's precision, relative to site and cavity, where inverse site
 # precisions are kept.
 MIN_SITE_MODULUS = 1e-7
 
@@ -146,9 +146,9 @@ def downdate(address, rows, rates, matrix):
     for k in range(BLOCK):
         for panel in range(n_panels):
             first = panel * PANEL_WIDTH
-            z, here = rows[k, BLOCK + first : BLOCK + first + PANEL_WIDTH], scaled[panel, k]
+            z, scaled_z = rows[k, BLOCK + first : BLOCK + first + PANEL_WIDTH], scaled[panel, k]
             for c in range(PANEL_WIDTH):
-                here[c] = rates[k] * z[c]
+                scaled_z[c] = rates[k] * z[c]
                 transposed[first + c, k] = z[c]
     for panel in range(n_panels):
         first = panel * PANEL_WIDTH
@@ -167,8 +167,8 @@ def _mirror(matrix, panel):
     """Copy the rows of M below a panel's own into the columns of the panels after it."""
     n_panels, n, _ = matrix.shape
     first = panel * PANEL_WIDTH
-    for other in range(panel + 1, n_panels):
-        upper, start = matrix[other, first : first + PANEL_WIDTH], other * PANEL_WIDTH
+    for k in range(panel + 1, n_panels):
+        upper, start = matrix[k, first : first + PANEL_WIDTH], k * PANEL_WIDTH
         for i in range(smaller(PANEL_WIDTH, n - start)):
             row = matrix[panel, start + i]
             for c in range(PANEL_WIDTH):

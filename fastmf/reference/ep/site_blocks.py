@@ -9,13 +9,13 @@ from numpy.linalg import LinAlgError
 def tilt_blocks(blocks, linear, precision, work, units, covariance, totals):
     """Moments and log-partition of every block under the tilt of its cavity."""
     for k, largest in enumerate(blocks.largest):
-        here = slice(*blocks.starts[k : k + 2])
-        square, c = slice(*blocks.squares[k : k + 2]), here.stop - here.start
+        block = slice(*blocks.starts[k : k + 2])
+        square, c = slice(*blocks.squares[k : k + 2]), block.stop - block.start
         try:
-            patterns = slabs(blocks.prior[:, here], linear[here], precision[square], largest)
+            patterns = slabs(blocks.prior[:, block], linear[block], precision[square], largest)
         except LinAlgError:
             totals[:, k] = np.nan
-            units[:, here], covariance[square] = np.nan, np.nan
+            units[:, block], covariance[square] = np.nan, np.nan
             continue
         totals[0, k] = np.logaddexp.reduce([log_weight for _, log_weight, *_ in patterns])
         mean, included, alone = np.zeros((3, c))
@@ -27,7 +27,7 @@ def tilt_blocks(blocks, linear, precision, work, units, covariance, totals):
             alone[S] += weight * (len(S) == 1)
             second[np.ix_(S, S)] += weight * (np.outer(m, m) + V)
             full += weight * (len(S) == largest < c)
-        units[:, here] = mean, included, alone
+        units[:, block] = mean, included, alone
         covariance[square] = (second - np.outer(mean, mean)).ravel()
         totals[1, k] = full
 
@@ -42,8 +42,8 @@ def slabs(prior, linear, precision, largest):
 
 def slab(prior, linear, precision, S):
     """Log-weight of the pattern S, and mean and covariance of its units."""
-    log_weight, field, own = prior[:, S]
-    Q, h = precision[np.ix_(S, S)] + np.diag(own), linear[S] + field
+    log_weight, field, slab = prior[:, S]
+    Q, h = precision[np.ix_(S, S)] + np.diag(slab), linear[S] + field
     lower = np.linalg.cholesky(Q)
     z = np.linalg.solve(lower, h)
     V = np.linalg.inv(Q)
