@@ -18,7 +18,6 @@ import struct
 import sys
 from functools import partial
 from pathlib import Path
-from pkgutil import iter_modules
 
 import numpy as np
 
@@ -28,7 +27,7 @@ FOLDER = Path(__file__).with_name("built")
 # Subpackages that compiled code can depend on, beside the modules of the package's own folder, and
 # modules of these on which none depends.
 ROOMS = "_jit", "_threads", "priors", "kernels"
-NOT_COMPILED = "cache", "messages"
+NOT_COMPILED = "_jit/cache.py", "_jit/messages.py"
 # Digests are in hexadecimal digits.
 DIGEST_DIGITS = 64
 # Statuses of Numba's functions that have succeeded: with a result, and without one.
@@ -56,35 +55,23 @@ def _level():
 LEVEL = _level()
 
 
-def modules_of(folder, rooms=None):
-    """Names and contents of the modules in a folder, which may be one of an archive, in order."""
-    for finder, name, is_package in sorted(iter_modules([str(folder)]), key=lambda item: item[1]):
-        if (is_package and rooms is not None and name not in rooms) or name in NOT_COMPILED:
-            continue
-        yield name, _content(finder, name)
-        if is_package:
-            for inner, content in modules_of(folder / name):
-                yield f"{name}.{inner}", content
-
-
-def _content(finder, name):
-    """Contents of a module's file, source or bytecode; None if it cannot be read."""
-    try:
-        loader = finder.find_spec(name).loader
-        return loader.get_data(loader.get_filename(name))
-    except Exception:  # whatever a loader of another kind may raise
-        return None
+def sources(package):
+    """Paths of the sources that compiled code can depend on, by their names in the package."""
+    folders = [package.glob("*.py"), *((package / room).rglob("*.py") for room in ROOMS)]
+    paths = {path.relative_to(package).as_posix(): path for paths in folders for path in paths}
+    return {name: paths[name] for name in sorted(paths) if name not in NOT_COMPILED}
 
 
 def digest_of_sources(package=Path(__file__).parents[1]):
-    """Digest of all code that compiled code can depend on; None where that cannot be read."""
-    modules = dict(modules_of(package, ROOMS))
-    if not modules or None in modules.values():
+    """Digest of all code that compiled code can depend on; None where it cannot be read."""
+    digest, paths = hashlib.sha256(), sources(package)
+    try:
+        for name, path in paths.items():
+            content = path.read_bytes()
+            digest.update(f"{name} {len(content)}\0".encode() + content)
+    except OSError:
         return None
-    digest = hashlib.sha256()
-    for name, content in modules.items():
-        digest.update(f"{name} {len(content)}\0".encode() + content)
-    return digest.hexdigest()
+    return digest.hexdigest() if paths else None
 
 
 def key_of(kernel, types):
