@@ -119,10 +119,7 @@ class EdgeInclusion(Inclusion):
     ----------
     mean, std : array of shape (n_features, n_features)
         Posterior means and standard deviations of couplings in {0, 1} coding, with the weight at
-        zero.
-    probability, log_bayes_factor, log_evidence, inclusion_probability, scale, slab, converged, \
-    sensitivity, names
-        As in `Inclusion`.
+        zero. All other attributes are as in `Inclusion`.
     """
 
     std: np.ndarray
@@ -150,10 +147,7 @@ class PairInclusion(Inclusion):
     ----------
     mean : array of shape (n_groups, q, n_groups, q)
         Posterior means of couplings in the zero-sum gauge; flat if positions have different numbers
-        of states.
-    probability, log_bayes_factor, log_evidence, inclusion_probability, scale, slab, converged, \
-    sensitivity, names
-        As in `Inclusion`.
+        of states. All other attributes are as in `Inclusion`.
     """
 
     _pairs: ClassVar = "pairs of positions"

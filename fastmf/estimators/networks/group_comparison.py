@@ -116,10 +116,8 @@ def compare_groups(
     Returns
     -------
     GroupComparison or GroupsComparison
-        For two groups `difference`, `std`, `p_value`, `probability`, `log_bayes_factor`, `omnibus`,
-        a chi-squared test that no coupling differs, and with permutations the `permutation` test;
-        for more `p_value`, `omnibus`, the `common` couplings, and comparisons of all pairs of
-        groups, `pairwise`.
+        For two groups differences with errors, tests and probabilities; for more groups tests, the
+        common couplings, and the comparisons of all pairs of groups.
 
     Raises
     ------

@@ -97,9 +97,8 @@ class Resampling:
         Returns
         -------
         Predictability
-            `r2`, the share of the variance explained (of binary units the Brier skill of the
-            conditional probabilities) with its `standard_error` by the delta method; `accuracy` and
-            `marginal_accuracy`.
+            `r2` of binary units is the Brier skill of the conditional probabilities; its
+            `standard_error` is by the delta method.
 
         Notes
         -----
@@ -155,7 +154,7 @@ class Resampling:
         Returns
         -------
         Bootstrap
-            `couplings` and `field` of every sample, and whether they `converged`.
+            Couplings and fields of every sample, and whether it has a maximum.
 
         Raises
         ------

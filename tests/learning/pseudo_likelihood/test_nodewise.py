@@ -110,7 +110,7 @@ def test_paths_of_ordinal_items():
 
 def test_gradient_of_regressions():
     states, weights, _ = distinct(ordinal_rows(), np.random.default_rng(0).random(300))
-    thresholds = Thresholds([3, 2, 4, 2], "blume_capel", 1)
+    thresholds = Thresholds([3, 2, 4, 2], "blume_capel")
     pairs = np.array([0, 0, 2]), np.array([1, 3, 3])
     regressions = Regressions(states, weights, thresholds, pairs)
     assert regressions.n_parameters == len(thresholds.slope) + 6

@@ -232,13 +232,7 @@ class PseudoLikelihood(CompositeLikelihood):
     # --- second derivatives ---------------------------------------------------------------------
 
     def hessian(self, parameters):
-        """Negative Hessian, penalty included, (n_parameters, n_parameters).
-
-        Notes
-        -----
-        The regression of unit j on all others has the sum over rows of w_i s_ij z_i z_i' with
-        s = sech^2 eta and z = [1, x].
-        """
+        """Negative Hessian, penalty included: sums over rows of w_i s_ij z_i z_i', z = [1, x]."""
         if self._hessian is not None and np.array_equal(self._hessian[0], parameters):
             return self._hessian[1]
         roots, parts = np.sqrt(self.weighted_sech2(parameters)), [None] * self.n_units

@@ -87,7 +87,7 @@ def _precision(data, options):
     if single is None:
         single = n_parameters(data.sizes) >= _MIN_SINGLE_PARAMETERS
     # Products of larger penalties with the data would overflow.
-    single = single and max(options.l2, options.l2_field) < np.finfo(np.float32).max ** 0.5
+    single = single and max(options.l2, options.l2_field) < float(np.finfo(np.float32).max) ** 0.5
     return np.dtype(np.float32 if single else np.float64)
 
 

@@ -11,7 +11,7 @@ SIZES = [2, 3, 5, 4]
 
 
 def objective_of(kind, states, **options):
-    return OrdinalLikelihood(states, np.ones(len(states)), Thresholds(SIZES, kind, 1), **options)
+    return OrdinalLikelihood(states, np.ones(len(states)), Thresholds(SIZES, kind), **options)
 
 
 @pytest.mark.parametrize("kind", ["free", "blume_capel"])

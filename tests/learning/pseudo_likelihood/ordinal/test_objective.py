@@ -26,8 +26,7 @@ TABLES = {
 
 def objective_of(sizes, kind="free", n_rows=300, *, weighted=False, seed=0, **options):
     states, weights = ordinal_data.random_rows(sizes, n_rows, weighted=weighted, seed=seed)
-    reference = 1 if kind == "blume_capel" else 0
-    return OrdinalLikelihood(states, weights, Thresholds(sizes, kind, reference), **options)
+    return OrdinalLikelihood(states, weights, Thresholds(sizes, kind), **options)
 
 
 def unpacked(objective, parameters):
