@@ -156,6 +156,7 @@ class ItemMachine(Saved, BaseEstimator):
         >>> bool(filled[0, 1] == machine.conditional_proba([[0, -1, 2, 1]])[0, 3:6].argmax())
         True
         """
+        check_is_fitted(self)
         options = method, random_state, self.n_threads
         return like_frame(X, self._filled(X, *options))
 

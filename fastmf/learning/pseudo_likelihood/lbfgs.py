@@ -190,12 +190,11 @@ def minimise(
             rounding = eps * abs(descent.value)
             # A smaller decrease could not be told from rounding errors.
             converged = not -derivative / 2 > max(tol, rounding / 2)
-            if converged:
-                # As long as the gradient shrinks; variables leave zero by larger gains alone.
-                shrinks = iteration < _FEW_ITERATIONS and 0 < -derivative < smallest
-                if l1 is not None or not shrinks:
-                    break
-                smallest = -derivative
+            # As long as the gradient shrinks; variables leave zero by larger gains alone.
+            shrinks = iteration < _FEW_ITERATIONS and 0 < -derivative < smallest
+            if converged and (l1 is not None or not shrinks):
+                break
+            smallest = -derivative if converged else np.inf
             if not descent.step(direction, derivative, _ROUNDING if converged else 0.0):
                 # At the minimum, rounding errors are larger than any decrease.
                 converged |= abs(derivative) < _ROUNDING * rounding
