@@ -130,11 +130,11 @@ def _draws_one_by_one(prior, start, b, a, u, out, scratch):
         out[i] = unit(prior, start + i).draw(b[i], a[i], u[i])
 
 
-# Classes with a method `fill_block` compute BLOCK_UNITS units at once: `fill_block(prior, start,
-# b, a, memory)` leaves log-partitions, means and variances in these rows of the memory, and
+# Classes with a method `fill_block` compute UNITS_PER_BLOCK units at once: `fill_block(prior,
+# start, b, a, memory)` leaves log-partitions, means and variances in these rows of the memory, and
 # `draw_block(prior, start, u, out, memory)` draws after that. The memory stays in the L1 cache.
-BLOCK_UNITS = 64
-LOG_PARTITIONS, MEANS, VARIANCES, _END = (k * BLOCK_UNITS for k in (6, 8, 9, 29))
+UNITS_PER_BLOCK = 64
+LOG_PARTITIONS, MEANS, VARIANCES, _END = (k * UNITS_PER_BLOCK for k in (6, 8, 9, 29))
 
 
 def block_memory():
@@ -161,24 +161,24 @@ def _by_blocks(class_, name):
 
     def moments(prior, start, b, a, mean, var):
         memory = block_memory()
-        for first in range(0, b.shape[0], BLOCK_UNITS):
-            n = smaller(BLOCK_UNITS, b.shape[0] - first)
+        for first in range(0, b.shape[0], UNITS_PER_BLOCK):
+            n = smaller(UNITS_PER_BLOCK, b.shape[0] - first)
             fill(prior, start + first, row(b, (first,), n), row(a, (first,), n), memory)
             for i in range(n):
                 mean[first + i], var[first + i] = memory[MEANS + i], memory[VARIANCES + i]
 
     def log_partition(prior, start, b, a, out):
         memory = block_memory()
-        for first in range(0, b.shape[0], BLOCK_UNITS):
-            n = smaller(BLOCK_UNITS, b.shape[0] - first)
+        for first in range(0, b.shape[0], UNITS_PER_BLOCK):
+            n = smaller(UNITS_PER_BLOCK, b.shape[0] - first)
             fill(prior, start + first, row(b, (first,), n), row(a, (first,), n), memory)
             for i in range(n):
                 out[first + i] = memory[LOG_PARTITIONS + i]
 
     def draws(prior, start, b, a, u, out, scratch):
         memory = block_memory()
-        for first in range(0, b.shape[0], BLOCK_UNITS):
-            n = smaller(BLOCK_UNITS, b.shape[0] - first)
+        for first in range(0, b.shape[0], UNITS_PER_BLOCK):
+            n = smaller(UNITS_PER_BLOCK, b.shape[0] - first)
             fill(prior, start + first, row(b, (first,), n), row(a, (first,), n), memory)
             draw(prior, start + first, row(u, (first,), n), row(out, (first,), n), memory)
 
@@ -392,7 +392,7 @@ def units_of(prior, dtype, names=("moments",)):
 
 # Units of one task of a thread, and from which on kernels are called: NumPy takes 0.1 ms for this
 # many Gaussian units and 10 ms for units of quadrature.
-TASK_UNITS = BLOCK_UNITS**2
+TASK_UNITS = UNITS_PER_BLOCK**2
 
 
 @kernel

@@ -20,7 +20,7 @@ import numpy as np
 
 from fastmf._jit.intrinsics import fma, row, widest_vectors
 from fastmf._jit.kernel import REORDER, compilable, kernel
-from fastmf.priors._compiled import BLOCK_UNITS
+from fastmf.priors._compiled import UNITS_PER_BLOCK
 from fastmf.special import (
     INVERSE_LN2,
     clip,
@@ -249,7 +249,9 @@ def log_integral(field, precision, lower, upper, b, a):
 
 # Rows of the memory of a block: the six arguments of `integrate`, its four results, the panels of a
 # unit, and the sums over its nodes.
-ARGUMENTS, EXPONENTS, MASSES, PANEL_SUMS, POINT_SUMS = (k * BLOCK_UNITS for k in (0, 6, 7, 10, 23))
+ARGUMENTS, EXPONENTS, MASSES, PANEL_SUMS, POINT_SUMS = (
+    k * UNITS_PER_BLOCK for k in (0, 6, 7, 10, 23)
+)
 # Nodes added at a time, so that a unit's sums stay in registers.
 NODES_PER_PASS = len(NODES) // 4
 
@@ -257,7 +259,7 @@ NODES_PER_PASS = len(NODES) // 4
 @kernel(mode="merged")
 def integrate_block(prior, start, b, a, memory):
     """`integrate` for a block of the units `start`, ... of a prior with a slab's fields."""
-    u, n = BLOCK_UNITS, b.shape[0]
+    u, n = UNITS_PER_BLOCK, b.shape[0]
     for i in range(n):
         memory[i], memory[i + u] = prior.field[start + i], prior.precision[start + i]
         memory[i + 2 * u], memory[i + 3 * u] = prior.lower[start + i], prior.upper[start + i]
@@ -267,9 +269,9 @@ def integrate_block(prior, start, b, a, memory):
 
 @kernel(mode="inner", views=True)
 def _integrate_block(memory, n):
-    """Fill in the panels of up to BLOCK_UNITS units, the sums over their nodes, and the results."""
+    """Fill in panels of up to UNITS_PER_BLOCK units, the sums over their nodes, and the results."""
     widest_vectors()
-    u = BLOCK_UNITS
+    u = UNITS_PER_BLOCK
     x, y = row(memory, (ARGUMENTS,), 6 * u), row(memory, (PANEL_SUMS,), 13 * u)
     for i in range(n):
         p = panels(x[i], x[i + u], x[i + 2 * u], x[i + 3 * u], x[i + 4 * u], x[i + 5 * u])
@@ -352,7 +354,7 @@ def _step(t, low, high, excess, linear, quadratic):
 @kernel(mode="inner")
 def fill_quantiles(memory, n):
     """Replace probabilities, in the first row, by quantiles: NaN where the integral is infinite."""
-    u = BLOCK_UNITS
+    u = UNITS_PER_BLOCK
     value, lower, upper = (
         row(memory, (ARGUMENTS,), n),
         row(memory, (ARGUMENTS + 2 * u,), n),

@@ -12,7 +12,7 @@ from fastmf._common.arguments import number, real_array
 from fastmf._common.rows import is_sparse, row_blocks
 from fastmf._jit.intrinsics import larger, row, view
 from fastmf._jit.kernel import compilable, kernel
-from fastmf.priors._compiled import BLOCK_UNITS, LOG_PARTITIONS, MEANS, VARIANCES
+from fastmf.priors._compiled import LOG_PARTITIONS, MEANS, UNITS_PER_BLOCK, VARIANCES
 from fastmf.priors._quadrature import MAX_TILT
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.special import clip, exp, log_of_normal, narrow, where, widen
@@ -327,11 +327,11 @@ def _rows_of_block(memory, n):
     """Tilts, exponents, draws, probabilities below them, and sums of the `n` units of a block."""
     return (
         row(memory, (0,), n),
-        row(memory, (BLOCK_UNITS,), n),
-        row(memory, (2 * BLOCK_UNITS,), n),
-        row(memory, (3 * BLOCK_UNITS,), n),
-        row(memory, (4 * BLOCK_UNITS,), n),
-        row(memory, (5 * BLOCK_UNITS,), n),
+        row(memory, (UNITS_PER_BLOCK,), n),
+        row(memory, (2 * UNITS_PER_BLOCK,), n),
+        row(memory, (3 * UNITS_PER_BLOCK,), n),
+        row(memory, (4 * UNITS_PER_BLOCK,), n),
+        row(memory, (5 * UNITS_PER_BLOCK,), n),
         row(memory, (LOG_PARTITIONS,), n),
         row(memory, (MEANS,), n),
         row(memory, (VARIANCES,), n),

@@ -12,7 +12,7 @@ from fastmf._jit.kernel import kernel
 from fastmf.evaluation import annealed_importance_sampling
 from fastmf.inference.sampling.gibbs import gibbs
 from fastmf.priors._compiled import (
-    BLOCK_UNITS,
+    UNITS_PER_BLOCK,
     tilted_log_partition,
     tilted_moments,
     units_of,
@@ -194,7 +194,7 @@ def with_many_digits(log_weights, b, a):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_compiled_sums_of_several_blocks_against_many_digits(dtype):
     # More units than a block has, from 2 to 40 scores; moderate, extreme and infinite tilts.
-    rng, n = np.random.default_rng(3), 2 * BLOCK_UNITS + 7
+    rng, n = np.random.default_rng(3), 2 * UNITS_PER_BLOCK + 7
     table = rng.normal(scale=2.0, size=(n, 40))
     table[np.arange(40) >= rng.integers(2, 41, n)[:, None]] = -np.inf
     prior = mf.Ordinal(table.astype(dtype))
@@ -204,7 +204,7 @@ def test_compiled_sums_of_several_blocks_against_many_digits(dtype):
     mean, var, value = np.empty((3, *b.shape), dtype)
     units = units_of(prior, dtype, ("moments", "log_partition"))
     fill_rows(units, b, a, mean, var, value)
-    for unit in (0, 1, BLOCK_UNITS - 1, BLOCK_UNITS, n - 1):
+    for unit in (0, 1, UNITS_PER_BLOCK - 1, UNITS_PER_BLOCK, n - 1):
         expected = np.array(
             [with_many_digits(prior.log_weights[unit].tolist(), *tilt) for tilt in tilts.tolist()]
         )
