@@ -32,7 +32,6 @@ NAMES = [
     "bp.belief_propagation.conclude_sweep-sum",
     "bp.belief_propagation.exponentials-weights",
     "bp.belief_propagation.pair_beliefs-rows",
-    "ep.block_matrices.invert_matrices-",
     "ep.linear_model.data_covariance-three_shares",
     "ep.linear_model.whitened_columns-with_directions",
     "bp.local_search.climb-marginal",

@@ -19,7 +19,6 @@ FAMILIES = (
     "ascent",
     "effective_couplings",
     "belief_propagation",
-    "block_matrices",
     "bp_graphs",
     "bp_groups",
     "convergence",

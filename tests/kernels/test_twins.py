@@ -41,9 +41,7 @@ def cases_without(names):
     return [c for c in CASES if {c.kernel, str(c)}.isdisjoint(names)]
 
 
-# Kernels with rows, which one thread works through.
-SERIAL = {"ep.block_matrices.invert_matrices"}
-with_rows = pytest.mark.parametrize("the_case", cases_without(WITHOUT_ROWS | SERIAL), ids=str)
+with_rows = pytest.mark.parametrize("the_case", cases_without(WITHOUT_ROWS), ids=str)
 # Kernels in whose results all rows take part.
 TOGETHER = {
     "bp.belief_propagation.add_segments",

@@ -292,7 +292,7 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
     def _fitted_parts(self, target):
         """Weight 1 of the hyper-parameters, and the model."""
         # Rows have the roots of their weights as factors, with which the same sites give the same
-        # Gaussian of the coefficients: see `fastmf.inference.gaussian.repeated`.
+        # Gaussian of the coefficients: see `fastmf.inference.gaussian.latent`.
         n_others, n = len(self._others), self.n_features_in_
         odds = self.prior_inclusion_[self._group_of]
         odds = np.clip(np.log(odds) - np.log1p(-odds), -NEVER_ZERO, NEVER_ZERO)

@@ -1,4 +1,4 @@
-"""Expectation propagation with sites of blocks: its problem and its states.
+"""Expectation propagation with sites of blocks: its problem, its states and its result.
 
 The features of a block have one site exp(t'w - w'Tw / 2), one cavity, and tilted moments that are
 sums over the patterns of their inclusion (`fastmf.kernels.ep.site_blocks`); all other units have
@@ -13,63 +13,48 @@ from typing import NamedTuple
 import numpy as np
 from numpy.linalg import LinAlgError
 
+from fastmf._outcomes import CONVERGED, LOST, MESSAGES
 from fastmf._threads.workers import in_parallel, workers_for
+from fastmf.inference.ep.parallel import BARREN_SWEEPS, parallel_sweeps
+from fastmf.inference.ep.result import ExpectationPropagation
 from fastmf.inference.ep.sites import (
     EPProblem,
     gaussian_log_partition,
-    of_distinct,
+    log_normalisers,
     second_moments,
     tilted_units,
+    total,
 )
-from fastmf.inference.gaussian.blocks import BlockSide, block_side
-from fastmf.inference.gaussian.repeated import RepeatedRows
+from fastmf.inference.gaussian.blocks import BlockSide, block_side, blocks_of_members
+from fastmf.inference.gaussian.latent import RepeatedRows
 from fastmf.kernels.ep.site_blocks import SiteBlocks, pattern_work, tilt_blocks
 from fastmf.kernels.ep.sites import MAX_RELATIVE_PRECISION
 from fastmf.priors import GaussBernoulli
 from fastmf.priors._compiled import units_of
 from fastmf.priors._protocol import as_dtype, n_units, parts_of, take
 from fastmf.priors.concatenated import concatenate
+from fastmf.special import sigmoid
 
-# Patterns of a block include so many features that the sum of their squared sizes stays below this
-# (all patterns of 11, up to four features of 20), but so many in any case.
-MAX_COST, FEWEST_INCLUDED = 100_000, 3
-# Patterns of a block that has more than this many include two features at first. More, where those
-# that include two have a larger share than this: that of those which include more is its square.
-MAX_PATTERNS, MAX_SHARE = 32, 0.01
-# Time that a pattern of a feature takes, in units of `workers_for`.
-PATTERN_WORK = 20
+# Patterns of a block include as many features as keep the sum of their squared sizes below this
+# (all patterns of 11, up to four features of 20), and three in any case.
+MAX_COST = 100_000
+# Largest precision of a first site, in units of that of the slab, or of a latent variable.
+MAX_FIRST_PRECISION = 1e6
 
 
 class Uncoupled(NamedTuple):
-    """The Gaussian side of units whose Gaussian is of no interest.
-
-    Parameters
-    ----------
-    n_units : int
-    """
+    """The Gaussian side of units whose Gaussian is of no interest."""
 
     n_units: int
 
 
 class BlockProblem(NamedTuple):
-    """A Gaussian side with priors of single units and of blocks, and when to stop.
-
-    Parameters
-    ----------
-    side : BlockSide
-    single : EPProblem or None
-        The units that are in no block, without couplings; None if there are none.
-    patterns : SiteBlocks
-    prior_precision : array of shape (n_units,)
-        Inverse second moments of the units under their priors.
-    min_site_precision, tol, max_iter, n_threads, evaluations
-        See `EPProblem`.
-    """
+    """A Gaussian side with priors of single units and of blocks, and when to stop."""
 
     side: BlockSide
-    single: EPProblem | None
+    single: EPProblem | None  # the units that are in no block, without couplings
     patterns: SiteBlocks
-    prior_precision: np.ndarray
+    prior_precision: np.ndarray  # (n_units,), as in `EPProblem`, as are the next five
     min_site_precision: float
     tol: float
     max_iter: int
@@ -81,22 +66,9 @@ class BlockProblem(NamedTuple):
         """The blocks, and the layout of vectors."""
         return self.side.blocks
 
-    def deepened(self, tilted):
-        """The problem with larger patterns of blocks that need them; None if no block does."""
-        largest = self.patterns.largest
-        most = np.array([most_included(len(units)) for units in self.blocks.members])
-        full = (tilted.full > MAX_SHARE) & (largest < most)
-        if not full.any():
-            return None
-        return self._replace(patterns=self.patterns._replace(largest=np.where(full, most, largest)))
-
     def state_of(self, site):
         """The state with these sites; None if they leave no proper Gaussian."""
         return block_state(self, site)
-
-    def retilted(self, state):
-        """A state under these patterns, with the same Gaussian; None if a block has no moments."""
-        return _with_gaussian(self, *state[1:4], state.log_partition)
 
     def difference(self, state):
         """Tilted less Gaussian moments, in standard deviations of the Gaussian, as a vector."""
@@ -109,7 +81,7 @@ class BlockProblem(NamedTuple):
         return np.concatenate([mean / deviation, var / deviation[blocks.singles] ** 2, scaled])
 
     def roots(self):
-        """Roots of the numbers of units that each element of `difference` stands for."""
+        """Roots of the numbers of equal units, for each element of `difference`."""
         if self.single is None or self.single.weights is None:
             return 1.0
         roots, singles = np.ones(self.blocks.n_units), self.blocks.singles
@@ -125,59 +97,33 @@ class BlockProblem(NamedTuple):
             return np.inf
         if self.single is not None and self.single.weights is not None:
             linear, precision, _ = self.blocks.parts(state.site + state.cavity)
-            own = np.stack([linear[self.blocks.singles], precision])
-            marginals += gaussian_log_partition(own, self.single.weights - 1)
+            singles = np.stack([linear[self.blocks.singles], precision])
+            marginals += gaussian_log_partition(singles, self.single.weights - 1)
         value = marginals - state.tilted.log_partition - state.log_partition
         return float(value) if np.isfinite(value) else np.inf
 
 
 class Tilted(NamedTuple):
-    """Single units and blocks under their cavities.
+    """Single units and blocks under their cavities."""
 
-    Parameters
-    ----------
-    moments : array
-        Vector of means, variances and covariances.
-    log_partition : float
-        The sum of all; NaN or infinite where moments do not exist.
-    exist : bool array of shape (n_units,)
-    included, alone : array of shape (n_block_units,)
-        Probabilities of not being zero, and of being the only one of the block that is not.
-    full : array of shape (n_blocks,)
-        Probabilities of patterns that include as many features as they may.
-    """
-
-    moments: np.ndarray
-    log_partition: float
-    exist: np.ndarray
-    included: np.ndarray
-    alone: np.ndarray
-    full: np.ndarray
+    moments: np.ndarray  # vector of means, variances and covariances
+    log_partition: float  # the sum of all; NaN or infinite where moments do not exist
+    exist: np.ndarray  # bool, (n_units,)
+    included: np.ndarray  # (n_block_units,), probability of not being zero
+    alone: np.ndarray  # (n_block_units,), and that no other unit of the block is
+    full: np.ndarray  # (n_blocks,), of as many features as patterns may include
 
 
 class BlockState(NamedTuple):
-    """Sites, and all that follows from them; naturals and moments are vectors.
-
-    Parameters
-    ----------
-    problem : BlockProblem
-    site, gaussian, cavity : array
-    tilted : Tilted
-    log_partition : float
-        Log-partition of the Gaussian.
-    proposal : array
-        The sites of the next iteration.
-    largest_difference : float
-        See `residual`.
-    """
+    """Sites, and all that follows from them; naturals and moments are vectors."""
 
     problem: BlockProblem
     site: np.ndarray
     gaussian: np.ndarray
     cavity: np.ndarray
     tilted: Tilted
-    log_partition: float
-    proposal: np.ndarray
+    log_partition: float  # of the Gaussian
+    proposal: np.ndarray  # the sites of the next iteration
     largest_difference: float
 
     def residual(self):
@@ -195,9 +141,9 @@ class BlockState(NamedTuple):
         """
         blocks = self.problem.blocks
         mean, var, elements = blocks.parts(self.gaussian - self.tilted.moments)
-        _, own, cavity = blocks.parts(self.cavity)
+        _, precision, cavity = blocks.parts(self.cavity)
         both = (blocks.diagonal(moments) for moments in (self.gaussian, self.tilted.moments))
-        effects = [mean**2 / np.maximum(*both), (own * var) ** 2]
+        effects = [mean**2 / np.maximum(*both), (precision * var) ** 2]
         matrices = blocks.matrices(elements), blocks.matrices(cavity)
         for units, D, P in zip(blocks.by_size, *matrices, strict=True):
             effects.append(np.einsum("ki,kij,kj->k", mean[units], P, mean[units]))
@@ -205,36 +151,33 @@ class BlockState(NamedTuple):
         return float(max(effect.max(initial=0) for effect in effects))
 
 
-def mismatch(problem, moments, others):
+def _mismatch(problem, moments, tilted):
     """Largest difference of a mean or (co)variance; inf if one does not exist.
 
     Where variances exceed 1, in standard deviations, and relative to the variances.
     """
-    blocks, difference = problem.blocks, abs(moments - others)
+    blocks, difference = problem.blocks, abs(moments - tilted)
     mean, _, elements = blocks.parts(difference)
     with np.errstate(invalid="ignore"):
-        both = (blocks.diagonal(vector) for vector in (moments, others))
+        both = (blocks.diagonal(vector) for vector in (moments, tilted))
         scale = np.sqrt(np.maximum(1, np.maximum(*both)))
         largest = max((mean / scale).max(), (blocks.diagonal(difference) / scale**2).max())
         largest = max(largest, blocks.scaled(elements, scale).max())
     return float(largest) if largest < np.inf else np.inf
 
 
-def block_problem(model, blocks, options, n_included=None):
+def block_problem(model, blocks, options):
     """The problem of a model with blocks."""
-    first, *others = parts_of(model.prior)
+    first, *latent = parts_of(model.prior)
     if not isinstance(first, GaussBernoulli):
         raise TypeError(
             f"blocks needs a GaussBernoulli prior of the features, got {type(first).__name__}."
         )
-    second = of_distinct(second_moments, model.prior)
+    second = second_moments(model.prior)
     field, precision, log_odds = take(first, blocks.units)
     weight = log_odds + np.log(precision) / 2 - field**2 / (2 * precision)
-    sizes = np.diff(blocks.starts)
-    if n_included is None:
-        n_included = first_included(sizes)
     singles = blocks.singles[blocks.singles < n_units(first)]
-    parts = [take(first, singles), *others] if singles.size else others
+    parts = [take(first, singles), *latent] if singles.size else latent
     single = None
     if parts:
         prior = concatenate([as_dtype(part, np.float64) for part in parts])
@@ -249,29 +192,16 @@ def block_problem(model, blocks, options, n_included=None):
     if model.has_weights:
         side = RepeatedRows(side, model.row_weights, model.noise_variance, blocks)
     prior = np.stack([weight, field, precision]).astype(np.float64)
-    n_included = np.asarray(n_included, np.int64)
-    patterns = SiteBlocks(blocks.starts, blocks.squares, n_included, prior)
+    largest = np.array([most_included(c) for c in np.diff(blocks.starts).tolist()], np.int64)
+    patterns = SiteBlocks(blocks.starts, blocks.squares, largest, prior)
     return BlockProblem(side, single, patterns, 1 / second, *options, evaluations=[0])
-
-
-def first_included(sizes):
-    """Features that patterns of blocks of these sizes include at first."""
-    return np.where(2.0**sizes > MAX_PATTERNS, 2, sizes)
 
 
 @lru_cache
 def most_included(c):
     """Features that patterns of a block of c features may include."""
-    cost, s = c, 1
-    while s < c and (s < FEWEST_INCLUDED or cost + _cost(c, s + 1) <= MAX_COST):
-        s += 1
-        cost += _cost(c, s)
-    return s
-
-
-def _cost(c, s):
-    """Cost of the patterns of s out of c features."""
-    return comb(c, s) * s * s
+    costs = np.cumsum([comb(c, s) * s * s for s in range(c + 1)])
+    return max(min(c, 3), int(np.searchsorted(costs, MAX_COST, "right")) - 1)
 
 
 def tilt(problem, cavity):
@@ -280,7 +210,7 @@ def tilt(problem, cavity):
     n, n_blocks = len(blocks.units), len(blocks.members)
     units, covariance, totals = np.empty((3, n)), np.empty(len(elements)), np.empty((2, n_blocks))
     sizes, largest = np.diff(blocks.starts), problem.patterns.largest
-    work = PATTERN_WORK * int((sizes ** np.minimum(largest, 3)).sum())
+    work = 20 * int((sizes ** np.minimum(largest, 3)).sum())  # in units of `workers_for`
     n_workers = workers_for(n_blocks, work, problem.n_threads)
     in_parallel(
         tilt_blocks,
@@ -290,11 +220,11 @@ def tilt(problem, cavity):
     )  # fmt: skip
     moments, log_partition = np.empty((2, len(blocks.singles))), totals[0].sum()
     if problem.single is not None:
-        own = np.stack([linear[blocks.singles], single])
-        moments, of_singles = tilted_units(problem.single, own)
+        singles = np.stack([linear[blocks.singles], single])
+        moments, of_singles = tilted_units(problem.single, singles)
         log_partition += of_singles
-    known = np.isfinite(moments).all(0) & (moments[1] > 0)
-    exist = blocks.spread(known, np.repeat(np.isfinite(totals[0]), sizes)).astype(bool)
+    proper = np.isfinite(moments).all(0) & (moments[1] > 0)
+    exist = blocks.spread(proper, np.repeat(np.isfinite(totals[0]), sizes)).astype(bool)
     mean, included, alone = units
     vector = np.concatenate([blocks.spread(moments[0], mean), moments[1], covariance])
     return Tilted(vector, log_partition, exist, included, alone, totals[1])
@@ -309,24 +239,19 @@ def block_state(problem, site):
     # What Gaussians see of a matrix is its lower triangle. Proposals keep the antisymmetric part of
     # the sites, which is rounding, and extrapolation would let it grow without end.
     site = blocks.symmetric(site)
-    found = problem.side.moments(site)
-    if found is None:
+    moments = problem.side.moments(site)
+    if moments is None:
         return None
-    gaussian, log_partition = found
+    gaussian, log_partition = moments
     try:
-        natural = blocks.natural(gaussian)
+        cavity = blocks.natural(gaussian) - site
     except LinAlgError:
         return None
-    return _with_gaussian(problem, site, gaussian, natural - site, log_partition)
-
-
-def _with_gaussian(problem, site, gaussian, cavity, log_partition):
-    """The state with these sites, of which the Gaussian is known."""
     tilted = tilt(problem, cavity)
-    if not tilted.exist[problem.blocks.units].all():
+    if not tilted.exist[blocks.units].all():
         return None
     proposal = proposed(problem, cavity, tilted, site)
-    largest = mismatch(problem, gaussian, tilted.moments)
+    largest = _mismatch(problem, gaussian, tilted.moments)
     return BlockState(problem, site, gaussian, cavity, tilted, log_partition, proposal, largest)
 
 
@@ -367,7 +292,158 @@ def bounded(problem, site, cavity, mean):
     for T in blocks.matrices(elements):
         values, vectors = np.linalg.eigh(T)
         T[:] = vectors * np.maximum(values, lowest)[:, None] @ np.swapaxes(vectors, 1, 2)
-    linear, own, whole = blocks.parts(cavity)
-    products = blocks.products(elements + whole, mean)
-    linear = blocks.spread((single + own) * mean[blocks.singles], products) - linear
+    linear, precision, matrices = blocks.parts(cavity)
+    products = blocks.products(elements + matrices, mean)
+    linear = blocks.spread((single + precision) * mean[blocks.singles], products) - linear
     return np.concatenate([linear, single, elements])
+
+
+def solve_with_blocks(model, members, init, damping, options, trace):
+    """The result of expectation propagation with these blocks, by the parallel schedule.
+
+    A block of all units needs no steps: its cavity is the likelihood, whatever its site.
+    """
+    blocks = blocks_of_members(members, model.n_units)
+    problem = block_problem(model, blocks, options)
+    start = None if init is None else _sites_from(problem, init)
+    bounded = problem.min_site_precision > -np.inf
+    if not (len(blocks.singles) or bounded) and len(members) == 1:
+        state = _state_of_one_block(model, problem)
+        if state is not None:
+            trace.add(state.residual(), lambda: problem.energy(state))
+            return _result(model, problem, (state, CONVERGED), trace)
+    state = None if start is None else problem.state_of(start)
+    if state is None:
+        state = problem.state_of(_first_sites(model, problem))
+    if state is None:
+        raise ValueError(
+            "the model has no proper Gaussian side: make values of X and y smaller, or "
+            "noise_variance larger if it is small beside them."
+        )
+    state, outcome, _ = parallel_sweeps(problem, state, damping, trace, BARREN_SWEEPS)
+    return _result(model, problem, (state, outcome), trace)
+
+
+def _state_of_one_block(model, problem):
+    """The fixed point of a block that holds all units; None if it is not proper."""
+    X = np.asarray(model.X, np.float64)
+    order = problem.blocks.units
+    linear = X.T @ model.y / model.noise_variance
+    precision = (X.T @ X / model.noise_variance)[np.ix_(order, order)]
+    cavity = np.concatenate([linear, precision.ravel()])
+    tilted = tilt(problem, cavity)
+    if not tilted.exist.all():
+        return None
+    try:
+        site = problem.blocks.natural(tilted.moments) - cavity
+    except LinAlgError:
+        return None
+    moments = problem.side.moments(site)
+    if moments is None:
+        return None
+    # The Gaussian has the tilted moments, but for rounding.
+    _, log_partition = moments
+    return BlockState(problem, site, tilted.moments, cavity, tilted, log_partition, site, 0.0)
+
+
+def _first_sites(model, problem):
+    """Sites that give the units the moments of their priors, unless these are nearly zero."""
+    blocks, slab = problem.blocks, parts_of(model.prior)[0].precision
+    largest = MAX_FIRST_PRECISION * np.append(slab, np.ones(blocks.n_units - len(slab)))
+    mean = np.zeros(blocks.n_units)
+    if problem.single is not None:
+        zero = np.zeros(len(blocks.singles))
+        mean[blocks.singles], var = problem.single.prior.moments(zero, zero)
+        single = 1 / np.where(np.isfinite(var) & (var > 0), var, 1.0)
+        mean[~np.isfinite(mean)] = 0.0
+    else:
+        single = np.empty(0)
+    single = np.clip(single, problem.min_site_precision, largest[blocks.singles])
+    of_blocks = np.minimum(problem.prior_precision, largest)[blocks.units]
+    precision = blocks.spread(single, of_blocks)
+    return _diagonal_sites(blocks, precision * mean, precision)
+
+
+def _diagonal_sites(blocks, linear, precision):
+    """A vector of sites with diagonal matrices."""
+    elements = np.zeros(blocks.squares[-1])
+    of_units = blocks.split_by_size(precision[blocks.units])
+    for M, values in zip(blocks.matrices(elements), of_units, strict=True):
+        np.einsum("kii->ki", M)[:] = values
+    return np.concatenate([linear, precision[blocks.singles], elements])
+
+
+def _sites_from(problem, init):
+    """The vector of the sites of a result, or array; parts of its blocks keep their sites."""
+    blocks = problem.blocks
+    sites = init.sites if isinstance(init, ExpectationPropagation) else np.asarray(init, float)
+    if sites.shape != (2, blocks.n_units) or not np.isfinite(sites).all():
+        raise ValueError(
+            f"init must be finite and have shape {(2, blocks.n_units)}, got {sites.shape}."
+        )
+    vector = _diagonal_sites(blocks, *sites)
+    block, place = np.full(blocks.n_units, -1), np.zeros(blocks.n_units, int)
+    given = getattr(init, "block_sites", None) or ()
+    for k, (units, _) in enumerate(given):
+        block[units], place[units] = k, np.arange(len(units))
+    for M, members in zip(blocks.matrices(blocks.parts(vector)[2]), blocks.by_size, strict=True):
+        for matrix, units in zip(M, members, strict=True):
+            for k in np.unique(block[units[block[units] >= 0]]):
+                shared = np.flatnonzero(block[units] == k)
+                rows = place[units[shared]]
+                matrix[np.ix_(shared, shared)] = given[k][1][np.ix_(rows, rows)]
+    return vector
+
+
+def _result(model, problem, end, trace):
+    """The result with the state at which a schedule ended."""
+    state, outcome = end
+    blocks = problem.blocks
+    log_partition = -problem.energy(state)
+    if outcome == CONVERGED and not np.isfinite(log_partition):
+        outcome = LOST
+    normaliser = total(log_normalisers(model.prior), model.unit_weights())
+    moments = np.where(blocks.of_blocks(state.tilted.exist), state.tilted.moments, state.gaussian)
+    linear, precision = blocks.parts(state.site)[0], blocks.diagonal(state.site)
+    b, a = blocks.parts(state.cavity)[0], blocks.diagonal(state.cavity)
+    matrices = [M for alike in blocks.matrices(blocks.parts(state.site)[2]) for M in alike]
+    included, alone = _inclusion(model, problem, state)
+    return ExpectationPropagation(
+        mean=blocks.parts(moments)[0],
+        var=blocks.diagonal(moments),
+        b=b,
+        a=a,
+        log_partition=log_partition,
+        converged=outcome == CONVERGED,
+        n_iter=len(trace.residuals),
+        residual=state.residual(),
+        message=MESSAGES[outcome],
+        history=np.array(trace.residuals),
+        sites=np.stack([linear, precision]),
+        log_evidence=log_partition - normaliser if np.isfinite(normaliser) else -np.inf,
+        energies=np.array(trace.energies),
+        schedule="parallel",
+        block_sites=tuple(zip(blocks.members, matrices, strict=True)),
+        inclusion_probability=included,
+        sole_probability=alone,
+        full_probability=state.tilted.full,
+        most_included=problem.patterns.largest,
+        gaussian_mean=blocks.parts(state.gaussian)[0],
+        prior_share=_prior_share(blocks, state),
+    )
+
+
+def _prior_share(blocks, state):
+    """How many coefficients the sites determine: sum of t2 v, and of the traces of T S."""
+    (_, t2, T), (_, v, S) = map(blocks.parts, (state.site, state.gaussian))
+    return float(t2 @ v + T @ S)
+
+
+def _inclusion(model, problem, state):
+    """Probabilities of not being zero, and of being the only one of the block, of the features."""
+    blocks, prior = problem.blocks, parts_of(model.prior)[0]
+    n = len(prior.field)
+    b, a = blocks.parts(state.cavity)[0][:n], blocks.diagonal(state.cavity)[:n]
+    both = np.stack([sigmoid(prior.tilted_log_odds(b, a))] * 2)
+    both[:, blocks.units] = state.tilted.included, state.tilted.alone
+    return both[:, : model.n_features]

@@ -3,74 +3,74 @@
 With V = t + c the naturals of the units' marginals (t the sites, c the cavities), fixed points of
 expectation propagation are the stationary points of
 
-    E(V) = max over t of [-ln Z(t) - sum ln Zhat(V - t)] + sum ln Ztilde(V)
+    E(V) = max over t of f(t; V) + sum ln Ztilde(V),    f = -ln Z(t) - sum ln Zhat(V - t)
 
 where Z is the Gaussian with sites, Zhat the tilted units and Ztilde the marginals alone. The inner
-problem is concave (`inner_loop`); setting V to the naturals of the moments at its solution cannot
-increase E (Opper & Winther 2005; Hernández-Lobato & Hernández-Lobato 2011, Eqs. 19 and 28). On the
-natural domain (A positive definite, tilted moments finite) the inner objective falls to minus
-infinity at the border, so that no bounds are needed, and negative precisions are allowed.
+problem is concave; setting V to the naturals of the moments at its solution cannot increase E
+(Opper & Winther 2005; Hernández-Lobato & Hernández-Lobato 2011, Eqs. 19 and 28). The gradient of f
+is the difference of the moments of Gaussian and tilted units.
 
-Moments are extrapolated by Anderson's method where that lowers the energy. The double loop serves
-where `moment_descent` and `mean_descent` do not: under a bound on site precisions, and for models
-that mix binary units with others.
+Site and cavity precisions are bounded from below (Eq. 13), where `moment_descent` and
+`mean_descent` do not apply. Projected Newton steps solve the inner problem, with the covariances of
+(w, -w^2 / 2) under Gaussian and tilted units as curvature; moments are extrapolated by Anderson's
+method where that lowers the energy.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.linalg import LinAlgError
 
-from fastmf.inference.ep.inner_loop import (
-    InnerPoint,
-    bounded_maximise,
-    exhausted,
-    maximise,
-    natural,
-)
+from fastmf._common.linalg import scaled_cholesky
+from fastmf.inference.ep.moment_descent import unit_curvature
 from fastmf.inference.ep.parallel import AndersonExtrapolation
-from fastmf.inference.ep.sites import gaussian_log_partition, mismatch, state_of
+from fastmf.inference.ep.sites import gaussian_log_partition, mismatch, state_of, tilted_units
 from fastmf.kernels.ep.sites import MAX_RELATIVE_PRECISION
 
-# Logarithms of variances that extrapolation may reach.
-LOG_VARIANCES = -700, 700
-# The energy may rise by this part of it through rounding, and through an inexact inner solution.
+# Rounding error of the energy, and of a solution of the inner problem, relative to the energy.
 RELATIVE_ROUNDING, INNER_ERROR = 1e-12, 1e-9
+# Evaluations of the inner objective that `max_iter` allows for each iteration.
+EVALUATIONS_PER_ITERATION = 20
+
+
+class InnerPoint(NamedTuple):
+    """The inner objective at some sites, and the moments that its derivatives need."""
+
+    site: np.ndarray  # (2, n_units), as are the next three
+    cavity: np.ndarray
+    gaussian: np.ndarray
+    tilted: np.ndarray
+    value: float
+
+    def gradient(self):
+        """By t1 and t2: differences of means, and of second moments over -2."""
+        (m, v), (mean, var) = self.gaussian, self.tilted
+        return np.stack([mean - m, -((mean - m) * (mean + m) + var - v) / 2])
 
 
 class OuterPoint(NamedTuple):
-    """Moments of the marginals, the inner solution for them, and the energy E.
+    """The inner solution at some marginals, and the energy E."""
 
-    Parameters
-    ----------
-    moments, target : array of shape (2, n_units)
-        Moments of the marginals, and of the tilted units at the inner solution.
-    inner : InnerPoint
-    energy : float
-    """
-
-    moments: np.ndarray
-    target: np.ndarray
+    moments: np.ndarray  # (2, n_units), of the marginals
+    target: np.ndarray  # (2, n_units), of the tilted units at the inner solution
     inner: InnerPoint
     energy: float
 
 
 def double_loop(problem, state, trace):
     """Minimise the energy over the marginals: the last state, and whether it converged."""
-    bounded = problem.min_site_precision > -np.inf
     extrapolation = AndersonExtrapolation()
     point = _outer_point(problem, state.gaussian, [state.site], 1e-3)
     if point is None:
         return state, False
-    for _ in range(problem.max_iter):
-        # At the inner solution Gaussian and tilted units have the same moments.
+    for n_left in reversed(range(problem.max_iter)):
         residual = mismatch(point.moments, point.target)
-        at_solution = 0.0 if bounded else point.inner.mismatch()
-        trace.add(max(residual, at_solution), lambda point=point: float(point.energy))
-        if trace.residuals[-1] <= problem.tol:
-            final = _state(problem, point.inner)
-            if bounded or (final is not None and final.agrees(problem.tol)):
-                return final or state, True
-        new = None if exhausted(problem) else _next(problem, point, residual, extrapolation)
+        trace.add(residual, lambda point=point: float(point.energy))
+        if residual <= problem.tol:
+            return _state(problem, point.inner) or state, True
+        done = not n_left or exhausted(problem)
+        new = None if done else _next(problem, point, residual, extrapolation)
         if new is None:
             break
         point = new
@@ -88,7 +88,7 @@ def _next(problem, point, residual, extrapolation):
     extrapolation.remember(np.append(mean, np.log(var)), step.ravel(), scaled.ravel())
     mean, log_var = extrapolation(1.0).reshape(2, -1)
     tol = max(0.1 * problem.tol, min(1e-3, 0.1 * residual))
-    extrapolated = np.stack([mean, np.exp(np.clip(log_var, *LOG_VARIANCES))])
+    extrapolated = np.stack([mean, np.exp(np.clip(log_var, -700, 700))])  # else beyond doubles
     for moments, tolerance in ((extrapolated, RELATIVE_ROUNDING), (point.target, INNER_ERROR)):
         starts = point.inner.site, natural(moments) - point.inner.cavity
         new = _outer_point(problem, moments, starts, tol)
@@ -100,9 +100,8 @@ def _next(problem, point, residual, extrapolation):
 
 def _outer_point(problem, moments, starts, tol):
     """The point of these moments, its inner problem started from the first proper sites."""
-    solve = bounded_maximise if problem.min_site_precision > -np.inf else maximise
     marginal = natural(moments)
-    solutions = (solve(problem, marginal, site, tol) for site in starts)
+    solutions = (maximise(problem, marginal, site, tol) for site in starts)
     inner = next((point for point in solutions if point is not None), None)
     if inner is None:
         return None
@@ -111,15 +110,13 @@ def _outer_point(problem, moments, starts, tol):
 
 
 def _state(problem, inner):
-    """The state with the sites of an inner solution; under a bound with its cavities.
+    """The state with the sites and cavities of an inner solution.
 
     Where a bound holds, the Gaussian does not have the moments of the units: its marginals without
     the sites are neither bounded nor the cavities that the energy was minimised over.
     """
     state = state_of(problem, inner.site)
-    if state is None or problem.min_site_precision == -np.inf:
-        return state
-    return state._replace(cavity=inner.cavity, tilted=inner.tilted)
+    return state and state._replace(cavity=inner.cavity, tilted=inner.tilted)
 
 
 def _target(problem, inner):
@@ -127,3 +124,93 @@ def _target(problem, inner):
     mean, var = inner.tilted
     scale = np.maximum(abs(inner.cavity[1]), problem.prior_precision)
     return np.stack([mean, np.maximum(var, 1 / (MAX_RELATIVE_PRECISION * scale))])
+
+
+# --- the inner problem ----------------------------------------------------------------------------
+
+
+def evaluate(problem, marginal, site):
+    """The inner objective with these sites; None outside its domain."""
+    problem.evaluations[0] += 1
+    moments = problem.side.moments(site)
+    if moments is None or not (moments.marginal[1] > 0).all():
+        return None
+    cavity = marginal - site
+    tilted, log_partition = tilted_units(problem, cavity)
+    value = -moments.log_partition - log_partition
+    if not (np.isfinite(value) and np.isfinite(tilted).all()):
+        return None
+    return InnerPoint(site, cavity, moments.marginal, tilted, value)
+
+
+def exhausted(problem):
+    """Whether the double loop has made all evaluations that `max_iter` allows."""
+    return problem.evaluations[0] > EVALUATIONS_PER_ITERATION * problem.max_iter
+
+
+def natural(moments):
+    """Naturals of independent Gaussians with these means and variances."""
+    return np.stack([moments[0] / moments[1], 1 / moments[1]])
+
+
+def maximise(problem, marginal, site, tol):
+    """The sites that maximise the inner objective; None if the given ones are outside its domain.
+
+    Newton's method on the precisions that no bound holds, projected on the bounds (Bertsekas 1982),
+    in coordinates (t1 - mean t2, t2), centred at the Gaussian means.
+    """
+    lowest = problem.min_site_precision
+    highest = np.maximum(marginal[1] - lowest, lowest)
+    point = evaluate(problem, marginal, np.stack([site[0], np.clip(site[1], lowest, highest)]))
+    while point is not None and not exhausted(problem):
+        mean, (first, second) = point.gaussian[0], point.gradient()
+        gradient = np.append(first, second + mean * first)
+        low, high = point.site[1] <= lowest, point.site[1] >= highest
+        downwards = gradient[len(mean) :] < 0
+        free = np.append(np.ones(len(mean), bool), ~np.where(downwards, low, high))
+        step = np.zeros(len(free))
+        try:
+            curvature = _curvature(problem, point)[free][:, free]
+            step[free] = scaled_cholesky(curvature).solve(gradient[free])
+        except LinAlgError:
+            break
+        derivative = step @ gradient
+        rounding = RELATIVE_ROUNDING * (abs(point.value) + 1)
+        agree = not free.all() or mismatch(point.gaussian, point.tilted) <= tol
+        if derivative <= rounding and agree:
+            break
+        path = partial(_projected, point, step.reshape(2, -1), (lowest, highest))
+        new = _line_search(problem, marginal, point, path, rounding)
+        if new is None:
+            break
+        point = new
+    return point
+
+
+def _projected(point, step, bounds, length):
+    """The sites at some length along a step, in centred coordinates, with precisions in bounds."""
+    precision = np.clip(point.site[1] + length * step[1], *bounds)
+    change = point.gaussian[0] * (precision - point.site[1])
+    return np.stack([point.site[0] + length * step[0] + change, precision])
+
+
+def _curvature(problem, point):
+    """Curvature of minus the objective: of the Gaussian, S and S * S / 2, and of the units."""
+    covariance = problem.side.covariance(point.site)
+    first, mixed, second = map(np.diag, unit_curvature(problem, point))
+    return np.block([[covariance + first, mixed], [mixed, covariance * covariance / 2 + second]])
+
+
+def _line_search(problem, marginal, point, path, rounding):
+    """The first point along a path that is high enough, or nearer where rounding hides a rise."""
+    gradient, distance, length = point.gradient(), mismatch(point.gaussian, point.tilted), 1.0
+    while length > RELATIVE_ROUNDING:
+        site = path(length)
+        rise = (gradient * (site - point.site)).sum()
+        new = evaluate(problem, marginal, site)
+        if new is not None:
+            hidden = rise < rounding and mismatch(new.gaussian, new.tilted) < distance
+            if new.value >= point.value + 1e-4 * rise or hidden:
+                return new
+        length /= 2 if length > 0.1 else 5
+    return None

@@ -24,7 +24,7 @@ from fastmf.inference.ep.block_partition import (
     joined_blocks,
     sharing_blocks,
 )
-from fastmf.inference.ep.block_schedules import solve_with_blocks
+from fastmf.inference.ep.block_sites import solve_with_blocks
 from fastmf.inference.ep.parallel import proper_start
 from fastmf.inference.ep.posterior_check import PosteriorCheck
 from fastmf.inference.ep.result import ExpectationPropagation, result_of

@@ -1,4 +1,13 @@
-"""Which features of a sparse linear model are not zero together: sums over patterns, or chains."""
+"""Which features of a sparse linear model are not zero together: sums over patterns, or chains.
+
+With the rows a_j = (x_j / s, sqrt(slab precision) e_j) and b = (y / s, slab fields / roots of slab
+precisions), the log-weight of the features S against no feature is
+
+    sum_S (log-odds + ln(precision) / 2 - field^2 / (2 precision)) + |b|^2 / 2 - |b - P_S b|^2 / 2
+        - ln |a_S|
+
+with the projection P_S on the a_j of S and the volume |a_S| that they span.
+"""
 
 from typing import NamedTuple
 
@@ -6,30 +15,22 @@ import numpy as np
 
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.ep.model_chains import InclusionPosterior, ModelChains
-from fastmf.inference.ep.model_sums import MAX_SUMMED, summed_patterns
 
-# Steps of chains: those before they begin anew, those after it that do not count, and those that
-# do; and numbers of chains: by what a step costs.
-N_FIRST, N_BETWEEN, N_STEPS = 25, 10, 45
-MIN_CHAINS, MAX_CHAINS, STEP_COST = 20, 100, 4e6
+# Features of which all patterns are summed: 65,536 take some 0.1 s.
+MAX_SUMMED = 16
+# Steps of chains that count, after half as many before they begin anew, and a quarter after it; and
+# the number of chains.
+N_STEPS, MAX_CHAINS = 45, 100
 # Expected number of effects up to which chains are run: more of them take too long.
 MAX_EFFECTS = 40.0
 
 
 class Patterns(NamedTuple):
-    """Inclusion patterns and their probabilities.
+    """Inclusion patterns and their probabilities."""
 
-    Parameters
-    ----------
-    included : bool array of shape (n_patterns, n_features)
-    probability : array of shape (n_patterns,)
-    posterior : InclusionPosterior, optional
-        Of patterns that were drawn: where each effect is given the others.
-    """
-
-    included: np.ndarray
-    probability: np.ndarray
-    posterior: object = None
+    included: np.ndarray  # bool, (n_patterns, n_features)
+    probability: np.ndarray  # (n_patterns,)
+    posterior: object = None  # InclusionPosterior of patterns that were drawn
 
     def any_of(self, features):
         """Probability that at least one of these features is not zero."""
@@ -47,12 +48,12 @@ class Patterns(NamedTuple):
         # or the next of the pattern that is more alike.
         values[rows, place] = -1.0
         following = np.argmax(values[rows], axis=1)
-        others, columns = self.included[rows], np.arange(len(likeness))
-        others[np.arange(len(rows)), place] = False
-        keys = np.packbits(np.hstack([others, columns == following[:, None]]), axis=1)
+        without, columns = self.included[rows], np.arange(len(likeness))
+        without[np.arange(len(rows)), place] = False
+        keys = np.packbits(np.hstack([without, columns == following[:, None]]), axis=1)
         _, first, row = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         weights, following = np.bincount(row.ravel(), probability, len(first)), following[first]
-        log_weights = self.posterior.one_more(others[first])
+        log_weights = self.posterior.one_more(without[first])
         log_weights[:, likeness < 0] = -np.inf
         shares = np.exp(log_weights - log_weights.max(1, keepdims=True))
         shares *= (weights / shares.sum(1))[:, None]
@@ -74,31 +75,72 @@ def inclusion_patterns(model, included, share=1.0):
     parameters = prior.log_odds, prior.precision, prior.field
     posterior = InclusionPosterior.of(model.X, model.y, model.noise_variance, *parameters)
     with one_blas_thread(n):
-        chains = settled_chains(posterior, included, share * MAX_CHAINS)
+        chains = settled_chains(posterior, included, max(20, share * MAX_CHAINS))
         patterns = chains.draw(N_STEPS)
     return Patterns(patterns, np.full(len(patterns), 1 / len(patterns)), posterior)
 
 
-def settled_chains(posterior, included, max_chains=MAX_CHAINS):
+def settled_chains(posterior, included, n_chains=MAX_CHAINS):
     """Chains over patterns, half of which began at the likely features, and half at none.
 
-    They begin anew at patterns that were found, by their weights.
+    They begin anew at the patterns that were visited, by their weights.
     """
-    cost = len(included) * (1 + included.sum())
-    n_chains = 2 * int(np.clip(STEP_COST / cost, MIN_CHAINS, max(MIN_CHAINS, max_chains)) / 2)
     likely = _proper_start(posterior, np.flatnonzero(included > 0.5))
-    starts = [likely, np.empty(0, np.int64)] * (n_chains // 2)
+    starts = [likely, np.empty(0, np.int64)] * max(1, round(n_chains / 2))
     chains = ModelChains(posterior, starts, np.random.default_rng(0))
-    chains.run(N_FIRST)
+    chains.run(N_STEPS // 2)
     chains.begin_anew()
-    chains.run(N_BETWEEN)
+    chains.run(N_STEPS // 4)
     return chains
 
 
 def _proper_start(posterior, likely):
-    """Likely features, without copies of others among them."""
+    """Likely features, without copies of likelier ones."""
     start = np.empty(0, np.int64)
     for j in likely[np.argsort(-(posterior.h[likely] ** 2))]:
         _, larger = posterior.extended(start[None], np.array([len(start)]))
         start = np.append(start, j) if np.isfinite(larger[0, j]) else start
     return start
+
+
+def summed_patterns(model, always):
+    """All patterns, their probabilities, and the log of the sum of their weights.
+
+    The weight of the pattern of no feature is 1. With the products of `model_chains` nearly equal
+    columns, and the difference of nearly equal fits, would be lost in rounding. Features are taken
+    one by one: each doubles the patterns, without it and with it, and is projected out of all that
+    follow, so that the cost of 2^d patterns is that of some products of their last columns.
+    """
+    prior, n = model.prior, model.n_features
+    X, y = np.asarray(model.X, np.float64), model.y
+    if len(X) > n:
+        orthogonal, X = np.linalg.qr(X)
+        y = orthogonal.T @ y
+    roots = np.sqrt(prior.precision)
+    scale = 1 / np.sqrt(model.noise_variance)
+    columns = np.vstack([X * scale, np.diag(roots)]).T[None]
+    target = np.concatenate([y * scale, prior.field / roots])[None]
+    none = float(target[0] @ target[0]) / 2
+    weights = prior.log_odds + np.log(roots) - (prior.field / roots) ** 2 / 2
+    order = np.argsort(~always, kind="stable")
+    columns, total = columns[:, order], np.zeros(1)
+    for j in order:
+        first, following = columns[:, 0], columns[:, 1:]
+        length = np.sqrt(np.einsum("ki,ki->k", first, first))
+        first = first / length[:, None]
+        along = np.einsum("ki,ki->k", first, target)
+        along_columns = np.einsum("kji,ki->kj", following, first)
+        projected = following - along_columns[:, :, None] * first[:, None]
+        with_first = total + weights[j] - np.log(length)
+        residual = target - along[:, None] * first
+        if not always[j]:
+            with_first = np.concatenate([total, with_first])
+            residual = np.concatenate([target, residual])
+            projected = np.concatenate([following, projected])
+        total, target, columns = with_first, residual, projected
+    total = total - np.einsum("ki,ki->k", target, target) / 2
+    log_weight = np.logaddexp.reduce(total)
+    patterns = np.ones((len(total), n), bool)
+    free = order[always.sum() :]
+    patterns[:, free] = np.arange(len(total))[:, None] >> np.arange(len(free)) & 1
+    return patterns, np.exp(total - log_weight), float(log_weight + none)

@@ -25,83 +25,46 @@ from numpy.linalg import LinAlgError
 from fastmf._common.linalg import Cholesky, cholesky, newton_step
 from fastmf.inference.ep.moment_descent import MIN_CURVATURE, RIDGE
 from fastmf.inference.ep.sites import state_of, tilted_units
+from fastmf.inference.gaussian.dense import Dense
 
-# Matrices of all units are made: for more units they are too large.
+# Number of units up to which matrices of all units are affordable.
 MAX_MATRIX_UNITS = 2500
-# Linear tilt at which a unit has one of its two values.
-SATURATING_FIELD = 1e6
-# Largest error of the variance, in units of the squared distance of the values, of a binary unit.
-VARIANCE_TOLERANCE = 1e-9
-# Added to all variances, in units of the squared distance of the values: those of smaller ones
-# would be lost in the rounding of the inverses of sites.
-VARIANCE_FLOOR = 1e-10
-# Longest change of log-odds in a step.
-MAX_LOG_ODDS_STEP = 2.0
-# Steps towards the sites that match the variances, halvings of a step, how often correlations are
-# computed anew, and the error of the energy in units of its predicted decrease.
-MATCHING_STEPS, MAX_HALVINGS = 60, 30
-CORRELATION_STEPS, DECREASE_TOLERANCE = 6, 1e-3
+# Error of the variance of a binary unit, and what is added to all variances, as smaller ones would
+# be lost in the rounding of the inverses of sites; in units of the squared distance of the values.
+VARIANCE_ROUNDING = 1e-10
+# Steps towards the sites that match the variances, after how many correlations are computed anew,
+# and the error of the energy in units of its predicted decrease.
+MATCHING_STEPS, CORRELATION_STEPS, DECREASE_TOLERANCE = 60, 6, 1e-3
 
 
 class TwoValuedUnits(NamedTuple):
-    """Units of two values and their couplings.
+    """Units of two values, low and high, and their couplings as a matrix."""
 
-    Parameters
-    ----------
-    problem : EPProblem
-    low, high : array of shape (n_units,)
-        Their values.
-    form : Dense
-        The couplings as a matrix.
-    """
-
-    problem: object
+    problem: object  # EPProblem
     low: np.ndarray
     high: np.ndarray
-    form: object
+    form: Dense
 
 
 class MatchingSites(NamedTuple):
-    """Sites that give the Gaussian wanted variances, or start the search for them.
+    """Sites that give the Gaussian wanted variances, or start the search for them."""
 
-    Parameters
-    ----------
-    precision : array of shape (n_units,)
-    marginal : array of shape (n_units,)
-        Variances of the Gaussian.
-    correlations : Cholesky
-        Factor of the squared correlations.
-    value : float
-        Half the log-determinant less half the product of precisions and variances, at its maximum.
-    """
-
-    precision: np.ndarray
-    marginal: np.ndarray
-    correlations: Cholesky
-    value: float
+    precision: np.ndarray  # (n_units,)
+    marginal: np.ndarray  # (n_units,), variances of the Gaussian
+    correlations: Cholesky  # factor of the squared correlations
+    value: float  # maximum of half the log-determinant less half precisions times variances
 
 
 class MeanPoint(NamedTuple):
-    """Means, and sites that give the Gaussian the variances that follow from them.
-
-    Parameters
-    ----------
-    units : TwoValuedUnits
-    field : array of shape (n_units,)
-        Tilt of each unit that gives it its mean.
-    mean, var : array of shape (n_units,)
-    sites : MatchingSites
-    value, rounding_error : float
-        The energy and its rounding error, estimated.
-    """
+    """Means, and sites that give the Gaussian the variances that follow from them."""
 
     units: TwoValuedUnits
-    field: np.ndarray
+    field: np.ndarray  # tilt of each unit that gives it its mean
     mean: np.ndarray
     var: np.ndarray
     sites: MatchingSites
-    value: float
-    rounding_error: float
+    value: float  # the energy
+    rounding_error: float  # of the energy, estimated
 
     def state(self, problem):
         """The state of expectation propagation with these sites."""
@@ -136,11 +99,11 @@ def first_point(problem, state):
         return None
     low, high = (
         tilted_units(problem, np.stack([zero + field, zero]))[0][0]
-        for field in (-SATURATING_FIELD, SATURATING_FIELD)
+        for field in (-1e6, 1e6)  # at which a unit has one of its values
     )
     (mean, var), _ = tilted_units(problem, np.stack([zero, zero]))
     size = (high - low) ** 2
-    binary = abs((mean - low) * (high - mean) - var) <= VARIANCE_TOLERANCE * size
+    binary = abs((mean - low) * (high - mean) - var) <= 10 * VARIANCE_ROUNDING * size
     if not binary.all() or not size.all():
         return None
     units = TwoValuedUnits(problem, low, high, problem.side.dense())
@@ -171,7 +134,7 @@ def evaluate(units, field, start, predicted_decrease):
     """The point of these fields; None if no sites with its variances are found."""
     problem, form = units.problem, units.form
     (mean, var), log_partition = tilted_units(problem, np.stack([field, 0 * field]))
-    var = var + VARIANCE_FLOOR * (units.high - units.low) ** 2
+    var = var + VARIANCE_ROUNDING * (units.high - units.low) ** 2
     terms = np.stack([field * mean, -mean * (form.field - form.precision @ mean / 2), np.log(var)])
     rounding = 1e-15 * (abs(terms).sum() + abs(log_partition))
     terms[2] = (terms[2] + 1) / 2
@@ -208,7 +171,7 @@ def _matching_sites(units, var, start, error, rounding):
             # error.
             return MatchingSites(precision, marginal, correlations, value + derivative / 2)
         length, last = 1.0, derivative
-        for _ in range(MAX_HALVINGS):
+        while length > 1e-9:
             new = _matching_value(side, linear, var, precision + length * step / scale)
             enough = value + 1e-4 * length * derivative - 1e-13 * abs(value)
             if new is not None and new[2] >= enough:
@@ -234,20 +197,9 @@ def _matching_value(side, linear, var, precision):
 
 
 class MeanStep:
-    """Newton's step on the energy from a point, with Levenberg's term in units of the variances.
+    """Newton's step on the energy, with Levenberg's term in units of the variances.
 
-    Parameters
-    ----------
-    point : MeanPoint
-    levenberg : float
-        Levenberg's parameter.
-
-    Attributes
-    ----------
-    point : MeanPoint
-        The same point, its sites computed anew.
-    derivative : float
-        Derivative of the energy along the step.
+    `point` is the given one, its sites computed anew; `derivative` is along the step.
     """
 
     def __init__(self, point, levenberg):
@@ -265,7 +217,7 @@ class MeanStep:
         hessian = by_mean[:, None] * excess * (by_mean / 2)
         hessian += scale[:, None] * units.form.precision * scale
         hessian.flat[:: n + 1] += point.sites.precision * point.var + levenberg
-        longest = MAX_LOG_ODDS_STEP / (units.high - units.low)
+        longest = 2 / (units.high - units.low)  # two units of log-odds
         step = newton_step(hessian, gradient, MIN_CURVATURE) / scale
         self.fields = np.clip(step, -longest, longest)
         self.derivative = gradient @ (scale * self.fields)

@@ -8,34 +8,26 @@ h = X'y / s2 + slab fields,
 
 From one factorisation of Q_SS that of every S with one feature more follows. A step draws anew the
 place of one effect among all features, and then proposes an effect more or less: so chains pass
-between features that stand for each other. They know nothing of expectation propagation, whose
-errors they show; weights of distinct patterns sum to a lower bound of the evidence.
+between features that are alike. They are an independent check of expectation propagation; weights
+of distinct patterns sum to a lower bound of the evidence.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-# Smallest part of the precision of a feature that others leave it: below, it is a copy of them.
+# Smallest part of the precision of a feature that a pattern leaves it: below, it is a copy.
 INDEPENDENT_PART = 1e-10
 # Numbers in arrays of patterns with one feature more.
 MAX_EXTENDED_NUMBERS = 1 << 22
 
 
 class InclusionPosterior(NamedTuple):
-    """The posterior of which coefficients are not zero.
+    """The posterior of which coefficients are not zero."""
 
-    Parameters
-    ----------
-    Q : array of shape (n_features, n_features)
-    h : array of shape (n_features,)
-    weight : array of shape (n_features,)
-        Term of each feature in the log-weight of a pattern beside the terms of Q and h.
-    """
-
-    Q: np.ndarray
-    h: np.ndarray
-    weight: np.ndarray
+    Q: np.ndarray  # (n_features, n_features)
+    h: np.ndarray  # (n_features,)
+    weight: np.ndarray  # (n_features,), of each feature in a pattern beside the terms of Q and h
 
     @classmethod
     def of(cls, X, y, noise_variance, log_odds, precision, field=0.0):
@@ -46,7 +38,7 @@ class InclusionPosterior(NamedTuple):
         return cls(Q, X.T @ y / noise_variance + field, weight)
 
     def given(self, always):
-        """The posterior of the other features, where some are in every pattern."""
+        """The posterior, and its constant, of all features but some that are in every pattern."""
         if not always.any():
             return self, 0.0
         lower = np.linalg.cholesky(self.Q[np.ix_(always, always)])
@@ -54,10 +46,10 @@ class InclusionPosterior(NamedTuple):
         along = np.linalg.solve(lower, np.column_stack([couplings, self.h[always]]))
         Q = self.Q[np.ix_(~always, ~always)] - along[:, :-1].T @ along[:, :-1]
         log_weight = along[:, -1] @ along[:, -1] / 2 - np.log(lower.diagonal()).sum()
-        rest = InclusionPosterior(
-            Q, self.h[~always] - along[:, -1] @ along[:, :-1], self.weight[~always]
+        h = self.h[~always] - along[:, -1] @ along[:, :-1]
+        return InclusionPosterior(Q, h, self.weight[~always]), float(
+            log_weight + self.weight[always].sum()
         )
-        return rest, float(log_weight + self.weight[always].sum())
 
     def one_more(self, included):
         """Log-weights of patterns, bool (n, n_features), with each feature more: see `extended`."""
@@ -65,8 +57,8 @@ class InclusionPosterior(NamedTuple):
         patterns = np.argsort(~included, axis=1, kind="stable")[:, : max(sizes.max(initial=0), 1)]
         step = max(1, int(MAX_EXTENDED_NUMBERS / (included.shape[1] * (1 + patterns.shape[1]))))
         parts = [slice(first, first + step) for first in range(0, len(sizes), step)]
-        found = [self.extended(patterns[part], sizes[part])[1] for part in parts]
-        return np.concatenate([np.empty((0, included.shape[1])), *found])
+        weights = [self.extended(patterns[part], sizes[part])[1] for part in parts]
+        return np.concatenate([np.empty((0, included.shape[1])), *weights])
 
     def extended(self, patterns, sizes):
         """Log-weights of patterns, and of each with one feature more."""
@@ -74,34 +66,26 @@ class InclusionPosterior(NamedTuple):
         places = patterns[:, : max(sizes.max(initial=0), 1)]
         counts = np.arange(places.shape[1]) < sizes[:, None]
         rows = self.Q[places] * counts[:, :, None]
-        own = np.take_along_axis(rows, places[:, None, :], axis=2) * counts[:, None, :]
-        own += np.where(counts, 0.0, 1.0)[:, :, None] * np.eye(places.shape[1])
+        square = np.take_along_axis(rows, places[:, None, :], axis=2) * counts[:, None, :]
+        square += np.where(counts, 0.0, 1.0)[:, :, None] * np.eye(places.shape[1])
         linear = self.h[places] * counts
-        lower = np.linalg.cholesky(own)
+        lower = np.linalg.cholesky(square)
         # Products with small inverses take a third of the time of solutions with many columns.
         along = np.linalg.inv(lower) @ np.concatenate([rows, linear[:, :, None]], axis=2)
-        rest = diagonal - np.einsum("nkj,nkj->nj", along[:, :, :-1], along[:, :, :-1])
-        left = self.h - np.einsum("nkj,nk->nj", along[:, :, :-1], along[:, :, -1])
+        variance = diagonal - np.einsum("nkj,nkj->nj", along[:, :, :-1], along[:, :, :-1])
+        residual = self.h - np.einsum("nkj,nk->nj", along[:, :, :-1], along[:, :, -1])
         log_weights = (along[:, :, -1] ** 2).sum(1) / 2 + (self.weight[places] * counts).sum(1)
         log_weights -= np.log(np.einsum("nkk->nk", lower)).sum(1)
-        proper = rest > INDEPENDENT_PART * diagonal
+        proper = variance > INDEPENDENT_PART * diagonal
         row, place = np.nonzero(counts)
         proper[row, places[row, place]] = False
-        rest = np.where(proper, rest, 1.0)
-        gain = self.weight + left * left / rest / 2 - np.log(rest) / 2
+        variance = np.where(proper, variance, 1.0)
+        gain = self.weight + residual * residual / variance / 2 - np.log(variance) / 2
         return log_weights, np.where(proper, log_weights.reshape(n, 1) + gain, -np.inf)
 
 
 class ModelChains:
-    """Chains over patterns: see the module.
-
-    Parameters
-    ----------
-    posterior : InclusionPosterior
-    starts : list of int array
-        First patterns of the chains.
-    rng : numpy.random.Generator
-    """
+    """Chains over patterns, from the given first patterns: see the module."""
 
     def __init__(self, posterior, starts, rng):
         self._posterior, self._rng, self._visited = posterior, rng, {}
@@ -137,7 +121,7 @@ class ModelChains:
         return float(np.logaddexp.reduce(list(self._visited.values())))
 
     def begin_anew(self):
-        """Draw the patterns of all chains from those visited, by their weights.
+        """Draw the patterns of all chains from the visited ones, by their weights.
 
         So none stays where a chain has come by its start alone.
         """

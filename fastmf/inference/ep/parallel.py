@@ -14,30 +14,22 @@ import numpy as np
 
 from fastmf._outcomes import CONVERGED, IMPROPER, OUT_OF_ITERATIONS
 
-# Part of a step that is made at first, how it shrinks after a rejected step, and grows after an
-# accepted one.
-FIRST_LENGTH, SHRINKING, GROWTH = 0.9, 0.4, 1.5
-# How many times larger than the largest of the last residuals the next one may be.
-MAX_INCREASE, N_RECENT = 2.0, 3
+# How many times larger than the largest of the last three residuals the next one may be.
+MAX_INCREASE = 2.0
 # Rejected steps, one after another, that end the schedule; iterations without a new low of the
 # residual after which another schedule, or other blocks, may take over.
 MAX_REJECTED, BARREN_SWEEPS = 12, 16
 # Largest difference of a mean, in standard deviations, or relative difference of a variance, from
 # which sites are extrapolated: which fixed point is reached is decided before.
 NEAR = 0.5
-# How often site precisions are doubled in search of a proper Gaussian, and from where on.
-MAX_DOUBLINGS, MIN_START_PRECISION = 60, 1e-3
-# Steps that are kept.
-KEPT_STEPS = 8
-# What is added to the diagonal of the scaled normal equations: results would else depend on
-# rounding.
-EXTRAPOLATION_RIDGE = 1e-8
+# Steps that are stored for extrapolation.
+STORED_STEPS = 8
 
 
 def parallel_sweeps(problem, state, damping, trace, patience=np.inf):
     """Update all sites at once until Gaussian and tilted units agree."""
     adaptive = damping is None
-    length = FIRST_LENGTH if adaptive else 1 - damping
+    length = 0.9 if adaptive else 1 - damping
     step = _Step(adaptive, length)
     closest, smallest, since, recent = state, np.inf, 0, []
     for _ in range(len(trace.residuals), problem.max_iter):
@@ -49,7 +41,7 @@ def parallel_sweeps(problem, state, damping, trace, patience=np.inf):
         smallest = min(smallest, residual)
         if since > patience or len(trace.residuals) == problem.max_iter:
             break
-        recent = [*recent[1 - N_RECENT :], residual]
+        recent = [*recent[-2:], residual]
         state = step(problem, state, max(recent))
         if state is None:
             return closest, IMPROPER, "parallel"
@@ -75,10 +67,10 @@ class _Step:
                 site = extrapolation(self.length).reshape(state.site.shape)
             new = problem.state_of(site)
             if new is not None and new.residual() <= limit:
-                self.length = min(self.longest, GROWTH * self.length)
+                self.length = min(self.longest, 1.5 * self.length)
                 return new
             if extrapolation is None or not extrapolation.reset():
-                self.length *= SHRINKING
+                self.length *= 0.4
         return None
 
     def _extrapolation_from(self, problem, state):
@@ -87,7 +79,7 @@ class _Step:
         if not abs(difference).max() < NEAR:
             self.extrapolation.reset(0)
         step = state.proposal - state.site
-        # Units that stand for several count as often: so steps are those of repeated rows.
+        # Equal units count each: so steps are the same as with repeated rows.
         weighted = problem.roots() * difference
         self.extrapolation.remember(state.site.ravel(), step.ravel(), weighted)
         return self.extrapolation
@@ -105,17 +97,17 @@ class AndersonExtrapolation:
 
     def remember(self, site, step, difference):
         """Add sites, the step to their proposals, and the differences, vectors."""
-        kept = slice(1 - KEPT_STEPS, None)
-        self.sites = [*self.sites[kept], site]
-        self.steps = [*self.steps[kept], step]
-        self.differences = [*self.differences[kept], difference]
+        new = (self.sites, site), (self.steps, step), (self.differences, difference)
+        for stored, value in new:
+            stored.append(value)
+            del stored[:-STORED_STEPS]
 
-    def reset(self, n_kept=1):
-        """Forget all but the last sites; False if there were no others."""
+    def reset(self, n_stored=1):
+        """Forget all but the last sites; False if there were no earlier ones."""
         n = len(self.sites)
-        for kept in (self.sites, self.steps, self.differences):
-            del kept[: n - n_kept]
-        return n > n_kept
+        for stored in (self.sites, self.steps, self.differences):
+            del stored[: n - n_stored]
+        return n > n_stored
 
     def __call__(self, length):
         """The next sites, by this part of the extrapolated step."""
@@ -129,7 +121,7 @@ class AndersonExtrapolation:
             scale = np.sqrt(gram.diagonal())
         if not ((scale > 0) & (scale < np.inf)).all():
             return site + length * step
-        gram = gram / scale / scale[:, None] + EXTRAPOLATION_RIDGE * np.eye(len(gram))
+        gram = gram / scale / scale[:, None] + 1e-8 * np.eye(len(gram))  # else by rounding
         weights = np.linalg.solve(gram, right / scale) / scale
         sites, steps = np.array(self.sites), np.array(self.steps)
         moved = site - weights @ (sites[1:] - sites[:-1])
@@ -138,11 +130,11 @@ class AndersonExtrapolation:
 
 def proper_start(problem, site, mean):
     """The state with these sites, precisions raised until A is positive definite."""
-    for _ in range(MAX_DOUBLINGS):
+    for _ in range(60):
         state = problem.state_of(site)
         if state is not None:
             return state
-        precision = np.maximum(2 * site[1], MIN_START_PRECISION)
+        precision = np.maximum(2 * site[1], 1e-3)
         site = np.stack([site[0] + (precision - site[1]) * mean, precision])
     raise ValueError(
         "the model has no proper Gaussian side with any site precisions: make couplings smaller, "

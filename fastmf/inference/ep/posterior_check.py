@@ -2,16 +2,13 @@
 
 A fixed point may be wrong although it has converged: correlated features that are in several
 blocks, or share more effects than are summed over, have posteriors of more modes than it holds.
-Chains over the models themselves (`model_chains`) need neither blocks nor Gaussians. Half of them
-start from its likely features and half from none; after some steps all begin anew from what was
-found, by its weight. The posterior is not reliable if
+Chains over inclusion patterns (`model_chains`), or sums over the patterns of few features, need
+neither blocks nor Gaussians. The posterior is not reliable if
 
-- the patterns that chains found have more evidence together than it says, a lower bound;
-- an inclusion probability differs from that of the chains by more than 0.1 and three standard
-  errors.
+- the visited patterns have more evidence together, a lower bound, than it says;
+- an inclusion probability differs from the chains' by more than 0.1 and three standard errors.
 
-Of few features all patterns are summed in the place of chains (`model_sums`). If there are many,
-only those that seem likely are allowed: others are likely to be zero.
+Of many features only the likeliest are in chains: the remaining ones are likely to be zero.
 """
 
 from typing import NamedTuple
@@ -22,36 +19,28 @@ from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.ep.inclusion_patterns import (
     MAX_CHAINS,
     MAX_EFFECTS,
+    MAX_SUMMED,
     N_STEPS,
     settled_chains,
+    summed_patterns,
 )
 from fastmf.inference.ep.model_chains import InclusionPosterior
-from fastmf.inference.ep.model_sums import MAX_SUMMED, summed_patterns
 from fastmf.priors.spike_and_slab import ALWAYS, GaussBernoulli
 from fastmf.special import sigmoid
 
 # Largest difference of probabilities, in standard errors of the chains, and nats.
 MAX_DIFFERENCE, SIGNIFICANT_ERRORS, EVIDENCE_MARGIN = 0.1, 3.0, 0.1
-# Features that chains may include, and the expected number of effects among the others at most.
+# Features that chains may include, and the expected number of effects among all others at most.
 MAX_CANDIDATES, MAX_LEFT_OUT = 400, 1.0
 
 
 class Comparison(NamedTuple):
-    """Result of chains or sums on the inclusion of some features.
+    """Inclusion of some features by chains, or by sums, whose standard errors are 0."""
 
-    Parameters
-    ----------
-    features : int array of shape (n,)
-    inclusion, error : array of shape (n,)
-        Probabilities and their standard errors, 0 of sums over all patterns.
-    log_weight : float
-        Logarithm of the sum of the weights of the patterns found, against that of none.
-    """
-
-    features: np.ndarray
-    inclusion: np.ndarray
-    error: np.ndarray
-    log_weight: float
+    features: np.ndarray  # int, (n,)
+    inclusion: np.ndarray  # (n,), probabilities
+    error: np.ndarray  # (n,), their standard errors
+    log_weight: float  # log of the sum of the weights of the patterns, against no feature
 
 
 def compared(model, included, max_chains=MAX_CHAINS):
@@ -80,7 +69,7 @@ def compared(model, included, max_chains=MAX_CHAINS):
 
 
 def _candidates(model, included, always):
-    """The features that chains may include, ascending; None if others are likely, too."""
+    """The features that chains may include, ascending; None if more of them are likely."""
     n = len(included)
     if n <= MAX_CANDIDATES:
         return np.arange(n)
@@ -91,40 +80,35 @@ def _candidates(model, included, always):
     return None if left_out > MAX_LEFT_OUT else np.sort(order[:MAX_CANDIDATES])
 
 
-def reason_of(found, included):
-    """Why inclusion probabilities contradict those of chains; "" if they do not."""
-    apart = abs(included[found.features] - found.inclusion)
-    apart[apart < SIGNIFICANT_ERRORS * found.error] = 0
+def reason_of(chains, included):
+    """Why inclusion probabilities contradict chains; "" if they do not."""
+    apart = abs(included[chains.features] - chains.inclusion)
+    apart[apart < SIGNIFICANT_ERRORS * chains.error] = 0
     k = int(apart.argmax())
     if apart[k] > MAX_DIFFERENCE:
-        how = "chains over models" if found.error.any() else "a sum over all models"
+        how = "chains over models" if chains.error.any() else "a sum over all models"
         return (
-            f"the inclusion probability of feature {found.features[k]} is "
-            f"{included[found.features[k]]:.2f}, and {found.inclusion[k]:.2f} by {how}"
+            f"the inclusion probability of feature {chains.features[k]} is "
+            f"{included[chains.features[k]]:.2f}, and {chains.inclusion[k]:.2f} by {how}"
         )
     return ""
 
 
 class PosteriorCheck(NamedTuple):
-    """Problem and result of expectation propagation to be checked: see the module.
+    """Check of results of expectation propagation for a model: see the module."""
 
-    Parameters
-    ----------
-    model : SparseLinearModel
-    """
+    model: object  # SparseLinearModel
 
-    model: object
-
-    def __call__(self, found):
+    def __call__(self, result):
         """Reason why the result is not reliable, in a list; None if that cannot be checked."""
         model, prior = self.model, self.model.prior
-        if not found.converged:
+        if not result.converged:
             return [""]
         if not isinstance(prior, GaussBernoulli):
             return None
-        included = found.inclusion_probability
+        included = result.inclusion_probability
         if included is None:
-            included = sigmoid(prior.tilted_log_odds(found.b, found.a))
+            included = sigmoid(prior.tilted_log_odds(result.b, result.a))
         chains = compared(model, included)
         if chains is None:
             return None
@@ -132,7 +116,7 @@ class PosteriorCheck(NamedTuple):
         none = -(model.y @ model.y / model.noise_variance) / 2 + model.log_absent
         none -= model.n_samples * np.log(2 * np.pi * model.noise_variance) / 2
         none -= np.logaddexp(0, prior.log_odds).sum()
-        below = chains.log_weight + none - found.log_evidence
+        below = chains.log_weight + none - result.log_evidence
         if below > EVIDENCE_MARGIN:
             return [f"its log-evidence is {below:.3g} nats below that of some models"]
         return [reason_of(chains, included)]

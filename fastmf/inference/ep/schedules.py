@@ -6,8 +6,8 @@ convergent    a few parallel steps, then descent on the energy.
 auto          parallel while the residual falls, then descent on the energy.
 
 Descent is by Newton's steps with Levenberg's term, on the energy as a function of the moments, or
-of the means alone for binary units; by the double loop for other units, and under a bound on site
-precisions.
+of the means alone for binary units; under a bound on site precisions by the double loop. Models
+that mix binary units with units of other kinds have the parallel schedule alone.
 
 A schedule is a function of (problem, state, damping, trace) that returns the last state, an outcome
 code of `fastmf._outcomes`, and the name of the schedule that was run last.
@@ -17,8 +17,7 @@ import numpy as np
 
 from fastmf._outcomes import CONVERGED, IMPROPER, OUT_OF_ITERATIONS, STALLED
 from fastmf.inference.ep import mean_descent, moment_descent
-from fastmf.inference.ep.double_loop import double_loop
-from fastmf.inference.ep.inner_loop import exhausted
+from fastmf.inference.ep.double_loop import double_loop, exhausted
 from fastmf.inference.ep.levenberg import descend
 from fastmf.inference.ep.parallel import BARREN_SWEEPS, parallel_sweeps
 from fastmf.inference.ep.sequential import sequential_sweeps
@@ -34,7 +33,7 @@ def parallel(problem, state, damping, trace):
 
 
 def sequential(problem, state, damping, trace):
-    """Update one site after another, each seeing the newest values of the others."""
+    """Update one site after another, each seeing the newest values."""
     state, converged = sequential_sweeps(problem, state, damping, trace)
     if converged:
         return state, CONVERGED, "sequential"
@@ -56,13 +55,14 @@ def auto(problem, state, damping, trace):
 
 def descent(problem, state, damping, trace):
     """Descend on the energy from a state: the convergent schedule without parallel steps."""
-    descents = DESCENTS if problem.min_site_precision == -np.inf else ()
-    points = (of_units.first_point(problem, state) for of_units in descents)
-    point = next((point for point in points if point is not None), None)
     n_before = len(trace.residuals)
-    if point is None:
+    if problem.min_site_precision > -np.inf:
         end, converged = double_loop(problem, state, trace)
     else:
+        points = (of_units.first_point(problem, state) for of_units in DESCENTS)
+        point = next((point for point in points if point is not None), None)
+        if point is None:
+            return parallel_sweeps(problem, state, damping, trace)
         end, converged = descend(problem, point, trace)
     if converged:
         return end, CONVERGED, "convergent"

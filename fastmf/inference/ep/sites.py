@@ -1,12 +1,12 @@
 """The problem and the state of expectation propagation, which all schedules share.
 
-The sites t stand for the priors in a Gaussian, whose marginals have naturals V = t + c; the unit
+With sites t in place of the priors the marginals of a Gaussian have naturals V = t + c; the unit
 under its cavity c is the tilted unit. At a fixed point both have the same moments. The energy is
 
     E = -ln Z(t) - sum ln Zhat(c) + sum ln Ztilde(t + c)
 
-with Z the integral of the Gaussian with sites, Zhat those of the tilted units, and Ztilde those of
-the marginals alone (Hernández-Lobato & Hernández-Lobato 2011, Eqs. 9-12).
+with Z the integral of the Gaussian with sites, Zhat of the tilted units, and Ztilde of the
+marginals alone (Hernández-Lobato & Hernández-Lobato 2011, Eqs. 9-12).
 """
 
 from typing import NamedTuple
@@ -15,11 +15,11 @@ import numpy as np
 
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.gaussian import gaussian_side
-from fastmf.inference.gaussian.repeated import RepeatedRows
+from fastmf.inference.gaussian.latent import RepeatedRows
 from fastmf.kernels.ep.sites import UNITS_PER_TASK, SiteSettings, match_sites, tilt_sites
 from fastmf.models import SparseLinearModel
 from fastmf.priors._compiled import Units, units_of
-from fastmf.priors._protocol import as_dtype, n_units, parts_of, take
+from fastmf.priors._protocol import as_dtype, n_units, parts_of
 from fastmf.priors._queries import has_spike, two_values
 from fastmf.priors.concatenated import concatenate
 
@@ -28,39 +28,18 @@ MIN_RELATIVE_MOMENT = 1e-6
 
 
 class EPProblem(NamedTuple):
-    """A Gaussian side with priors, and when to stop.
+    """A Gaussian side with priors, and when to stop."""
 
-    Parameters
-    ----------
-    side : GaussianSide
-        See `fastmf.inference.gaussian`.
-    prior : unit prior
-    units : Units
-        Table of its units, for kernels.
-    min_site_precision : float
-        -inf for none.
-    tol : float
-    max_iter : int
-    n_threads : int or None
-    prior_precision : array of shape (n_units,)
-        Inverse second moments of the units under their priors, the scale of each: see
-        `second_moments`.
-    evaluations : list of int
-        [number of evaluations of the inner objective of the double loop so far].
-    weights : array of shape (n_units,), optional
-        How many equal units each stands for. None: one.
-    """
-
-    side: object
+    side: object  # GaussianSide
     prior: tuple
-    units: Units
-    min_site_precision: float
+    units: Units  # table of the units of the prior, for kernels
+    min_site_precision: float  # -inf for none
     tol: float
     max_iter: int
     n_threads: int | None
-    prior_precision: np.ndarray
-    evaluations: list
-    weights: np.ndarray | None = None
+    prior_precision: np.ndarray  # (n_units,), inverse second moments under the priors alone
+    evaluations: list  # [number of evaluations of the inner objective of the double loop]
+    weights: np.ndarray | None = None  # (n_units,), numbers of equal units; None: one
 
     def state_of(self, site):
         """The state with these sites; None if they leave no proper Gaussian."""
@@ -77,30 +56,19 @@ class EPProblem(NamedTuple):
             return np.concatenate([mean / np.sqrt(of_gaussian), var / of_gaussian])
 
     def roots(self):
-        """Roots of the numbers of units that each element of `difference` stands for."""
+        """Roots of the numbers of equal units, for each element of `difference`."""
         return 1.0 if self.weights is None else np.sqrt(np.tile(self.weights, 2))
 
 
 class EPState(NamedTuple):
-    """Sites, and all that follows from them.
-
-    Parameters
-    ----------
-    site, gaussian, cavity, tilted : array of shape (2, n_units)
-        Sites; means and variances of the Gaussian; cavities; means and variances of the units under
-        their cavities.
-    log_partition : float
-        Log-partition of the Gaussian.
-    proposal : array of shape (2, n_units)
-        The sites of the next iteration.
-    """
+    """Sites, and all that follows from them: naturals or moments of shape (2, n_units)."""
 
     site: np.ndarray
     gaussian: np.ndarray
     cavity: np.ndarray
     tilted: np.ndarray
-    log_partition: float
-    proposal: np.ndarray
+    log_partition: float  # of the Gaussian
+    proposal: np.ndarray  # the sites of the next iteration
 
     def residual(self):
         """Largest difference of a mean or variance between the Gaussian and the tilted units."""
@@ -125,7 +93,7 @@ class EPTrace:
         self.with_energies, self.residuals, self.energies = with_energies, [], []
 
     def add(self, residual, energy):
-        """Add an iteration; `energy` is a function, called only if energies are kept."""
+        """Add an iteration; `energy` is a function, called only if energies are stored."""
         self.residuals.append(residual)
         if self.with_energies:
             self.energies.append(energy())
@@ -146,45 +114,33 @@ def problem_of(model, min_site_precision=-np.inf, tol=1e-8, max_iter=1000, n_thr
         tol,
         max_iter,
         n_threads,
-        prior_precision=1 / of_distinct(second_moments, prior),
+        prior_precision=1 / second_moments(prior),
         evaluations=[0],
         weights=weights,
     )
 
 
 def model_weights(model):
-    """How many equal units each unit of a model stands for; None if one."""
+    """Numbers of equal units for each unit of a model; None if one."""
     return model.unit_weights() if isinstance(model, SparseLinearModel) else None
-
-
-def of_distinct(function, prior):
-    """A function of units of a prior, (n_units,), of one unit of each part where all are alike."""
-    return np.concatenate([_of_distinct(function, part) for part in parts_of(prior)])
-
-
-def _of_distinct(function, part):
-    n = n_units(part)
-    alike = n > 1 and all(
-        np.ndim(x) == 0 or (np.shape(x) == (n,) and (x == x[0]).all()) for x in part
-    )
-    return np.repeat(function(take(part, slice(1))), n) if alike else function(part)
 
 
 def log_normalisers(prior):
     """Log-partitions of the units of a prior alone."""
-
-    def of_part(part):
-        zero = np.zeros(n_units(part))
-        return part.log_partition(zero, zero)
-
-    return of_distinct(of_part, prior)
+    zero = np.zeros(n_units(prior))
+    return prior.log_partition(zero, zero)
 
 
 def second_moments(prior):
-    """Second moments of units that are not coupled; 1 where they do not exist.
+    """Second moments of units that are not coupled; 1 where they do not exist."""
+    return np.concatenate([_second_moments(part) for part in parts_of(prior)])
 
-    Units that their own field or log-odds hold at 0 may be moved by their neighbours: theirs are
-    not far below those of units that are free, of two values with equal probabilities, of a slab.
+
+def _second_moments(prior):
+    """Second moments of units of one kind.
+
+    Units that their own field or log-odds hold at 0 may be moved by their neighbours: their
+    second moments are not far below a free unit's, of two equally likely values, or of a slab.
     """
     zero = np.zeros(n_units(prior))
     free, values = 0.0, two_values(prior)
@@ -198,14 +154,14 @@ def second_moments(prior):
     return np.where(np.isfinite(second) & (second > 0), second, 1.0)
 
 
-def mismatch(moments, others):
+def mismatch(moments, tilted):
     """Largest difference of a mean or variance; inf if one does not exist.
 
     Where variances exceed 1, in standard deviations, and relative to the variance.
     """
     with np.errstate(invalid="ignore"):
-        scale = np.sqrt(np.maximum(1, np.maximum(moments[1], others[1])))
-        largest = float(abs((moments - others) / [scale, scale * scale]).max())
+        scale = np.sqrt(np.maximum(1, np.maximum(moments[1], tilted[1])))
+        largest = float(abs((moments - tilted) / [scale, scale * scale]).max())
     return largest if largest < np.inf else np.inf
 
 

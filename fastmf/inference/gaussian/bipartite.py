@@ -16,22 +16,14 @@ from numpy.linalg import LinAlgError
 from scipy.linalg.blas import get_blas_funcs
 
 from fastmf._common.linalg import cholesky
-from fastmf.inference.gaussian.dense import Dense
-from fastmf.inference.gaussian.side import GaussianMoments, GaussianSide
+from fastmf.inference.gaussian.dense import Dense, GaussianMoments, GaussianSide
 
 
 class Bipartite(GaussianSide):
     """Couplings between two layers, by the Schur complement of the smaller one.
 
-    Parameters
-    ----------
-    weights : array of shape (n_visible, n_hidden)
-        Matrices are computed in their type, single or double precision; moments are doubles.
-
-    Attributes
-    ----------
-    tilt : array of shape (2, n_units)
-        A tilt exp(b w - a w^2 / 2) of each unit from outside, which is added to the sites.
+    Matrices are computed in the type of the weights, single or double precision; moments are
+    doubles. `tilt` is exp(b w - a w^2 / 2) of each unit from outside, added to the sites.
     """
 
     def __init__(self, weights):
@@ -46,9 +38,9 @@ class Bipartite(GaussianSide):
 
     def tilted(self, tilt):
         """The same couplings with another tilt from outside."""
-        other = copy.copy(self)
-        other.tilt = tilt
-        return other
+        tilted = copy.copy(self)
+        tilted.tilt = tilt
+        return tilted
 
     def dense(self):
         """The same Gaussian side with a full matrix."""
@@ -84,23 +76,12 @@ class Bipartite(GaussianSide):
 
 
 class BipartiteInverse(NamedTuple):
-    """A^-1 of `Bipartite`, and of other sides that couple units of two layers.
+    """A^-1 of `Bipartite`, and of other sides that couple units of two layers."""
 
-    Parameters
-    ----------
-    side : Bipartite or Latent
-    precision : array of shape (n_large,)
-        Precisions of the units of the larger layer, tilt included.
-    whiten : array of shape (n_small, n_small)
-        Inverse Cholesky factor of the Schur complement.
-    half_log_determinant : float
-        Half of the log-determinant of the Schur complement.
-    """
-
-    side: Bipartite
-    precision: np.ndarray
-    whiten: np.ndarray
-    half_log_determinant: float
+    side: GaussianSide
+    precision: np.ndarray  # (n_large,), of the units of the larger layer, tilt included
+    whiten: np.ndarray  # (n_small, n_small), inverse Cholesky factor of the Schur complement
+    half_log_determinant: float  # half the log-determinant of the Schur complement
 
     def moments(self, linear):
         """Means, variances and log-partition with sites of these linear coefficients."""
@@ -149,11 +130,10 @@ class BipartiteInverse(NamedTuple):
         diagonal[side.large] = 1 / t2
         return half.T @ half + np.diag(diagonal[units])
 
-    def covariances(self, blocks):
-        """The covariances of blocks of units of the smaller layer, which comes first."""
-        # Few elements are needed of the product of all columns.
-        columns = (self.whiten.T[units] for units in blocks)
-        return [own @ np.swapaxes(own, 1, 2) for own in columns]
+    def moments_and_covariances(self, linear, blocks):
+        """The moments, and covariances of blocks of units of the smaller layer, which is first."""
+        of_blocks = (self.whiten.T[units] for units in blocks)
+        return self.moments(linear), [W @ np.swapaxes(W, 1, 2) for W in of_blocks]
 
     def variance_along(self, rows):
         """Variances of r'w for every row r of a matrix."""

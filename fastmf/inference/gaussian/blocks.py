@@ -19,17 +19,13 @@ from scipy.sparse import coo_array
 from fastmf._common.linalg import cholesky
 from fastmf._common.stored_columns import StoredColumns
 from fastmf.inference.gaussian import gaussian_side
-from fastmf.inference.gaussian.dense import Dense, DenseInverse
+from fastmf.inference.gaussian.dense import Dense, DenseInverse, GaussianMoments, with_zeros
 from fastmf.inference.gaussian.latent import Latent, with_latent_columns
-from fastmf.inference.gaussian.low_rank import LowRank, LowRankInverse
-from fastmf.inference.gaussian.side import with_zeros
-from fastmf.kernels.ep.block_matrices import invert_matrices
+from fastmf.inference.gaussian.low_rank import LowRank
 from fastmf.models.sparse_linear import gram_of
 
 # With blocks, matrices of units are cheaper than the Woodbury identity up to so many for each row.
 MAX_DENSE_RATIO = 2.5
-# Units of the largest blocks whose matrices are inverted by a kernel: LAPACK is faster for others.
-MAX_SMALL = 64
 
 
 def block_side(model, blocks, n_threads=None):
@@ -50,18 +46,12 @@ def block_side(model, blocks, n_threads=None):
 class Blocks:
     """Which units have a site together, and the layout of vectors of naturals.
 
-    Parameters
-    ----------
-    members : sequence of int array
-        The units of each block.
-    n_units : int
-
     Attributes
     ----------
     members : list of int array
-        Sorted by their lengths, and first units.
+        The units of each block, sorted by their lengths, and first units.
     units, singles : int array
-        Units of all blocks, one after another; those of none.
+        Units of all blocks, one after another; units in no block.
     starts, squares : int64 array of shape (n_blocks + 1,)
         First unit and first element of the matrix of every block, and the ends of the last.
     by_size : list of int array of shape (n_blocks of this size, size)
@@ -90,7 +80,6 @@ class Blocks:
         row, column = np.divmod(np.arange(self.squares[-1]) - first, size)
         self._row, self._column = self.starts[of_element] + row, self.starts[of_element] + column
         self._transposed = first + column * size + row
-        self._n_small = int(np.searchsorted(sizes, MAX_SMALL, "right"))
 
     def parts(self, vector):
         """Linear terms of all units, precisions of single units, matrices of blocks: views."""
@@ -122,8 +111,8 @@ class Blocks:
 
     def scaled(self, elements, scale):
         """The matrices with rows and columns divided by the scales of all units."""
-        own = scale[self.units]
-        return elements / own[self._row] / own[self._column]
+        scale = scale[self.units]
+        return elements / scale[self._row] / scale[self._column]
 
     def add_to(self, matrix, elements):
         """Add the matrices of blocks to one of the first units."""
@@ -160,19 +149,15 @@ class Blocks:
 
     def inverses(self, elements):
         """Inverses and log-determinants of positive definite matrices."""
-        inverses, log_determinants = np.empty(len(elements)), np.zeros(len(self.members))
-        n = self._n_small
-        work = np.empty(2 * max(map(len, self.members[:n]), default=0) ** 2)
-        starts, squares = self.starts[: n + 1], self.squares[: n + 1]
-        invert_matrices(starts, squares, elements, work, inverses, log_determinants[:n])
-        if not np.isfinite(log_determinants).all():
+        inverses, log_determinant = np.empty(len(elements)), 0.0
+        for M, inverse in zip(self.matrices(elements), self.matrices(inverses), strict=True):
+            lower = np.linalg.cholesky(M)
+            whiten = np.linalg.inv(lower)
+            np.matmul(np.swapaxes(whiten, 1, 2), whiten, out=inverse)
+            log_determinant += 2 * np.log(np.einsum("kii->ki", lower)).sum()
+        if not np.isfinite(log_determinant):
             raise LinAlgError("a matrix is not positive definite.")
-        for k, units in enumerate(self.members[n:], n):
-            own = slice(self.squares[k], self.squares[k + 1])
-            factor = cholesky(elements[own].reshape(len(units), len(units)))
-            inverses[own] = factor.inverse().ravel()
-            log_determinants[k] = 2 * factor.half_log_determinant
-        return inverses, log_determinants.sum()
+        return inverses, log_determinant
 
     def converted(self, vector):
         """Naturals from moments or moments from naturals, without means, and log-determinants."""
@@ -197,8 +182,8 @@ class Blocks:
         linear = self.parts(natural)[0]
         single, elements, log_determinant = self.converted(natural)
         if mean is None:
-            own = self.products(elements, linear)
-            mean = self.spread(single * linear[self.singles], own)
+            of_blocks = self.products(elements, linear)
+            mean = self.spread(single * linear[self.singles], of_blocks)
         return (linear @ mean - log_determinant + self.n_units * np.log(2 * np.pi)) / 2
 
 
@@ -214,35 +199,12 @@ def blocks_of_members(members, n_units):
     return _blocks_of(b"".join(map(bytes, members)), ends, n_units)
 
 
-class BlockMoments(NamedTuple):
-    """Moments of a Gaussian under sites of blocks.
-
-    Parameters
-    ----------
-    vector : array
-        Means, variances and covariances.
-    log_partition : float
-    """
-
-    vector: np.ndarray
-    log_partition: float
-
-
 class BlockSide(NamedTuple):
-    """A linear model whose sites are those of blocks and of single units.
+    """A linear model whose sites are of blocks and of single units."""
 
-    Parameters
-    ----------
-    side : GaussianSide
-        The same without blocks.
-    blocks : Blocks
-    remake : callable
-        remake(rotate): the side where `rotate` was applied to the columns of X.
-    """
-
-    side: object
+    side: object  # GaussianSide, without blocks
     blocks: Blocks
-    remake: object
+    remake: object  # remake(rotate): the side where `rotate` was applied to the columns of X
 
     @property
     def n_units(self):
@@ -258,36 +220,19 @@ class BlockSide(NamedTuple):
 
     def _moments(self, site):
         blocks, (linear, _, _) = self.blocks, self.blocks.parts(site)
-        if isinstance(self.side, Dense):
-            precision = self._precision(site)
-            factor = cholesky(precision, overwrite=True)
-            total = self.side.field + linear
-            mean = factor.solve(total)
-            log_partition = self.side.constant + total @ mean / 2 - factor.half_log_determinant
-            log_partition += self.n_units * np.log(2 * np.pi) / 2
-            # A^-1 = W'W: few of its elements are needed.
-            columns = factor.inverse_factor(overwrite=True).T
-            var = np.einsum("ij,ij->i", columns, columns)
-            of_blocks = (columns[units] for units in blocks.by_size)
-            found = [(W @ np.swapaxes(W, 1, 2)).ravel() for W in of_blocks]
-            return BlockMoments(self._vector(mean, var, found), log_partition)
         _, rotations, inverse = self.inverse(site)
         linear = self._rotated(linear, rotations)
-        if type(inverse) is LowRankInverse:
-            moments, covariances = inverse.moments_and_covariances(linear, blocks.by_size)
-        else:
-            moments, covariances = inverse.moments(linear), inverse.covariances(blocks.by_size)
-        (mean, var), log_partition = moments
+        moments = inverse.moments_and_covariances(linear, blocks.by_size)
+        ((mean, var), log_partition), covariances = moments
         if rotations:
             covariances = [
                 U @ C @ np.swapaxes(U, 1, 2) for U, C in zip(rotations, covariances, strict=True)
             ]
-        mean, found = self._rotated(mean, rotations, back=True), [C.ravel() for C in covariances]
-        return BlockMoments(self._vector(mean, var, found), log_partition)
-
-    def _vector(self, mean, var, found):
-        """The vector of moments."""
-        return np.concatenate([mean, var[self.blocks.singles], *found])
+        mean = self._rotated(mean, rotations, back=True)
+        matrices = [C.ravel() for C in covariances]
+        return GaussianMoments(
+            np.concatenate([mean, var[blocks.singles], *matrices]), log_partition
+        )
 
     def _precision(self, site):
         """The matrix of precisions of all units, sites included."""
@@ -335,21 +280,11 @@ class BlockSide(NamedTuple):
 
 
 class BlockInverse(NamedTuple):
-    """A^-1 under the sites of blocks.
-
-    Parameters
-    ----------
-    blocks : Blocks
-    rotations : sequence of array
-        Rotations of the blocks of each size, to where their sites are diagonal; empty if not
-        rotated.
-    inverse : inverse of a GaussianSide
-        A^-1 in these units.
-    """
+    """A^-1 under the sites of blocks."""
 
     blocks: Blocks
-    rotations: tuple
-    inverse: object
+    rotations: tuple  # of blocks of each size, to where their sites are diagonal; or empty
+    inverse: object  # A^-1 of a GaussianSide, in the rotated units
 
     def covariance(self, units):
         """The covariance of some units, with all those of their blocks."""
@@ -358,10 +293,10 @@ class BlockInverse(NamedTuple):
         place[units] = np.arange(len(units))
         pairs = zip(self.blocks.by_size, self.rotations, strict=bool(self.rotations))
         for members, rotations in pairs:
-            for own, U in zip(place[members], rotations, strict=True):
-                if own[0] >= 0:
-                    covariance[own] = U @ covariance[own]
-                    covariance[:, own] = covariance[:, own] @ U.T
+            for rows, U in zip(place[members], rotations, strict=True):
+                if rows[0] >= 0:
+                    covariance[rows] = U @ covariance[rows]
+                    covariance[:, rows] = covariance[:, rows] @ U.T
         return covariance
 
     def variance_along(self, rows):

@@ -1,4 +1,4 @@
-"""The Gaussian side of few units, or of any couplings: a full matrix.
+"""Gaussian sides, and that of few units, or of any couplings: a full matrix.
 
 With P the couplings, h their linear term and sites (t1, t2), A = P + diag(t2) has the Cholesky
 factor L, and
@@ -9,20 +9,59 @@ factor L, and
 from typing import NamedTuple
 
 import numpy as np
+from numpy.linalg import LinAlgError
 
 from fastmf._common.linalg import Cholesky, Gram, cholesky
-from fastmf.inference.gaussian.side import GaussianMoments, GaussianSide, with_zeros
+
+
+class GaussianMoments(NamedTuple):
+    """Moments of the Gaussian, and the log of its integral, sites and constant included."""
+
+    marginal: np.ndarray  # means and variances, (2, n_units); under blocks a vector of `Blocks`
+    log_partition: float
+
+
+def with_zeros(rows, n_units):
+    """Rows of the first units, with zeros for all later ones."""
+    if rows.shape[1] == n_units:
+        return rows
+    return np.concatenate([rows, np.zeros((len(rows), n_units - rows.shape[1]))], axis=1)
+
+
+class GaussianSide:
+    """A quadratic form that couples units; subclasses define its inverse with sites, `_inverse`."""
+
+    # Added to the log-partition: where it is large, so is the rounding error.
+    constant = 0.0
+
+    def dense(self):
+        """The same Gaussian side with a full matrix of couplings."""
+        raise NotImplementedError
+
+    def _inverse(self, precision):
+        """A^-1 with sites of these precisions; LinAlgError if A is not positive definite."""
+        raise NotImplementedError
+
+    def inverse(self, precision):
+        """A^-1 with sites of these precisions; None if A is not positive definite."""
+        try:
+            return self._inverse(precision)
+        except LinAlgError:
+            return None
+
+    def moments(self, site):
+        """Moments and log-partition with these sites; None if A is not positive definite."""
+        inverse = self.inverse(site[1])
+        return None if inverse is None else inverse.moments(site[0])
+
+    def covariance(self, site, units=slice(None)):
+        """The covariance of some units with these sites; None if A is not positive definite."""
+        inverse = self.inverse(site[1])
+        return None if inverse is None else inverse.covariance(units)
 
 
 class Dense(GaussianSide):
-    """A full matrix of precisions: O(n_units^3).
-
-    Parameters
-    ----------
-    precision : array of shape (n_units, n_units)
-    field : array of shape (n_units,)
-    constant : float
-    """
+    """A full matrix of precisions: O(n_units^3)."""
 
     def __init__(self, precision, field, constant):
         self.precision, self.field, self.constant = precision, field, constant
@@ -52,26 +91,28 @@ class Dense(GaussianSide):
 
 
 class DenseInverse(NamedTuple):
-    """A^-1 of `Dense`.
-
-    Parameters
-    ----------
-    side : Dense
-    factor : Cholesky
-        Factor of A.
-    """
+    """A^-1 of `Dense`, by the factor of A."""
 
     side: Dense
     factor: Cholesky
 
     def moments(self, linear):
         """Means, variances and log-partition with sites of these linear coefficients."""
+        return self._moments(linear, self.factor.inverse_lower().diagonal())
+
+    def _moments(self, linear, var):
         side, linear = self.side, self.side.field + linear
         mean = self.solve(linear)
-        var = self.factor.inverse_lower().diagonal()
         log_partition = side.constant + linear @ mean / 2 - self.factor.half_log_determinant
         log_partition += side.n_units * np.log(2 * np.pi) / 2
         return GaussianMoments(np.stack([mean, var]), log_partition)
+
+    def moments_and_covariances(self, linear, blocks):
+        """The moments, and the covariances of blocks of units, of which few elements are needed."""
+        columns = self.factor.inverse_factor().T  # A^-1 = W'W
+        moments = self._moments(linear, np.einsum("ij,ij->i", columns, columns))
+        of_blocks = (columns[units] for units in blocks)
+        return moments, [W @ np.swapaxes(W, 1, 2) for W in of_blocks]
 
     def solve(self, right):
         """The product with a vector or matrix."""

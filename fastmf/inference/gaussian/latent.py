@@ -4,6 +4,17 @@ y = X w - u + noise, with a latent variable u of each row, couples w and u like 
 W = X / s2. With s and t2 the site precisions of w and u, the Schur complement of w is
 
     S = diag(s) + X' diag(t2 / (1 + s2 t2)) X
+
+A row x of weight w counts as w equal rows, each with a latent variable and noise of its own. All
+their latent variables u have the site exp(t1 u - t2 u^2 / 2). Without noise let s = x'w; one of
+these rows then has the factor
+
+    f(s) = integral N(s - u; s2) exp(t1 u - t2 u^2 / 2) du
+
+and all have f(s)^w, which is (1 + s2 t2)^((1 - w) / 2) times the factor of the one row x sqrt(w)
+with the site of coefficients t1 sqrt(w) and t2. The moments of u follow from the moments of its
+latent variable: the mean by sqrt(w), and the variance by w, with the excess of one u over the mean
+of w of them.
 """
 
 import numpy as np
@@ -12,9 +23,8 @@ from scipy.linalg.blas import dsyrk
 
 from fastmf._common.linalg import cholesky
 from fastmf.inference.gaussian.bipartite import BipartiteInverse
-from fastmf.inference.gaussian.dense import Dense
+from fastmf.inference.gaussian.dense import Dense, GaussianMoments, GaussianSide
 from fastmf.inference.gaussian.low_rank import LowRank
-from fastmf.inference.gaussian.side import GaussianSide
 
 
 def with_latent_columns(X):
@@ -23,16 +33,7 @@ def with_latent_columns(X):
 
 
 class Latent(GaussianSide):
-    """A linear model with a latent variable of each row: O(n_rows n_features^2).
-
-    Parameters
-    ----------
-    X : array of shape (n_rows, n_features), float32 or float64
-    y : array of shape (n_rows,)
-    noise_variance : float
-    n_threads : int or None
-        Threads, as of the same side without its structure.
-    """
+    """A linear model with a latent variable of each row: O(n_rows n_features^2)."""
 
     def __init__(self, X, y, noise_variance, n_threads=None):
         self._model = X, y, noise_variance
@@ -63,10 +64,10 @@ class Latent(GaussianSide):
     def _inverse(self, precision, add=None):
         """A^-1; `add` adds other sites of the features to the lower triangle of a matrix."""
         t2 = precision[self.large]
-        whole = t2 + self.tilt[1, self.large]
-        if not (whole > 0).all():
+        total = t2 + self.tilt[1, self.large]
+        if not (total > 0).all():
             raise LinAlgError("a precision of the latent variables is not positive.")
-        scale = self.noise_variance * t2 / whole
+        scale = self.noise_variance * t2 / total
         if (scale >= 0).all():
             schur = dsyrk(1.0, (self.weights * np.sqrt(scale)[:, None]).T, lower=1)
         else:
@@ -76,7 +77,7 @@ class Latent(GaussianSide):
             add(schur)
         factor = cholesky(schur, overwrite=True)
         half_log_determinant = factor.half_log_determinant
-        return LatentInverse(self, whole, factor.inverse_factor(True), half_log_determinant)
+        return LatentInverse(self, total, factor.inverse_factor(True), half_log_determinant)
 
 
 class LatentInverse(BipartiteInverse):
@@ -88,3 +89,39 @@ class LatentInverse(BipartiteInverse):
             return super().variance_along(rows)
         half = self.whiten @ rows.T
         return (half * half).sum(0)
+
+
+class RepeatedRows:
+    """A linear model with latent variables, with a weight for each row.
+
+    `side` has the rows multiplied by the roots of their weights, and the latent variables last;
+    `blocks` is the layout of the vectors of a `BlockSide`.
+    """
+
+    def __init__(self, side, weights, noise_variance, blocks=None):
+        self.side, self.noise_variance, self.blocks = side, noise_variance, blocks
+        self.n_units = side.n_units
+        self.weights = np.atleast_1d(weights)
+        self._n_rows = len(self.weights)
+
+    def moments(self, site):
+        """As of the side without weights, with the moments of one of the equal rows."""
+        site = site.copy()
+        linear, precision = self._latent(site)
+        linear *= np.sqrt(self.weights)
+        relative = 1 + self.noise_variance * precision
+        result = self.side.moments(site) if (relative > 0).all() else None
+        if result is None:
+            return None
+        moments, log_partition = result
+        mean, var = self._latent(moments)
+        mean /= np.sqrt(self.weights)
+        var /= self.weights
+        var += (1 - 1 / self.weights) * self.noise_variance / relative
+        log_partition -= (self.weights - 1) @ np.log(relative) / 2
+        return GaussianMoments(moments, log_partition)
+
+    def _latent(self, values):
+        """Linear terms and precisions, or means and variances, of latent variables: views."""
+        first, second = values if self.blocks is None else self.blocks.parts(values)[:2]
+        return first[-self._n_rows :], second[-self._n_rows :]

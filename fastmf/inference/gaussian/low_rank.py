@@ -14,8 +14,7 @@ from scipy.linalg.blas import dsyrk, dtrmm
 
 from fastmf._common.linalg import inverse_factor
 from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.inference.gaussian.dense import Dense
-from fastmf.inference.gaussian.side import GaussianMoments, GaussianSide, with_zeros
+from fastmf.inference.gaussian.dense import Dense, GaussianMoments, GaussianSide, with_zeros
 from fastmf.kernels.ep.linear_model import data_covariance, whitened_columns
 from fastmf.kernels.linear.product import product_address
 
@@ -25,9 +24,8 @@ ENTRIES_AT_A_TIME = 1 << 16
 MAX_PARTS = 8
 # Multiply-adds of vectors that cost as much as one of scalars.
 VECTOR_SPEED = 8
-# A site has low precision (see `LowRank`) below this fraction of that of the data. It is given at
-# least so many times that in the first inverse.
-LOW_PRECISION, PROPER_FACTOR = 1e-6, 100
+# A site has low precision (see `LowRank`) below this fraction of the precision of the data.
+LOW_PRECISION = 1e-6
 
 
 class LowRank(GaussianSide):
@@ -39,16 +37,9 @@ class LowRank(GaussianSide):
 
         A^-1 = A0^-1 + C S^-1 C',  C = columns of A0^-1,  S = 1 / (p - t2) - (A0^-1)_kk
 
-    so that A is positive definite if and only if S is. Memory: X as it is, matrices of n_rows by
-    n_rows (no more numbers than X, and no more than ten of them), and a few vectors of length
-    n_units.
-
-    Parameters
-    ----------
-    X : array of shape (n_rows, n_units), float32 or float64
-    y : array of shape (n_rows,)
-    noise_variance : float
-    n_threads : int or None
+    so that A is positive definite if and only if S is. Memory: X as it is, in single or double
+    precision, matrices of n_rows by n_rows (no more numbers than X, and no more than ten of them),
+    and a few vectors of length n_units.
     """
 
     def __init__(self, X, y, noise_variance, n_threads=None):
@@ -142,7 +133,7 @@ class LowRank(GaussianSide):
         units, proper = np.flatnonzero(precision < self.floor), precision
         if units.size:
             proper = precision.copy()
-            proper[units] = np.maximum(abs(precision[units]), PROPER_FACTOR * self.floor[units])
+            proper[units] = np.maximum(abs(precision[units]), 100 * self.floor[units])
         if not (proper > 0).all():
             raise LinAlgError("a precision is not positive.")
         B, prediction = self.data_covariance(linear, proper)
@@ -173,57 +164,30 @@ class LowRank(GaussianSide):
 
 
 class Correction(NamedTuple):
-    """Update of rank k of the inverse for the k sites of low precision.
+    """Update of rank k of the inverse for the k sites of low precision."""
 
-    Parameters
-    ----------
-    units : int array of shape (k,)
-    columns : array of shape (n_rows, k)
-        Their columns of X, whitened, over their precisions.
-    whiten : array of shape (k, k)
-        Inverse Cholesky factor of S.
-    directions : array of shape (k, n_rows)
-        Their products with the columns of X are subtracted.
-    inverse : array of shape (k, k)
-        The block of A0^-1.
-    log_partition : float
-        Its part of the log-partition.
-    """
-
-    units: np.ndarray
-    columns: np.ndarray
-    whiten: np.ndarray
-    directions: np.ndarray
-    inverse: np.ndarray
-    log_partition: float
+    units: np.ndarray  # int, (k,)
+    columns: np.ndarray  # (n_rows, k), their columns of X, whitened, over their precisions
+    whiten: np.ndarray  # (k, k), inverse Cholesky factor of S
+    directions: np.ndarray  # (k, n_rows), products with the columns of X are subtracted
+    inverse: np.ndarray  # (k, k), the block of A0^-1
+    log_partition: float  # its part
 
 
 class LowRankInverse(NamedTuple):
-    """A^-1 of `LowRank`.
-
-    Parameters
-    ----------
-    side : LowRank
-    precision : array of shape (n_units,)
-        Precisions of the sites in the first inverse.
-    whiten : array of shape (n_rows, n_rows)
-        Inverse Cholesky factor of B.
-    half_log_determinant : float
-        Half of the log-determinant of B.
-    correction : Correction or None
-        For the sites of low precision, if there are any.
-    """
+    """A^-1 of `LowRank`."""
 
     side: LowRank
-    precision: np.ndarray
-    whiten: np.ndarray
-    half_log_determinant: float
-    correction: Correction | None
+    precision: np.ndarray  # (n_units,), of the sites in the first inverse
+    whiten: np.ndarray  # (n_rows, n_rows), inverse Cholesky factor of B
+    half_log_determinant: float  # of B
+    correction: Correction | None  # for the sites of low precision
 
     def moments_and_covariances(self, linear, blocks):
         """The moments, and the covariances of blocks of units, from columns whitened once."""
         white = dtrmm(1.0, self.whiten.T, self.side.X, trans_a=1).T
-        return self.moments(linear, white=white), self.covariances(blocks, white)
+        covariances = [self._covariances(units, white[units]) for units in blocks]
+        return self.moments(linear, white=white), covariances
 
     def moments(self, linear, prediction=None, white=None):
         """Means, variances and log-partition with sites of these linear coefficients.
@@ -277,20 +241,18 @@ class LowRankInverse(NamedTuple):
 
     def covariance(self, units):
         """The covariance of some units."""
-        return self.covariances([np.arange(self.side.n_units)[None, units]])[0][0]
+        units = np.arange(self.side.n_units)[None, units]
+        return self._covariances(units, self._whitened(units))[0]
 
-    def covariances(self, blocks, white=None):
-        """The covariances of blocks of units, for arrays of shape (n_blocks, n_units of each)."""
-        return [self._covariances(units, white) for units in blocks]
+    def _whitened(self, units):
+        """Whitened columns of blocks of units, transposed."""
+        columns = self.whiten @ self.side.X[:, units.ravel()]
+        return columns.T.reshape(*units.shape, -1)
 
-    def _covariances(self, units, white=None):
-        """The covariances of blocks of units of one size."""
+    def _covariances(self, units, white):
+        """The covariances of blocks of units of one size, from their transposed columns."""
         precision, low = self.precision[units], self.correction
-        if white is None:
-            columns = self.whiten @ self.side.X[:, units.ravel()]
-            Y = np.moveaxis(columns.reshape(-1, *units.shape), 1, 0)
-        else:
-            Y = np.swapaxes(white[units], 1, 2)
+        Y = np.swapaxes(white, 1, 2)
         Y = Y / precision[:, None]
         covariance = -np.swapaxes(Y, 1, 2) @ Y
         np.einsum("kii->ki", covariance)[:] += 1 / precision
@@ -313,15 +275,7 @@ class LowRankInverse(NamedTuple):
 
 
 class StoredLowRank(LowRank):
-    """`LowRank` of `StoredColumns`: the same sums, over columns that are converted in between.
-
-    Parameters
-    ----------
-    X : StoredColumns of shape (n_rows, n_units)
-    y : array of shape (n_rows,)
-    noise_variance : float
-    n_threads : int or None
-    """
+    """`LowRank` of `StoredColumns`: the same sums, over columns that are converted in between."""
 
     def _prepared_squares(self):
         self.chunks = self.X.chunks()
@@ -367,16 +321,14 @@ class StoredLowRank(LowRank):
 
 
 class StoredInverse(LowRankInverse):
-    """A^-1 of `StoredLowRank`."""
+    """A^-1 of `StoredLowRank`: covariances of as many blocks at a time as a chunk has columns."""
 
-    def covariances(self, blocks):
-        """The covariances of blocks of units, some blocks at a time."""
-        return [
-            np.concatenate([self._covariances(units[part]) for part in self._parts(units)])
-            for units in blocks
-        ]
+    def moments_and_covariances(self, linear, blocks):
+        """The moments, and the covariances of blocks of units."""
+        return self.moments(linear), [np.concatenate([*self._parts(units)]) for units in blocks]
 
     def _parts(self, units):
-        """Slices of blocks, of about as many units as a chunk of columns."""
         width = max(1, self.side.chunks[0].stop // units.shape[1])
-        return [slice(first, first + width) for first in range(0, len(units), width)]
+        for first in range(0, len(units), width):
+            part = units[first : first + width]
+            yield self._covariances(part, self._whitened(part))

@@ -38,68 +38,38 @@ MIN_PATTERN_PIVOT = 1e-14
 class SiteBlocks(NamedTuple):
     """Where blocks are in arrays of all their units, and of all their matrices, one after another.
 
-    Parameters
-    ----------
-    starts, squares : int64 array of shape (n_blocks + 1,)
-        First unit, and first element of the matrix, of every block, and the ends of the last.
-    largest : int64 array of shape (n_blocks,)
-        Units that a pattern may include.
-    prior : array of shape (3, n_units)
-        Log-weight of a unit that is not zero (log-odds, and the slab's log-normaliser without
-        2 pi), field and precision of its slab.
+    `prior` has the log-weight of a unit that is not zero (log-odds, and the slab's log-normaliser
+    without 2 pi), and the field and precision of its slab.
     """
 
-    starts: np.ndarray
-    squares: np.ndarray
-    largest: np.ndarray
-    prior: np.ndarray
+    starts: np.ndarray  # int64, (n_blocks + 1,), first unit of every block, and the end
+    squares: np.ndarray  # int64, (n_blocks + 1,), first element of its matrix, and the end
+    largest: np.ndarray  # int64, (n_blocks,), units that a pattern may include
+    prior: np.ndarray  # (3, n_units)
 
 
 class Pattern(NamedTuple):
-    """Pattern in hand, of d units at most.
+    """Pattern in hand, of d units at most; matrices are one-dimensional."""
 
-    Parameters
-    ----------
-    members : int64 array of shape (d,)
-        Its units, in increasing order.
-    factor, whiten, second : array of shape (d * d,)
-        Cholesky factor of Q and its inverse, lower triangles; second moments of the units.
-    whitened, mean : array of shape (d,)
-        Whitened linear terms, and means.
-    log_weights : array of shape (d + 1,)
-        Log-weights of the patterns of its first units.
-    changes, cross, change, shift : array of shape (d * d,), (d,), (d,), (d,)
-        Sums of uu' and of u over units that may be added, P_Sj and u of one.
-    """
-
-    members: Int64[1]
-    factor: Float64[1]
-    whiten: Float64[1]
-    second: Float64[1]
-    whitened: Float64[1]
-    mean: Float64[1]
-    log_weights: Float64[1]
-    changes: Float64[1]
-    cross: Float64[1]
-    change: Float64[1]
-    shift: Float64[1]
+    members: Int64[1]  # (d,), its units, in increasing order
+    factor: Float64[1]  # (d * d,), Cholesky factor of Q, lower triangle
+    whiten: Float64[1]  # (d * d,), its inverse
+    second: Float64[1]  # (d * d,), second moments of the units
+    whitened: Float64[1]  # (d,), whitened linear terms
+    mean: Float64[1]  # (d,)
+    log_weights: Float64[1]  # (d + 1,), of the patterns of its first units
+    changes: Float64[1]  # (d * d,), sum of uu' over units that may be added
+    cross: Float64[1]  # (d,), P_Sj of one
+    change: Float64[1]  # (d,), sum of mean times u over them
+    shift: Float64[1]  # (d,), u of one
 
 
 class PatternMemory(NamedTuple):
-    """Scratch memory of workers: patterns, and the sums over all of a block.
+    """Scratch memory of workers: patterns, and the sums over all patterns of a block."""
 
-    Parameters
-    ----------
-    members : int64 array of shape (n_workers, d)
-    numbers : array of shape (n_workers, 4 * d * d + 6 * d + 1)
-        Arrays of `Pattern`, one after another.
-    sums : array of shape (n_workers, n)
-        Three rows of c numbers, see `MEAN`, of c units; second moments.
-    """
-
-    members: np.ndarray
-    numbers: np.ndarray
-    sums: np.ndarray
+    members: np.ndarray  # int64, (n_workers, d)
+    numbers: np.ndarray  # (n_workers, 4 * d * d + 6 * d + 1), arrays of `Pattern`
+    sums: np.ndarray  # (n_workers, 3 * c + c * c), see `MEAN`, of c units; second moments
 
 
 def pattern_work(blocks, n_workers):

@@ -1,7 +1,7 @@
 """Expectation propagation site by site: cavities, tilted moments, new sites.
 
-A site is a factor exp(t1 w - t2 w^2 / 2) that stands for the prior of one unit. With the mean m and
-variance v of the unit under the Gaussian that has the sites in place of the priors,
+A site is a factor exp(t1 w - t2 w^2 / 2) in place of the prior of one unit. With the mean m and
+variance v of the unit under the Gaussian with all sites,
 
     cavity            c1 = m / v - t1,  c2 = 1 / v - t2
     tilted moments    (mean, var) of the prior times exp(c1 w - c2 w^2 / 2)
@@ -35,21 +35,11 @@ GOAL_MISMATCH, ACCEPTED_MISMATCH = 1e-12, 1e-7
 
 
 class SiteSettings(NamedTuple):
-    """How new sites are made of tilted moments.
+    """How new sites are made of tilted moments."""
 
-    Parameters
-    ----------
-    prior_precision : array of shape (n_units,)
-        Inverse second moments of the units under their priors alone.
-    damping : float
-        Weight of the old site in the new one.
-    min_precision : float
-        Smallest precision of a new site; -inf for none.
-    """
-
-    prior_precision: np.ndarray
-    damping: float
-    min_precision: float
+    prior_precision: np.ndarray  # (n_units,), inverse second moments under the priors alone
+    damping: float  # weight of the old site in the new one
+    min_precision: float  # smallest precision of a new site; -inf for none
 
 
 @kernel
@@ -124,13 +114,13 @@ def match_cavities(units, prior_precision, marginal, queue, cavity, log_partitio
             break
         last = smaller(first + UNITS_PER_TASK, n_units)
         for begin in range(first, last, MATCHED_UNITS):
-            here = slice(begin, smaller(begin + MATCHED_UNITS, last))
-            block = marginal[:, here], cavity[:, here]
-            _match(units, begin, prior_precision[here], block, (now, trial, search))
-            _conclude(block, now, log_partition[here])
+            part = slice(begin, smaller(begin + MATCHED_UNITS, last))
+            block = marginal[:, part], cavity[:, part]
+            _match(units, begin, prior_precision[part], block, (now, trial, search))
+            _conclude(block, now, log_partition[part])
 
 
-# Rows of what is known of some units under a tilt exp(b w - a w^2 / 2).
+# Rows of the moments, tilts exp(b w - a w^2 / 2) and log-partitions of some units.
 MEAN, VAR, B, A, LOG_Z = range(5)
 # Rows of a search: Newton's step, the derivative of the objective along it, and the part of it that
 # is tried; the largest relative difference between the moments of a unit and those wanted; whether
@@ -140,7 +130,7 @@ STEP_B, STEP_A, DERIVATIVE, LENGTH, MISMATCH, MOVING, DIFFERENCE = range(7)
 
 @kernel(mode="inline")
 def _tilt(units, first, tilted, begin, end):
-    """Moments and log-partitions of the units from `begin` on, of those that begin with `first`."""
+    """Moments and log-partitions of units begin:end of a block whose first unit is `first`."""
     b, a = tilted[B, begin:end], tilted[A, begin:end]
     mean, var, log_z = tilted[MEAN, begin:end], tilted[VAR, begin:end], tilted[LOG_Z, begin:end]
     tilted_moments(units, first + begin, b, a, mean, var)
@@ -156,7 +146,7 @@ def _proper(tilted, i):
 
 @kernel(mode="inline")
 def _mismatch(tilted, i, wanted):
-    """Largest relative difference between the moments of a unit and those wanted."""
+    """Largest relative difference between the moments of a unit and the wanted ones."""
     mean, var = wanted[0, i], wanted[1, i]
     return larger(abs(tilted[MEAN, i] - mean) / np.sqrt(var), abs(tilted[VAR, i] - var) / var)
 
@@ -203,11 +193,11 @@ def _find_steps(units, first, moving, prior_precision, wanted, memory):
     up, down = trial[VAR], trial[LOG_Z]
     for i in range(begin, end):
         search[DIFFERENCE, i] = _difference(now, i, prior_precision[i])
-    for sign, found in ((1.0, up), (-1.0, down)):
+    for sign, var in ((1.0, up), (-1.0, down)):
         for i in range(begin, end):
             trial[B, i] = now[B, i] + sign * search[DIFFERENCE, i]
         b, a = trial[B, begin:end], now[A, begin:end]
-        tilted_moments(units, first + begin, b, a, trial[MEAN, begin:end], found[begin:end])
+        tilted_moments(units, first + begin, b, a, trial[MEAN, begin:end], var[begin:end])
     for i in range(begin, end):
         mean, var, h = now[MEAN, i], now[VAR, i], search[DIFFERENCE, i]
         # Covariance of (w - mean, -(w - mean)^2 / 2), and the gradient likewise centred.

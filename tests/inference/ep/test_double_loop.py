@@ -5,26 +5,24 @@ import pytest
 from kernel_cases.regression import problem
 
 import fastmf as mf
-from fastmf.inference.ep import curvature, schedules
+from fastmf.inference.ep import double_loop, schedules, sites
+from fastmf.inference.ep.expectation_propagation import start_of
+from fastmf.inference.ep.sites import problem_of
 
 SCHEDULES = tuple(schedules.SCHEDULES)
 
 
-@pytest.mark.parametrize("newton", [150, 0])
-def test_double_loop_and_descent_on_the_moments_are_one_minimisation(newton, from_the_first_sites):
-    """Two algorithms for one energy, one of them with two inner solvers."""
+def test_double_loop_and_descent_on_the_moments_are_one_minimisation(from_the_first_sites):
+    """Two algorithms for one energy, the double loop under a bound that holds no site."""
     model, _ = problem(20, 30, inclusion_probability=0.1)
     energies = []
-    for other in ({}, {"DESCENTS": ()}):
+    for bound in (None, -1e4):
         with pytest.MonkeyPatch.context() as patch:
             from_the_first_sites(patch)
-            patch.setattr(curvature, "MAX_NEWTON_UNITS", newton)
-            for name, function in other.items():
-                patch.setattr(schedules, name, function)
-            result = mf.expectation_propagation(model, schedule="convergent", history=True)
-        assert result.converged
-        assert len(result.energies) > 3
-        # To what the inner problem is solved.
+            result = mf.expectation_propagation(
+                model, schedule="convergent", site_precision_min=bound, max_iter=200, history=True
+            )
+        assert result.converged and len(result.energies) > 3
         assert (np.diff(result.energies) <= 1e-8).all()
         assert result.energies[0] > result.energies[-1] + 0.1
         energies.append(result.energies[-1])
@@ -79,3 +77,50 @@ def test_bounded_energy_never_rises_where_the_inner_problem_is_hard():
     result = mf.expectation_propagation(model, **options)
     assert result.n_iter > 2
     assert (np.diff(result.energies) <= 1e-8).all()
+
+
+@pytest.fixture
+def task():
+    return problem_of(problem(15, 6)[0])
+
+
+def inner_problem(task):
+    """Naturals of marginals for which the sites are not known, and sites inside the domain."""
+    state = start_of(task)
+    return double_loop.natural(state.gaussian * [[1.2], [0.8]]), state.site
+
+
+def test_the_gradient_is_the_derivative(task):
+    marginal, site = inner_problem(task)
+    direction, h = np.random.default_rng(0).normal(size=(2, 6)), 1e-5
+    up, down = (
+        double_loop.evaluate(task, marginal, site + s * h * direction).value for s in (1, -1)
+    )
+    gradient = double_loop.evaluate(task, marginal, site).gradient()
+    np.testing.assert_allclose((up - down) / (2 * h), (gradient * direction).sum(), rtol=1e-6)
+    assert double_loop.evaluate(task, marginal, -1e6 * site) is None
+
+
+def test_at_the_maximum_both_sides_have_the_same_moments(task):
+    """Where no bound holds a site; where one does, the maximum is lower."""
+    marginal, site = inner_problem(task)
+    free = double_loop.maximise(task, marginal, site, 1e-9)
+    assert sites.mismatch(free.gaussian, free.tilted) <= 1e-9
+    np.testing.assert_allclose(free.cavity + free.site, marginal)
+    lowest = min(free.site[1].min(), free.cavity[1].min()) - 1
+    bounded = task._replace(min_site_precision=lowest)
+    point = double_loop.maximise(bounded, marginal, site, 1e-10)
+    assert point.value == pytest.approx(free.value, rel=1e-10)
+    held = task._replace(min_site_precision=lowest + 2)
+    point = double_loop.maximise(held, marginal, site, 1e-10)
+    assert point.value < free.value
+    assert min(point.site[1].min(), point.cavity[1].min()) >= held.min_site_precision - 1e-12
+
+
+def test_evaluations_are_counted_and_end(task):
+    marginal, site = inner_problem(task)
+    task = task._replace(max_iter=1, evaluations=[0])
+    assert not double_loop.exhausted(task)
+    for _ in range(21):
+        double_loop.evaluate(task, marginal, site)
+    assert task.evaluations == [21] and double_loop.exhausted(task)

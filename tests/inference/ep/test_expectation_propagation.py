@@ -6,7 +6,7 @@ import pytest
 from kernel_cases.regression import exact, inclusion, problem
 
 import fastmf as mf
-from fastmf.inference.ep.model_sums import summed_patterns
+from fastmf.inference.ep.inclusion_patterns import summed_patterns
 from fastmf.inference.gaussian import low_rank
 
 SCHEDULES = ("parallel", "sequential", "convergent", "auto")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastmf.inference.ep.parallel import KEPT_STEPS, AndersonExtrapolation
+from fastmf.inference.ep.parallel import STORED_STEPS, AndersonExtrapolation
 
 
 @pytest.mark.parametrize("rates", [[0.5], [0.5, -0.7], [0.8, -1.2, 0.3]])
@@ -29,11 +29,11 @@ def test_without_others_a_step_is_made_in_part():
 def test_the_last_steps_are_kept_and_forgotten():
     extrapolation = AndersonExtrapolation()
     assert not extrapolation.reset()
-    for k in range(KEPT_STEPS + 3):
+    for k in range(STORED_STEPS + 3):
         extrapolation.remember(*np.full((3, 2), float(k)))
-    assert [site[0] for site in extrapolation.sites] == list(range(3, KEPT_STEPS + 3))
+    assert [site[0] for site in extrapolation.sites] == list(range(3, STORED_STEPS + 3))
     assert extrapolation.reset() and not extrapolation.reset()
-    assert len(extrapolation.steps) == 1 and extrapolation.differences[0][0] == KEPT_STEPS + 2
+    assert len(extrapolation.steps) == 1 and extrapolation.differences[0][0] == STORED_STEPS + 2
     assert extrapolation.reset(0) and not extrapolation.sites
 
 

@@ -119,7 +119,7 @@ def test_units_without_variance():
 
 @pytest.mark.parametrize("first_failure", [0, 1, 2])
 def test_correlations_lost_in_rounding_are_no_error(monkeypatch, first_failure):
-    """The descent ends where it is, or is left to the double loop; nothing is raised."""
+    """The descent ends where it is, or is left to the parallel schedule; nothing is raised."""
     correlations, calls = mean_descent._correlations, []
 
     def failing(inverse):

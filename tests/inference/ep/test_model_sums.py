@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.inference.ep.model_sums import summed_patterns
+from fastmf.inference.ep.inclusion_patterns import summed_patterns
 
 P = 6
 

@@ -1,13 +1,16 @@
-"""Descent on the energy of the moments: its derivatives, and large correlated problems."""
+"""Descent on the energy of the moments: derivatives, curvatures, and correlated problems."""
+
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from kernel_cases.regression import problem
 
 import fastmf as mf
-from fastmf.inference.ep import curvature, moment_descent
+from fastmf.inference.ep import moment_descent
 from fastmf.inference.ep.expectation_propagation import start_of
 from fastmf.inference.ep.sites import problem_of
+from fastmf.learning.evidence import Classification, Hyperparameters
 
 
 def correlated(n, d, k, seed=0, noise=0.1, chain=0.9):
@@ -42,8 +45,9 @@ def test_the_derivative_of_a_step_is_that_of_the_energy(shape):
 
 
 @pytest.mark.parametrize("shape", [(30, 20), (20, 90)])
-def test_steps_without_levenbergs_term_are_newtons(shape):
-    """Three of them from near a fixed point, found by the parallel schedule, end there."""
+def test_steps_without_levenbergs_term_are_newtons(monkeypatch, shape):
+    """Three steps of all units together, from near a parallel fixed point, end there."""
+    monkeypatch.setattr(moment_descent, "MIN_SQUARED_CORRELATION", -1.0)
     model = problem(*shape, inclusion_probability=0.2)[0]
     exact = mf.expectation_propagation(model, tol=1e-12)
     assert exact.converged
@@ -84,7 +88,7 @@ def test_large_correlated_problems(n, d, k):
 
 
 def test_energy_falls_though_few_units_are_taken_together(monkeypatch):
-    monkeypatch.setattr(curvature, "MAX_JOINT_UNITS", 10)
+    monkeypatch.setattr(moment_descent, "MAX_JOINT_UNITS", 10)
     model = correlated(40, 200, 6)
     result = mf.expectation_propagation(model, schedule="convergent", history=True)
     assert result.converged and (np.diff(result.energies) <= 1e-9).all()
@@ -99,3 +103,75 @@ def test_descent_from_a_result_of_descent_starts_at_once(schedule):
     assert found.converged and again.converged and again.n_iter == 1
     assert again.schedule == "convergent"
     np.testing.assert_allclose(again.log_evidence, found.log_evidence, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "width, precision",
+    [
+        *((1e-3, 1e-10), (1.0, 1e-10), (10.0, 1e-10), (72.0, 1e-10)),
+        *((1e-5, 1e-4), (1e-3, 1e-4), (1e-2, 1e-4), (1.0, 1e-4)),
+    ],
+)
+def test_curvature_of_units_far_from_their_cavity(width, precision):
+    """On a half-line, with so little precision that they follow an exponential distribution."""
+    prior = mf.TruncatedGaussian(np.zeros(2), precision, 0.0, np.inf)
+    task = problem_of(mf.SparseLinearModel(np.eye(2), np.zeros(2), 1.0, prior))
+    cavity = np.array([[-1 / width] * 2, [1e-7 / width**2] * 2])
+    tilted = np.stack(prior.moments(*cavity))
+    shift = np.array([0.0, 0.3 * width])
+    point = SimpleNamespace(cavity=cavity, gaussian=tilted - [shift, [0, 0]], tilted=tilted)
+    # Cumulants of an exponential distribution are width^n (n - 1)!
+    second, third, fourth = width**2, 2 * width**3, 6 * width**4
+    expected = (
+        second + 0 * shift,
+        -(third / 2 + shift * second),
+        (fourth + 2 * second**2) / 4 + shift * third + shift**2 * second,
+    )
+    np.testing.assert_allclose(moment_descent.unit_curvature(task, point), expected, rtol=0.02)
+
+
+def test_active_units_are_those_most_correlated_with_all_others(monkeypatch):
+    """Also where a site of negative precision and the data cancel in a unit's own precision."""
+    monkeypatch.setattr(moment_descent, "MAX_JOINT_UNITS", 20)
+    task, point = somewhere(problem(20, 90, inclusion_probability=0.2)[0])
+    site = point.site.copy()
+    site[1, :5] *= -0.1
+    point = moment_descent.evaluate(task, site, point.cavity)
+    covariance = task.side.covariance(site, np.arange(90))
+    var = covariance.diagonal()
+    coupling = (covariance**2 / (var[:, None] * var)).sum(1)
+    active = moment_descent.active_units(task, point)
+    np.testing.assert_array_equal(active, np.sort(np.argsort(coupling)[-20:]))
+
+
+def test_active_units_are_all_that_are_correlated_and_no_others():
+    rng, n_free, n_tied = np.random.default_rng(0), 300, 250
+    X = rng.normal(size=(n_tied // 2, n_tied))
+    X = np.concatenate([np.zeros((len(X), n_free)), X], axis=1)
+    prior = mf.GaussBernoulli(np.zeros(n_free + n_tied), np.ones(n_free + n_tied), 0.0)
+    model = mf.SparseLinearModel(X, rng.normal(size=len(X)), 0.1, prior)
+    task, point = somewhere(model)
+    active = moment_descent.active_units(task, point)
+    np.testing.assert_array_equal(active, n_free + np.arange(n_tied))
+
+
+def test_classes_that_are_nearly_separable_converge_in_few_steps():
+    """More units are correlated than the 200 that were once taken together: it took hundreds."""
+    rng, n, d = np.random.default_rng(1), 150, 225
+    X, w = rng.normal(size=(n, d)), np.zeros(d)
+    w[:10] = 3 * rng.normal(size=10)
+    classes = Classification.of(X, np.sign(X @ w), np.zeros(d, int))
+    slabs = (
+        classes.model(Hyperparameters(1.0, variance, np.array([-3.6]))) for variance in (25.0, 65.0)
+    )
+    first = mf.expectation_propagation(next(slabs), schedule="auto", tol=1e-4)
+    result = mf.expectation_propagation(next(slabs), first, schedule="auto", tol=1e-8, max_iter=60)
+    assert result.converged and result.schedule == "convergent"
+
+
+def test_active_units_are_there_where_rounding_decides_on_the_gaussian(monkeypatch):
+    monkeypatch.setattr(moment_descent, "MAX_JOINT_UNITS", 20)
+    task, point = somewhere(problem(20, 90, inclusion_probability=0.2)[0])
+    monkeypatch.setattr(type(task.side), "moments", lambda side, sites: None)
+    active = moment_descent.active_units(task, point)
+    assert len(np.unique(active)) == 20

@@ -104,11 +104,11 @@ def block_data():
     return X, y, mf.GaussBernoulli(np.zeros(12), np.ones(12), np.full(12, -2.0))
 
 
-def block_task(n_included):
+def block_task():
     X, y, prior = block_data()
     model = mf.SparseLinearModel(X, y, 1.0, prior)
     blocks = Blocks([np.arange(8), np.arange(8, 12)], 12)
-    return block_problem(model, blocks, (-np.inf, 1e-9, 300, 1), n_included)
+    return block_problem(model, blocks, (-np.inf, 1e-9, 300, 1))
 
 
 def block_start(task):
@@ -119,33 +119,7 @@ def block_start(task):
 
 @pytest.mark.parametrize("damping", [None, 0.5])
 def test_blocks_share_the_schedule(damping):
-    given = block_task([4, 8])
+    given = block_task()
     state, outcome, _, trace = swept(given, damping, block_start(given))
     assert outcome == CONVERGED and len(trace.residuals) <= 300
     np.testing.assert_allclose(state.gaussian, state.tilted.moments, atol=1e-8)
-
-
-def test_patterns_grow_where_they_are_full():
-    """Three effects: of the blocks, only that of the first eight features needs all patterns."""
-    X, y, prior = block_data()
-    model = mf.SparseLinearModel(X, y, 1.0, prior)
-    labels = np.repeat([0, 1], [8, 4])
-    found = mf.expectation_propagation(model, blocks=labels)
-    assert found.converged and found.most_included.tolist() == [4, 8]
-    full = block_task([4, 8])
-    state, _, _, _ = swept(full, None, block_start(full))
-    np.testing.assert_allclose(found.mean, full.blocks.parts(state.gaussian)[0], atol=1e-7)
-
-
-def test_a_state_of_larger_patterns_keeps_its_gaussian():
-    given = block_task([4, 1])
-    state = given.state_of(0.7 * block_start(given).site)
-    deeper = given._replace(patterns=given.patterns._replace(largest=np.array([4, 8])))
-    found, anew = deeper.retilted(state), deeper.state_of(state.site)
-    assert found.problem is deeper and found.log_partition == anew.log_partition
-    for name in ("site", "gaussian", "cavity", "proposal"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(anew, name))
-    for own, other in zip(found.tilted, anew.tilted, strict=True):
-        np.testing.assert_array_equal(own, other)
-    # Larger patterns matter here: this is not the state from before.
-    assert abs(found.tilted.moments - state.tilted.moments).max() > 1e-3

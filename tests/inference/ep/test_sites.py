@@ -88,21 +88,3 @@ def test_first_sites_give_the_moments_wanted(task):
     expected = np.array([[1.0, -2, 0, 3, 0, 0], [0.5, 2, 1, 1, 1, 1]])
     np.testing.assert_allclose(site + cavity, [expected[0] / expected[1], 1 / expected[1]])
     np.testing.assert_array_equal(centre, expected[0])
-
-
-def test_of_units_that_are_alike_one_is_computed():
-    n_units = []
-
-    class Counted(mf.TruncatedGaussian):
-        def log_partition(self, b, a):
-            n_units.append(len(b))
-            return super().log_partition(b, a)
-
-    alike = Counted(np.zeros(5), 2.0, 0.0, np.inf)
-    others = Counted(np.arange(3.0), 2.0, 0.0, np.inf)
-    found = sites.log_normalisers(mf.Concatenated(alike, others))
-    assert n_units == [1, 3]
-    both = mf.TruncatedGaussian(np.append(np.zeros(5), np.arange(3)), 2.0, 0.0, np.inf)
-    np.testing.assert_array_equal(found, both.log_partition(*np.zeros((2, 8))))
-    np.testing.assert_array_equal(sites.of_distinct(sites.second_moments, both)[:6],
-                                  sites.second_moments(alike)[[0, 0, 0, 0, 0, 0]])  # fmt: skip

@@ -5,8 +5,7 @@ import pytest
 
 from fastmf.inference.gaussian import Dense
 from fastmf.inference.gaussian.blocks import Blocks, block_side
-from fastmf.inference.gaussian.latent import with_latent_columns
-from fastmf.inference.gaussian.repeated import RepeatedRows
+from fastmf.inference.gaussian.latent import RepeatedRows, with_latent_columns
 from fastmf.models import SparseLinearModel
 from fastmf.priors import Gaussian
 
