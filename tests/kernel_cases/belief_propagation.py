@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from fastmf._outcomes import CONVERGED, RUNNING
+from fastmf._outcomes import CONVERGED, MAX_PRODUCT, RUNNING, SUM_PRODUCT
 from fastmf.inference.bp._binary_units import BinaryUnits
 from fastmf.inference.bp._kernel_arguments import new_workspaces, prepared
 from fastmf.inference.bp._options import BPOptions
-from fastmf.kernels.bp.arguments import MAX_PRODUCT, SUM_PRODUCT
 from fastmf.special import sigmoid_pair
 from kernel_cases.case import Case, chosen, few_rows, with_options
 from kernel_cases.machines import rbm

@@ -10,8 +10,8 @@ from fastmf._outcomes import POLISHED, is_converged, messages_of
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.bp.loop_series import SpinLoops, terms_of_rows
 from fastmf.inference.fixed_point import FixedPoint, trace_of
-from fastmf.kernels.bp import arguments as bp_types
 from fastmf.kernels.bp import belief_propagation as bp_kernels
+from fastmf.kernels.bp.arguments import TILE_UNITS
 from fastmf.special import sigmoid_pair
 
 
@@ -221,7 +221,7 @@ def log_messages(options, units, messages):
 def pair_products(options, units, problem, messages, record, sums):
     """Expected products <v_i h_j> of each row, or their average over rows."""
     (n, m), mean = units.model.weights.shape, options.pairwise == "mean"
-    n_tasks = -(-n // bp_types.TILE_UNITS)
+    n_tasks = -(-n // TILE_UNITS)
     if len(sums):
         out = sums[:, :, :m].sum(0, keepdims=True) / sums.dtype.type(len(record.visible))
     else:

@@ -11,7 +11,7 @@ import scipy
 
 from fastmf._common import arguments as check
 from fastmf._common.memory import borrowed
-from fastmf._outcomes import RUNNING
+from fastmf._outcomes import BLOCK_UNITS, RUNNING
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.bp._binary_units import BinaryUnits
 from fastmf.inference.bp._kernel_arguments import (
@@ -22,7 +22,6 @@ from fastmf.inference.bp._kernel_arguments import (
 )
 from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp.beliefs import Beliefs, decoded, log_messages, pair_products
-from fastmf.kernels.bp import arguments as bp_types
 from fastmf.kernels.bp import belief_propagation as bp_kernels
 from fastmf.kernels.bp.arguments import BPRecord
 from fastmf.special import sigmoid_pair
@@ -205,7 +204,7 @@ def _solve(settings, problem, messages, record, layout, sums, n_threads):
 
 def _solve_shared(settings, problem, messages, record, n_threads):
     """Iterate a single row, each sweep shared between the threads."""
-    n_blocks = -(-record.visible.shape[1] // bp_types.BLOCK_UNITS)
+    n_blocks = -(-record.visible.shape[1] // BLOCK_UNITS)
     n_workers = workers_for(n_blocks, record.visible.size * record.hidden.size * 10, n_threads)
     workspaces = new_workspaces(1, record, messages.dtype, settings.algorithm, n_workers)
     log_odds = record.hidden[0]

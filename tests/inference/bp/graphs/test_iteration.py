@@ -9,13 +9,13 @@ from fastmf._outcomes import (
     CONVERGED,
     CYCLING,
     INFEASIBLE,
+    MAX_DAMPING,
     OUT_OF_ITERATIONS,
     RUNNING,
 )
 from fastmf.inference.bp._kernel_arguments import convergence_settings, record_of
 from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp.graphs.iteration import assess
-from fastmf.kernels.bp.arguments import MAX_DAMPING
 
 OPTIONS = BPOptions(max_iter=100)
 
