@@ -29,8 +29,6 @@ WITHOUT_ROWS = {
     "ep.sequential.project_block",
     "ep.sequential.visit_block",
     "ep.sequential.downdate",
-    "bp.belief_propagation.sweep_blocks",
-    "bp.belief_propagation.conclude_sweep",
     "mean_field.sparse.products_of_columns",
 }
 

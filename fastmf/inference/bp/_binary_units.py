@@ -74,19 +74,6 @@ class BinaryUnits:
         self.constant = o_v * b.sum(1) + o_h * c.sum(1) + o_v * o_h * np.sum(rows)
         self.constant += sum(x.sum(dtype=np.float64) for x in constants)
 
-    @classmethod
-    def of_bits(cls, model, fields):
-        """Units that are {0, 1} already, and have no fields but the given ones."""
-        units = cls.__new__(cls)
-        units.model, units.factor = model, 1.0
-        units.offsets, units.scales, units.prior_fields = (0.0, 0.0), (1.0, 1.0), (0.0, 0.0)
-        units.max_weight = _max_abs(model.weights)
-        units.fields = tuple(np.asarray(field, np.float64) for field in fields)
-        units._own_fields = units.fields
-        units.constant = np.zeros(1)
-        _check_fields(units.fields, model.dtype)
-        return units
-
     def weights(self):
         """Weights of the {0, 1} units in float64, a new array."""
         weights = self.model.weights.astype(np.float64)

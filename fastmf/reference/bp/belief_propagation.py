@@ -176,27 +176,6 @@ def belief_propagation(settings, problem, messages, record, workspaces, pairs, q
             pair_beliefs(*arguments)
 
 
-def sweep_blocks(settings, problem, messages, record, workspaces, queue):
-    """One sweep of a single row, shared block by block; `conclude_sweep` ends it."""
-    workspace = _workspace(workspaces, 0)
-    for block, units in enumerate(_blocks(record)):
-        if record.status[0] <= RUNNING:
-            _sweep_block(settings, problem, 0, block, messages[0], record, workspace)
-        else:
-            value = _bethe_block(problem, 0, units, messages[0], record)
-            workspace.decoded_field[block] = value
-
-
-def conclude_sweep(settings, problem, record, workspaces):
-    """End of a sweep of a single row: hidden beliefs, residual, damping; or the log-partition."""
-    if record.status[0] <= RUNNING:
-        workspace = _workspace(workspaces, 0)
-        change = _finish_sweep(settings, problem, 0, record, workspace)
-        assess_row(settings, record, 0, change, sweep_damping(record, 0))
-    else:
-        record.bethe[0] = workspaces.decoded_field[0].sum()
-
-
 def exponentials(weights, factor, queue, roots, out):
     """exp(factor * weights), and its square root."""
     m = weights.shape[1]

@@ -106,20 +106,3 @@ def test_units_of_more_values_make_a_graph():
         BinaryUnits(model, (None, None))
     found, exact = mf.belief_propagation(model), mf.exact(model)  # as a graph
     assert found.log_partition == pytest.approx(exact.log_partition, rel=1e-12)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_bits_without_fields_of_their_own(dtype):
-    rng = np.random.default_rng(0)
-    model = mf.RBM(rng.normal(size=(4, 3)).astype(dtype), *map(mf.Bernoulli, map(np.zeros, (4, 3))))
-    fields = rng.normal(size=(5, 4)).astype(dtype), rng.normal(size=(5, 3)).astype(dtype)
-    found, expected = BinaryUnits.of_bits(model, fields), BinaryUnits(model, fields)
-    assert vars(found).keys() == vars(expected).keys()
-    assert found.max_weight == expected.max_weight and found.factor == expected.factor
-    for field, other in zip(found.fields, expected.fields, strict=True):
-        np.testing.assert_array_equal(field, other)
-        assert field.dtype == np.float64
-    for value, match in ((np.nan, "nan"), (3e38 if dtype == np.float32 else np.inf, "add up")):
-        fields[1][2, 1] = value
-        with pytest.raises(ValueError, match=match):
-            BinaryUnits.of_bits(model, fields)

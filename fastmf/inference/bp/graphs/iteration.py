@@ -8,7 +8,7 @@ from fastmf.inference.bp._kernel_arguments import record_of
 from fastmf.kernels.bp.arguments import DAMPING_WINDOW, MAX_DAMPING
 from fastmf.kernels.bp.convergence import assess_rows
 from fastmf.kernels.bp.graph_arguments import ALL, FOLLOWING, NO_RECEIVERS, GraphState
-from fastmf.kernels.bp.graph_schedules import graph_sweep
+from fastmf.kernels.bp.graph_states import graph_sweep
 
 
 def first_state(options, problem, messages, n_beliefs, max_states, *, is_forest):

@@ -31,6 +31,19 @@ def spectral_radius(units):
     return perron_bound(product, np.ones(len(strength)), max_iter)
 
 
+def radius_of_layers(weights):
+    """Upper bound of the spectral radius of two layers of {0, 1} units with such weights."""
+    strength = np.tanh(abs(weights) / 4)
+
+    def product(x):
+        to_visible, to_hidden = x
+        to_others = to_visible.sum(1)[:, None] - to_visible, to_hidden.sum(0) - to_hidden
+        return strength * np.stack(to_others[::-1])
+
+    max_iter = max(2, min(MAX_POWER_ITERATIONS, MAX_UPDATES // strength.size))
+    return perron_bound(product, np.ones((2, *strength.shape)), max_iter)
+
+
 def _strengths(units):
     """Strength of each edge: atanh of its largest contraction of messages."""
     first, tables = units.tables
