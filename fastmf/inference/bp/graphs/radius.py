@@ -33,15 +33,14 @@ def spectral_radius(units):
 
 def radius_of_layers(weights):
     """Upper bound of the spectral radius of two layers of {0, 1} units with such weights."""
-    strength = np.tanh(abs(weights) / 4)
+    strength = np.tanh(abs(weights.astype(np.float64)) / 4)
 
-    def product(x):
-        to_visible, to_hidden = x
-        to_others = to_visible.sum(1)[:, None] - to_visible, to_hidden.sum(0) - to_hidden
-        return strength * np.stack(to_others[::-1])
+    def twice(x):
+        """Multiply by the square of the matrix on the edges that start at visible units."""
+        back = strength * (x.sum(0) - x)
+        return strength * (back.sum(1, keepdims=True) - back)
 
-    max_iter = max(2, min(MAX_POWER_ITERATIONS, MAX_UPDATES // strength.size))
-    return perron_bound(product, np.ones((2, *strength.shape)), max_iter)
+    return perron_bound(twice, np.ones_like(strength), MAX_POWER_ITERATIONS) ** 0.5
 
 
 def _strengths(units):
