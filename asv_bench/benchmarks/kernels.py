@@ -65,7 +65,6 @@ NAMES = [
     "pseudo_likelihood.potts.conditionals-proteins",
     "pseudo_likelihood.potts.scatter_tiles-tiles",
     "pseudo_likelihood.potts.gather_gradient-tiles",
-    "bp.belief_propagation.belief_propagation-pairs",
     "bp.convergence.assess_rows-stages",
     "linear.sparse_rows.add_sparse_product-few_entries",
     "sampling.layers.anneal_layers-mixed",

@@ -12,7 +12,7 @@ from kernel_cases.machines import rbm
 
 def propagation_arguments(
     size, dtype, rows=None, algorithm="sum", damping=None, one_for_each_row=False, noise=3.0,
-    max_iter=100, tol=1e-6, n_segments=0,
+    max_iter=100, tol=1e-6,
 ):  # fmt: skip
     """Arguments of `belief_propagation`: rows differ in the fields of the visible units."""
     size = few_rows(size)
@@ -20,7 +20,6 @@ def propagation_arguments(
     fields = rng.normal(size=(size.n_rows, size.n_visible))[chosen(rows, size.n_rows)]
     options = BPOptions(
         algorithm=algorithm, damping=damping, tol=tol, max_iter=max_iter,
-        pairwise="mean" if n_segments else False,
     )  # fmt: skip
     units = BinaryUnits(model, (fields, None))
     settings, problem, record = prepared(options, units, model.dtype, len(fields))
@@ -28,15 +27,13 @@ def propagation_arguments(
     shape = n_messages, size.n_visible, 0 if algorithm == "mixed" else record.hidden.shape[1]
     messages = np.full(shape, 1 if algorithm == "sum" else 0, dtype)
     workspaces = new_workspaces(8, record, model.dtype, settings.algorithm)
-    n_segments = min(n_segments, len(fields))
-    pairs = np.full((n_segments, *messages.shape[1:]), np.nan, dtype)  # not read
-    return settings, problem, messages, record, workspaces, pairs, np.zeros(2, np.int64)
+    return settings, problem, messages, record, workspaces, np.zeros(2, np.int64)
 
 
 def pair_arguments(size, dtype, rows=None, mean=False):
     """Arguments of `pair_beliefs`."""
     arguments = propagation_arguments(size, dtype, rows, one_for_each_row=True)
-    _, problem, messages, record, _, _, queue = arguments
+    _, problem, messages, record, _, queue = arguments
     rng = np.random.default_rng(8)
     messages[:] = problem.exponentials ** rng.random(problem.exponentials.shape).astype(dtype)
     record.visible[:] = rng.normal(size=size.n_visible)
@@ -61,11 +58,6 @@ def of_record(arguments):
     return {name: getattr(arguments[3], name) for name in names}
 
 
-def of_pairs(arguments):
-    """The same, and the pair beliefs of each row, a segment of its own."""
-    return {**of_record(arguments), "pairs": arguments[5]}
-
-
 CLOSE = {"float64": 1e-9, "float32": 1e-3}
 NAME = "bp.belief_propagation.belief_propagation"
 EXACT = ("status", "n_iter")
@@ -80,15 +72,6 @@ CASES = [
         CLOSE,
         EXACT,
         dtypes=("float64",),
-    ),
-    Case(
-        NAME,
-        "pairs",
-        with_options(propagation_arguments, n_segments=10),
-        of_pairs,
-        CLOSE,
-        EXACT,
-        large=True,
     ),
     Case(
         NAME,

@@ -13,9 +13,6 @@ from fastmf.priors._protocol import has_log_prob
 from fastmf.priors._queries import binary_field, two_values
 from fastmf.special import sigmoid_pair
 
-# Number of the largest fields whose sum is a number of the model's type.
-MAX_FIELD_SUMMANDS = 1e8
-
 
 def _max_abs(array):
     """Largest absolute value, without an array of absolute values."""
@@ -31,8 +28,8 @@ def _total(own, extra):
 
 
 def _check_fields(fields, dtype):
-    """Raise ValueError where sums of fields may not be numbers of the type."""
-    limit = np.finfo(dtype).max / MAX_FIELD_SUMMANDS
+    """Raise ValueError where sums of up to 1 / eps fields may not be numbers."""
+    limit = np.finfo(dtype).max * np.finfo(dtype).eps
     for max_field in map(_max_abs, fields):
         if not max_field <= limit:  # NaN, too
             raise ValueError(
@@ -97,13 +94,13 @@ class BinaryUnits:
             field = field + middle * sums
         return self.scales[layer] * field
 
-    def repeated(self, n):
-        """The same with n rows for each row of fields; fields that all rows share stay shared."""
-        if n == 1:
-            return self
-        repeated = copy(self)
-        repeated.fields = tuple(f if len(f) == 1 else np.repeat(f, n, axis=0) for f in self.fields)
-        return repeated
+    def of_rows(self, rows):
+        """The same with the fields of these rows; fields that all rows share stay shared."""
+        units = copy(self)
+        for name in ("fields", "_own_fields"):
+            parts = (f if len(f) == 1 else f[rows] for f in getattr(self, name))
+            setattr(units, name, tuple(parts))
+        return units
 
     def means(self, log_odds):
         """Means and variances of the model's units, from log-odds of the {0, 1} units."""

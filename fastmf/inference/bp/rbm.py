@@ -4,6 +4,7 @@ The equations of messages, cavities, beliefs and the Bethe free energy are at th
 `fastmf.kernels.bp.belief_propagation`.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from fastmf.inference.bp._kernel_arguments import (
     new_workspaces,
     prepared,
 )
+from fastmf.inference.bp._options import MAX_BYTES
 from fastmf.inference.bp.beliefs import Beliefs, log_messages, pair_products
 from fastmf.kernels.bp import belief_propagation as bp_kernels
 from fastmf.kernels.bp.arguments import BPRecord
@@ -36,28 +38,45 @@ def propagated(options, units, n_rows, init=None, assignments=()):
     Each row runs from `init` (log-messages, or visible {0, 1} units where these are decoded) and
     from each of the assignments; its runs lie one after another.
     """
+    size = max(1, MAX_BYTES // (8 * max(1, units.model.weights.size)))
+    if options.pairwise != "mean" or n_rows <= size:
+        return _propagated(options, units, n_rows, init, assignments)
+    # Pairs need the messages of all rows, which may not fit in memory.
+    options, ends = replace(options, history=bool(options.history_length(n_rows))), []
+    for first in range(0, n_rows, size):
+        rows = np.arange(first, min(first + size, n_rows))
+        start = init[rows] if init is not None and len(init) == n_rows and init.ndim == 3 else init
+        ends.append(_propagated(options, units.of_rows(rows), len(rows), start))
+    record = BPRecord(*map(np.concatenate, zip(*(end.record for end in ends), strict=True)))
+    pairs = sum(end.pairs * (len(end.record.status) / n_rows) for end in ends)
+    return Ends(record, pairs, None)
+
+
+def _propagated(options, units, n_rows, init=None, assignments=()):
+    """Iterate the messages of rows that fit in memory together."""
     n_starts = 1 + len(assignments)
-    units, n_rows = units.repeated(n_starts), n_rows * n_starts
+    n_rows = n_rows * n_starts
+    if n_starts > 1:
+        units = units.of_rows(np.arange(n_rows) // n_starts)
     dtype = message_dtype(options, units)
-    layout = message_layout(options, units, n_rows, init is not None and not options.decodes)
-    n_messages, *pair_shape = layout.shape
+    has_init = init is not None and not options.decodes
+    n_workers, (n_messages, *pair_shape) = message_layout(options, units, n_rows, has_init)
     # Beside the exponentials; rows with messages of their own start from them, others from a copy.
-    n_arrays = 1 + n_messages + layout.n_segments + (n_messages != n_rows)
+    n_arrays = 1 + n_messages + (n_messages != n_rows)
     with borrowed((n_arrays, *pair_shape), dtype) as memory:
-        ratios, sums = memory[1:][:n_messages], memory[1 + n_messages :][: layout.n_segments]
-        start = memory[1 if n_messages == n_rows else -1]
+        ratios, start = memory[1:][:n_messages], memory[1 if n_messages == n_rows else -1]
         settings, problem, record = prepared(options, units, dtype, n_rows, (memory[0], start))
         if options.decodes:
             _set_assignments(options, units, record, init, assignments)
         elif init is None:
             record.hidden[:, : units.model.n_hidden] = units.symmetric_field(1)
         _set_messages(options, units, None if options.decodes else init, ratios, record)
-        workspaces = new_workspaces(layout.n_workers, record, dtype, settings.algorithm)
-        arguments = settings, problem, ratios, record, workspaces, sums, np.zeros(2, np.int64)
-        in_parallel(bp_kernels.belief_propagation, arguments, layout.n_workers)
+        workspaces = new_workspaces(n_workers, record, dtype, settings.algorithm)
+        arguments = settings, problem, ratios, record, workspaces, np.zeros(2, np.int64)
+        in_parallel(bp_kernels.belief_propagation, arguments, n_workers)
         pairs = messages = None
         if options.pairwise:
-            pairs = pair_products(options, units, problem, ratios, record, sums)
+            pairs = pair_products(options, units, problem, ratios, record)
         if options.messages:
             messages = log_messages(options, units, ratios)
     return Ends(record, pairs, messages)
@@ -133,9 +152,9 @@ def _set_assignments(options, units, record, init, assignments):
     n_starts = 1 + len(assignments)
     first = slice(0, None, n_starts)
     if init is None and options.algorithm == "max":
-        record.hidden[first, : units.model.n_hidden] = units.symmetric_field(1)
+        record.hidden[first, : units.model.n_hidden] = units.symmetric_field(1)[first]
     else:
-        _set_visible(units, record, first, _decisions(units) if init is None else init)
+        _set_visible(units, record, first, _decisions(units)[first] if init is None else init)
     for k, visible in enumerate(assignments, 1):
         _set_visible(units, record, slice(k, None, n_starts), visible)
 

@@ -77,10 +77,10 @@ class BPSettings(NamedTuple):
     flush_every, log_every : int
         Number of visible units after which the products of their messages to the hidden units are
         moved to float64, and after which their logarithm is taken, a multiple of the first.
-    block, bethe, pairs, finish, objective, pair_logs, log_products, visible_beliefs,
+    block, bethe, finish, objective, pair_logs, log_products, visible_beliefs,
     hidden_beliefs, add_softplus : int
-        Addresses of the functions of `fastmf.kernels.bp.blocks`, 0 for functions that are not
-        called: `pairs` but for means of pair beliefs.
+        Addresses of the functions of `fastmf.kernels.bp.blocks`, 0 for functions that the
+        algorithm does not call.
     """
 
     algorithm: int
@@ -94,7 +94,6 @@ class BPSettings(NamedTuple):
     log_every: int
     block: int = 0
     bethe: int = 0
-    pairs: int = 0
     finish: int = 0
     objective: int = 0
     pair_logs: int = 0

@@ -32,13 +32,11 @@ from fastmf.kernels.bp.arguments import (
     P,
     Q,
 )
-from fastmf.kernels.bp.belief_propagation import first_of_segment, segment_of
 from fastmf.kernels.bp.convergence import assess_row
 from fastmf.kernels.bp.messages import (
     add,
     add_logs,
     add_max_changes,
-    add_pair_beliefs,
     add_sum_changes,
     flush_products,
     max_to_hidden,
@@ -48,7 +46,7 @@ from fastmf.kernels.bp.messages import (
     sum_to_hidden_damped,
 )
 from fastmf.kernels.bp.products import log_products, pair_logs
-from fastmf.kernels.linear.copies import copy, set_to_zero
+from fastmf.kernels.linear.copies import copy
 from fastmf.special import sigmoid_pair, softplus
 
 
@@ -217,33 +215,6 @@ def _bethe_block(settings, problem, arrays, workspaces, place, damping):
 
 
 @kernel(mode="by_address", fastmath=REORDER, views=True)
-def _pair_block(settings, problem, arrays, workspaces, place, sums):
-    """Add the pair beliefs of a block of visible units to the sums of the segment of the row."""
-    index, entry, w, block = place
-    messages, n_rows, n_segments = arrays[0], arrays[1].shape[0], sums.shape[0]
-    n, real, segment = messages.shape[2], messages.dtype.type, segment_of(index, n_rows, n_segments)
-    is_first = index == first_of_segment(segment, n_rows, n_segments)
-    p, q = row(workspaces.beliefs, (w, 0, 0), n), row(workspaces.beliefs, (w, 1, 0), n)
-    start = block * BLOCK_UNITS
-    last = smaller(start + BLOCK_UNITS, messages.shape[1])
-    for first in range(start, last, TILE_UNITS):
-        n_units = smaller(TILE_UNITS, last - first)
-        visible = row(arrays[1], (index, first), n_units)
-        log_odds = row(workspaces.tile, (w, LOG_ODDS, 0), n_units)
-        for k in range(n_units):
-            log_odds[k] = visible[k]
-        old = row(workspaces.product64, (w, 0), n_units)
-        _set_visible_beliefs(settings, old, workspaces, w, 0.0)
-        for k in range(n_units):
-            e = row(problem.exponentials, (first + k, 0), n)
-            s = row(messages, (entry, first + k, 0), n)
-            total = row(sums, (segment, first + k, 0), n)
-            if is_first:
-                set_to_zero(total)
-            add_pair_beliefs(e, s, p, q, real(workspaces.tile[w, P, k]), total)
-
-
-@kernel(mode="by_address", fastmath=REORDER, views=True)
 def _max_block(settings, problem, arrays, workspaces, place, damping):
     """One block of visible units in max-product."""
     messages = arrays[0]
@@ -388,11 +359,8 @@ def _finish(settings, problem, record, workspaces, place, damping):
 
 
 @cache
-def addresses(algorithm, dtype, pairs=False):
-    """Addresses of what an algorithm calls, for messages of a type: options of `BPSettings`.
-
-    The function for pair beliefs of sum-product is compiled if wanted.
-    """
+def addresses(algorithm, dtype):
+    """Addresses of the functions that an algorithm calls: fields of `BPSettings`."""
     of_row = BPSettings, BPProblem, BPRecord, BPWorkspaces
     messages = Real[3], Float64[2], Float64[2]
     of_tile = BPSettings, BPProblem, messages, BPWorkspaces, (int,) * 4
@@ -411,8 +379,6 @@ def addresses(algorithm, dtype, pairs=False):
     if algorithm == SUM_PRODUCT:
         include("pair_logs", pair_logs, *(line,) * 3, wide, int, bool)
         include("bethe", _bethe_block, *of_tile, float)
-        if pairs:
-            include("pairs", _pair_block, *of_tile, Real[3])
     else:
         include("objective", _objective, *of_row, int, int)
     blocks = {SUM_PRODUCT: _sum_block, MAX_PRODUCT: _max_block, MIXED_PRODUCT: _mixed_block}

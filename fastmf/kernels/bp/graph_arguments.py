@@ -11,7 +11,7 @@ import numpy as np
 from fastmf._jit.argument_types import Bool, Float64, Int8, Int32, Int64
 
 # A sum of exponentials below this may have lost its largest term.
-SMALLEST_SUM = 1e-200
+SMALLEST_SUM = float(np.sqrt(np.finfo(np.float64).tiny))
 # Logarithm of the rounding error of probabilities in float64.
 LOG_EPSILON = float(np.log(np.finfo(np.float64).eps))
 # Forests of one move: in dense graphs, where forests have few units, not all are moved.

@@ -147,13 +147,10 @@ def _start(settings, problem, messages):
     return messages if settings.algorithm == MIXED_PRODUCT else problem.weights / 2
 
 
-def belief_propagation(settings, problem, messages, record, workspaces, pairs, queue):
+def belief_propagation(settings, problem, messages, record, workspaces, queue):
     """Iterate rows to their fixed points."""
     workspace = _workspace(workspaces, 0)
-    pairs[:] = 0
     one_for_each_row = len(messages) == len(record.visible)
-    segments = np.array_split(np.arange(len(record.visible)), max(1, len(pairs)))
-    segment_of_row = np.repeat(np.arange(len(segments)), [len(rows) for rows in segments])
     for row in range(len(record.visible)):
         row_messages = messages[row if one_for_each_row else 0]
         if not one_for_each_row:
@@ -168,12 +165,6 @@ def belief_propagation(settings, problem, messages, record, workspaces, pairs, q
             record.bethe[row] = sum(
                 _bethe_block(problem, row, units, row_messages, record) for units in _blocks(record)
             )
-        if len(pairs):
-            segment = segment_of_row[row]
-            beliefs = workspace.beliefs[:2, None]
-            scales = sigmoid(record.visible[None, row]).astype(pairs.dtype)
-            arguments = problem, row_messages[None], beliefs, scales, None, pairs[segment, None]
-            pair_beliefs(*arguments)
 
 
 def exponentials(weights, factor, queue, roots, out):

@@ -8,6 +8,7 @@ import pytest
 from bp_models import binary_rbm, loopy, propagation, tree
 
 import fastmf as mf
+from fastmf.inference.bp import rbm
 
 KINDS = pytest.mark.parametrize("prior", [mf.Bernoulli, mf.Ising])
 
@@ -224,13 +225,20 @@ def test_oscillation_is_reported_undamped_and_cured_by_damping():
     assert smooth.converged and smooth.damping > 0
 
 
-def test_pairs_averaged_over_rows():
+def test_pairs_averaged_over_rows(monkeypatch):
+    """Also where rows are solved two at a time, as their messages do not fit in memory."""
     model, rng = loopy(prior=mf.Ising), np.random.default_rng(2)
     field = rng.normal(size=(5, 9)), rng.normal(size=(5, 7))
     each = mf.belief_propagation(model, field=field, pairwise=True).pairwise
-    mean = mf.belief_propagation(model, field=field, pairwise="mean").pairwise
     assert each.shape == (5, 9, 7)
-    np.testing.assert_allclose(mean, each.mean(0), atol=1e-12)
+    together = mf.belief_propagation(model, field=field, pairwise="mean")
+    monkeypatch.setattr(rbm, "MAX_BYTES", 2 * 8 * 9 * 7)
+    in_chunks = mf.belief_propagation(model, field=field, pairwise="mean")
+    for result in (together, in_chunks):
+        np.testing.assert_allclose(result.pairwise, each.mean(0), atol=1e-12)
+    for mean, expected in zip(in_chunks.mean, together.mean, strict=True):
+        np.testing.assert_array_equal(mean, expected)
+    np.testing.assert_array_equal(in_chunks.history, together.history)
 
 
 @pytest.mark.parametrize("n_rows", [33, 100])

@@ -66,7 +66,7 @@ def test_means_and_variances(kinds):
 def test_repeated_rows_stay_together():
     field = np.arange(6.0).reshape(2, 3)
     units = units_of((mf.Ising, mf.Ising), (field, None))
-    twice = units.repeated(2)
+    twice = units.of_rows(np.array([0, 0, 1, 1]))
     np.testing.assert_array_equal(twice.fields[0], units.fields[0][[0, 0, 1, 1]])
     assert len(twice.fields[1]) == 1 and len(units.fields[0]) == 2
 
@@ -82,7 +82,7 @@ def test_models_that_are_not_binary():
     with pytest.raises(ValueError, match="weights"):
         mf.belief_propagation(loopy(scale=1e4))
     with pytest.raises(ValueError, match="field"):
-        mf.most_probable(loopy(dtype="float32"), field=np.full(9, 1e31))
+        mf.most_probable(loopy(dtype="float32"), field=np.full(9, 1e32))
 
 
 def test_units_of_a_users_own_two_values():
