@@ -20,7 +20,6 @@ class BPOptions:
     max_iter: int = 1000
     pairwise: bool | str = False
     messages: bool = False
-    log_partition: bool = True
     history: bool = True  # keep the residuals of all sweeps, unless they take more than MAX_BYTES
     search: bool = True
     n_starts: int | None = None

@@ -60,10 +60,10 @@ class BPSettings(NamedTuple):
     flush_every, log_every : int
         Number of visible units after which the products of their messages to the hidden units are
         moved to float64, and after which their logarithm is taken, a multiple of the first.
-    block, bethe, pairs, finish, objective, pair_logs, log_products, visible_beliefs,
+    block, bethe, finish, objective, pair_logs, log_products, visible_beliefs,
     hidden_beliefs, add_softplus : int
-        Addresses of the functions of `fastmf.kernels.bp.blocks`, 0 for functions that are not
-        called: `bethe` if no log-partition is wanted, `pairs` but for means of pair beliefs.
+        Addresses of the functions of `fastmf.kernels.bp.blocks`, 0 for functions that the
+        algorithm does not call.
     """
 
     algorithm: int
@@ -77,7 +77,6 @@ class BPSettings(NamedTuple):
     log_every: int
     block: int = 0
     bethe: int = 0
-    pairs: int = 0
     finish: int = 0
     objective: int = 0
     pair_logs: int = 0
@@ -123,18 +122,17 @@ class BPRecord(NamedTuple):
 class BPWorkspaces(NamedTuple):
     """Results of the blocks of a sweep, and the buffers that this needs.
 
-    The first five have one entry for each worker, or a single one for a shared row; the buffers
-    have one for each worker.
+    All have one entry for each worker.
 
     Parameters
     ----------
-    beliefs : array of shape (n_workspaces, 3, n_padded)
+    beliefs : array of shape (n_workers, 3, n_padded)
         p, q and log-odds of the hidden units, in the type of the messages.
-    message_sums : float64 array of shape (n_workspaces, n_blocks, n_padded)
+    message_sums : float64 array of shape (n_workers, n_blocks, n_padded)
         Sums over a block of the log-messages to each hidden unit.
-    decoded_sums : float64 array of shape (n_workspaces, n_blocks or 0, n_padded)
+    decoded_sums : float64 array of shape (n_workers, n_blocks or 0, n_padded)
         Sums over the units decoded as 1 of their couplings; max-product only.
-    change, decoded_field : float64 array of shape (n_workspaces, n_blocks)
+    change, decoded_field : float64 array of shape (n_workers, n_blocks)
         Largest change of a belief or message, -1 before the first sweep of a row whose messages
         are not set; sum of the fields of the units decoded as 1.
     received : array of shape (n_workers, TILE_UNITS, n_padded)

@@ -6,10 +6,12 @@ and hold the messages that the unit sends. Units are numbered in breadth-first o
 
 from typing import NamedTuple
 
+import numpy as np
+
 from fastmf._jit.argument_types import Bool, Float64, Int8, Int32, Int64
 
 # A sum of exponentials below this may have lost its largest term.
-SMALLEST_SUM = 1e-200
+SMALLEST_SUM = float(np.sqrt(np.finfo(np.float64).tiny))
 # Planes of `GraphState.scratch`.
 CAVITY, WEIGHTS, SENT = range(3)
 
