@@ -14,9 +14,8 @@ from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
-from compare_peers import run
 from scipy.sparse import coo_array
-from speed_table import line, show
+from speed_page import line, run, show
 from timing import interleaved, with_own_blas
 
 import fastmf as mf

@@ -14,32 +14,14 @@ the last epoch that was finished; with --hours 0 what there is so far is drawn.
 
 import json
 import time
-from pathlib import Path
 
 import experiment
 import numpy as np
 
 import fastmf as mf
 from fastmf import plotting
-from fastmf.datasets import load_mnist
 from fastmf.evaluation import log_likelihood
 from fastmf.inference.ep.adaptive_tap import parallel_sweeps_alone
-
-EPILOG = """\
-examples:
-  python scripts/experiments/adaptive_tap.py --quick
-      500 images, 30 hidden units: does it run?
-  python scripts/experiments/adaptive_tap.py --rows 2000 --epochs 5 --iterations 3 10
-      what three iterations miss, in about five minutes
-  python scripts/experiments/adaptive_tap.py --paper --single --solutions 1 --epochs 100 \
-      --iterations 3 10
-      the paper's machine of 784 x 500, rate 0.001, damping 0.5, uncentred, with one solution a
-      step: 1.4 and 2.6 s of CPU time an epoch of adaptive TAP with 3 and 10 iterations. With as
-      many solutions as images in a batch, 100, and without --single: some 150 times as long.
-
-MNIST's four files are read from the folder --data, or the environment variable FASTMF_DATA. Times
-are of this machine and moment: compare the two methods, not machines.
-"""
 
 METHODS = {"tap": "TAP", "adaptive_tap": "adaptive TAP"}
 # Test images on which machines are measured after each epoch.
@@ -53,14 +35,13 @@ def main(argv=None):
     if options.quick:
         options.rows, options.hidden, options.epochs = 500, 30, 3
         options.iterations, options.batch_sizes = [3, 10], [1, 10, 50]
-    folder = options.output or Path("results") / "adaptive-tap"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = experiment.folder(options, "adaptive-tap")
     if options.paper:
         options.hidden, options.learning_rate, options.rows = 500, 0.001, 5000
         options.damping = 0.5
-    X, test = (load_mnist(options.data, split=split, binary=True).X for split in ("train", "test"))
+    X, test = (part.X for part in experiment.train_and_test("binary", options, TEST_ROWS))
     dtype = np.float32 if options.single else float
-    X, test = X[: options.rows].astype(dtype), test[:TEST_ROWS].astype(dtype)
+    X, test = X.astype(dtype), test.astype(dtype)
     if not (folder / "cost.csv").exists():
         first = cost(X, options, folder)
         print(f"at {options.batch_sizes[-1]} starts adaptive TAP takes {first:.1f} times as long")
@@ -68,8 +49,10 @@ def main(argv=None):
 
 
 def parser():
-    whole = experiment.parser(__doc__, EPILOG)
-    add = whole.add_argument
+    made = experiment.parser(
+        __doc__, "seed", "data", "output", quick="30 hidden units, 3 epochs, 500 images"
+    )
+    add = made.add_argument
     add("--hidden", type=int, default=100, metavar="N", help="hidden units [100]")
     add("--epochs", type=int, default=10, metavar="N", help="[10]")
     add("--rows", type=int, default=5000, metavar="N", help="training images [5000]")
@@ -85,13 +68,9 @@ def parser():
     add("--single", action="store_true", help="single precision")
     add("--hours", type=float, default=float("inf"), metavar="HOURS",
         help="of each machine, after which it is left as it is [no limit]")  # fmt: skip
-    add("--seed", type=int, default=0, metavar="N", help="[0]")
-    add("--data", metavar="FOLDER", help="where MNIST is [$FASTMF_DATA]")
-    add("--output", type=Path, metavar="FOLDER", help="[results/adaptive-tap]")
     add("--paper", action="store_true",
         help="784 x 500, 5000 images, rate 0.001, damping 0.5, no centring")  # fmt: skip
-    add("--quick", action="store_true", help="30 hidden units, 3 epochs, 500 images")
-    return whole
+    return made
 
 
 def learner(method, iterations, options, **others):

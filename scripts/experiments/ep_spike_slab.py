@@ -5,21 +5,15 @@ paper  The first experiment of Hernández-Lobato & Hernández-Lobato, "Convergen
        propagation in linear models with spike-and-slab priors" (2011): sets in which regular
        expectation propagation does not converge, and test errors of regular and of convergent
        expectation propagation, for five dampings, printed beside the paper's Figure 1.
-counts
-       In how many of these sets regular expectation propagation does not converge, by schedule,
+counts In how many of these sets regular expectation propagation does not converge, by schedule,
        bound on the precisions of sites, tolerance, and what is compared with it.
 genes  Riboflavin (regression) and leukemia and colon (two classes, regressed on -1 and 1, and by
        the probit classifier), if $FASTMF_DATA or --data has them: cross-validated error, CPU
        time and selected genes, beside scikit-learn's LassoCV and ARDRegression in the same run.
-schedules
-       Time to the fixed point on ten problems, where regular damped expectation propagation
-       converges, and on some where it does not: the convergent schedules should take at most twice
-       as long where it does.
 
 Results: ep_spike_slab.md.
 """
 
-import os
 import sys
 import time
 import warnings
@@ -29,15 +23,6 @@ import experiment
 import numpy as np
 
 import fastmf as mf
-
-EPILOG = """\
-examples:
-  python scripts/experiments/ep_spike_slab.py paper
-  python scripts/experiments/ep_spike_slab.py paper --quick
-  python scripts/experiments/ep_spike_slab.py counts
-  python scripts/experiments/ep_spike_slab.py genes --data folder --folds 5
-  python scripts/experiments/ep_spike_slab.py schedules
-"""
 
 # Weight of the *new* factor, and the paper's figures: sets that did not converge, errors on them
 # (convergent, regular), and errors where regular expectation propagation converged.
@@ -60,30 +45,16 @@ PAPER_COLUMNS = (
 def main(argv=None):
     options = parser().parse_args(argv)
     if options.quick:
-        options.sets, options.max_iter, options.seeds, options.problems = 2, 100, 1, 2
-        options.repeats, options.folds = 1, 2
-    if options.which in ("paper", "both"):
-        paper(options)
-    if options.which in ("genes", "both"):
-        genes(options)
-    if options.which == "counts":
-        counts(options)
-    if options.which == "schedules":
-        schedules(options)
+        options.sets, options.max_iter, options.seeds, options.folds = 2, 100, 1, 2
+    {"paper": paper, "counts": counts, "genes": genes}[options.which](options)
 
 
 def parser():
-    whole = experiment.parser(__doc__, EPILOG)
-    add = whole.add_argument
-    add(
-        "which",
-        nargs="?",
-        choices=("paper", "counts", "genes", "both", "schedules"),
-        default="paper",
-    )
+    made = experiment.parser(__doc__, "seed", "data", quick="two sets, one seed, few iterations")
+    add = made.add_argument
+    add("which", nargs="?", choices=("paper", "counts", "genes"), default="paper")
     add("--sets", type=int, default=100, metavar="N", help="training sets for each damping [100]")
     add("--max-iter", type=int, default=1000, metavar="N", help="of each schedule [1000]")
-    add("--data", type=Path, metavar="FOLDER", help="of the gene expressions [$FASTMF_DATA]")
     add("--folds", type=int, default=5, metavar="N", help="of the cross-validation [5]")
     add("--only", nargs="+", choices=("riboflavin", "leukemia", "colon"), help="[all three]")
     add("--methods", nargs="+", metavar="WORD", default=[""],
@@ -91,14 +62,9 @@ def parser():
     add("--ard-features", type=int, default=500, metavar="N",
         help="features most correlated with y, in the training rows, that ARDRegression is given: "
         "its cost is cubic in their number [500]")  # fmt: skip
-    add("--solver", default="auto", metavar="NAME", help="on gene expressions [auto]")
-    add("--repeats", type=int, default=5, metavar="N", help="runs of each schedule [5]")
-    add("--problems", type=int, metavar="N", help="of the schedules, the first ones [all]")
-    add("--seed", type=int, default=0, metavar="N", help="the first one [0]")
     add("--seeds", type=int, default=3, metavar="N", help="of the paper's experiment [3]")
     add("--output", type=Path, metavar="FILE", help="CSV of the paper's experiment [none]")
-    add("--quick", action="store_true", help="two sets, one seed, few iterations: does it run?")
-    return whole
+    return made
 
 
 # --- the paper ------------------------------------------------------------------------------------
@@ -245,56 +211,6 @@ def least_residuals(options, k, schedule, bound):
     return np.array(found)
 
 
-# --- schedules ------------------------------------------------------------------------------------
-
-# Rows, features, non-zero coefficients, noise, correlation of neighbours, seed.
-PROBLEMS = (
-    (50, 200, 5, 0.1, 0.0, 0), (200, 100, 30, 0.5, 0.0, 3), (100, 1000, 10, 0.1, 0.0, 0),
-    (100, 1000, 20, 0.3, 0.0, 1), (100, 1000, 10, 0.1, 0.5, 2), (200, 1000, 40, 0.1, 0.3, 4),
-    (200, 5000, 20, 0.1, 0.0, 5), (100, 1000, 10, 0.1, 0.9, 2), (50, 500, 15, 0.1, 0.9, 0),
-)  # fmt: skip
-CONTESTANTS = {
-    "half of the old": {"damping": 0.5},
-    "a tenth": {"damping": 0.1},
-    "auto": {"schedule": "auto"},
-    "convergent": {"schedule": "convergent"},
-}
-
-
-def chain(n, d, k, noise, correlation, seed):
-    """A regression on features of which neighbours are correlated."""
-    rng = np.random.default_rng(seed)
-    X, w = rng.normal(size=(n, d)), np.zeros(d)
-    for j in range(1, d if correlation else 0):
-        X[:, j] = correlation * X[:, j - 1] + np.sqrt(1 - correlation**2) * X[:, j]
-    w[rng.choice(d, k, replace=False)] = rng.normal(size=k)
-    return spike_and_slab(X, X @ w + noise * rng.normal(size=n), noise, k / d)
-
-
-def schedules(options):
-    """CPU time of regular expectation propagation and of the convergent schedules."""
-    drawn = (data_set(np.random.default_rng([seed, 7])) for seed in (0, 1, 3))
-    models = [(f"the paper's, {k}", spike_and_slab(*rows, NOISE, SHARE))
-              for k, (rows, _) in enumerate(drawn)]  # fmt: skip
-    for n, d, k, noise, correlation, seed in PROBLEMS:
-        title = f"{n} x {d}, k {k}, noise {noise}, corr. {correlation}"
-        models.append((title, chain(n, d, k, noise, correlation, seed)))
-    print("ms of CPU time, one thread (log-evidence); * not converged")
-    print(f"{'':44}" + "".join(f"{name:>20}" for name in CONTESTANTS))
-    for title, model in models[: options.problems]:
-        cells = []
-        for settings in CONTESTANTS.values():
-            mf.expectation_propagation(model, max_iter=2, n_threads=1, **settings)
-            seconds = []
-            while len(seconds) < options.repeats and sum(seconds) < 2:
-                start = time.thread_time()
-                result = mf.expectation_propagation(model, n_threads=1, **settings)
-                seconds.append(time.thread_time() - start)
-            star = "" if result.converged else "*"
-            cells.append(f"{1e3 * np.median(seconds):.1f}{star} ({result.log_evidence:.2f})")
-        print(f"{title:44}" + "".join(f"{c:>20}" for c in cells), flush=True)
-
-
 # --- gene expressions ---------------------------------------------------------------------------
 
 
@@ -348,33 +264,23 @@ class Screened:
         return self.estimator.predict((X[:, self.kept] - self.offset) / self.scale)
 
 
-def regressor(options):
-    """Spike and slab with all parameters learned."""
-    return mf.SpikeSlabRegressor(**ours(options))
-
-
-def ours(options):
-    """Options of both our estimators."""
-    return {"solver": options.solver}
-
-
 def genes(options):
     """Cross-validated errors on real data."""
     from sklearn.linear_model import ARDRegression, LassoCV
     from sklearn.model_selection import KFold, StratifiedKFold
 
-    folder = options.data or Path(os.environ.get("FASTMF_DATA", "."))
+    folder = Path(options.data or ".")
     for name in options.only or ("riboflavin", "leukemia", "colon"):
         X, y, names, classes = load(name, folder)
         regressors = {
-            "spike and slab": lambda: regressor(options),
+            "spike and slab": mf.SpikeSlabRegressor,
             "LassoCV": lambda: Screened(LassoCV(cv=5, max_iter=5000), None),
             f"ARD, {options.ard_features} features": lambda: Screened(
                 ARDRegression(), options.ard_features
             ),
         }
         if classes:
-            regressors["spike and slab, probit"] = lambda: mf.SpikeSlabClassifier(**ours(options))
+            regressors["spike and slab, probit"] = mf.SpikeSlabClassifier
         split = (StratifiedKFold if classes else KFold)(
             options.folds, shuffle=True, random_state=options.seed
         )
@@ -407,7 +313,7 @@ def genes(options):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             kept = varied(name, X)
-            fitted = regressor(options).fit(X[:, kept], y)
+            fitted = mf.SpikeSlabRegressor().fit(X[:, kept], y)
         best = np.argsort(-fitted.inclusion_probability_)[:8]
         names = names[kept]
         listed = ", ".join(f"{names[i]} {fitted.inclusion_probability_[i]:.2f}" for i in best)

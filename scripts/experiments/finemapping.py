@@ -23,8 +23,6 @@ inclusion probabilities are compared with long chains over the models: how many 
 Results: finemapping.md.
 """
 
-import json
-import os
 import time
 import warnings
 from itertools import pairwise
@@ -37,12 +35,6 @@ from scipy.special import ndtri
 import fastmf as mf
 from fastmf.inference.ep.model_chains import InclusionPosterior, ModelChains
 
-EPILOG = """\
-examples:
-  python scripts/experiments/finemapping.py --loci 20
-  python scripts/experiments/finemapping.py --loci 500 --data DATA
-  python scripts/experiments/finemapping.py --windows 60 --data DATA
-"""
 # Variants of a window of the real locus.
 WINDOW = 110
 BINS = (0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 1.01)
@@ -150,30 +142,24 @@ METHODS = {
 # --- the comparison -----------------------------------------------------------------------------
 
 
-def analysed(name, loci, records=None):
+def analysed(name, loci, results):
     """Sets, how many hold a cause, causes, how many are found, sizes, probabilities, times."""
-    held, found, sizes, pairs, times, known = [], [], [], [], [], {}
-    if records is not None and records.exists():
-        lines = map(json.loads, records.read_text().splitlines())
-        known = {line["locus"]: line for line in lines if line["method"] == name}
+    held, covered, sizes, pairs, times = [], [], [], [], []
     for seed in loci:
         X, y, causes = locus(seed)
-        if seed not in known:
+
+        def run(X=X, y=y):
             start = time.process_time()
             included, sets = METHODS[name](X, y)
-            line = {"method": name, "locus": seed, "seconds": time.process_time() - start}
-            line |= {"included": np.round(included, 6).tolist()}
-            known[seed] = line | {"sets": [list(map(int, own)) for own in sets]}
-            if records is not None:
-                with records.open("a") as file:
-                    file.write(json.dumps(known[seed]) + "\n")
-        included, sets = known[seed]["included"], known[seed]["sets"]
-        times.append(known[seed]["seconds"])
-        held += [np.isin(causes, own).any() for own in sets]
-        found += [any(cause in own for own in sets) for cause in causes]
-        sizes += [len(own) for own in sets]
+            return time.process_time() - start, np.round(included, 6), [list(s) for s in sets]
+
+        seconds, included, sets = results.get(f"{name}/{seed}", run)
+        times.append(seconds)
+        held += [np.isin(causes, features).any() for features in sets]
+        covered += [any(cause in features for features in sets) for cause in causes]
+        sizes += [len(features) for features in sets]
         pairs.append(np.stack([included, np.isin(np.arange(len(included)), causes)]))
-    return held, found, sizes, np.concatenate(pairs, axis=1), times
+    return held, covered, sizes, np.concatenate(pairs, axis=1), times
 
 
 def calibration(pairs):
@@ -254,15 +240,14 @@ def windows(path, n_windows, n_causes, seed):
 
 def main(argv=None):
     """Analyse all loci by all methods."""
-    parser = experiment.parser(__doc__, EPILOG)
+    parser = experiment.parser(
+        __doc__, "seed", "data", quick="two loci, no average over parameters"
+    )
     parser.add_argument("--loci", type=int, default=100)
-    parser.add_argument("--data", default=os.environ.get("FASTMF_DATA"), metavar="FOLDER")
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--records", type=Path, help="file of the loci that are analysed")
-    parser.add_argument("--seed", type=int, default=0, help="of the first locus [0]")
     parser.add_argument("--windows", type=int, default=0, help="windows of the real locus")
     parser.add_argument("--causes", type=int, default=2, help="causes of a window [2]")
-    parser.add_argument("--quick", action="store_true", help="two loci, no average over parameters")
     options = parser.parse_args(argv)
     if options.quick:
         options.loci, options.data, options.methods = 2, None, ["block EP", "single effects"]
@@ -275,10 +260,10 @@ def main(argv=None):
     warnings.simplefilter("ignore")
     print("| method | sets | hold a cause | causes found | size | error | time |")
     print("|---|---|---|---|---|---|---|")
-    bins = {}
+    bins, results = {}, experiment.Results(options.records)
     for name in options.methods:
         METHODS[name](*locus(10**6)[:2])  # what is compiled does not count
-        bins[name] = report(name, analysed(name, loci, options.records))
+        bins[name] = report(name, analysed(name, loci, results))
     for name, line in bins.items():
         print(f"{name}: {line}")
     if options.data:

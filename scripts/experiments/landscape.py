@@ -24,7 +24,6 @@ options and the same folder.
 """
 
 import warnings
-from pathlib import Path
 from typing import NamedTuple
 
 import experiment
@@ -36,23 +35,6 @@ from sklearn.manifold import Isomap
 import fastmf as mf
 from fastmf import plotting
 from fastmf.evaluation import Solutions, log_likelihood, solutions
-
-EPILOG = """\
-examples:
-  python scripts/experiments/landscape.py --quick
-      a few epochs on 2,000 images: does it run?
-  python scripts/experiments/landscape.py --rows 10000 --epochs 20 --learning-rate 0.05
-      a good machine in minutes
-  python scripts/experiments/landscape.py --dataset faces --starts 2400 --epochs 100
-  python scripts/experiments/landscape.py --paper --epochs 100 --starts 10000 --steps 14500 \\
-      --follow 1 2 3 5 7 10 15 20 30 40 50 70 100 --early 1 3 10 30 100 300
-      the paper's settings, and its numbers of starts and of intermediate distributions
-  python scripts/experiments/landscape.py --paper --dataset faces --hidden 256 --epochs 500 \\
-      --starts 2429 --follow 1 5 20 50 100 200 500
-      its faces, of truncated Gaussian pixels
-
-Data are read from the folder --data, or the environment variable FASTMF_DATA.
-"""
 
 # Smallest number of solutions whose free energies have a kernel density.
 MIN_OF_DENSITY = 10
@@ -68,12 +50,9 @@ def main(argv=None):
     options = parser().parse_args(argv)
     if options.quick:
         options.epochs, options.rows, options.starts, options.hidden = 6, 2000, 500, 30
-    folder = options.output or Path("results") / f"landscape-{options.dataset}"
-    folder.mkdir(parents=True, exist_ok=True)
-    train, test = (
-        experiment.images(options.dataset, options.data, split) for split in ("train", "test")
-    )
-    X, X_test = train.X[: options.rows], test.X[: options.test_rows]
+    folder = experiment.folder(options, f"landscape-{options.dataset}")
+    train, test = experiment.train_and_test(options.dataset, options)
+    X, X_test = train.X, test.X
     epochs = options.follow or range(1, options.epochs + 1)
     models = trained(X, options, sorted({e for e in epochs if e <= options.epochs}), folder)
     early = [followed(*each, X, X_test, options, folder) for each in first_steps(X, options)]
@@ -89,8 +68,16 @@ def main(argv=None):
 
 
 def parser():
-    whole = experiment.parser(__doc__, EPILOG)
-    add = whole.add_argument
+    made = experiment.parser(
+        __doc__,
+        "seed",
+        "threads",
+        "data",
+        "output",
+        "quiet",
+        quick="30 hidden units, 6 epochs, 2000 images, 500 starts",
+    )
+    add = made.add_argument
     add("--dataset", choices=experiment.TABLE_1, default="binary",
         help="digits, black and white or grey, or grey faces [binary]")  # fmt: skip
     add("--hidden", type=int, default=100, metavar="N", help="hidden units [100]")
@@ -110,13 +97,7 @@ def parser():
     add("--tol", type=float, default=1e-6, help="to which solutions are solved [1e-6]")
     add("--steps", type=int, default=300, metavar="N", help="of annealed importance sampling [300]")
     add("--maps", type=int, default=3, metavar="N", help="epochs that maps are drawn of [3]")
-    add("--threads", type=int, metavar="N", help="[all]")
-    add("--seed", type=int, default=0, metavar="N", help="[0]")
-    add("--data", metavar="FOLDER", help="where MNIST is [$FASTMF_DATA]")
-    add("--output", type=Path, metavar="FOLDER", help="[results/landscape-DATASET]")
-    add("--quick", action="store_true", help="30 hidden units, 6 epochs, 2000 images, 500 starts")
-    add("--quiet", action="store_true", help="no progress bar")
-    return whole
+    return made
 
 
 class Found(NamedTuple):

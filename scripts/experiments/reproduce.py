@@ -17,14 +17,6 @@ from pathlib import Path
 import experiment
 
 HERE = Path(__file__).parent
-EPILOG = """\
-examples:
-  python scripts/experiments/reproduce.py
-      what there is
-  python scripts/experiments/reproduce.py ep-figure-1 'ping-noisy-20-*'
-  python scripts/experiments/reproduce.py 'tramel-*' --quick
-      do they run?
-"""
 
 
 def main(argv=None):
@@ -39,13 +31,12 @@ def main(argv=None):
 
 
 def parser():
-    whole = experiment.parser(__doc__, EPILOG)
-    add = whole.add_argument
+    made = experiment.parser(__doc__, "seed", quick="each script's own small size")
+    add = made.add_argument
     add("names", nargs="*", metavar="NAME", help="of commands.csv, or patterns [list all]")
     add("--dry", action="store_true", help="print the commands alone")
-    add("--quick", action="store_true", help="each script's own few rows and epochs")
-    add("--seed", type=int, metavar="N", help="in the place of the command's")
-    return whole
+    made.set_defaults(seed=None)  # the command's own
+    return made
 
 
 def lines(patterns=()):

@@ -12,7 +12,6 @@ Writes contacts.csv, models.csv and precision.png to the folder --output. A mode
 before is read from there.
 """
 
-import os
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -28,17 +27,6 @@ from fastmf.evaluation import (
     effective_couplings,
     log_likelihood,
 )
-
-EPILOG = """\
-examples:
-  python scripts/experiments/sequences.py --quick
-      the chain alone, a few epochs: does it run?
-  python scripts/experiments/sequences.py PF00014 RF00162
-      two families
-
-Alignments and structures are read from the folder `sequences` of --data, or of the environment
-variable FASTMF_DATA.
-"""
 
 
 class Family(NamedTuple):
@@ -90,8 +78,7 @@ def main(argv=None):
     options = parser().parse_args(argv)
     if options.quick:
         options.families, options.epochs, options.hidden = ["chain"], 3, 10
-    folder = options.output or Path("results") / "sequences"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = experiment.folder(options, "sequences")
     found, curves = [], []
     for family in options.families or ["chain", *FAMILIES]:
         data = chain() if family == "chain" else load(FAMILIES[family], options.data)
@@ -115,7 +102,6 @@ def main(argv=None):
 
 def load(family, folder):
     """The alignment of a family, a tenth of it set aside."""
-    folder = folder or os.environ.get("FASTMF_DATA")
     if folder is None:
         raise ValueError("pass --data, or set the environment variable FASTMF_DATA.")
     folder = Path(folder) / "sequences"
@@ -246,15 +232,13 @@ def draw(curves, path):
 
 def parser():
     """The command line."""
-    parsed = experiment.parser(__doc__, EPILOG)
-    parsed.add_argument("families", nargs="*", help=f"chain, {', '.join(FAMILIES)} [all]")
-    parsed.add_argument("--data", help="folder of the data [$FASTMF_DATA]")
-    parsed.add_argument("--output", type=Path, help="[results/sequences]")
-    parsed.add_argument("--hidden", type=int, default=100, help="hidden units of the RBMs [100]")
-    parsed.add_argument("--epochs", type=int, default=200, help="of the RBMs [200]")
-    parsed.add_argument("--seed", type=int, default=0, help="of the RBMs [0]")
-    parsed.add_argument("--quick", action="store_true", help="a few epochs of the chain alone")
-    return parsed
+    made = experiment.parser(
+        __doc__, "seed", "data", "output", quick="a few epochs of the chain alone"
+    )
+    made.add_argument("families", nargs="*", help=f"chain, {', '.join(FAMILIES)} [all]")
+    made.add_argument("--hidden", type=int, default=100, help="hidden units of the RBMs [100]")
+    made.add_argument("--epochs", type=int, default=200, help="of the RBMs [200]")
+    return made
 
 
 if __name__ == "__main__":
