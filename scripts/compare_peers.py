@@ -154,9 +154,9 @@ def scipy_maximum(X):
 
     start = np.zeros(d + len(upper[0]))
     options = {"maxiter": 10_000, "maxfun": 100_000, "ftol": 1e-14, "gtol": 1e-7}
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
+    solution = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
     couplings = np.zeros((d, d))
-    couplings[upper] = found.x[d:]
+    couplings[upper] = solution.x[d:]
     return couplings + couplings.T
 
 

@@ -191,8 +191,8 @@ def run(name, text, points, problem, options=(), argv=None):
             print(" ".join(f"{value!s:>11}" for value in row), flush=True)
 
         for point in points(chosen):
-            found, work[point] = _measure(point, problem, chosen)
-            for who, seconds in found.items():
+            medians, work[point] = _measure(point, problem, chosen)
+            for who, seconds in medians.items():
                 note(point, who, seconds)
             file.flush()
         for point, of_point in work.items():
@@ -210,10 +210,10 @@ def efficiency(table, point, who, seconds):
         return None
     alike = point._replace(threads=1)
     for first, name, alone in table:
-        same = (first.axis, first.task, first.dtype, first.size) == (
+        comparable = (first.axis, first.task, first.dtype, first.size) == (
             alike.axis, alike.task, alike.dtype, alike.size,
         )  # fmt: skip
-        if same and name == who and first.threads == 1:
+        if comparable and name == who and first.threads == 1:
             return alone / seconds / (point.threads if point.axis == STRONG else 1)
     return None
 
@@ -222,10 +222,10 @@ def _measure(point, problem, options):
     """Median seconds of each contestant, and the work."""
     with pinned(point.threads), problem(point, options) as (solvers, work):
         times = interleaved(solvers, options.repeats, _rest(options.quick))
-        found = {who: median(seconds) for who, seconds in times.items()}
+        medians = {who: median(seconds) for who, seconds in times.items()}
         done = work()
         done.measure(point.dtype, point.threads, options.quick)
-    return found, done
+    return medians, done
 
 
 def draw(table, path):

@@ -77,8 +77,8 @@ def points(options):
     most = options.threads
     for size in features:
         # With 50,000 features, 100 rows hardly determine the ten that matter: fits take minutes.
-        whole = ("fit, parallel", "fit, convergent", "sequential sweep") if size <= 10_000 else ()
-        for task in ("iteration", *whole):
+        fits = ("fit, parallel", "fit, convergent", "sequential sweep") if size <= 10_000 else ()
+        for task in ("iteration", *fits):
             yield Point("features", size, task, "float64", (size,), n // 2, most)
     # The whole estimator, hyper-parameters learned.
     yield Point("features", d, "fit, learned", "float64", (d,), n, most)

@@ -30,9 +30,9 @@ BSLM = case("pseudo_likelihood.binary.bslm-plain")
 def chain(n_units, n_rows, agreement=0.75, seed=0):
     """Rows of a Markov chain along the units: a fully visible machine that is drawn at once."""
     rng = np.random.default_rng(seed)
-    same = rng.random((n_rows, n_units)) < agreement
-    same[:, 0] = rng.random(n_rows) < 0.6
-    return np.cumprod(np.where(same, 1.0, -1.0), axis=1)
+    agrees = rng.random((n_rows, n_units)) < agreement
+    agrees[:, 0] = rng.random(n_rows) < 0.6
+    return np.cumprod(np.where(agrees, 1.0, -1.0), axis=1)
 
 
 def paper_rows(n_units, n_rows):
@@ -64,9 +64,9 @@ def sweep(which, objective, n=10):
 
 def points(options):
     """Units, rows, threads."""
-    few, units = ((5, 10), (20, 40)) if options.quick else ((5, 10, 20), (20, 40, 100, 200, 1000))
+    small, units = ((5, 10), (20, 40)) if options.quick else ((5, 10, 20), (20, 40, 100, 200, 1000))
     n = sized(options, 640, 8000, 16_000)
-    for d in few:
+    for d in small:
         yield Point("units", d, "sweep", "float64", (d,), n, 1)
     for d in units:
         for task in ("gradient", "fit", "errors")[: 3 if d <= 40 else 2]:

@@ -25,8 +25,8 @@ CONDITIONS = re.compile(r"Medians on (\d+) threads? \((.*)\);")
 
 def write(path, text, markers):
     """Put a text between its markers, and change nothing else."""
-    before, begin, rest = path.read_text(encoding="utf-8").partition(markers[0])
-    _, end, after = rest.partition(markers[1])
+    before, begin, following = path.read_text(encoding="utf-8").partition(markers[0])
+    _, end, after = following.partition(markers[1])
     if not (begin and end):
         raise SystemExit(f"{path} lacks the markers {markers}.")
     path.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")

@@ -176,7 +176,7 @@ def all_starts(n_hidden, repeats):
     model = trained_machine(n_hidden)
     starts, size = images(10_000)[:100], Size(784, n_hidden, 100)
     models = {dtype: in_type(model, dtype) for dtype in ("float64", "float32")}
-    found = {}
+    solutions = {}
 
     def twin(dtype):
         arguments = tap_arguments(
@@ -185,16 +185,16 @@ def all_starts(n_hidden, repeats):
         )  # fmt: skip
         seconds = timed(TAP.twin, *arguments)
         mean, var = (np.split(part, [784], axis=1) for part in arguments[-1].state[:2])
-        found["twin " + dtype] = tuple(mean), tuple(var)
+        solutions["twin " + dtype] = tuple(mean), tuple(var)
         return seconds
 
     def ours(name, dtype, options):
-        found[name] = mf.tap(models[dtype], starts, n_threads=THREADS, **options)
+        solutions[name] = mf.tap(models[dtype], starts, n_threads=THREADS, **options)
 
     def fixed_points(name):
         # A row that passes a saddle slowly can stop there: compared are the points it converges to.
         options = {"tol": 1e-12, "max_iter": 100_000, "acceleration": False}
-        return np.hstack(mf.tap(model, found[name], n_threads=THREADS, **options).mean)
+        return np.hstack(mf.tap(model, solutions[name], n_threads=THREADS, **options).mean)
 
     variants = {
         "plain, float64": ("float64", PLAIN),
@@ -208,11 +208,11 @@ def all_starts(n_hidden, repeats):
     times = interleaved(solvers, repeats)
     expected = fixed_points("twin float64")
     for name in variants:
-        same = abs(fixed_points(name) - expected).max(1) < 1e-6
+        equal = abs(fixed_points(name) - expected).max(1) < 1e-6
         yield line(
             f"100 starts to 1e-8, trained 784 x {n_hidden}, {name}", times[name],
             times[f"twin {variants[name][0]}"], f"NumPy of Algorithm 1, {variants[name][0]}",
-            f"{same.mean():.0%} the same fixed points, swept on to 1e-12",
+            f"{equal.mean():.0%} the equal fixed points, swept on to 1e-12",
         )  # fmt: skip
 
 

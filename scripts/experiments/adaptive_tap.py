@@ -132,13 +132,13 @@ def training(X, test, options, folder):
     rows = []
     for method, name in METHODS.items():
         for n in options.iterations:
-            found = trained(method, n, X, test, options, folder)
-            rows += [(name, n, *row) for row in zip(found["epoch"], found["pseudo"], strict=True)]
-            last = f"{found['pseudo'][-1]:8.2f}" if found["epoch"] else "none"
+            run = trained(method, n, X, test, options, folder)
+            rows += [(name, n, *row) for row in zip(run["epoch"], run["pseudo"], strict=True)]
+            last = f"{run['pseudo'][-1]:8.2f}" if run["epoch"] else "none"
             print(
-                f"{name + f', {n} iterations':28} epoch {found['epoch'][-1:]}: pseudo-likelihood "
-                f"{last}, log-likelihood (AIS) {found['annealed']:8.2f}, "
-                f"{found['seconds']:.0f} s of CPU time",
+                f"{name + f', {n} iterations':28} epoch {run['epoch'][-1:]}: pseudo-likelihood "
+                f"{last}, log-likelihood (AIS) {run['annealed']:8.2f}, "
+                f"{run['seconds']:.0f} s of CPU time",
                 flush=True,
             )
     if rows:
@@ -159,37 +159,35 @@ def draw(rows):
 
 
 class Record:
-    """A callback that writes what is measured after each epoch, and ends after so many seconds.
-
-    Epochs that a file of a run before has, and the machine of the checkpoint, are kept.
-    """
+    """A callback that measures each epoch, keeps it in a file, and ends after some seconds."""
 
     def __init__(self, path, test, seconds, begin):
         self.path, self.test, self.limit = path, test, time.perf_counter() + seconds
         self.first = begin
-        self.found = {"epoch": [], "pseudo": [], "seconds": 0.0}
+        self.measures = {"epoch": [], "pseudo": [], "seconds": 0.0}
         if path.exists():
-            self.found = json.loads(path.read_text())
-        self.begin = time.process_time() - self.found["seconds"]
+            self.measures = json.loads(path.read_text())
+        self.begin = time.process_time() - self.measures["seconds"]
 
     def __call__(self, state):
         """Whether to end."""
-        found, epoch = self.found, state.epoch + self.first
-        if epoch not in found["epoch"]:
+        measures, epoch = self.measures, state.epoch + self.first
+        if epoch not in measures["epoch"]:
             pseudo = mf.pseudo_log_likelihood(state.model, self.test).mean()
-            found["epoch"].append(epoch)
-            found["pseudo"].append(float(pseudo))
-            found["seconds"] = time.process_time() - self.begin
-            self.path.write_text(json.dumps(found))
+            measures["epoch"].append(epoch)
+            measures["pseudo"].append(float(pseudo))
+            measures["seconds"] = time.process_time() - self.begin
+            self.path.write_text(json.dumps(measures))
         return time.perf_counter() > self.limit
 
 
 def trained(method, iterations, X, test, options, folder):
-    """What is measured of one machine, by epoch, and the seconds of training."""
+    """Measures of one machine by epoch, and the seconds of training."""
     path = folder / f"training-{method}-{iterations}.json"
     record = Record(path, test, 3600 * options.hours, options.begin)
-    if options.hours == 0 or "annealed" in record.found:
-        return {"annealed": np.nan} | record.found
+    measures = record.measures
+    if options.hours == 0 or "annealed" in measures:
+        return {"annealed": np.nan} | measures
     run = {"callbacks": [record], "checkpoint": path.with_suffix(".npz")}
     run |= {"n_epochs": options.epochs - options.begin}
     if options.begin:
@@ -197,11 +195,10 @@ def trained(method, iterations, X, test, options, folder):
         run["init"] = learner("tap", iterations, options, **first).fit(X).model_
     model = learner(method, iterations, options, **run).fit(X).model_
     annealed = mf.annealed_importance_sampling(model, n_steps=300, data=X[:100], rng=options.seed)
-    found = log_likelihood(model, test, annealed.log_partition).mean()
-    record.found["annealed"] = float(found)
-    if record.found["epoch"][-1] == options.epochs:
-        path.write_text(json.dumps(record.found))
-    return record.found
+    measures["annealed"] = float(log_likelihood(model, test, annealed.log_partition).mean())
+    if measures["epoch"][-1] == options.epochs:
+        path.write_text(json.dumps(measures))
+    return measures
 
 
 def report(folder, name, ax, header, rows):

@@ -75,13 +75,13 @@ def main(argv=None):
                 continue
             machine, seconds = trained(task, method, train, validation, options, folder)
             restored[method] = machine.predict(test[0])
-            found = (
+            percent_wrong = (
                 *errors(restored[method], *test),
                 matched_error(machine.predict_proba(test[0]), restored["LR"], *test),
             )
-            shown = " ".join(f"{error:7.3f}" for error in found)
+            shown = " ".join(f"{error:7.3f}" for error in percent_wrong)
             print(f"{task:20} {method:12} {shown}  {seconds:.0f} s", flush=True)
-            records.append((task, method, found, machine.history_, seconds))
+            records.append((task, method, percent_wrong, machine.history_, seconds))
             report(records, folder)
         pictures(test, restored, shape, folder / f"pictures-{task}.png")
     figures(records, folder)
@@ -143,10 +143,13 @@ def data(task, options):
     name, kind, amount = task.split("-")
     patch = 0
     if name == "mnist":
-        rest, shape, _ = load_mnist(options.data, split="train", binary=True)
+        images, shape, _ = load_mnist(options.data, split="train", binary=True)
         test = load_mnist(options.data, split="test", binary=True).X
-        n = min(options.train_size, len(rest) * 5 // 6)
-        train, validation = rest[:n], rest[-min(max(1, n // 5), 10000) :][: options.validation_size]
+        n = min(options.train_size, len(images) * 5 // 6)
+        train, validation = (
+            images[:n],
+            images[-min(max(1, n // 5), 10000) :][: options.validation_size],
+        )
     else:
         shape = 28, 28
         # As in the file, and in the paper: the background is 1, and so are the patches. Logistic
@@ -214,11 +217,11 @@ def searched(task, method, train, validation, options, folder):
     if not (options.search_rates or options.search_batch_sizes):
         return {}
     results = experiment.Results(folder / f"{task}-{method}-search.jsonl")
-    few = [part[: max(1, round(options.search_part * len(part)))] for part in train]
+    first_part = [part[: max(1, round(options.search_part * len(part)))] for part in train]
     validation = tuple(part[: options.search_validation] for part in validation)
     init = None
     if method != "LR" and options.start == "logistic":
-        init = logistic_of_few(task, train, few, validation, options, folder)
+        init = logistic_of_few(task, train, first_part, validation, options, folder)
     for size in options.search_batch_sizes or [options.batch_size]:
         for rate in options.search_rates or options.learning_rate[:1]:
             machine = untrained(task, method, options, folder).set_params(
@@ -226,7 +229,7 @@ def searched(task, method, train, validation, options, folder):
             )
 
             def error(machine=machine):
-                machine.fit(*few, validation_data=validation)
+                machine.fit(*first_part, validation_data=validation)
                 return 100 * (1 - max(machine.history_["validation_accuracy"]))
 
             results.get(f"{size} {rate:g}", error)
@@ -273,13 +276,15 @@ def report(records, folder):
     header = ["task", "method", "all", "changed", "changed, others as LR", "paper all",
               "paper changed", "gain over LR", "paper gain", "seconds"]  # fmt: skip
     rows, converged, sizes = [], [], []
-    of_logistic = {task: found[0] for task, method, found, *_ in records if method == "LR"}
-    for task, method, found, history, seconds in records:
+    of_logistic = {
+        task: percent_wrong[0] for task, method, percent_wrong, *_ in records if method == "LR"
+    }
+    for task, method, percent_wrong, history, seconds in records:
         row = dict(zip(METHODS, PAPER[task].split(), strict=True)) if task in PAPER else {}
         paper = row.get(method, "/").split("/")
-        gains = [gain(found[0], of_logistic[task])]
+        gains = [gain(percent_wrong[0], of_logistic[task])]
         gains += [gain(*(float(row[k].split("/")[0]) for k in (method, "LR")))] if row else [""]
-        shown = [f"{error:.3f}" for error in found]
+        shown = [f"{error:.3f}" for error in percent_wrong]
         rows.append([task, method, *shown, *paper, *gains, f"{seconds:.0f}"])
         converged += [
             (task, method, *pair)

@@ -111,11 +111,11 @@ def paper(options):
         print(title)
         print(f"{'damping':>8} {'sets':>14} {'convergent EP':>32} {'regular EP':>32}")
         for new_weight, (n_paper, *errors) in PAPER.items():
-            found = [row[3:] for row in rows if row[1:3] == (new_weight, wanted)]
+            by_seed = [row[3:] for row in rows if row[1:3] == (new_weight, wanted)]
             n_paper = 100 - n_paper if wanted else n_paper
-            sets = " ".join(str(row[0]) for row in found)
+            sets = " ".join(str(row[0]) for row in by_seed)
             print(f"{new_weight:>8} {sets:>9} [{n_paper}]"
-                  + "".join(f"{cell(found, c):>24} [{errors[2 * wanted + k]:.3f}]"
+                  + "".join(f"{cell(by_seed, c):>24} [{errors[2 * wanted + k]:.3f}]"
                             for k, c in enumerate((1, 3))))  # fmt: skip
         print()
 
@@ -150,10 +150,10 @@ def regular(model, weight, max_iter):
             n_threads=1,
         )
 
-    whole = sweeps(max_iter)
+    full_run = sweeps(max_iter)
     # A change is the residual times the weight of the new factor.
-    small = np.flatnonzero(weight * whole.history <= TOLERANCE)
-    return len(small) > 0, (sweeps(small[0] + 1) if len(small) else whole).mean
+    small = np.flatnonzero(weight * full_run.history <= TOLERANCE)
+    return len(small) > 0, (sweeps(small[0] + 1) if len(small) else full_run).mean
 
 
 def mean_and_error(values):
@@ -163,9 +163,9 @@ def mean_and_error(values):
     return (values.mean() if n else np.nan), spread
 
 
-def cell(found, column):
+def cell(by_seed, column):
     """Mean over seeds, standard error of one and standard deviation over them."""
-    means, errors = (np.array([row[column + k] for row in found]) for k in (0, 1))
+    means, errors = (np.array([row[column + k] for row in by_seed]) for k in (0, 1))
     over = f"{means.std(ddof=1):.3f}" if len(means) > 1 else "-"
     return f"{means.mean():.3f} ({errors.mean():.3f}; {over})"
 
@@ -188,14 +188,14 @@ def counts(options):
             ])  # fmt: skip
             for tol in TOLERANCES:
                 limits = np.array([[tol], [tol]]) / np.stack([np.ones(len(PAPER)), list(PAPER)])
-                left = [(smallest > limit[:, None]).sum(1).tolist() for limit in limits]
-                print(f"{schedule:10}  bound {bound}  tolerance {tol:g}  residual {left[0]}  "
-                      f"change {left[1]}", flush=True)  # fmt: skip
+                missed = [(smallest > limit[:, None]).sum(1).tolist() for limit in limits]
+                print(f"{schedule:10}  bound {bound}  tolerance {tol:g}  residual {missed[0]}  "
+                      f"change {missed[1]}", flush=True)  # fmt: skip
 
 
 def least_residuals(options, k, schedule, bound):
     """The smallest residual of regular expectation propagation in each set of a damping."""
-    rng, found = np.random.default_rng([options.seed, k]), []
+    rng, residuals = np.random.default_rng([options.seed, k]), []
     for _ in range(options.sets):
         rows, _ = data_set(rng)
         result = mf.expectation_propagation(
@@ -207,8 +207,8 @@ def least_residuals(options, k, schedule, bound):
             history=True,
             n_threads=1,
         )
-        found.append(np.nanmin(np.append(result.history, np.inf)))
-    return np.array(found)
+        residuals.append(np.nanmin(np.append(result.history, np.inf)))
+    return np.array(residuals)
 
 
 # --- gene expressions ---------------------------------------------------------------------------
@@ -217,9 +217,9 @@ def least_residuals(options, k, schedule, bound):
 def load(name, folder):
     """X, y, names of genes, and whether y is a class."""
     file = {"riboflavin": "riboflavin", "leukemia": "leukemia_golub", "colon": "colon_alon"}[name]
-    found = np.load(folder / f"{file}.npz")
-    X, y = found["X"].astype(np.float32), found["y"].astype(float)
-    names = found["genes"] if "genes" in found else np.arange(X.shape[1]).astype(str)
+    arrays = np.load(folder / f"{file}.npz")
+    X, y = arrays["X"].astype(np.float32), arrays["y"].astype(float)
+    names = arrays["genes"] if "genes" in arrays else np.arange(X.shape[1]).astype(str)
     if name == "leukemia":
         X = np.log10(np.clip(X, 100, 16000))
     elif name == "colon":
@@ -294,14 +294,14 @@ def genes(options):
                 continue
             predicted, seconds, counts = np.empty(len(y)), [], []
             for train, test in folds:
-                kept = varied(name, X[train])
+                chosen_genes = varied(name, X[train])
                 start = time.process_time()
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    fitted = make().fit(X[np.ix_(train, kept)], y[train])
+                    fitted = make().fit(X[np.ix_(train, chosen_genes)], y[train])
                 seconds.append(time.process_time() - start)
                 score = getattr(fitted, "decision_function", fitted.predict)
-                predicted[test] = score(X[np.ix_(test, kept)])
+                predicted[test] = score(X[np.ix_(test, chosen_genes)])
                 included = getattr(fitted, "inclusion_probability_", None)
                 chosen = included > 0.5 if included is not None else abs(fitted.coef_) > 1e-3
                 counts.append(int(chosen.sum()))
@@ -312,10 +312,10 @@ def genes(options):
                   f"{np.median(seconds):8.2f}   {counts}", flush=True)  # fmt: skip
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            kept = varied(name, X)
-            fitted = mf.SpikeSlabRegressor().fit(X[:, kept], y)
+            chosen_genes = varied(name, X)
+            fitted = mf.SpikeSlabRegressor().fit(X[:, chosen_genes], y)
         best = np.argsort(-fitted.inclusion_probability_)[:8]
-        names = names[kept]
+        names = names[chosen_genes]
         listed = ", ".join(f"{names[i]} {fitted.inclusion_probability_[i]:.2f}" for i in best)
         print(f"all rows: log-evidence {fitted.log_evidence_:.1f}; {listed}")
 

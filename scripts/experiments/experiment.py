@@ -124,6 +124,14 @@ def table(path, header, rows):
         csv.writer(file).writerows([header, *rows])
 
 
+def calibration(probability, truth, edges):
+    """Mean probability, fraction of what is true and number in each bin; the weighted error."""
+    bins = np.digitize(probability, edges)
+    chosen = [bins == k for k in range(1, len(edges)) if (bins == k).any()]
+    rows = np.array([(probability[c].mean(), truth[c].mean(), c.sum()) for c in chosen])
+    return rows, float(rows[:, 2] @ abs(rows[:, 0] - rows[:, 1]) / rows[:, 2].sum())
+
+
 def picture(drawing, path):
     """Write a figure, or the figure of axes, as PNG."""
     getattr(drawing, "figure", drawing).savefig(path, dpi=150)

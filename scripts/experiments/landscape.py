@@ -56,15 +56,15 @@ def main(argv=None):
     epochs = options.follow or range(1, options.epochs + 1)
     models = trained(X, options, sorted({e for e in epochs if e <= options.epochs}), folder)
     early = [followed(*each, X, X_test, options, folder) for each in first_steps(X, options)]
-    found = [followed(*each, X, X_test, options, folder) for each in models.items()]
-    free_energies(early, found, folder)
-    chosen = sorted({round(k) for k in np.geomspace(1, len(found), options.maps)})
-    shown = [found[k - 1] for k in chosen]
+    epochs_followed = [followed(*each, X, X_test, options, folder) for each in models.items()]
+    free_energies(early, epochs_followed, folder)
+    chosen = sorted({round(k) for k in np.geomspace(1, len(epochs_followed), options.maps)})
+    shown = [epochs_followed[k - 1] for k in chosen]
     densities(shown, folder)
     maps(shown, X[: options.starts], train.shape, folder)
     labels = None if train.labels is None else train.labels[: options.starts]
-    data_map(found[-1], X[: options.starts], labels, options, folder)
-    quality(found, folder)
+    data_map(epochs_followed[-1], X[: options.starts], labels, options, folder)
+    quality(epochs_followed, folder)
 
 
 def parser():
@@ -308,13 +308,13 @@ def data_map(last, starts, labels, options, folder):
     for name in np.unique(names):
         ax.scatter(*points[names == name].T, s=4, alpha=0.4, label=name)
         rows += [("data", name, *xy) for xy in points[names == name]]
-    found = np.unique(members)
-    at = place(landscape.visible[found])
+    reached = np.unique(members)
+    at = place(landscape.visible[reached])
     ax.scatter(*at.T, s=14, color="black", marker="x", linewidths=0.8, label="solutions")
-    for k, xy in zip(found, at, strict=True):
+    for k, xy in zip(reached, at, strict=True):
         values, counts = np.unique(names[members == k], return_counts=True)
         rows.append(("solution", values[counts.argmax()], *xy))
-    ax.set(xticks=[], yticks=[], title=f"epoch {last.epoch}: {len(found)} solutions")
+    ax.set(xticks=[], yticks=[], title=f"epoch {last.epoch}: {len(reached)} solutions")
     ax.legend(fontsize=8)
     experiment.picture(figure, folder / "data-map.png")
     experiment.table(folder / "data-map.csv", ("kind", "label", "x", "y"), rows)

@@ -15,7 +15,7 @@ are left out, and counted. Results: networks.md.
 
 import os
 import warnings
-from itertools import pairwise, product
+from itertools import product
 
 import experiment
 import numpy as np
@@ -123,9 +123,9 @@ def covered(truth, machine):
     pairs, width = np.triu_indices(len(truth.couplings), 1), ndtri((1 + LEVEL) / 2)
     counts = []
     for errors in ("sandwich", "naive"):
-        found = machine._edge_estimates(errors)
-        distance = abs(found.values - truth.couplings[pairs])
-        counts.append(int((distance < width * np.sqrt(found.covariance.diagonal())).sum()))
+        estimates = machine._edge_estimates(errors)
+        distance = abs(estimates.values - truth.couplings[pairs])
+        counts.append(int((distance < width * np.sqrt(estimates.covariance.diagonal())).sum()))
     return (len(pairs[0]), *counts)
 
 
@@ -147,8 +147,8 @@ def edges_of_table(kind, seed, k, n_rows=400):
     """Lines (probability, whether the edge is there) of one table that is drawn from the prior."""
     rng = np.random.default_rng([seed, 3, k])
     d, scale = (6, 1.0) if kind == "binary" else (5, 0.5)
-    there = np.triu(rng.random((d, d)) < 0.5, 1)
-    couplings = np.where(there, scale * rng.normal(size=(d, d)), 0.0)
+    present = np.triu(rng.random((d, d)) < 0.5, 1)
+    couplings = np.where(present, scale * rng.normal(size=(d, d)), 0.0)
     truth = Truth(couplings + couplings.T, thresholds_of(rng, kind, d, -0.5))
     machine = truth.fitted(rng, n_rows)
     if machine is None:
@@ -156,18 +156,7 @@ def edges_of_table(kind, seed, k, n_rows=400):
     pairs = np.triu_indices(d, 1)
     p = machine.edge_inclusion(0.5, scale).probability[pairs]
     naive = machine.edge_inclusion(0.5, scale, errors="naive").probability[pairs]
-    return list(zip(p, naive, there[pairs].astype(int), strict=True))
-
-
-def calibration(p, there):
-    """Mean probability, fraction and number of each bin, and the weighted distance of both."""
-    rows = []
-    for low, high in pairwise(BINS):
-        own = (p >= low) & (p < high)
-        if own.any():
-            rows.append((p[own].mean(), there[own].mean(), int(own.sum())))
-    rows = np.array(rows)
-    return rows, float(rows[:, 2] @ abs(rows[:, 0] - rows[:, 1]) / len(p))
+    return list(zip(p, naive, present[pairs].astype(int), strict=True))
 
 
 # --- tables ----------------------------------------------------------------------------------
@@ -210,7 +199,7 @@ def edges(options, results):
         without = sum(not lines for lines in tables)
         values = np.array([line for lines in tables for line in lines])
         for name, column in (("sandwich", 0), ("naive", 1)):
-            bins, error = calibration(values[:, column], values[:, 2])
+            bins, error = experiment.calibration(values[:, column], values[:, 2], BINS)
             bins_by_kind[kind, name] = bins
             print(
                 f"{kind}, {name}: error {error:.4f} of {len(values)} pairs, {without} tables "
@@ -266,8 +255,8 @@ def main(argv=None):
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     warnings.simplefilter("ignore")
     results = experiment.Results(options.output / "tables.jsonl")
-    found = {name: PARTS[name](options, results) for name in options.parts}
-    rows = figures(found.get("cover", []), found.get("edges", {}))
+    parts = {name: PARTS[name](options, results) for name in options.parts}
+    rows = figures(parts.get("cover", []), parts.get("edges", {}))
     experiment.table(options.output / "networks.csv", ("part", "items", "name", "x", "y"), rows)
     draw(rows, options.output / "networks_calibration.png")
 

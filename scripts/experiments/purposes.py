@@ -43,9 +43,9 @@ def digits(options):
         train, test = ((part.X, part.labels) for part in parts)
         train = tuple(part[:10_000] for part in train)
     else:
-        found = mf.datasets.load_digits(binary=True)
-        order = np.random.default_rng(0).permutation(len(found.X))
-        train, test = ((found.X[rows], found.labels[rows]) for rows in np.split(order, [1400]))
+        images = mf.datasets.load_digits(binary=True)
+        order = np.random.default_rng(0).permutation(len(images.X))
+        train, test = ((images.X[rows], images.labels[rows]) for rows in np.split(order, [1400]))
     return *train, *test
 
 
@@ -84,13 +84,13 @@ def measured(name, data, by_pixels, options):
     X, y, T, t = data
     machine, seconds = trained(name, X, options)
     model, n_steps = machine.model_, options.sweeps
-    found = mf.annealed_importance_sampling(
+    annealed = mf.annealed_importance_sampling(
         model, 100, n_steps, max_steps=8 * n_steps, rng=options.seed
     )
     classifier = LogisticRegression(max_iter=500).fit(machine.transform(X), y)
     row = {
-        "log-likelihood": float(machine.score_samples(T, found.log_partition).mean()),
-        "gap": float(found.gap),
+        "log-likelihood": float(machine.score_samples(T, annealed.log_partition).mean()),
+        "gap": float(annealed.gap),
         "accuracy": classifier.score(machine.transform(T), t),
         "seconds": seconds,
     }

@@ -51,10 +51,10 @@ def maximum(X, n_hidden, n_steps, seeds):
             return (np.inf, 0 * variables) if point is None else (-point.value, -point.gradient)
 
         options = {"maxiter": n_steps, "maxcor": 20}
-        found = minimize(
+        solution = minimize(
             negative, variables_of(model), jac=True, method="L-BFGS-B", options=options
         )
-        best = max(best, -found.fun)
+        best = max(best, -solution.fun)
     return best - np.log(X.std(0)).sum()
 
 
@@ -69,8 +69,8 @@ def learned(X, gradient, n_hidden, n_epochs, seed):
         machine.fit(X)
         seconds = time.perf_counter() - start
     log_partition = mf.exact(machine.model_, averages=False).log_partition
-    found = mf.evaluation.log_likelihood(machine.model_, X, log_partition).mean()
-    return found, seconds, len(caught)
+    log_likelihood = mf.evaluation.log_likelihood(machine.model_, X, log_partition).mean()
+    return log_likelihood, seconds, len(caught)
 
 
 def main(argv=None):
@@ -92,9 +92,10 @@ def main(argv=None):
         print(f"{name}, {X.shape[0]} x {X.shape[1]}: {low:.2f} independent, {high:.2f} maximum")
         for gradient in options.gradients:
             runs = [learned(X, gradient, options.hidden, options.epochs, seed) for seed in seeds]
-            found, seconds, told = np.mean(runs, axis=0)
-            share = (found - low) / (high - low)
-            print(f"  {gradient:12} {found:8.2f} {share:6.0%} {seconds:6.1f} s, {told:g} warnings")
+            log_likelihood, seconds, n_warnings = np.mean(runs, axis=0)
+            share = (log_likelihood - low) / (high - low)
+            times = f"{seconds:6.1f} s, {n_warnings:g} warnings"
+            print(f"  {gradient:12} {log_likelihood:8.2f} {share:6.0%} {times}")
 
 
 if __name__ == "__main__":

@@ -212,7 +212,7 @@ def quality(model, train, test, seed, options):
     """Log-likelihoods of a model, from above and below, and how its annealing ended."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "annealed importance sampling: not converged")
-        found = mf.annealed_importance_sampling(
+        annealed = mf.annealed_importance_sampling(
             model, options.chains, options.steps, data=train[: options.chains],
             max_steps=max(options.steps, options.max_steps), tolerance=MAX_ERROR,
             n_threads=options.threads, rng=seed,
@@ -225,16 +225,16 @@ def quality(model, train, test, seed, options):
         for X in (test, train)
     )
     figures = {
-        "from_above": of_test.mean() - found.log_partition,
-        "from_below": of_test.mean() - found.reverse,
-        "error": np.hypot(found.error, found.reverse_error),
-        "gap": found.gap,
-        "train": of_train.mean() - (found.log_partition + found.reverse) / 2,
-        "effective": found.effective_size,
-        "reverse_effective": found.reverse_effective_size,
+        "from_above": of_test.mean() - annealed.log_partition,
+        "from_below": of_test.mean() - annealed.reverse,
+        "error": np.hypot(annealed.error, annealed.reverse_error),
+        "gap": annealed.gap,
+        "train": of_train.mean() - (annealed.log_partition + annealed.reverse) / 2,
+        "effective": annealed.effective_size,
+        "reverse_effective": annealed.reverse_effective_size,
     }
     rounded = {name: round(float(value), 2) for name, value in figures.items()}
-    return rounded | {"n_steps": found.n_steps, "converged": found.converged}
+    return rounded | {"n_steps": annealed.n_steps, "converged": annealed.converged}
 
 
 def summary(rows):

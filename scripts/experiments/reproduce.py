@@ -42,23 +42,23 @@ def parser():
 def lines(patterns=()):
     """The lines of commands.csv whose names match any of some patterns, or all."""
     with (HERE / "commands.csv").open(newline="") as file:
-        known = list(csv.DictReader(file))
+        commands = list(csv.DictReader(file))
     for pattern in patterns:
-        if not any(fnmatchcase(line["name"], pattern) for line in known):
+        if not any(fnmatchcase(line["name"], pattern) for line in commands):
             raise ValueError(f"no name in commands.csv matches {pattern!r}: list them without one.")
     return [
         line
-        for line in known
+        for line in commands
         if not patterns or any(fnmatchcase(line["name"], pattern) for pattern in patterns)
     ]
 
 
 def arguments(line, options):
     """The script's path and its arguments."""
-    script, *others = shlex.split(line["command"])
+    script, *words = shlex.split(line["command"])
     quick = ["--quick"] if options.quick else []
     seed = [] if options.seed is None else ["--seed", str(options.seed)]
-    return [f"scripts/experiments/{script}", *others, *quick, *seed]
+    return [f"scripts/experiments/{script}", *words, *quick, *seed]
 
 
 if __name__ == "__main__":

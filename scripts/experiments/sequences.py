@@ -79,7 +79,7 @@ def main(argv=None):
     if options.quick:
         options.families, options.epochs, options.hidden = ["chain"], 3, 10
     folder = experiment.folder(options, "sequences")
-    found, curves = [], []
+    models, curves = [], []
     for family in options.families or ["chain", *FAMILIES]:
         data = chain() if family == "chain" else load(FAMILIES[family], options.data)
         for method in METHODS:
@@ -93,9 +93,9 @@ def main(argv=None):
                 curves += curve(family, method, scores, data)
             if method in OF_METHOD:
                 row |= likelihood(model, data, options.quick) | landscape(model, data)
-            found.append(list(row.values()))
+            models.append(list(row.values()))
             print(*(f"{name} {value}" for name, value in row.items()), sep="  ", flush=True)
-    experiment.table(folder / "models.csv", COLUMNS, found)
+    experiment.table(folder / "models.csv", COLUMNS, models)
     experiment.table(folder / "contacts.csv", ("family", "method", "n", "precision"), curves)
     draw(curves, folder / "precision.png")
 
@@ -115,8 +115,8 @@ def chain():
     rng = np.random.default_rng(0)
     X = rng.integers(0, CHAIN_STATES, (CHAIN_ROWS, CHAIN_POSITIONS))
     for position in range(1, CHAIN_POSITIONS):
-        same = rng.random(CHAIN_ROWS) < 0.5
-        X[same, position] = (X[same, position - 1] + position) % CHAIN_STATES
+        linked = rng.random(CHAIN_ROWS) < 0.5
+        X[linked, position] = (X[linked, position - 1] + position) % CHAIN_STATES
     positions = np.arange(CHAIN_POSITIONS)
     # Neighbours are in contact, all others are far apart.
     distances = np.where(abs(positions[:, None] - positions) <= 1, 1.0, 100.0)
@@ -188,15 +188,15 @@ def curve(family, method, scores, data):
 def likelihood(estimator, data, quick):
     """Weighted log-likelihood of the test sequences, by annealing, in nats a sequence."""
     n_steps, most = (100, 100) if quick else (1000, 8000)
-    found = annealed_importance_sampling(
+    annealed = annealed_importance_sampling(
         estimator.model_, n_chains=200, n_steps=n_steps, max_steps=most, rng=0
     )
-    values = log_likelihood(estimator.model_, data.test, found.log_partition)
+    values = log_likelihood(estimator.model_, data.test, annealed.log_partition)
     mean = float(np.average(values, weights=data.test_weights))
     return {
         "test_log_likelihood": round(mean, 3),
-        "annealing_error": round(found.error, 3),
-        "annealing_gap": round(found.reverse - found.log_partition, 3),
+        "annealing_error": round(annealed.error, 3),
+        "annealing_gap": round(annealed.reverse - annealed.log_partition, 3),
     }
 
 

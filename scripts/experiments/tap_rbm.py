@@ -160,16 +160,16 @@ def by_solutions(options, X, test, folder):
 
 def measured(model, X, test):
     """Number of solutions, of those not converged, likelihoods per unit by both, and spread."""
-    found = solutions(model, X, tol=1e-8, max_iter=10_000)
-    n_units = sum(found_layer.shape[1] for found_layer in (found.visible, found.hidden))
-    log_partitions = found.log_partition.mean(), np.logaddexp.reduce(found.log_partition)
+    distinct = solutions(model, X, tol=1e-8, max_iter=10_000)
+    n_units = sum(layer.shape[1] for layer in (distinct.visible, distinct.hidden))
+    log_partitions = distinct.log_partition.mean(), np.logaddexp.reduce(distinct.log_partition)
     likelihoods = [
         float((log_likelihood(model, rows, 0.0).mean() - value) / n_units)
         for rows in (X, test)
         for value in log_partitions
     ]
-    spread = float(np.ptp(found.free_energy))
-    return [len(found.free_energy), int((~found.converged).sum()), *likelihoods, spread]
+    spread = float(np.ptp(distinct.free_energy))
+    return [len(distinct.free_energy), int((~distinct.converged).sum()), *likelihoods, spread]
 
 
 def fields(machine, shape, X, folder):
@@ -235,11 +235,11 @@ def digit(machines, train, image, options, folder):
     for n, machine in machines.items():
         estimates[f"TAP, {n}"] = by_tap(machine)
     for n, machine in machines.items():
-        found = by_tap(machine, n_starts=options.starts, candidates=train.X)
-        estimates[f"TAP, {n}, from images"] = found
+        restored = by_tap(machine, n_starts=options.starts, candidates=train.X)
+        estimates[f"TAP, {n}, from images"] = restored
     experiment.picture(plotting.image_rows(estimates, train.shape), folder / "digit.png")
     clean = np.tile(image, (len(noisy), 1))
-    scores = {name: matthews_correlation(clean, found) for name, found in estimates.items()}
+    scores = {name: matthews_correlation(clean, restored) for name, restored in estimates.items()}
     header = ("method", *(f"p = {p:g}" for p in FLIP_PROBABILITY))
     rows = [(name, *(f"{score:.4f}" for score in row)) for name, row in scores.items()]
     experiment.table(folder / "digit.csv", header, rows)

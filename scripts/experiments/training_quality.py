@@ -137,13 +137,13 @@ def by_scikit_learn(settings, X, options):
 
 def quality(model, test, X, options):
     """Log-likelihood of the test images by annealing from both ends, and its error."""
-    found = mf.annealed_importance_sampling(
+    annealed = mf.annealed_importance_sampling(
         model, options.chains, options.steps, data=X[: options.chains], rng=options.seed,
         n_threads=options.threads,
     )  # fmt: skip
     numerator = log_likelihood(model, test, 0.0).mean()
-    error = np.hypot(found.error, found.reverse_error)
-    return numerator - found.reverse, error, numerator - found.log_partition
+    error = np.hypot(annealed.error, annealed.reverse_error)
+    return numerator - annealed.reverse, error, numerator - annealed.log_partition
 
 
 def line(result):

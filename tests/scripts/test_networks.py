@@ -23,7 +23,7 @@ def test_tables_are_drawn_from_the_machine(networks):
 
 def test_bins_of_probabilities(networks):
     p = np.array([0.01, 0.3, 0.3, 0.95, 0.97])
-    rows, error = networks.calibration(p, np.array([0, 1, 0, 1, 1]))
+    rows, error = networks.experiment.calibration(p, np.array([0, 1, 0, 1, 1]), networks.BINS)
     np.testing.assert_allclose(rows, [[0.01, 0, 1], [0.3, 0.5, 2], [0.96, 1, 2]])
     assert error == pytest.approx((0.01 + 0.4 + 0.08) / 5)
 
