@@ -116,9 +116,7 @@ def problem(point, options):
     yield solvers, lambda: Work(bytes=float(moved))
 
 
-def main(argv=None):
-    """Measure, write the table, draw it."""
-    run("scaling_bp", __doc__, points, problem, OPTIONS, argv)
+main = partial(run, "scaling_bp", __doc__, points, problem, OPTIONS)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ an iteration: the products of its two symmetric or triangular matrices with the 
 
 import time
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 from scaling import STRONG, WEAK, Point, Work, counts, run, sized
@@ -142,9 +143,7 @@ def problem(point, options):
     yield solvers, lambda: work
 
 
-def main(argv=None):
-    """Measure, write the table, draw it."""
-    run("scaling_ep", __doc__, points, problem, argv=argv)
+main = partial(run, "scaling_ep", __doc__, points, problem, ())
 
 
 if __name__ == "__main__":

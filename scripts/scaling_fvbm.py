@@ -3,7 +3,7 @@
 Writes scaling_fvbm.csv and scaling_fvbm.png:
 
   sweep      one BSLM sweep on distinct rows of the paper's design, compiled and NumPy
-  gradient   one gradient; its ceiling is that of its two matrix products
+  gradient   one gradient; its ceiling is the time of two matrix products
   fit        the estimator from raw rows, the decision on existence included
   errors     the fit with standard errors, up to 40 units
 """
@@ -106,9 +106,7 @@ def problem(point, options):
     yield {"fastmf": gradient}, lambda: Work(operations=4.0 * len(objective.weights) * d * d)
 
 
-def main(argv=None):
-    """Measure, write the table, draw it."""
-    run("scaling_fvbm", __doc__, points, problem, argv=argv)
+main = partial(run, "scaling_fvbm", __doc__, points, problem, ())
 
 
 if __name__ == "__main__":

@@ -4,13 +4,13 @@
     python scripts/time_to_quality.py --write     # about five minutes on two idle cores
     python scripts/time_to_quality.py --quick     # small machines, does it run?
 
-Binary images (MNIST if FASTMF_DATA has it), one thread each, as many runs at a time as there are
-cores. A run is looked at after the first pass over its 5,000 images that ends beyond each number
-of seconds. Log-likelihoods are the middle of the two ends of annealing, in nats an image. Of
-BernoulliRBM's settings the best at that time counts, by its `fit` with float32 data (`partial_fit`
-counts in float64, and takes twice the time). An estimate counts only if annealing has converged: if
-its ends agree, and are not below the certain lower bound of the log-partition. A machine that is
-worse than independent pixels has diverged.
+Binary images (MNIST if FASTMF_DATA has it), one thread each, a run on each core. A run is looked at
+after the first pass over its 5,000 images that ends beyond each number of seconds. Log-likelihoods
+are the middle of the two ends of annealing, in nats an image. Of BernoulliRBM's settings the best
+at that time counts, by its `fit` with float32 data (`partial_fit` counts in float64, and takes
+twice the time). An estimate counts only if annealing has converged: if its ends agree, and are not
+below the certain lower bound of the log-partition. A machine that is worse than independent pixels
+has diverged.
 """
 
 import argparse
@@ -47,7 +47,7 @@ METHODS = {
 
 
 def by_fastmf(options, n_hidden, X, seed, seconds):
-    """The machine after so many CPU seconds each."""
+    """The machines after given numbers of CPU seconds."""
     models, marks = [], list(seconds)
 
     def look(state):
@@ -157,12 +157,12 @@ def left_out(by_method, floor):
 
 
 def table(rows, seeds, floor, counts):
-    """The lines below their head, and what they are of."""
+    """The lines below their head, with the settings and counts of runs."""
     head = " | ".join(f"{s} s" for s in SECONDS)
     n_all, n_unknown, n_diverged = counts
     return "\n".join(
         [
-            f"Nats an image of {N_TEST:,} test images after so many CPU seconds of one thread; "
+            f"Nats an image of {N_TEST:,} test images after this many CPU seconds of one thread; "
             f"{N_TRAIN:,} training images, mean of {seeds}. Independent pixels have {floor:.1f}.",
             "",
             f"| machine | learned by | {head} |",

@@ -4,12 +4,12 @@
 Writes, as PNG and CSV, into a folder:
 
   cost      CPU time per iteration and batch, by the number of starts in the batch
-  training  pseudo-likelihood of test images by epoch of machines trained by either method with so
-            many iterations a step; printed beside it, the log-likelihood at the end by annealed
-            importance sampling
+  training  pseudo-likelihood of test images by epoch of machines trained by either method with
+            several numbers of iterations a step; printed beside it, the log-likelihood at the end
+            by annealed importance sampling
 
 A run that was stopped resumes if it is started again with the same options and the same folder, at
-the last epoch that was finished; with --hours 0 what there is so far is drawn.
+the last epoch that was finished; --hours 0 draws the results so far.
 """
 
 import json
@@ -26,7 +26,7 @@ from fastmf.inference.ep.adaptive_tap import parallel_sweeps_alone
 METHODS = {"tap": "TAP", "adaptive_tap": "adaptive TAP"}
 # Test images on which machines are measured after each epoch.
 TEST_ROWS = 200
-# Iterations that are timed, from the second on, and how often: each time so many runs together.
+# Iterations that are timed, from the second on, and how often: each time a number of runs together.
 FEW, MANY, REPEATS, RUNS = 2, 12, 3, {"tap": 20, "adaptive_tap": 1}
 
 
@@ -64,7 +64,7 @@ def parser():
         help="epochs of TAP that all machines begin with [0]")  # fmt: skip
     add("--damping", type=float, metavar="SHARE",
         help="of adaptive TAP [adaptive, the solver's own]")  # fmt: skip
-    add("--solutions", type=int, metavar="N", help="a step [as many as images, 100]")
+    add("--solutions", type=int, metavar="N", help="a step [one an image, 100]")
     add("--single", action="store_true", help="single precision")
     add("--hours", type=float, default=float("inf"), metavar="HOURS",
         help="of each machine, after which it is left as it is [no limit]")  # fmt: skip
@@ -99,7 +99,7 @@ def cost(X, options, folder):
     for size in options.batch_sizes:
         starts = X[np.arange(size) % len(X)]
         for method, name in METHODS.items():
-            # The difference leaves what is done once out.
+            # The difference excludes the cost of the first iteration.
             runs = (cost_of(solvers[method], starts, n, RUNS[method]) for n in (FEW, MANY))
             (few, n_few), (many, n_many) = runs
             curves[name].append(1e3 * (many - few) / (n_many - n_few))

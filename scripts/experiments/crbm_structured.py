@@ -4,7 +4,7 @@
 Learns by eight methods to predict clean binary images from noisy or occluded ones, and writes into
 a folder:
 
-  table.csv, table.md   error by method and task, over all pixels and over those that were changed,
+  table.csv             error by method and task, over all pixels and over those that were changed,
                         and the relative gain over LR in the former, beside the paper's figures;
                         and the error over changed ones at the threshold of the beliefs at which no
                         more of the others are wrong than by LR
@@ -96,7 +96,7 @@ def parser():
         help="DATA-KIND-AMOUNT: mnist or caltech, noisy-PERCENT or occluded-SIDE "
         "[the paper's six]")  # fmt: skip
     add("--sides", nargs="+", type=int, default=[], metavar="N",
-        help="sides of patches on MNIST, for Fig. 3: so many more tasks [none]")  # fmt: skip
+        help="sides of patches on MNIST, for Fig. 3: further tasks [none]")  # fmt: skip
     add("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="[all eight]")
     add("--train-size", type=int, default=50000, metavar="N", help="training images [50000]")
     add("--test-size", type=int, default=10000, metavar="N", help="test images [10000]")
@@ -105,7 +105,7 @@ def parser():
     add("--epochs", type=int, default=50, metavar="N", help="[50]")
     add("--logistic-epochs", type=int, default=50, metavar="N", help="of LR [50]")
     add("--learning-rate", type=float, nargs="+", default=[0.05], metavar="RATE",
-        help="one, or those of the first and last epoch, geometric between [0.05]")  # fmt: skip
+        help="one, or the first and the last one, geometric between [0.05]")  # fmt: skip
     add("--momentum", type=float, default=0.0, help="[0]")
     add("--l2", type=float, default=0.0, help="weight decay, not of LR [0]")
     add("--weight-scale", type=float, default=0.01, help="[0.01]")
@@ -297,8 +297,6 @@ def report(records, folder):
         folder / "convergence.csv", ("task", "method", "epoch", "fraction converged"), converged
     )
     experiment.table(folder / "occlusion.csv", ("data", "side", "method", "all", "changed"), sizes)
-    lines = ["| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows]]
-    (folder / "table.md").write_text("\n".join(lines) + "\n")
 
 
 def figures(records, folder):

@@ -81,7 +81,7 @@ def sizes_of(text):
 
 
 class Limit:
-    """A callback that ends training so many seconds after the first epoch."""
+    """A callback that ends training some seconds after the first epoch."""
 
     def __init__(self, seconds):
         self.seconds, self.first = seconds, None

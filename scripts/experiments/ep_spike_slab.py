@@ -6,7 +6,7 @@ paper  The first experiment of Hernández-Lobato & Hernández-Lobato, "Convergen
        expectation propagation does not converge, and test errors of regular and of convergent
        expectation propagation, for five dampings, printed beside the paper's Figure 1.
 counts In how many of these sets regular expectation propagation does not converge, by schedule,
-       bound on the precisions of sites, tolerance, and what is compared with it.
+       bound on the precisions of sites, tolerance, and the quantity compared with it.
 genes  Riboflavin (regression) and leukemia and colon (two classes, regressed on -1 and 1, and by
        the probit classifier), if $FASTMF_DATA or --data has them: cross-validated error, CPU
        time and selected genes, beside scikit-learn's LassoCV and ARDRegression in the same run.
@@ -58,7 +58,7 @@ def parser():
     add("--folds", type=int, default=5, metavar="N", help="of the cross-validation [5]")
     add("--only", nargs="+", choices=("riboflavin", "leukemia", "colon"), help="[all three]")
     add("--methods", nargs="+", metavar="WORD", default=[""],
-        help="those of which the names have any of these words [all]")  # fmt: skip
+        help="names with any of these words [all]")  # fmt: skip
     add("--ard-features", type=int, default=500, metavar="N",
         help="features most correlated with y, in the training rows, that ARDRegression is given: "
         "its cost is cubic in their number [500]")  # fmt: skip
@@ -234,7 +234,7 @@ def varied(name, X):
 
     Where low intensities are set to a floor many genes are constant in the training rows but for
     one or two, and scaled by next to nothing: a test row may lie a thousand deviations away.
-    Those of which the intensity varies fivefold and by 500 remain (Dudoit, Fridlyand & Speed 2002).
+    Genes whose intensity varies fivefold and by 500 remain (Dudoit, Fridlyand & Speed 2002).
     """
     if name != "leukemia":
         return np.arange(X.shape[1])

@@ -18,8 +18,8 @@ MNIST or on faces and writes, as PNG and CSV, into a folder:
                  epoch: by the paper's Eq. 39, the mean over solutions, and by log-sum-exp; of
                  binary test images by annealed importance sampling, and the pseudo-likelihood, too
 
-and the machine as rbm.npz, that of each epoch which is followed as machine-E.npz, and what was
-found of it as found-E.npz. A run that was stopped resumes if it is started again with the same
+and the machine as rbm.npz, each followed epoch's machine as machine-E.npz, and its solutions and
+measures as found-E.npz. A run that was stopped resumes if it is started again with the same
 options and the same folder.
 """
 
@@ -42,7 +42,7 @@ MIN_OF_DENSITY = 10
 LOWEST_MODE = 0.05
 # Images on which the pseudo-likelihood is evaluated.
 PSEUDO_ROWS = 200
-# Data on the map of data, at most so many; neighbours of a point on maps.
+# Largest number of data on the map of data; neighbours of a point on maps.
 MAP_ROWS, NEIGHBORS = 3000, 10
 
 
@@ -100,8 +100,8 @@ def parser():
     return made
 
 
-class Found(NamedTuple):
-    """What is known of the machine of an epoch; from `annealed` on of binary images only."""
+class Measures(NamedTuple):
+    """Solutions and measures after an epoch; from `annealed` on, of binary images only."""
 
     epoch: int
     landscape: Solutions
@@ -154,7 +154,7 @@ def as_learned(X, options):
 
 
 def first_steps(X, options):
-    """Fractions of the first epoch, and the models after so many steps.
+    """Fractions of the first epoch, and the models after these steps.
 
     Units are fitted to all rows first, as in an epoch.
     """
@@ -179,7 +179,7 @@ def followed(epoch, model, X, X_test, options, folder):
         with np.load(path) as file:
             values = dict(file)
         landscape = Solutions(*(values.pop(name) for name in STORED))
-        return Found(epoch, landscape, **{name: float(value) for name, value in values.items()})
+        return Measures(epoch, landscape, **{name: float(value) for name, value in values.items()})
     starts, threads = X[: options.starts], {"n_threads": options.threads}
     landscape = solutions(model, starts, tol=options.tol, **threads)
     values = {
@@ -205,7 +205,7 @@ def followed(epoch, model, X, X_test, options, folder):
         f"{np.sum(~landscape.converged)} not converged",
         flush=True,
     )
-    return Found(epoch, landscape, **values)
+    return Measures(epoch, landscape, **values)
 
 
 def free_energies(early, found, folder):
@@ -325,7 +325,7 @@ def quality(found, folder):
     landscapes, epochs = [each.landscape for each in found], [each.epoch for each in found]
     n_units = landscapes[0].visible.shape[1] + landscapes[0].hidden.shape[1]
     columns = {
-        name: np.array([getattr(each, name) for each in found]) for name in Found._fields[2:]
+        name: np.array([getattr(each, name) for each in found]) for name in Measures._fields[2:]
     }
     sums = np.array([np.logaddexp.reduce(each.log_partition) for each in landscapes])
     means = np.array([each.log_partition.mean() for each in landscapes])

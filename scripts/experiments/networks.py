@@ -262,4 +262,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    experiment.run(main, "interrupted: call the command again, and it goes on")
+    experiment.run(main, "interrupted; the same command resumes")

@@ -4,7 +4,7 @@
 Each line of commands.csv is one figure, or one cell of a table: its name, what it is, whether its
 settings and sizes are the paper's, which seeds have been run, and the command. Without names they
 are listed. A name may have wildcards. Commands are run in this folder's repository; those that are
-stopped go on if they are run again, where their scripts say so.
+stopped resume if they are run again, where their scripts say so.
 """
 
 import csv

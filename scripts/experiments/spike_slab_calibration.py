@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Calibration of spike-and-slab regression: what its probabilities and intervals are worth.
+"""Calibration of the probabilities and intervals of spike-and-slab regression.
 
 Regressions on p = 500 features, of which each matters with probability 0.01, and n = 100 rows, with
 all parameters learned: independent features, those of an autoregressive process (correlation 0.9 of
@@ -12,7 +12,7 @@ Data sets whose variance of y is not within a tenth of 1 are drawn anew, as prio
 it: that selects data, and leaves posteriors as they are. Printed for each cell:
 
 cover   fraction of 2,000 new rows within their predictive intervals of 50, 90, 95 and 99%, and the
-        standard error, over fits, of that of 95%
+        standard error, over fits, of the one of 95%
 noise   median of the learned noise variance over the true one
 sum     of the inclusion probabilities (mean of the true number)
 error   of calibration: |mean probability - fraction of features that matter| in bins, weighted by

@@ -4,7 +4,7 @@
 Trains restricted Boltzmann machines of several sizes and writes, as PNG and CSV, into a folder:
 
   likelihood   TAP log-likelihood per unit by epoch (Fig. 3); dashed, or "validation": test images.
-               The log-partition is that of the log-sum-exp over the solutions of some rows
+               The log-partition is the log-sum-exp over the solutions of some rows
   solutions    the same by the paper's measure, Eq. 39: the mean over the distinct solutions that
                10,000 training images lead to, solved to 1e-8; beside it their log-sum-exp (CSV)
   fields-N     receptive fields of the machine with N hidden units (Fig. 4), those that are largest
@@ -39,7 +39,7 @@ from fastmf.evaluation import (
 FLIP_PROBABILITY = tuple(float(k / 20) for k in range(11))
 # Rows that lead to the solutions of Eq. 39.
 SOLUTION_ROWS = 10_000
-# What is shown as images: at this probability, so many.
+# Probability of a flip and number of images that are shown.
 SHOWN, N_SHOWN = 0.2, 20
 
 
@@ -246,4 +246,4 @@ def digit(machines, train, image, options, folder):
 
 
 if __name__ == "__main__":
-    experiment.run(main, "interrupted; the same command goes on from the last epoch")
+    experiment.run(main, "interrupted; the same command resumes after the last epoch")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Likelihoods of RBMs trained by mean field and by sampling, against time of training.
+"""Likelihoods of RBMs trained by mean field and by sampling.
 
 Trains an RBM on binary MNIST by each method, and evaluates it after some of the epochs by annealed
 importance sampling: the log-likelihood of test images in nats, from below and above. Writes into a
@@ -10,6 +10,7 @@ import time
 
 import experiment
 import numpy as np
+from matplotlib.figure import Figure
 
 import fastmf as mf
 from fastmf.evaluation import log_likelihood
@@ -154,12 +155,7 @@ def line(result):
 
 def draw(results, path):
     """Log-likelihood by seconds of training."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    _, ax = plt.subplots(figsize=(8, 5), layout="constrained")
+    ax = Figure(figsize=(8, 5), layout="constrained").subplots()
     for name in dict.fromkeys(result[0] for result in results):
         points = [(r[2], (r[3] + r[5]) / 2) for r in results if r[0] == name]
         ax.plot(*zip(*points, strict=True), marker="o", label=name)

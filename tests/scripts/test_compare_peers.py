@@ -35,6 +35,12 @@ def test_epochs_beside_those_of_scikit_learn(load, monkeypatch):
     assert len(rows) == 5 and all("times one thread" in row for row in rows)
 
 
+@pytest.mark.parametrize("name", ["compare_peers", "compare_graphs", "speed_table"])
+def test_the_page_has_the_place_of_each_table(name, load, page):
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert all(text.count(marker) == 1 for marker in load(name).MARKERS)
+
+
 @pytest.mark.parametrize("name", ["compare_peers", "speed_table"])
 def test_part_of_a_table_does_not_take_the_place_of_the_whole(name, load, tmp_path, monkeypatch):
     script, path = load(name), tmp_path / "SPEED.md"
