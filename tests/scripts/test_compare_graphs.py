@@ -51,11 +51,6 @@ def test_a_table_without_rows_is_not_written(script, tmp_path, monkeypatch):
     assert "old" in path.read_text()
 
 
-def test_the_page_has_the_place_of_the_table(script, load):
-    text = load("speed_page").PAGE.read_text(encoding="utf-8")
-    assert all(text.count(marker) == 1 for marker in script.MARKERS)
-
-
 def test_the_table_goes_between_its_markers(script, tmp_path, monkeypatch):
     path = tmp_path / "SPEED.md"
     path.write_text("before\n" + "\nold\n".join(script.MARKERS) + "\nafter\n")

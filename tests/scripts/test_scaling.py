@@ -38,15 +38,6 @@ def test_a_quick_run_gives_table_and_picture(name, load, tmp_path):
         assert sys.modules["dask"].config.get("scheduler", None) is None
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_help_teaches(name, load, capsys):
-    pytest.importorskip("threadpoolctl")
-    with pytest.raises(SystemExit) as exit:
-        load(name).main(["--help"])
-    assert exit.value.code == 0
-    assert "--quick" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("option", ["--threads", "--repeats"])
 def test_there_is_something_to_measure(option, load, capsys, tmp_path):
     pytest.importorskip("threadpoolctl")
