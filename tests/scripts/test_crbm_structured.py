@@ -78,13 +78,6 @@ def test_the_tasks_and_methods_are_the_papers(script):
     assert (options.hidden, options.epochs, options.train_size) == (256, 50, 50000)
 
 
-def test_help_teaches(script, capsys):
-    with pytest.raises(SystemExit) as exit:
-        script.main(["--help"])
-    assert exit.value.code == 0
-    assert "examples:" in capsys.readouterr().out
-
-
 def test_a_search_takes_what_validation_prefers_and_goes_on(script, mnist):
     pytest.importorskip("matplotlib")
     folder = mnist / "out"
