@@ -87,7 +87,7 @@ def in_options(message, parser):
     flags = {action.dest: action.option_strings[-1] for action in parser._actions
              if action.option_strings}  # fmt: skip
 
-    def replaced(match):
+    def substitute(match):
         name, equals = match["name"], match["equals"]
         at_start = message.startswith(f"{name} must ") and match.start() == 0
         if name not in flags or not (equals or "_" in name or at_start):
@@ -95,7 +95,7 @@ def in_options(message, parser):
         return flags[name] + (" " if equals else "")
 
     pattern = r"""(?<![\w./'"-])(?P<name>[a-z]\w*)((?P<equals>=)(?=\S)|(?![\w/'"(=-]|\.\w))"""
-    return re.sub(pattern, replaced, message)
+    return re.sub(pattern, substitute, message)
 
 
 def add_output(parser, default, what="where to write", metavar="FILE"):

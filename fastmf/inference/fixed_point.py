@@ -229,7 +229,7 @@ def with_solutions(found, solutions, single):
     return found
 
 
-def replaced(found, **changes):
+def with_changes(found, **changes):
     """`dataclasses.replace` of a `FixedPoint`, without checks."""
     return replace(found, **({"message": ending_of(found)} | changes))
 
@@ -257,7 +257,7 @@ def stacked(*parts):
             return tuple(map(np.concatenate, zip(*values, strict=True)))
         return np.concatenate(values)
 
-    check, parts = parts[0].__dict__.get("_check"), [replaced(part) for part in parts]
+    check, parts = parts[0].__dict__.get("_check"), [with_changes(part) for part in parts]
     joined = FixedPoint(*(stack(field.name) for field in fields(FixedPoint)))
     return with_check(joined, check if isinstance(check, Question) else None)
 

@@ -17,7 +17,7 @@ from fastmf.inference.bp.graphs.propagation import propagate_on_graph
 from fastmf.inference.bp.graphs.results import ModeCheck
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.bp.rbm import checked_fields, checked_init, propagated
-from fastmf.inference.fixed_point import ending_of, replaced, with_check
+from fastmf.inference.fixed_point import ending_of, with_changes, with_check
 from fastmf.kernels.bp.arguments import BPRecord
 from fastmf.models import RBM, BoltzmannMachine
 from fastmf.priors import Categorical
@@ -159,7 +159,7 @@ def _decoded(options, units, n_rows, init):
     if is_best:
         ending = ending_of(result)
         ending = np.where(result.converged, ending, np.char.add(ending, IS_BEST))
-        result = replaced(result, message=ending[()])
+        result = with_changes(result, message=ending[()])
     return with_check(result, AssignmentCheck(units, joint, is_best))
 
 

@@ -18,7 +18,7 @@ import scipy
 from fastmf._common import arguments as check
 from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp.loop_series import MixedLoops
-from fastmf.inference.fixed_point import ending_of, replaced, with_solutions
+from fastmf.inference.fixed_point import ending_of, with_changes, with_solutions
 from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS, SPREAD
 from fastmf.inference.mean_field.solutions import Solutions, distinct
 from fastmf.special import sigmoid
@@ -59,7 +59,7 @@ def mixtures(options, n_rows, of_row):
     parts, solutions, stable = zip(*rows, strict=True)
     result = _joined(parts, n_rows is None)
     if options.pairwise == "mean" and n_rows is not None:
-        result = replaced(result, pairwise=result.pairwise.mean(0))
+        result = with_changes(result, pairwise=result.pairwise.mean(0))
     with_solutions(result, list(solutions), n_rows is None)
     loops = [part.__dict__["_loops"] for part in parts]
     result.__dict__["_loops"] = MixedLoops(loops, [x.weights for x in solutions])
@@ -126,7 +126,7 @@ def _mixed(ends, rows, members):
         members=members,
     )
     loops = ends.__dict__["_loops"].of_rows(rows)
-    result = replaced(
+    result = with_changes(
         ends,
         mean=_by_layers(average, ends.mean),
         var=_by_layers(variance, ends.mean, ends.var),
@@ -167,7 +167,7 @@ def _joined(parts, single):
         return x[0][0] if single else np.concatenate(x)
 
     rows = {name: joined(*(getattr(part, name) for part in parts)) for name in MIXED_FIELDS}
-    return replaced(parts[0], message=joined(*map(ending_of, parts)), **rows)
+    return with_changes(parts[0], message=joined(*map(ending_of, parts)), **rows)
 
 
 def random_probabilities(n_starts, n_units, rng):

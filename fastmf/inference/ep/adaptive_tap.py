@@ -22,7 +22,7 @@ from fastmf.inference.ep.result import (
 )
 from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.inference.ep.sites import EPTrace, first_sites, problem_of
-from fastmf.inference.fixed_point import Question, replaced, with_check
+from fastmf.inference.fixed_point import Question, with_changes, with_check
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.inference.gaussian.bipartite import Bipartite
 from fastmf.inference.mean_field._layouts import layout_of
@@ -178,7 +178,7 @@ def _in_model_type(model, result):
         lost = result.converged & ~finite
         fields["converged"] = result.converged & finite
         fields["message"] = np.where(lost, MESSAGES[LOST], result.message)
-    return replaced(result, **fields)
+    return with_changes(result, **fields)
 
 
 def mean_covariance(model, solutions, precision=0.0):

@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from fastmf.inference.fixed_point import FixedPoint, replaced
+from fastmf.inference.fixed_point import FixedPoint, with_changes
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli
 
@@ -27,7 +27,7 @@ def allows_no_hidden(solve):
         layers = {name: (visible, hidden[..., :0]) for name, (visible, hidden) in parts}
         if answer.log_partition is not None:
             layers["log_partition"] = answer.log_partition - np.log(2.0)
-        return replaced(answer, **layers)
+        return with_changes(answer, **layers)
 
     return solver
 

@@ -15,7 +15,7 @@ mean and the same probability as the mixture where the rest of the posterior is 
 which is found by iteration, and exact for independent estimates.
 
 Many effects are taken item by item, with the covariance of the estimates of one item
-(`node_blocks`): two estimates whose pairs have no item in common hardly correlate.
+(`SingleEffects.of_nodes`): two estimates whose pairs have no item in common hardly correlate.
 
 Sets of effects are zero as a whole, or N(0, scale^2): by expectation propagation with a Gaussian
 site exp(t'w - w'Tw / 2) of each set. Under its cavity exp(h'w - w'Lw / 2) a non-zero set has

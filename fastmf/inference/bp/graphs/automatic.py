@@ -11,7 +11,7 @@ from fastmf.inference.bp.graphs.propagation import propagate_units
 from fastmf.inference.bp.graphs.results import Solved, all_right, graph_beliefs
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.bp.solutions import MAX_CHECK_SWEEPS
-from fastmf.inference.fixed_point import replaced, with_check
+from fastmf.inference.fixed_point import with_changes, with_check
 from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS
 from fastmf.models._graph_sums import is_small
 
@@ -60,6 +60,6 @@ def _exact(units, n_rows):
 def _certain(result):
     """The same beliefs, which need no check."""
     message = np.where(result.converged, "exact, by elimination", result.message)
-    result = replaced(result, method="elimination", message=message[()])
+    result = with_changes(result, method="elimination", message=message[()])
     result.__dict__["_loop_terms"] = np.zeros(np.size(result.converged))
     return with_check(result, all_right)
