@@ -1,10 +1,12 @@
 import gzip
+import json
 
 import numpy as np
 import pytest
 
 import fastmf as mf
 from fastmf.cli import main
+from fastmf.learning.training.checkpoint import _digest
 
 
 def test_info_of_a_machine(model, capsys):
@@ -86,7 +88,9 @@ def test_info_of_a_checkpoint_within_an_epoch(stripes, tmp_path, capsys):
         )
     assert _facts(path, capsys)["checkpoint"] == "after 1 of 4 epochs"
     with np.load(path) as file:
-        np.savez(path, **dict(file) | {"position": np.array([1, 4, 0])})
+        members, position = dict(file), np.array([1, 4, 0])
+    digests = json.loads(members["digests"][0]) | {"position": _digest(position)}
+    np.savez(path, **members | {"position": position, "digests": [json.dumps(digests)]})
     assert _facts(path, capsys)["checkpoint"] == "after 1 of 4 epochs and 4 batches"
 
 
