@@ -1,4 +1,4 @@
-"""The calls of `fastmf warmup`: each a few units and rows, for the sake of what they compile.
+"""The calls of `fastmf warmup`: a few units and rows each, which compile kernels.
 
 `main` runs the tasks of some names, and answers each with a line: empty, or what went wrong.
 """

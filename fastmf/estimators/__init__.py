@@ -1,6 +1,6 @@
 """scikit-learn estimators, each imported when it is first used.
 
-Its rooms, each of which imports nothing of those after it:
+Its rooms; each imports only rooms above it:
 
     common               data, names, weights and files: what several systems share
     networks             errors, tests, edges and centralities of a fitted network

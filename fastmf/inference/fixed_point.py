@@ -81,7 +81,7 @@ class FixedPoint:
         model conditioned on them. Never NaN: -inf if the row diverged, or if units are clamped
         outside their support. None where it was not asked for.
     converged : bool or array
-        Whether means, variances and log-partition are those of a fixed point: see the notes.
+        Whether means, variances and log-partition belong to a fixed point: see the notes.
     n_iter : int or array
         Number of sweeps.
     residual : float or array
@@ -246,7 +246,7 @@ def trace_of(record):
 def stacked(*parts):
     """The rows of several `FixedPoint`, of the same model and tilts, one after another.
 
-    None has history or solutions. The question is that of the first.
+    None has history or solutions. The question comes from the first.
     """
 
     def stack(name):

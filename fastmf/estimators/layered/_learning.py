@@ -103,8 +103,8 @@ class Learning:
 
         Notes
         -----
-        The likelihood is that of the observed entries, which is right where values are missing at
-        random, independently of themselves given the observed ones. It is exact with gradient
+        The likelihood of the observed entries is maximised, which is right where values are missing
+        at random, independently of themselves given the observed ones. It is exact with gradient
         "exact", unless there is `l1` or `preconditioning`; otherwise missing values are drawn anew
         before each epoch, by Gibbs sampling of the model given the observed ones.
 

@@ -106,7 +106,7 @@ def compare_groups(
         Prior of the differences, as in `FullyVisibleBoltzmannMachine.edge_inclusion`.
     errors : {"sandwich", "naive"}
     n_permutations : int
-        Permutations of the rows for tests that do not rely on many rows, each of which takes two
+        Permutations of the rows for tests that do not rely on many rows; each takes two
         fits; 0 for none. With more than two groups, for each pair.
     rng : int, RandomState or None, default 0
         For permutations.

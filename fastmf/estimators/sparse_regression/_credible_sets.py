@@ -28,7 +28,7 @@ MAX_LINKED, MAX_UNLINKED_SUM = 4000, 1e-3
 
 
 class CredibleSet(NamedTuple):
-    """Features of which one has an effect.
+    """Features among which one has an effect.
 
     Parameters
     ----------

@@ -81,8 +81,8 @@ class FromMoments:
             z-scores (t-statistics) of the regressions on each feature alone, with a constant.
         R : array of shape (n_features, n_features), list of arrays, or SciPy sparse matrix
             Correlations of the features. A series z or data frames R of pandas name the features,
-            which must be in the same order. A list holds those of blocks that are not correlated
-            with each other; they are found in a sparse matrix. Blocks share the parameters only,
+            which must be in the same order. A list holds blocks that are not correlated with each
+            other, which are found in a sparse matrix. Blocks share the parameters only,
             and cost little: take one for each locus.
         n : float
             Number of rows.
@@ -90,7 +90,7 @@ class FromMoments:
         Returns
         -------
         self
-            Coefficients and variances are those of standardised features and y.
+            Coefficients and variances refer to standardised features and y.
 
         Warns
         -----
@@ -191,7 +191,7 @@ class FromMoments:
             matrices = matrices[n_elements(labels_of_part) :]
 
     def _matrices_of_point(self, point):
-        """Elements of the matrices of the sites of blocks, those of later points, too."""
+        """Number of elements of the matrices of block sites, at later points too."""
         labels, targets = np.atleast_2d(self.blocks_), self._target_of_point[:point]
         return self._point_matrices[sum(n_elements(labels[target]) for target in targets) :]
 

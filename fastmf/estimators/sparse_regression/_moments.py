@@ -37,7 +37,7 @@ def factor(gram):
 
 
 def checked_moments(gram, moment, y_square, n):
-    """A matrix and a vector of float64, and two numbers, or an error that says what is wrong."""
+    """A matrix and a vector of float64, and two numbers; raise an error for invalid input."""
     gram, moment = doubles("gram", gram), doubles("moment", moment)
     if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
         raise ValueError(f"gram must be a square matrix, X'X, got shape {gram.shape}.")

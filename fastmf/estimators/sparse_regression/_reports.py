@@ -180,8 +180,8 @@ class Reports:
         probabilities of inclusion patterns, not from sums of inclusion probabilities: features
         that correlate by more than 0.5 may share an effect, and each effect has its own set. One
         whose probability is below the coverage, wherever it is, has none. The probability of a set
-        is at most the sum of its inclusion probabilities. Unpenalised features and those of prior
-        inclusion 1 are in no set.
+        is at most the sum of its inclusion probabilities. Unpenalised features, and features with
+        prior inclusion 1, are in no set.
 
         Examples
         --------

@@ -61,7 +61,7 @@ def genotype_code(X):
 
 
 def as_floats(X):
-    """Checked features as an array: what is large in single precision, but for doubles."""
+    """Checked features as an array, large ones in single precision unless they are doubles."""
     X = X.toarray() if issparse(X) else X
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
 
@@ -114,7 +114,7 @@ def check_variances(name, deviations):
 
 
 class StoredRows:
-    """Standardised and weighted rows of a regression, and what stands for them.
+    """Standardised and weighted rows of a regression, or an equivalent of them.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ class StoredRows:
 
 
 class ArrayRows:
-    """Standardised and weighted rows that are an array: they stand for themselves."""
+    """Standardised and weighted rows that are an array."""
 
     def __init__(self, X):
         self.X = X

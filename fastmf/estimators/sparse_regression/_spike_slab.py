@@ -59,7 +59,7 @@ BOUND_ADVICE = {
 class SpikeSlabEstimator(Saved, BaseEstimator):
     """Parameters, standardised features, the search for hyper-parameters, and files."""
 
-    # What is learned, numbers and arrays, in files.
+    # Learned numbers and arrays, as they are saved in files.
     _learned: tuple
 
     # What to do if the fixed point of the last hyper-parameters is not found, and the scale of the
@@ -317,7 +317,7 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         return Unpenalised(self._unpenalised, self._gain, self._whiten)
 
     def _rows_left(self, n_rows, found):
-        """The number of rows, less that of the coefficients that are not penalised."""
+        """The number of rows, less the number of unpenalised coefficients."""
         if n_rows - self.fit_intercept - found.rank < 1:
             raise ValueError(
                 f"{n_rows:g} rows are explained by {found.rank} unpenalised columns alone: give "
@@ -357,7 +357,7 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         return groups, len(labels)
 
     def _inclusion(self, n_features=None):
-        """The inclusion probability that was given, or that of the model size, or None."""
+        """The given inclusion probability, or the one that the model size implies, or None."""
         if self.expected_model_size is None:
             return self.inclusion_probability
         return self.expected_model_size / (n_features or self.n_features_in_ - len(self._columns()))

@@ -47,7 +47,7 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
     slab_variance : float or None, default None
         Prior variance of a non-zero coefficient, in units of y^2 (after `standardize`).
     inclusion_probability : float, array of shape (n_features,) or None, default None
-        Prior probability of a non-zero coefficient, or that of each feature (0 and 1 included).
+        Prior probability of a non-zero coefficient, or one for each feature (0 and 1 included).
     expected_model_size : float or None, default None
         Prior expected number of non-zero coefficients, instead of `inclusion_probability`.
     groups : array of shape (n_features,) or None, default None
@@ -70,7 +70,7 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
     average_parameters : bool, default False
         Average results over the posterior of the parameters instead of using its maximum: for weak
         data, at two to ten times the cost. `log_evidence_`, `sites_` and the learned parameters
-        remain those of the maximum.
+        remain at the maximum.
     n_threads : int or None, default None
         Threads of the compiled kernels; results do not depend on it.
     verbose : bool, default False
@@ -161,8 +161,8 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
         X : array of shape (n_samples, n_features)
         y : array of shape (n_samples,) or (n_samples, n_targets)
         sample_weight : array of shape (n_samples,), optional
-            How many rows each row stands for: the noise of a row has the variance of the noise over
-            its weight, and the evidence is that of repeated rows. Rows of weight 0 are left out.
+            Number of repetitions of each row: the noise of a row has the variance of the noise over
+            its weight, and the evidence counts repeated rows. Rows of weight 0 are left out.
 
         Returns
         -------
@@ -354,7 +354,7 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
         return variance * unit**2 + ((rows - self._offset) @ change) ** 2
 
     def _in_units_of_data(self, target, part, draws, others, rng):
-        """Draws of the coefficients, with those of unpenalised features."""
+        """Draws of the coefficients, unpenalised features included."""
         unit, flat = np.atleast_1d(self._unit)[target], self._unpenalised_features()
         if len(flat.units):
             gain = flat.gain.copy()
@@ -376,7 +376,7 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
             )
 
     def _hyperparameters(self, shape, unit, n_groups):
-        """Where the search starts, for y of variance 1, and what is fixed."""
+        """The start of the search, for y of variance 1, and the fixed parameters."""
         log_odds, slab = self._first_log_odds(shape, n_groups), self.slab_variance
         n_included = max(float(sigmoid(log_odds).mean()) * shape[1], 1.0)
         slab = 1 / n_included if slab is None else slab / unit**2

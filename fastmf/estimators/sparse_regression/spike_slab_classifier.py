@@ -27,7 +27,7 @@ from fastmf.learning.evidence.blocks import labels_of_task
 # Precisions of the priors of the constant, and of coefficients of unpenalised columns: with none
 # they would be infinite where a column separates the classes.
 INTERCEPT_PRECISION, UNPENALISED_PRECISION = 0.01, 1e-4
-# Rows that weights stand for up to which rows are repeated; beyond, sites have powers.
+# Sum of weights up to which rows are repeated; beyond, sites have powers.
 MAX_REPEATED_ROWS = 100_000
 
 
@@ -50,13 +50,13 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
     class_weight : None, "balanced" or dict
         Factors of the weights of the rows of each class, see `fit`: a dict says them by class, 1
         for others; "balanced" gives both classes half of all weight. Probabilities and evidence
-        are those of the data so weighted.
+        refer to the weighted data.
     fit_intercept : bool
         Whether to fit a constant, with a Gaussian prior of standard deviation 10.
     solver, n_threads, verbose
         As in `SpikeSlabRegressor`.
     parameter_prior : {"weak", None}
-        Priors on what is learned. "weak": the inclusion probability has the distribution
+        Priors on the learned parameters. "weak": the inclusion probability has the distribution
         Beta(1/2, d/2) for d features (of a group), and `slab_variance` (per mean square of the
         features) is log-normal of median 0.5, its logarithm of standard deviation 2. None: none,
         the values of largest evidence are learned.
@@ -156,7 +156,7 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
         y : array of shape (n_samples,)
             Two classes, of any type.
         sample_weight : array of shape (n_samples,), optional
-            How many equal rows each row stands for: for whole numbers the result is that of rows
+            Number of repetitions of each row: for whole numbers the result is the same as with rows
             repeated so often, and so is the cost, up to 100,000 rows. Fractions, as of
             `class_weight`, and larger weights, cost nothing: each row has a site to the power of
             its weight (power expectation propagation), and coefficients, probabilities and evidence
@@ -262,7 +262,7 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
         Returns
         -------
         array of shape (n_samples,)
-            The deviation is that of noise and coefficients together, so that Phi of the result is
+            The deviation includes noise and coefficients, so that Phi of the result is
             the probability of the second class.
         """
         check_is_fitted(self)
@@ -314,7 +314,7 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
         yield 1.0, [part]
 
     def _in_units_of_data(self, target, part, draws, others, rng):
-        """Draws of the coefficients, with those of unpenalised features."""
+        """Draws of the coefficients, unpenalised features included."""
         draws[:, self._unpenalised] = others[:, : len(self._unpenalised)]
         return draws / self._scale
 

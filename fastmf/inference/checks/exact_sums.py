@@ -59,7 +59,7 @@ def exact_rows(model, tilt, values):
 
 
 def _enumerated_side(sides, n_rows):
-    """Side of which the states are few enough for all rows, None if there is none."""
+    """Side with few enough states for all rows, or None."""
     two = len(sides.priors) == 2
     width = sum(sides.couplings.shape) * n_rows if two else sides.couplings.shape[0] + n_rows
     if has_forbidden(sides.couplings):

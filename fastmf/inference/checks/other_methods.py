@@ -121,8 +121,8 @@ def _widths(rows, k):
 class HeldUnits:
     """Belief propagation with single units held at each of their values.
 
-    As many units are held as time allows; `seconds` is that of the fewest in all rows, infinite
-    where belief propagation does not solve them.
+    As many units are held as time allows; `seconds` is the time for the fewest in all rows,
+    infinite where belief propagation does not solve them.
     """
 
     def __init__(self, rows):

@@ -104,7 +104,7 @@ def parallel_sweeps_alone(
 ):
     """The result of `adaptive_tap` without a descent where the parallel schedule does not converge.
 
-    For many starts, some of which need not converge.
+    For many starts; some need not converge.
     """
     options = iteration(None, tol, max_iter, n_threads)
     return _with_schedule("parallel", model, init, (field, precision), options, False)

@@ -81,7 +81,7 @@ def inclusion_patterns(model, included, share=1.0):
 
 
 def settled_chains(posterior, included, n_chains=MAX_CHAINS):
-    """Chains over patterns, half of which began at the likely features, and half at none.
+    """Chains over patterns: half began at the likely features, and half at none.
 
     They begin anew at the patterns that were visited, by their weights.
     """

@@ -23,7 +23,7 @@ MAX_EXTENDED_NUMBERS = 1 << 22
 
 
 class InclusionPosterior(NamedTuple):
-    """The posterior of which coefficients are not zero."""
+    """The posterior of the set of non-zero coefficients."""
 
     Q: np.ndarray  # (n_features, n_features)
     h: np.ndarray  # (n_features,)

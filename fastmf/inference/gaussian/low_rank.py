@@ -54,8 +54,8 @@ class LowRank(GaussianSide):
         bounds = [*range(0, self.n_units, width), self.n_units]
         self.chunks = [slice(*ends) for ends in pairwise(bounds)]
         self._workspace = np.empty((self.n_rows, width))
-        # As many numbers as `data_covariance` sums: their number does not depend on that of the
-        # threads, nor does the result.
+        # As many numbers as `data_covariance` sums: the number does not depend on the number
+        # of threads, nor does the result.
         n_parts = min(MAX_PARTS, self.n_units // (4 * self.n_rows) + 1)
         self._sums = np.empty((n_parts, self.n_rows + 1, self.n_rows))
         squares = np.empty(self.n_units)

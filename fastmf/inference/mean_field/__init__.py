@@ -1,1 +1,1 @@
-"""Mean-field solvers (TAP, relaxed belief propagation) and what is made of their solutions."""
+"""Mean-field solvers (TAP, relaxed belief propagation), and functions of their solutions."""

@@ -87,7 +87,7 @@ class GroupedLayout(Layout):
             for k, first, last in self.blocks
         ]
         sizes = max(-(-int(end) // width) - int(start) for start, end in ends)
-        # Products fill whole vectors, so that those of the last target may end behind it.
+        # Products fill whole vectors, so that products of the last target may end behind it.
         self.max_columns = width * (sizes + 1)
         n_shifted = max(len(matrix) for matrix in self.couplings)
         self.n_group_fields = tables[0].shifted + n_shifted
@@ -122,7 +122,7 @@ class GroupedLayout(Layout):
         out = [_places(of_layer, width // TILE_VECTORS) for of_layer in targets]
         places, sizes = zip(*out, strict=True)
         self.n_own_fields = max(sizes)
-        # Where the fields on each layer are among those of one group of another.
+        # Positions of the fields on each layer among the fields of one group of another.
         offsets, fields, n_fields = [], [], 0
         for of_layer, source, n in zip(targets, sources, n_sources, strict=True):
             coupled = [k for k, start in enumerate(self.starts) if source <= start < source + n]

@@ -205,7 +205,7 @@ def _powers(couplings, order):
 
 
 def _fill_powers(couplings, squares, cubes):
-    """Compute those of the powers for which there is memory."""
+    """Compute the powers for which there is memory."""
     with np.errstate(over="ignore"):  # rows that meet an infinity say that they have diverged
         if len(squares):
             np.multiply(couplings, couplings, out=squares)

@@ -52,7 +52,7 @@ def layout_of(model, order, schedule):
 
 
 def handed_over(layout, model, in_place):
-    """Let a layout be that of a model after a step of learning.
+    """Assign a layout to a model after a step of learning.
 
     It has the parameters of the units already if these moved in place.
     """

@@ -56,7 +56,7 @@ from fastmf.priors._protocol import (
     precomputed,
 )
 
-# Units of a chunk: what is computed for them stays in the cache.
+# Units of a chunk, whose intermediate results stay in the cache.
 CHUNK_UNITS = 2048
 # Multiply-adds that a unit costs beside its couplings.
 UNIT_COST = 50

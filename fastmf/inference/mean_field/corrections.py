@@ -15,7 +15,7 @@ def log_partition_correction(model, mean, var, *, tol=1e-2, max_iter=100):
 
     The second order of the expansion in the couplings, the sum of W^2 v v / 2, is the first ring
     diagram; in a ring each unit has two couplings and enters by its variance alone. The sum of all
-    rings is that of a Gaussian (Parisi & Potters 1995; Opper & Winther 2001),
+    rings is the sum of a Gaussian (Parisi & Potters 1995; Opper & Winther 2001),
 
         min over t of [t v - ln det(diag(t) - J)] / 2 - sum (ln v + 1) / 2,
 

@@ -33,9 +33,9 @@ def collapsed_tap(
 ):
     """Solve by `tap`, after Gaussian units are integrated out if all other units are bounded.
 
-    Without `variances` those of the Gaussian units are 0: they take longer than all the rest where
-    there are many units of both kinds. The schedule of the other units, which are all coupled, and
-    strongly, is "sequential": a block of them would oscillate.
+    Without `variances` the variances of Gaussian units are 0: they take longer than all the rest
+    where there are many units of both kinds. The schedule of the other units, which are all
+    coupled, and strongly, is "sequential": a block of them would oscillate.
     """
     if not is_integrated(model):
         return tap(model, init, field=field, precision=precision, clamp=clamp, **options)

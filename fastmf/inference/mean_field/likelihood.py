@@ -28,7 +28,7 @@ def log_likelihood(model, X, log_partition, **options):
     log_partition : float
         Log-partition of the model, for instance from `log_partition_estimate`.
     **options
-        Options of `tap`, for the hidden layers of a DBM given data; those of an RBM are summed
+        Options of `tap`, for the hidden layers of a DBM given data; the units of an RBM are summed
         exactly.
 
     Returns

@@ -44,7 +44,7 @@ from fastmf.priors._queries import number_of_states, two_values
 MAX_STARTS = 100
 # Units up to which Gaussian ones between them are integrated out: then all of them are coupled.
 MAX_COUPLED = 4096
-# States times units of a side of which all states are summed.
+# Limit of states times units of a side whose states are all summed.
 MAX_SUMMED_NUMBERS = 2**19
 # Nats by which an estimate may be below the bound, as it is below the truth by errors of its own.
 MAX_LACKING = 0.5
@@ -110,7 +110,7 @@ def naive_bound(sides, b, tilt, values=None):
 
 
 def terms_of_units(prior, b, field, precision, clamped, values=None):
-    """Means of the units, and the terms of the bound that sum to those of the units.
+    """Means of the units, and their terms of the bound.
 
     With b = field these are the log-partitions of the units.
     """

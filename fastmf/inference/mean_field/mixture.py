@@ -49,7 +49,7 @@ def mixture(solver, model, n_starts=20, *, rng=0, **options):
     -------
     FixedPoint
         `solutions` has the distinct stable solutions and their weights, exp(log_partition); means
-        and variances are those of their mixture, and `log_partition` is the log of the sum of the
+        and variances are moments of their mixture, and `log_partition` is the log of the sum of the
         weights. `b` and `a` are None if there are several solutions.
 
     Raises

@@ -26,9 +26,9 @@ class Solutions(NamedTuple):
     Parameters
     ----------
     visible : array of shape (n_solutions, n_visible)
-        Means; of a fully visible machine, those of all units.
+        Means; of a fully visible machine, the means of all units.
     hidden : array of shape (n_solutions, n_hidden), or None
-        Hidden means; those of all hidden layers of a deep machine are concatenated.
+        Hidden means; all hidden layers of a deep machine are concatenated.
     free_energy, log_partition : array of shape (n_solutions,)
     converged : array of shape (n_solutions,)
     members : array of shape (n_starts,)

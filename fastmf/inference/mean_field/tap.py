@@ -137,7 +137,7 @@ def tap(
 
 
 class TapOptions(NamedTuple):
-    """Options of `tap` without those of rows, and with the same defaults."""
+    """Options of `tap` without arrays of rows, with the same defaults."""
 
     order: int = 2
     schedule: str = "blocked"
@@ -166,7 +166,7 @@ class TapOptions(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Means and variances of the units of each layer, and the tilts of which they are the moments.
+    """Means and variances of the units of each layer, and the tilts that have these moments.
 
     Parameters
     ----------

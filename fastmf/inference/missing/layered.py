@@ -24,7 +24,7 @@ from fastmf.priors._rows import log_prob_of_rows, states
 
 # Largest enumerations, states times units of the other side: once, and for each row.
 MAX_WORK, MAX_WORK_OF_ROW = 1 << 24, 1 << 22
-# A log-partition of a unit takes about as long as so many terms of a product.
+# A log-partition of a unit takes about as long as this many terms of a product.
 LOG_PARTITION_COST = 8
 # Numbers in one block of rows.
 BLOCK_SIZE = 1 << 21
@@ -40,11 +40,11 @@ class GivenSeen(NamedTuple):
     mean : float64 array of shape (n_rows, n_visible)
         Means of the visible units; those that were seen are unchanged.
     log_partition : float64 array of shape (n_rows,)
-        Log of the sum over all units that were not seen; without what is constant, log p(seen).
+        Log of the sum over all unobserved units; without constants, log p(observed).
     exact : bool array of shape (n_rows,)
         False, and NaN in the others, where either side has too many states.
     sides : tuple of two arrays of shape (n_rows, n_units)
-        Means of the units of all even layers, and of those of all odd layers.
+        Means of the units of all even layers, and of all odd layers.
     """
 
     mean: np.ndarray

@@ -47,7 +47,7 @@ def incomplete_rows(X):
 
 
 def with_means(prior, X):
-    """Rows in which the means of the units alone stand for missing values."""
+    """Rows in which missing values are the means of uncoupled units."""
     zero = prior.moments(X.dtype.type(0), X.dtype.type(0))[0]
     return np.where(np.isnan(X), zero, X).astype(X.dtype, copy=False)
 
@@ -74,7 +74,7 @@ def means_given_seen(model, X, *, most=None, **options):
 
 
 def _by_layers(model, sides):
-    """Units of the even and those of the odd layers as units of each layer."""
+    """Units of the even and of the odd layers as units of each layer."""
     parts = [np.split(side, np.cumsum(model.sizes[k::2])[:-1], 1) for k, side in enumerate(sides)]
     return [parts[k % 2][k // 2].copy() for k in range(len(model.sizes))]
 
@@ -135,7 +135,7 @@ def annealed_given_seen(model, X, n_threads=None):
 def annealed_rows(pair, X, base, fields=None):
     """Logs of the sums over missing and hidden units of rows, and their standard errors.
 
-    Chains start with the tilts `base`, of which the given units have none, and end with `fields`.
+    Chains start with the tilts `base`, which are zero for the given units, and end with `fields`.
     """
     seen, sizes, zero = ~np.isnan(X), column_sizes(pair.visible), pair.dtype.type(0)
     alone = pair.visible.log_partition(base[0], zero).astype(np.float64)

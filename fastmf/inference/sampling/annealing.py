@@ -200,7 +200,7 @@ class Population:
         return 1 / (self.weights() ** 2).sum()
 
     def resample(self, rng):
-        """Positions of the chains that go on, all with the same weight from now on."""
+        """Positions of the chains that survive, with equal weights."""
         chosen = systematic(self.weights(), rng)
         self.log_mean += log_mean(self.log_weights)[0]
         self.log_weights = np.zeros(len(chosen))
@@ -295,7 +295,7 @@ def neutral_base(model, two_valued):
 
 
 def base_between(path, neutral, samples, share=MATCHING):
-    """Tilts as near to those that give the means of samples as to those of units without bias."""
+    """Tilts half-way between those with the means of the samples and units without bias."""
     tilts = path.matched(neutral, samples)
     return [c + c.dtype.type(share) * (b - c) for c, b in zip(neutral, tilts, strict=True)]
 

@@ -92,7 +92,7 @@ class Columns(NamedTuple):
         return states, Columns(log_weights[states], couplings, offsets)
 
     def mixed(self, other, beta):
-        """Log-weights and couplings between these and those of a machine of the same columns."""
+        """Log-weights and couplings between these and a machine of the same columns."""
         pairs = zip(self[:2], other[:2], strict=True)
         return Columns(*((1 - beta) * x + beta * y for x, y in pairs), self.offsets)
 
@@ -134,7 +134,7 @@ class Tree:
         self.edges[below, above] = self.edges[above, below] = True
 
     def solve(self, columns):
-        """Set the probabilities of the states of columns given those of their parents."""
+        """Set the probabilities of the states of columns given the states of their parents."""
         self.offsets = columns.offsets
         states = [slice(*ends) for ends in pairwise(columns.offsets)]
         beliefs, self.given = columns.log_weights.copy(), {}

@@ -6,7 +6,7 @@ With functions r_k(x) that sum to 1 at every state x,
 
 where w_k is the importance weight of a chain that was annealed from the independent units of phase
 k, and x_k its end. So each set of chains has to be right where its r_k is large only. Here r_k is
-the probability that the units of phase k, and not those of another one, made x.
+the probability that the units of phase k, and of no other phase, made x.
 """
 
 import numpy as np

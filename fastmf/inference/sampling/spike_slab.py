@@ -3,7 +3,7 @@
 Each draw is the end of a chain of its own. A sweep visits all coefficients, of which it draws
 whether they are zero together with the value, and together with those of another feature that is
 correlated with it; and then draws anew, for one effect of each chain, the feature that has it,
-among all: so that chains pass between features which stand for each other, or which are seen only
+among all: so chains pass between interchangeable features, or features that are seen only
 together. All steps leave the posterior as it is.
 """
 

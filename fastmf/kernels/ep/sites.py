@@ -25,8 +25,8 @@ from fastmf.priors._compiled import tilted_log_partition, tilted_moments
 UNITS_PER_TASK = 256
 # Units whose cavities are sought together: vectors are long enough, and few of their units wait.
 MATCHED_UNITS = 32
-# Largest precision of a tilted unit, in units of that of its cavity (or of its prior, if larger):
-# beyond, the precision of the cavity would be lost in the rounding of that of the marginal.
+# Largest precision of a tilted unit, relative to its cavity (or its prior, if larger): beyond,
+# the precision of the cavity would be lost in the rounding of the marginal's.
 MAX_RELATIVE_PRECISION = 1e9
 # Matching moments: largest number of Newton's steps, and of trial points in each; the relative
 # mismatch that ends them, and the one that is accepted if rounding stops them earlier.

@@ -47,8 +47,9 @@ class Layer(NamedTuple):
     cubes: Real[3]
 
 
-# The columns of a table of layers: first those of a table of units (`fastmf.priors._compiled`),
-# then these; of couplings, and after them of their squares and cubes, the addresses.
+# The columns of a table of layers: first the columns of a table of units
+# (`fastmf.priors._compiled`), then these; of couplings, and after them of their squares and cubes,
+# the addresses.
 N_UNITS, START, SOURCE, N_SOURCE, N_PANELS, WIDTH, COUPLINGS = range(N_ENTRIES, N_ENTRIES + 7)
 # The address of the product; of models with groups of states also addresses, numbers and `shifted`
 # of `Groups`, otherwise 0.

@@ -9,8 +9,8 @@ is a matrix. With the field r_k = W_k' m_k of each group k, a whole group of uni
     m_i = softmax(field_i + b - a / 2)
 
 and a unit that is no group by b = W' m + a m, with the same a. The fields of single groups are kept
-from the update of one side to that of the other, where they are s. So an RBM of groups beside other
-units needs four products a sweep, and a fully visible machine three.
+from the update of one side to the update of the other, where they are s. So an RBM of groups beside
+other units needs four products a sweep, and a fully visible machine three.
 
 Formulas: order 2 of Plefka's expansion at fixed means of all states; it is
 `fastmf.kernels.mean_field.tap` for groups of two states.
@@ -139,7 +139,7 @@ def _add_groups(active, s, sources, target, n, column):
 
 @kernel(mode="merged")
 def _add_fields(layer, active, n_active, target, sources, packed, column):
-    """Fields of some units; those of single groups are kept, and squared in the variances.
+    """Fields of some units; fields of single groups are stored, and squared in the variances.
 
     The fields of a group are left out but for the sources that are groups.
     """

@@ -8,7 +8,7 @@ i (its cavity):
     (m_i, v_i) = moments(b_i, a_i)           (m_ij, v_ij) = moments(b_ij, a_ij)
     log Z = sum_i log Z_i - 1/2 sum_i sum_j (log Z_i - log Z_ij)
 
-where index ij is the message from i to j, and log Z_i, log Z_ij are those of unit i under the tilts
+where index ij is the message from i to j, and log Z_i, log Z_ij belong to unit i under the tilts
 (b_i, a_i) and (b_ij, a_ij). The messages into a layer are a matrix (sources, units); an update
 fills the matrix (units, sources) of the messages that the layer sends. The layers of an RBM take
 turns; a layer coupled to itself is updated twice in a sweep.
@@ -80,7 +80,7 @@ class LayerView(NamedTuple):
 
 
 class RelaxedBPSettings(NamedTuple):
-    """Options as in `mean_field_types.TapSettings`; damping is that of the tilts b and a."""
+    """Options as in `mean_field_types.TapSettings`; damping applies to the tilts b and a."""
 
     damping: float
     adaptive: bool
@@ -175,7 +175,7 @@ def _update_marginals(layer, damping, work):
 
 @kernel(mode="merged")
 def _send_tile(layer, work, outgoing, damping, part):
-    """Transpose the messages to some sources, `n_here` from `start` on, into those of the layer."""
+    """Transpose messages to sources, `n_here` from `start` on, into the messages of the layer."""
     (n_source, n), (start, n_here), measures = layer.couplings.shape, part, work.measures
     for k in range(2 * n):
         plane, j = k // n, k % n
@@ -296,7 +296,7 @@ def _start_row(layer, index, record, work):
 
 @kernel(mode="merged")
 def _status(measures, sweep, damping, settings):
-    """Whether a row has ended after so many sweeps, and how; and whether its means have settled.
+    """Whether a row has ended after this many sweeps, and how; and whether its means have settled.
 
     Damped sweeps converge where undamped ones multiply errors by up to (1 + damping) / (1 -
     damping): changes are tested times that.

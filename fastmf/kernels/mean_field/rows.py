@@ -26,7 +26,7 @@ from fastmf._outcomes import (
 from fastmf.kernels.linear.copies import add_multiple, copy, set_to_zero
 from fastmf.kernels.mean_field.arguments import TapSettings
 
-# What is known of an active row: the entries of its slot, where yes is 1 and no is 0.
+# The state of an active row: the entries of its slot, where yes is 1 and no is 0.
 # Position in the record, number of sweeps done, and options that adapt.
 ROW, SWEEP, DAMPING, MOMENTUM = range(4)
 # Whether it has momentum, whether oscillations have been detected, whether means have converged, so
@@ -101,7 +101,7 @@ def copy_row(old, source, new, target, n_planes):
 
 @kernel(mode="merged")
 def _has_converged(slot, settings):
-    """Whether means, and whether all of a row has converged; the rule is that of `FixedPoint`.
+    """Whether means, and whether all of a row has converged; the rule is stated in `FixedPoint`.
 
     Changes of a few units in the last place are rounding errors.
     """
@@ -122,7 +122,7 @@ def _verdict(slot, settings):
     """How a row has ended, RUNNING if it has not.
 
     If it was damped, or oscillates, it is to be stored (CONFIRMING), and a sweep without damping
-    decides: if that moves it, it goes on from where it was.
+    decides: if that moves it, it continues from where it was.
     """
     confirms = slot[CONFIRMS] == 1
     settled, converged = _has_converged(slot, settings)
@@ -144,7 +144,7 @@ def _verdict(slot, settings):
 
 @kernel(mode="merged")
 def _adapt(slot, residual, settings):
-    """Whether a row goes on, and with which damping and momentum."""
+    """Whether a row continues, and with which damping and momentum."""
     sweep = np.int64(slot[SWEEP])
     lengths = np.sqrt(slot[SQUARED_CHANGE] * slot[SQUARED_STEP])
     cosine = slot[STEP_DOT] / lengths if lengths > 0 else 0.0
@@ -179,7 +179,7 @@ def _adapt(slot, residual, settings):
 
 @kernel(mode="by_address", views=True)
 def _assess_slot(slot, settings):
-    """The part of `assess_row` that no floating type but that of slots occurs in."""
+    """The part of `assess_row` in which no floating type but the type of slots occurs."""
     residual = np.inf if settings.half_sweep_done and slot[SWEEP] == 0 else slot[RESIDUAL]
     slot[SWEEP] += 1
     status = _verdict(slot, settings)

@@ -87,7 +87,7 @@ class SparseWork(NamedTuple):
 
 @kernel(mode="inner", fastmath=REORDER)
 def _multiply(graph, order, active, first, n):
-    """Products of some units, of which none is a state of a group."""
+    """Products of some units that are no states of groups."""
     n_units = active.state.shape[2]
     mean, var = row(active.state, (MEAN, 0, 0), n_units), row(active.state, (VAR, 0, 0), n_units)
     third = row(active.state, (THIRD if order == 3 else MEAN, 0, 0), n_units)
@@ -148,7 +148,7 @@ def _multiply_block(block, mean, var, group, order, out):
 
 @kernel(mode="inner")
 def _multiply_columns(graph, order, active, first, n):
-    """Products of some columns of units, some of which are groups of states."""
+    """Products of some columns of units, groups of states among them."""
     zero, unit, end = active.state.dtype.type(0), first, first + n
     while unit < end:
         size, begin = np.int64(graph.sizes[unit]), graph.starts[unit]

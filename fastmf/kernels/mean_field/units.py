@@ -82,8 +82,8 @@ def _relax(state, new, clamped, slot):
     """Move means and variances towards new values, and measure the change.
 
     The step size of a unit is 1 - damping, divided, in rows that are accelerated or oscillate, by
-    1 - a v / 2: so the Onsager term is that of the average of the old and the new mean, to first
-    order. That of the old mean makes rows oscillate, and then momentum does not help. The mean has
+    1 - a v / 2: so the Onsager term is evaluated at the average of the old and the new mean, to
+    first order. The old mean makes rows oscillate, and then momentum does not help. The mean has
     already moved on by momentum times the last step. Variances are not damped once means have
     converged, and nothing is in a sweep that confirms a row. Without moments nothing is changed.
 
@@ -191,7 +191,7 @@ def _update_units(layer, active, units, order, tilt, alone):
 
 @kernel(mode="merged")
 def refresh_variances(layers, active, s, slot, tilt):
-    """Set the variances of a row that was damped to those of its tilts, where these exist."""
+    """Set the variances of a damped row to the variances of its tilts, where these exist."""
     if slot[DAMPING] + slot[ACCELERATED] + slot[OSCILLATING] == 0 or slot[INFINITE] == 1:
         return
     index = np.int64(slot[ROW])

@@ -86,7 +86,7 @@ def _scaled_residuals(products, states, weights, workspaces, worker, first, n):
 
 @kernel(mode="merged")
 def _values(weights, workspaces, worker, first, n, n_units, value):
-    """Values of rows from the terms of their units, those of several with one logarithm."""
+    """Values of rows from the terms of their units, several with one logarithm."""
     one, zero = workspaces.dtype.type(1), workspaces.dtype.type(0)
     products = row(workspaces, (worker, 5, 0), n)
     for i in range(n):

@@ -62,7 +62,7 @@ def _n_different(typing_context, one, i, other, j, first, last):
 
 @kernel(mode="merged")
 def _are_similar(labels, i, j, most):
-    """Whether two rows differ in at most so many columns."""
+    """Whether two rows differ in at most this many columns."""
     n_bytes, n_unequal, first = labels.shape[1], np.int64(0), np.int64(0)
     while first < n_bytes and n_unequal <= most:
         last = smaller(first + _SEGMENT_BYTES, n_bytes)
@@ -103,7 +103,7 @@ def count_similar(labels, most, queue, counts):
 
 @kernel(mode="merged")
 def _visit(labels, chosen, rows, costs, parents, n_left):
-    """Compare what is left with a row that the tree has reached; the place of the nearest row."""
+    """Compare the remaining rows with a row that the tree has reached; return the nearest."""
     nearest = np.int64(0)
     for t in range(n_left):
         cost = 2 * n_different(labels, chosen, labels, rows[t], 0, labels.shape[1])

@@ -76,14 +76,14 @@ class PottsRows(NamedTuple):
 
 
 def workspaces(n_workers, forest_rows, width, dtype):
-    """Memory of so many threads, for forests of at most so many rows; aligned to vectors."""
+    """Memory of some threads, for forests of at most this many rows; aligned to vectors."""
     lanes = lanes_of(dtype)
     return aligned((n_workers, _VECTORS * lanes + forest_rows * width), dtype)
 
 
 @kernel(mode="merged")
 def _set_fields(rows, table, field, memory, first, last):
-    """Local fields of the rows of a forest, each from those of its parent."""
+    """Local fields of the rows of a forest, each from the fields of its parent."""
     width = table.shape[1]
     offset = _VECTORS * (VECTOR_BYTES // memory.itemsize)
     for s in range(first, last):

@@ -6,7 +6,7 @@ Along the path from uncoupled units (beta = 0) to the model (beta = 1) units hav
 
 A step from beta to beta' adds the change of the log-partitions of the hidden units, less
 (beta' - beta) v' base, to the log importance weight, and draws hidden and then visible units at
-beta'. Steps at beta = 1 are those of Gibbs sampling. A unit is drawn from a uniform number of its
+beta'. Steps at beta = 1 are Gibbs sampling. A unit is drawn from a uniform number of its
 own (`fastmf.kernels.sampling.random`) by the `draw` of its prior.
 """
 

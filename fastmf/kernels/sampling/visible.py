@@ -60,7 +60,7 @@ class TiltedBetas(NamedTuple):
 
 
 def visible_work(n_units, n_workers=1):
-    """Memory of `anneal_visible` for so many threads."""
+    """Memory of `anneal_visible` for some threads."""
     return new_work(np.zeros((n_workers, 3, n_units)))
 
 

@@ -53,7 +53,7 @@ N_TERM_ROWS, POWER = range(2)
 
 @kernel(mode="merged")
 def _add_term(products, weights, n_multiplied, out):
-    """Multiply `out` by the weights so many times, and add products."""
+    """Multiply `out` by the weights a number of times, and add products."""
     for r in range(out.shape[0]):
         n = out.shape[1]
         out_r, weights_r = row(out, (r, 0), n), row(weights, (r, 0), n)

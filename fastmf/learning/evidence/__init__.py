@@ -61,7 +61,7 @@ class Task(NamedTuple):
     Parameters
     ----------
     parts : tuple of Regression, or of one Classification
-        Their numbers of rows sum to that of the data.
+        Their numbers of rows sum to the number of rows of the data.
     units : tuple of int arrays or slices
         The features of each part.
     groups : int array of shape (n_features,)
@@ -119,9 +119,9 @@ class Regression(NamedTuple):
     groups : int array of shape (n_features,)
     n_rows : float, optional
         Sum of the weights of the rows, if each was multiplied by the root of its weight. The
-        evidence is that of repeated rows, up to the normaliser of the repetitions.
+        evidence equals the evidence of repeated rows, up to the normaliser of the repetitions.
     absent_square : float
-        Sum of squares of y less that of its elements.
+        Sum of squares of y less the squares of its elements.
     blocks : int array of shape (n_features,), optional
         Labels of the features that share a site. None: each has its own.
     gram : Gram, optional
@@ -223,7 +223,7 @@ class Classification(NamedTuple):
 
 
 def solution_from(model, init, **options):
-    """A fixed point near that of other hyper-parameters, or the state where the solver ended."""
+    """A fixed point near a given one, or the state where the solver ended."""
     try:
         return expectation_propagation(model, init, **options)
     except ValueError:  # the sites of other hyper-parameters need not leave a proper Gaussian

@@ -1,12 +1,12 @@
 """The curvature of the log-evidence by the hyper-parameters of the prior, with the cavities held.
 
-By Louis's identity (1982) the information on hyper-parameters is that of the complete data, less
-the variance of their score under the posterior. With z_i = 1 where coefficient w_i is not zero, the
-scores of log-odds and ln slab are z_i - p and u_i = z_i (w_i^2 / slab - 1) / 2. Posteriors of
+By Louis's identity (1982) the information on hyper-parameters equals the information of the
+complete data, less the variance of their score under the posterior. With z_i = 1 where coefficient
+w_i is not zero, the scores of log-odds and ln slab are z_i - p and u_i = z_i (w_i^2 / slab - 1) / 2. Posteriors of
 blocks and of single units are taken for independent; features of a block exclude each other, as far
 as the probabilities of being the only one say so.
 
-A feature of which the data say nothing adds p (1 - p) - p (1 - p) = 0: the information of complete
+A feature that the data do not inform adds p (1 - p) - p (1 - p) = 0: the information of complete
 data alone, which counts all features, makes steps towards a maximum several times too short.
 """
 
@@ -22,7 +22,7 @@ def evidence_curvature(prior, result, groups, n_groups):
         included = sigmoid(prior.tilted_log_odds(result.b[:n], result.a[:n]))
     included = included[:n]
     positive = np.maximum(included, np.finfo(float).tiny)
-    # Mean square of a coefficient that is not zero, in slab variances, and that of its square.
+    # Mean square of a coefficient that is not zero, in slab variances, and of its square.
     square = precision * (result.mean[:n] ** 2 + result.var[:n]) / positive
     fourth = 3 * square**2 - 2 * precision**2 * (result.mean[:n] / positive) ** 4
     by_slab = included * (square - 1) / 2

@@ -8,7 +8,7 @@ coefficients in a slab of no width, as sparse. Weak priors decide there, and now
     noise / scale       log-Cauchy about 0.6: its logarithm has a Cauchy distribution of width 0.5
 
 The scale is the variance of y (1 for classes), for the slab over the mean square of the features.
-Densities are those of the logarithms and log-odds, in which the search is made. The tails of the
+Densities refer to the logarithms and log-odds, in which the search is made. The tails of the
 noise are so heavy because noise may be of any size: a millionth of the scale costs 7 nats, where an
 inverse gamma distribution would cost as many as the data have.
 """
@@ -21,8 +21,8 @@ from scipy.special import betaln, expit
 # Centres in units of the scales, and widths of the logarithms.
 NOISE_CENTER, NOISE_WIDTH = 0.6, 0.5
 SLAB_CENTER, SLAB_DEVIATION = 0.5, 2.0
-# Non-zero coefficients that the prior of the inclusion stands for: with 1 or more, the inclusion of
-# groups of which most features matter is drawn to half of what it is.
+# Pseudo-count of non-zero coefficients in the prior of the inclusion: with 1 or more, the inclusion
+# of groups with mostly relevant features is shrunk to half.
 STRENGTH = 0.5
 
 
@@ -76,7 +76,7 @@ class ParameterPriors(NamedTuple):
         return float(each[free].sum()), np.where(free, gradient, 0.0)
 
     def information(self, hyperparameters):
-        """Curvatures of minus the log-density, but for that of the noise, which may be negative."""
+        """Curvatures of minus the log-density; only the curvature of the noise may be negative."""
         odds, n = np.asarray(hyperparameters.log_odds), self.n_of_groups
         included = expit(odds)
         return np.append(

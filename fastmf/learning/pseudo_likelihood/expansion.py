@@ -17,7 +17,7 @@ from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.newton import newton
 
-# Prior precision of fields beside that of couplings.
+# Prior precision of fields relative to couplings.
 FIELD_SHARE = 0.01
 
 

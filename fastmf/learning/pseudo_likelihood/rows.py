@@ -43,7 +43,7 @@ def sampling(members, weights, clusters=None):
 
 
 def available(labels, edges=None):
-    """Which terms of which rows need no missing value."""
+    """The terms of the rows that need no missing value."""
     seen = labels >= 0
     if edges is None:
         return np.repeat(seen.all(1, keepdims=True), seen.shape[1], axis=1)
@@ -79,7 +79,7 @@ class WeightedRows(NamedTuple):
 
     @classmethod
     def of_labels(cls, labels, weights, edges=None):
-        """Rows of labels 0 and 1, negative where missing, of which `edges` may be coupled."""
+        """Rows of labels 0 and 1, negative where missing; only `edges` may be coupled."""
         states = 2.0 * labels - 1
         if not (labels < 0).any():
             return cls(states, weights)

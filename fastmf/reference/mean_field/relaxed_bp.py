@@ -28,7 +28,7 @@ class Measures:
         self.finite, self.watched = True, watched
 
     def add(self, **found):
-        """Take over what is larger than so far."""
+        """Take over values that are larger than so far."""
         for name, values in found.items():
             setattr(self, name, max(getattr(self, name), float(abs(values).max())))
 
@@ -79,7 +79,7 @@ def _measure(measures, layer, old, state, sent, damping, precision):
     units = slice(layer.start, layer.start + layer.couplings.shape[1])
     change, var_change, _, _ = state[:, units] - old[:, units]
     mean, var, _, a = state[:, units]
-    # Changes of variances above 1 are relative, those of means in standard deviations.
+    # Changes of variances above 1 are relative, changes of means are in standard deviations.
     scale = np.maximum(1, var)
     measures.add(marginal=change / np.sqrt(scale), var=var_change / scale)
     measures.add(scale=np.maximum(abs(mean) / np.sqrt(scale), np.minimum(1, var)))

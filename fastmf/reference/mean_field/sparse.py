@@ -95,7 +95,7 @@ def _update(prior, graph, matrix, here, settings, row, state):
 
 
 def _of_columns(graph, matrix, here, state, order):
-    """Fields and Onsager terms of columns of units, some of which are groups."""
+    """Fields and Onsager terms of columns of units, groups among them."""
     mean, var, sizes = state[MEAN], state[VAR], graph.sizes
     groups = _columns(sizes, 0, len(mean))
     groups = [group for group in groups if sizes[group.start] > 1]
