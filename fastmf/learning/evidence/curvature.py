@@ -2,7 +2,7 @@
 
 By Louis's identity (1982) the information on hyper-parameters equals the information of the
 complete data, less the variance of their score under the posterior. With z_i = 1 where coefficient
-w_i is not zero, the scores of log-odds and ln slab are z_i - p and u_i = z_i (w_i^2 / slab - 1) / 2.
+w_i is not zero, the scores of log-odds and ln slab are z_i - p, u_i = z_i (w_i^2 / slab - 1) / 2.
 Posteriors of blocks and of single units are taken for independent; features of a block exclude each
 other, as far as the probabilities of being the only one say so.
 
