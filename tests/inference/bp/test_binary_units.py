@@ -52,25 +52,6 @@ def test_energies_are_those_of_the_model(kinds):
             np.testing.assert_array_equal(units.is_one(x), v == 1)
 
 
-@pytest.mark.parametrize("kinds", KINDS)
-def test_means_and_variances(kinds):
-    units, rng = units_of(kinds), np.random.default_rng(1)
-    log_odds = rng.normal(size=(1, 3)), rng.normal(size=(1, 2))
-    means, variances = units.means(log_odds)
-    for kind, x, mean, var in zip(kinds, log_odds, means, variances, strict=True):
-        p, (low, high) = 1 / (1 + np.exp(-x)), kind.support
-        np.testing.assert_allclose(mean, low + (high - low) * p, atol=1e-14)
-        np.testing.assert_allclose(var, (high - low) ** 2 * p * (1 - p), atol=1e-14)
-
-
-def test_repeated_rows_stay_together():
-    field = np.arange(6.0).reshape(2, 3)
-    units = units_of((mf.Ising, mf.Ising), (field, None))
-    twice = units.repeated(2)
-    np.testing.assert_array_equal(twice.fields[0], units.fields[0][[0, 0, 1, 1]])
-    assert len(twice.fields[1]) == 1 and len(units.fields[0]) == 2
-
-
 def test_models_that_are_not_binary():
     with pytest.raises(TypeError, match="discrete units"):
         mf.belief_propagation(
@@ -106,20 +87,3 @@ def test_units_of_more_values_make_a_graph():
         BinaryUnits(model, (None, None))
     found, exact = mf.belief_propagation(model), mf.exact(model)  # as a graph
     assert found.log_partition == pytest.approx(exact.log_partition, rel=1e-12)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_bits_without_fields_of_their_own(dtype):
-    rng = np.random.default_rng(0)
-    model = mf.RBM(rng.normal(size=(4, 3)).astype(dtype), *map(mf.Bernoulli, map(np.zeros, (4, 3))))
-    fields = rng.normal(size=(5, 4)).astype(dtype), rng.normal(size=(5, 3)).astype(dtype)
-    found, expected = BinaryUnits.of_bits(model, fields), BinaryUnits(model, fields)
-    assert vars(found).keys() == vars(expected).keys()
-    assert found.max_weight == expected.max_weight and found.factor == expected.factor
-    for field, other in zip(found.fields, expected.fields, strict=True):
-        np.testing.assert_array_equal(field, other)
-        assert field.dtype == np.float64
-    for value, match in ((np.nan, "nan"), (3e38 if dtype == np.float32 else np.inf, "add up")):
-        fields[1][2, 1] = value
-        with pytest.raises(ValueError, match=match):
-            BinaryUnits.of_bits(model, fields)
