@@ -38,7 +38,6 @@ def main(argv=None):
     folder = experiment.folder(options, "adaptive-tap")
     if options.paper:
         options.hidden, options.learning_rate, options.rows = 500, 0.001, 5000
-        options.damping = 0.5
     X, test = (part.X for part in experiment.train_and_test("binary", options, TEST_ROWS))
     dtype = np.float32 if options.single else float
     X, test = X.astype(dtype), test.astype(dtype)
@@ -62,8 +61,6 @@ def parser():
     add("--batch-sizes", default=[1, 3, 10, 30, 100], help="timed [1 3 10 30 100]", **several)
     add("--begin", type=int, default=0, metavar="N",
         help="epochs of TAP that all machines begin with [0]")  # fmt: skip
-    add("--damping", type=float, metavar="SHARE",
-        help="of adaptive TAP [adaptive, the solver's own]")  # fmt: skip
     add("--solutions", type=int, metavar="N", help="a step [one an image, 100]")
     add("--single", action="store_true", help="single precision")
     add("--hours", type=float, default=float("inf"), metavar="HOURS",
@@ -80,7 +77,7 @@ def learner(method, iterations, options, **others):
         gradient=method,
         n_sweeps=iterations,
         n_starts=options.solutions,
-        damping=options.damping if method == "adaptive_tap" else None,
+        damping=0.5 if options.paper and method == "adaptive_tap" else None,
         centred=not options.paper,
         random_state=options.seed,
         **settings,

@@ -107,7 +107,6 @@ def parser():
     add("--learning-rate", type=float, nargs="+", default=[0.05], metavar="RATE",
         help="one, or the first and the last one, geometric between [0.05]")  # fmt: skip
     add("--momentum", type=float, default=0.0, help="[0]")
-    add("--l2", type=float, default=0.0, help="weight decay, not of LR [0]")
     add("--weight-scale", type=float, default=0.01, help="[0.01]")
     add("--start", choices=("logistic", "small"), default="logistic",
         help="of models with hidden units: LR, or small random weights [logistic]")  # fmt: skip
@@ -195,7 +194,7 @@ def untrained(task, method, options, folder):
         n_epochs=options.logistic_epochs if logistic else n_epochs or options.epochs,
         learning_rate=(options.learning_rate[0], options.learning_rate[-1]),
         momentum=options.momentum,
-        l2=0.0 if logistic else options.l2,
+        l2=0.0,
         weight_scale=options.weight_scale,
         standardize=False,
         batch_size=options.batch_size,

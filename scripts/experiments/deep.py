@@ -68,7 +68,6 @@ def parser():
     add("--sweeps", type=int, default=10, metavar="N", help="of TAP per step [10]")
     add("--pretraining", type=int, default=5, metavar="N", help="epochs of each layer alone [5]")
     add("--rows", type=int, metavar="N", help="training images [all 60,000]")
-    add("--test-rows", type=int, default=1000, metavar="N", help="test images [1000]")
     add("--learning-rate", type=float, default=0.05, metavar="RATE", help="[0.05]")
     add("--hours", type=float, default=float("inf"), metavar="HOURS",
         help="of joint training, after which it ends [no limit]")  # fmt: skip

@@ -83,10 +83,10 @@ def images(name, folder, split):
     return load_mnist(folder, split=split, binary=name == "binary")
 
 
-def train_and_test(name, options, test_rows=None):
+def train_and_test(name, options, test_rows=1000):
     """The first training and test images."""
     sets = (images(name, options.data, split) for split in ("train", "test"))
-    sizes = options.rows, test_rows or options.test_rows
+    sizes = options.rows, test_rows
     return [each._replace(X=each.X[:n]) for each, n in zip(sets, sizes, strict=True)]
 
 

@@ -229,17 +229,14 @@ def windows(path, n_windows, n_causes, seed):
 
 def main(argv=None):
     """Analyse all loci by all methods."""
-    parser = experiment.parser(
-        __doc__, "seed", "data", quick="two loci, no average over parameters"
-    )
+    parser = experiment.parser(__doc__, "seed", "data", quick="two loci")
     parser.add_argument("--loci", type=int, default=100)
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--records", type=Path, help="file of the loci that are analysed")
     parser.add_argument("--windows", type=int, default=0, help="windows of the real locus")
     parser.add_argument("--causes", type=int, default=2, help="causes of a window [2]")
     options = parser.parse_args(argv)
     if options.quick:
-        options.loci, options.data, options.methods = 2, None, ["block EP", "single effects"]
+        options.loci, options.data = 2, None
         options.windows = 0
     if options.windows:
         path = Path(options.data) / "finemapping" / "locus_574x1001.npz"
@@ -250,7 +247,7 @@ def main(argv=None):
     print("| method | sets | hold a cause | causes found | size | error | time |")
     print("|---|---|---|---|---|---|---|")
     bins, results = {}, experiment.Results(options.records)
-    for name in options.methods:
+    for name in METHODS:
         METHODS[name](*locus(10**6)[:2])  # what is compiled does not count
         bins[name] = report(name, analysed(name, loci, results))
     for name, line in bins.items():

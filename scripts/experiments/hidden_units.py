@@ -41,7 +41,7 @@ def main(argv=None):
         options.rows, options.hidden, options.epochs = 2000, 20, 5
     folder = experiment.folder(options, f"hidden-units-{options.dataset}")
     name = "faces" if options.dataset == "faces" else "binary"
-    train, test = experiment.train_and_test(name, options, test_rows=1000)
+    train, test = experiment.train_and_test(name, options)
     histories = {}
     for kind in options.kinds:
         machine = trained(kind, train.X, test.X, options)
@@ -63,8 +63,6 @@ def parser():
     add("--epochs", type=int, default=20, metavar="N", help="[20]")
     add("--rows", type=int, metavar="N", help="training images [all]")
     add("--learning-rate", type=float, metavar="RATE", help="[0.02 for mnist, 0.01 for faces]")
-    add("--gradient", default="auto", metavar="NAME",
-        help="auto, tap, mean_field, cd or pcd [auto: pcd for units without bounds]")  # fmt: skip
     return made
 
 
@@ -74,7 +72,6 @@ def trained(kind, X, X_test, options):
         options.hidden,
         visible=VISIBLE[options.dataset],
         hidden=KINDS[kind],
-        gradient=options.gradient,
         learning_rate=options.learning_rate or RATES[options.dataset],
         batch_size=100,
         l2=0.001,

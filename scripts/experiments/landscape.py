@@ -83,7 +83,6 @@ def parser():
     add("--hidden", type=int, default=100, metavar="N", help="hidden units [100]")
     add("--epochs", type=int, default=20, metavar="N", help="[20]")
     add("--rows", type=int, metavar="N", help="training images [all 60,000]")
-    add("--test-rows", type=int, default=1000, metavar="N", help="test images [1000]")
     add("--learning-rate", type=float, metavar="RATE", help="[0.05, or the paper's]")
     add("--paper", action="store_true",
         help="the paper's settings: its rates, and no centring")  # fmt: skip
@@ -92,7 +91,6 @@ def parser():
         help="steps of the first epoch after which it is followed, too [none]")  # fmt: skip
     add("--digits", type=int, nargs="+", default=[3, 6, 7], metavar="N",
         help="on the map of data [3 6 7]")  # fmt: skip
-    add("--method", default="tap", metavar="NAME", help="gradient: tap, mean_field, cd, pcd [tap]")
     add("--starts", type=int, default=3000, metavar="N", help="images to start from [3000]")
     add("--tol", type=float, default=1e-6, help="to which solutions are solved [1e-6]")
     add("--steps", type=int, default=300, metavar="N", help="of annealed importance sampling [300]")
@@ -139,7 +137,7 @@ def learner(options, n_epochs):
     return mf.GeneralizedRBM(
         options.hidden,
         visible=experiment.VISIBLE[options.dataset],
-        gradient=options.method,
+        gradient="tap",
         centred=not options.paper,
         n_epochs=n_epochs,
         n_threads=options.threads,

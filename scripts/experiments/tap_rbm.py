@@ -63,7 +63,7 @@ def main(argv=None):
         fields(machine, train.shape, test.X, folder)
     if options.dataset == "binary":
         denoising(machines, train, test.X, options, folder)
-        digit(machines, train, test.X[options.digit], options, folder)
+        digit(machines, train, test.X[0], options, folder)
 
 
 def parser():
@@ -86,7 +86,6 @@ def parser():
         help="hidden units [25 50 100 500, of faces 256]")  # fmt: skip
     add("--epochs", type=int, metavar="N", help="[100]")
     add("--rows", type=int, metavar="N", help="training images [all 60,000]")
-    add("--test-rows", type=int, default=1000, metavar="N", help="test images [1000]")
     add("--follow", type=int, nargs="*", default=[1, 5, 10, 20, 50, 100], metavar="EPOCH",
         help="epochs whose models are kept, and measured by Eq. 39 [1 5 10 20 50 100]")  # fmt: skip
     add(
@@ -96,15 +95,8 @@ def parser():
         metavar="RATE",
         help="of all epochs, or of the first and the last [the paper's]",
     )
-    add(
-        "--method",
-        choices=("tap", "mean_field", "cd", "pcd"),
-        default="tap",
-        help="gradient [tap]",
-    )
     add("--sweeps", type=int, default=3, metavar="N", help="TAP or Gibbs sweeps per step [3]")
     add("--starts", type=int, default=10, metavar="N", help="mean-field starts in denoising [10]")
-    add("--digit", type=int, default=0, metavar="N", help="the test image of Fig. 9 [0]")
     return made
 
 
@@ -122,7 +114,7 @@ def trained(n, X, test, options, folder):
     machine = mf.GeneralizedRBM(
         n,
         visible=experiment.VISIBLE[options.dataset],
-        gradient=options.method,
+        gradient="tap",
         momentum=0.5,
         centred=False,
         n_sweeps=options.sweeps,

@@ -55,12 +55,12 @@ class Instance:
         finally:
             self.line[column] = time.process_time() - start
 
-    def sums(self, max_bytes):
+    def sums(self):
         """Compare log-partitions and marginals with the known ones."""
         log_z = np.nan
         if "PR" in self.answers:
             log_z = self.answers["PR"].log_partition - self.uai.log_factor
-        exact = self.solve("exact_seconds", mf.exact, max_bytes=max_bytes)
+        exact = self.solve("exact_seconds", mf.exact)
         beliefs = self.solve("seconds", mf.belief_propagation)
         for result, value, marginals in (
             (exact, "exact", "exact_marginals"), (beliefs, "one_start", "marginals"),
@@ -76,11 +76,10 @@ class Instance:
         if bounds := self.solve("bounds_seconds", mf.log_partition_bounds):
             self.line |= {"lower": bounds.lower - log_z, "upper": bounds.upper - log_z}
 
-    def states(self, max_bytes):
+    def states(self):
         """Compare the most probable state with the known one."""
         best = -float(self.model.energy(self.answers["MAP"].state))
-        options = {"averages": False, "mode": True, "max_bytes": max_bytes}
-        if exact := self.solve("exact_seconds", mf.exact, **options):
+        if exact := self.solve("exact_seconds", mf.exact, averages=False, mode=True):
             self.line["exact_mode"] = -float(self.model.energy(exact.mode)) - best
         if beliefs := self.solve("seconds", mf.most_probable):
             self.line["max_product"] = float(beliefs.objective) - best
@@ -111,15 +110,13 @@ def main(argv=None):
         if not options.models or path.name.removesuffix(".uai") in options.models:
             instance = Instance(path, refused)
             kind = "states" if "MAP" in instance.answers else "sums"
-            getattr(instance, kind)(options.max_bytes)
+            getattr(instance, kind)()
             lines[kind].append(instance.line)
     for kind, header in HEADERS.items():
         names = header.split()
         rows = [[line.get(name) for name in names] for line in lines[kind]]
         for row in (names, ["---"] * len(names), *rows) if rows else ():
             print("| " + " | ".join(map(cell, row)) + " |")
-        if options.output:
-            experiment.table(f"{options.output}-{kind}.csv", names, rows)
     print("\n".join(refused))
 
 
@@ -128,8 +125,6 @@ def parser():
     add = made.add_argument
     add("folder", nargs="?", default=os.path.join(os.environ.get("FASTMF_DATA", "."), "uai"))
     add("--models", nargs="*", metavar="NAME", help="these models only")
-    add("--max-bytes", type=float, default=2**31, help="memory of exact sums [2^31]")
-    add("--output", metavar="PREFIX", help="write PREFIX-sums.csv and PREFIX-states.csv")
     return made
 
 

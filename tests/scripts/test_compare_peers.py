@@ -1,5 +1,4 @@
 from functools import partial
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ def script(load):
     return load("compare_peers")
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch, about itself
 def test_peers_solve_the_same_problems(script):
     X = script.chain(4, 500)
     ours = mf.FullyVisibleBoltzmannMachine(solver="newton").fit(X)
@@ -20,17 +18,17 @@ def test_peers_solve_the_same_problems(script):
     model = script.machine(20, 10, "float64")
     found = mf.belief_propagation(model, max_iter=10, tol=0, damping=0.0)
     peers = [partial(peer, model, 10) for peer in (script.by_odds, script.by_the_paper)]
-    peers += [make(model, 10) for _, make, package in script.PEERS if find_spec(package)]
     for peer in peers:
         for beliefs, mean in zip(peer(), found.mean, strict=True):
             np.testing.assert_allclose(beliefs, mean, atol=1e-10)
 
 
-def test_the_table_goes_between_its_markers(script, tmp_path):
+def test_the_table_goes_between_its_markers(script, load, tmp_path):
+    page = load("speed_page")
     path = tmp_path / "SPEED.md"
     path.write_text("before\n" + "\nold\n".join(script.MARKERS) + "\nafter\n")
-    row = script.line("a task", [0.1, 0.3], [1.0, 3.0], "a peer")
-    script.write_page(path, script.table([row], 1), script.MARKERS)
+    row = page.line("a task", [0.1, 0.3], [1.0, 3.0], "a peer")
+    page.write_page(path, page.table([row], 1), script.MARKERS)
     text = path.read_text()
     assert text.startswith("before\n" + script.MARKERS[0]) and text.endswith("\nafter\n")
     assert "| a task | 200 ms | 2 s (a peer) | 10 |" in text and "old" not in text

@@ -1,5 +1,7 @@
 """The script that measures the calibration of networks."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -22,12 +24,12 @@ def test_tables_are_drawn_from_the_machine(networks):
 def test_a_run_goes_on_where_it_was(networks, tmp_path, capsys):
     options = ["--quick", "--parts", "edges", "--output", str(tmp_path)]
     networks.main([*options, "--tables", "2"])
-    first = (tmp_path / "edges_binary.csv").read_text()
-    (tmp_path / "edges_binary.csv").write_text(first + "2,0.5")  # a line that was cut
+    path = tmp_path / "tables.jsonl"
+    first = path.read_text()
+    path.write_text(first + '["edges/binary/0/2", [[0.5')  # the run was interrupted here
     networks.main([*options, "--tables", "3"])
-    text = (tmp_path / "edges_binary.csv").read_text()
-    assert text.startswith(first)
-    lines = networks.lines_in(tmp_path / "edges_binary.csv")
-    assert {row[0] for row in lines} == {"0", "1", "2"}
+    assert path.read_text().startswith(first)
+    keys = [json.loads(line)[0] for line in path.read_text().splitlines()]
+    assert sorted(keys) == [f"edges/{kind}/0/{k}" for kind in networks.KINDS for k in range(3)]
     assert "45 pairs" in capsys.readouterr().out
     assert (tmp_path / "networks_calibration.png").exists()
