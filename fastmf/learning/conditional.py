@@ -22,7 +22,6 @@ from scipy.special import expit, logit, logsumexp
 from fastmf._common import arguments as check
 from fastmf.inference.bp.belief_propagation import belief_propagation
 from fastmf.inference.bp.most_probable import most_probable
-from fastmf.inference.bp.rbm import beliefs_of_batch
 from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.missing.layered import LOG_PARTITION_COST, MAX_WORK_OF_ROW, enumerable
 from fastmf.inference.missing.seen import annealed_rows, log_prob_of_seen, means_given_seen
@@ -40,8 +39,6 @@ OBJECTIVES = (
 # Objectives whose models give probabilities of labels.
 PROBABILISTIC = ("likelihood", "logistic", "cd")
 INFERENCES = ("bp", "mean_field", "max_product", "mixed_product")
-# Algorithms of belief propagation.
-BP_ALGORITHMS = {"bp": "sum", "max_product": "max", "mixed_product": "mixed"}
 # The inference of each objective, where it is not mean field.
 MATCHED_INFERENCE = {
     "latent_svm": "max_product",
@@ -116,32 +113,24 @@ def infer(
     if model.n_hidden == 0:
         exact = np.logaddexp(0, b).sum(1, dtype=float)
         return ConditionalMoments(expit(b), np.zeros_like(c), None, exact, zeros)
-    options = {"damping": 0.0, "tol": tol, "max_iter": n_sweeps, "n_threads": n_threads}
-    algorithm = BP_ALGORITHMS.get(inference)
-    if algorithm and not (log_partition or search):
-        beliefs = beliefs_of_batch(
-            model, fields, algorithm=algorithm, pairwise="mean" if pairs else False, **options
-        )
-        mixed = inference == "mixed_product"
-        hidden = hidden_means(model, beliefs.visible, c) if mixed else beliefs.hidden
-        return ConditionalMoments(beliefs.visible, hidden, beliefs.pairs, zeros, beliefs.residual)
+    options = {"field": fields, "max_iter": n_sweeps, "n_threads": n_threads}
     units = (Bernoulli(np.zeros(n, model.dtype)) for n in model.weights.shape)
     rbm = RBM(model.weights, *units)
-    options["field"] = b, c
+    if inference in ("max_product", "mixed_product"):
+        mixed = inference == "mixed_product"
+        result = most_probable(rbm, sum_hidden=mixed, search=bool(search), **search, **options)
+        visible, hidden = (part.astype(model.dtype, copy=False) for part in result.assignment)
+        if mixed:
+            hidden = hidden_means(model, visible, c)
+        return ConditionalMoments(visible, hidden, None, zeros, result.residual)
+    options |= {"damping": 0.0, "tol": tol}
     if inference == "mean_field":
         result = tap(rbm, expit(b), order=1, log_partition=log_partition, **options)
         values = result.log_partition if log_partition else zeros
         return ConditionalMoments(*result.mean, None, values, result.residual)
-    if inference == "bp":
-        result = belief_propagation(rbm, **options)
-        return ConditionalMoments(*result.mean, None, result.log_partition, result.residual)
-    mixed = inference == "mixed_product"
-    options = {"field": fields, "max_iter": n_sweeps, "n_threads": n_threads}
-    result = most_probable(rbm, sum_hidden=mixed, **options, **search)
-    visible, hidden = (part.astype(model.dtype, copy=False) for part in result.assignment)
-    if mixed:
-        hidden = hidden_means(model, visible, c)
-    return ConditionalMoments(visible, hidden, None, zeros, result.residual)
+    result = belief_propagation(rbm, pairwise="mean" if pairs else False, **options)
+    log_partition = result.log_partition
+    return ConditionalMoments(*result.mean, result.pairwise, log_partition, result.residual)
 
 
 def hidden_means(model, visible, field):

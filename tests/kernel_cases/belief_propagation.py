@@ -2,11 +2,9 @@
 
 import numpy as np
 
-from fastmf._outcomes import CONVERGED, RUNNING
 from fastmf.inference.bp._binary_units import BinaryUnits
 from fastmf.inference.bp._kernel_arguments import new_workspaces, prepared
 from fastmf.inference.bp._options import BPOptions
-from fastmf.kernels.bp.arguments import MAX_PRODUCT, SUM_PRODUCT
 from fastmf.special import sigmoid_pair
 from kernel_cases.case import Case, chosen, few_rows, with_options
 from kernel_cases.machines import rbm
@@ -14,7 +12,7 @@ from kernel_cases.machines import rbm
 
 def propagation_arguments(
     size, dtype, rows=None, algorithm="sum", damping=None, one_for_each_row=False, noise=3.0,
-    max_iter=100, tol=1e-6, n_segments=0,
+    max_iter=100, tol=1e-6,
 ):  # fmt: skip
     """Arguments of `belief_propagation`: rows differ in the fields of the visible units."""
     size = few_rows(size)
@@ -22,7 +20,6 @@ def propagation_arguments(
     fields = rng.normal(size=(size.n_rows, size.n_visible))[chosen(rows, size.n_rows)]
     options = BPOptions(
         algorithm=algorithm, damping=damping, tol=tol, max_iter=max_iter,
-        pairwise="mean" if n_segments else False,
     )  # fmt: skip
     units = BinaryUnits(model, (fields, None))
     settings, problem, record = prepared(options, units, model.dtype, len(fields))
@@ -30,40 +27,13 @@ def propagation_arguments(
     shape = n_messages, size.n_visible, 0 if algorithm == "mixed" else record.hidden.shape[1]
     messages = np.full(shape, 1 if algorithm == "sum" else 0, dtype)
     workspaces = new_workspaces(8, record, model.dtype, settings.algorithm)
-    n_segments = min(n_segments, len(fields))
-    pairs = np.full((n_segments, *messages.shape[1:]), np.nan, dtype)  # not read
-    return settings, problem, messages, record, workspaces, pairs, np.zeros(2, np.int64)
-
-
-def shared_arguments(size, dtype, rows=None, status=RUNNING, **options):
-    """Arguments of `sweep_blocks`: one row, with random messages."""
-    options = {"one_for_each_row": True, **options}
-    arguments = propagation_arguments(size, dtype, [0], **options)
-    settings, problem, messages, record, workspaces, _, queue = arguments
-    rng = np.random.default_rng(7)
-    if settings.algorithm == SUM_PRODUCT:
-        messages[:] = problem.exponentials ** rng.random(problem.exponentials.shape).astype(dtype)
-    elif settings.algorithm == MAX_PRODUCT:
-        messages[:] = problem.weights * rng.random(problem.weights.shape).astype(dtype)
-    record.hidden[:, : size.n_hidden] += rng.normal(size=size.n_hidden)
-    record.visible[:] = rng.normal(size=size.n_visible)
-    record.status[:] = status
-    workspaces.beliefs[0, :2] = sigmoid_pair(record.hidden[0])
-    workspaces.beliefs[0, 2] = record.hidden[0]
-    workspaces.message_sums[0, :, : size.n_hidden] = rng.normal(size=size.n_hidden)
-    return settings, problem, messages, record, workspaces, queue
-
-
-def conclusion_arguments(*arguments, **options):
-    """Arguments of `conclude_sweep`."""
-    settings, problem, _, record, workspaces, _ = shared_arguments(*arguments, **options)
-    return settings, problem, record, workspaces
+    return settings, problem, messages, record, workspaces, np.zeros(2, np.int64)
 
 
 def pair_arguments(size, dtype, rows=None, mean=False):
     """Arguments of `pair_beliefs`."""
     arguments = propagation_arguments(size, dtype, rows, one_for_each_row=True)
-    _, problem, messages, record, _, _, queue = arguments
+    _, problem, messages, record, _, queue = arguments
     rng = np.random.default_rng(8)
     messages[:] = problem.exponentials ** rng.random(problem.exponentials.shape).astype(dtype)
     record.visible[:] = rng.normal(size=size.n_visible)
@@ -88,26 +58,6 @@ def of_record(arguments):
     return {name: getattr(arguments[3], name) for name in names}
 
 
-def of_pairs(arguments):
-    """The same, and the pair beliefs of each row, a segment of its own."""
-    return {**of_record(arguments), "pairs": arguments[5]}
-
-
-def of_sweep(arguments):
-    """Visible beliefs, messages and results of the blocks of a sweep."""
-    workspaces = arguments[4]
-    return {"visible": arguments[3].visible, "messages": arguments[2],
-            "message_sums": workspaces.message_sums[:1], "change": workspaces.change[:1],
-            "decoded_field": workspaces.decoded_field[:1]}  # fmt: skip
-
-
-def of_conclusion(arguments):
-    """What the end of a sweep changes."""
-    record = arguments[2]
-    return {"hidden": record.hidden, "residual": record.residual, "bethe": record.bethe,
-            "objective": record.objective}  # fmt: skip
-
-
 CLOSE = {"float64": 1e-9, "float32": 1e-3}
 NAME = "bp.belief_propagation.belief_propagation"
 EXACT = ("status", "n_iter")
@@ -125,15 +75,6 @@ CASES = [
     ),
     Case(
         NAME,
-        "pairs",
-        with_options(propagation_arguments, n_segments=10),
-        of_pairs,
-        CLOSE,
-        EXACT,
-        large=True,
-    ),
-    Case(
-        NAME,
         "max",
         with_options(propagation_arguments, algorithm="max", max_iter=8),
         of_record,
@@ -148,24 +89,6 @@ CASES = [
         of_record,
         CLOSE,
         EXACT,
-        large=True,
-    ),
-    Case(
-        "bp.belief_propagation.sweep_blocks", "sum", shared_arguments, of_sweep, CLOSE, large=True
-    ),
-    Case(
-        "bp.belief_propagation.sweep_blocks",
-        "bethe",
-        with_options(shared_arguments, status=CONVERGED),
-        of_sweep,
-        CLOSE,
-    ),
-    Case(
-        "bp.belief_propagation.conclude_sweep",
-        "sum",
-        conclusion_arguments,
-        of_conclusion,
-        CLOSE,
         large=True,
     ),
     Case(

@@ -4,11 +4,12 @@ import numpy as np
 from scipy.sparse import csr_array
 
 import fastmf as mf
+from fastmf._outcomes import ALL, FOLLOWING, NO_RECEIVERS
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.kernels.bp import graph_binary, graph_states
-from fastmf.kernels.bp.graph_arguments import ALL, FOLLOWING, NO_RECEIVERS, GraphState
+from fastmf.kernels.bp.graph_arguments import GraphState
 from fastmf.kernels.bp.graph_moves import ForestMemory
-from fastmf.reference.bp.graph_schedules import graph_sweep
+from fastmf.reference.bp.graph_states import graph_sweep
 from kernel_cases.case import Case, chosen, with_options
 
 
@@ -155,7 +156,7 @@ BINARY, SUMS = {"kind": "binary"}, {"kind": "states"}
 MAXIMA, TREES = SUMS | {"maximum": True}, SUMS | {"reweighted": True}
 KINDS = (("binary", BINARY), ("sums", SUMS), ("maxima", MAXIMA), ("trees", TREES))
 SWEEPS = [
-    Case("bp.graph_schedules.graph_sweep", f"{name}-{'forwards' if step > 0 else 'backwards'}",
+    Case("bp.graph_states.graph_sweep", f"{name}-{'forwards' if step > 0 else 'backwards'}",
          with_options(sweep_arguments, step=step, **kind), of_sweep, CLOSE,
          large=True, dtypes=("float64",))
     for name, kind in KINDS
@@ -164,7 +165,7 @@ SWEEPS = [
 CASES = [
     *SWEEPS,
     *(
-        Case("bp.graph_schedules.graph_sweep", f"{name}-receivers-{receivers}",
+        Case("bp.graph_states.graph_sweep", f"{name}-receivers-{receivers}",
              with_options(sweep_arguments, receivers=receivers, **kind), of_sweep, CLOSE,
              dtypes=("float64",))
         for name, kind in KINDS[:2]

@@ -29,8 +29,6 @@ WITHOUT_ROWS = {
     "ep.sequential.project_block",
     "ep.sequential.visit_block",
     "ep.sequential.downdate",
-    "bp.belief_propagation.sweep_blocks",
-    "bp.belief_propagation.conclude_sweep",
     "mean_field.sparse.products_of_columns",
 }
 
@@ -151,7 +149,7 @@ def test_fresh_processes_do_the_same(tmp_path, without_compiler):
         "sampling.layers.anneal_layers-gibbs",
         "sampling.layers.anneal_layers-groups",
         "sampling.layers.anneal_layers-mixed",
-        "bp.belief_propagation.belief_propagation-pairs",
+        "bp.belief_propagation.belief_propagation-sum",
         "pseudo_likelihood.hamming.spanning_trees-forests",
         "pseudo_likelihood.potts.value_and_gradient-proteins",
         "pseudo_likelihood.potts.scatter_tiles-tiles",

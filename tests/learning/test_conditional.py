@@ -84,7 +84,7 @@ def test_the_gradient_of_the_approximate_likelihood(inference):
     check(model, found, approximate_log_likelihood(inference))
 
 
-@pytest.mark.parametrize("inference, solver", [("bp", "beliefs_of_batch"), ("mean_field", "tap")])
+@pytest.mark.parametrize("inference, solver", [("bp", "belief_propagation"), ("mean_field", "tap")])
 def test_rows_end_where_their_beliefs_are_resolved(inference, solver, monkeypatch):
     results, solve = [], getattr(conditional, solver)
 

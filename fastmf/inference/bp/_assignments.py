@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._outcomes import LOG_EPSILON
 from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.bp._kernel_arguments import MAX_LOG_OF_PRODUCT
 from fastmf.kernels.bp.arguments import BPProblem
@@ -17,12 +18,9 @@ from fastmf.kernels.bp.local_search import ClimbSettings, climb
 
 # Numbers of all states of a layer, and all rows, up to which these are enumerated.
 MAX_LAYER_NUMBERS = 1 << 24
-# Field of a unit beyond all of its weights that decides on its state.
-DECISIVE = 50.0
-# Chains of each row, their rounds for each unit, and the first temperature relative to the fields;
-# the most and the fewest rounds.
-N_ANNEALED_CHAINS, ROUNDS_PER_UNIT, FIRST_TEMPERATURE = 16, 4, 0.2
-MAX_ANNEALED_ROUNDS, MIN_ANNEALED_ROUNDS = 1000, 100
+# Chains of each row, their rounds for each unit, the fewest rounds, and the first temperature
+# relative to the fields.
+N_ANNEALED_CHAINS, ROUNDS_PER_UNIT, MIN_ANNEALED_ROUNDS, FIRST_TEMPERATURE = 16, 4, 100, 0.2
 # Random numbers that all chains share, an eighth of the numbers in the chains of some rows.
 N_RANDOM = 1 << 17
 # Products of all rows that bound the rounds.
@@ -88,7 +86,7 @@ def problem_of(units, n_rows):
     """
     weights, fields = units.weights(), []
     for axis, field in enumerate(units.fields):
-        decisive = 2 * abs(weights).sum(1 - axis) + DECISIVE
+        decisive = 2 * abs(weights).sum(1 - axis) - LOG_EPSILON
         clipped = np.clip(field, -decisive, decisive)
         fields.append(np.broadcast_to(clipped, (n_rows, field.shape[1])))
     return weights, fields
@@ -127,7 +125,7 @@ def _rounds(weights, joint, n_chains, effort):
     if not weights.size:
         return 0
     units = min(weights.shape) if joint else len(weights)
-    wanted = min(max(ROUNDS_PER_UNIT * units, MIN_ANNEALED_ROUNDS), MAX_ANNEALED_ROUNDS)
+    wanted = max(ROUNDS_PER_UNIT * units, MIN_ANNEALED_ROUNDS)
     return min(effort * wanted, int(MAX_ANNEALED_PRODUCTS / (n_chains * weights.size)))
 
 

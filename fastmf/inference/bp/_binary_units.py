@@ -13,9 +13,6 @@ from fastmf.priors._protocol import has_log_prob
 from fastmf.priors._queries import binary_field, two_values
 from fastmf.special import sigmoid_pair
 
-# Number of the largest fields whose sum is a number of the model's type.
-MAX_FIELD_SUMMANDS = 1e8
-
 
 def _max_abs(array):
     """Largest absolute value, without an array of absolute values."""
@@ -31,8 +28,8 @@ def _total(own, extra):
 
 
 def _check_fields(fields, dtype):
-    """Raise ValueError where sums of fields may not be numbers of the type."""
-    limit = np.finfo(dtype).max / MAX_FIELD_SUMMANDS
+    """Raise ValueError where sums of up to 1 / eps fields may not be numbers."""
+    limit = np.finfo(dtype).max * np.finfo(dtype).eps
     for max_field in map(_max_abs, fields):
         if not max_field <= limit:  # NaN, too
             raise ValueError(
@@ -74,19 +71,6 @@ class BinaryUnits:
         self.constant = o_v * b.sum(1) + o_h * c.sum(1) + o_v * o_h * np.sum(rows)
         self.constant += sum(x.sum(dtype=np.float64) for x in constants)
 
-    @classmethod
-    def of_bits(cls, model, fields):
-        """Units that are {0, 1} already, and have no fields but the given ones."""
-        units = cls.__new__(cls)
-        units.model, units.factor = model, 1.0
-        units.offsets, units.scales, units.prior_fields = (0.0, 0.0), (1.0, 1.0), (0.0, 0.0)
-        units.max_weight = _max_abs(model.weights)
-        units.fields = tuple(np.asarray(field, np.float64) for field in fields)
-        units._own_fields = units.fields
-        units.constant = np.zeros(1)
-        _check_fields(units.fields, model.dtype)
-        return units
-
     def weights(self):
         """Weights of the {0, 1} units in float64, a new array."""
         weights = self.model.weights.astype(np.float64)
@@ -110,13 +94,13 @@ class BinaryUnits:
             field = field + middle * sums
         return self.scales[layer] * field
 
-    def repeated(self, n):
-        """The same with n rows for each row of fields; fields that all rows share stay shared."""
-        if n == 1:
-            return self
-        repeated = copy(self)
-        repeated.fields = tuple(f if len(f) == 1 else np.repeat(f, n, axis=0) for f in self.fields)
-        return repeated
+    def of_rows(self, rows):
+        """The same with the fields of these rows; fields that all rows share stay shared."""
+        units = copy(self)
+        for name in ("fields", "_own_fields"):
+            parts = (f if len(f) == 1 else f[rows] for f in getattr(self, name))
+            setattr(units, name, tuple(parts))
+        return units
 
     def means(self, log_odds):
         """Means and variances of the model's units, from log-odds of the {0, 1} units."""

@@ -1,17 +1,20 @@
 """Arguments of the kernels of belief propagation."""
 
-from math import ceil
-from typing import NamedTuple
-
 import numpy as np
 
 from fastmf._common.memory import aligned
-from fastmf._outcomes import RUNNING
+from fastmf._outcomes import BLOCK_UNITS, MAX_PRODUCT, RUNNING
 from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.kernels.bp import arguments as bp_types
 from fastmf.kernels.bp import belief_propagation as bp_kernels
 from fastmf.kernels.bp import blocks as bp_blocks
-from fastmf.kernels.bp.arguments import BPProblem, BPRecord, BPSettings, BPWorkspaces
+from fastmf.kernels.bp.arguments import (
+    PADDING_MULTIPLE,
+    TILE_UNITS,
+    BPProblem,
+    BPRecord,
+    BPSettings,
+    BPWorkspaces,
+)
 from fastmf.kernels.bp.convergence import ConvergenceRecord, ConvergenceSettings
 
 # Largest |weight| of {0, 1} units for which all ratios are normal numbers of the type.
@@ -22,45 +25,20 @@ MAX_LOG_OF_PRODUCT = {np.dtype(np.float32): 80, np.dtype(np.float64): 690}
 ROUNDINGS = 4.0
 # Field of the units that pad the hidden layer: their belief is 0, their log-odds are finite.
 PADDING_FIELD = -1e4
-# Smallest number of pairs of units at which the sweeps of a single row are shared between threads:
-# below it, waking a thread takes as long as a sweep.
-SHARED_ROW_SIZE = 2_000_000
-# Largest number of segments of rows whose pair beliefs are added apart, and smallest mean number of
-# rows of one: the sums of a segment are read and written for each of its rows, and all segments
-# are added up in the end, which takes the time of a sweep of a row each.
-MAX_SEGMENTS, MIN_SEGMENT_ROWS = 16, 2.5
-
-
-class MessageLayout(NamedTuple):
-    """How the work is divided between threads, and the array of messages that this needs."""
-
-    # Whether the threads share the sweeps of a single row.
-    shared: bool
-    # Number of threads among which rows are divided, if not `shared`.
-    n_workers: int
-    # Shape of the messages: an entry for each row if they are read afterwards, or were given, and
-    # otherwise for each worker.
-    shape: tuple
-    # Number of segments of rows whose pair beliefs are added as soon as a row has ended; 0 if none
-    # are asked for, or they are computed from the messages of all rows.
-    n_segments: int
 
 
 def message_layout(options, units, n_rows, has_init):
-    """The `MessageLayout` of a solve."""
+    """Number of threads that share the rows of a solve, and the shape of the messages.
+
+    They have an entry for each row if they are read afterwards, or were given, and otherwise for
+    each thread.
+    """
     n, m = units.model.weights.shape
-    shared = n_rows == 1 and n * m > SHARED_ROW_SIZE
-    work = 10 * n_rows * n * m
-    n_workers = workers_for(n_rows, work, options.n_threads, options.max_iter)
+    n_workers = workers_for(n_rows, 10 * n_rows * n * m, options.n_threads, options.max_iter)
     if options.algorithm == "mixed":
-        return MessageLayout(shared, n_workers, (1 if shared else n_workers, n, 0), 0)
-    for_each_row = options.messages or options.pairwise is True or has_init or shared
-    n_segments = 0
-    if options.pairwise == "mean":
-        n_segments = 0 if for_each_row else min(MAX_SEGMENTS, ceil(n_rows / MIN_SEGMENT_ROWS))
-    n_messages = n_rows if for_each_row else n_workers
-    shape = n_messages, n, _padded(m, options.algorithm)
-    return MessageLayout(shared, n_workers, shape, n_segments)
+        return n_workers, (n_workers, n, 0)
+    for_each_row = options.messages or options.pairwise or has_init
+    return n_workers, (n_rows if for_each_row else n_workers, n, _padded(m, options.algorithm))
 
 
 def message_dtype(options, units):
@@ -91,8 +69,7 @@ def _settings(options, units, dtype):
     flush_every = max(1, int(MAX_LOG_OF_PRODUCT[dtype] / max_weight))  # see MAX_WEIGHT
     max_factors = max(1, int(MAX_LOG_OF_PRODUCT[np.dtype(np.float64)] / max_weight))
     common = sweep_options(options, units.model.weights.shape, dtype, max_weight)
-    wanted = bool(options.log_partition), options.pairwise == "mean"
-    addresses = bp_blocks.addresses(options.kernel_algorithm, dtype, *wanted)
+    addresses = bp_blocks.addresses(options.kernel_algorithm, dtype)
     return BPSettings(
         **common,
         in_quarters=4 * max_weight < MAX_LOG_OF_PRODUCT[dtype],
@@ -132,7 +109,7 @@ def _padded(n_hidden, algorithm):
 
     Messages of several units, which are read together, would have one place in the cache.
     """
-    multiple = bp_types.PADDING_MULTIPLE[algorithm]
+    multiple = PADDING_MULTIPLE[algorithm]
     n_padded = -(-n_hidden // multiple) * multiple
     return n_padded + multiple if n_padded % 512 == 0 else n_padded
 
@@ -152,7 +129,7 @@ def _problem(options, units, dtype, memory):
     if options.algorithm != "max":
         exponentials[:, m:] = starts[:, m:] = 1
         queue = np.zeros(1, np.int64)
-        n_workers = workers_for(-(-n // bp_types.BLOCK_UNITS), n * m, options.n_threads)
+        n_workers = workers_for(-(-n // BLOCK_UNITS), n * m, options.n_threads)
         arguments = units.model.weights, float(units.factor), queue, starts, exponentials
         in_parallel(bp_kernels.exponentials, arguments, n_workers)
     hidden_field = np.full((len(units.fields[1]), n_padded), PADDING_FIELD)
@@ -192,19 +169,19 @@ def _record(n_rows, n, n_padded, options):
     )
 
 
-def new_workspaces(n_workspaces, record, dtype, algorithm, n_workers=None):
-    """Workspaces of the kernels for the rows of a record; by default each has a worker."""
-    n_blocks = -(-record.visible.shape[1] // bp_types.BLOCK_UNITS)
-    n_padded, n_workers = record.hidden.shape[1], n_workers or n_workspaces
-    n_decoded = n_blocks if algorithm == bp_types.MAX_PRODUCT else 0
+def new_workspaces(n_workers, record, dtype, algorithm):
+    """Workspaces of the kernels for the rows of a record, one for each worker."""
+    n_blocks = -(-record.visible.shape[1] // BLOCK_UNITS)
+    n_padded = record.hidden.shape[1]
+    n_decoded = n_blocks if algorithm == MAX_PRODUCT else 0
     return BPWorkspaces(
-        beliefs=aligned((n_workspaces, 3, n_padded), dtype, np.zeros),
-        message_sums=np.zeros((n_workspaces, n_blocks, n_padded)),
-        decoded_sums=np.zeros((n_workspaces, n_decoded, n_padded)),
-        change=np.zeros((n_workspaces, n_blocks)),
-        decoded_field=np.zeros((n_workspaces, n_blocks)),
-        received=aligned((n_workers, bp_types.TILE_UNITS, n_padded), dtype, np.zeros),
-        tile=np.zeros((n_workers, 5, bp_types.TILE_UNITS)),
+        beliefs=aligned((n_workers, 3, n_padded), dtype, np.zeros),
+        message_sums=np.zeros((n_workers, n_blocks, n_padded)),
+        decoded_sums=np.zeros((n_workers, n_decoded, n_padded)),
+        change=np.zeros((n_workers, n_blocks)),
+        decoded_field=np.zeros((n_workers, n_blocks)),
+        received=aligned((n_workers, TILE_UNITS, n_padded), dtype, np.zeros),
+        tile=np.zeros((n_workers, 5, TILE_UNITS)),
         product=aligned((n_workers, n_padded), dtype, np.zeros),
         message_changes=aligned((n_workers, n_padded), dtype, np.zeros),
         product64=aligned((n_workers, n_padded), np.float64, np.zeros),

@@ -10,8 +10,8 @@ from fastmf._outcomes import POLISHED, is_converged, messages_of
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.bp.loop_series import SpinLoops, terms_of_rows
 from fastmf.inference.fixed_point import FixedPoint, trace_of
-from fastmf.kernels.bp import arguments as bp_types
 from fastmf.kernels.bp import belief_propagation as bp_kernels
+from fastmf.kernels.bp.arguments import TILE_UNITS
 from fastmf.special import sigmoid_pair
 
 
@@ -218,14 +218,10 @@ def log_messages(options, units, messages):
     return logs.astype(units.model.dtype, copy=False)
 
 
-def pair_products(options, units, problem, messages, record, sums):
+def pair_products(options, units, problem, messages, record):
     """Expected products <v_i h_j> of each row, or their average over rows."""
-    (n, m), mean = units.model.weights.shape, options.pairwise == "mean"
-    n_tasks = -(-n // bp_types.TILE_UNITS)
-    if len(sums):
-        out = sums[:, :, :m].sum(0, keepdims=True) / sums.dtype.type(len(record.visible))
-    else:
-        out = _pairs_of_messages(options, problem, messages, record, n_tasks)[:, :, :m]
+    m, mean = units.model.weights.shape[1], options.pairwise == "mean"
+    out = _pairs_of_messages(options, problem, messages, record)[:, :, :m]
     if units.factor != 1:
         (o_v, o_h), (s_v, s_h) = units.offsets, units.scales
         p_v, p_h = (sigmoid_pair(x)[0] for x in (record.visible, record.hidden[:, :m]))
@@ -236,12 +232,13 @@ def pair_products(options, units, problem, messages, record, sums):
     return out[0] if mean else out
 
 
-def _pairs_of_messages(options, problem, messages, record, n_tasks):
+def _pairs_of_messages(options, problem, messages, record):
     """Probabilities that both units of a pair are 1, from the messages of all rows."""
     n_rows, mean = len(record.visible), options.pairwise == "mean"
     out = np.zeros((1 if mean else n_rows, *messages.shape[1:]), messages.dtype)
     beliefs = np.stack(sigmoid_pair(record.hidden)).astype(messages.dtype, copy=False)
     scales = sigmoid_pair(record.visible)[0] * (1 / n_rows if mean else 1.0)
+    n_tasks = -(-messages.shape[1] // TILE_UNITS)
     n_workers = workers_for(n_tasks, 10 * messages.size, options.n_threads)
     scales = scales.astype(messages.dtype, copy=False)
     arguments = problem, messages, beliefs, scales, np.zeros(1, np.int64), out

@@ -17,13 +17,11 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import xlogy
 
+from fastmf.inference.bp._assignments import margin_of
 from fastmf.inference.bp.most_probable import most_probable
 from fastmf.inference.mean_field._sparse_layout import columns_graph
 from fastmf.models import BoltzmannMachine
 from fastmf.models._couplings import finite_and_forbidden
-
-# Sweeps of one order of the units, and gain of the bound below which it is left.
-MAX_ORDER_SWEEPS, SMALLEST_GAIN = 200, 1e-9
 
 
 def forbidden_bound(couplings, prior, row, n_orders, rng):
@@ -67,7 +65,7 @@ def _ascent(parts, field, q, prior, levels):
     (finite, forbidden), bound = parts, (-np.inf, 0.0)
     group = np.repeat(np.arange(len(prior.sizes)), prior.sizes)
     places = [(np.flatnonzero(np.isin(group, k)), prior.sizes[k]) for k in levels]
-    for _ in range(MAX_ORDER_SWEEPS):
+    while True:  # every sweep but the last one gains more than rounding
         for states, sizes in places:
             allowed = forbidden[states] @ (q > 0) == 0
             t = np.where(allowed, field[states] + finite[states] @ q, -np.inf)
@@ -76,6 +74,5 @@ def _ascent(parts, field, q, prior, levels):
             q[states] = t / np.repeat(np.add.reduceat(t, firsts), sizes)
         terms = q * np.where(q > 0, field, 0), -xlogy(q, q), q * (finite @ q) / 2
         last, bound = bound[0], (sum(map(np.sum, terms)), sum(abs(t).sum() for t in terms))
-        if bound[0] - last < SMALLEST_GAIN:
-            break
-    return bound
+        if not bound[0] - last > margin_of(bound[0]):
+            return bound

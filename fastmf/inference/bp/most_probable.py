@@ -145,7 +145,8 @@ def _decoded(options, units, n_rows, init):
     ends = propagated(options, units, n_rows or 1, init, assignments)
     record, optimal, is_best = ends.record, None, False
     if options.search:
-        optimal = _polish(options, units.repeated(n_starts), record)
+        rows = np.arange(len(record.best)) // n_starts
+        optimal = _polish(options, units.of_rows(rows), record)
     if n_starts > 1:
         record, optimal = best_of(record, optimal, n_starts)
     if options.search and init is None:

@@ -4,28 +4,24 @@ The equations of messages, cavities, beliefs and the Bethe free energy are at th
 `fastmf.kernels.bp.belief_propagation`.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 
 from fastmf._common import arguments as check
 from fastmf._common.memory import borrowed
-from fastmf._outcomes import RUNNING
-from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.inference.bp._binary_units import BinaryUnits
+from fastmf._threads.workers import in_parallel
 from fastmf.inference.bp._kernel_arguments import (
     message_dtype,
     message_layout,
     new_workspaces,
     prepared,
 )
-from fastmf.inference.bp._options import BPOptions
-from fastmf.inference.bp.beliefs import Beliefs, decoded, log_messages, pair_products
-from fastmf.kernels.bp import arguments as bp_types
+from fastmf.inference.bp._options import MAX_BYTES
+from fastmf.inference.bp.beliefs import Beliefs, log_messages, pair_products
 from fastmf.kernels.bp import belief_propagation as bp_kernels
 from fastmf.kernels.bp.arguments import BPRecord
-from fastmf.special import sigmoid_pair
 
 
 class Ends(NamedTuple):
@@ -42,26 +38,45 @@ def propagated(options, units, n_rows, init=None, assignments=()):
     Each row runs from `init` (log-messages, or visible {0, 1} units where these are decoded) and
     from each of the assignments; its runs lie one after another.
     """
+    size = max(1, MAX_BYTES // (8 * max(1, units.model.weights.size)))
+    if options.pairwise != "mean" or n_rows <= size:
+        return _propagated(options, units, n_rows, init, assignments)
+    # Pairs need the messages of all rows, which may not fit in memory.
+    options, ends = replace(options, history=bool(options.history_length(n_rows))), []
+    for first in range(0, n_rows, size):
+        rows = np.arange(first, min(first + size, n_rows))
+        start = init[rows] if init is not None and len(init) == n_rows and init.ndim == 3 else init
+        ends.append(_propagated(options, units.of_rows(rows), len(rows), start))
+    record = BPRecord(*map(np.concatenate, zip(*(end.record for end in ends), strict=True)))
+    pairs = sum(end.pairs * (len(end.record.status) / n_rows) for end in ends)
+    return Ends(record, pairs, None)
+
+
+def _propagated(options, units, n_rows, init=None, assignments=()):
+    """Iterate the messages of rows that fit in memory together."""
     n_starts = 1 + len(assignments)
-    units, n_rows = units.repeated(n_starts), n_rows * n_starts
+    n_rows = n_rows * n_starts
+    if n_starts > 1:
+        units = units.of_rows(np.arange(n_rows) // n_starts)
     dtype = message_dtype(options, units)
-    layout = message_layout(options, units, n_rows, init is not None and not options.decodes)
-    n_messages, *pair_shape = layout.shape
+    has_init = init is not None and not options.decodes
+    n_workers, (n_messages, *pair_shape) = message_layout(options, units, n_rows, has_init)
     # Beside the exponentials; rows with messages of their own start from them, others from a copy.
-    n_arrays = 1 + n_messages + layout.n_segments + (n_messages != n_rows)
+    n_arrays = 1 + n_messages + (n_messages != n_rows)
     with borrowed((n_arrays, *pair_shape), dtype) as memory:
-        ratios, sums = memory[1:][:n_messages], memory[1 + n_messages :][: layout.n_segments]
-        start = memory[1 if n_messages == n_rows else -1]
+        ratios, start = memory[1:][:n_messages], memory[1 if n_messages == n_rows else -1]
         settings, problem, record = prepared(options, units, dtype, n_rows, (memory[0], start))
         if options.decodes:
             _set_assignments(options, units, record, init, assignments)
         elif init is None:
             record.hidden[:, : units.model.n_hidden] = units.symmetric_field(1)
         _set_messages(options, units, None if options.decodes else init, ratios, record)
-        _solve(settings, problem, ratios, record, layout, sums, options.n_threads)
+        workspaces = new_workspaces(n_workers, record, dtype, settings.algorithm)
+        arguments = settings, problem, ratios, record, workspaces, np.zeros(2, np.int64)
+        in_parallel(bp_kernels.belief_propagation, arguments, n_workers)
         pairs = messages = None
         if options.pairwise:
-            pairs = pair_products(options, units, problem, ratios, record, sums)
+            pairs = pair_products(options, units, problem, ratios, record)
         if options.messages:
             messages = log_messages(options, units, ratios)
     return Ends(record, pairs, messages)
@@ -137,9 +152,9 @@ def _set_assignments(options, units, record, init, assignments):
     n_starts = 1 + len(assignments)
     first = slice(0, None, n_starts)
     if init is None and options.algorithm == "max":
-        record.hidden[first, : units.model.n_hidden] = units.symmetric_field(1)
+        record.hidden[first, : units.model.n_hidden] = units.symmetric_field(1)[first]
     else:
-        _set_visible(units, record, first, _decisions(units) if init is None else init)
+        _set_visible(units, record, first, _decisions(units)[first] if init is None else init)
     for k, visible in enumerate(assignments, 1):
         _set_visible(units, record, slice(k, None, n_starts), visible)
 
@@ -160,65 +175,3 @@ def _decisions(units):
     hidden, weights = np.tanh(units.symmetric_field(1) / 2) / 2, units.model.weights
     received = hidden.astype(weights.dtype) @ weights.T * weights.dtype.type(units.factor)
     return units.symmetric_field(0) + received > 0
-
-
-# --- batches of rows, for learning ----------------------------------------------------------------
-
-
-class BatchBeliefs(NamedTuple):
-    """Probabilities of 1, or the best assignment of all sweeps, and mean pairs of a batch."""
-
-    visible: np.ndarray
-    hidden: np.ndarray
-    pairs: np.ndarray | None  # (n_visible, n_hidden), if asked for
-    residual: np.ndarray
-    n_iter: np.ndarray
-
-
-def beliefs_of_batch(model, fields, **options):
-    """Compute marginals, or raw assignments, in half of the time around the kernels."""
-    options = BPOptions(log_partition=False, history=False, **options)
-    units = BinaryUnits.of_bits(model, fields)
-    record, pairs, _ = propagated(options, units, len(fields[0]))
-    if options.decodes:
-        layers = decoded(units, record)
-    else:
-        log_odds = record.visible, record.hidden[:, : model.weights.shape[1]]
-        layers = [scipy.special.expit(x.astype(model.dtype)) for x in log_odds]
-    layers = (x.astype(model.dtype, copy=False) for x in layers)
-    return BatchBeliefs(*layers, pairs, record.residual, record.n_iter)
-
-
-# --- kernels --------------------------------------------------------------------------------------
-
-
-def _solve(settings, problem, messages, record, layout, sums, n_threads):
-    """Iterate all rows to their ends, by the kernels."""
-    if layout.shared:
-        _solve_shared(settings, problem, messages, record, n_threads)
-        return
-    n_workers = layout.n_workers
-    workspaces = new_workspaces(n_workers, record, messages.dtype, settings.algorithm)
-    arguments = settings, problem, messages, record, workspaces, sums, np.zeros(2, np.int64)
-    in_parallel(bp_kernels.belief_propagation, arguments, n_workers)
-
-
-def _solve_shared(settings, problem, messages, record, n_threads):
-    """Iterate a single row, each sweep shared between the threads."""
-    n_blocks = -(-record.visible.shape[1] // bp_types.BLOCK_UNITS)
-    n_workers = workers_for(n_blocks, record.visible.size * record.hidden.size * 10, n_threads)
-    workspaces = new_workspaces(1, record, messages.dtype, settings.algorithm, n_workers)
-    log_odds = record.hidden[0]
-    workspaces.beliefs[0] = *sigmoid_pair(log_odds), log_odds
-    queue = np.zeros(2, np.int64)
-    arguments = settings, problem, messages, record, workspaces, queue
-
-    def sweep():
-        queue[:] = 0
-        in_parallel(bp_kernels.sweep_blocks, arguments, n_workers)
-        bp_kernels.conclude_sweep(settings, problem, record, workspaces)
-
-    while record.status[0] <= RUNNING:
-        sweep()
-    if settings.bethe:
-        sweep()  # the row has ended: this computes the Bethe log-partition

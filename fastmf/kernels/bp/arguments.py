@@ -7,29 +7,12 @@ from typing import NamedTuple
 
 from fastmf._jit.argument_types import Bool, Float64, Int64, Real
 
-# Visible units of one block: the product of their messages is accumulated before its logarithm.
-BLOCK_UNITS = 256
 # Visible units whose beliefs are computed together, so that the exponentials vectorise; and of one
 # task of `pair_beliefs`.
 TILE_UNITS = 16
 # Hidden units are padded to a multiple of this: a vector of float32, or two where quarters of a row
 # are read side by side.
 PADDING_MULTIPLE = {"sum": 16, "max": 32, "mixed": 32}
-# Sweeps without a new smallest residual after which the damping of a row is raised.
-DAMPING_WINDOW = 16
-MAX_DAMPING = 0.97
-# Smallest factor of `BPRecord.limit` after an undamped sweep that has changed too much, and of all
-# such sweeps together.
-MIN_LIMIT_FACTOR, MIN_LIMIT = 1 / 64, 1e-4
-
-SUM_PRODUCT, MAX_PRODUCT, MIXED_PRODUCT = range(3)
-# A gain below this fraction of the terms it is the difference of may be rounding, and would recur.
-GAIN_TOLERANCE = 1e-11
-# Rounds of local search over all units: rounding errors of couplings of many orders of magnitude
-# may exceed the tolerance.
-MAX_ROUNDS = 1000
-# Random numbers by which each annealed row begins after the one before.
-LOG_STRIDE = 7919
 
 # Rows of `BPWorkspaces.tile`.
 LOG_ODDS, P, Q, CHANGES, LOGS = range(5)
@@ -77,10 +60,10 @@ class BPSettings(NamedTuple):
     flush_every, log_every : int
         Number of visible units after which the products of their messages to the hidden units are
         moved to float64, and after which their logarithm is taken, a multiple of the first.
-    block, bethe, pairs, finish, objective, pair_logs, log_products, visible_beliefs,
+    block, bethe, finish, objective, pair_logs, log_products, visible_beliefs,
     hidden_beliefs, add_softplus : int
-        Addresses of the functions of `fastmf.kernels.bp.blocks`, 0 for functions that are not
-        called: `bethe` if no log-partition is wanted, `pairs` but for means of pair beliefs.
+        Addresses of the functions of `fastmf.kernels.bp.blocks`, 0 for functions that the
+        algorithm does not call.
     """
 
     algorithm: int
@@ -94,7 +77,6 @@ class BPSettings(NamedTuple):
     log_every: int
     block: int = 0
     bethe: int = 0
-    pairs: int = 0
     finish: int = 0
     objective: int = 0
     pair_logs: int = 0
@@ -140,18 +122,17 @@ class BPRecord(NamedTuple):
 class BPWorkspaces(NamedTuple):
     """Results of the blocks of a sweep, and the buffers that this needs.
 
-    The first five have one entry for each worker, or a single one for a shared row; the buffers
-    have one for each worker.
+    All have one entry for each worker.
 
     Parameters
     ----------
-    beliefs : array of shape (n_workspaces, 3, n_padded)
+    beliefs : array of shape (n_workers, 3, n_padded)
         p, q and log-odds of the hidden units, in the type of the messages.
-    message_sums : float64 array of shape (n_workspaces, n_blocks, n_padded)
+    message_sums : float64 array of shape (n_workers, n_blocks, n_padded)
         Sums over a block of the log-messages to each hidden unit.
-    decoded_sums : float64 array of shape (n_workspaces, n_blocks or 0, n_padded)
+    decoded_sums : float64 array of shape (n_workers, n_blocks or 0, n_padded)
         Sums over the units decoded as 1 of their couplings; max-product only.
-    change, decoded_field : float64 array of shape (n_workspaces, n_blocks)
+    change, decoded_field : float64 array of shape (n_workers, n_blocks)
         Largest change of a belief or message, -1 before the first sweep of a row whose messages
         are not set; sum of the fields of the units decoded as 1.
     received : array of shape (n_workers, TILE_UNITS, n_padded)

@@ -23,35 +23,20 @@ messages is s (log s for max-product). All ratios lie between 1 and e^W and noth
 so saturated beliefs are exact as long as e^(2 |W|) is in the range of the type. Couplings and
 messages are padded with hidden units of no coupling whose belief is 0.
 
-A row (one set of fields) is iterated by one thread from start to end; the sweeps of a single large
-row are shared between threads block by block of visible units.
+A row (one set of fields) is iterated by one thread from start to end.
 """
 
 import numpy as np
 
 from fastmf._jit.intrinsics import fetch_and_increment, row, smaller
 from fastmf._jit.kernel import REORDER, call, kernel
-from fastmf._outcomes import RUNNING
+from fastmf._outcomes import BLOCK_UNITS, RUNNING
 from fastmf._threads.interrupts import next_task, stopped
-from fastmf.kernels.bp.arguments import BLOCK_UNITS, TILE_UNITS
+from fastmf.kernels.bp.arguments import TILE_UNITS
 from fastmf.kernels.bp.convergence import sweep_damping
 from fastmf.kernels.bp.messages import add_pair_beliefs
 from fastmf.kernels.linear.copies import copy
 from fastmf.special import exp
-
-
-@kernel(mode="merged")
-def first_of_segment(segment, n_rows, n_segments):
-    """The first row of a segment. Larger segments come first, so that threads end together."""
-    return segment * (n_rows // n_segments) + smaller(segment, n_rows % n_segments)
-
-
-@kernel(mode="merged")
-def segment_of(index, n_rows, n_segments):
-    """The segment of a row."""
-    size, n_larger = n_rows // n_segments, n_rows % n_segments
-    segment = index // (size + 1)
-    return segment if segment < n_larger else (index - n_larger) // size
 
 
 @kernel(mode="merged")
@@ -64,7 +49,7 @@ def _log_partition(record, workspaces, index, w):
 
 
 @kernel(mode="merged")
-def _iterate(settings, problem, messages, record, workspaces, pairs, place, queue):
+def _iterate(settings, problem, messages, record, workspaces, place, queue):
     """Iterate a row to its end, with a workspace; `place` is both."""
     index, w = place
     arrays, n_blocks = (messages, record.visible, record.hidden), workspaces.change.shape[1]
@@ -80,56 +65,22 @@ def _iterate(settings, problem, messages, record, workspaces, pairs, place, queu
         function = settings.block if record.status[index] <= RUNNING else settings.bethe
         damping, after = sweep_damping(record, index), np.int64(1)
         for block in range(n_blocks if function != 0 else 0):
-            at = index, entry, w, w, block
+            at = index, entry, w, block
             call(function, (settings, problem, arrays, workspaces, at, damping))
         if record.status[index] > RUNNING:
             break
     if settings.bethe != 0:
         _log_partition(record, workspaces, index, w)
-    for block in range(n_blocks if pairs.shape[0] > 0 else 0):
-        at = index, entry, w, w, block
-        call(settings.pairs, (settings, problem, arrays, workspaces, at, pairs))
 
 
 @kernel(views=True)
-def belief_propagation(settings, problem, messages, record, workspaces, pairs, queue):
+def belief_propagation(settings, problem, messages, record, workspaces, queue):
     """Iterate rows to their fixed points."""
-    n_rows = record.visible.shape[0]
-    n_segments = pairs.shape[0] if pairs.shape[0] > 0 else n_rows
     w = fetch_and_increment(row(queue, (1,), 1))
-    segment = next_task(queue)
-    while segment < n_segments:
-        last = first_of_segment(segment + 1, n_rows, n_segments)
-        for index in range(first_of_segment(segment, n_rows, n_segments), last):
-            place = index, w
-            _iterate(settings, problem, messages, record, workspaces, pairs, place, queue)
-        segment = next_task(queue)
-
-
-@kernel(views=True)
-def sweep_blocks(settings, problem, messages, record, workspaces, queue):
-    """One sweep of a single row, shared block by block; `conclude_sweep` ends it."""
-    w, zero = fetch_and_increment(row(queue, (1,), 1)), np.int64(0)
-    arrays = messages, record.visible, record.hidden
-    function = settings.block if record.status[0] <= RUNNING else settings.bethe
-    damping = sweep_damping(record, zero)
-    block = next_task(queue)
-    while block < workspaces.change.shape[1]:
-        place = zero, zero, zero, w, block
-        call(function, (settings, problem, arrays, workspaces, place, damping))
-        block = next_task(queue)
-
-
-@kernel(views=True)
-def conclude_sweep(settings, problem, record, workspaces):
-    """End of a sweep of a single row: hidden beliefs, residual, damping; or the log-partition."""
-    zero = np.int64(0)
-    if record.status[0] <= RUNNING:
-        place = zero, zero, np.int64(1)
-        damping = sweep_damping(record, zero)
-        call(settings.finish, (settings, problem, record, workspaces, place, damping))
-    else:
-        _log_partition(record, workspaces, zero, zero)
+    index = next_task(queue)
+    while index < record.visible.shape[0]:
+        _iterate(settings, problem, messages, record, workspaces, (index, w), queue)
+        index = next_task(queue)
 
 
 @kernel(views=True)

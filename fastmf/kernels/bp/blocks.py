@@ -5,7 +5,7 @@ compiled when they are used; long functions called from several places are compi
 Functions take
 
     arrays    messages, log-odds of visible units, log-odds of hidden units
-    place     row, entry of `messages`, workspace, worker, block
+    place     row, entry of `messages`, worker, block
 """
 
 from functools import cache
@@ -15,15 +15,17 @@ import numpy as np
 from fastmf._jit.argument_types import Float64, Real, argument_types
 from fastmf._jit.intrinsics import larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
-from fastmf.kernels.bp.arguments import (
+from fastmf._outcomes import (
     BLOCK_UNITS,
-    CHANGES,
     DAMPING_WINDOW,
-    LOG_ODDS,
-    LOGS,
     MAX_PRODUCT,
     MIXED_PRODUCT,
     SUM_PRODUCT,
+)
+from fastmf.kernels.bp.arguments import (
+    CHANGES,
+    LOG_ODDS,
+    LOGS,
     TILE_UNITS,
     BPProblem,
     BPRecord,
@@ -32,13 +34,11 @@ from fastmf.kernels.bp.arguments import (
     P,
     Q,
 )
-from fastmf.kernels.bp.belief_propagation import first_of_segment, segment_of
 from fastmf.kernels.bp.convergence import assess_row
 from fastmf.kernels.bp.messages import (
     add,
     add_logs,
     add_max_changes,
-    add_pair_beliefs,
     add_sum_changes,
     flush_products,
     max_to_hidden,
@@ -48,7 +48,7 @@ from fastmf.kernels.bp.messages import (
     sum_to_hidden_damped,
 )
 from fastmf.kernels.bp.products import log_products, pair_logs
-from fastmf.kernels.linear.copies import copy, set_to_zero
+from fastmf.kernels.linear.copies import copy
 from fastmf.special import sigmoid_pair, softplus
 
 
@@ -81,11 +81,11 @@ def _add_softplus(log_odds, total):
 
 
 @kernel(mode="merged")
-def _set_visible_beliefs(settings, visible, workspaces, worker, damping):
+def _set_visible_beliefs(settings, visible, workspaces, w, damping):
     """Beliefs of a tile of visible units from their log-odds; returns the largest change."""
     tile, n = workspaces.tile, visible.shape[0]
-    log_odds, changes = row(tile, (worker, LOG_ODDS, 0), n), row(tile, (worker, CHANGES, 0), n)
-    p, q = row(tile, (worker, P, 0), n), row(tile, (worker, Q, 0), n)
+    log_odds, changes = row(tile, (w, LOG_ODDS, 0), n), row(tile, (w, CHANGES, 0), n)
+    p, q = row(tile, (w, P, 0), n), row(tile, (w, Q, 0), n)
     call(settings.visible_beliefs, (log_odds, visible, p, q, changes, damping))
     return changes[0]
 
@@ -93,26 +93,26 @@ def _set_visible_beliefs(settings, visible, workspaces, worker, damping):
 @kernel(mode="merged")
 def _set_logs(settings, problem, messages, workspaces, place, tile, normalisers):
     """Logarithms of products for a tile (first unit, number of units): see `pair_logs`."""
-    entry, w, worker = place
+    entry, w = place
     first, n_units = tile
     n = messages.shape[2]
     e = row(problem.exponentials, (first, 0), n_units * n)
     s = row(messages, (entry, first, 0), n_units * n)
     hidden = row(workspaces.beliefs, (w, 0, 0), 3 * n)
-    values = row(workspaces.tile, (worker, 0, 0), 5 * TILE_UNITS)
+    values = row(workspaces.tile, (w, 0, 0), 5 * TILE_UNITS)
     call(settings.pair_logs, (e, s, hidden, values, settings.flush_every, normalisers))
 
 
 @kernel(mode="merged")
 def _set_log_odds(settings, problem, arrays, workspaces, place, tile):
     """Sum-product log-odds of a tile (first unit, number of units) of visible units."""
-    index, entry, w, worker, _ = place
+    index, entry, w, _ = place
     first, n_units = tile
-    _set_logs(settings, problem, arrays[0], workspaces, (entry, w, worker), tile, False)
+    _set_logs(settings, problem, arrays[0], workspaces, (entry, w), tile, False)
     shared = smaller(index, problem.visible_field.shape[0] - 1)
     fields = row(problem.visible_field, (shared, first), n_units)
-    log_odds = row(workspaces.tile, (worker, LOG_ODDS, 0), n_units)
-    logs = row(workspaces.tile, (worker, LOGS, 0), n_units)
+    log_odds = row(workspaces.tile, (w, LOG_ODDS, 0), n_units)
+    logs = row(workspaces.tile, (w, LOGS, 0), n_units)
     for k in range(n_units):
         log_odds[k] = fields[k] + logs[k]
 
@@ -135,12 +135,12 @@ def _largest_change(change, message_changes, tol):
 def _sum_block(settings, problem, arrays, workspaces, place, damping):
     """One block of visible units in sum-product: messages in, beliefs, messages out."""
     messages = arrays[0]
-    index, entry, w, worker, block = place
+    index, entry, w, block = place
     n, n_visible, real = messages.shape[2], messages.shape[1], messages.dtype.type
     sums = row(workspaces.message_sums, (w, block, 0), n)
-    product64 = row(workspaces.product64, (worker, 0), n)
-    product = row(workspaces.product, (worker, 0), n)
-    changes = row(workspaces.message_changes, (worker, 0), n)
+    product64 = row(workspaces.product64, (w, 0), n)
+    product = row(workspaces.product, (w, 0), n)
+    changes = row(workspaces.message_changes, (w, 0), n)
     hidden = row(workspaces.beliefs, (w, 0, 0), n), row(workspaces.beliefs, (w, 1, 0), n)
     for j in range(n):
         sums[j], product64[j], product[j], changes[j] = 0, 1, 1, 0
@@ -159,7 +159,7 @@ def _sum_block(settings, problem, arrays, workspaces, place, damping):
             copy(middle, row(messages, (entry, first, 0), n_units * n))
         _set_log_odds(settings, problem, arrays, workspaces, place, (first, n_units))
         visible = row(arrays[1], (index, first), n_units)
-        largest = _set_visible_beliefs(settings, visible, workspaces, worker, damping)
+        largest = _set_visible_beliefs(settings, visible, workspaces, w, damping)
         change = larger(change, largest)
         for k in range(n_units):
             decoded_field += fields[first + k] if visible[k] > 0 else 0.0
@@ -168,12 +168,12 @@ def _sum_block(settings, problem, arrays, workspaces, place, damping):
                     row(problem.exponentials, (first + k, 0), n),
                     row(messages, (entry, first + k, 0), n),
                 )
-                beliefs = real(tile[worker, P, k]), real(tile[worker, Q, k])
+                beliefs = real(tile[w, P, k]), real(tile[w, Q, k])
                 add_sum_changes(e, hidden, beliefs, s, changes)
         for k in range(n_units):
             e = row(problem.exponentials, (first + k, 0), n)
             s = row(messages, (entry, first + k, 0), n)
-            beliefs = real(tile[worker, P, k]), real(tile[worker, Q, k])
+            beliefs = real(tile[w, P, k]), real(tile[w, Q, k])
             if damping == 0:
                 sum_to_hidden(e, hidden, beliefs, s, product)
             else:
@@ -195,9 +195,9 @@ def _bethe_block(settings, problem, arrays, workspaces, place, damping):
 
     The first block has the terms of the hidden units too.
     """
-    index, entry, w, worker, block = place
+    index, entry, w, block = place
     messages, tile = arrays[0], workspaces.tile
-    at, n = (entry, w, worker), messages.shape[2]
+    at, n = (entry, w), messages.shape[2]
     total = row(workspaces.decoded_field, (w, block), 1)
     total[0] = 0
     if block == 0:
@@ -207,52 +207,25 @@ def _bethe_block(settings, problem, arrays, workspaces, place, damping):
     for first in range(start, last, TILE_UNITS):
         n_units = smaller(TILE_UNITS, last - first)
         _set_log_odds(settings, problem, arrays, workspaces, place, (first, n_units))
-        log_odds = row(tile, (worker, LOG_ODDS, 0), n_units)
+        log_odds = row(tile, (w, LOG_ODDS, 0), n_units)
         call(settings.add_softplus, (log_odds, total))
-        old = row(workspaces.product64, (worker, 0), n_units)
-        _set_visible_beliefs(settings, old, workspaces, worker, damping)
+        old = row(workspaces.product64, (w, 0), n_units)
+        _set_visible_beliefs(settings, old, workspaces, w, damping)
         _set_logs(settings, problem, messages, workspaces, at, (first, n_units), True)
         for k in range(n_units):
-            total[0] += tile[worker, LOGS, k]
-
-
-@kernel(mode="by_address", fastmath=REORDER, views=True)
-def _pair_block(settings, problem, arrays, workspaces, place, sums):
-    """Add the pair beliefs of a block of visible units to the sums of the segment of the row."""
-    index, entry, w, worker, block = place
-    messages, n_rows, n_segments = arrays[0], arrays[1].shape[0], sums.shape[0]
-    n, real, segment = messages.shape[2], messages.dtype.type, segment_of(index, n_rows, n_segments)
-    is_first = index == first_of_segment(segment, n_rows, n_segments)
-    p, q = row(workspaces.beliefs, (w, 0, 0), n), row(workspaces.beliefs, (w, 1, 0), n)
-    start = block * BLOCK_UNITS
-    last = smaller(start + BLOCK_UNITS, messages.shape[1])
-    for first in range(start, last, TILE_UNITS):
-        n_units = smaller(TILE_UNITS, last - first)
-        visible = row(arrays[1], (index, first), n_units)
-        log_odds = row(workspaces.tile, (worker, LOG_ODDS, 0), n_units)
-        for k in range(n_units):
-            log_odds[k] = visible[k]
-        old = row(workspaces.product64, (worker, 0), n_units)
-        _set_visible_beliefs(settings, old, workspaces, worker, 0.0)
-        for k in range(n_units):
-            e = row(problem.exponentials, (first + k, 0), n)
-            s = row(messages, (entry, first + k, 0), n)
-            total = row(sums, (segment, first + k, 0), n)
-            if is_first:
-                set_to_zero(total)
-            add_pair_beliefs(e, s, p, q, real(workspaces.tile[worker, P, k]), total)
+            total[0] += tile[w, LOGS, k]
 
 
 @kernel(mode="by_address", fastmath=REORDER, views=True)
 def _max_block(settings, problem, arrays, workspaces, place, damping):
     """One block of visible units in max-product."""
     messages = arrays[0]
-    index, entry, w, worker, block = place
+    index, entry, w, block = place
     n, n_visible, real = messages.shape[2], messages.shape[1], messages.dtype.type
     sums = row(workspaces.message_sums, (w, block, 0), n)
     decoded = row(workspaces.decoded_sums, (w, block, 0), n)
-    product = row(workspaces.product, (worker, 0), n)
-    changes = row(workspaces.message_changes, (worker, 0), n)
+    product = row(workspaces.product, (w, 0), n)
+    changes = row(workspaces.message_changes, (w, 0), n)
     for j in range(n):
         sums[j], decoded[j], product[j], changes[j] = 0, 0, 0, 0
     change, decoded_field, tile = 0.0, 0.0, workspaces.tile
@@ -272,17 +245,17 @@ def _max_block(settings, problem, arrays, workspaces, place, damping):
             )
             if is_first:
                 set_to_halves(weights, s)
-            total = max_to_visible(weights, s, hidden, row(workspaces.received, (worker, k, 0), n))
-            tile[worker, LOG_ODDS, k] = fields[first + k] + total
+            total = max_to_visible(weights, s, hidden, row(workspaces.received, (w, k, 0), n))
+            tile[w, LOG_ODDS, k] = fields[first + k] + total
         visible = row(arrays[1], (index, first), n_units)
-        largest = _set_visible_beliefs(settings, visible, workspaces, worker, damping)
+        largest = _set_visible_beliefs(settings, visible, workspaces, w, damping)
         change = larger(change, largest)
         for k in range(n_units):
             weights, s = (
                 row(problem.weights, (first + k, 0), n),
                 row(messages, (entry, first + k, 0), n),
             )
-            r, log_odds = row(workspaces.received, (worker, k, 0), n), real(visible[k])
+            r, log_odds = row(workspaces.received, (w, k, 0), n), real(visible[k])
             if damping == 0 and change <= settings.tol:
                 add_max_changes(weights, r, log_odds, s, changes)
             max_to_hidden(weights, r, log_odds, old_fraction, new_fraction, s, product)
@@ -297,15 +270,15 @@ def _max_block(settings, problem, arrays, workspaces, place, damping):
 @kernel(mode="by_address", fastmath=REORDER, views=True)
 def _mixed_block(settings, problem, arrays, workspaces, place, damping):
     """One block of visible units in mixed-product."""
-    index, _, w, worker, block = place
+    index, _, w, block = place
     n, n_visible = workspaces.beliefs.shape[2], arrays[1].shape[1]
     sums = row(workspaces.message_sums, (w, block, 0), n)
-    products = row(workspaces.product, (worker, 0), n)
+    products = row(workspaces.product, (w, 0), n)
     for j in range(n):
         sums[j] = 0
     change, decoded_field, tile = 0.0, 0.0, workspaces.tile
     hidden = row(workspaces.beliefs, (w, 0, 0), 3 * n)
-    values = row(tile, (worker, 0, 0), 5 * TILE_UNITS)
+    values = row(tile, (w, 0, 0), 5 * TILE_UNITS)
     shared = smaller(index, problem.visible_field.shape[0] - 1)
     fields = row(problem.visible_field, (shared, 0), n_visible)
     start = block * BLOCK_UNITS
@@ -316,11 +289,11 @@ def _mixed_block(settings, problem, arrays, workspaces, place, damping):
         e = row(problem.exponentials, (first, 0), n_units * n)
         call(settings.log_products, (settings, e, hidden, visible, values))
         for k in range(n_units):
-            logs = tile[worker, LOGS, k]
+            logs = tile[w, LOGS, k]
             if visible[k] > 0:
                 logs = problem.row_sums[first + k] - logs
-            tile[worker, LOG_ODDS, k] = fields[first + k] + logs
-        largest = _set_visible_beliefs(settings, visible, workspaces, worker, damping)
+            tile[w, LOG_ODDS, k] = fields[first + k] + logs
+        largest = _set_visible_beliefs(settings, visible, workspaces, w, damping)
         change = larger(change, largest)
         for j in range(n):
             products[j] = 0
@@ -388,14 +361,11 @@ def _finish(settings, problem, record, workspaces, place, damping):
 
 
 @cache
-def addresses(algorithm, dtype, log_partition=True, pairs=False):
-    """Addresses of what an algorithm calls, for messages of a type: options of `BPSettings`.
-
-    Functions for the log-partition and pair beliefs of sum-product are compiled if wanted.
-    """
+def addresses(algorithm, dtype):
+    """Addresses of the functions that an algorithm calls: fields of `BPSettings`."""
     of_row = BPSettings, BPProblem, BPRecord, BPWorkspaces
     messages = Real[3], Float64[2], Float64[2]
-    of_tile = BPSettings, BPProblem, messages, BPWorkspaces, (int,) * 5
+    of_tile = BPSettings, BPProblem, messages, BPWorkspaces, (int,) * 4
     line, wide, functions = Real[1], Float64[1], {}
 
     def include(name, function, *arguments):
@@ -406,14 +376,11 @@ def addresses(algorithm, dtype, log_partition=True, pairs=False):
     include("finish", _finish, *of_row, (int,) * 3, float)
     if algorithm == MIXED_PRODUCT:
         include("log_products", log_products, BPSettings, line, line, wide, wide)
-    if algorithm == MIXED_PRODUCT or (algorithm == SUM_PRODUCT and log_partition):
+    if algorithm != MAX_PRODUCT:
         include("add_softplus", _add_softplus, wide, wide)
     if algorithm == SUM_PRODUCT:
         include("pair_logs", pair_logs, *(line,) * 3, wide, int, bool)
-        if log_partition:
-            include("bethe", _bethe_block, *of_tile, float)
-        if pairs:
-            include("pairs", _pair_block, *of_tile, Real[3])
+        include("bethe", _bethe_block, *of_tile, float)
     else:
         include("objective", _objective, *of_row, int, int)
     blocks = {SUM_PRODUCT: _sum_block, MAX_PRODUCT: _max_block, MIXED_PRODUCT: _mixed_block}

@@ -22,12 +22,11 @@ import numpy as np
 
 from fastmf._jit.argument_types import argument_types
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
-from fastmf._jit.kernel import REORDER, address_of, kernel
+from fastmf._jit.kernel import REORDER, address_of, call, kernel
+from fastmf._outcomes import BLOCK_UNITS, LOG_EPSILON
 from fastmf._threads.interrupts import next_task
-from fastmf.kernels.bp.arguments import BLOCK_UNITS
 from fastmf.kernels.bp.graph_arguments import (
     CAVITY,
-    LOG_EPSILON,
     SENT,
     SMALLEST_SUM,
     WEIGHTS,
@@ -194,6 +193,16 @@ def send_address():
     """Address of the function that sends the messages of units of any numbers of states."""
     types = argument_types(float, StatesProblem, GraphState, (int, int), int)
     return address_of(_send, *types)
+
+
+@kernel(views=True)
+def graph_sweep(send, problem, state, rows, step, queue):
+    """One sweep of some rows, unit after unit, forwards or backwards, by the address of `_send`."""
+    worker = fetch_and_increment(row(queue, (1,), 1))
+    k = next_task(queue)
+    while k < rows.shape[0]:
+        call(send, (problem, state, (rows[k], worker), step))
+        k = next_task(queue)
 
 
 @kernel(mode="inner")

@@ -10,8 +10,7 @@ P, Q = sigmoid(V), sigmoid(-V) of visible and p, q of hidden units:
 
 import numpy as np
 
-from fastmf._outcomes import RUNNING
-from fastmf.kernels.bp.arguments import BLOCK_UNITS, MAX_PRODUCT, MIXED_PRODUCT, SUM_PRODUCT
+from fastmf._outcomes import BLOCK_UNITS, MAX_PRODUCT, MIXED_PRODUCT, RUNNING, SUM_PRODUCT
 from fastmf.reference.bp.convergence import assess_row, sweep_damping
 from fastmf.special import sigmoid, sigmoid_pair, softplus
 
@@ -147,13 +146,10 @@ def _start(settings, problem, messages):
     return messages if settings.algorithm == MIXED_PRODUCT else problem.weights / 2
 
 
-def belief_propagation(settings, problem, messages, record, workspaces, pairs, queue):
+def belief_propagation(settings, problem, messages, record, workspaces, queue):
     """Iterate rows to their fixed points."""
     workspace = _workspace(workspaces, 0)
-    pairs[:] = 0
     one_for_each_row = len(messages) == len(record.visible)
-    segments = np.array_split(np.arange(len(record.visible)), max(1, len(pairs)))
-    segment_of_row = np.repeat(np.arange(len(segments)), [len(rows) for rows in segments])
     for row in range(len(record.visible)):
         row_messages = messages[row if one_for_each_row else 0]
         if not one_for_each_row:
@@ -168,33 +164,6 @@ def belief_propagation(settings, problem, messages, record, workspaces, pairs, q
             record.bethe[row] = sum(
                 _bethe_block(problem, row, units, row_messages, record) for units in _blocks(record)
             )
-        if len(pairs):
-            segment = segment_of_row[row]
-            beliefs = workspace.beliefs[:2, None]
-            scales = sigmoid(record.visible[None, row]).astype(pairs.dtype)
-            arguments = problem, row_messages[None], beliefs, scales, None, pairs[segment, None]
-            pair_beliefs(*arguments)
-
-
-def sweep_blocks(settings, problem, messages, record, workspaces, queue):
-    """One sweep of a single row, shared block by block; `conclude_sweep` ends it."""
-    workspace = _workspace(workspaces, 0)
-    for block, units in enumerate(_blocks(record)):
-        if record.status[0] <= RUNNING:
-            _sweep_block(settings, problem, 0, block, messages[0], record, workspace)
-        else:
-            value = _bethe_block(problem, 0, units, messages[0], record)
-            workspace.decoded_field[block] = value
-
-
-def conclude_sweep(settings, problem, record, workspaces):
-    """End of a sweep of a single row: hidden beliefs, residual, damping; or the log-partition."""
-    if record.status[0] <= RUNNING:
-        workspace = _workspace(workspaces, 0)
-        change = _finish_sweep(settings, problem, 0, record, workspace)
-        assess_row(settings, record, 0, change, sweep_damping(record, 0))
-    else:
-        record.bethe[0] = workspaces.decoded_field[0].sum()
 
 
 def exponentials(weights, factor, queue, roots, out):

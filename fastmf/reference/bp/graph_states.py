@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from fastmf.kernels.bp.graph_arguments import LOG_EPSILON
+from fastmf._outcomes import LOG_EPSILON
+from fastmf.reference.bp import graph_binary
 from fastmf.reference.bp.graph_binary import receives
 
 
@@ -57,7 +58,7 @@ def _belief(problem, state, index, i):
     return total, _change(total - total.max(), before - before.max())
 
 
-def send(problem, state, place, step):
+def _send(problem, state, place, step):
     """Beliefs of the units of a row, one after another, and the messages that they send."""
     (index, _), n_units = place, len(problem.starts) - 1
     damping, largest = state.damping[index], 0.0
@@ -83,6 +84,13 @@ def send(problem, state, place, step):
             state.messages[index, _message(problem, k)] = sent
             largest = max(largest, _change(sent, old))
     state.residual[index] = largest
+
+
+def graph_sweep(send, problem, state, rows, step, queue):
+    """One sweep of some rows, unit after unit, forwards or backwards, by the address of `_send`."""
+    sender = graph_binary.send if hasattr(problem, "odds") else _send
+    for index in rows:
+        sender(problem, state, (index, 0), step)
 
 
 def _pair_term(problem, state, index, i, k, pairs):

@@ -8,8 +8,7 @@ import pytest
 from bp_models import binary_rbm, loopy, propagation, tree
 
 import fastmf as mf
-from fastmf.inference.bp import _kernel_arguments
-from fastmf.inference.bp.rbm import beliefs_of_batch
+from fastmf.inference.bp import rbm
 
 KINDS = pytest.mark.parametrize("prior", [mf.Bernoulli, mf.Ising])
 
@@ -226,13 +225,20 @@ def test_oscillation_is_reported_undamped_and_cured_by_damping():
     assert smooth.converged and smooth.damping > 0
 
 
-def test_pairs_averaged_over_rows():
+def test_pairs_averaged_over_rows(monkeypatch):
+    """Also where rows are solved two at a time, as their messages do not fit in memory."""
     model, rng = loopy(prior=mf.Ising), np.random.default_rng(2)
     field = rng.normal(size=(5, 9)), rng.normal(size=(5, 7))
     each = mf.belief_propagation(model, field=field, pairwise=True).pairwise
-    mean = mf.belief_propagation(model, field=field, pairwise="mean").pairwise
     assert each.shape == (5, 9, 7)
-    np.testing.assert_allclose(mean, each.mean(0), atol=1e-12)
+    together = mf.belief_propagation(model, field=field, pairwise="mean")
+    monkeypatch.setattr(rbm, "MAX_BYTES", 2 * 8 * 9 * 7)
+    in_chunks = mf.belief_propagation(model, field=field, pairwise="mean")
+    for result in (together, in_chunks):
+        np.testing.assert_allclose(result.pairwise, each.mean(0), atol=1e-12)
+    for mean, expected in zip(in_chunks.mean, together.mean, strict=True):
+        np.testing.assert_array_equal(mean, expected)
+    np.testing.assert_array_equal(in_chunks.history, together.history)
 
 
 @pytest.mark.parametrize("n_rows", [33, 100])
@@ -245,21 +251,6 @@ def test_average_of_pairs_of_many_rows_is_the_same_for_all_threads(n_rows):
     for n_threads in (2, 3):
         many = mf.belief_propagation(model, pairwise="mean", n_threads=n_threads, **options)
         np.testing.assert_array_equal(many.pairwise, one)
-
-
-@pytest.mark.parametrize("algorithm", ["sum", "max", "mixed"])
-def test_threads_and_sharing_do_not_matter(algorithm, monkeypatch):
-    model = loopy(700, 300, scale=0.03)
-    options = {"max_iter": 5, "tol": 0}
-    alone = propagation(model, algorithm, n_threads=1, **options)
-    monkeypatch.setattr(_kernel_arguments, "SHARED_ROW_SIZE", 0)
-    one, two, three = (propagation(model, algorithm, n_threads=k, **options) for k in (1, 2, 3))
-    for x, y, z, expected in zip(one.mean, two.mean, three.mean, alone.mean, strict=True):
-        np.testing.assert_array_equal(x, y)
-        np.testing.assert_array_equal(x, z)
-        np.testing.assert_allclose(x, expected, atol=1e-12)
-    assert one.log_partition == two.log_partition == three.log_partition
-    assert one.log_partition == pytest.approx(alone.log_partition, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -337,27 +328,3 @@ def test_one_undamped_sweep_confirms_what_has_converged(scale, damping):
 def test_any_number_of_sweeps_may_be_allowed():
     result = mf.belief_propagation(loopy(scale=0.4), max_iter=10**15)
     assert result.converged and result.history is None
-
-
-@pytest.mark.parametrize("algorithm", ["sum", "max", "mixed"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_batches_have_the_beliefs_of_the_public_function(algorithm, dtype):
-    rng = np.random.default_rng(0)
-    weights = rng.normal(size=(6, 4)).astype(dtype)
-    model = mf.RBM(weights, mf.Bernoulli(np.zeros(6)), mf.Bernoulli(np.zeros(4)))
-    fields = rng.normal(size=(5, 6)).astype(dtype), rng.normal(size=(5, 4)).astype(dtype)
-    options = {"damping": 0.0, "max_iter": 20}
-    pairs = {"pairwise": "mean"} if algorithm == "sum" else {}
-    found = beliefs_of_batch(model, fields, algorithm=algorithm, **options, **pairs)
-    expected = propagation(model, algorithm, fields, **options, **pairs)
-    layers = expected.mean if algorithm == "sum" else expected.assignment
-    for x, other in zip((found.visible, found.hidden), layers, strict=True):
-        # Log-odds are rounded to the type before they become probabilities, not after.
-        np.testing.assert_allclose(x, other, rtol=16 * np.finfo(dtype).eps)
-        assert x.dtype == dtype
-    np.testing.assert_array_equal(found.residual, expected.residual)
-    np.testing.assert_array_equal(found.n_iter, expected.n_iter)
-    if pairs:
-        np.testing.assert_array_equal(found.pairs, expected.pairwise)
-    else:
-        assert found.pairs is None

@@ -13,10 +13,7 @@ from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.bp.solutions import MAX_CHECK_SWEEPS
 from fastmf.inference.fixed_point import with_changes, with_check
 from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS
-from fastmf.models._graph_sums import is_small
-
-# Entries of the tables of all rows together up to which sums are exact.
-MAX_TABLE_ENTRIES = 2**28
+from fastmf.models._graph_sums import MAX_ENTRIES, is_small
 
 
 @one_blas_thread()
@@ -40,12 +37,12 @@ def automatic(options, model, field, clamp, init=None):
 
 
 def _exact(units, n_rows):
-    """The `Solved` rows by elimination; None if their tables are large."""
+    """The `Solved` rows by elimination, in some seconds; None if their tables are large."""
     rows, plans = [], {}
     if not is_small(units.graph):
         return None
     for k in range(n_rows):
-        rows.append(eliminated_units(units.row(k), MAX_TABLE_ENTRIES / n_rows, plans))
+        rows.append(eliminated_units(units.row(k), 8 * MAX_ENTRIES / n_rows, plans))
         if rows[-1] is None:
             return None
     zeros, values = np.zeros(n_rows), [row.log_partition for row in rows]

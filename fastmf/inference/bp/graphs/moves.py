@@ -10,9 +10,9 @@ import numpy as np
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.bp.graph_moves import ForestMemory, forest_move
 
-# Moves of each row, at first at a temperature that falls to 0; and the first temperature, relative
-# to the exponents of a unit with its neighbours.
-N_MOVES, N_ANNEALED, HOT = 500, 440, 0.26
+# Moves of each row, all but the last eighth at a temperature that falls to 0; and the first
+# temperature, relative to the exponents of a unit with its neighbours.
+N_MOVES, HOT = 500, 0.26
 # Slots of all rows together up to which all moves are made, and the same where states of large
 # weight are asked for, from some equal rows.
 MAX_SLOTS, MAX_START_SLOTS, N_LIKELY_ROWS = 50_000, 10_000, 4
@@ -38,7 +38,8 @@ def forest_moves(problem, labels, objective, n_threads=None, max_slots=MAX_SLOTS
     if not n_rows:
         return
     share = min(1.0, max_slots / max(n_slots, 1))
-    n_moves, n_annealed = int(share * N_MOVES), int(share * N_ANNEALED)
+    n_moves = int(share * N_MOVES)
+    n_annealed = n_moves - n_moves // 8
     rng, n_states = np.random.default_rng(0), int(problem.first_state[-1])
     n_workers = workers_for(n_rows, 20 * n_slots, n_threads)
     memory = ForestMemory(

@@ -48,7 +48,7 @@ def test_layers():
 
 
 def test_several_starts_where_tables_are_large(monkeypatch):
-    monkeypatch.setattr(automatic, "MAX_TABLE_ENTRIES", 1)
+    monkeypatch.setattr(automatic, "MAX_ENTRIES", 0)
     monkeypatch.setattr(exact_sums, "MAX_ENTRIES", 1)
     monkeypatch.setattr(exact_sums, "MAX_NUMBERS", 1)
     couplings = (np.ones((10, 10)) - np.eye(10)) / 2
@@ -82,7 +82,7 @@ def test_checks_of_layers_are_kept():
 
 
 def test_graphs_that_are_too_large_for_checks_have_one_start(monkeypatch):
-    monkeypatch.setattr(automatic, "MAX_TABLE_ENTRIES", 1)
+    monkeypatch.setattr(automatic, "MAX_ENTRIES", 0)
     model = Graph([(0, 1), (1, 2), (0, 2)], 3).machine()
     one = mf.belief_propagation(model)
     monkeypatch.setattr(type(one), "reliable", property(lambda found: None))

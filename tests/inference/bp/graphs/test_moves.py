@@ -99,7 +99,7 @@ def test_noise_leads_out_of_local_maxima(monkeypatch):
     couplings = grid_couplings(20, rng.normal(size=800), torus=True)
     model = mf.BoltzmannMachine(couplings, mf.Ising(np.zeros(400)))
     found = mf.most_probable(model, max_iter=50)
-    monkeypatch.setattr(moves, "N_ANNEALED", 0)
+    monkeypatch.setattr(moves, "HOT", 0)
     greedy = mf.most_probable(model, max_iter=50)
     assert found.objective > greedy.objective * 1.005
     assert np.isclose(found.objective, -model.energy(found.assignment))
