@@ -46,7 +46,6 @@ MODELS = {
         mf.Concatenated(mf.Ising([0.1, 0.3]), FOUR, mf.Bernoulli([0.2, 0.3])), 18, 0.2
     ),
 }
-every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
 ORDERS = [(name, order) for name in MODELS for order in (1, 2)]
 every_order = pytest.mark.parametrize(("name", "order"), ORDERS)
 

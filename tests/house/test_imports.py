@@ -236,12 +236,6 @@ def test_rooms_are_few_and_form_no_circle(part):
     assert all(size <= limit for size, limit in zip(sizes, LIMITS[part], strict=True)), sizes
 
 
-def test_floors_are_counted():
-    assert floors({"a": {"b", "c"}, "b": {"c"}, "c": ()}) == 3
-    with pytest.raises(RecursionError):
-        floors({"a": {"b"}, "b": {"a"}})
-
-
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_folder_inside_a_room_imports_none_of_its_users(folder):
     path, name = PACKAGE / folder, "fastmf." + folder.replace("/", ".")
@@ -255,18 +249,6 @@ def test_a_folder_inside_a_room_imports_none_of_its_users(folder):
         inside |= {name for name, _ in imports_of(file)}
     room = name.rpartition(".")[0]
     assert not [n for n in inside for user in users if n.startswith(f"{room}.{user}.")]
-
-
-def test_an_arrow_between_rooms_is_found(tmp_path):
-    for room, line in {
-        "bp": "from fastmf.inference.mean_field.tap import tap",
-        "ep": "from fastmf import FixedPoint",
-    }.items():
-        path = tmp_path / "inference" / room / "x.py"
-        path.parent.mkdir(parents=True)
-        path.write_text(line)
-    expected = {"bp": {"mean_field"}, "ep": {"fixed_point"}}
-    assert room_arrows(tmp_path, "inference") == expected
 
 
 @pytest.mark.parametrize(

@@ -91,26 +91,6 @@ def nested(depth):
     return "\n".join(["def f(x):", *lines, " " * (depth + 1) + "return x"])
 
 
-@pytest.mark.parametrize(
-    "source, found",
-    [
-        ("def f():\n" + "    x = 1\n" * 60, {}),
-        ("def f():\n" + "    x = 1\n" * 61, {"lines": 61}),
-        ('def f():\n    """One.\n' + "\n" * 60 + '    """\n', {}),
-        ("class A:\n  def f(self):\n" + "    x = 1\n" * 61, {"lines": 61}),
-        (nested(3), {}),
-        (nested(4), {"levels": 4}),
-        ("def f(x):\n if x: pass\n" + " elif x: pass\n" * 5, {}),
-        ("def f(x):\n for i in x:\n  try: pass\n  except E:\n   with x:\n    while x: pass",
-         {"levels": 4}),
-        ("def f(x):\n if x:\n  for i in x:\n   if i:\n    def g():\n     if x: pass", {}),
-    ],
-)  # fmt: skip
-def test_a_large_function_is_found(tmp_path, source, found):
-    (tmp_path / "x.py").write_text(source)
-    assert too_large(tmp_path) == {f"x.py: f, {what}": size for what, size in found.items()}
-
-
 def module_names(package):
     """Names of the modules and folders of a package, without leading underscores."""
     return {path.stem.strip("_") for path in package.rglob("*") if path.suffix in ("", ".py")}
@@ -139,21 +119,6 @@ def test_no_alias_is_the_name_of_another_module():
     assert found == set()
 
 
-@pytest.mark.parametrize(
-    "line, found",
-    [
-        ("from fastmf.kernels import tap as kernels", ["kernels"]),
-        ("import fastmf.learning.training.checkpoint as files", ["files"]),
-        ("def f():\n    from fastmf.models import rbm as threads", ["threads"]),
-        ("from fastmf.kernels import tap as tap_kernel", []),
-        ("import fastmf.models.files as files", []),
-        ("import numpy as np", []),
-    ],
-)
-def test_an_alias_that_misleads_is_found(line, found):
-    assert list(misleading_aliases(line, {"kernels", "files", "threads"})) == found
-
-
 def test_no_file_of_tests_is_empty():
     files = (PACKAGE.parent / "tests").rglob("test_*.py")
     texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in files}
@@ -173,15 +138,6 @@ def test_no_text_names_a_path_of_one_machine():
     found = {str(path.relative_to(ROOT)): machine_paths(text) for path, text in texts()}
     assert Path("fastmf", "_jit/kernel.py") in map(Path, found)
     assert {name: lines for name, lines in found.items() if lines} == {}
-
-
-@pytest.mark.parametrize("folder", ["work", "root", "home", "Users"])
-def test_a_path_of_one_machine_is_found(folder):
-    path = f"/{folder}/somebody/data.npy"
-    for line in (path, f'x = "{path}"', f"see {path}.", f"cp a:{path}", f"({path})"):
-        assert machine_paths(line) == [line]
-    for line in (f"https://example.org{path}", f"~{path}", "this and/root that", f"./data{path}"):
-        assert machine_paths(line) == []
 
 
 @pytest.mark.parametrize("name", fastmf.__all__)

@@ -73,10 +73,6 @@ def _scores(arguments):
     return {"out": arguments[-1]}
 
 
-def _sums(arguments):
-    return {"sums": arguments[-1]}
-
-
 # Parameters are estimates with errors far above float32's, but their sums over rows are not: what
 # is computed from binary data is computed in double precision.
 CASES = [

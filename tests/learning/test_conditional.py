@@ -182,14 +182,6 @@ def test_the_perceptron_compares_the_most_probable_labels_not_drawn_ones():
     np.testing.assert_array_equal(labels - moved.visible_bias, field[None] > 0)
 
 
-def test_sparse_features_give_the_same_gradient():
-    model = crbm(3)
-    dense = gradient(model, Y, X, ConditionalSettings())
-    other = gradient(model, Y, sparse.csr_matrix(X), ConditionalSettings())
-    for part, expected in zip(vars(other).values(), vars(dense).values(), strict=True):
-        np.testing.assert_allclose(part, expected, atol=1e-14)
-
-
 @pytest.mark.parametrize("features", [np.asarray, sparse.csr_matrix])
 def test_an_interrupted_run_resumes_to_the_same_bits(tmp_path, features):
     data = Y, features(X)

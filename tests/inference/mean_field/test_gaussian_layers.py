@@ -84,7 +84,6 @@ def test_errors_are_of_the_order_of_the_expansion(order):
 
 
 MIXED = Concatenated(Ising(FIELD[:2]), Gaussian(FIELD[2:], PRECISION[2:]))
-BOUNDED = TruncatedGaussian(BINARY.field, -0.5, -1.0, 1.0)
 SEVERAL = {
     "binary": RBM(0.2 * WEIGHTS, GAUSSIAN, BINARY),
     "below": RBM(0.2 * WEIGHTS.T, BINARY, GAUSSIAN),

@@ -73,13 +73,6 @@ def test_data_held_at_the_bottom():
         np.testing.assert_allclose(held.mean[1][r], above.mean[0], atol=1e-6)
 
 
-def test_results_do_not_depend_on_threads():
-    X = (np.random.default_rng(0).random((60, SIZES[0])) < 0.5).astype(float)
-    one, two = (mf.tap(random_dbm(), X, n_threads=n) for n in (1, 2))
-    np.testing.assert_array_equal(one.log_partition, two.log_partition)
-    np.testing.assert_array_equal(one.mean[2], two.mean[2])
-
-
 def test_bad_input():
     dbm = random_dbm((4, 3, 2))
     with pytest.raises(ValueError, match="tuple of 3"):

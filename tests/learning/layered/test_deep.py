@@ -103,20 +103,6 @@ def test_likelihood_is_near_the_exact_one():
     np.testing.assert_allclose(found, exact, atol=3e-3)
 
 
-def test_one_hidden_layer_learns_as_an_rbm():
-    """A DBM of two layers takes the same steps, but for its solutions of the hidden layer."""
-    rng = np.random.default_rng(0)
-    data = (rng.random((40, 6)) < 0.3).astype(float)
-    deep = random_dbm((6, 4, 3), scale=0.1)
-    deep = mf.DBM((deep.weights[0], np.zeros((4, 3))), deep.layers)
-    rbm = mf.RBM(deep.weights[0], *deep.layers[:2])
-    settings = LayeredSettings(n_epochs=1, batch_size=40, n_sweeps=20, monitor_rows=5)
-    # Without couplings the top layer is on its own for one step.
-    one, two = (train(model, data, settings, seed=0).model for model in (rbm, deep))
-    np.testing.assert_allclose(two.weights[0], one.weights, atol=1e-6)
-    np.testing.assert_allclose(two.layers[1].field, one.hidden.field, atol=1e-6)
-
-
 def test_chains_learn():
     rng = np.random.default_rng(0)
     data = np.repeat(rng.random((40, 2)) < 0.5, 3, axis=1).astype(float)

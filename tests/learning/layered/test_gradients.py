@@ -1,14 +1,12 @@
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
-from units_to_learn import HIDDEN, RNG, VISIBLE, entry, moved, names
+from units_to_learn import HIDDEN, VISIBLE, entry, moved, names
 
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.learning.layered.gradients import gradient
 from fastmf.models import RBM
-from fastmf.priors._protocol import parameter_names, parts_of
 
 # Every pair of priors is compiled anew: spike-and-slab ones are quicker as parts of one machine.
 CASES = [
@@ -71,16 +69,3 @@ def test_gradient_vanishes_in_expectation_under_the_model():
     data = states[np.random.default_rng(3).choice(32, 200_000, p=p / p.sum())]
     solutions = collapsed_tap(model, states[:2], tol=1e-12)
     assert abs(gradient(model, data, solutions)[0].couplings[0]).max() < 5e-3
-
-
-@pytest.mark.parametrize("visible", ["bernoulli", "gaussian", "truncated", "mixed"])
-def test_sparse_rows_have_the_gradient_of_dense_ones(visible):
-    prior, X = VISIBLE[visible]
-    model = RBM(RNG.normal(scale=0.1, size=(len(X[0]), 3)), prior, HIDDEN["bernoulli"])
-    samples = X[::-1].copy()
-    found, expected = (gradient(model, x, samples, 1)[0] for x in (csr_array(X[:4]), X[:4]))
-    np.testing.assert_allclose(found.couplings[0], expected.couplings[0], rtol=1e-10, atol=1e-13)
-    mine, theirs = (parts_of(g.layers[0]) for g in (found, expected))
-    for part, other in zip(mine, theirs, strict=True):
-        for name in parameter_names(part):
-            np.testing.assert_allclose(getattr(part, name), getattr(other, name), atol=1e-12)

@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.special import expit
 from stripes import N_HIDDEN, N_VISIBLE, quick, start, stripes
-from training_runs import assert_equal, assert_resumes, states_by_threads
+from training_runs import assert_equal, states_by_threads
 
 import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
@@ -118,20 +118,6 @@ def test_steps_do_not_change_machines_that_others_have():
     for x, then in zip((model.weights, *learned_fields(model.visible)), before, strict=True):
         np.testing.assert_array_equal(x, then)
     assert abs(models[0].weights - models[1].weights).max() > 1e-4
-
-
-@every_machine
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"gradient": "pcd", "n_starts": 9}, {"starts": "persistent", "centred": False}],
-    ids=str,
-)
-def test_a_run_resumes_from_a_checkpoint_as_if_nothing_had_happened(kinds, options, tmp_path):
-    model, settings = machine(*kinds), LayeredSettings(**RUN | {"learning_rate": 0.02} | options)
-    complete = assert_resumes(model, rows_of(model), settings, tmp_path)
-    assert abs(complete.model.couplings[0] - model.couplings[0]).max() > 1e-4
-    velocities = [learned_fields(layer) for layer in complete.velocity.layers]
-    assert {field.dtype for fields in velocities for field in fields} == {model.dtype}
 
 
 @pytest.mark.parametrize("gradient", ["tap", "pcd"])

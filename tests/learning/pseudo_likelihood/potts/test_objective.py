@@ -44,21 +44,6 @@ def test_gradient_is_the_derivative(sizes):
     assert gradient(z) @ direction == pytest.approx(found, rel=1e-7)
 
 
-def test_number_of_threads_does_not_matter():
-    sizes = SIZES[1]
-    labels, weights = random_rows(sizes, 3000)
-    found = []
-    for n_threads in (1, 2):
-        data = PottsData(labels, weights, np.asarray(sizes), n_threads)
-        objective = SymmetricObjective(data, L2, L2_FIELD, np.float32)
-        assert objective.evaluator.n_workers == n_threads
-        z = objective.start(np.zeros(sum(sizes)))
-        z += np.random.default_rng(3).normal(size=len(z)).astype(np.float32)
-        found.append((objective(z, gradient := np.empty_like(z)), gradient))
-    assert found[0][0] == found[1][0]
-    np.testing.assert_array_equal(found[0][1], found[1][1])
-
-
 def test_excluded_pairs_have_no_couplings():
     objective, _, z = objective_at(SIZES[1], excluded=[[0, 20], [3, 2]])
     J = objective.parameters(z)[0]
