@@ -1,7 +1,7 @@
-"""How the solution of one row ends: the rule of mean-field solvers, codes, and messages for users.
+"""How the solution of one row ends, with messages for users; numbers of kernels and their twins.
 
-One set for all solvers, and for kernels and their twins. Kernels compile the codes in, hence this
-file is at the root of the package, where the fingerprint of the cache sees every change.
+One set for all solvers. Kernels compile the numbers in, hence this file is at the root of the
+package, where the fingerprint of the cache sees every change.
 """
 
 import numpy as np
@@ -28,6 +28,36 @@ MEAN_ROUNDING, VAR_ROUNDING, STEEPNESS = 4, 16, 16
 WATCHED_CHANGE = 100
 # A variance whose inverse is finite in any floating type.
 SMALLEST_NORMAL = 2.0**-126
+
+# --- belief propagation ---------------------------------------------------------------------------
+
+SUM_PRODUCT, MAX_PRODUCT, MIXED_PRODUCT = range(3)
+# Values of `GraphState.receivers`: units send to all neighbours, to the neighbours that follow in
+# the order of the sweep (the ones before have the final messages of a forest), or to none.
+ALL, FOLLOWING, NO_RECEIVERS = range(3)
+# Value of `BinaryProblem.clamped` for units that are free.
+FREE = -1
+
+# Visible units of one block: the product of their messages is accumulated before its logarithm.
+BLOCK_UNITS = 256
+# Sweeps without a new smallest residual after which the damping of a row is raised.
+DAMPING_WINDOW = 16
+# Smallest factor of `BPRecord.limit` after an undamped sweep that has changed too much, and of all
+# such sweeps together.
+MIN_LIMIT_FACTOR, MIN_LIMIT = 1 / 64, 1e-4
+# A gain below this fraction of the terms it is the difference of may be rounding, and would recur.
+GAIN_TOLERANCE = 1e-11
+# Rounds of local search over all units: rounding errors of couplings of many orders of magnitude
+# may exceed the tolerance.
+MAX_ROUNDS = 1000
+# Random numbers by which each annealed row begins after the one before.
+LOG_STRIDE = 7919
+# Logarithm of the rounding error of probabilities in float64.
+LOG_EPSILON = float(np.log(np.finfo(np.float64).eps))
+# Forests of one move: in dense graphs, where forests have few units, not all are moved.
+MAX_FORESTS = 32
+
+# --- messages -------------------------------------------------------------------------------------
 
 MESSAGES = {
     CONVERGED: "converged",

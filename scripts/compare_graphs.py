@@ -14,9 +14,8 @@ from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
-from compare_peers import run
 from scipy.sparse import coo_array
-from speed_table import line, show
+from speed_page import line, run, show
 from timing import interleaved, with_own_blas
 
 import fastmf as mf
@@ -53,10 +52,10 @@ def spins(edges):
 
 def installed(package):
     """Whether a package is installed, with a message if not."""
-    found = find_spec(package) is not None
-    if not found:
+    is_installed = find_spec(package) is not None
+    if not is_installed:
         print(f"{package} is left out: it is not installed")
-    return found
+    return is_installed
 
 
 def built(make):
@@ -91,8 +90,8 @@ def pgmax(edges, couplings, field, double, **options):
 
     @jax.jit
     def beliefs(arrays):
-        found = inferer.get_beliefs(inferer.run(arrays, **options))[units]
-        return found[:, 1] - found[:, 0]
+        log_potentials = inferer.get_beliefs(inferer.run(arrays, **options))[units]
+        return log_potentials[:, 1] - log_potentials[:, 0]
 
     def solve():
         with enable_x64(double):
@@ -167,8 +166,8 @@ def by_junction_tree(junction_tree):
     for clique, table in junction_tree.get_clique_beliefs().items():
         for unit in clique:
             if unit not in probability:
-                others = [k for k in clique if k != unit]
-                values = table.marginalize(others, inplace=False).values if others else table.values
+                summed = [k for k in clique if k != unit]
+                values = table.marginalize(summed, inplace=False).values if summed else table.values
                 probability[unit] = values[1] / values.sum()
     return np.array([probability[k] for k in range(len(probability))])
 

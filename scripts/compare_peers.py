@@ -3,25 +3,19 @@
 
 All that is compared runs in one process and alternates; a time is the median over the rounds, a
 ratio the median of the ratios within a round. Where a peer solves another problem the last column
-says so. A peer that is not installed is left out, with a message. The training of RBMs beside
-scikit-learn's is in speed_table.py (one epoch) and experiments/training_quality.md (likelihoods).
+says so. The training of RBMs beside scikit-learn's is in speed_table.py (one epoch) and
+time_to_quality.py (likelihoods).
 """
 
-import argparse
 import warnings
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
-from scaling import pinned
 from scaling_bp import by_odds, by_the_paper, machine
 from scaling_fvbm import chain
 from scipy.optimize import minimize
-from speed_page import PAGE, write_page
-from speed_table import line, table
-from timing import interleaved, positive, with_own_blas
+from speed_page import line, run
+from timing import interleaved, with_own_blas
 
 import fastmf as mf
 
@@ -30,10 +24,6 @@ MARKERS = "<!-- peers table: begin -->", "<!-- peers table: end -->"
 
 def belief_propagation(repeats):
     """Ten sweeps of sum-product."""
-    peers = {name: (make, package) for name, make, package in PEERS if find_spec(package)}
-    for name, _, package in PEERS:
-        if name not in peers:
-            print(f"{name} is left out: {package} is not installed")
     for dtype in ("float32", "float64"):
         model = machine(1000, 500, dtype)
         options = {"max_iter": 10, "tol": 0, "damping": 0.0, "n_threads": 1}
@@ -42,7 +32,6 @@ def belief_propagation(repeats):
             "NumPy in odds": partial(by_odds, model, 10),
             "NumPy as the paper writes it": partial(by_the_paper, model, 10),
         }
-        solvers |= {name: make(model, 10) for name, (make, _) in peers.items()}
         hidden = solvers["ours"]().mean[1]
         for name, solve in solvers.items():
             if name != "ours":  # which also compiles those that compile at the first call
@@ -52,57 +41,6 @@ def belief_propagation(repeats):
         for name in times:
             if name != "ours":
                 yield line(task, times["ours"], times[name], name)
-
-
-def jax_in_odds(model, n_sweeps):
-    """Sum-product as in `by_odds`, compiled by JAX."""
-    import jax
-    import jax.numpy as jnp
-
-    jax.config.update("jax_enable_x64", True)
-    w, b1, b2 = (jnp.asarray(x) for x in (model.weights, *(p.field for p in model.layers)))
-
-    @jax.jit
-    def solve(w):
-        e = jnp.exp(w)
-
-        def sweep(_, state):
-            s, _, odds = state
-            r = (s + e * odds) / (s + odds)
-            visible = jnp.exp(b1 + jnp.log(r).sum(1))[:, None]
-            s = (r + e * visible) / (r + visible)
-            return s, visible[:, 0], jnp.exp(b2 + jnp.log(s).sum(0))
-
-        state = jax.lax.fori_loop(0, n_sweeps, sweep, (jnp.ones_like(e), b1, jnp.exp(b2)))
-        return [odds / (1 + odds) for odds in state[1:]]
-
-    return lambda: jax.block_until_ready(solve(w))
-
-
-def torch_in_odds(model, n_sweeps):
-    """Sum-product as in `by_odds`, compiled by PyTorch."""
-    import torch
-
-    w, b1, b2 = (torch.tensor(x) for x in (model.weights, *(p.field for p in model.layers)))
-
-    @torch.compile
-    def sweep(e, s, odds):
-        r = (s + e * odds) / (s + odds)
-        visible = torch.exp(b1 + torch.log(r).sum(1))[:, None]
-        s = (r + e * visible) / (r + visible)
-        return s, visible[:, 0], torch.exp(b2 + torch.log(s).sum(0))
-
-    def solve():
-        e, odds = torch.exp(w), torch.exp(b2)
-        s = torch.ones_like(e)
-        for _ in range(n_sweeps):
-            s, visible, odds = sweep(e, s, odds)
-        return [odds / (1 + odds) for odds in (visible, odds)]
-
-    return solve
-
-
-PEERS = ("JAX in odds", jax_in_odds, "jax"), ("PyTorch in odds", torch_in_odds, "torch")
 
 
 def design(n, d, correlation, seed=0):
@@ -216,9 +154,9 @@ def scipy_maximum(X):
 
     start = np.zeros(d + len(upper[0]))
     options = {"maxiter": 10_000, "maxfun": 100_000, "ftol": 1e-14, "gtol": 1e-7}
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
+    solution = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
     couplings = np.zeros((d, d))
-    couplings[upper] = found.x[d:]
+    couplings[upper] = solution.x[d:]
     return couplings + couplings.T
 
 
@@ -230,52 +168,9 @@ SECTIONS = {
 }
 
 
-def run(description, sections, markers, packages):
-    """Measure what the command line names, print the table, and write it if asked to.
-
-    Parameters
-    ----------
-    description : str
-    sections : dict of name to function
-        A function is called with the number of rounds and gives rows.
-    markers : pair of str
-        Lines of the page between which the table is.
-    packages : sequence of str
-        Packages whose versions are printed.
-    """
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("--repeats", type=positive, default=5, help="rounds of each comparison [5]")
-    add("--threads", type=positive, default=1, help="of BLAS, and cores for all that compile [1]")
-    add("--only", nargs="+", choices=sections, default=list(sections), help="parts of the table")
-    add("--write", nargs="?", type=Path, const=PAGE, metavar="FILE",
-        help="put the table between its markers in FILE (scripts/SPEED.md, and rows of it in "
-        "README.md)")  # fmt: skip
-    arguments = parser.parse_args()
-    if arguments.write and set(arguments.only) != set(sections):
-        parser.error("--write would leave out of the table what --only does not name")
-    rows = []
-    for package in packages:
-        try:
-            print(package, version(package))
-        except PackageNotFoundError:
-            print(package, "is not installed")
-    with pinned(arguments.threads):  # to cores, which limits the threads of every peer
-        for name in arguments.only:
-            for row in sections[name](arguments.repeats):
-                rows.append(row)
-                print(row, flush=True)
-    if arguments.write and not rows:
-        raise SystemExit("No peer is installed: there is no table to write.")
-    if arguments.write:
-        write_page(arguments.write, table(rows, arguments.threads), markers)
-
-
 def main():
     """Measure, print the table, and write it to the page if asked to."""
-    run(__doc__, SECTIONS, MARKERS, ("numba", "numpy", "scipy", "scikit-learn", "jax", "torch"))
+    run(__doc__, SECTIONS, MARKERS, ("numba", "numpy", "scipy", "scikit-learn"))
 
 
 if __name__ == "__main__":

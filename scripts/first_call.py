@@ -297,9 +297,9 @@ def measure(row, clock="perf_counter"):
             imported, ahead = run([row.first], folder, clock, LIBRARY)
         else:
             imported, _ = run(["None"], folder, clock)
-    found = dict(zip(calls, seconds, strict=True))
+    by_call = dict(zip(calls, seconds, strict=True))
     return Seconds(
-        found[row.first], found.get(row.second), found.get(row.other), cached, ahead, imported
+        by_call[row.first], by_call.get(row.second), by_call.get(row.other), cached, ahead, imported
     )
 
 

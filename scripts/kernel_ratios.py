@@ -69,7 +69,7 @@ def measure(case, dtype, size=SIZE, repeats=(3, 30), budget=(0.5, 3.0)):
 def measure_all(only=("",), size=SIZE):
     """Milliseconds of all cases with one of `only` in their names; each is printed when known."""
     print(f"{'kernel':64}{'type':9}{'ms':>10}{'NumPy':>10}{'faster':>9}", flush=True)
-    found = {}
+    milliseconds = {}
     for case in timed_cases():
         for dtype in case.dtypes if any(text in str(case) for text in only) else ():
             try:
@@ -77,11 +77,11 @@ def measure_all(only=("",), size=SIZE):
             except Exception as error:  # another version, whose kernel has other arguments
                 print(f"{case!s:64}{dtype:9}failed: {error!s:.40}", flush=True)
                 continue
-            found[f"{case} {dtype}"] = [float(f"{kernel:.3g}"), float(f"{twin:.3g}")]
+            milliseconds[f"{case} {dtype}"] = [float(f"{kernel:.3g}"), float(f"{twin:.3g}")]
             mark = "" if kernel <= twin else "  slower"
             print(f"{case!s:64}{dtype:9}{kernel:10.3f}{twin:10.3f}{twin / kernel:8.1f}x{mark}",
                   flush=True)  # fmt: skip
-    return found
+    return milliseconds
 
 
 def changes(old, new, factor=FACTOR):
@@ -123,9 +123,9 @@ def main(argv=None):
         print("\n".join(lines) if lines else f"no ratio has changed by a factor of {FACTOR}")
         return
     size = Size(*map(int, arguments.size.split(","))) if arguments.size else SIZE
-    found = measure_all(arguments.only, size)
+    milliseconds = measure_all(arguments.only, size)
     if arguments.write:
-        Path(arguments.write).write_text(json.dumps(found, indent=0) + "\n")
+        Path(arguments.write).write_text(json.dumps(milliseconds, indent=0) + "\n")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ PL, EP = "learning/pseudo_likelihood", "inference/ep/test_expectation_propagatio
 # Name, file of the package, text, text in its place, and tests.
 MUTATIONS = (
     ("Onsager term of TAP", "kernels/mean_field/units.py",
-     "return -variance", "return -variance - variance / np.float32(10)", TAP),
+     "a[i] = -variance[i]", "a[i] = -variance[i] - variance[i] / np.float32(10)", TAP),
     ("free energy of TAP, pair term", "inference/mean_field/free_energy.py",
      "_sum(a, v) / 4", "_sum(a, v) / 4.4", TAP),
     ("Bethe terms of relaxed BP", "kernels/mean_field/relaxed_bp.py",
@@ -41,7 +41,8 @@ MUTATIONS = (
     ("weight decay", "kernels/training/ascent.py",
      "(l2 * weight", "(dtype(1.1) * l2 * weight", "learning/training"),
     ("gradient of conditional RBMs", "learning/conditional.py",
-     "weights -= pairs", "weights -= 1.1 * pairs", "learning/test_conditional.py"),
+     "if pairs is None else pairs", "if pairs is None else 1.1 * pairs",
+     "learning/test_conditional.py"),
     ("gradient of binary pseudo-likelihood", f"{PL}/binary/objective.py",
      "packed(coupling_gradient + coupling", "packed(1.1 * coupling_gradient + coupling", PL),
     ("gradient of ordinal pseudo-likelihood", f"{PL}/ordinal/objective.py",

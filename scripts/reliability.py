@@ -98,8 +98,8 @@ def lattice(rng):
 def sparse_graph(rng):
     n = rng.integers(12, 19)
     i, j = np.triu_indices(n, 1)
-    kept = rng.random(len(i)) < rng.uniform(2, 5) / n
-    edges = np.stack([i[kept], j[kept]], 1)
+    coupled = rng.random(len(i)) < rng.uniform(2, 5) / n
+    edges = np.stack([i[coupled], j[coupled]], 1)
     values = rng.uniform(0.3, 2.0) * rng.normal(size=len(edges))
     return mf.BoltzmannMachine(with_edges(edges, values, n), mf.Ising(fields(rng, n)))
 
@@ -125,8 +125,8 @@ def potts_pairs(rng):
     else:
         n = rng.integers(5, 8)
         i, j = np.triu_indices(n, 1)
-        kept = rng.random(len(i)) < rng.uniform(0.4, 1.0)
-        edges = np.stack([i[kept], j[kept]], 1)
+        coupled = rng.random(len(i)) < rng.uniform(0.4, 1.0)
+        edges = np.stack([i[coupled], j[coupled]], 1)
     return edges, n
 
 
@@ -244,7 +244,7 @@ def measured(solve, models):
 
 def row_of(solver, kind, results):
     error = np.array([r[0] for r in results])
-    known = [r[1] is not None for r in results]
+    judged = [r[1] is not None for r in results]
     flagged = np.array([bool(r[1]) for r in results])
     wrong, right = error > 1, error <= 0.5
     caught, false = (100 * flagged[part].sum() / max(part.sum(), 1) for part in (wrong, right))
@@ -257,7 +257,7 @@ def row_of(solver, kind, results):
     return (
         f"| {solver} | {kind} | {wrong.sum()}, {right.sum()} | {caught:.1f} % "
         f"| {false:.1f} % | {ms[0]:.1f} + {ms[1]:.1f} | {reasons} |"
-        + ("" if all(known) else f" {known.count(False)} unknown")
+        + ("" if all(judged) else f" {judged.count(False)} unknown")
     )
 
 

@@ -4,9 +4,9 @@ A script defines the points to be measured and the solvers to be timed at each. 
 a point alternate, beside a ceiling (as in the roofline model): the time of the work's matrix
 products at the rate of a single large product, or of reading and writing its arrays at the rate of
 a copy of arrays too large for the caches (smaller ones can be faster). Both rates are measured at
-all points, with as many threads, which are bound to as many cores; the largest rate counts, because
-the machine may have been busy at others. Compilation is not timed; on a busy machine compare ratios
-of alternating runs, not milliseconds.
+all points, with the same number of threads, which are bound to cores; the largest rate counts,
+because the machine may have been busy at other points. Compilation is not timed; on a busy machine
+compare ratios of alternating runs, not milliseconds.
 """
 
 import argparse
@@ -88,7 +88,7 @@ def product_rate(dtype, quick=False):
 
 
 def copy_rate(threads, quick=False):
-    """Bytes a second, read and written, of a copy in so many threads, the best of five."""
+    """Bytes a second, read and written, of a copy in several threads, the best of five."""
     source = np.ones((threads, (1 << 20 if quick else 1 << 26) // 8))
     target = np.zeros_like(source)
     with ThreadPoolExecutor(threads) as pool:
@@ -104,7 +104,7 @@ def _rest(quick):
 
 @contextmanager
 def pinned(n_threads):
-    """NumPy's BLAS in so many threads, and all threads of the process on as many cores."""
+    """Limit NumPy's BLAS to a number of threads, and the process to a number of cores."""
     if not hasattr(os, "sched_setaffinity"):
         with blas_threads(n_threads):
             yield
@@ -125,17 +125,17 @@ def _bind(cores):
 
 
 def sized(options, tiny, quick, full):
-    """What belongs to the size of the problems that was asked for."""
+    """Choose by the size of the problems that was asked for."""
     return tiny if options.tiny else quick if options.quick else full
 
 
 def counts(most):
-    """1, 2, 4, ... threads, up to so many."""
+    """1, 2, 4, ... threads, up to a limit."""
     return [n for n in (1, 2, 4, 8, 16, 32, 64) if n <= most]
 
 
 def over_threads(task, dtype, size, n_rows, options):
-    """Points of strong and of weak scaling; `n_rows` are those of the largest number of threads."""
+    """Points of strong and weak scaling; `n_rows` is for the largest number of threads."""
     several = counts(options.threads)
     for n in several:
         yield Point(STRONG, n, task, dtype, size, n_rows, n)
@@ -167,7 +167,7 @@ def run(name, text, points, problem, options=(), argv=None):
     add("--quick", action="store_true", help="small problems, in a minute")
     add("--tiny", action="store_true", help="problems too small to be timed: does it run?")
     add("--threads", type=positive, default=os.cpu_count(), metavar="N",
-        help="at most so many [cores]")  # fmt: skip
+        help="at most [cores]")  # fmt: skip
     add("--repeats", type=positive, metavar="N",
         help="rounds of runs that take turns [7; 3 if quick]")  # fmt: skip
     add("--output", type=Path, default=Path("."), metavar="FOLDER", help="[here]")
@@ -191,8 +191,8 @@ def run(name, text, points, problem, options=(), argv=None):
             print(" ".join(f"{value!s:>11}" for value in row), flush=True)
 
         for point in points(chosen):
-            found, work[point] = _measure(point, problem, chosen)
-            for who, seconds in found.items():
+            medians, work[point] = _measure(point, problem, chosen)
+            for who, seconds in medians.items():
                 note(point, who, seconds)
             file.flush()
         for point, of_point in work.items():
@@ -210,10 +210,10 @@ def efficiency(table, point, who, seconds):
         return None
     alike = point._replace(threads=1)
     for first, name, alone in table:
-        same = (first.axis, first.task, first.dtype, first.size) == (
+        comparable = (first.axis, first.task, first.dtype, first.size) == (
             alike.axis, alike.task, alike.dtype, alike.size,
         )  # fmt: skip
-        if same and name == who and first.threads == 1:
+        if comparable and name == who and first.threads == 1:
             return alone / seconds / (point.threads if point.axis == STRONG else 1)
     return None
 
@@ -222,26 +222,22 @@ def _measure(point, problem, options):
     """Median seconds of each contestant, and the work."""
     with pinned(point.threads), problem(point, options) as (solvers, work):
         times = interleaved(solvers, options.repeats, _rest(options.quick))
-        found = {who: median(seconds) for who, seconds in times.items()}
+        medians = {who: median(seconds) for who, seconds in times.items()}
         done = work()
         done.measure(point.dtype, point.threads, options.quick)
-    return found, done
+    return medians, done
 
 
 def draw(table, path):
     """A panel for each axis; the ceilings dotted."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     axes = list(dict.fromkeys(point.axis for point, _, _ in table))
     tasks = list(dict.fromkeys((point.task, point.dtype) for point, _, _ in table))
     names = [who for who in dict.fromkeys(who for _, who, _ in table) if who != "ceiling"]
     styles = dict(zip(names, ("-o", "--s", "--^", "--v"), strict=False)) | {"ceiling": ":"}
-    figure, panels = plt.subplots(
-        1, len(axes), figsize=(4.2 * len(axes), 5), squeeze=False, layout="constrained"
-    )
+    figure = Figure(figsize=(4.2 * len(axes), 5), layout="constrained")
+    panels = figure.subplots(1, len(axes), squeeze=False)
     for axis, panel in zip(axes, panels[0], strict=True):
         for k, task in enumerate(tasks):
             for who, style in styles.items():
@@ -264,4 +260,3 @@ def draw(table, path):
         panel.legend(fontsize=6, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     panels[0][0].set_ylabel("seconds")
     figure.savefig(path, dpi=150)
-    plt.close(figure)

@@ -58,9 +58,9 @@ def by_the_paper(model, n_sweeps):
     m_hv = np.full(e.shape[::-1], 0.5, e.dtype)  # visible to hidden
     tau_h = 1 / (1 + np.exp(-b2))
     for _ in range(n_sweeps):
-        other = m_hv.T
-        yes = tau_h * (one - other)
-        no = (one - tau_h) * other
+        received = m_hv.T
+        yes = tau_h * (one - received)
+        no = (one - tau_h) * received
         high = e * yes + no
         m_vh = high / (high + yes + no)
         tau_v = 1 / (1 + np.exp(-(b1 + (np.log(m_vh) - np.log(one - m_vh)).sum(1))))
@@ -105,20 +105,18 @@ def problem(point, options):
     def package():
         return solver(model, field=field, max_iter=options.sweeps, n_threads=point.threads)
 
-    found = package()
+    solution = package()
     solvers = {"fastmf": package}
     if point.task == "sum" and point.n_rows == 1 and point.threads == 1:
         for name, solve in (("NumPy in odds", by_odds), ("NumPy of the paper", by_the_paper)):
-            for x, y in zip(found.mean, solve(model, options.sweeps), strict=True):
+            for x, y in zip(solution.mean, solve(model, options.sweeps), strict=True):
                 np.testing.assert_allclose(x, y, atol=1e-3)
             solvers[name] = lambda solve=solve: solve(model, options.sweeps)
     moved = 6 * model.weights.nbytes * options.sweeps * point.n_rows
     yield solvers, lambda: Work(bytes=float(moved))
 
 
-def main(argv=None):
-    """Measure, write the table, draw it."""
-    run("scaling_bp", __doc__, points, problem, OPTIONS, argv)
+main = partial(run, "scaling_bp", __doc__, points, problem, OPTIONS)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """Time of distributed learning and inference against the number of workers, on one machine.
 
 Writes scaling_distributed.csv and scaling_distributed.png. Strong scaling: the same rows for any
-number of workers; weak scaling: so many rows for each. Every worker is a process of one thread. The
-first run on each cluster, which loads the compiled code, is not on the clock. "plain" is the same
-learning without Dask, in one thread; the difference is the overhead of the tasks. The ceiling
-is that of the matrix products of an epoch, of three sweeps a step.
+number of workers; weak scaling: a number of rows for each. Every worker is a process of one thread.
+The first run on each cluster, which loads the compiled code, is not on the clock. "plain" is the
+same learning without Dask, in one thread; the difference is the overhead of the tasks. The ceiling
+is the time of the matrix products of an epoch with three sweeps a step.
 """
 
 import logging
@@ -47,7 +47,7 @@ def points(options):
 
 @contextmanager
 def problem(clients, point, options):
-    """The task on a cluster of so many workers; beside the epoch the plain one."""
+    """The task on a cluster of workers; beside the epoch the plain one."""
     import dask.array as da
     from distributed import Client, LocalCluster, wait
 

@@ -9,6 +9,7 @@ an iteration: the products of its two symmetric or triangular matrices with the 
 
 import time
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 from scaling import STRONG, WEAK, Point, Work, counts, run, sized
@@ -77,8 +78,8 @@ def points(options):
     most = options.threads
     for size in features:
         # With 50,000 features, 100 rows hardly determine the ten that matter: fits take minutes.
-        whole = ("fit, parallel", "fit, convergent", "sequential sweep") if size <= 10_000 else ()
-        for task in ("iteration", *whole):
+        fits = ("fit, parallel", "fit, convergent", "sequential sweep") if size <= 10_000 else ()
+        for task in ("iteration", *fits):
             yield Point("features", size, task, "float64", (size,), n // 2, most)
     # The whole estimator, hyper-parameters learned.
     yield Point("features", d, "fit, learned", "float64", (d,), n, most)
@@ -142,9 +143,7 @@ def problem(point, options):
     yield solvers, lambda: work
 
 
-def main(argv=None):
-    """Measure, write the table, draw it."""
-    run("scaling_ep", __doc__, points, problem, argv=argv)
+main = partial(run, "scaling_ep", __doc__, points, problem, ())
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 Writes scaling_fvbm.csv and scaling_fvbm.png:
 
   sweep      one BSLM sweep on distinct rows of the paper's design, compiled and NumPy
-  gradient   one gradient; its ceiling is that of its two matrix products
+  gradient   one gradient; its ceiling is the time of two matrix products
   fit        the estimator from raw rows, the decision on existence included
   errors     the fit with standard errors, up to 40 units
 """
@@ -30,9 +30,9 @@ BSLM = case("pseudo_likelihood.binary.bslm-plain")
 def chain(n_units, n_rows, agreement=0.75, seed=0):
     """Rows of a Markov chain along the units: a fully visible machine that is drawn at once."""
     rng = np.random.default_rng(seed)
-    same = rng.random((n_rows, n_units)) < agreement
-    same[:, 0] = rng.random(n_rows) < 0.6
-    return np.cumprod(np.where(same, 1.0, -1.0), axis=1)
+    agrees = rng.random((n_rows, n_units)) < agreement
+    agrees[:, 0] = rng.random(n_rows) < 0.6
+    return np.cumprod(np.where(agrees, 1.0, -1.0), axis=1)
 
 
 def paper_rows(n_units, n_rows):
@@ -64,9 +64,9 @@ def sweep(which, objective, n=10):
 
 def points(options):
     """Units, rows, threads."""
-    few, units = ((5, 10), (20, 40)) if options.quick else ((5, 10, 20), (20, 40, 100, 200, 1000))
+    small, units = ((5, 10), (20, 40)) if options.quick else ((5, 10, 20), (20, 40, 100, 200, 1000))
     n = sized(options, 640, 8000, 16_000)
-    for d in few:
+    for d in small:
         yield Point("units", d, "sweep", "float64", (d,), n, 1)
     for d in units:
         for task in ("gradient", "fit", "errors")[: 3 if d <= 40 else 2]:
@@ -106,9 +106,7 @@ def problem(point, options):
     yield {"fastmf": gradient}, lambda: Work(operations=4.0 * len(objective.weights) * d * d)
 
 
-def main(argv=None):
-    """Measure, write the table, draw it."""
-    run("scaling_fvbm", __doc__, points, problem, argv=argv)
+main = partial(run, "scaling_fvbm", __doc__, points, problem, ())
 
 
 if __name__ == "__main__":

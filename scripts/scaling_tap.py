@@ -1,12 +1,13 @@
 """Time of TAP solves against units, rows and threads: compiled kernel and NumPy reference.
 
-Writes scaling_tap.csv and scaling_tap.png. The ceiling is that of the matrix products of all sweeps
-of the kernel. The machines are synthetic (random weights with planted patterns, strong enough that
-solves take tens of sweeps), unless --model gives one.
+Writes scaling_tap.csv and scaling_tap.png. The ceiling is the time of the matrix products of all
+sweeps of the kernel. The machines are synthetic (random weights with planted patterns, strong
+enough that solves take tens of sweeps), unless --model gives one.
 """
 
 import time
 from contextlib import contextmanager
+from functools import partial
 
 from scaling import Point, Work, over_threads, run, sized
 from timing import in_type, with_own_blas
@@ -74,9 +75,7 @@ def problem(point, options):
     )
 
 
-def main(argv=None):
-    """Measure, write the table, draw it."""
-    run("scaling_tap", __doc__, points, problem, OPTIONS, argv)
+main = partial(run, "scaling_tap", __doc__, points, problem, OPTIONS)
 
 
 if __name__ == "__main__":

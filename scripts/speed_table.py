@@ -6,37 +6,27 @@ or all, whichever is faster, and leaves out rows that have converged. Cases in w
 are in the table, too.
 """
 
-import argparse
 import os
-import statistics
-import subprocess
-import sys
 import time
 from functools import partial
-from pathlib import Path
 
 import numpy as np
-from speed_page import PAGE, write_page
+from speed_page import line, run
 from timing import (
     blas_threads,
-    conditions,
     images,
     in_type,
     interleaved,
-    median,
-    positive,
     ratio,
     trained_machine,
     with_own_blas,
 )
 
 import fastmf as mf
-from fastmf._threads.workers import in_parallel
 from fastmf.inference.mean_field._layout import rows_per_worker
 
 from kernel_cases import Size, case  # isort: skip  (found through timing)
 from kernel_cases.machines import rbm  # isort: skip
-from kernel_cases.moments import moments_arguments, moments_of_rows  # isort: skip
 from kernel_cases.tap import tap_arguments  # isort: skip
 
 MARKERS = "<!-- speed table: begin -->", "<!-- speed table: end -->"
@@ -63,20 +53,6 @@ def by_numpy(seconds_of, *arguments):
         with blas_threads(n_threads):
             seconds.append(seconds_of(*arguments))
     return min(seconds)
-
-
-def show(seconds):
-    """Time in s, ms or µs."""
-    for unit, scale in (("s", 1), ("ms", 1e3), ("µs", 1e6)):
-        if seconds * scale >= 1 or unit == "µs":
-            return f"{seconds * scale:.3g} {unit}"
-
-
-def line(task, ours, theirs, other, note=""):
-    """One row of the table, for two lists of seconds; a ratio below 1 is bold."""
-    times = f"{show(median(ours))} | {show(median(theirs))} ({other})"
-    faster = ratio(theirs, ours)
-    return f"{task} | {times} | {f'**{faster:.2g}**' if faster < 1 else f'{faster:.2g}'} | {note}"
 
 
 # --- one sweep ----------------------------------------------------------------------------------
@@ -165,14 +141,15 @@ def numpy_unit_by_unit(model, mean, var, order):
 
 
 def sequential(n_hidden, dtype, repeats):
-    """Sequential sweeps, against NumPy unit by unit and against the twin, panel by panel."""
+    """Sequential sweeps, against NumPy unit by unit."""
     size = Size(784, n_hidden, 100)
     model, n_sweeps = rbm(size, dtype), 3
     options = {"schedule": "sequential", "tol": 0.0, "max_iter": n_sweeps}
     options["rows_per_worker"] = rows_per_worker(100, THREADS)
 
-    def run(which):
-        return timed(TAP.run, which, tap_arguments(size, dtype, **options), THREADS) / n_sweeps
+    def ours():
+        arguments = tap_arguments(size, dtype, **options)
+        return timed(TAP.run, "compiled", arguments, THREADS) / n_sweeps
 
     order = sorted(
         [(layer, i) for layer, n in enumerate(model.weights.shape) for i in range(n)],
@@ -182,15 +159,13 @@ def sequential(n_hidden, dtype, repeats):
     var = [m * (1 - m) for m in mean]
     times = interleaved(
         {
-            "ours": lambda: run("compiled"),
-            "twin": lambda: by_numpy(run, "twin"),
+            "ours": ours,
             "units": lambda: by_numpy(timed, numpy_unit_by_unit, model, mean, var, order),
         },
         repeats,
     )
     task = f"one sequential sweep of 100 rows, 784 x {n_hidden}, {dtype}"
     yield line(task, times["ours"], times["units"], "NumPy, unit by unit")
-    yield line(task, times["ours"], times["twin"], "NumPy, a panel of units at a time")
 
 
 # --- whole solves -------------------------------------------------------------------------------
@@ -201,7 +176,7 @@ def all_starts(n_hidden, repeats):
     model = trained_machine(n_hidden)
     starts, size = images(10_000)[:100], Size(784, n_hidden, 100)
     models = {dtype: in_type(model, dtype) for dtype in ("float64", "float32")}
-    found = {}
+    solutions = {}
 
     def twin(dtype):
         arguments = tap_arguments(
@@ -210,16 +185,16 @@ def all_starts(n_hidden, repeats):
         )  # fmt: skip
         seconds = timed(TAP.twin, *arguments)
         mean, var = (np.split(part, [784], axis=1) for part in arguments[-1].state[:2])
-        found["twin " + dtype] = tuple(mean), tuple(var)
+        solutions["twin " + dtype] = tuple(mean), tuple(var)
         return seconds
 
     def ours(name, dtype, options):
-        found[name] = mf.tap(models[dtype], starts, n_threads=THREADS, **options)
+        solutions[name] = mf.tap(models[dtype], starts, n_threads=THREADS, **options)
 
     def fixed_points(name):
         # A row that passes a saddle slowly can stop there: compared are the points it converges to.
         options = {"tol": 1e-12, "max_iter": 100_000, "acceleration": False}
-        return np.hstack(mf.tap(model, found[name], n_threads=THREADS, **options).mean)
+        return np.hstack(mf.tap(model, solutions[name], n_threads=THREADS, **options).mean)
 
     variants = {
         "plain, float64": ("float64", PLAIN),
@@ -233,62 +208,15 @@ def all_starts(n_hidden, repeats):
     times = interleaved(solvers, repeats)
     expected = fixed_points("twin float64")
     for name in variants:
-        same = abs(fixed_points(name) - expected).max(1) < 1e-6
+        equal = abs(fixed_points(name) - expected).max(1) < 1e-6
         yield line(
             f"100 starts to 1e-8, trained 784 x {n_hidden}, {name}", times[name],
             times[f"twin {variants[name][0]}"], f"NumPy of Algorithm 1, {variants[name][0]}",
-            f"{same.mean():.0%} the same fixed points, swept on to 1e-12",
+            f"{equal.mean():.0%} the equal fixed points, swept on to 1e-12",
         )  # fmt: skip
 
 
-def data_starts(n_hidden, n_rows, repeats):
-    """Thousands of data starts to 1e-5."""
-    model, X = in_type(trained_machine(n_hidden), "float32"), images(n_rows)
-    found = {}
-
-    def solve(name, n_threads, options):
-        found[name] = mf.tap(model, X, tol=1e-5, n_threads=n_threads, **options)
-
-    times = interleaved(
-        {
-            "plain": lambda: solve("plain", THREADS, {}),
-            "fast": lambda: solve("fast", THREADS, FAST),
-            "one thread": lambda: solve("one", 1, {}),
-        },
-        repeats,
-    )
-    for name in ("plain", "fast"):
-        endings = dict(zip(*np.unique(found[name].message, return_counts=True), strict=True))
-        endings = ", ".join(f"{n} {m.partition(':')[0]}" for m, n in endings.items())
-        yield line(
-            f"{n_rows:,} data starts to 1e-5, trained 784 x {n_hidden}, float32"
-            + (", accelerated" if name == "fast" else ""),
-            times[name], times["one thread"], "one thread, plain", endings,
-        )  # fmt: skip
-
-
-def busy_machine(repeats):
-    """Two threads against one, alone and beside another busy process."""
-    model, X = in_type(trained_machine(500), "float32"), images(400)
-    solvers = {
-        f"{n} threads": lambda n=n: mf.tap(model, X, tol=1e-5, n_threads=n) and None
-        for n in sorted({1, THREADS})
-    }
-    alone = interleaved(solvers, repeats)
-    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
-        beside = interleaved(solvers, repeats)
-    finally:
-        busy.terminate()
-        busy.wait()
-    one, all_ = alone["1 threads"], alone[f"{THREADS} threads"]
-    if THREADS > 1:
-        yield line(f"400 data starts, 784 x 500: {THREADS} threads", all_, one, "one thread, alone")
-    yield line(f"the same beside a busy process: {THREADS} threads", beside[f"{THREADS} threads"],
-               one, "one thread, alone")  # fmt: skip
-
-
-# --- learning, moments, starting ----------------------------------------------------------------
+# --- learning ----------------------------------------------------------------------------------
 
 
 def epoch(n_hidden, repeats):
@@ -339,74 +267,6 @@ def epoch(n_hidden, repeats):
         yield line(what, times[name], times[batch], peer, f"{gain:.2g} times one thread")
 
 
-def scipy_moments(b, s):
-    """Mean and variance of exp(b x - s x^2 / 2) on [0, 1] by the closed forms in erf."""
-    from scipy.special import erf, erfi
-
-    root = np.sqrt(abs(s) / 2)
-    low, high = -b / (2 * s) * 2 * root, (1 - b / s) * root
-    area = np.where(s > 0, erf(high) - erf(low), erfi(high) - erfi(low))
-    sign, scale = np.sign(s), 2 / np.sqrt(np.pi)
-    at_low, at_high = np.exp(-sign * low * low), np.exp(-sign * high * high)
-    shift = scale * sign * (at_low - at_high) / area / (2 * root)
-    mean = b / s + shift
-    var = 1 / s - scale * (high * at_high - low * at_low) / area / s - shift * shift
-    return mean, var
-
-
-def moments(repeats, n_rows=200, n_units=1000):
-    """Truncated-Gaussian moments."""
-    unit = np.ones(n_units)
-    prior = mf.priors.TruncatedGaussian(0 * unit, unit, 0 * unit, unit)
-    b, a = moments_arguments(prior, n_rows)[1:3]
-
-    def ours(n_workers):
-        arguments = moments_arguments(prior, n_rows)
-        return timed(in_parallel, moments_of_rows, arguments, n_workers) / b.size
-
-    def theirs():
-        with np.errstate(all="ignore"):
-            return timed(scipy_moments, b, 1 + a) / b.size
-
-    ours(1)
-    names = {"one": lambda: ours(1), "all": lambda: ours(THREADS), "SciPy": theirs}
-    times = interleaved(names, repeats)
-    exact = moments_arguments(prior, n_rows)
-    moments_of_rows(*exact)
-    with np.errstate(all="ignore"):
-        wrong = ~(abs(scipy_moments(b, 1 + a)[1] / exact[4] - 1) < 1e-6)
-    for n, name in {THREADS: "all", 1: "one"}.items():
-        nanoseconds = [f"{median(t) * 1e9:.3g} ns" for t in (times[name], times["SciPy"])]
-        yield (
-            f"truncated-Gaussian mean and variance of one unit, {n} thread{'s' * (n > 1)} | "
-            f"{nanoseconds[0]} | {nanoseconds[1]} (SciPy, erf and erfi, one thread) | "
-            f"{ratio(times['SciPy'], times[name]):.2g} | "
-            f"SciPy's variance is off by more than 1e-6 in {wrong.mean():.0%} of the tilts"
-        )
-
-
-FRESH = """
-import time
-start = time.perf_counter()
-import fastmf as mf
-imported = time.perf_counter()
-import numpy as np
-mf.tap(mf.RBM(np.ones((4, 3)), mf.Bernoulli(np.zeros(4)), mf.Bernoulli(np.zeros(3))))
-print(imported - start, time.perf_counter() - imported)
-"""
-
-
-def start_up(repeats):
-    """Import, and the first solve of a process, once the code has been compiled."""
-    runs = []
-    for _ in range(repeats + 1):
-        done = subprocess.run([sys.executable, "-c", FRESH], capture_output=True, text=True)
-        runs.append([float(x) for x in done.stdout.split()])
-    imported, solved = (statistics.median(column) for column in zip(*runs[1:], strict=True))
-    yield f"`import fastmf` | {show(imported)} | | |"
-    yield f"first TAP solve of a new process | {show(solved)} | | | compiled by an earlier one"
-
-
 # --- the table ----------------------------------------------------------------------------------
 
 SECTIONS = {
@@ -420,63 +280,21 @@ SECTIONS = {
         row for dtype in ("float64", "float32") for row in sequential(500, dtype, n)
     ],
     "starts": lambda n: [row for n_hidden in (100, 500) for row in all_starts(n_hidden, n)],
-    "data": lambda n: [*data_starts(100, 10_000, n), *data_starts(500, 2_000, n)],
     "epoch": lambda n: [row for n_hidden in (100, 500) for row in epoch(n_hidden, n)],
-    "moments": lambda n: list(moments(n)),
-    "threads": lambda n: list(busy_machine(n)),
-    "start": lambda n: list(start_up(n)),
 }
 
 
-def table(rows, n_threads):
-    """The rows as Markdown, with what they were measured on, and how many fastmf loses."""
-    slower = sum("| **" in row for row in rows)
-    compared = sum(bool(row.split("|")[2].strip()) for row in rows)  # others have no competitor
-    bold = ", whose ratios are bold" if slower else ""
-    return "\n".join(
-        [
-            f"Medians on {n_threads} thread{'s' * (n_threads > 1)} ({conditions()}); the "
-            "ratio is theirs to ours.",
-            f"fastmf is slower in {slower} of {compared} rows{bold}.",
-            "",
-            "| task | fastmf | others | ratio | |",
-            "|---|---|---|---|---|",
-            *(f"| {row} |" for row in rows),
-        ]
-    )
+def prepare(n_threads):
+    """Set the number of threads of both sides, and compile."""
+    global THREADS
+    THREADS = n_threads
+    for dtype in ("float64", "float32"):
+        TAP.compiled(*TAP.build(Size(20, 10, 2), dtype))
 
 
 def main():
     """Measure, print the table, and write it to the page if asked to."""
-    global THREADS
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=positive, default=5, help="rounds of each comparison")
-    parser.add_argument(
-        "--threads", type=positive, default=THREADS,
-        help="threads of both sides; one thread is all that can be measured on a busy machine",
-    )  # fmt: skip
-    parser.add_argument(
-        "--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="parts of the table"
-    )
-    parser.add_argument(
-        "--write", nargs="?", type=Path, const=PAGE, metavar="FILE",
-        help="put the table between its markers in FILE (scripts/SPEED.md, and rows of it in "
-        "README.md)",
-    )  # fmt: skip
-    arguments = parser.parse_args()
-    if arguments.write and set(arguments.only) != set(SECTIONS):
-        parser.error("--write would leave out of the table what --only does not name")
-    THREADS = arguments.threads
-    for dtype in ("float64", "float32"):
-        TAP.compiled(*TAP.build(Size(20, 10, 2), dtype))  # compile
-    rows = []
-    with blas_threads(THREADS):
-        for name in arguments.only:
-            for row in SECTIONS[name](arguments.repeats):
-                rows.append(row)
-                print(row, flush=True)
-    if arguments.write:
-        write_page(arguments.write, table(rows, THREADS), MARKERS)
+    run(__doc__, SECTIONS, MARKERS, threads=THREADS, prepare=prepare)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,13 @@
     python scripts/time_to_quality.py --write     # about five minutes on two idle cores
     python scripts/time_to_quality.py --quick     # small machines, does it run?
 
-Binary images (MNIST if FASTMF_DATA has it), one thread each, as many runs at a time as there are
-cores. A run is looked at after the first pass over its 5,000 images that ends beyond each number
-of seconds. Log-likelihoods are the middle of the two ends of annealing, in nats an image. Of
-BernoulliRBM's settings the best at that time counts, by its `fit` with float32 data (`partial_fit`
-counts in float64, and takes twice the time). An estimate counts only if annealing has converged: if
-its ends agree, and are not below the certain lower bound of the log-partition. A machine that is
-worse than independent pixels has diverged.
+Binary images (MNIST if FASTMF_DATA has it), one thread each, a run on each core. A run is looked at
+after the first pass over its 5,000 images that ends beyond each number of seconds. Log-likelihoods
+are the middle of the two ends of annealing, in nats an image. Of BernoulliRBM's settings the best
+at that time counts, by its `fit` with float32 data (`partial_fit` counts in float64, and takes
+twice the time). An estimate counts only if annealing has converged: if its ends agree, and are not
+below the certain lower bound of the log-partition. A machine that is worse than independent pixels
+has diverged.
 """
 
 import argparse
@@ -47,12 +47,12 @@ METHODS = {
 
 
 def by_fastmf(options, n_hidden, X, seed, seconds):
-    """The machine after so many CPU seconds each."""
-    found, marks = [], list(seconds)
+    """The machines after given numbers of CPU seconds."""
+    models, marks = [], list(seconds)
 
     def look(state):
         if time.process_time() - start >= marks[0]:
-            found.append(state.model)
+            models.append(state.model)
             marks.pop(0)
         return not marks
 
@@ -60,7 +60,7 @@ def by_fastmf(options, n_hidden, X, seed, seconds):
     mf.GeneralizedRBM(n_hidden, n_epochs=1, **options).fit(X[:200])  # compiles
     start = time.process_time()
     mf.GeneralizedRBM(n_hidden, n_epochs=10**6, callbacks=[look], **options).fit(X)
-    return found
+    return models
 
 
 class Stop(Exception):
@@ -75,22 +75,22 @@ def by_scikit_learn(setting, n_hidden, X, seed, seconds):
     learner = BernoulliRBM(
         n_hidden, learning_rate=rate, batch_size=batch, n_iter=10**6, random_state=seed
     )
-    step, found, seen = learner._fit, [], [0]
+    step, models, seen = learner._fit, [], [0]
 
     def step_and_look(rows, rng):
         step(rows, rng)
         seen[0] += len(rows)
-        if seen[0] % len(X) or time.process_time() - start < seconds[len(found)]:
+        if seen[0] % len(X) or time.process_time() - start < seconds[len(models)]:
             return
         fields = learner.intercept_visible_.copy(), learner.intercept_hidden_.copy()
-        found.append(mf.RBM(learner.components_.T.copy(), *map(mf.Bernoulli, fields)))
-        if len(found) == len(seconds):
+        models.append(mf.RBM(learner.components_.T.copy(), *map(mf.Bernoulli, fields)))
+        if len(models) == len(seconds):
             raise Stop
 
     learner._fit, start = step_and_look, time.process_time()
     with contextlib.suppress(Stop):
         learner.fit(X)
-    return found
+    return models
 
 
 def quality(model, test, data, n_steps):
@@ -99,11 +99,11 @@ def quality(model, test, data, n_steps):
     model = mf.RBM(model.weights.astype(float), *layers)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "annealed importance sampling: not converged")
-        found = mf.annealed_importance_sampling(
+        annealed = mf.annealed_importance_sampling(
             model, 100, n_steps, max_steps=2 * n_steps, data=data[:100], rng=0, n_threads=1
         )
-    middle = (found.reverse + found.log_partition) / 2
-    return log_likelihood(model, test, middle).mean() if found.converged else np.nan
+    middle = (annealed.reverse + annealed.log_partition) / 2
+    return log_likelihood(model, test, middle).mean() if annealed.converged else np.nan
 
 
 def of_independent_pixels(train, test):
@@ -135,12 +135,12 @@ def cell(values, setting=""):
     return f"{value:.1f} ({setting})" if setting else f"{value:.1f}"
 
 
-def rows_of(n_hidden, found):
+def rows_of(n_hidden, by_method):
     """Lines of the table for a size, from the log-likelihoods by method, seed and time."""
     lines = []
     for name in (name for name in METHODS if not name.startswith(PEER)):
-        lines.append((name, [cell(values) for values in np.transpose(found[name])]))
-    peers = {name: np.array(found[name]) for name in METHODS if name.startswith(PEER)}
+        lines.append((name, [cell(values) for values in np.transpose(by_method[name])]))
+    peers = {name: np.array(by_method[name]) for name in METHODS if name.startswith(PEER)}
     cells = []
     for k in range(len(SECONDS)):
         means = {name: values[:, k].mean() for name, values in peers.items()}
@@ -150,19 +150,19 @@ def rows_of(n_hidden, found):
     return [f"| 784 x {n_hidden} | {name} | {' | '.join(cells)} |" for name, cells in lines]
 
 
-def left_out(found, floor):
+def left_out(by_method, floor):
     """Numbers of estimates of the peer, of those not converged, and of runs that end too low."""
-    values = np.array([of for name, of in found.items() if name.startswith(PEER)])
+    values = np.array([of for name, of in by_method.items() if name.startswith(PEER)])
     return np.array([values.size, np.isnan(values).sum(), (values[:, :, -1] <= floor).sum()])
 
 
 def table(rows, seeds, floor, counts):
-    """The lines below their head, and what they are of."""
+    """The lines below their head, with the settings and counts of runs."""
     head = " | ".join(f"{s} s" for s in SECONDS)
     n_all, n_unknown, n_diverged = counts
     return "\n".join(
         [
-            f"Nats an image of {N_TEST:,} test images after so many CPU seconds of one thread; "
+            f"Nats an image of {N_TEST:,} test images after this many CPU seconds of one thread; "
             f"{N_TRAIN:,} training images, mean of {seeds}. Independent pixels have {floor:.1f}.",
             "",
             f"| machine | learned by | {head} |",
@@ -199,12 +199,12 @@ def main(argv=None):
                 name: [pool.submit(run, name, n_hidden, seed, chosen.quick) for seed in seeds]
                 for name in METHODS
             }
-            found = {}
+            by_method = {}
             for name, futures in jobs.items():
-                found[name] = [future.result() for future in futures]
-                print(n_hidden, name, np.round(np.mean(found[name], axis=0), 1), flush=True)
-            rows += rows_of(n_hidden, found)
-            counts = counts + left_out(found, floor)
+                by_method[name] = [future.result() for future in futures]
+                print(n_hidden, name, np.round(np.mean(by_method[name], axis=0), 1), flush=True)
+            rows += rows_of(n_hidden, by_method)
+            counts = counts + left_out(by_method, floor)
     n_seeds = 1 if chosen.quick else chosen.seeds
     text = table(
         rows, f"{n_seeds} seed{'s' * (n_seeds > 1)}, one above 100 hidden units", floor, counts

@@ -70,22 +70,8 @@ def test_examples_of_methods_show_more_than_a_shape():
     assert found == set()
 
 
-def test_an_example_of_a_shape_is_found():
-    def method():
-        """>>> np.ones(3).shape
-        (3,)
-        """
-
-    assert shows_only_shapes(method)
-
-
 def test_every_public_name_has_examples():
     assert sorted(set(without_examples())) == []
-
-
-def test_a_name_without_examples_is_found(monkeypatch):
-    monkeypatch.setattr(fastmf.tap, "__doc__", "Fixed points.")
-    assert list(without_examples()) == ["tap"]
 
 
 def named(text):
@@ -105,12 +91,3 @@ def test_what_texts_name_exists():
         except (AttributeError, ImportError):
             missing.append(name)
     assert missing == []
-
-
-def test_a_name_that_does_not_exist_is_found():
-    assert named("see `fastmf.inference.rings` and `fastmf.tap(model)`") == {
-        "fastmf.inference.rings",
-        "fastmf.tap",
-    }
-    with pytest.raises(AttributeError):
-        resolve_name("fastmf.inference.rings")

@@ -42,11 +42,6 @@ def test_the_test_exists(name):
     assert function.startswith("test_") and function in functions(TESTS / file)
 
 
-def test_a_name_that_does_not_exist_is_noticed():
-    with pytest.raises(AttributeError):
-        resolve_name("fastmf.models.rbm.RBM.enthalpy")
-
-
 def test_algorithms_and_main_equations_are_there():
     tramel = PAGE.read_text(encoding="utf-8").partition("## Belief propagation in conditional")[0]
     where = " ".join(line.split("|")[1] for line in tramel.splitlines() if line.startswith("| "))
@@ -89,11 +84,3 @@ def places(page):
 def test_every_equation_has_one_place():
     listed = list(places(PAGE.read_text(encoding="utf-8")))
     assert sorted(set(listed)) == sorted(listed)
-
-
-def test_a_second_place_is_noticed():
-    row = "| {} | energy | `models.rbm.RBM.energy` | `test_special.py::test_exp` | |"
-    page = "# Page\n\n## Paper\n\n" + "\n".join(map(row.format, ("Eqs. 3, 5-7", "Eq. 6", "Eq. 8")))
-    listed = list(places(page))
-    assert [number for _, number in listed] == ["3", "5", "6", "7", "6", "8"]
-    assert len(set(listed)) < len(listed)

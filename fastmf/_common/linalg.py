@@ -14,6 +14,8 @@ from numpy.linalg import LinAlgError
 # Order from which inverses of triangles are computed by blocks: LAPACK's own take up to twice as
 # long.
 MIN_SPLIT_ORDER = 128
+# Eigenvalues below this part of the largest one are zero but for rounding.
+MIN_EIGENVALUE = 1e-10
 
 
 class Cholesky(NamedTuple):

@@ -7,19 +7,16 @@ Numba's own passes, and compute the same.
 
 import os
 
-from numba.core import ir
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core import compiler, ir, typed_passes, untyped_passes
 from numba.core.compiler_machinery import register_pass
 from numba.core.lowering import Lower
-from numba.core.typed_passes import NativeLowering
-from numba.core.untyped_passes import InlineInlinables
 
 # Passes of Numba for code that no kernel has: closures, comprehensions, expressions of arrays.
 NOT_NEEDED = {"inline_closure_likes", "nopython_rewrites"}
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class _MergeInPlace(InlineInlinables):
+class _MergeInPlace(untyped_passes.InlineInlinables):
     """Numba's pass that merges functions, without its two deep copies of each.
 
     Their text was translated for this one place, so that nobody else sees what becomes of it.
@@ -63,19 +60,19 @@ class _Lower(Lower):
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class _Lowering(NativeLowering):
+class _Lowering(typed_passes.NativeLowering):
     _name = "lowering_of_kernels"
     lowering_class = _Lower
 
 
-class Compiler(CompilerBase):
+class Compiler(compiler.CompilerBase):
     """Compiler of kernels."""
 
     def define_pipelines(self):
-        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        replaced = {InlineInlinables: _MergeInPlace, NativeLowering: _Lowering}
+        passes = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
+        ours = {_MergeInPlace.__base__: _MergeInPlace, _Lowering.__base__: _Lowering}
         needed = (item for item in passes.passes if item[0].name() not in NOT_NEEDED)
-        passes.passes = [(replaced.get(kind, kind), text) for kind, text in needed]
+        passes.passes = [(ours.get(kind, kind), text) for kind, text in needed]
         passes.finalize()
         return [passes]
 

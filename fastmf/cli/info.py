@@ -151,10 +151,10 @@ def _machine_or_model(arguments):
 
 def _checkpoint(arrays):
     """State of a run of training, which another call of `fit` resumes."""
-    from fastmf.learning.training.checkpoint import identity_in
+    from fastmf.learning.training.checkpoint import run_in
     from fastmf.models._io import model_from_arrays
 
-    options = identity_in(arrays)
+    options = run_in(arrays)
     epoch, batch, _ = arrays.member("position", "iu", (3,), low=0).tolist()
     batches = f" and {batch} batches" if batch else ""
     properties = {"checkpoint": f"after {epoch} of {options['n_epochs']} epochs{batches}"}

@@ -4,47 +4,29 @@
 Writes, as PNG and CSV, into a folder:
 
   cost      CPU time per iteration and batch, by the number of starts in the batch
-  training  pseudo-likelihood of test images by epoch of machines trained by either method with so
-            many iterations a step; printed beside it, the log-likelihood at the end by annealed
-            importance sampling
+  training  pseudo-likelihood of test images by epoch of machines trained by either method with
+            several numbers of iterations a step; printed beside it, the log-likelihood at the end
+            by annealed importance sampling
 
 A run that was stopped resumes if it is started again with the same options and the same folder, at
-the last epoch that was finished; with --hours 0 what there is so far is drawn.
+the last epoch that was finished; --hours 0 draws the results so far.
 """
 
 import json
 import time
-from pathlib import Path
 
 import experiment
 import numpy as np
 
 import fastmf as mf
 from fastmf import plotting
-from fastmf.datasets import load_mnist
 from fastmf.evaluation import log_likelihood
 from fastmf.inference.ep.adaptive_tap import parallel_sweeps_alone
-
-EPILOG = """\
-examples:
-  python scripts/experiments/adaptive_tap.py --quick
-      500 images, 30 hidden units: does it run?
-  python scripts/experiments/adaptive_tap.py --rows 2000 --epochs 5 --iterations 3 10
-      what three iterations miss, in about five minutes
-  python scripts/experiments/adaptive_tap.py --paper --single --solutions 1 --epochs 100 \
-      --iterations 3 10
-      the paper's machine of 784 x 500, rate 0.001, damping 0.5, uncentred, with one solution a
-      step: 1.4 and 2.6 s of CPU time an epoch of adaptive TAP with 3 and 10 iterations. With as
-      many solutions as images in a batch, 100, and without --single: some 150 times as long.
-
-MNIST's four files are read from the folder --data, or the environment variable FASTMF_DATA. Times
-are of this machine and moment: compare the two methods, not machines.
-"""
 
 METHODS = {"tap": "TAP", "adaptive_tap": "adaptive TAP"}
 # Test images on which machines are measured after each epoch.
 TEST_ROWS = 200
-# Iterations that are timed, from the second on, and how often: each time so many runs together.
+# Iterations that are timed, from the second on, and how often: each time a number of runs together.
 FEW, MANY, REPEATS, RUNS = 2, 12, 3, {"tap": 20, "adaptive_tap": 1}
 
 
@@ -53,14 +35,13 @@ def main(argv=None):
     if options.quick:
         options.rows, options.hidden, options.epochs = 500, 30, 3
         options.iterations, options.batch_sizes = [3, 10], [1, 10, 50]
-    folder = options.output or Path("results") / "adaptive-tap"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = experiment.folder(options, "adaptive-tap")
     if options.paper:
         options.hidden, options.learning_rate, options.rows = 500, 0.001, 5000
         options.damping = 0.5
-    X, test = (load_mnist(options.data, split=split, binary=True).X for split in ("train", "test"))
+    X, test = (part.X for part in experiment.train_and_test("binary", options, TEST_ROWS))
     dtype = np.float32 if options.single else float
-    X, test = X[: options.rows].astype(dtype), test[:TEST_ROWS].astype(dtype)
+    X, test = X.astype(dtype), test.astype(dtype)
     if not (folder / "cost.csv").exists():
         first = cost(X, options, folder)
         print(f"at {options.batch_sizes[-1]} starts adaptive TAP takes {first:.1f} times as long")
@@ -68,8 +49,10 @@ def main(argv=None):
 
 
 def parser():
-    whole = experiment.parser(__doc__, EPILOG)
-    add = whole.add_argument
+    made = experiment.parser(
+        __doc__, "seed", "data", "output", quick="30 hidden units, 3 epochs, 500 images"
+    )
+    add = made.add_argument
     add("--hidden", type=int, default=100, metavar="N", help="hidden units [100]")
     add("--epochs", type=int, default=10, metavar="N", help="[10]")
     add("--rows", type=int, default=5000, metavar="N", help="training images [5000]")
@@ -81,17 +64,13 @@ def parser():
         help="epochs of TAP that all machines begin with [0]")  # fmt: skip
     add("--damping", type=float, metavar="SHARE",
         help="of adaptive TAP [adaptive, the solver's own]")  # fmt: skip
-    add("--solutions", type=int, metavar="N", help="a step [as many as images, 100]")
+    add("--solutions", type=int, metavar="N", help="a step [one an image, 100]")
     add("--single", action="store_true", help="single precision")
     add("--hours", type=float, default=float("inf"), metavar="HOURS",
         help="of each machine, after which it is left as it is [no limit]")  # fmt: skip
-    add("--seed", type=int, default=0, metavar="N", help="[0]")
-    add("--data", metavar="FOLDER", help="where MNIST is [$FASTMF_DATA]")
-    add("--output", type=Path, metavar="FOLDER", help="[results/adaptive-tap]")
     add("--paper", action="store_true",
         help="784 x 500, 5000 images, rate 0.001, damping 0.5, no centring")  # fmt: skip
-    add("--quick", action="store_true", help="30 hidden units, 3 epochs, 500 images")
-    return whole
+    return made
 
 
 def learner(method, iterations, options, **others):
@@ -120,7 +99,7 @@ def cost(X, options, folder):
     for size in options.batch_sizes:
         starts = X[np.arange(size) % len(X)]
         for method, name in METHODS.items():
-            # The difference leaves what is done once out.
+            # The difference excludes the cost of the first iteration.
             runs = (cost_of(solvers[method], starts, n, RUNS[method]) for n in (FEW, MANY))
             (few, n_few), (many, n_many) = runs
             curves[name].append(1e3 * (many - few) / (n_many - n_few))
@@ -153,13 +132,13 @@ def training(X, test, options, folder):
     rows = []
     for method, name in METHODS.items():
         for n in options.iterations:
-            found = trained(method, n, X, test, options, folder)
-            rows += [(name, n, *row) for row in zip(found["epoch"], found["pseudo"], strict=True)]
-            last = f"{found['pseudo'][-1]:8.2f}" if found["epoch"] else "none"
+            run = trained(method, n, X, test, options, folder)
+            rows += [(name, n, *row) for row in zip(run["epoch"], run["pseudo"], strict=True)]
+            last = f"{run['pseudo'][-1]:8.2f}" if run["epoch"] else "none"
             print(
-                f"{name + f', {n} iterations':28} epoch {found['epoch'][-1:]}: pseudo-likelihood "
-                f"{last}, log-likelihood (AIS) {found['annealed']:8.2f}, "
-                f"{found['seconds']:.0f} s of CPU time",
+                f"{name + f', {n} iterations':28} epoch {run['epoch'][-1:]}: pseudo-likelihood "
+                f"{last}, log-likelihood (AIS) {run['annealed']:8.2f}, "
+                f"{run['seconds']:.0f} s of CPU time",
                 flush=True,
             )
     if rows:
@@ -180,37 +159,35 @@ def draw(rows):
 
 
 class Record:
-    """A callback that writes what is measured after each epoch, and ends after so many seconds.
-
-    Epochs that a file of a run before has, and the machine of the checkpoint, are kept.
-    """
+    """A callback that measures each epoch, keeps it in a file, and ends after some seconds."""
 
     def __init__(self, path, test, seconds, begin):
         self.path, self.test, self.limit = path, test, time.perf_counter() + seconds
         self.first = begin
-        self.found = {"epoch": [], "pseudo": [], "seconds": 0.0}
+        self.measures = {"epoch": [], "pseudo": [], "seconds": 0.0}
         if path.exists():
-            self.found = json.loads(path.read_text())
-        self.begin = time.process_time() - self.found["seconds"]
+            self.measures = json.loads(path.read_text())
+        self.begin = time.process_time() - self.measures["seconds"]
 
     def __call__(self, state):
         """Whether to end."""
-        found, epoch = self.found, state.epoch + self.first
-        if epoch not in found["epoch"]:
+        measures, epoch = self.measures, state.epoch + self.first
+        if epoch not in measures["epoch"]:
             pseudo = mf.pseudo_log_likelihood(state.model, self.test).mean()
-            found["epoch"].append(epoch)
-            found["pseudo"].append(float(pseudo))
-            found["seconds"] = time.process_time() - self.begin
-            self.path.write_text(json.dumps(found))
+            measures["epoch"].append(epoch)
+            measures["pseudo"].append(float(pseudo))
+            measures["seconds"] = time.process_time() - self.begin
+            self.path.write_text(json.dumps(measures))
         return time.perf_counter() > self.limit
 
 
 def trained(method, iterations, X, test, options, folder):
-    """What is measured of one machine, by epoch, and the seconds of training."""
+    """Measures of one machine by epoch, and the seconds of training."""
     path = folder / f"training-{method}-{iterations}.json"
     record = Record(path, test, 3600 * options.hours, options.begin)
-    if options.hours == 0 or "annealed" in record.found:
-        return {"annealed": np.nan} | record.found
+    measures = record.measures
+    if options.hours == 0 or "annealed" in measures:
+        return {"annealed": np.nan} | measures
     run = {"callbacks": [record], "checkpoint": path.with_suffix(".npz")}
     run |= {"n_epochs": options.epochs - options.begin}
     if options.begin:
@@ -218,11 +195,10 @@ def trained(method, iterations, X, test, options, folder):
         run["init"] = learner("tap", iterations, options, **first).fit(X).model_
     model = learner(method, iterations, options, **run).fit(X).model_
     annealed = mf.annealed_importance_sampling(model, n_steps=300, data=X[:100], rng=options.seed)
-    found = log_likelihood(model, test, annealed.log_partition).mean()
-    record.found["annealed"] = float(found)
-    if record.found["epoch"][-1] == options.epochs:
-        path.write_text(json.dumps(record.found))
-    return record.found
+    measures["annealed"] = float(log_likelihood(model, test, annealed.log_partition).mean())
+    if measures["epoch"][-1] == options.epochs:
+        path.write_text(json.dumps(measures))
+    return measures
 
 
 def report(folder, name, ax, header, rows):

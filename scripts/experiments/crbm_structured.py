@@ -4,7 +4,7 @@
 Learns by eight methods to predict clean binary images from noisy or occluded ones, and writes into
 a folder:
 
-  table.csv, table.md   error by method and task, over all pixels and over those that were changed,
+  table.csv             error by method and task, over all pixels and over those that were changed,
                         and the relative gain over LR in the former, beside the paper's figures;
                         and the error over changed ones at the threshold of the beliefs at which no
                         more of the others are wrong than by LR
@@ -12,13 +12,16 @@ a folder:
   occlusion.csv, .png   error by size of the patch; the figure if several sizes were run (Fig. 3)
   convergence.csv, .png fraction of rows whose inference converges to 1e-3, by epoch (Fig. 4)
 
-and each model as TASK-METHOD.npz, the errors of a search as TASK-METHOD-search.json. A run that was
-stopped resumes if it is started again with the same options and the same folder.
+and each model as TASK-METHOD.npz, the errors of a search as TASK-METHOD-search.jsonl. A run that
+was stopped resumes if it is started again with the same options and the same folder.
+
+Without a search all methods have the same learning rate and batch size. A search learns from the
+first tenth of the images (--search-part) with each rate and batch size, and takes the pair with the
+smallest validation error.
 """
 
 import json
 import time
-from pathlib import Path
 
 import experiment
 import numpy as np
@@ -26,28 +29,6 @@ import numpy as np
 import fastmf as mf
 from fastmf import plotting
 from fastmf.datasets import load_caltech_silhouettes, load_mnist
-
-EPILOG = """\
-examples:
-  python scripts/experiments/crbm_structured.py --quick
-      all six tasks with few images, as a test
-  python scripts/experiments/crbm_structured.py --train-size 1500 --hidden 100 --epochs 10
-  python scripts/experiments/crbm_structured.py --tasks mnist-noisy-20 caltech-occluded-12
-  python scripts/experiments/crbm_structured.py --tasks --methods LR CD-10 MLE-BP \
-      --sides 4 8 12 16 20 24 28
-      Fig. 3 alone; at side 28 nothing is left of the images, and the model is an RBM
-  python scripts/experiments/crbm_structured.py --sampling-epochs 200 \
-      --search-rates 0.05 0.02 0.01 0.005 --search-batch-sizes 10 20 40 80 160
-      the paper's protocol: batch size and rate of each method by validation
-
-Data are read from the folder --data, or the environment variable FASTMF_DATA.
-
-Without a search all methods have the same learning rate and batch size; all models with hidden
-units start from the logistic regression of their task, or, with --start small, from small random
-weights. A search learns from the first tenth of the
-images (--search-part) with each rate and batch size, and takes those of the smallest validation
-error.
-"""
 
 # Options of the estimator, by the paper's name of the method.
 METHODS = {
@@ -83,8 +64,7 @@ def main(argv=None):
     if options.quick:
         options.train_size, options.test_size, options.epochs = 100, 50, 2
         options.hidden, options.logistic_epochs = 8, 2
-    folder = options.output
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = experiment.folder(options, "crbm-structured")
     by_side = [f"mnist-occluded-{side}" for side in options.sides]
     records = []
     for task in dict.fromkeys([*options.tasks, *by_side]):
@@ -95,26 +75,28 @@ def main(argv=None):
                 continue
             machine, seconds = trained(task, method, train, validation, options, folder)
             restored[method] = machine.predict(test[0])
-            found = (
+            percent_wrong = (
                 *errors(restored[method], *test),
                 matched_error(machine.predict_proba(test[0]), restored["LR"], *test),
             )
-            shown = " ".join(f"{error:7.3f}" for error in found)
+            shown = " ".join(f"{error:7.3f}" for error in percent_wrong)
             print(f"{task:20} {method:12} {shown}  {seconds:.0f} s", flush=True)
-            records.append((task, method, found, machine.history_, seconds))
+            records.append((task, method, percent_wrong, machine.history_, seconds))
             report(records, folder)
         pictures(test, restored, shape, folder / f"pictures-{task}.png")
     figures(records, folder)
 
 
 def parser():
-    whole = experiment.parser(__doc__, EPILOG)
-    add = whole.add_argument
+    made = experiment.parser(
+        __doc__, "seed", "threads", "data", "output", quick="100 images, 8 hidden units, 2 epochs"
+    )
+    add = made.add_argument
     add("--tasks", nargs="*", default=list(PAPER), metavar="TASK",
         help="DATA-KIND-AMOUNT: mnist or caltech, noisy-PERCENT or occluded-SIDE "
         "[the paper's six]")  # fmt: skip
     add("--sides", nargs="+", type=int, default=[], metavar="N",
-        help="sides of patches on MNIST, for Fig. 3: so many more tasks [none]")  # fmt: skip
+        help="sides of patches on MNIST, for Fig. 3: further tasks [none]")  # fmt: skip
     add("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="[all eight]")
     add("--train-size", type=int, default=50000, metavar="N", help="training images [50000]")
     add("--test-size", type=int, default=10000, metavar="N", help="test images [10000]")
@@ -123,7 +105,7 @@ def parser():
     add("--epochs", type=int, default=50, metavar="N", help="[50]")
     add("--logistic-epochs", type=int, default=50, metavar="N", help="of LR [50]")
     add("--learning-rate", type=float, nargs="+", default=[0.05], metavar="RATE",
-        help="one, or those of the first and last epoch, geometric between [0.05]")  # fmt: skip
+        help="one, or the first and the last one, geometric between [0.05]")  # fmt: skip
     add("--momentum", type=float, default=0.0, help="[0]")
     add("--l2", type=float, default=0.0, help="weight decay, not of LR [0]")
     add("--weight-scale", type=float, default=0.01, help="[0.01]")
@@ -140,12 +122,7 @@ def parser():
     add("--search-validation", type=int, metavar="N",
         help="validation images of a search; all may take longer than to learn [all]")  # fmt: skip
     add("--patience", type=int, default=5, help="epochs without a smaller error [5]")
-    add("--threads", type=int, metavar="N", help="[all]")
-    add("--seed", type=int, default=0, metavar="N", help="[0]")
-    add("--data", metavar="FOLDER", help="where the data are [$FASTMF_DATA]")
-    add("--output", type=Path, default=Path("results/crbm-structured"), metavar="FOLDER")
-    add("--quick", action="store_true", help="100 images, 8 hidden units, 2 epochs")
-    return whole
+    return made
 
 
 def corrupt(clean, kind, amount, rng, shape, patch=0):
@@ -166,10 +143,13 @@ def data(task, options):
     name, kind, amount = task.split("-")
     patch = 0
     if name == "mnist":
-        rest, shape, _ = load_mnist(options.data, split="train", binary=True)
+        images, shape, _ = load_mnist(options.data, split="train", binary=True)
         test = load_mnist(options.data, split="test", binary=True).X
-        n = min(options.train_size, len(rest) * 5 // 6)
-        train, validation = rest[:n], rest[-min(max(1, n // 5), 10000) :][: options.validation_size]
+        n = min(options.train_size, len(images) * 5 // 6)
+        train, validation = (
+            images[:n],
+            images[-min(max(1, n // 5), 10000) :][: options.validation_size],
+        )
     else:
         shape = 28, 28
         # As in the file, and in the paper: the background is 1, and so are the patches. Logistic
@@ -236,25 +216,24 @@ def searched(task, method, train, validation, options, folder):
     """Learning rate and batch size by validation; those found before are read from the file."""
     if not (options.search_rates or options.search_batch_sizes):
         return {}
-    path = folder / f"{task}-{method}-search.json"
-    found = json.loads(path.read_text()) if path.exists() else {}
-    few = [part[: max(1, round(options.search_part * len(part)))] for part in train]
+    results = experiment.Results(folder / f"{task}-{method}-search.jsonl")
+    first_part = [part[: max(1, round(options.search_part * len(part)))] for part in train]
     validation = tuple(part[: options.search_validation] for part in validation)
     init = None
     if method != "LR" and options.start == "logistic":
-        init = logistic_of_few(task, train, few, validation, options, folder)
+        init = logistic_of_few(task, train, first_part, validation, options, folder)
     for size in options.search_batch_sizes or [options.batch_size]:
         for rate in options.search_rates or options.learning_rate[:1]:
-            if f"{size} {rate:g}" in found:
-                continue
-            machine = untrained(task, method, options, folder)
-            machine.set_params(
+            machine = untrained(task, method, options, folder).set_params(
                 n_epochs=options.search_epochs, batch_size=size, learning_rate=rate, init=init
-            ).fit(*few, validation_data=validation)
-            best = max(machine.history_["validation_accuracy"])
-            found[f"{size} {rate:g}"] = 100 * (1 - best)
-            path.write_text(json.dumps(found, indent=1))
-    size, rate = min(found, key=found.get).split()
+            )
+
+            def error(machine=machine):
+                machine.fit(*first_part, validation_data=validation)
+                return 100 * (1 - max(machine.history_["validation_accuracy"]))
+
+            results.get(f"{size} {rate:g}", error)
+    size, rate = min(results.values, key=results.values.get).split()
     return {"batch_size": int(size), "learning_rate": float(rate)}
 
 
@@ -297,13 +276,15 @@ def report(records, folder):
     header = ["task", "method", "all", "changed", "changed, others as LR", "paper all",
               "paper changed", "gain over LR", "paper gain", "seconds"]  # fmt: skip
     rows, converged, sizes = [], [], []
-    of_logistic = {task: found[0] for task, method, found, *_ in records if method == "LR"}
-    for task, method, found, history, seconds in records:
+    of_logistic = {
+        task: percent_wrong[0] for task, method, percent_wrong, *_ in records if method == "LR"
+    }
+    for task, method, percent_wrong, history, seconds in records:
         row = dict(zip(METHODS, PAPER[task].split(), strict=True)) if task in PAPER else {}
         paper = row.get(method, "/").split("/")
-        gains = [gain(found[0], of_logistic[task])]
+        gains = [gain(percent_wrong[0], of_logistic[task])]
         gains += [gain(*(float(row[k].split("/")[0]) for k in (method, "LR")))] if row else [""]
-        shown = [f"{error:.3f}" for error in found]
+        shown = [f"{error:.3f}" for error in percent_wrong]
         rows.append([task, method, *shown, *paper, *gains, f"{seconds:.0f}"])
         converged += [
             (task, method, *pair)
@@ -316,8 +297,6 @@ def report(records, folder):
         folder / "convergence.csv", ("task", "method", "epoch", "fraction converged"), converged
     )
     experiment.table(folder / "occlusion.csv", ("data", "side", "method", "all", "changed"), sizes)
-    lines = ["| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows]]
-    (folder / "table.md").write_text("\n".join(lines) + "\n")
 
 
 def figures(records, folder):

@@ -16,17 +16,10 @@ import experiment
 import fvbm_bslm
 import networks
 import sequences
-import training_quality
 
 from fastmf import plotting
 
 TABLES = Path(__file__).parents[1] / "curves"
-EPILOG = """\
-examples:
-  python scripts/experiments/curves.py
-      all of them, in place
-  python scripts/experiments/curves.py tap_likelihood race --output /tmp
-"""
 
 
 def main(argv=None):
@@ -42,12 +35,12 @@ def main(argv=None):
 
 
 def parser():
-    whole = experiment.parser(__doc__, EPILOG)
-    add = whole.add_argument
+    made = experiment.parser(__doc__)
+    add = made.add_argument
     add("names", nargs="*", metavar="NAME", help=f"{', '.join(PICTURES)} [all]")
     add("--tables", type=Path, default=TABLES, metavar="FOLDER", help="[scripts/curves]")
     add("--output", type=Path, default=TABLES, metavar="FOLDER", help="[scripts/curves]")
-    return whole
+    return made
 
 
 def read(path):
@@ -74,18 +67,15 @@ def grouped(rows, column):
 
 def learning_curves(rows, path, column, what):
     """Log-likelihood by epoch of several machines: Figs. 3 and 11 of Tramel et al."""
-    figure = None
-    for name, columns in grouped(rows, column).items():
-        history = {
+    histories = {
+        f"{name:.0f}" if isinstance(name, float) else name: {
             "epoch": columns["epoch"],
             "log_likelihood": columns["log_likelihood_per_unit"],
             "validation_log_likelihood": columns["validation"],
         }
-        label = f"{name:.0f}" if isinstance(name, float) else name
-        figure = plotting.learning_curve(
-            history, label=f"{label} {what}", ax=figure.axes[0] if figure else None
-        )
-    experiment.picture(figure, path)
+        for name, columns in grouped(rows, column).items()
+    }
+    experiment.likelihoods(histories, path, f" {what}")
 
 
 def by_solutions(rows, path):
@@ -119,12 +109,6 @@ def by_epoch(rows, path, label="nats per unit", columns=None, scale="linear"):
 def adaptive(rows, path):
     """Pseudo-likelihood by epoch of TAP and adaptive TAP: Fig. 10 of Tramel et al."""
     experiment.picture(adaptive_tap.draw([tuple(row.values()) for row in rows]), path)
-
-
-def race(rows, path):
-    """Log-likelihood by seconds of training."""
-    columns = "method", "epoch", "seconds", "from_below", "error", "from_above"
-    training_quality.draw([tuple(row[key] for key in columns) for row in rows], path)
 
 
 def contacts(rows, path):
@@ -176,7 +160,6 @@ PICTURES = {
     "landscape_quality": ("landscape_quality", by_epoch),
     "landscape_quality_500": ("landscape_quality_500", by_epoch),
     "landscape_solutions": ("landscape_solutions", _SOLUTIONS),
-    "race": ("race", race),
     "sequences": ("sequences_contacts", contacts),
     "networks_calibration": ("networks", calibration),
     "crbm_occlusion": ("crbm", occlusion),

@@ -14,28 +14,11 @@ options and the same folder; its pre-training is repeated.
 """
 
 import time
-from pathlib import Path
 
 import experiment
 
 import fastmf as mf
 from fastmf import plotting
-from fastmf.datasets import load_mnist
-
-EPILOG = """\
-examples:
-  python scripts/experiments/deep.py --quick
-      machines of 30-15 and 30-15-10 units, 2,000 images, a few epochs: does it run?
-  python scripts/experiments/deep.py --rows 10000
-      in some minutes
-  python scripts/experiments/deep.py --layers 500,500 500,500,500 --epochs 100
-      large machines, all images
-  python scripts/experiments/deep.py --pretraining 50 --learning-rate 0.001 --epochs 3000 \\
-      --uncentred --hours 1
-      the paper's rate and numbers of epochs, as many of them as an hour allows
-
-MNIST's four files are read from the folder --data, or the environment variable FASTMF_DATA.
-"""
 
 # Test images that samples start from, and sweeps.
 N_SAMPLES, SWEEPS = 20, 50
@@ -48,32 +31,31 @@ def main(argv=None):
     if options.quick:
         options.layers = [(30, 15), (30, 15, 10)]
         options.rows, options.epochs, options.pretraining = 2000, 5, 3
-    folder = options.output or Path("results") / "deep"
-    folder.mkdir(parents=True, exist_ok=True)
-    train, test = (
-        load_mnist(options.data, split=split, binary=True) for split in ("train", "test")
-    )
-    X, X_test = train.X[: options.rows], test.X[: options.test_rows]
-    figure, rows = None, []
+    folder = experiment.folder(options, "deep")
+    train, test = experiment.train_and_test("binary", options)
+    X, X_test, histories = train.X, test.X, {}
     for sizes in options.layers:
         name = "-".join(map(str, sizes))
         machine = trained(sizes, X, X_test, options, folder / f"checkpoint-{name}.npz")
         machine.save(folder / f"dbm-{name}.npz")
-        history = machine.history_
-        figure = plotting.learning_curve(history, label=name, ax=figure.axes[0] if figure else None)
-        columns = (history[c] for c in ("epoch", "log_likelihood", "validation_log_likelihood"))
-        rows += [(name, *row) for row in zip(*columns, strict=True)]
+        histories[name] = machine.history_
         fields = plotting.receptive_fields(machine.weights_[0], train.shape)
         experiment.picture(fields, folder / f"fields-{name}.png")
         samples(machine, X_test[:N_SAMPLES], train.shape, folder, name, options.seed)
-    experiment.picture(figure, folder / "likelihood.png")
-    header = "layers", "epoch", "log_likelihood_per_unit", "validation"
-    experiment.table(folder / "likelihood.csv", header, rows)
+    experiment.report_likelihoods(histories, folder, "layers")
 
 
 def parser():
-    whole = experiment.parser(__doc__, EPILOG)
-    add = whole.add_argument
+    made = experiment.parser(
+        __doc__,
+        "seed",
+        "threads",
+        "data",
+        "output",
+        "quiet",
+        quick="small machines, 2000 images, 5 epochs",
+    )
+    add = made.add_argument
     add(
         "--layers",
         type=sizes_of,
@@ -91,13 +73,7 @@ def parser():
     add("--hours", type=float, default=float("inf"), metavar="HOURS",
         help="of joint training, after which it ends [no limit]")  # fmt: skip
     add("--uncentred", action="store_true", help="gradients of plain coordinates, as in the paper")
-    add("--threads", type=int, metavar="N", help="[all]")
-    add("--seed", type=int, default=0, metavar="N", help="[0]")
-    add("--data", metavar="FOLDER", help="where MNIST is [$FASTMF_DATA]")
-    add("--output", type=Path, metavar="FOLDER", help="[results/deep]")
-    add("--quick", action="store_true", help="small machines, 2000 images, 5 epochs")
-    add("--quiet", action="store_true", help="no progress bars")
-    return whole
+    return made
 
 
 def sizes_of(text):
@@ -105,7 +81,7 @@ def sizes_of(text):
 
 
 class Limit:
-    """A callback that ends training so many seconds after the first epoch."""
+    """A callback that ends training some seconds after the first epoch."""
 
     def __init__(self, seconds):
         self.seconds, self.first = seconds, None

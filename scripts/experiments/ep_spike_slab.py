@@ -5,21 +5,15 @@ paper  The first experiment of Hernández-Lobato & Hernández-Lobato, "Convergen
        propagation in linear models with spike-and-slab priors" (2011): sets in which regular
        expectation propagation does not converge, and test errors of regular and of convergent
        expectation propagation, for five dampings, printed beside the paper's Figure 1.
-counts
-       In how many of these sets regular expectation propagation does not converge, by schedule,
-       bound on the precisions of sites, tolerance, and what is compared with it.
+counts In how many of these sets regular expectation propagation does not converge, by schedule,
+       bound on the precisions of sites, tolerance, and the quantity compared with it.
 genes  Riboflavin (regression) and leukemia and colon (two classes, regressed on -1 and 1, and by
        the probit classifier), if $FASTMF_DATA or --data has them: cross-validated error, CPU
        time and selected genes, beside scikit-learn's LassoCV and ARDRegression in the same run.
-schedules
-       Time to the fixed point on ten problems, where regular damped expectation propagation
-       converges, and on some where it does not: the convergent schedules should take at most twice
-       as long where it does.
 
 Results: ep_spike_slab.md.
 """
 
-import os
 import sys
 import time
 import warnings
@@ -29,15 +23,6 @@ import experiment
 import numpy as np
 
 import fastmf as mf
-
-EPILOG = """\
-examples:
-  python scripts/experiments/ep_spike_slab.py paper
-  python scripts/experiments/ep_spike_slab.py paper --quick
-  python scripts/experiments/ep_spike_slab.py counts
-  python scripts/experiments/ep_spike_slab.py genes --data folder --folds 5
-  python scripts/experiments/ep_spike_slab.py schedules
-"""
 
 # Weight of the *new* factor, and the paper's figures: sets that did not converge, errors on them
 # (convergent, regular), and errors where regular expectation propagation converged.
@@ -60,45 +45,26 @@ PAPER_COLUMNS = (
 def main(argv=None):
     options = parser().parse_args(argv)
     if options.quick:
-        options.sets, options.max_iter, options.seeds, options.problems = 2, 100, 1, 2
-        options.repeats, options.folds = 1, 2
-    if options.which in ("paper", "both"):
-        paper(options)
-    if options.which in ("genes", "both"):
-        genes(options)
-    if options.which == "counts":
-        counts(options)
-    if options.which == "schedules":
-        schedules(options)
+        options.sets, options.max_iter, options.seeds, options.folds = 2, 100, 1, 2
+    {"paper": paper, "counts": counts, "genes": genes}[options.which](options)
 
 
 def parser():
-    whole = experiment.parser(__doc__, EPILOG)
-    add = whole.add_argument
-    add(
-        "which",
-        nargs="?",
-        choices=("paper", "counts", "genes", "both", "schedules"),
-        default="paper",
-    )
+    made = experiment.parser(__doc__, "seed", "data", quick="two sets, one seed, few iterations")
+    add = made.add_argument
+    add("which", nargs="?", choices=("paper", "counts", "genes"), default="paper")
     add("--sets", type=int, default=100, metavar="N", help="training sets for each damping [100]")
     add("--max-iter", type=int, default=1000, metavar="N", help="of each schedule [1000]")
-    add("--data", type=Path, metavar="FOLDER", help="of the gene expressions [$FASTMF_DATA]")
     add("--folds", type=int, default=5, metavar="N", help="of the cross-validation [5]")
     add("--only", nargs="+", choices=("riboflavin", "leukemia", "colon"), help="[all three]")
     add("--methods", nargs="+", metavar="WORD", default=[""],
-        help="those of which the names have any of these words [all]")  # fmt: skip
+        help="names with any of these words [all]")  # fmt: skip
     add("--ard-features", type=int, default=500, metavar="N",
         help="features most correlated with y, in the training rows, that ARDRegression is given: "
         "its cost is cubic in their number [500]")  # fmt: skip
-    add("--solver", default="auto", metavar="NAME", help="on gene expressions [auto]")
-    add("--repeats", type=int, default=5, metavar="N", help="runs of each schedule [5]")
-    add("--problems", type=int, metavar="N", help="of the schedules, the first ones [all]")
-    add("--seed", type=int, default=0, metavar="N", help="the first one [0]")
     add("--seeds", type=int, default=3, metavar="N", help="of the paper's experiment [3]")
     add("--output", type=Path, metavar="FILE", help="CSV of the paper's experiment [none]")
-    add("--quick", action="store_true", help="two sets, one seed, few iterations: does it run?")
-    return whole
+    return made
 
 
 # --- the paper ------------------------------------------------------------------------------------
@@ -145,11 +111,11 @@ def paper(options):
         print(title)
         print(f"{'damping':>8} {'sets':>14} {'convergent EP':>32} {'regular EP':>32}")
         for new_weight, (n_paper, *errors) in PAPER.items():
-            found = [row[3:] for row in rows if row[1:3] == (new_weight, wanted)]
+            by_seed = [row[3:] for row in rows if row[1:3] == (new_weight, wanted)]
             n_paper = 100 - n_paper if wanted else n_paper
-            sets = " ".join(str(row[0]) for row in found)
+            sets = " ".join(str(row[0]) for row in by_seed)
             print(f"{new_weight:>8} {sets:>9} [{n_paper}]"
-                  + "".join(f"{cell(found, c):>24} [{errors[2 * wanted + k]:.3f}]"
+                  + "".join(f"{cell(by_seed, c):>24} [{errors[2 * wanted + k]:.3f}]"
                             for k, c in enumerate((1, 3))))  # fmt: skip
         print()
 
@@ -184,10 +150,10 @@ def regular(model, weight, max_iter):
             n_threads=1,
         )
 
-    whole = sweeps(max_iter)
+    full_run = sweeps(max_iter)
     # A change is the residual times the weight of the new factor.
-    small = np.flatnonzero(weight * whole.history <= TOLERANCE)
-    return len(small) > 0, (sweeps(small[0] + 1) if len(small) else whole).mean
+    small = np.flatnonzero(weight * full_run.history <= TOLERANCE)
+    return len(small) > 0, (sweeps(small[0] + 1) if len(small) else full_run).mean
 
 
 def mean_and_error(values):
@@ -197,9 +163,9 @@ def mean_and_error(values):
     return (values.mean() if n else np.nan), spread
 
 
-def cell(found, column):
+def cell(by_seed, column):
     """Mean over seeds, standard error of one and standard deviation over them."""
-    means, errors = (np.array([row[column + k] for row in found]) for k in (0, 1))
+    means, errors = (np.array([row[column + k] for row in by_seed]) for k in (0, 1))
     over = f"{means.std(ddof=1):.3f}" if len(means) > 1 else "-"
     return f"{means.mean():.3f} ({errors.mean():.3f}; {over})"
 
@@ -222,14 +188,14 @@ def counts(options):
             ])  # fmt: skip
             for tol in TOLERANCES:
                 limits = np.array([[tol], [tol]]) / np.stack([np.ones(len(PAPER)), list(PAPER)])
-                left = [(smallest > limit[:, None]).sum(1).tolist() for limit in limits]
-                print(f"{schedule:10}  bound {bound}  tolerance {tol:g}  residual {left[0]}  "
-                      f"change {left[1]}", flush=True)  # fmt: skip
+                missed = [(smallest > limit[:, None]).sum(1).tolist() for limit in limits]
+                print(f"{schedule:10}  bound {bound}  tolerance {tol:g}  residual {missed[0]}  "
+                      f"change {missed[1]}", flush=True)  # fmt: skip
 
 
 def least_residuals(options, k, schedule, bound):
     """The smallest residual of regular expectation propagation in each set of a damping."""
-    rng, found = np.random.default_rng([options.seed, k]), []
+    rng, residuals = np.random.default_rng([options.seed, k]), []
     for _ in range(options.sets):
         rows, _ = data_set(rng)
         result = mf.expectation_propagation(
@@ -241,58 +207,8 @@ def least_residuals(options, k, schedule, bound):
             history=True,
             n_threads=1,
         )
-        found.append(np.nanmin(np.append(result.history, np.inf)))
-    return np.array(found)
-
-
-# --- schedules ------------------------------------------------------------------------------------
-
-# Rows, features, non-zero coefficients, noise, correlation of neighbours, seed.
-PROBLEMS = (
-    (50, 200, 5, 0.1, 0.0, 0), (200, 100, 30, 0.5, 0.0, 3), (100, 1000, 10, 0.1, 0.0, 0),
-    (100, 1000, 20, 0.3, 0.0, 1), (100, 1000, 10, 0.1, 0.5, 2), (200, 1000, 40, 0.1, 0.3, 4),
-    (200, 5000, 20, 0.1, 0.0, 5), (100, 1000, 10, 0.1, 0.9, 2), (50, 500, 15, 0.1, 0.9, 0),
-)  # fmt: skip
-CONTESTANTS = {
-    "half of the old": {"damping": 0.5},
-    "a tenth": {"damping": 0.1},
-    "auto": {"schedule": "auto"},
-    "convergent": {"schedule": "convergent"},
-}
-
-
-def chain(n, d, k, noise, correlation, seed):
-    """A regression on features of which neighbours are correlated."""
-    rng = np.random.default_rng(seed)
-    X, w = rng.normal(size=(n, d)), np.zeros(d)
-    for j in range(1, d if correlation else 0):
-        X[:, j] = correlation * X[:, j - 1] + np.sqrt(1 - correlation**2) * X[:, j]
-    w[rng.choice(d, k, replace=False)] = rng.normal(size=k)
-    return spike_and_slab(X, X @ w + noise * rng.normal(size=n), noise, k / d)
-
-
-def schedules(options):
-    """CPU time of regular expectation propagation and of the convergent schedules."""
-    drawn = (data_set(np.random.default_rng([seed, 7])) for seed in (0, 1, 3))
-    models = [(f"the paper's, {k}", spike_and_slab(*rows, NOISE, SHARE))
-              for k, (rows, _) in enumerate(drawn)]  # fmt: skip
-    for n, d, k, noise, correlation, seed in PROBLEMS:
-        title = f"{n} x {d}, k {k}, noise {noise}, corr. {correlation}"
-        models.append((title, chain(n, d, k, noise, correlation, seed)))
-    print("ms of CPU time, one thread (log-evidence); * not converged")
-    print(f"{'':44}" + "".join(f"{name:>20}" for name in CONTESTANTS))
-    for title, model in models[: options.problems]:
-        cells = []
-        for settings in CONTESTANTS.values():
-            mf.expectation_propagation(model, max_iter=2, n_threads=1, **settings)
-            seconds = []
-            while len(seconds) < options.repeats and sum(seconds) < 2:
-                start = time.thread_time()
-                result = mf.expectation_propagation(model, n_threads=1, **settings)
-                seconds.append(time.thread_time() - start)
-            star = "" if result.converged else "*"
-            cells.append(f"{1e3 * np.median(seconds):.1f}{star} ({result.log_evidence:.2f})")
-        print(f"{title:44}" + "".join(f"{c:>20}" for c in cells), flush=True)
+        residuals.append(np.nanmin(np.append(result.history, np.inf)))
+    return np.array(residuals)
 
 
 # --- gene expressions ---------------------------------------------------------------------------
@@ -301,9 +217,9 @@ def schedules(options):
 def load(name, folder):
     """X, y, names of genes, and whether y is a class."""
     file = {"riboflavin": "riboflavin", "leukemia": "leukemia_golub", "colon": "colon_alon"}[name]
-    found = np.load(folder / f"{file}.npz")
-    X, y = found["X"].astype(np.float32), found["y"].astype(float)
-    names = found["genes"] if "genes" in found else np.arange(X.shape[1]).astype(str)
+    arrays = np.load(folder / f"{file}.npz")
+    X, y = arrays["X"].astype(np.float32), arrays["y"].astype(float)
+    names = arrays["genes"] if "genes" in arrays else np.arange(X.shape[1]).astype(str)
     if name == "leukemia":
         X = np.log10(np.clip(X, 100, 16000))
     elif name == "colon":
@@ -318,7 +234,7 @@ def varied(name, X):
 
     Where low intensities are set to a floor many genes are constant in the training rows but for
     one or two, and scaled by next to nothing: a test row may lie a thousand deviations away.
-    Those of which the intensity varies fivefold and by 500 remain (Dudoit, Fridlyand & Speed 2002).
+    Genes whose intensity varies fivefold and by 500 remain (Dudoit, Fridlyand & Speed 2002).
     """
     if name != "leukemia":
         return np.arange(X.shape[1])
@@ -348,33 +264,23 @@ class Screened:
         return self.estimator.predict((X[:, self.kept] - self.offset) / self.scale)
 
 
-def regressor(options):
-    """Spike and slab with all parameters learned."""
-    return mf.SpikeSlabRegressor(**ours(options))
-
-
-def ours(options):
-    """Options of both our estimators."""
-    return {"solver": options.solver}
-
-
 def genes(options):
     """Cross-validated errors on real data."""
     from sklearn.linear_model import ARDRegression, LassoCV
     from sklearn.model_selection import KFold, StratifiedKFold
 
-    folder = options.data or Path(os.environ.get("FASTMF_DATA", "."))
+    folder = Path(options.data or ".")
     for name in options.only or ("riboflavin", "leukemia", "colon"):
         X, y, names, classes = load(name, folder)
         regressors = {
-            "spike and slab": lambda: regressor(options),
+            "spike and slab": mf.SpikeSlabRegressor,
             "LassoCV": lambda: Screened(LassoCV(cv=5, max_iter=5000), None),
             f"ARD, {options.ard_features} features": lambda: Screened(
                 ARDRegression(), options.ard_features
             ),
         }
         if classes:
-            regressors["spike and slab, probit"] = lambda: mf.SpikeSlabClassifier(**ours(options))
+            regressors["spike and slab, probit"] = mf.SpikeSlabClassifier
         split = (StratifiedKFold if classes else KFold)(
             options.folds, shuffle=True, random_state=options.seed
         )
@@ -388,14 +294,14 @@ def genes(options):
                 continue
             predicted, seconds, counts = np.empty(len(y)), [], []
             for train, test in folds:
-                kept = varied(name, X[train])
+                chosen_genes = varied(name, X[train])
                 start = time.process_time()
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    fitted = make().fit(X[np.ix_(train, kept)], y[train])
+                    fitted = make().fit(X[np.ix_(train, chosen_genes)], y[train])
                 seconds.append(time.process_time() - start)
                 score = getattr(fitted, "decision_function", fitted.predict)
-                predicted[test] = score(X[np.ix_(test, kept)])
+                predicted[test] = score(X[np.ix_(test, chosen_genes)])
                 included = getattr(fitted, "inclusion_probability_", None)
                 chosen = included > 0.5 if included is not None else abs(fitted.coef_) > 1e-3
                 counts.append(int(chosen.sum()))
@@ -406,10 +312,10 @@ def genes(options):
                   f"{np.median(seconds):8.2f}   {counts}", flush=True)  # fmt: skip
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            kept = varied(name, X)
-            fitted = regressor(options).fit(X[:, kept], y)
+            chosen_genes = varied(name, X)
+            fitted = mf.SpikeSlabRegressor().fit(X[:, chosen_genes], y)
         best = np.argsort(-fitted.inclusion_probability_)[:8]
-        names = names[kept]
+        names = names[chosen_genes]
         listed = ", ".join(f"{names[i]} {fitted.inclusion_probability_[i]:.2f}" for i in best)
         print(f"all rows: log-evidence {fitted.log_evidence_:.1f}; {listed}")
 

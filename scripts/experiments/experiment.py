@@ -2,11 +2,15 @@
 
 import argparse
 import csv
+import json
+import os
 import sys
+from pathlib import Path
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from fastmf import plotting
 from fastmf.datasets import load_cbcl_faces, load_mnist
 
 # Units of the pixels of each set of images, all of values from 0 to 1: Table 1 of Tramel et al.
@@ -16,15 +20,23 @@ VISIBLE = {
     "faces": "truncated_gaussian",
 }
 # The settings of Tramel et al. (2018), section VI and Table 1, of machines on these images; faces
-# have 256 hidden units there, and 500 epochs in Fig. 7. Written out, as defaults may be others.
+# have 256 hidden units there, and 500 epochs in Fig. 7. Written out, as defaults may differ.
 TABLE_1 = {
     "binary": dict(learning_rate=0.005, batch_size=100, l2=0.001, weight_scale=0.001),
     "real": dict(learning_rate=(1e-2, 1e-5), batch_size=100, l2=0.001, weight_scale=0.001),
     "faces": dict(learning_rate=0.005, batch_size=20, l2=0.01, weight_scale=0.001),
 }
 # The deviation in units of which the package learns grey pixels, in the median over them: couplings
-# that are so many times as large there take steps as long as the paper's at another rate.
+# that are larger by this factor there take steps as long as the paper's at another rate.
 UNIT = {"binary": 1.0, "real": 0.6, "faces": 0.2}
+# Options of the command line that scripts share.
+SHARED = {
+    "seed": dict(type=int, default=0, metavar="N", help="the first if several [0]"),
+    "threads": dict(type=int, metavar="N", help="[all]"),
+    "data": dict(metavar="FOLDER", help="of the data sets [$FASTMF_DATA]"),
+    "output": dict(type=Path, metavar="FOLDER", help="of the results [results/NAME]"),
+    "quiet": dict(action="store_true", help="no progress bars"),
+}
 
 
 def paper(name):
@@ -42,11 +54,26 @@ def uncentred(X, name):
     return csr_array(X) if name == "faces" else X
 
 
-def parser(text, epilog=None):
-    """A parser of the command line that keeps the line breaks of its texts."""
-    return argparse.ArgumentParser(
-        description=text, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
+def parser(text, *names, quick=None):
+    """A parser with shared options by name, and --quick, which is explained by a text."""
+    made = argparse.ArgumentParser(
+        description=text,
+        epilog="Commands of all published results: scripts/experiments/commands.csv",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    made.set_defaults(data=os.environ.get("FASTMF_DATA"))
+    for name in names:
+        made.add_argument(f"--{name}", **SHARED[name])
+    if quick:
+        made.add_argument("--quick", action="store_true", help=f"does it run? {quick}")
+    return made
+
+
+def folder(options, name):
+    """The folder of results, made if it is missing."""
+    path = options.output or Path("results") / name
+    path.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 def images(name, folder, split):
@@ -56,15 +83,80 @@ def images(name, folder, split):
     return load_mnist(folder, split=split, binary=name == "binary")
 
 
+def train_and_test(name, options, test_rows=None):
+    """The first training and test images."""
+    sets = (images(name, options.data, split) for split in ("train", "test"))
+    sizes = options.rows, test_rows or options.test_rows
+    return [each._replace(X=each.X[:n]) for each, n in zip(sets, sizes, strict=True)]
+
+
+class Results:
+    """Results by key, kept in a file of JSON lines, so that an interrupted run resumes.
+
+    Parameters
+    ----------
+    path : path or None
+        None keeps results in memory only.
+    """
+
+    def __init__(self, path):
+        self.path, self.values = path, {}
+        if path and path.exists():
+            # The last line is incomplete if the run was interrupted while it was written.
+            lines = [line for line in path.read_text().splitlines(True) if line.endswith("\n")]
+            path.write_text("".join(lines))
+            self.values = dict(map(json.loads, lines))
+
+    def get(self, key, compute):
+        """Return the result of a key; compute and append it if it is missing."""
+        if key not in self.values:
+            line = json.dumps([key, compute()], default=lambda value: value.tolist())
+            self.values[key] = json.loads(line)[1]
+            if self.path:
+                with self.path.open("a") as file:
+                    file.write(f"{line}\n")
+        return self.values[key]
+
+
 def table(path, header, rows):
     """Write rows below a header, as CSV."""
     with open(path, "w", newline="") as file:
         csv.writer(file).writerows([header, *rows])
 
 
+def calibration(probability, truth, edges):
+    """Mean probability, fraction of what is true and number in each bin; the weighted error."""
+    bins = np.digitize(probability, edges)
+    chosen = [bins == k for k in range(1, len(edges)) if (bins == k).any()]
+    rows = np.array([(probability[c].mean(), truth[c].mean(), c.sum()) for c in chosen])
+    return rows, float(rows[:, 2] @ abs(rows[:, 0] - rows[:, 1]) / rows[:, 2].sum())
+
+
 def picture(drawing, path):
     """Write a figure, or the figure of axes, as PNG."""
     getattr(drawing, "figure", drawing).savefig(path, dpi=150)
+
+
+def likelihoods(histories, path, suffix=""):
+    """Draw the log-likelihoods by epoch of machines by name."""
+    figure = None
+    for name, history in histories.items():
+        axes = figure.axes[0] if figure else None
+        figure = plotting.learning_curve(history, label=f"{name}{suffix}", ax=axes)
+    picture(figure, path)
+
+
+def report_likelihoods(histories, folder, column, suffix=""):
+    """Write likelihood.csv and likelihood.png of machines by name."""
+    names = "epoch", "log_likelihood", "validation_log_likelihood"
+    rows = [
+        (name, *row)
+        for name, history in histories.items()
+        for row in zip(*(history[n] for n in names), strict=True)
+    ]
+    header = column, "epoch", "log_likelihood_per_unit", "validation"
+    table(folder / "likelihood.csv", header, rows)
+    likelihoods(histories, folder / "likelihood.png", suffix)
 
 
 def run(main, interrupted="interrupted"):

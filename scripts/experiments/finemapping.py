@@ -23,11 +23,8 @@ inclusion probabilities are compared with long chains over the models: how many 
 Results: finemapping.md.
 """
 
-import json
-import os
 import time
 import warnings
-from itertools import pairwise
 from pathlib import Path
 
 import experiment
@@ -37,12 +34,6 @@ from scipy.special import ndtri
 import fastmf as mf
 from fastmf.inference.ep.model_chains import InclusionPosterior, ModelChains
 
-EPILOG = """\
-examples:
-  python scripts/experiments/finemapping.py --loci 20
-  python scripts/experiments/finemapping.py --loci 500 --data DATA
-  python scripts/experiments/finemapping.py --windows 60 --data DATA
-"""
 # Variants of a window of the real locus.
 WINDOW = 110
 BINS = (0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 1.01)
@@ -114,11 +105,11 @@ def sum_of_single_effects(X, y, n_effects=5, tol=1e-3, max_iter=200, coverage=0.
             )
             fit += gram @ (where[k] * means[k])
         total = (where * means).sum(0)
-        rest = y @ y - 2 * total @ moment + total @ gram @ total
+        residual = y @ y - 2 * total @ moment + total @ gram @ total
         for k in range(n_effects):
-            own = where[k] * means[k]
-            rest += (where[k] * seconds[k]) @ squares - own @ gram @ own
-        noise = rest / n
+            mean = where[k] * means[k]
+            residual += (where[k] * seconds[k]) @ squares - mean @ gram @ mean
+        noise = residual / n
         value = -n * np.log(noise) / 2
         if abs(value - last) < tol:
             break
@@ -128,16 +119,17 @@ def sum_of_single_effects(X, y, n_effects=5, tol=1e-3, max_iter=200, coverage=0.
     R, sets = abs(gram) / n, []
     for k in np.flatnonzero(active):
         order = np.argsort(-where[k])
-        own = order[: int(np.searchsorted(np.cumsum(where[k][order]), coverage)) + 1]
-        if R[np.ix_(own, own)].min() > purity and set(own) not in [set(s) for s in sets]:
-            sets.append(own)
+        features = order[: int(np.searchsorted(np.cumsum(where[k][order]), coverage)) + 1]
+        is_new = set(features) not in [set(s) for s in sets]
+        if is_new and R[np.ix_(features, features)].min() > purity:
+            sets.append(features)
     return included, sets
 
 
 def block_ep(X, y, **options):
     """The same of `SpikeSlabRegressor`."""
     model = mf.SpikeSlabRegressor(**options).fit(X.astype(float), y)
-    return model.inclusion_probability_, [found.features for found in model.credible_sets()]
+    return model.inclusion_probability_, [credible.features for credible in model.credible_sets()]
 
 
 METHODS = {
@@ -150,52 +142,35 @@ METHODS = {
 # --- the comparison -----------------------------------------------------------------------------
 
 
-def analysed(name, loci, records=None):
+def analysed(name, loci, results):
     """Sets, how many hold a cause, causes, how many are found, sizes, probabilities, times."""
-    held, found, sizes, pairs, times, known = [], [], [], [], [], {}
-    if records is not None and records.exists():
-        lines = map(json.loads, records.read_text().splitlines())
-        known = {line["locus"]: line for line in lines if line["method"] == name}
+    held, covered, sizes, pairs, times = [], [], [], [], []
     for seed in loci:
         X, y, causes = locus(seed)
-        if seed not in known:
+
+        def run(X=X, y=y):
             start = time.process_time()
             included, sets = METHODS[name](X, y)
-            line = {"method": name, "locus": seed, "seconds": time.process_time() - start}
-            line |= {"included": np.round(included, 6).tolist()}
-            known[seed] = line | {"sets": [list(map(int, own)) for own in sets]}
-            if records is not None:
-                with records.open("a") as file:
-                    file.write(json.dumps(known[seed]) + "\n")
-        included, sets = known[seed]["included"], known[seed]["sets"]
-        times.append(known[seed]["seconds"])
-        held += [np.isin(causes, own).any() for own in sets]
-        found += [any(cause in own for own in sets) for cause in causes]
-        sizes += [len(own) for own in sets]
+            return time.process_time() - start, np.round(included, 6), [list(s) for s in sets]
+
+        seconds, included, sets = results.get(f"{name}/{seed}", run)
+        times.append(seconds)
+        held += [np.isin(causes, features).any() for features in sets]
+        covered += [any(cause in features for features in sets) for cause in causes]
+        sizes += [len(features) for features in sets]
         pairs.append(np.stack([included, np.isin(np.arange(len(included)), causes)]))
-    return held, found, sizes, np.concatenate(pairs, axis=1), times
-
-
-def calibration(pairs):
-    """Weighted error of the bins, and (mean probability, fraction, number) of each."""
-    rows = []
-    for low, high in pairwise(BINS):
-        own = (pairs[0] >= low) & (pairs[0] < high)
-        if own.any():
-            rows.append((*pairs[:, own].mean(1), int(own.sum())))
-    total = sum(row[2] for row in rows)
-    return sum(abs(a - b) * m for a, b, m in rows) / total, rows
+    return held, covered, sizes, np.concatenate(pairs, axis=1), times
 
 
 def report(name, results):
     """One line of the table, and one of the bins."""
-    held, found, sizes, pairs, times = results
-    error, rows = calibration(pairs)
+    held, covered, sizes, pairs, times = results
+    rows, error = experiment.calibration(*pairs, BINS)
     print(
-        f"| {name} | {len(held)} | {np.mean(held):.3f} | {np.mean(found):.3f} | "
+        f"| {name} | {len(held)} | {np.mean(held):.3f} | {np.mean(covered):.3f} | "
         f"{np.median(sizes):.0f} | {error:.3f} | {1e3 * np.median(times):.0f} ms |"
     )
-    return "; ".join(f"{a:.2f} -> {b:.2f} ({m})" for a, b, m in rows)
+    return "; ".join(f"{a:.2f} -> {b:.2f} ({m:.0f})" for a, b, m in rows)
 
 
 def real_locus(folder):
@@ -210,9 +185,9 @@ def real_locus(folder):
         start = time.process_time()
         included, sets = method(X, y)
         seconds = time.process_time() - start
-        found = [sorted(map(int, own)) for own in sets]
+        listed = [sorted(map(int, features)) for features in sets]
         distance = abs(included - theirs).max()
-        print(f"{name}: {seconds:.2f} s, {distance:.3f} from FINEMAP at most, sets {found}")
+        print(f"{name}: {seconds:.2f} s, {distance:.3f} from FINEMAP at most, sets {listed}")
 
 
 def windows(path, n_windows, n_causes, seed):
@@ -223,24 +198,24 @@ def windows(path, n_windows, n_causes, seed):
     for k in range(seed, seed + n_windows):
         rng = np.random.default_rng([78, n_causes, k])
         first = rng.integers(X.shape[1] - WINDOW)
-        own, w = X[:, first : first + WINDOW], np.zeros(WINDOW)
+        Z, w = X[:, first : first + WINDOW], np.zeros(WINDOW)
         w[rng.choice(WINDOW, n_causes, replace=False)] = rng.choice([-0.2, 0.2], n_causes)
-        y = own @ w + rng.normal(size=len(own))
+        y = Z @ w + rng.normal(size=len(Z))
         prior = mf.GaussBernoulli(np.zeros(WINDOW), 1 / slab, np.full(WINDOW, odds))
-        model = mf.SparseLinearModel(own, y - y.mean(), 1.0, prior)
-        found = mf.expectation_propagation(model, blocks="auto", schedule="auto", tol=1e-5)
-        included = found.inclusion_probability
+        model = mf.SparseLinearModel(Z, y - y.mean(), 1.0, prior)
+        solution = mf.expectation_propagation(model, blocks="auto", schedule="auto", tol=1e-5)
+        included = solution.inclusion_probability
         if included is None:
-            included = 1 / (1 + np.exp(-prior.tilted_log_odds(found.b, found.a)))
+            included = 1 / (1 + np.exp(-prior.tilted_log_odds(solution.b, solution.a)))
         posterior = InclusionPosterior.of(
-            own, model.y, 1.0, np.full(WINDOW, odds), np.full(WINDOW, 1 / slab)
+            Z, model.y, 1.0, np.full(WINDOW, odds), np.full(WINDOW, 1 / slab)
         )
         starts = [np.flatnonzero(included > 0.5), np.empty(0, int)] * 100
         chains = ModelChains(posterior, starts, np.random.default_rng(k))
         chains.run(60)
         chains.begin_anew()
         truth = chains.run(400).mean(0)
-        lines.append((found.converged, abs(included - truth).max(), bool(found.reliable)))
+        lines.append((solution.converged, abs(included - truth).max(), bool(solution.reliable)))
     converged, error, reliable = map(np.array, zip(*lines, strict=True))
     wrong = converged & (error > 0.1)
     right = converged & ~wrong
@@ -254,15 +229,14 @@ def windows(path, n_windows, n_causes, seed):
 
 def main(argv=None):
     """Analyse all loci by all methods."""
-    parser = experiment.parser(__doc__, EPILOG)
+    parser = experiment.parser(
+        __doc__, "seed", "data", quick="two loci, no average over parameters"
+    )
     parser.add_argument("--loci", type=int, default=100)
-    parser.add_argument("--data", default=os.environ.get("FASTMF_DATA"), metavar="FOLDER")
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--records", type=Path, help="file of the loci that are analysed")
-    parser.add_argument("--seed", type=int, default=0, help="of the first locus [0]")
     parser.add_argument("--windows", type=int, default=0, help="windows of the real locus")
     parser.add_argument("--causes", type=int, default=2, help="causes of a window [2]")
-    parser.add_argument("--quick", action="store_true", help="two loci, no average over parameters")
     options = parser.parse_args(argv)
     if options.quick:
         options.loci, options.data, options.methods = 2, None, ["block EP", "single effects"]
@@ -275,10 +249,10 @@ def main(argv=None):
     warnings.simplefilter("ignore")
     print("| method | sets | hold a cause | causes found | size | error | time |")
     print("|---|---|---|---|---|---|---|")
-    bins = {}
+    bins, results = {}, experiment.Results(options.records)
     for name in options.methods:
         METHODS[name](*locus(10**6)[:2])  # what is compiled does not count
-        bins[name] = report(name, analysed(name, loci, options.records))
+        bins[name] = report(name, analysed(name, loci, results))
     for name, line in bins.items():
         print(f"{name}: {line}")
     if options.data:

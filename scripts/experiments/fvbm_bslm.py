@@ -6,20 +6,19 @@ Writes into a folder:
   sequences.csv, sequences.png     its Fig. 1: log-pseudo-likelihoods and the logarithms of their
       increments, sweep by sweep, of BSLM from several starts on a random machine of each size d
       (couplings and fields normal with variance 0.5), n rows
-  simulation.csv, simulation.png   mean squared error of the estimates by d, many machines of each;
+  simulation.csv                   mean squared error of the estimates by d, many machines of each;
       beside it the distance to the maximum, the asymptotic variance and the floor 1/n
   existence.csv                    how many of these data have a maximum at all, and errors
                                    averaged over draws (the paper's figure), and their medians, with
                                    the asymptotic variances that they should have
-  senate.csv, senate.png           with --data: couplings between the parties of the 45th Australian
-      Senate with standard errors and tests, and a picture of the graph
+  senate.csv                       with --data: couplings between the parties of the 45th Australian
+      Senate with standard errors and tests
 
 The paper's printed errors, 2.09e-6 to 2.89e-7, are below the variance that its own sample size
 permits: a coupling's standard error is at least 1/sqrt(n). Beside them is the mean squared distance
 from where BSLM stops to the maximum.
 """
 
-import os
 import sys
 import time
 import warnings
@@ -27,6 +26,7 @@ from pathlib import Path
 
 import experiment
 import numpy as np
+from matplotlib.figure import Figure
 from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
@@ -127,7 +127,6 @@ def simulation(options, folder):
     write(folder / "existence.csv", summary)
     for name in summary[0]:
         print(f"{name:31}", *(f"{row[name] or 0:>12.6g}" for row in summary))
-    plot_simulation(table, summary, options, folder / "simulation.png")
 
 
 def sequences(first, folder):
@@ -147,9 +146,8 @@ def draw_sequences(rows, path):
     """Log-pseudo-likelihoods (left) and their increments (right), a row for each size."""
     rows = np.array([tuple(row) for row in rows], float)
     sizes = np.unique(rows[:, 0])
-    figure, axes = pyplot().subplots(
-        len(sizes), 2, figsize=(9, 2.4 * len(sizes)), layout="constrained", squeeze=False
-    )
+    figure = Figure(figsize=(9, 2.4 * len(sizes)), layout="constrained")
+    axes = figure.subplots(len(sizes), 2, squeeze=False)
     for d, (left, right) in zip(sizes, axes, strict=True):
         for start in np.unique(rows[rows[:, 0] == d, 1]):
             _, _, sweeps, values, increments = rows[(rows[:, :2] == (d, start)).all(1)].T
@@ -159,25 +157,6 @@ def draw_sequences(rows, path):
         right.set_ylabel("increment")
     for ax in axes[-1]:
         ax.set_xlabel("sweep")
-    experiment.picture(figure, path)
-
-
-def plot_simulation(table, summary, options, path):
-    plt = pyplot()
-    figure, axes = plt.subplots(figsize=(5.5, 4), layout="constrained")
-    for exists, colour, label in ((True, "C0", "maximum exists"), (False, "C3", "no maximum")):
-        points = [(row["d"], row["bslm_mse"]) for row in table if bool(row["exists"]) == exists]
-        if points:
-            axes.semilogy(*zip(*points, strict=True), "o", color=colour, alpha=0.4, label=label)
-    d = [row["d"] for row in summary]
-    axes.semilogy(d, [row["asymptotic_variance_median"] for row in summary], "k_", markersize=18,
-                  label="asymptotic variance (median)")  # fmt: skip
-    axes.axhline(1 / options.rows, color="grey", linestyle=":", label="1 / n")
-    printed = [(k, v) for k, v in PAPER.items() if k in d]
-    axes.semilogy(*zip(*printed, strict=True), "s", color="C1", label="printed in the paper")
-    axes.set(xlabel="units", ylabel="mean squared error", xticks=d)
-    axes.set_title(f"BSLM, n = {options.rows}, {options.starts} starts", fontsize=10)
-    axes.legend(fontsize=8)
     experiment.picture(figure, path)
 
 
@@ -197,7 +176,7 @@ def nearest_neighbour(votes):
 
 
 def senate(options, folder):
-    path = Path(options.data) / "senate_au45_votes.csv"
+    path = Path(options.data or ".") / "senate_au45_votes.csv"
     if not path.exists():
         print(f"no {path.name} in the folder --data: the Senate is left out")
         return
@@ -231,42 +210,9 @@ def senate(options, folder):
         pair = f"{row['first']}-{row['second']}"
         print(f"{pair:16}{row['coupling']:10.3f}{row['standard_error']:8.3f}{row['z']:8.2f}"
               f"{row['p_holm']:10.2g}")  # fmt: skip
-    plot_graph(names, machine, tests, folder / "senate.png")
-
-
-def plot_graph(names, machine, tests, path):
-    """Parties on a circle; lines are couplings, solid where Holm's test rejects zero at 5%."""
-    plt = pyplot()
-    angles = 2 * np.pi * np.arange(len(names)) / len(names)
-    x, y = np.cos(angles), np.sin(angles)
-    figure, axes = plt.subplots(figsize=(5, 5), layout="constrained")
-    largest = abs(tests.coupling).max()
-    for j, k, coupling, q in zip(
-        tests.first, tests.second, tests.coupling, tests.adjusted, strict=True
-    ):
-        axes.plot(x[[j, k]], y[[j, k]], color="C0" if coupling > 0 else "C3",
-                  linewidth=6 * abs(coupling) / largest, alpha=0.9 if q < 0.05 else 0.35,
-                  linestyle="-" if q < 0.05 else ":", zorder=1)  # fmt: skip
-    colours = np.where(machine.field_ > 0, "C0", "C3")
-    axes.scatter(x, y, s=900, color="white", edgecolors=colours, linewidths=2, zorder=2)
-    for name, a, b in zip(names, x, y, strict=True):
-        axes.text(a, b, name, ha="center", va="center", fontsize=8, zorder=3)
-    axes.set_title("blue: vote alike; red: apart; solid: Holm p < 0.05", fontsize=9)
-    axes.set_axis_off()
-    axes.set_aspect("equal")
-    experiment.picture(figure, path)
 
 
 # --- helpers ----------------------------------------------------------------------------------
-
-
-def pyplot():
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    return plt
 
 
 def write(path, rows):
@@ -275,24 +221,21 @@ def write(path, rows):
 
 
 def main(argv=None):
-    parser = experiment.parser(__doc__)
-    parser.add_argument("--quick", action="store_true", help="five draws of 5 and 10 units")
+    parser = experiment.parser(
+        __doc__, "seed", "data", "output", quick="five draws of 5 and 10 units"
+    )
     parser.add_argument("--units", type=int, nargs="+", help="default 5 10 15 20")
     parser.add_argument("--draws", type=int, help="random machines of each size (default 30)")
     parser.add_argument("--rows", type=int, default=16_000, help="default 16000, the paper's")
     parser.add_argument("--starts", type=int, default=5, help="default 5, the paper's")
     parser.add_argument("--tol", type=float, default=1e-5, help="the paper's tau (default 1e-5)")
     parser.add_argument("--max-iter", type=int, default=50_000, help="sweeps (default 50000)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--data", default=os.environ.get("FASTMF_DATA", "."), metavar="FOLDER",
-                        help="where senate_au45_votes.csv is (default: $FASTMF_DATA)")  # fmt: skip
-    parser.add_argument("--output", type=Path, default=Path("results/fvbm-bslm"), metavar="FOLDER")
     options = parser.parse_args(argv)
     options.units = options.units or ([5, 10] if options.quick else [5, 10, 15, 20])
     options.draws = options.draws or (5 if options.quick else 30)
-    options.output.mkdir(parents=True, exist_ok=True)
-    simulation(options, options.output)
-    senate(options, options.output)
+    folder = experiment.folder(options, "fvbm-bslm")
+    simulation(options, folder)
+    senate(options, folder)
 
 
 if __name__ == "__main__":

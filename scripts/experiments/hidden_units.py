@@ -8,12 +8,13 @@ Gaussian pixels on [0, 1]) and writes, as PNG and CSV, into a folder:
   likelihood    TAP log-likelihood per unit by epoch; dashed: test images
   fields-KIND   receptive fields
 
-and each machine as rbm-KIND.npz. It prints the log-likelihood of test images by annealed importance
-sampling, too, beside that of independent pixels.
+and each machine as rbm-KIND.npz. It prints the log-likelihoods of test images by annealed
+importance sampling and of independent pixels. Real-valued hidden units have no bound: mean field of
+all layers has moments where their precisions exceed what the couplings take away (a "margin" above
+1).
 """
 
 import time
-from pathlib import Path
 
 import experiment
 import numpy as np
@@ -21,18 +22,6 @@ import numpy as np
 import fastmf as mf
 from fastmf import plotting
 from fastmf.evaluation import log_likelihood
-
-EPILOG = """\
-examples:
-  python scripts/experiments/hidden_units.py --quick
-      2,000 images, 20 hidden units, a few epochs: does it run?
-  python scripts/experiments/hidden_units.py --rows 10000
-  python scripts/experiments/hidden_units.py --dataset faces
-
-Data are read from the folder --data, or the environment variable FASTMF_DATA. Real-valued hidden
-units have no bound; mean field of all layers has moments where their precisions exceed what the
-couplings take away (a "margin" above 1). Smaller rates than those of binary units suit them.
-"""
 
 KINDS = {
     "binary": "bernoulli",
@@ -50,48 +39,33 @@ def main(argv=None):
     options = parser().parse_args(argv)
     if options.quick:
         options.rows, options.hidden, options.epochs = 2000, 20, 5
-    folder = options.output or Path("results") / f"hidden-units-{options.dataset}"
-    folder.mkdir(parents=True, exist_ok=True)
-    train, test = images(options)
-    figure, rows = None, []
+    folder = experiment.folder(options, f"hidden-units-{options.dataset}")
+    name = "faces" if options.dataset == "faces" else "binary"
+    train, test = experiment.train_and_test(name, options, test_rows=1000)
+    histories = {}
     for kind in options.kinds:
         machine = trained(kind, train.X, test.X, options)
         machine.save(folder / f"rbm-{kind}.npz")
-        history, ax = machine.history_, figure.axes[0] if figure else None
-        figure = plotting.learning_curve(history, label=kind, ax=ax)
-        names = "epoch", "log_likelihood", "validation_log_likelihood"
-        rows += [(kind, *row) for row in zip(*(history[name] for name in names), strict=True)]
+        histories[kind] = machine.history_
         fields = plotting.receptive_fields(machine.weights_, train.shape)
         experiment.picture(fields, folder / f"fields-{kind}.png")
-    experiment.picture(figure, folder / "likelihood.png")
-    header = "kind", "epoch", "log_likelihood", "validation"
-    experiment.table(folder / "likelihood.csv", header, rows)
+    experiment.report_likelihoods(histories, folder, "kind")
 
 
 def parser():
-    whole = experiment.parser(__doc__, EPILOG)
-    add = whole.add_argument
+    made = experiment.parser(
+        __doc__, "seed", "data", "output", "quiet", quick="20 hidden units, 5 epochs, 2000 images"
+    )
+    add = made.add_argument
     add("--dataset", choices=VISIBLE, default="mnist", help="[mnist]")
     add("--kinds", nargs="+", choices=KINDS, default=list(KINDS), metavar="KIND", help="[all four]")
     add("--hidden", type=int, default=100, metavar="N", help="hidden units [100]")
     add("--epochs", type=int, default=20, metavar="N", help="[20]")
     add("--rows", type=int, metavar="N", help="training images [all]")
     add("--learning-rate", type=float, metavar="RATE", help="[0.02 for mnist, 0.01 for faces]")
-    add("--seed", type=int, default=0, metavar="N", help="[0]")
     add("--gradient", default="auto", metavar="NAME",
         help="auto, tap, mean_field, cd or pcd [auto: pcd for units without bounds]")  # fmt: skip
-    add("--data", metavar="FOLDER", help="where the data are [$FASTMF_DATA]")
-    add("--output", type=Path, metavar="FOLDER", help="[results/hidden-units-DATASET]")
-    add("--quick", action="store_true", help="20 hidden units, 5 epochs, 2000 images")
-    add("--quiet", action="store_true", help="no progress bars")
-    return whole
-
-
-def images(options):
-    """Training and test images."""
-    name = "faces" if options.dataset == "faces" else "binary"
-    train, test = (experiment.images(name, options.data, split) for split in ("train", "test"))
-    return train._replace(X=train.X[: options.rows]), test._replace(X=test.X[:1000])
+    return made
 
 
 def trained(kind, X, X_test, options):

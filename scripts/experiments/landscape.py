@@ -18,13 +18,12 @@ MNIST or on faces and writes, as PNG and CSV, into a folder:
                  epoch: by the paper's Eq. 39, the mean over solutions, and by log-sum-exp; of
                  binary test images by annealed importance sampling, and the pseudo-likelihood, too
 
-and the machine as rbm.npz, that of each epoch which is followed as machine-E.npz, and what was
-found of it as found-E.npz. A run that was stopped resumes if it is started again with the same
+and the machine as rbm.npz, each followed epoch's machine as machine-E.npz, and its solutions and
+measures as found-E.npz. A run that was stopped resumes if it is started again with the same
 options and the same folder.
 """
 
 import warnings
-from pathlib import Path
 from typing import NamedTuple
 
 import experiment
@@ -37,30 +36,13 @@ import fastmf as mf
 from fastmf import plotting
 from fastmf.evaluation import Solutions, log_likelihood, solutions
 
-EPILOG = """\
-examples:
-  python scripts/experiments/landscape.py --quick
-      a few epochs on 2,000 images: does it run?
-  python scripts/experiments/landscape.py --rows 10000 --epochs 20 --learning-rate 0.05
-      a good machine in minutes
-  python scripts/experiments/landscape.py --dataset faces --starts 2400 --epochs 100
-  python scripts/experiments/landscape.py --paper --epochs 100 --starts 10000 --steps 14500 \\
-      --follow 1 2 3 5 7 10 15 20 30 40 50 70 100 --early 1 3 10 30 100 300
-      the paper's settings, and its numbers of starts and of intermediate distributions
-  python scripts/experiments/landscape.py --paper --dataset faces --hidden 256 --epochs 500 \\
-      --starts 2429 --follow 1 5 20 50 100 200 500
-      its faces, of truncated Gaussian pixels
-
-Data are read from the folder --data, or the environment variable FASTMF_DATA.
-"""
-
 # Smallest number of solutions whose free energies have a kernel density.
 MIN_OF_DENSITY = 10
 # Modes are maxima of the density that have at least this part of the highest one.
 LOWEST_MODE = 0.05
 # Images on which the pseudo-likelihood is evaluated.
 PSEUDO_ROWS = 200
-# Data on the map of data, at most so many; neighbours of a point on maps.
+# Largest number of data on the map of data; neighbours of a point on maps.
 MAP_ROWS, NEIGHBORS = 3000, 10
 
 
@@ -68,29 +50,34 @@ def main(argv=None):
     options = parser().parse_args(argv)
     if options.quick:
         options.epochs, options.rows, options.starts, options.hidden = 6, 2000, 500, 30
-    folder = options.output or Path("results") / f"landscape-{options.dataset}"
-    folder.mkdir(parents=True, exist_ok=True)
-    train, test = (
-        experiment.images(options.dataset, options.data, split) for split in ("train", "test")
-    )
-    X, X_test = train.X[: options.rows], test.X[: options.test_rows]
+    folder = experiment.folder(options, f"landscape-{options.dataset}")
+    train, test = experiment.train_and_test(options.dataset, options)
+    X, X_test = train.X, test.X
     epochs = options.follow or range(1, options.epochs + 1)
     models = trained(X, options, sorted({e for e in epochs if e <= options.epochs}), folder)
     early = [followed(*each, X, X_test, options, folder) for each in first_steps(X, options)]
-    found = [followed(*each, X, X_test, options, folder) for each in models.items()]
-    free_energies(early, found, folder)
-    chosen = sorted({round(k) for k in np.geomspace(1, len(found), options.maps)})
-    shown = [found[k - 1] for k in chosen]
+    epochs_followed = [followed(*each, X, X_test, options, folder) for each in models.items()]
+    free_energies(early, epochs_followed, folder)
+    chosen = sorted({round(k) for k in np.geomspace(1, len(epochs_followed), options.maps)})
+    shown = [epochs_followed[k - 1] for k in chosen]
     densities(shown, folder)
     maps(shown, X[: options.starts], train.shape, folder)
     labels = None if train.labels is None else train.labels[: options.starts]
-    data_map(found[-1], X[: options.starts], labels, options, folder)
-    quality(found, folder)
+    data_map(epochs_followed[-1], X[: options.starts], labels, options, folder)
+    quality(epochs_followed, folder)
 
 
 def parser():
-    whole = experiment.parser(__doc__, EPILOG)
-    add = whole.add_argument
+    made = experiment.parser(
+        __doc__,
+        "seed",
+        "threads",
+        "data",
+        "output",
+        "quiet",
+        quick="30 hidden units, 6 epochs, 2000 images, 500 starts",
+    )
+    add = made.add_argument
     add("--dataset", choices=experiment.TABLE_1, default="binary",
         help="digits, black and white or grey, or grey faces [binary]")  # fmt: skip
     add("--hidden", type=int, default=100, metavar="N", help="hidden units [100]")
@@ -110,17 +97,11 @@ def parser():
     add("--tol", type=float, default=1e-6, help="to which solutions are solved [1e-6]")
     add("--steps", type=int, default=300, metavar="N", help="of annealed importance sampling [300]")
     add("--maps", type=int, default=3, metavar="N", help="epochs that maps are drawn of [3]")
-    add("--threads", type=int, metavar="N", help="[all]")
-    add("--seed", type=int, default=0, metavar="N", help="[0]")
-    add("--data", metavar="FOLDER", help="where MNIST is [$FASTMF_DATA]")
-    add("--output", type=Path, metavar="FOLDER", help="[results/landscape-DATASET]")
-    add("--quick", action="store_true", help="30 hidden units, 6 epochs, 2000 images, 500 starts")
-    add("--quiet", action="store_true", help="no progress bar")
-    return whole
+    return made
 
 
-class Found(NamedTuple):
-    """What is known of the machine of an epoch; from `annealed` on of binary images only."""
+class Measures(NamedTuple):
+    """Solutions and measures after an epoch; from `annealed` on, of binary images only."""
 
     epoch: int
     landscape: Solutions
@@ -173,7 +154,7 @@ def as_learned(X, options):
 
 
 def first_steps(X, options):
-    """Fractions of the first epoch, and the models after so many steps.
+    """Fractions of the first epoch, and the models after these steps.
 
     Units are fitted to all rows first, as in an epoch.
     """
@@ -198,7 +179,7 @@ def followed(epoch, model, X, X_test, options, folder):
         with np.load(path) as file:
             values = dict(file)
         landscape = Solutions(*(values.pop(name) for name in STORED))
-        return Found(epoch, landscape, **{name: float(value) for name, value in values.items()})
+        return Measures(epoch, landscape, **{name: float(value) for name, value in values.items()})
     starts, threads = X[: options.starts], {"n_threads": options.threads}
     landscape = solutions(model, starts, tol=options.tol, **threads)
     values = {
@@ -224,7 +205,7 @@ def followed(epoch, model, X, X_test, options, folder):
         f"{np.sum(~landscape.converged)} not converged",
         flush=True,
     )
-    return Found(epoch, landscape, **values)
+    return Measures(epoch, landscape, **values)
 
 
 def free_energies(early, found, folder):
@@ -327,13 +308,13 @@ def data_map(last, starts, labels, options, folder):
     for name in np.unique(names):
         ax.scatter(*points[names == name].T, s=4, alpha=0.4, label=name)
         rows += [("data", name, *xy) for xy in points[names == name]]
-    found = np.unique(members)
-    at = place(landscape.visible[found])
+    reached = np.unique(members)
+    at = place(landscape.visible[reached])
     ax.scatter(*at.T, s=14, color="black", marker="x", linewidths=0.8, label="solutions")
-    for k, xy in zip(found, at, strict=True):
+    for k, xy in zip(reached, at, strict=True):
         values, counts = np.unique(names[members == k], return_counts=True)
         rows.append(("solution", values[counts.argmax()], *xy))
-    ax.set(xticks=[], yticks=[], title=f"epoch {last.epoch}: {len(found)} solutions")
+    ax.set(xticks=[], yticks=[], title=f"epoch {last.epoch}: {len(reached)} solutions")
     ax.legend(fontsize=8)
     experiment.picture(figure, folder / "data-map.png")
     experiment.table(folder / "data-map.csv", ("kind", "label", "x", "y"), rows)
@@ -344,7 +325,7 @@ def quality(found, folder):
     landscapes, epochs = [each.landscape for each in found], [each.epoch for each in found]
     n_units = landscapes[0].visible.shape[1] + landscapes[0].hidden.shape[1]
     columns = {
-        name: np.array([getattr(each, name) for each in found]) for name in Found._fields[2:]
+        name: np.array([getattr(each, name) for each in found]) for name in Measures._fields[2:]
     }
     sums = np.array([np.logaddexp.reduce(each.log_partition) for each in landscapes])
     means = np.array([each.log_partition.mean() for each in landscapes])

@@ -9,16 +9,13 @@ cover   95% intervals of couplings by the sandwich, and by the curvature alone (
 edges   graphs, couplings and thresholds are drawn from the prior of `edge_inclusion`, then a table
         from each; probabilities of edges, in bins, beside the fraction of edges that are there
 
-Results are appended to CSV files in --output, one line a table, and tables that are there already
-are not drawn again: a run that was interrupted goes on. Tables without a maximum are left out, and
-counted. Results: networks.md.
+Tables are kept in tables.jsonl of --output: an interrupted run resumes. Tables without a maximum
+are left out, and counted. Results: networks.md.
 """
 
-import csv
 import os
 import warnings
-from itertools import pairwise, product
-from pathlib import Path
+from itertools import product
 
 import experiment
 import numpy as np
@@ -27,11 +24,6 @@ from scipy.special import logsumexp, ndtri
 
 import fastmf as mf
 
-EPILOG = """\
-examples:
-  python scripts/experiments/networks.py --quick
-  python scripts/experiments/networks.py --tables 1000 --output RESULTS
-"""
 KINDS = {"binary": 2, "ordinal": 3}
 BINS = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 1.0 + 1e-9)
 LEVEL = 0.95
@@ -131,9 +123,9 @@ def covered(truth, machine):
     pairs, width = np.triu_indices(len(truth.couplings), 1), ndtri((1 + LEVEL) / 2)
     counts = []
     for errors in ("sandwich", "naive"):
-        found = machine._edge_estimates(errors)
-        distance = abs(found.values - truth.couplings[pairs])
-        counts.append(int((distance < width * np.sqrt(found.covariance.diagonal())).sum()))
+        estimates = machine._edge_estimates(errors)
+        distance = abs(estimates.values - truth.couplings[pairs])
+        counts.append(int((distance < width * np.sqrt(estimates.covariance.diagonal())).sum()))
     return (len(pairs[0]), *counts)
 
 
@@ -155,8 +147,8 @@ def edges_of_table(kind, seed, k, n_rows=400):
     """Lines (probability, whether the edge is there) of one table that is drawn from the prior."""
     rng = np.random.default_rng([seed, 3, k])
     d, scale = (6, 1.0) if kind == "binary" else (5, 0.5)
-    there = np.triu(rng.random((d, d)) < 0.5, 1)
-    couplings = np.where(there, scale * rng.normal(size=(d, d)), 0.0)
+    present = np.triu(rng.random((d, d)) < 0.5, 1)
+    couplings = np.where(present, scale * rng.normal(size=(d, d)), 0.0)
     truth = Truth(couplings + couplings.T, thresholds_of(rng, kind, d, -0.5))
     machine = truth.fitted(rng, n_rows)
     if machine is None:
@@ -164,95 +156,58 @@ def edges_of_table(kind, seed, k, n_rows=400):
     pairs = np.triu_indices(d, 1)
     p = machine.edge_inclusion(0.5, scale).probability[pairs]
     naive = machine.edge_inclusion(0.5, scale, errors="naive").probability[pairs]
-    return list(zip(p, naive, there[pairs].astype(int), strict=True))
+    return list(zip(p, naive, present[pairs].astype(int), strict=True))
 
 
-def calibration(p, there):
-    """Mean probability, fraction and number of each bin, and the weighted distance of both."""
-    rows = []
-    for low, high in pairwise(BINS):
-        own = (p >= low) & (p < high)
-        if own.any():
-            rows.append((p[own].mean(), there[own].mean(), int(own.sum())))
-    rows = np.array(rows)
-    return rows, float(rows[:, 2] @ abs(rows[:, 0] - rows[:, 1]) / len(p))
+# --- tables ----------------------------------------------------------------------------------
 
 
-# --- files --------------------------------------------------------------------------------------
-
-
-def completed(path, header, n_tables, lines_of):
-    """Lines of a file after those of all tables that are missing have been appended."""
-    rows = lines_in(path) if path.exists() else []
-    # The last table may have been cut.
-    rows = [row for row in rows if row[0] != rows[-1][0]]
-    experiment.table(path, header, rows)
-    done = {int(row[0]) for row in rows}
-    with open(path, "a", newline="") as file:
-        writer = csv.writer(file)
-        for k in (k for k in range(n_tables) if k not in done):
-            # A line of no numbers says that the table had no maximum.
-            writer.writerows((k, *line) for line in lines_of(k) or [()])
-            file.flush()
-    return [row for row in lines_in(path) if int(row[0]) < n_tables]
-
-
-def lines_in(path):
-    """Lines of a file below its header, but for those that were cut."""
-    with open(path, newline="") as file:
-        header, *rows = csv.reader(file)
-    return [row for row in rows if len(row) in (1, len(header))]
-
-
-def slug(*names):
-    """Name of a file."""
-    return "_".join(names).replace(",", "").replace(" ", "_")
-
-
-def cover(options):
+def cover(options, results):
     """The table of the designs."""
     print("| items | design | tables | without maximum | cover, sandwich | naive |")
     print("|---|---|---|---|---|---|")
-    header = "table", "couplings", "sandwich", "naive"
-    results = []
+    covers = []
     for kind, design in product(KINDS, DESIGNS):
-        path = options.output / f"{slug('cover', kind, design)}.csv"
-        rows = completed(
-            path, header, options.tables,
-            lambda k, kind=kind, design=design: [cover_of_table(kind, design, options.seed, k)],
-        )  # fmt: skip
-        counts = np.array(rows, float)[:, 1:]
+        counts = np.array([
+            results.get(
+                f"cover/{kind}/{design}/{options.seed}/{k}",
+                lambda kind=kind, design=design, k=k: cover_of_table(kind, design, options.seed, k),
+            )
+            for k in range(options.tables)
+        ])  # fmt: skip
         without, total = int((counts[:, 0] == 0).sum()), counts.sum(0)
-        results.append((kind, design, total[1] / total[0], total[2] / total[0]))
+        covers.append((kind, design, total[1] / total[0], total[2] / total[0]))
         print(
-            f"| {kind} | {design} | {len(rows)} | {without} | {results[-1][2]:.3f} | "
-            f"{results[-1][3]:.3f} |",
+            f"| {kind} | {design} | {len(counts)} | {without} | {covers[-1][2]:.3f} | "
+            f"{covers[-1][3]:.3f} |",
             flush=True,
         )
-    return results
+    return covers
 
 
-def edges(options):
+def edges(options, results):
     """The bins of probabilities, for both kinds of items and both kinds of errors."""
-    results = {}
+    bins_by_kind = {}
     for kind in KINDS:
-        path = options.output / f"{slug('edges', kind)}.csv"
-        header = "table", "probability", "naive", "there"
-        rows = completed(
-            path, header, options.tables, lambda k, kind=kind: edges_of_table(kind, options.seed, k)
-        )
-        values = np.array([row[1:] for row in rows if len(row) > 1], float)
+        tables = [
+            results.get(
+                f"edges/{kind}/{options.seed}/{k}",
+                lambda kind=kind, k=k: edges_of_table(kind, options.seed, k),
+            )
+            for k in range(options.tables)
+        ]
+        without = sum(not lines for lines in tables)
+        values = np.array([line for lines in tables for line in lines])
         for name, column in (("sandwich", 0), ("naive", 1)):
-            bins, error = calibration(values[:, column], values[:, 2])
-            results[kind, name] = bins
-            without = sum(len(row) == 1 for row in rows)
+            bins, error = experiment.calibration(values[:, column], values[:, 2], BINS)
+            bins_by_kind[kind, name] = bins
             print(
                 f"{kind}, {name}: error {error:.4f} of {len(values)} pairs, {without} tables "
                 "without a maximum; "
                 + "; ".join(f"{a:.3f} -> {b:.3f} ({m:.0f})" for a, b, m in bins),
                 flush=True,
             )
-    return results
+    return bins_by_kind
 
 
 def figures(covers, bins):
@@ -290,23 +245,21 @@ PARTS = {"cover": cover, "edges": edges}
 
 def main(argv=None):
     """Run the parts that are asked for."""
-    parser = experiment.parser(__doc__, EPILOG)
+    parser = experiment.parser(__doc__, "seed", "output", quick="20 tables of each design")
     parser.add_argument("--tables", type=int, default=1000, help="tables of each design")
-    parser.add_argument("--quick", action="store_true", help="20 tables of each design")
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
-    parser.add_argument("--output", type=Path, default=Path("networks"), metavar="FOLDER")
     options = parser.parse_args(argv)
     if options.quick:
         options.tables = min(options.tables, 20)
-    options.output.mkdir(parents=True, exist_ok=True)
+    options.output = experiment.folder(options, "networks")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     warnings.simplefilter("ignore")
-    found = {name: PARTS[name](options) for name in options.parts}
-    rows = figures(found.get("cover", []), found.get("edges", {}))
+    results = experiment.Results(options.output / "tables.jsonl")
+    parts = {name: PARTS[name](options, results) for name in options.parts}
+    rows = figures(parts.get("cover", []), parts.get("edges", {}))
     experiment.table(options.output / "networks.csv", ("part", "items", "name", "x", "y"), rows)
     draw(rows, options.output / "networks_calibration.png")
 
 
 if __name__ == "__main__":
-    experiment.run(main, "interrupted: call the command again, and it goes on")
+    experiment.run(main, "interrupted; the same command resumes")

@@ -2,8 +2,8 @@
 """Which training for what: likelihood, features, samples and imputation by RBMs of one size.
 
 Each machine has 256 hidden units and learns from 10,000 black and white digits (MNIST, in the
-folder FASTMF_DATA or --data-dir), or from scikit-learn's 8 x 8 ones. Prints a table; what has been
-computed is kept in a file, from which the script goes on.
+folder --data), or with --quick from scikit-learn's 8 x 8 ones. Prints a table; an interrupted run
+resumes.
 
 - log-likelihood of test images, nats an image, by annealed importance sampling;
 - accuracy of logistic regression on the features, on test images;
@@ -13,9 +13,7 @@ computed is kept in a file, from which the script goes on.
 - root mean square error of the pixels of the lower half, imputed from the upper half.
 """
 
-import json
 import time
-from pathlib import Path
 
 import experiment
 import numpy as np
@@ -23,14 +21,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import BernoulliRBM
 
 import fastmf as mf
-
-EPILOG = """\
-examples:
-  python scripts/experiments/purposes.py --quick
-      8 x 8 digits, two epochs: does it run?
-  python scripts/experiments/purposes.py --seed 0
-      as published in the guide
-"""
 
 FALLING = (0.05, 0.0, "linear")
 CHAINS = dict(gradient="pcd", n_sweeps=1, n_starts=100, momentum=0.0, l2=0.0)
@@ -48,14 +38,14 @@ COLUMNS = ("log-likelihood", "accuracy", *STARTS, "imputation", "seconds")
 
 def digits(options):
     """Training and test images, and their labels."""
-    if options.data == "mnist":
-        parts = (experiment.images("binary", options.data_dir, s) for s in ("train", "test"))
+    if not options.quick:
+        parts = (experiment.images("binary", options.data, s) for s in ("train", "test"))
         train, test = ((part.X, part.labels) for part in parts)
         train = tuple(part[:10_000] for part in train)
     else:
-        found = mf.datasets.load_digits(binary=True)
-        order = np.random.default_rng(0).permutation(len(found.X))
-        train, test = ((found.X[rows], found.labels[rows]) for rows in np.split(order, [1400]))
+        images = mf.datasets.load_digits(binary=True)
+        order = np.random.default_rng(0).permutation(len(images.X))
+        train, test = ((images.X[rows], images.labels[rows]) for rows in np.split(order, [1400]))
     return *train, *test
 
 
@@ -94,13 +84,13 @@ def measured(name, data, by_pixels, options):
     X, y, T, t = data
     machine, seconds = trained(name, X, options)
     model, n_steps = machine.model_, options.sweeps
-    found = mf.annealed_importance_sampling(
+    annealed = mf.annealed_importance_sampling(
         model, 100, n_steps, max_steps=8 * n_steps, rng=options.seed
     )
     classifier = LogisticRegression(max_iter=500).fit(machine.transform(X), y)
     row = {
-        "log-likelihood": float(machine.score_samples(T, found.log_partition).mean()),
-        "gap": float(found.gap),
+        "log-likelihood": float(machine.score_samples(T, annealed.log_partition).mean()),
+        "gap": float(annealed.gap),
         "accuracy": classifier.score(machine.transform(T), t),
         "seconds": seconds,
     }
@@ -134,32 +124,22 @@ def line(name, row):
 
 
 def main(argv=None):
-    parser = experiment.parser(__doc__, EPILOG)
-    parser.add_argument("--data", choices=("mnist", "digits"), default="mnist")
-    parser.add_argument("--data-dir", default=None, help="folder of MNIST (default: FASTMF_DATA)")
+    parser = experiment.parser(__doc__, "seed", "data", "output", quick="8 x 8 digits, two epochs")
     parser.add_argument("--hidden", type=int, default=256, help="hidden units (default: 256)")
     parser.add_argument("--epochs", type=int, default=20, help="default: 20")
     parser.add_argument("--sweeps", type=int, default=1000, help="of samples (default: 1,000)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", default="purposes.json", help="file to go on from")
-    parser.add_argument("--quick", action="store_true", help="8 x 8 digits, two epochs")
     options = parser.parse_args(argv)
     if options.quick:
-        options.data, options.hidden, options.epochs, options.sweeps = "digits", 16, 2, 20
+        options.hidden, options.epochs, options.sweeps = 16, 2, 20
     data = digits(options)
     by_pixels = LogisticRegression(max_iter=500).fit(*data[:2])
-    file, given = Path(options.output), [options.data, options.hidden, options.epochs]
-    settings = [*given, options.sweeps, options.seed]
-    known = json.loads(file.read_text()) if file.exists() else {"settings": settings, "rows": {}}
-    if known["settings"] != settings:
-        raise ValueError(f"{file} has results of other options: remove it, or name another one.")
+    settings = f"{len(data[0])}-{options.hidden}-{options.epochs}-{options.sweeps}-{options.seed}"
+    results = experiment.Results(experiment.folder(options, "purposes") / f"{settings}.jsonl")
     print("| training | " + " | ".join(COLUMNS) + " |")
     print(line("pixels", baseline(data, by_pixels)))
     for name in (*TRAININGS, "BernoulliRBM"):
-        if name not in known["rows"]:
-            known["rows"][name] = measured(name, data, by_pixels, options)
-            file.write_text(json.dumps(known, indent=1))
-        print(line(name, known["rows"][name]), flush=True)
+        row = results.get(name, lambda name=name: measured(name, data, by_pixels, options))
+        print(line(name, row), flush=True)
 
 
 if __name__ == "__main__":

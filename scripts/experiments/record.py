@@ -10,13 +10,11 @@ in the folder --output, which also has the models and a checkpoint: a run that w
 on where it was. Prints a line for each seed, and the mean of them.
 """
 
-import csv
 import json
 import time
 import warnings
 from argparse import Namespace
 from functools import partial
-from pathlib import Path
 
 import experiment
 import numpy as np
@@ -24,22 +22,6 @@ import numpy as np
 import fastmf as mf
 from fastmf.datasets import load_caltech_silhouettes, load_mnist
 from fastmf.evaluation import IterateAverage, log_likelihood
-
-EPILOG = """\
-examples:
-  python scripts/experiments/record.py --quick
-      1,000 images, 10 hidden units, four epochs: does it run?
-  python scripts/experiments/record.py --data-set mnist-redrawn --epochs 16
-      pixels drawn from grey levels
-  python scripts/experiments/record.py --data-set silhouettes --epochs 150 --l1 0.001
-      fewer images need more decay
-  python scripts/experiments/record.py --ordinary --hidden 100
-      three seeds of the smaller machine, along ordinary gradients, as published in record.md
-  python scripts/experiments/record.py --data-set mnist-redrawn --epochs 8 --hidden 500 1000
-      a deep machine, from this RBM; with --ordinary from small random couplings
-
-Data are read from the folder --data, or the environment variable FASTMF_DATA.
-"""
 
 
 def drawn(folder, split, n_draws=1):
@@ -89,26 +71,31 @@ def main(argv=None):
         options.rows, options.epochs = 1000, 4
         options.hidden = [10] * len(options.hidden)
         options.chains, options.steps, options.max_steps = 20, 50, 50
-    folder = options.output or Path("results") / "record"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = experiment.folder(options, "record")
     train, test = (DATA[options.data_set](options.data, split) for split in ("train", "test"))
     train = train[: options.rows]
-    known = read(folder / "record.csv")
-    rows = []
+    rows, results = [], experiment.Results(folder / "record.jsonl")
     for seed in range(options.seed, options.seed + options.seeds):
         run = run_of(options, len(train), seed)
-        row = known.get(tuple(map(str, run)))
-        if row is None:
-            row = dict(zip(RUN, run, strict=True)) | trained(train, test, run, folder, options)
-            append(folder / "record.csv", row)
-        rows.append(row)
-        print(*(f"{name} {value}" for name, value in row.items()), sep="  ", flush=True)
+        rows.append(
+            results.get(
+                "-".join(map(str, run)),
+                lambda run=run: (
+                    dict(zip(RUN, run, strict=True)) | trained(train, test, run, folder, options)
+                ),
+            )
+        )
+        lines = [[row[name] for name in COLUMNS] for row in results.values.values()]
+        experiment.table(folder / "record.csv", COLUMNS, lines)
+        print(*(f"{name} {value}" for name, value in rows[-1].items()), sep="  ", flush=True)
     print(summary(rows))
 
 
 def parser():
-    whole = experiment.parser(__doc__, EPILOG)
-    add = whole.add_argument
+    made = experiment.parser(
+        __doc__, "seed", "threads", "data", "output", quick="10 hidden units, 1000 images, 4 epochs"
+    )
+    add = made.add_argument
     add("--data-set", choices=DATA, default="mnist", help="[mnist]")
     add("--hidden", type=int, nargs="+", default=[500], metavar="N",
         help="hidden units, of each layer if there are several [500]")  # fmt: skip
@@ -118,35 +105,12 @@ def parser():
     add("--ordinary", action="store_true", help="ordinary gradients, without preconditioning")
     add("--l1", type=float, metavar="DECAY", help="[0.0001, with --ordinary 0]")
     add("--rows", type=int, metavar="N", help="training images [all]")
-    add("--seed", type=int, default=0, metavar="N", help="the first one [0]")
     add("--seeds", type=int, default=3, metavar="N", help="[3]")
     add("--chains", type=int, default=300, metavar="N", help="of the evaluation [300]")
     add("--steps", type=int, default=500, metavar="N", help="of the evaluation [500]")
     add("--max-steps", type=int, default=64000, metavar="N",
         help="doubled up to these until both ends close [64000]")  # fmt: skip
-    add("--threads", type=int, metavar="N", help="[all]")
-    add("--data", metavar="FOLDER", help="where the data are [$FASTMF_DATA]")
-    add("--output", type=Path, metavar="FOLDER", help="[results/record]")
-    add("--quick", action="store_true", help="10 hidden units, 1000 images, 4 epochs")
-    return whole
-
-
-def read(path):
-    """The seeds in a file of results, by their runs."""
-    if not path.exists():
-        return {}
-    with path.open(newline="") as file:
-        return {tuple(row[name] for name in RUN): row for row in csv.DictReader(file)}
-
-
-def append(path, row):
-    """Add a seed to a file of results."""
-    new = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        if new:
-            writer.writeheader()
-        writer.writerow(row)
+    return made
 
 
 def run_of(options, n_rows, seed):
@@ -248,7 +212,7 @@ def quality(model, train, test, seed, options):
     """Log-likelihoods of a model, from above and below, and how its annealing ended."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "annealed importance sampling: not converged")
-        found = mf.annealed_importance_sampling(
+        annealed = mf.annealed_importance_sampling(
             model, options.chains, options.steps, data=train[: options.chains],
             max_steps=max(options.steps, options.max_steps), tolerance=MAX_ERROR,
             n_threads=options.threads, rng=seed,
@@ -261,25 +225,25 @@ def quality(model, train, test, seed, options):
         for X in (test, train)
     )
     figures = {
-        "from_above": of_test.mean() - found.log_partition,
-        "from_below": of_test.mean() - found.reverse,
-        "error": np.hypot(found.error, found.reverse_error),
-        "gap": found.gap,
-        "train": of_train.mean() - (found.log_partition + found.reverse) / 2,
-        "effective": found.effective_size,
-        "reverse_effective": found.reverse_effective_size,
+        "from_above": of_test.mean() - annealed.log_partition,
+        "from_below": of_test.mean() - annealed.reverse,
+        "error": np.hypot(annealed.error, annealed.reverse_error),
+        "gap": annealed.gap,
+        "train": of_train.mean() - (annealed.log_partition + annealed.reverse) / 2,
+        "effective": annealed.effective_size,
+        "reverse_effective": annealed.reverse_effective_size,
     }
     rounded = {name: round(float(value), 2) for name, value in figures.items()}
-    return rounded | {"n_steps": found.n_steps, "converged": found.converged}
+    return rounded | {"n_steps": annealed.n_steps, "converged": annealed.converged}
 
 
 def summary(rows):
     """Mean and spread over the seeds."""
     parts = []
     for name in ("from_above", "from_below", "train", "last_iterate", "seconds", "cpu_seconds"):
-        values = np.array([float(row[name]) for row in rows])
+        values = np.array([row[name] for row in rows])
         parts.append(f"{name} {values.mean():.2f} ({values.min():.2f} to {values.max():.2f})")
-    closed = sum(str(row["converged"]) == "True" for row in rows)
+    closed = sum(row["converged"] for row in rows)
     return f"{len(rows)} seeds, {closed} with both ends closed: mean (range) " + ", ".join(parts)
 
 

@@ -4,7 +4,7 @@
 Each line of commands.csv is one figure, or one cell of a table: its name, what it is, whether its
 settings and sizes are the paper's, which seeds have been run, and the command. Without names they
 are listed. A name may have wildcards. Commands are run in this folder's repository; those that are
-stopped go on if they are run again, where their scripts say so.
+stopped resume if they are run again, where their scripts say so.
 """
 
 import csv
@@ -17,14 +17,6 @@ from pathlib import Path
 import experiment
 
 HERE = Path(__file__).parent
-EPILOG = """\
-examples:
-  python scripts/experiments/reproduce.py
-      what there is
-  python scripts/experiments/reproduce.py ep-figure-1 'ping-noisy-20-*'
-  python scripts/experiments/reproduce.py 'tramel-*' --quick
-      do they run?
-"""
 
 
 def main(argv=None):
@@ -39,35 +31,34 @@ def main(argv=None):
 
 
 def parser():
-    whole = experiment.parser(__doc__, EPILOG)
-    add = whole.add_argument
+    made = experiment.parser(__doc__, "seed", quick="each script's own small size")
+    add = made.add_argument
     add("names", nargs="*", metavar="NAME", help="of commands.csv, or patterns [list all]")
     add("--dry", action="store_true", help="print the commands alone")
-    add("--quick", action="store_true", help="each script's own few rows and epochs")
-    add("--seed", type=int, metavar="N", help="in the place of the command's")
-    return whole
+    made.set_defaults(seed=None)  # the command's own
+    return made
 
 
 def lines(patterns=()):
     """The lines of commands.csv whose names match any of some patterns, or all."""
     with (HERE / "commands.csv").open(newline="") as file:
-        known = list(csv.DictReader(file))
+        commands = list(csv.DictReader(file))
     for pattern in patterns:
-        if not any(fnmatchcase(line["name"], pattern) for line in known):
+        if not any(fnmatchcase(line["name"], pattern) for line in commands):
             raise ValueError(f"no name in commands.csv matches {pattern!r}: list them without one.")
     return [
         line
-        for line in known
+        for line in commands
         if not patterns or any(fnmatchcase(line["name"], pattern) for pattern in patterns)
     ]
 
 
 def arguments(line, options):
     """The script's path and its arguments."""
-    script, *others = shlex.split(line["command"])
+    script, *words = shlex.split(line["command"])
     quick = ["--quick"] if options.quick else []
     seed = [] if options.seed is None else ["--seed", str(options.seed)]
-    return [f"scripts/experiments/{script}", *others, *quick, *seed]
+    return [f"scripts/experiments/{script}", *words, *quick, *seed]
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ Writes contacts.csv, models.csv and precision.png to the folder --output. A mode
 before is read from there.
 """
 
-import os
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -28,17 +27,6 @@ from fastmf.evaluation import (
     effective_couplings,
     log_likelihood,
 )
-
-EPILOG = """\
-examples:
-  python scripts/experiments/sequences.py --quick
-      the chain alone, a few epochs: does it run?
-  python scripts/experiments/sequences.py PF00014 RF00162
-      two families
-
-Alignments and structures are read from the folder `sequences` of --data, or of the environment
-variable FASTMF_DATA.
-"""
 
 
 class Family(NamedTuple):
@@ -90,9 +78,8 @@ def main(argv=None):
     options = parser().parse_args(argv)
     if options.quick:
         options.families, options.epochs, options.hidden = ["chain"], 3, 10
-    folder = options.output or Path("results") / "sequences"
-    folder.mkdir(parents=True, exist_ok=True)
-    found, curves = [], []
+    folder = experiment.folder(options, "sequences")
+    models, curves = [], []
     for family in options.families or ["chain", *FAMILIES]:
         data = chain() if family == "chain" else load(FAMILIES[family], options.data)
         for method in METHODS:
@@ -106,16 +93,15 @@ def main(argv=None):
                 curves += curve(family, method, scores, data)
             if method in OF_METHOD:
                 row |= likelihood(model, data, options.quick) | landscape(model, data)
-            found.append(list(row.values()))
+            models.append(list(row.values()))
             print(*(f"{name} {value}" for name, value in row.items()), sep="  ", flush=True)
-    experiment.table(folder / "models.csv", COLUMNS, found)
+    experiment.table(folder / "models.csv", COLUMNS, models)
     experiment.table(folder / "contacts.csv", ("family", "method", "n", "precision"), curves)
     draw(curves, folder / "precision.png")
 
 
 def load(family, folder):
     """The alignment of a family, a tenth of it set aside."""
-    folder = folder or os.environ.get("FASTMF_DATA")
     if folder is None:
         raise ValueError("pass --data, or set the environment variable FASTMF_DATA.")
     folder = Path(folder) / "sequences"
@@ -129,8 +115,8 @@ def chain():
     rng = np.random.default_rng(0)
     X = rng.integers(0, CHAIN_STATES, (CHAIN_ROWS, CHAIN_POSITIONS))
     for position in range(1, CHAIN_POSITIONS):
-        same = rng.random(CHAIN_ROWS) < 0.5
-        X[same, position] = (X[same, position - 1] + position) % CHAIN_STATES
+        linked = rng.random(CHAIN_ROWS) < 0.5
+        X[linked, position] = (X[linked, position - 1] + position) % CHAIN_STATES
     positions = np.arange(CHAIN_POSITIONS)
     # Neighbours are in contact, all others are far apart.
     distances = np.where(abs(positions[:, None] - positions) <= 1, 1.0, 100.0)
@@ -202,15 +188,15 @@ def curve(family, method, scores, data):
 def likelihood(estimator, data, quick):
     """Weighted log-likelihood of the test sequences, by annealing, in nats a sequence."""
     n_steps, most = (100, 100) if quick else (1000, 8000)
-    found = annealed_importance_sampling(
+    annealed = annealed_importance_sampling(
         estimator.model_, n_chains=200, n_steps=n_steps, max_steps=most, rng=0
     )
-    values = log_likelihood(estimator.model_, data.test, found.log_partition)
+    values = log_likelihood(estimator.model_, data.test, annealed.log_partition)
     mean = float(np.average(values, weights=data.test_weights))
     return {
         "test_log_likelihood": round(mean, 3),
-        "annealing_error": round(found.error, 3),
-        "annealing_gap": round(found.reverse - found.log_partition, 3),
+        "annealing_error": round(annealed.error, 3),
+        "annealing_gap": round(annealed.reverse - annealed.log_partition, 3),
     }
 
 
@@ -246,15 +232,13 @@ def draw(curves, path):
 
 def parser():
     """The command line."""
-    parsed = experiment.parser(__doc__, EPILOG)
-    parsed.add_argument("families", nargs="*", help=f"chain, {', '.join(FAMILIES)} [all]")
-    parsed.add_argument("--data", help="folder of the data [$FASTMF_DATA]")
-    parsed.add_argument("--output", type=Path, help="[results/sequences]")
-    parsed.add_argument("--hidden", type=int, default=100, help="hidden units of the RBMs [100]")
-    parsed.add_argument("--epochs", type=int, default=200, help="of the RBMs [200]")
-    parsed.add_argument("--seed", type=int, default=0, help="of the RBMs [0]")
-    parsed.add_argument("--quick", action="store_true", help="a few epochs of the chain alone")
-    return parsed
+    made = experiment.parser(
+        __doc__, "seed", "data", "output", quick="a few epochs of the chain alone"
+    )
+    made.add_argument("families", nargs="*", help=f"chain, {', '.join(FAMILIES)} [all]")
+    made.add_argument("--hidden", type=int, default=100, help="hidden units of the RBMs [100]")
+    made.add_argument("--epochs", type=int, default=200, help="of the RBMs [200]")
+    return made
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Calibration of spike-and-slab regression: what its probabilities and intervals are worth.
+"""Calibration of the probabilities and intervals of spike-and-slab regression.
 
 Regressions on p = 500 features, of which each matters with probability 0.01, and n = 100 rows, with
 all parameters learned: independent features, those of an autoregressive process (correlation 0.9 of
@@ -12,7 +12,7 @@ Data sets whose variance of y is not within a tenth of 1 are drawn anew, as prio
 it: that selects data, and leaves posteriors as they are. Printed for each cell:
 
 cover   fraction of 2,000 new rows within their predictive intervals of 50, 90, 95 and 99%, and the
-        standard error, over fits, of that of 95%
+        standard error, over fits, of the one of 95%
 noise   median of the learned noise variance over the true one
 sum     of the inclusion probabilities (mean of the true number)
 error   of calibration: |mean probability - fraction of features that matter| in bins, weighted by
@@ -25,7 +25,6 @@ again.
 Results: spike_slab_calibration.md.
 """
 
-import json
 import sys
 import time
 import warnings
@@ -44,12 +43,6 @@ from fastmf.learning.evidence.parameter_priors import (
     STRENGTH,
 )
 
-EPILOG = """\
-examples:
-  python scripts/experiments/spike_slab_calibration.py --quick
-  python scripts/experiments/spike_slab_calibration.py --fits 30 --seed 0 --records fits.jsonl
-  python scripts/experiments/spike_slab_calibration.py --prior --methods average --fits 200
-"""
 LEVELS = np.array([0.5, 0.9, 0.95, 0.99])
 METHODS = {
     "average": {"average_parameters": True},
@@ -93,9 +86,8 @@ SCALE_TOLERANCE = 0.1
 
 def main(argv=None):
     """Run the experiment."""
-    parser = experiment.parser(__doc__, EPILOG)
+    parser = experiment.parser(__doc__, "seed", quick="two small fits, at one ratio")
     parser.add_argument("--fits", type=int, default=30, help="fits of each cell")
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rows", type=int, default=100)
     parser.add_argument("--features", type=int, default=500)
     parser.add_argument("--methods", nargs="*", choices=METHODS, default=list(METHODS)[:3])
@@ -103,29 +95,24 @@ def main(argv=None):
     parser.add_argument("--ratios", nargs="*", type=float, default=list(RATIOS))
     parser.add_argument("--prior", action="store_true", help="parameters from the priors")
     parser.add_argument("--records", type=Path, help="file of the fits that are made")
-    parser.add_argument("--quick", action="store_true", help="two small fits, at one ratio")
     options = parser.parse_args(argv)
     if options.quick:
         options.fits, options.features, options.ratios = 2, 100, [2.0]
     if options.prior:
         options.ratios = ["prior"]
     cells = [(d, r, m) for d in options.designs for r in options.ratios for m in options.methods]
-    done = known_fits(options.records)
+    results = experiment.Results(options.records)
     for k in range(options.fits):
         for design, ratio, method in cells:
             key = f"{label(design, ratio, method, options)}.{k}"
-            if key not in done:
-                done[key] = fit(design, ratio, method, k, options)
-                if options.records:
-                    with options.records.open("a") as file:
-                        file.write(json.dumps({"fit": key, **done[key]}) + "\n")
+            results.get(key, lambda cell=(design, ratio, method), k=k: fit(*cell, k, options))
     print(f"{options.fits} fits of {options.rows} x {options.features} a cell, seed {options.seed}")
     print(f"{'design':12} {'SNR':>5} {'fit':8} {'cover':>20} {'(error)':7} {'noise':>6} "
           f"{'sum (true)':>13} {'error':>13} {'CPU s':>6} {'dense':>5}  "
           "probability -> truth (features)")  # fmt: skip
     for design, ratio, method in cells:
         name = label(design, ratio, method, options)
-        fits = [done[f"{name}.{k}"] for k in range(options.fits)]
+        fits = [results.values[f"{name}.{k}"] for k in range(options.fits)]
         print(f"{design:12} {ratio:>5} {method:8} {cell(fits)}")
 
 
@@ -133,13 +120,6 @@ def label(design, ratio, method, options):
     """Name of a cell, and of its fits in files."""
     ratio = ratio if isinstance(ratio, str) else f"{ratio:g}"
     return f"{design}/{ratio}/{method}/{options.rows}x{options.features}/{options.seed}"
-
-
-def known_fits(path):
-    """The fits of a file, by their keys."""
-    if path is None or not path.exists():
-        return {}
-    return {(line := json.loads(text)).pop("fit"): line for text in path.read_text().splitlines()}
 
 
 def draw(design, rng, options, ratio):

@@ -4,7 +4,7 @@
 Trains restricted Boltzmann machines of several sizes and writes, as PNG and CSV, into a folder:
 
   likelihood   TAP log-likelihood per unit by epoch (Fig. 3); dashed, or "validation": test images.
-               The log-partition is that of the log-sum-exp over the solutions of some rows
+               The log-partition is the log-sum-exp over the solutions of some rows
   solutions    the same by the paper's measure, Eq. 39: the mean over the distinct solutions that
                10,000 training images lead to, solved to 1e-8; beside it their log-sum-exp (CSV)
   fields-N     receptive fields of the machine with N hidden units (Fig. 4), those that are largest
@@ -15,13 +15,12 @@ Trains restricted Boltzmann machines of several sizes and writes, as PNG and CSV
                images, for this estimate itself and for the nearest neighbour (Fig. 8; binary images
                only)
 
-and each machine as rbm-N.npz, for `fastmf denoise` and `fastmf info`. A run that was stopped
+and each machine as rbm-N.npz, for `fastmf denoise` and `fastmf info`. Settings are by default the
+paper's (its Table 1, without centring), in units of the pixels' deviations. A run that was stopped
 resumes if it is started again with the same options and the same folder.
 """
 
-import json
 import time
-from pathlib import Path
 
 import experiment
 import numpy as np
@@ -37,30 +36,10 @@ from fastmf.evaluation import (
     solutions,
 )
 
-EPILOG = """\
-examples:
-  python scripts/experiments/tap_rbm.py --quick
-      a few epochs on 2,000 images: does it run?
-  python scripts/experiments/tap_rbm.py --hidden 100 --epochs 20 --rows 10000 --learning-rate 0.05
-      a good machine in a minute: a rate ten times the paper's
-  python scripts/experiments/tap_rbm.py --dataset binary --output results/binary
-  python scripts/experiments/tap_rbm.py --dataset real --output results/real
-  python scripts/experiments/tap_rbm.py --dataset faces --output results/faces
-      the paper's runs: all images, 100 epochs, 25 to 500 hidden units
-
-MNIST's four files and CBCL's are read from the folder --data, or the environment variable
-FASTMF_DATA. The paper's settings (its Table 1) are the defaults: batches of 100 rows with as many
-starts (of 20 faces), momentum 0.5, weight decay 0.001 (0.01), no centring, a learning rate of 0.005
-for binary images and faces, and 1e-2 falling to 1e-5 for grey digits. Pixels of grey digits are
-truncated Gauss-Bernoulli (spike-and-slab) units, those of faces truncated Gaussian; as they are
-learned in units of their deviations, 0.6 and 0.2, rates and decay are multiplied so that couplings
-take the paper's steps (biases of hidden units are slower, precisions faster by that factor).
-"""
-
 FLIP_PROBABILITY = tuple(float(k / 20) for k in range(11))
 # Rows that lead to the solutions of Eq. 39.
 SOLUTION_ROWS = 10_000
-# What is shown as images: at this probability, so many.
+# Probability of a flip and number of images that are shown.
 SHOWN, N_SHOWN = 0.2, 20
 
 
@@ -73,12 +52,12 @@ def main(argv=None):
         options.learning_rate = options.learning_rate or [0.05]
     options.epochs = options.epochs or 100
     options.hidden = options.hidden or ([256] if options.dataset == "faces" else [25, 50, 100, 500])
-    folder = options.output or Path("results") / f"tap-rbm-{options.dataset}"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = experiment.folder(options, f"tap-rbm-{options.dataset}")
 
-    train, test = images(options)
+    train, test = experiment.train_and_test(options.dataset, options)
     machines = {n: trained(n, train.X, test.X, options, folder) for n in options.hidden}
-    likelihood(machines, folder)
+    histories = {n: machine.history_ for n, machine in machines.items()}
+    experiment.report_likelihoods(histories, folder, "hidden_units", " hidden units")
     by_solutions(options, train.X[:SOLUTION_ROWS], test.X, folder)
     for machine in machines.values():
         fields(machine, train.shape, test.X, folder)
@@ -88,8 +67,15 @@ def main(argv=None):
 
 
 def parser():
-    whole = experiment.parser(__doc__, EPILOG)
-    add = whole.add_argument
+    made = experiment.parser(
+        __doc__,
+        "seed",
+        "data",
+        "output",
+        "quiet",
+        quick="5 epochs, 2000 images, 25 and 50 units, rate 0.05",
+    )
+    add = made.add_argument
     add(
         "--dataset",
         choices=experiment.TABLE_1,
@@ -119,21 +105,7 @@ def parser():
     add("--sweeps", type=int, default=3, metavar="N", help="TAP or Gibbs sweeps per step [3]")
     add("--starts", type=int, default=10, metavar="N", help="mean-field starts in denoising [10]")
     add("--digit", type=int, default=0, metavar="N", help="the test image of Fig. 9 [0]")
-    add("--seed", type=int, default=0, metavar="N", help="[0]")
-    add("--data", metavar="FOLDER", help="where MNIST is [$FASTMF_DATA]")
-    add("--output", type=Path, metavar="FOLDER", help="[results/tap-rbm-DATASET]")
-    add("--quick", action="store_true", help="5 epochs, 2000 images, 25 and 50 units, rate 0.05")
-    add("--quiet", action="store_true", help="no progress bars")
-    return whole
-
-
-def images(options):
-    """Training and test images."""
-    sets = []
-    for split, rows in (("train", options.rows), ("test", options.test_rows)):
-        images = experiment.images(options.dataset, options.data, split)
-        sets.append(images._replace(X=images.X[:rows]))
-    return sets
+    return made
 
 
 def trained(n, X, test, options, folder):
@@ -173,47 +145,31 @@ def trained(n, X, test, options, folder):
     return machine
 
 
-def likelihood(machines, folder):
-    """Fig. 3."""
-    figure, rows = None, []
-    for n, machine in machines.items():
-        history = machine.history_
-        ax = figure.axes[0] if figure else None
-        figure = plotting.learning_curve(history, label=f"{n} hidden units", ax=ax)
-        columns = (history[c] for c in ("epoch", "log_likelihood", "validation_log_likelihood"))
-        rows += [(n, *row) for row in zip(*columns, strict=True)]
-    experiment.picture(figure, folder / "likelihood.png")
-    header = ("hidden_units", "epoch", "log_likelihood_per_unit", "validation")
-    experiment.table(folder / "likelihood.csv", header, rows)
-
-
 def by_solutions(options, X, test, folder):
     """Fig. 3 by Eq. 39: per unit, log-partitions of the distinct solutions that rows lead to."""
     header = ("hidden_units", "epoch", "solutions", "not_converged", "mean", "log_sum_exp",
               "mean_test", "log_sum_exp_test", "free_energy_spread")  # fmt: skip
-    rows = []
+    rows, results = [], experiment.Results(folder / "solutions.jsonl")
     for n in options.hidden:
         for epoch in sorted(e for e in options.follow if e <= options.epochs):
-            path = folder / f"solutions-{n}-{epoch}.json"
-            if not path.exists():
-                model = mf.load(folder / f"rbm-{n}-{epoch}.npz")
-                path.write_text(json.dumps(measured(model, X, test)))
-            rows.append((n, epoch, *json.loads(path.read_text())))
+            path = folder / f"rbm-{n}-{epoch}.npz"
+            values = results.get(path.stem, lambda path=path: measured(mf.load(path), X, test))
+            rows.append((n, epoch, *values))
     experiment.table(folder / "solutions.csv", header, rows)
 
 
 def measured(model, X, test):
     """Number of solutions, of those not converged, likelihoods per unit by both, and spread."""
-    found = solutions(model, X, tol=1e-8, max_iter=10_000)
-    n_units = sum(found_layer.shape[1] for found_layer in (found.visible, found.hidden))
-    log_partitions = found.log_partition.mean(), np.logaddexp.reduce(found.log_partition)
+    distinct = solutions(model, X, tol=1e-8, max_iter=10_000)
+    n_units = sum(layer.shape[1] for layer in (distinct.visible, distinct.hidden))
+    log_partitions = distinct.log_partition.mean(), np.logaddexp.reduce(distinct.log_partition)
     likelihoods = [
         float((log_likelihood(model, rows, 0.0).mean() - value) / n_units)
         for rows in (X, test)
         for value in log_partitions
     ]
-    spread = float(np.ptp(found.free_energy))
-    return [len(found.free_energy), int((~found.converged).sum()), *likelihoods, spread]
+    spread = float(np.ptp(distinct.free_energy))
+    return [len(distinct.free_energy), int((~distinct.converged).sum()), *likelihoods, spread]
 
 
 def fields(machine, shape, X, folder):
@@ -279,15 +235,15 @@ def digit(machines, train, image, options, folder):
     for n, machine in machines.items():
         estimates[f"TAP, {n}"] = by_tap(machine)
     for n, machine in machines.items():
-        found = by_tap(machine, n_starts=options.starts, candidates=train.X)
-        estimates[f"TAP, {n}, from images"] = found
+        restored = by_tap(machine, n_starts=options.starts, candidates=train.X)
+        estimates[f"TAP, {n}, from images"] = restored
     experiment.picture(plotting.image_rows(estimates, train.shape), folder / "digit.png")
     clean = np.tile(image, (len(noisy), 1))
-    scores = {name: matthews_correlation(clean, found) for name, found in estimates.items()}
+    scores = {name: matthews_correlation(clean, restored) for name, restored in estimates.items()}
     header = ("method", *(f"p = {p:g}" for p in FLIP_PROBABILITY))
     rows = [(name, *(f"{score:.4f}" for score in row)) for name, row in scores.items()]
     experiment.table(folder / "digit.csv", header, rows)
 
 
 if __name__ == "__main__":
-    experiment.run(main, "interrupted; the same command goes on from the last epoch")
+    experiment.run(main, "interrupted; the same command resumes after the last epoch")

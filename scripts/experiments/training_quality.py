@@ -1,49 +1,26 @@
 #!/usr/bin/env python3
-"""Likelihoods of RBMs trained by mean field and by sampling, against time of training.
+"""Likelihoods of RBMs trained by mean field and by sampling.
 
 Trains an RBM on binary MNIST by each method, and evaluates it after some of the epochs by annealed
 importance sampling: the log-likelihood of test images in nats, from below and above. Writes into a
 folder quality.csv, quality.png (log-likelihood by seconds of training), and prints a table.
-
-With --race each method has the options that were found to suit it, scikit-learn several rates, and
-runs in a process of its own: how long does it take to reach which likelihood?
 """
 
-import argparse
 import time
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-from pathlib import Path
 
 import experiment
 import numpy as np
+from matplotlib.figure import Figure
 
 import fastmf as mf
-from fastmf.datasets import load_mnist
 from fastmf.evaluation import log_likelihood
-
-EPILOG = """\
-examples:
-  python scripts/experiments/training_quality.py --quick
-      1,000 images, 10 hidden units, two epochs: does it run?
-  python scripts/experiments/training_quality.py --methods "TAP" "PCD-1 (scikit-learn)"
-      two of the methods, all else as published in training_quality.md
-  python scripts/experiments/training_quality.py --rows 60000 --epochs 10 --methods \\
-      "TAP, momentum, 100 starts" "TAP, momentum, 50 starts" "TAP, momentum, 25 starts"
-      what fewer starts than rows of a batch cost, and gain
-  python scripts/experiments/training_quality.py --race --rows 60000 --epochs 1 2 3 5 10 20 40
-      the picture of the README, on an idle machine
-
-MNIST's four files are read from the folder --data, or the environment variable FASTMF_DATA.
-"""
 
 BATCH = 100
 PCD = "PCD-1 (scikit-learn)"
 NOISE = {"starts": "noise", "noise": 0.1}
 CENTRED = {"centred": True}
 BEST = {"n_sweeps": 10, "momentum": 0.9, "learning_rate": (0.05, 0.005)}
-MOMENTUM = {"n_sweeps": 3, "momentum": 0.9, "l2": 1e-4}
-FALLING = {**MOMENTUM, "learning_rate": (0.05, 0.002)}
+FALLING = {"n_sweeps": 3, "momentum": 0.9, "l2": 1e-4, "learning_rate": (0.05, 0.002)}
 # Uncentred unless said, to see what each part gives.
 METHODS = {
     "TAP, centred": {"n_sweeps": 3, **CENTRED},
@@ -66,16 +43,6 @@ METHODS = {
     "PCD-1, centred": {"gradient": "pcd", "n_sweeps": 1, **CENTRED},
     PCD: {},
 }
-# What suits each method. TAP starts from half of the rows of a batch; "TAP, then PCD" has chains in
-# the second half of its epochs.
-CHAINS = {"gradient": "pcd", "n_sweeps": 1, "n_starts": 300, "momentum": 0.0, "l2": 0.0}
-RACE = {
-    "TAP": {**FALLING, "n_starts": BATCH // 2},
-    "PCD": {**CHAINS, "learning_rate": (0.1, 0.0)},
-    "PCD, preconditioned": {**CHAINS, "learning_rate": (1.5, 0.0), "preconditioning": 0.5},
-    "TAP, then PCD": {**MOMENTUM, "learning_rate": (0.05, 0.02), "n_starts": BATCH // 2},
-    **{f"{PCD}, rate {rate:g}": {"learning_rate": rate} for rate in (0.2, 0.1, 0.05)},
-}
 FIELDS = ("method", "epoch", "seconds", "from_below", "error", "from_above")
 
 
@@ -84,18 +51,12 @@ def main(argv=None):
     if options.quick:
         options.rows, options.test_rows, options.hidden = 1000, 100, 10
         options.epochs, options.chains, options.steps = [1, 2], 20, 50
-    folder = options.output or Path("results") / "training-quality"
-    folder.mkdir(parents=True, exist_ok=True)
-    train, test = (
-        load_mnist(options.data, split=split, binary=True).X for split in ("train", "test")
-    )
+    folder = experiment.folder(options, "training-quality")
+    train, test = (experiment.images("binary", options.data, s).X for s in ("train", "test"))
     rows = np.random.default_rng(options.seed).permutation(len(train))[: options.rows]
     X, test = train[rows], test[: options.test_rows]
     results = []
-    for name in RACE if options.race else options.methods:
-        if options.race:
-            results += raced(name, X, test, options)
-            continue
+    for name in options.methods:
         follow = by_scikit_learn if name == PCD else by_fastmf
         try:
             machines = follow(METHODS[name], X, options)
@@ -106,16 +67,16 @@ def main(argv=None):
             results.append((name, epoch, seconds, *quality(model, test, X, options)))
             print(line(results[-1]), flush=True)
     experiment.table(folder / "quality.csv", FIELDS, results)
-    draw(best_rate(results) if options.race else results, folder / "quality.png")
+    draw(results, folder / "quality.png")
 
 
 def parser():
-    whole = experiment.parser(__doc__, EPILOG)
-    add = whole.add_argument
+    made = experiment.parser(
+        __doc__, "seed", "threads", "data", "output", quick="10 hidden units, 1000 images, 2 epochs"
+    )
+    add = made.add_argument
     add("--methods", nargs="+", choices=METHODS, default=list(METHODS), metavar="NAME",
         help="of " + ", ".join(f'"{name}"' for name in METHODS) + " [all]")  # fmt: skip
-    add("--race", action="store_true",
-        help="time to likelihood: what suits each method, scikit-learn's best rate")  # fmt: skip
     add("--hidden", type=int, default=100, metavar="N", help="hidden units [100]")
     add("--rows", type=int, default=10_000, metavar="N", help="training images [10000]")
     add("--test-rows", type=int, default=10_000, metavar="N", help="test images [10000]")
@@ -124,66 +85,7 @@ def parser():
     add("--learning-rate", type=float, default=0.05, metavar="RATE", help="[0.05]")
     add("--chains", type=int, default=100, metavar="N", help="of the evaluation [100]")
     add("--steps", type=int, default=1000, metavar="N", help="of the evaluation [1000]")
-    add("--threads", type=int, metavar="N", help="[all]")
-    add("--seed", type=int, default=0, metavar="N", help="[0]")
-    add("--data", metavar="FOLDER", help="where MNIST is [$FASTMF_DATA]")
-    add("--output", type=Path, metavar="FOLDER", help="[results/training-quality]")
-    add("--quick", action="store_true", help="10 hidden units, 1000 images, 2 epochs")
-    return whole
-
-
-def raced(name, X, test, options):
-    """Results of a method of the race, in a process of its own.
-
-    A rate that falls ends where training does: so each number of epochs is a run.
-    """
-    runs = [options.epochs] if name.startswith(PCD) else [[n] for n in options.epochs]
-    results = []
-    for epochs in runs:
-        one = with_epochs(options, epochs)
-        with ProcessPoolExecutor(1, get_context("spawn")) as process:
-            for result in process.submit(_evaluated, name, X, test, one).result():
-                results.append(result)
-                print(line(result), flush=True)
-    return results
-
-
-def _evaluated(name, X, test, options):
-    if name.startswith(PCD):
-        machines = by_scikit_learn(RACE[name], X, options)
-    elif name == "TAP, then PCD":
-        machines = by_both(RACE[name], X, options)
-    else:
-        machines = by_fastmf(RACE[name], X, options)
-    return [(name, n, seconds, *quality(m, test, X, options)) for n, seconds, m in machines]
-
-
-def by_both(settings, X, options):
-    """(epoch, seconds, model) by mean field in half of the epochs, and chains in the others."""
-    n_epochs = max(options.epochs)
-    first, then = (with_epochs(options, [n]) for n in (n_epochs - n_epochs // 2, n_epochs // 2))
-    _, seconds, model = by_fastmf(settings, X, first)[-1]
-    if n_epochs < 2:
-        return [(n_epochs, seconds, model)]
-    chains = {**CHAINS, "learning_rate": (0.05, 0.0), "init": model}
-    _, more, model = by_fastmf(chains, X, then)[-1]
-    return [(n_epochs, seconds + more, model)]
-
-
-def with_epochs(options, epochs):
-    """The options with other epochs after which to evaluate."""
-    return argparse.Namespace(**vars(options) | {"epochs": epochs})
-
-
-def best_rate(results):
-    """The results with scikit-learn's best rate after each number of epochs only."""
-    ours = [r for r in results if not r[0].startswith(PCD)]
-    theirs = [r for r in results if r[0].startswith(PCD)]
-    best = [
-        max((r for r in theirs if r[1] == n), key=lambda r: r[3] + r[5])
-        for n in dict.fromkeys(r[1] for r in theirs)
-    ]
-    return ours + [(f"{PCD}, best rate", *r[1:]) for r in best]
+    return made
 
 
 def by_fastmf(settings, X, options):
@@ -195,13 +97,12 @@ def by_fastmf(settings, X, options):
             machines.append((state.epoch, time.perf_counter() - start, state.model))
 
     def learner(n_epochs, callbacks):
-        of_all = {"learning_rate": options.learning_rate, "centred": options.race, "l2": 0.001}
-        # Following of the likelihood takes time: in a race that of one row.
+        common = {"learning_rate": options.learning_rate, "centred": False, "l2": 0.001}
         return mf.GeneralizedRBM(
             options.hidden,
-            **{**of_all, **settings},
+            **common | settings,
             batch_size=BATCH,
-            monitor_rows=1 if options.race else 100,
+            monitor_rows=100,
             n_epochs=n_epochs,
             callbacks=callbacks,
             n_threads=options.threads,
@@ -237,13 +138,13 @@ def by_scikit_learn(settings, X, options):
 
 def quality(model, test, X, options):
     """Log-likelihood of the test images by annealing from both ends, and its error."""
-    found = mf.annealed_importance_sampling(
+    annealed = mf.annealed_importance_sampling(
         model, options.chains, options.steps, data=X[: options.chains], rng=options.seed,
         n_threads=options.threads,
     )  # fmt: skip
     numerator = log_likelihood(model, test, 0.0).mean()
-    error = np.hypot(found.error, found.reverse_error)
-    return numerator - found.reverse, error, numerator - found.log_partition
+    error = np.hypot(annealed.error, annealed.reverse_error)
+    return numerator - annealed.reverse, error, numerator - annealed.log_partition
 
 
 def line(result):
@@ -254,12 +155,7 @@ def line(result):
 
 def draw(results, path):
     """Log-likelihood by seconds of training."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    _, ax = plt.subplots(figsize=(8, 5), layout="constrained")
+    ax = Figure(figsize=(8, 5), layout="constrained").subplots()
     for name in dict.fromkeys(result[0] for result in results):
         points = [(r[2], (r[3] + r[5]) / 2) for r in results if r[0] == name]
         ax.plot(*zip(*points, strict=True), marker="o", label=name)

@@ -85,14 +85,6 @@ def test_weights_of_rows():
             check.row_weights(bad, 3)
 
 
-def test_masked_arrays():
-    masked = np.ma.masked_array([1, 2], [False, True])
-    np.testing.assert_array_equal(check.real_array("x", masked, missing=True), [1, np.nan])
-    with pytest.raises(ValueError, match=r"x must have no masked entries .* first at \[1\]"):
-        check.real_array("x", masked)
-    assert check.real_array("x", np.ma.masked_array([1, 2])).dtype.kind == "i"
-
-
 def test_flags_paths_and_seeds():
     assert check.flag("x", np.True_) is True and check.flag("x", 0) is False
     assert check.file_path("x", "name") == Path("name")
@@ -105,20 +97,3 @@ def test_flags_paths_and_seeds():
     assert isinstance(check.generator(None, optional=True), np.random.Generator)
     with pytest.raises(ValueError, match=r"rng must be .* or a seed"):
         check.generator(-1)
-
-
-def test_numbers_inside_an_interval():
-    assert check.proper_fraction("level", 0.5) == 0.5
-    assert check.positive("scale", 3) == 3 and isinstance(check.positive("scale", 3), float)
-    for wrong in (0, 1):
-        with pytest.raises(ValueError, match=f"level must be between 0 and 1, got {wrong}"):
-            check.proper_fraction("level", wrong)
-    for wrong in (0, -1, np.inf):
-        with pytest.raises(ValueError, match=r"scale must be positive and finite"):
-            check.positive("scale", wrong)
-    with pytest.raises(ValueError, match=r"share must be positive and below 0\.5, got 0\.5"):
-        check.positive("share", 0.5, 0.5)
-    with pytest.raises(ValueError, match="scale must be a number, got NaN"):
-        check.positive("scale", np.nan)
-    with pytest.raises(TypeError, match="level must be a number"):
-        check.proper_fraction("level", "half")

@@ -61,10 +61,6 @@ def test_quota(tmp_path, groups, files, expected):
     assert quota(root, tmp_path / "groups") == expected
 
 
-def test_without_control_groups_there_is_no_limit(tmp_path):
-    assert quota(tmp_path / "none", tmp_path / "none") == math.inf
-
-
 @pytest.mark.parametrize(
     ("affinity", "limit", "expected"),
     [(8, math.inf, 8), (8, 2.5, 3), (8, 0.2, 1), (2, 4.0, 2), (1, 1.0, 1)],
@@ -73,13 +69,6 @@ def test_cores_are_the_smaller_of_affinity_and_quota(monkeypatch, affinity, limi
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(affinity)), raising=False)
     monkeypatch.setattr(cores, "_quota_of_this_process", lambda: limit)
     assert n_cores() == expected
-
-
-def test_without_affinity_all_cores_count(monkeypatch):
-    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    monkeypatch.setattr(os, "cpu_count", lambda: 6)
-    monkeypatch.setattr(cores, "_quota_of_this_process", lambda: math.inf)
-    assert n_cores() == 6
 
 
 def test_the_default_number_of_threads(monkeypatch):

@@ -40,16 +40,3 @@ def test_what_is_not_there_is_missed(name):
         early = importlib.import_module(name)
     with pytest.raises(AttributeError, match="no_such"):
         early.no_such
-
-
-def test_a_module_that_has_been_imported_stays(name):
-    module = importlib.import_module(name)
-    with deferred(name):
-        assert sys.modules[name] is module
-    assert sys.modules[name] is module
-
-
-def test_a_failing_block_leaves_nothing(name):
-    with pytest.raises(KeyError), deferred(name):
-        raise KeyError
-    assert name not in sys.modules

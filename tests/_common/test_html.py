@@ -3,7 +3,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from fastmf._common.html import counts, extent, number, section, table
+from fastmf._common.html import extent, section, table
 
 
 def test_text_is_escaped():
@@ -13,12 +13,6 @@ def test_text_is_escaped():
     assert [cell.text for cell in root.iter("td")] == ['"q" & <script>']
     assert [cell.text for cell in root.iter("th")] == ["<h>", "&", "x < y"]
     assert root.find("strong").text == "<a> & b"
-
-
-def test_a_table_has_a_line_for_each_row():
-    root = ElementTree.fromstring(table([("a", "1"), ("b", "2")]))
-    assert [[c.text for c in row] for row in root.iter("tr")] == [["a", "1"], ["b", "2"]]
-    assert root.find("thead") is None
 
 
 @pytest.mark.parametrize(
@@ -34,17 +28,3 @@ def test_a_table_has_a_line_for_each_row():
 )
 def test_extent(values, expected):
     assert extent(values) == expected
-
-
-def test_number():
-    assert [number(x) for x in (None, 0.123456, np.float32(2), np.nan)] == [
-        "",
-        "0.1235",
-        "2",
-        "nan",
-    ]
-
-
-def test_counts_begin_with_the_most_frequent():
-    assert counts(np.array(["a", "b", "b"])) == [("b", "2"), ("a", "1")]
-    assert counts("one") == [("one", "1")]

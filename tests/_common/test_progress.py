@@ -10,22 +10,6 @@ from fastmf._common import progress
 from fastmf._common.progress import followed
 
 
-@pytest.mark.parametrize("verbose", [False, True])
-def test_all_steps_are_done_in_order(verbose, monkeypatch, capsys):
-    pytest.importorskip("tqdm")
-    assert list(progress.followed("abc", "letters", verbose)) == ["a", "b", "c"]
-    shown = capsys.readouterr().err
-    assert ("letters" in shown and "3/3" in shown) if verbose else shown == ""
-
-
-def test_lines_come_every_few_seconds(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "tqdm", None)
-    times = iter([0.0, 4.9, 5.0, 5.0, 9.0, 10.0, 10.0])  # of the start, of steps, of lines
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(times))
-    assert list(progress.followed("abcd", "letters", True)) == ["a", "b", "c", "d"]
-    assert capsys.readouterr().err == "1/4 letters\n3/4 letters\n"
-
-
 def test_iterations_are_reported_every_few_seconds(monkeypatch, capsys):
     assert progress.reported(False) is None
     now = [0.0]

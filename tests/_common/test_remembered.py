@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fastmf._common.remembered import N_CALLS, remembered
+from fastmf._common.remembered import remembered
 
 
 @pytest.fixture
@@ -32,24 +32,6 @@ def test_arrays_may_be_changed_in_place(square):
     x[0] = 5
     np.testing.assert_array_equal(function(x, y)[0], [25, 1, 4])
     assert len(calls) == 2
-
-
-@pytest.mark.parametrize("other", [np.ones(2, np.float32), np.ones(3), np.ones((1, 2))])
-def test_type_and_shape_count(square, other):
-    function, calls = square
-    function(np.ones(2), np.ones(2))
-    found, _ = function(other, np.ones(2))
-    assert (found.dtype, found.shape, len(calls)) == (other.dtype, other.shape, 2)
-
-
-def test_only_the_last_calls_are_kept(square):
-    function, calls = square
-    for k in range(N_CALLS + 1):
-        function(np.full(1, float(k)), np.ones(1))
-    function(np.full(1, float(N_CALLS)), np.ones(1))
-    assert len(calls) == N_CALLS + 1
-    function(np.zeros(1), np.ones(1))
-    assert len(calls) == N_CALLS + 2
 
 
 def test_results_cannot_be_changed(square):

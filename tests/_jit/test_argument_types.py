@@ -7,7 +7,6 @@ import pytest
 from fastmf._jit.argument_types import (
     Bool,
     Int8,
-    Int64,
     Real,
     Workers,
     argument_types,
@@ -40,13 +39,6 @@ def test_types_are_those_of_instances(dtype):
     assert found == type_of(an_instance(dtype))
     assert numba_type(found) == numba.typeof(an_instance(dtype))
     assert found != type_of(an_instance(np.float16 if dtype == np.float32 else np.float32))
-
-
-def test_types_of_tuples_and_arrays():
-    given = np.zeros((1, 1)), (np.zeros(1), 1), True, np.zeros(1, np.int64)
-    found = argument_types(float, Real[2], (Real[1], int), bool, Int64[1])
-    assert found == tuple(map(type_of, given))
-    assert tuple(map(numba_type, found)) == tuple(map(numba.typeof, given))
 
 
 VALUES = [

@@ -97,12 +97,6 @@ def test_a_damaged_file_is_replaced(folder, damage):
     assert names(folder) == [".nbc"]
 
 
-def test_a_folder_in_the_place_of_a_file(folder, file):
-    file.mkdir()
-    assert use() == (6, 0)
-    assert names(folder) == [".nbc"]
-
-
 def interrupt(*args, **options):
     raise KeyboardInterrupt
 
@@ -171,15 +165,6 @@ def test_a_full_disk_leaves_nothing_half_written(folder, monkeypatch):
     assert names(folder) == []
 
 
-def test_code_that_cannot_be_pickled_is_not_kept(folder, monkeypatch):
-    def fail(compiled):
-        raise TypeError("cannot pickle")
-
-    monkeypatch.setattr(cache, "dumps", fail)
-    assert use() == (6, 0)
-    assert names(folder) == []
-
-
 def test_a_folder_that_is_removed_is_made_again(folder):
     use()
     shutil.rmtree(folder)
@@ -199,12 +184,6 @@ def test_a_folder_that_is_removed_while_code_is_compiled(folder):
         assert use() == (6, 0)
     assert use() == (6, 1)
     assert names(folder) == [".nbc"]
-
-
-def test_a_relative_folder_stays_where_it_is(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("NUMBA_CACHE_DIR", "here")
-    assert cache.folder.__wrapped__().is_relative_to(tmp_path / "here")
 
 
 # --- one folder for each version ------------------------------------------------------------------
@@ -419,15 +398,3 @@ def test_twelve_processes_on_an_empty_cache(tmp_path):
     assert results == {48}
     assert 2 <= n_compiled <= 24
     assert left == [".nbc"] * 2
-
-
-@needs_fork
-def test_a_cache_that_is_removed_again_and_again(tmp_path):
-    def remove(cache):
-        for _ in range(20):
-            shutil.rmtree(cache, ignore_errors=True)
-            time.sleep(0.02)
-
-    results, n_compiled, _ = at_once(tmp_path, MODULE, 4, n_processes=1, meanwhile=remove)
-    assert results == {48}
-    assert 2 <= n_compiled <= 8

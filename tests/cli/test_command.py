@@ -7,7 +7,7 @@ import forks
 import pytest
 
 import fastmf
-from fastmf.cli import command, info, main
+from fastmf.cli import info, main
 
 ROOT = Path(fastmf.__file__).parent.parent
 
@@ -164,28 +164,6 @@ def test_two_outputs_have_two_names(tmp_path, monkeypatch, capsys):
     (tmp_path / "link.pdf").symlink_to(tmp_path / "m.npz")
     assert main(["regress", "x.csv", "--plot", "link.pdf", "--model", "m.npz"])
     assert "would replace another output" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "arguments, message, expected",
-    [
-        (("train", "rbm", "x.npy"), "n_epochs must be at least 1", "--epochs must be at least 1"),
-        (("train", "rbm", "x.npy"), "give learning_rate=0.1", "give --learning-rate 0.1"),
-        (("train", "rbm", "x.npy"), "fix random_state.", "fix --seed."),
-        (("train", "rbm", "x.npy"), "momentum must be less", "--momentum must be less"),
-        (("train", "rbm", "x.npy"), "less momentum helps", "less momentum helps"),
-        (("train", "rbm", "x.npy"), "a/learning_rate.npy is empty", "a/learning_rate.npy is empty"),
-        (("train", "rbm", "x.npy"), "no column 'batch_size'", "no column 'batch_size'"),
-        (("score", "m.npz", "x.npy"), "n_sweeps must be", "n_sweeps must be"),
-        (("train", "rbm", "x.npy"), "validation_data must be", "--validation-share must be"),
-        (("sample", "m.npz"), "n_sweeps must be", "--sweeps must be"),
-        (("dca", "x.fa"), "l2_field must be at least 0", "--l2-field must be at least 0"),
-    ],
-)
-def test_messages_name_options(arguments, message, expected):
-    from fastmf.cli._options import in_options
-
-    assert in_options(message, command.parser().parse_args(arguments).parser) == expected
 
 
 def test_an_error_of_an_estimator_names_the_option(tmp_path, monkeypatch, capsys):

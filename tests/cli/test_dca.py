@@ -77,17 +77,6 @@ def test_the_best_pairs_are_written(alignment, machine, capsys):
     assert "9 best pairs of 9 columns, from 400 sequences (200.0 effective)" in out
 
 
-def test_the_ridge_on_fields_is_an_option(alignment, machine):
-    assert main(["dca", str(alignment), "--l2", "0.1", "--l2-field", "0.001"]) == 0
-    assert [(made.l2, made.l2_field) for made in machine.made] == [(0.1, 0.001)]
-
-
-def test_progress_is_left_out_on_demand(alignment, machine):
-    for options in ([], ["--quiet"]):
-        assert main(["dca", str(alignment), *options]) == 0
-    assert [made.verbose for made in machine.made] == [True, False]
-
-
 def test_gaps_as_missing_data_and_the_columns_of_a_focus(alignment, machine):
     command = ["dca", str(alignment), "--alphabet", "rna", "--gaps", "missing", "--focus", "s0"]
     assert main([*command, "--out", "x.csv", "--top", "100"]) == 0

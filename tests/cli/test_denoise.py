@@ -1,5 +1,3 @@
-from functools import wraps
-
 import numpy as np
 import pytest
 
@@ -51,23 +49,6 @@ def test_options_of_the_method_reach_the_machine(model, noisy, tmp_path):
         random_state=5,
     )
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected)
-
-
-def test_rows_and_seed_are_those_of_what_is_denoised(model, noisy, tmp_path, monkeypatch):
-    given = {}
-
-    @wraps(GeneralizedRBM.denoise)
-    def spy(self, Y, **options):
-        given.update(options, Y=Y)
-        return Y
-
-    monkeypatch.setattr(GeneralizedRBM, "denoise", spy)
-    options = ["--flip-probability", 0.1, "--rows", 1, "--seed", 5]
-    options += ["--candidates", tmp_path / "clean.npy"]
-    assert denoise(model, noisy, tmp_path / "out.npy", *options) == 0
-    np.testing.assert_array_equal(given["Y"], np.load(noisy)[:1])
-    np.testing.assert_array_equal(given["candidates"], np.load(tmp_path / "clean.npy"))
-    assert given["random_state"] == 5
 
 
 def test_the_score_rises_and_states_can_be_written(model, noisy, stripes, tmp_path, capsys):

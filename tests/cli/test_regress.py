@@ -138,12 +138,6 @@ def test_a_target_of_two_values_is_said(tmp_path, monkeypatch, capsys):
     assert "two values only: --classify" in capsys.readouterr().err
 
 
-def test_the_estimator_keeps_names(table):
-    _, _, names = table
-    assert main(["regress", "table.csv", "--target", "yield", "--model", "m.npz"]) == 0
-    assert mf.SpikeSlabRegressor.load("m.npz").feature_names_in_.tolist() == names
-
-
 def test_classes_and_columns_that_stay(table):
     X, y, _ = table
     np.save("X.npy", X)

@@ -71,13 +71,6 @@ def test_real_workers_find_the_package(monkeypatch):
     assert mf.warmup(n_processes=1, verbose=False) > 0
 
 
-def test_a_task_that_fails_gives_a_line():
-    def fail():
-        raise ValueError("two\nlines")
-
-    assert _warmup_tasks.run(fail) == "ValueError: two lines"
-
-
 def test_bad_arguments(monkeypatch, capsys):
     with pytest.raises(ValueError, match="n_processes"):
         mf.warmup(n_processes=0)

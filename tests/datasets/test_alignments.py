@@ -144,11 +144,6 @@ def test_the_alphabet_that_fits(tmp_path, sequences, alphabet):
     assert found.alphabet == ALPHABETS[alphabet]
 
 
-def test_a_few_odd_letters_do_not_change_the_alphabet(tmp_path):
-    rows = ">a\nACGU\n" * 40 + ">b\nACGN\n"  # N is an amino acid, too
-    assert load(tmp_path, rows, None).alphabet == ALPHABETS["rna"]
-
-
 PROTEIN = "MKVLAEFIPQRSTWYCDGHN"
 
 
@@ -202,31 +197,9 @@ def test_formats_as_they_are_met(tmp_path, text, expected, columns, alphabet):
         np.testing.assert_array_equal(found.columns, columns)
 
 
-def test_a_star_of_ones_own_alphabet_is_a_letter(tmp_path):
-    found = load(tmp_path, ">a\n_^*\n>b\n^_*\n", "_*^")
-    assert letters(found) == ["_^*", "^_*"]
-
-
 def test_a_star_within_a_row_is_outside_the_alphabet(tmp_path):
     found = load(tmp_path, ">a\nAC*DE\n>b\nACD-E\n")
     assert found.names == ["b"] and letters(found) == ["ACD-E"]
-
-
-@pytest.mark.parametrize(
-    "text, says",
-    [
-        ("CLUSTAL W\n\none ACD\none ACD\n", "line 4, b'one', repeats a name"),
-        ("CLUSTAL W\n\none\n", "holds no letters"),
-        ("CLUSTAL W\n", "holds no sequences"),
-        ("CLUSTAL W\n\none ACD\ntwo AC\n", "sequence 2"),
-        ("#A3M#\n", "it is empty"),
-        ("#A3M#\nACD\n", "begins neither"),
-    ],
-)
-def test_damaged_files_of_other_formats(tmp_path, text, says):
-    with pytest.raises(ValueError, match=says) as caught:
-        load(tmp_path, text)
-    assert "\n" not in str(caught.value)
 
 
 def test_letters_outside_the_alphabet_can_be_gaps_or_missing(tmp_path):
@@ -353,11 +326,6 @@ def test_lower_case_alone_is_no_alignment(tmp_path, rows):
     assert load_alignment(path, inserts="keep").X.shape == (len(rows), 3)
 
 
-def test_a_focus_without_upper_case(tmp_path):
-    with pytest.raises(ValueError, match="no column is left, as the focus 'b' has no upper-case"):
-        load(tmp_path, ">a\nACD\n>b\nac-\n", focus="b")
-
-
 def test_a_missing_file_and_a_folder(tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no such file"):
         load_alignment(tmp_path / "x")
@@ -380,28 +348,6 @@ def test_a_gzip_bomb_needs_no_more_memory_than_allowed(tmp_path, unit):
         assert tracemalloc.get_traced_memory()[1] < 2**24
     finally:
         tracemalloc.stop()
-
-
-def test_memory_is_a_few_times_the_text(tmp_path):
-    rows = np.random.default_rng(0).choice(list(b"-ACDEFGHIKLMNPQRSTVWYac."), (2000, 2000))
-    path = write(tmp_path, b"".join(b">x\n%s\n" % row.astype(np.uint8).tobytes() for row in rows))
-    tracemalloc.start()
-    try:
-        assert load_alignment(path).X.shape == (2000, 2000)
-        assert tracemalloc.get_traced_memory()[1] < 4 * path.stat().st_size + 2**22
-    finally:
-        tracemalloc.stop()
-
-
-def test_lines_in_pieces_are_one_sequence(tmp_path, monkeypatch):
-    whole = load(tmp_path, A2M)
-    monkeypatch.setattr("fastmf.datasets.alignments.BLOCK_BYTES", 20)
-    long = A2M.replace("\nAC-g.DE", "\n" + "ACD" * 50 + "A" * 7)
-    for line in ("acWgh-E", "ACXg.DE", "A-\nDk.ax"):
-        long = long.replace(f"\n{line}", "\n" + "ACD" * 50 + "A" * 7)
-    found = load(tmp_path, long)
-    assert letters(found) == ["ACD" * 50 + "A" * 7] * 4
-    assert letters(load(tmp_path, A2M)) == letters(whole)
 
 
 sequence = st.text("ACDEXacdx-.", min_size=1, max_size=6)
@@ -469,29 +415,6 @@ def test_any_bytes_are_an_alignment_or_an_error_of_one_line(
     else:
         assert found.X.shape == (len(found.rows), len(found.columns)) and found.X.size
         assert 0 <= found.X.min() and found.X.max() < len(found.alphabet)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.integers(0, 200), st.integers(0, 255))
-def test_a_changed_byte_of_a_compressed_file(tmp_path_factory, place, byte):
-    content = bytearray(gzip.compress(A2M.encode(), mtime=0))
-    content[place % len(content)] = byte
-    path = write(tmp_path_factory.getbasetemp(), bytes(content))
-    try:
-        found = load_alignment(path)
-    except ValueError as error:
-        assert "\n" not in str(error)
-    else:
-        assert letters(found) == ["AC-DE", "ACW-E"]  # of the header, or the byte it was
-
-
-def test_what_begins_like_an_alignment(tmp_path):
-    for text in (A2M, STOCKHOLM, "\n" + A2M, "\ufeff" + A2M):
-        assert is_alignment(write(tmp_path, text))
-        assert is_alignment(write(tmp_path, gzip.compress(text.encode())))
-    for text in (b"", b"PK\3\4", b"1,2\n", b"\x1f\x8bxx", gzip.compress(b"PK")):
-        assert not is_alignment(write(tmp_path, text))
-    assert not is_alignment(tmp_path / "nowhere")
 
 
 FAMILIES = [

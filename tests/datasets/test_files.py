@@ -80,11 +80,6 @@ def test_a_row_of_empty_cells_between_tabs_is_a_row(tmp_path):
     np.testing.assert_array_equal(read_array(tmp_path / "x.tsv"), expected)
 
 
-def test_csv_of_one_column_is_a_column(tmp_path):
-    (tmp_path / "x.csv").write_text("1\n2\n3\n")
-    assert read_array(tmp_path / "x.csv").shape == (3, 1)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -342,44 +337,6 @@ def test_a_bomb_needs_no_more_memory_than_allowed(tmp_path, monkeypatch, name, c
     finally:
         tracemalloc.stop()
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_the_limit_of_memory_can_be_moved(tmp_path, monkeypatch):
-    monkeypatch.setattr("fastmf.models._archive.MIN_MEMORY_BYTES", 2**16)
-    for name, content in (
-        ("x.csv", gzip.compress(b"0,0\n" * 2**14)),
-        ("x.idx", gzip.compress(idx(np.zeros((2**14, 2)), 14))),
-        ("x.npy", gzip.compress(npy(np.zeros((2**14, 2))))),
-    ):
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(ValueError, match=r"max_bytes=65536 bytes; decompress the file"):
-            read_array(tmp_path / name)
-        assert read_array(tmp_path / name, max_bytes=2**20).shape == (2**14, 2)
-        # What is not compressed has the size of its file.
-        (tmp_path / name).write_bytes(gzip.decompress(content))
-        assert read_array(tmp_path / name).shape == (2**14, 2)
-        with pytest.raises(ValueError, match="max_bytes=1000"):
-            read_array(tmp_path / name, max_bytes=1000)
-    np.savez_compressed(tmp_path / "x.npz", a=np.zeros((2**14, 2)), b=np.zeros(2**20))
-    with pytest.raises(ValueError, match="more than max_bytes=65536"):
-        read_array(f"{tmp_path / 'x.npz'}:a")
-    assert read_array(f"{tmp_path / 'x.npz'}:a", max_bytes=2**20).shape == (2**14, 2)
-
-
-@pytest.mark.parametrize("name", ["x.csv", "x.npy", "x.npz", "x.idx"])
-def test_too_little_memory_is_said(tmp_path, monkeypatch, name):
-    path = tmp_path / name
-    path.write_bytes({"x.csv": b"1,2\n", "x.npy": npy(PIXELS), "x.npz": npz(a=PIXELS),
-                      "x.idx": idx(PIXELS, 8)}[name])  # fmt: skip
-
-    def no_memory(*args, **options):
-        raise MemoryError
-
-    monkeypatch.setattr(np, "array", no_memory)
-    monkeypatch.setattr(np, "empty", no_memory)
-    monkeypatch.setattr(np.lib.format, "read_array", no_memory)
-    with pytest.raises(MemoryError, match=rf"{name}: there is not enough memory for its array"):
-        read_array(path)
 
 
 @pytest.mark.parametrize(

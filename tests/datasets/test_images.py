@@ -166,14 +166,3 @@ def test_a_missing_file_says_what_to_do(tmp_path, monkeypatch, load):
     monkeypatch.setenv("FASTMF_DATA", str(tmp_path / "elsewhere"))
     with pytest.raises(FileNotFoundError, match="elsewhere"):
         load()
-
-
-@pytest.mark.parametrize("load", FOLDER_LOADERS)
-def test_an_unknown_split(tmp_path, load):
-    with pytest.raises(ValueError, match=r"split must be one of 'train', .*'test'; got 'valid'"):
-        load(tmp_path, split="valid")
-
-
-def test_an_unsuitable_dtype():
-    with pytest.raises(ValueError, match="dtype must be float32 or float64; got int64"):
-        load_digits(dtype=np.int64)

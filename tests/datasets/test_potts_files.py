@@ -1,11 +1,8 @@
 import gzip
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fastmf.datasets import read_adabmdca, read_plmc, write_adabmdca, write_plmc
 
@@ -122,19 +119,6 @@ def test_damaged_plmc_numbers_and_text(tmp_path):
         read_plmc(tmp_path / "x")
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.integers(0, 1320), st.integers(0, 255))
-def test_a_changed_byte_of_a_plmc_file(tmp_path_factory, place, byte):
-    content = bytearray(PLMC.read_bytes())
-    content[place] = byte
-    path = tmp_path_factory.getbasetemp() / "changed.params"
-    path.write_bytes(content)
-    try:
-        assert read_plmc(path).couplings.shape == (6, 3, 6, 3)
-    except ValueError as error:
-        assert str(path) in str(error) and "\n" not in str(error)
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_adabmdca_round_trip(tmp_path, dtype):
     J, h, alphabet = potts(dtype=dtype)
@@ -216,36 +200,6 @@ def test_adabmdca_compressed(tmp_path, name):
         with pytest.raises(ValueError, match="no parameters of adabmDCA") as caught:
             read_adabmdca(tmp_path / name, "-A")
         assert str(tmp_path / name) in str(caught.value)
-
-
-@pytest.mark.parametrize("unit", ["h 0 A 1\n", "J 0 1 A - 0.5\n", "\n"])
-def test_a_bomb_of_lines(tmp_path, unit):
-    (tmp_path / "x").write_bytes(gzip.compress(unit.encode() * 2**17))
-    tracemalloc.start()
-    try:
-        with pytest.raises(ValueError, match=r"max_bytes=100000|holds 0 fields"):
-            read_adabmdca(tmp_path / "x", "-A", max_bytes=100_000)
-        assert tracemalloc.get_traced_memory()[1] < 2**28
-    finally:
-        tracemalloc.stop()
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.sampled_from("J h A - 0 1 0.5 nan x \n \n".split(" "))).map(" ".join))
-def test_any_lines_are_parameters_or_an_error_of_one_line(tmp_path_factory, text):
-    path = tmp_path_factory.getbasetemp() / "any.dat"
-    path.write_text(text)
-    try:
-        assert read_adabmdca(path, "-A").field.shape[1] == 2
-    except ValueError as error:
-        assert str(path) in str(error) and "\n" not in str(error)
-
-
-def test_blocks_of_lines_are_read_as_one_file(tmp_path, monkeypatch):
-    J, h, alphabet = potts()
-    write_adabmdca(tmp_path / "x", J, h, alphabet)
-    monkeypatch.setattr("fastmf.datasets.potts_files.BLOCK_BYTES", 100)
-    np.testing.assert_array_equal(read_adabmdca(tmp_path / "x", alphabet).couplings, J)
 
 
 @pytest.mark.parametrize("write", [write_plmc, write_adabmdca])

@@ -113,12 +113,6 @@ def test_variables_with_one_state(tmp_path):
     np.testing.assert_allclose(found.mean, [1, 0, 0.2, 0.8, 1, 0], atol=1e-14)
 
 
-def test_no_factors(tmp_path):
-    assert mf.exact(load_uai(written(tmp_path, "MARKOV 2 2 3 0")).model).log_partition == (
-        pytest.approx(math.log(6))
-    )
-
-
 # --- round trips ----------------------------------------------------------------------------------
 
 
@@ -288,30 +282,6 @@ def test_files_that_are_not_there(tmp_path):
         load_uai(tmp_path)
     with pytest.raises(FileNotFoundError):
         load_uai(written(tmp_path, TEXT), tmp_path / "none.evid")
-
-
-def test_a_small_file_that_decompresses_to_a_large_one(tmp_path):
-    path = tmp_path / "large.uai.gz"
-    with gzip.open(path, "wb") as file:
-        file.write(HEAD.encode() + b"1 0 2 1 1 " + b"0 " * 10**7)
-    with pytest.raises(ValueError, match="more words than were announced"):
-        load_uai(path)
-    with gzip.open(path, "wb") as file:
-        file.write(b"MARKOV " + b"1" * 10**7)
-    with pytest.raises(ValueError, match="a word of more than"):
-        load_uai(path)
-
-
-@pytest.mark.parametrize(
-    ("model", "error", "message"),
-    [
-        (mf.RBM([[1.0]], mf.Ising([0.0]), mf.Ising([0.0])), TypeError, "BoltzmannMachine"),
-        (mf.BoltzmannMachine([[0.0]], mf.Gaussian([0.0], [1.0])), ValueError, "discrete units"),
-    ],
-)
-def test_models_that_are_not_written(tmp_path, model, error, message):
-    with pytest.raises(error, match=message):
-        save_uai(model, tmp_path / "m.uai")
 
 
 @pytest.mark.parametrize(

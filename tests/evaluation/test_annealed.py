@@ -6,8 +6,7 @@ import pytest
 from scipy.special import comb
 
 import fastmf as mf
-from fastmf.evaluation.annealed import Exploration, _higher, starts_of_bound
-from fastmf.inference.sampling.annealing import zeros_and_ones
+from fastmf.evaluation.annealed import Exploration, _higher
 from fastmf.inference.sampling.gibbs import walk
 
 
@@ -65,16 +64,6 @@ def test_expectations_of_weights_are_exact_for_a_single_step(kinds):
         weights = np.exp(start + walk(model, base, np.array(betas), v, rng, None)[0])
         error = weights.std() / np.sqrt(n)
         assert abs(weights.mean() - np.exp(mf.exact(model).log_partition)) < 4 * error
-
-
-def test_machines_of_spins_are_machines_ofzeros_and_ones():
-    model = machine(mf.Ising, mf.Bernoulli)
-    same, shift = zeros_and_ones(model)
-    for visible, hidden in ((0, 1), (1, 0), (1, 1)):
-        v = np.full(7, float(visible))
-        h = np.full(4, float(hidden))
-        energy = model.energy(2 * v - 1, h)
-        assert same.energy(v, h) - shift == pytest.approx(energy, rel=1e-12)
 
 
 def test_strong_machine_with_two_phases():
@@ -292,27 +281,6 @@ def test_the_state_of_most_weight_is_found_where_chains_and_mean_field_miss_it(m
     monkeypatch.setattr("fastmf.evaluation.annealed.starts_of_bound", lambda *_: [])
     wrong = mf.annealed_importance_sampling(model, 50, 50, rng=seed)
     assert wrong.converged and wrong.log_partition < truth - 20
-
-
-def test_starts_of_the_bound_are_states_of_the_first_units():
-    spins = strong_spins(0, 12, 5, 1.0)
-    rng = np.random.default_rng(0)
-    couplings = np.triu(rng.normal(size=(9, 9)), 1)
-    couplings = couplings + couplings.T
-    potts = mf.RBM(rng.normal(size=(6, 4)), mf.Categorical(np.zeros((2, 3))), mf.Ising(np.zeros(4)))
-    for model, n, n_states in (
-        (spins, 12, 1),
-        (mf.BoltzmannMachine(couplings, mf.Bernoulli(np.zeros(9))), 9, 1),
-        (potts, 6, 0),
-    ):
-        starts = model.layers[0].sample(np.zeros((5, n)), np.zeros((5, n)), rng)
-        solved, *states = starts_of_bound(model, starts)
-        assert solved.shape[1] == n and 1 <= len(solved) <= 5
-        assert len(states) == n_states
-    state = starts_of_bound(spins, np.zeros((1, 12)))[1]
-    v = np.array(np.meshgrid(*[[-1.0, 1.0]] * 12)).reshape(12, -1).T
-    energies = spins.visible.log_prob(v).sum(1) + abs(v @ spins.weights + spins.hidden.field).sum(1)
-    np.testing.assert_array_equal(state[0], v[energies.argmax()])
 
 
 def test_fields_that_decide_units_may_be_of_any_size():

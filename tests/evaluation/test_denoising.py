@@ -49,11 +49,6 @@ def test_pointwise_estimate_is_the_observation_without_noise_and_the_prior_with_
     np.testing.assert_allclose(pointwise_estimate(Y, m, 0.5), np.tile(m, (4, 1)), rtol=1e-15)
 
 
-def test_pointwise_estimate_keeps_float32(rng):
-    estimate = pointwise_estimate(binary(rng, 2, 3), np.full(3, 0.3, np.float32), 0.1)
-    assert estimate.dtype == np.float32
-
-
 def test_nearest_neighbour_is_the_first_row_of_least_distance(rng, monkeypatch):
     X, Y = binary(rng, 50, 30), binary(rng, 40, 30)
     distance = (Y[:, None] != X[None]).sum(2)

@@ -166,8 +166,6 @@ def allowed(part, name, at_top):
         if part is None or (part == "cli" and not rest):
             return True
         # A public name says where it is at home; anything else is a part of the package.
-        if part == "reference" and rest[:1] == ["kernels"] and rest[-1].endswith("arguments"):
-            return True  # tuning numbers and codes are no equations
         target = fastmf._HOME.get(rest[0], rest[0]) if rest else None
         if target is not None:
             target = target.partition(".")[0]

@@ -4,9 +4,10 @@ import numpy as np
 from scipy.sparse import csr_array
 
 import fastmf as mf
+from fastmf._outcomes import ALL, FOLLOWING, NO_RECEIVERS
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.kernels.bp import graph_binary, graph_states
-from fastmf.kernels.bp.graph_arguments import ALL, FOLLOWING, NO_RECEIVERS, GraphState
+from fastmf.kernels.bp.graph_arguments import GraphState
 from fastmf.kernels.bp.graph_moves import ForestMemory
 from fastmf.reference.bp.graph_states import graph_sweep
 from kernel_cases.case import Case, chosen, with_options

@@ -8,7 +8,6 @@ from fastmf.learning.conditional import (
     ConditionalSteps,
     gradient,
     infer,
-    sweeps,
 )
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.parameters import ModelParameters
@@ -191,12 +190,6 @@ def test_sparse_features_give_the_same_gradient():
         np.testing.assert_allclose(part, expected, atol=1e-14)
 
 
-def test_sweeps_grow_by_one_an_epoch():
-    settings = ConditionalSettings()
-    assert [sweeps(settings, epoch) for epoch in (0, 1, 9)] == [8, 9, 17]
-    assert sweeps(ConditionalSettings(n_sweeps=3), 9) == 3
-
-
 @pytest.mark.parametrize("features", [np.asarray, sparse.csr_matrix])
 def test_an_interrupted_run_resumes_to_the_same_bits(tmp_path, features):
     data = Y, features(X)
@@ -212,19 +205,6 @@ def test_an_interrupted_run_resumes_to_the_same_bits(tmp_path, features):
         np.testing.assert_array_equal(getattr(resumed.model, name), getattr(whole.model, name))
     with pytest.raises(ValueError, match="differs in data"):
         train(crbm(3), (1 - Y, data[1]), steps, checkpoint=path, **options)
-
-
-def test_options_are_checked():
-    for options, error in (
-        ({"objective": "svm"}, ValueError),
-        ({"inference": "gibbs"}, ValueError),
-        ({"inference": "max_product"}, ValueError),
-        ({"n_gibbs": 0}, ValueError),
-        ({"n_sweeps": 1.5}, TypeError),
-        ({"gibbs_start": "noise"}, ValueError),
-    ):
-        with pytest.raises(error):
-            ConditionalSettings(**options)
 
 
 def test_biases_that_are_not_finite_are_told():

@@ -84,35 +84,3 @@ def test_bad_features_are_refused(X, error):
     for bad in ("text", None):
         with pytest.raises((ValueError, TypeError), match="X must"):
             crbm().fields(bad)
-
-
-def test_only_what_cannot_change_is_kept_without_a_copy():
-    def built_with(weights):
-        return CRBM(weights, *(getattr(model, name) for name in names)).weights
-
-    model = crbm()
-    names = "visible_weights", "hidden_weights", "visible_bias", "hidden_bias"
-    weights = model.weights.copy()
-    weights.flags.writeable = False
-    assert built_with(weights) is weights
-    assert CRBM(weights, *(getattr(model, name) for name in names)).hidden_bias is model.hidden_bias
-    writeable = model.weights.copy()
-    assert not np.shares_memory(built_with(writeable), writeable)
-    view = writeable[:]
-    view.flags.writeable = False  # what it is a view of can change
-    assert not np.shares_memory(built_with(view), writeable)
-    other = weights.astype(np.float32).astype(float, order="F")
-    other.flags.writeable = False
-    assert built_with(other).flags.c_contiguous
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_moved_models_are_those_that_are_built(dtype):
-    model, other = crbm(dtype=dtype), crbm().parameters()
-    moved = model.moved({name: value.copy() for name, value in other.items()})
-    built = CRBM(**{name: value.astype(dtype) for name, value in other.items()})
-    for name, value in built.parameters().items():
-        np.testing.assert_array_equal(getattr(moved, name), value)
-        assert getattr(moved, name).dtype == dtype
-        assert not getattr(moved, name).flags.writeable
-    assert repr(moved) == repr(model)

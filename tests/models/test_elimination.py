@@ -241,15 +241,6 @@ def test_widths(kind, n, width):
     assert plan.log2_largest == width + 1
 
 
-def test_search_ends_where_tables_are_larger_than_of_use():
-    edges = graph_edges("grid", 100, np.random.default_rng(0))
-    whole, cut = (elimination_plan(np.full(100, 2), edges, bits) for bits in (60, 4))
-    assert whole.complete and whole.log2_total > 9
-    assert not cut.complete and not cut.order and 4 < cut.log2_total < whole.log2_total
-    enough = elimination_plan(np.full(100, 2), edges, whole.log2_total)
-    assert enough.complete and enough.log2_total <= whole.log2_total
-
-
 def network(rng, n, n_parents, window):
     """Parents and tables of binary variables in causal order."""
     for i in range(n):

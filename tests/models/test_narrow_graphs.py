@@ -9,7 +9,7 @@ from scipy.sparse import block_diag, coo_array, csr_array, diags_array
 import fastmf as mf
 from fastmf.models._elimination import sum_over_states
 from fastmf.models._elimination_order import elimination_plan
-from fastmf.models._narrow_graphs import n_bytes_of, reduction_of, sum_in_rounds
+from fastmf.models._narrow_graphs import reduction_of, sum_in_rounds
 from fastmf.models._state_tables import Tables
 
 
@@ -57,26 +57,6 @@ def test_larger_graphs_against_elimination_unit_by_unit():
         best, expected = sums(tables, maximum=True)[0], sum_over_states(tables, plan, maximum=True)
         np.testing.assert_array_equal(best.units, expected.units)
         np.testing.assert_array_equal(best.pairs, expected.pairs)
-
-
-def test_rounds_leave_a_core():
-    def n_left(n, edges):
-        return len(reduction_of(n, np.array(edges, int).reshape(-1, 2)).core)
-
-    complete = list(itertools.combinations(range(4), 2))
-    assert n_left(3, list(itertools.combinations(range(3), 2))) == 0
-    assert n_left(4, complete) == 4
-    assert n_left(9, [*complete, (0, 4), *((k, k + 1) for k in range(4, 8))]) == 4
-    assert n_left(0, []) == 0
-    # A long ladder has a width of two, but two units at each end that can be summed over.
-    n = 5000
-    ladder = [(k, k + n) for k in range(n)]
-    ladder += [(k, k + 1) for k in [*range(n - 1), *range(n, 2 * n - 1)]]
-    assert n_left(2 * n, ladder) == 2 * n
-    pair = np.array([[0, 1]])
-    assert n_bytes_of(reduction_of(2, pair).rounds, 3) >= 8 * 9
-    left_alone = reduction_of(2, pair, 3, max_entries=5)
-    assert not left_alone.rounds and left_alone.core.tolist() == [0, 1]
 
 
 def test_a_long_chain_beside_a_dense_part():

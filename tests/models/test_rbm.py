@@ -1,4 +1,3 @@
-import dataclasses
 from typing import NamedTuple
 
 import numpy as np
@@ -26,15 +25,6 @@ class Own(NamedTuple):
 
     def moments(self, b, a):
         return self.shift + 0 * b, self.width + 0 * a
-
-
-def test_attributes():
-    rbm = random_rbm(np.random.default_rng(0))
-    assert (rbm.n_visible, rbm.n_hidden) == (4, 3)
-    assert rbm.layers == (rbm.visible, rbm.hidden)
-    assert repr(rbm) == "RBM(4 Bernoulli x 3 Gaussian, float64)"
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        rbm.weights = 0
 
 
 @pytest.mark.parametrize(
@@ -157,15 +147,3 @@ def test_one_unit_a_layer():
     assert models.exact(rbm).log_partition == pytest.approx(
         np.log(1 + np.e + np.exp(-1) + np.exp(2))
     )
-
-
-def test_what_is_kept_of_the_weights_is_theirs():
-    weights = np.array([[1.0, -3.0], [2.0, 0.5], [0.0, 1.0]])
-    layers = Bernoulli(np.zeros(3)), Bernoulli(np.zeros(2))
-    model = RBM(weights, *layers)
-    assert model.largest_weight == 3 and model.largest_weight == 3
-    assert model.sums_of_columns.tolist() == [3.0, -1.5]
-    weights[:] = 7  # the user's array, not the model's
-    assert model.largest_weight == 3 == abs(model.weights).max()
-    other = RBM(weights[:, :0], layers[0], Bernoulli(np.zeros(0)))
-    assert other.largest_weight == 0 and other.sums_of_columns.shape == (0,)

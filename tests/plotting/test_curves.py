@@ -84,8 +84,3 @@ def test_denoising_accuracy_needs_a_score_for_each_probability():
         denoising_accuracy([0.1, 0.2], {"a": [0.5]})
     with pytest.raises(ValueError, match="at least one"):
         denoising_accuracy([0.1], {})
-
-
-def test_figures_can_be_saved_without_a_display(tmp_path):
-    learning_curve(HISTORY).savefig(tmp_path / "curve.png")
-    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")

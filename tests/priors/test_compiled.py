@@ -1,7 +1,6 @@
 """The compiled functions of priors: what large arrays and kernels receive."""
 
 import gc
-import weakref
 from typing import NamedTuple
 
 import numba
@@ -13,9 +12,7 @@ from fastmf import priors
 from fastmf._jit.kernel import kernel
 from fastmf.priors import _compiled
 from fastmf.priors._compiled import (
-    FUNCTIONS,
     TASK_UNITS,
-    AddressTable,
     tilted_moments,
     units_of,
 )
@@ -113,16 +110,6 @@ def test_large_arrays_are_compiled(name, dtype, compiled):
 
 @every_prior
 @both_types
-def test_arrays_of_any_layout(name, dtype, compiled):
-    prior, b, a = units_and_tilts(name, dtype)
-    mean = assert_as_numpy(prior, b, a, compiled)
-    for layout in (np.asfortranarray, lambda x: np.repeat(x, 2, 1)[:, ::2], lambda x: x[::-1]):
-        found = assert_as_numpy(prior, layout(b), layout(a), compiled)
-        np.testing.assert_array_equal(found, layout(mean))
-
-
-@every_prior
-@both_types
 def test_one_unit_is_that_of_all_tilts(name, dtype, compiled):
     _, b, a = units_and_tilts(name, dtype)
     one = as_dtype(CASES[name]._make(f[:1] for f in CASES[name]), dtype)
@@ -140,15 +127,6 @@ def test_rows_do_not_depend_on_threads(name, monkeypatch):
         monkeypatch.setattr(_compiled, "workers_for", lambda *_, n=n_workers: n)
         found.append([*prior.moments(b, a), prior.log_partition(b, a)])
     np.testing.assert_array_equal(*found)
-
-
-@every_prior
-def test_small_arrays_stay_in_numpy(name, compiled):
-    prior, b, a = units_and_tilts(name, np.float64, rows=(TASK_UNITS - 1) // N_UNITS)
-    found = *prior.moments(b, a), prior.log_partition(b, a)
-    expected = *in_numpy.moments(prior, b, a), in_numpy.log_partition(prior, b, a)
-    np.testing.assert_array_equal(found, expected)
-    assert compiled == []
 
 
 @every_prior
@@ -227,27 +205,6 @@ def test_solvers_say_so_too():
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def test_a_table_keeps_alive_what_it_points_to():
-    array = np.arange(3.0)
-    alive = weakref.ref(array)
-    table = AddressTable([[array.ctypes.data, 7], [8, 9]], array)
-    del array
-    part = table[0]
-    del table
-    gc.collect()
-    assert alive() is part.owners
-    del part
-    gc.collect()
-    assert alive() is None
-
-
-def test_a_table_is_plain_numbers():
-    table = AddressTable([[1, 2], [3, 4]], None)
-    assert table.dtype == np.int64
-    np.testing.assert_array_equal(table, [[1, 2], [3, 4]])
-    assert numba.typeof(table) == numba.typeof(np.zeros((2, 2), np.int64))
-
-
 @kernel(name=None)
 def one_mean(units, b, out):
     tilted_moments(units, 1, b, 0 * b, out[0], out[1])
@@ -278,16 +235,3 @@ def copied(field):
     if isinstance(field, tuple):
         return tuple(part._make(map(copied, part)) for part in field)
     return np.array(field)
-
-
-def test_functions_not_asked_for_have_no_address():
-    units = units_of(CASES["gaussian"], np.float64, ("log_partition",))
-    assert [units[entry] != 0 for entry in FUNCTIONS.values()] == [False, True, False, False]
-    assert units[_compiled.PARAMETERS] != 0
-    assert units.prior is CASES["gaussian"]
-
-
-def test_functions_are_those_of_the_class_and_not_of_the_units():
-    some, others = (units_of(priors.Ising(field), np.float64) for field in ([0.0, 1.0], [2.0]))
-    assert some[_compiled.MOMENTS] == others[_compiled.MOMENTS]
-    assert some[_compiled.PARAMETERS] != others[_compiled.PARAMETERS]

@@ -21,12 +21,6 @@ pytestmark = pytest.mark.filterwarnings("error")
 PARTS = Bernoulli([0.3, -1.0, 2.0]), Ising([0.1, 0.2]), Gaussian([0.0, 1.0], [1.0, 2.0])
 
 
-def test_nested_ones_are_flattened():
-    prior = Concatenated(PARTS[0], Concatenated(PARTS[1], Concatenated(PARTS[2])))
-    assert prior.parts == Concatenated(*PARTS).parts
-    assert n_units(prior) == 7
-
-
 def test_parts_are_independent():
     prior = Concatenated(*PARTS)
     rng = np.random.default_rng(0)

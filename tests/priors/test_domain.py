@@ -16,13 +16,10 @@ from fastmf.priors import (
 )
 from fastmf.priors._queries import (
     PRECISION_MARGIN,
-    binary_field,
     common_support,
     directions,
-    field_is_tilt,
     fields_of,
     gaussian_units,
-    hidden_unit,
     independent_units,
     largest_variance,
     number_of_states,
@@ -32,7 +29,6 @@ from fastmf.priors._queries import (
     two_values,
     unbounded,
     with_shifted_field,
-    without_units,
 )
 from fastmf.priors._values import admissible, describe_support
 
@@ -93,17 +89,6 @@ def test_units_whose_values_are_not_known(prior):
     assert number_of_states(prior) == np.inf
 
 
-@pytest.mark.parametrize("class_", [Bernoulli, Ising])
-def test_log_prob_of_two_values_is_linear(class_):
-    prior = class_([-3.0, 0.2, 5.0])
-    field, constant = binary_field(prior)
-    np.testing.assert_array_equal(field, prior.field)
-    np.testing.assert_array_equal(constant, 0)
-    for x in two_values(prior):
-        np.testing.assert_array_equal(field * x + constant, prior.log_prob(x))
-        np.testing.assert_array_equal(prior.log_prob(x), prior.field * x)
-
-
 @pytest.mark.parametrize(
     ("prior", "good", "bad", "words"),
     [
@@ -125,12 +110,6 @@ def test_admissible_data(prior, good, bad, words):
         np.testing.assert_array_equal(allowed, np.full(X.shape, expected))
     assert np.all(admissible(prior, np.array([[np.nan]]), means=True))
     assert describe_support(prior, 0, means=True).startswith(words)
-
-
-def test_means_are_admissible_only_where_asked_for():
-    X = np.array([[0.0], [0.5], [1.0]])
-    np.testing.assert_array_equal(admissible(Bernoulli([0.0]), X), [[True], [False], [True]])
-    assert describe_support(Bernoulli, 0) == "one of (0.0, 1.0)"
 
 
 # --- bounds and variances -------------------------------------------------------------------------
@@ -177,15 +156,6 @@ def test_unbounded_units_have_directions_precisions_and_fields():
     np.testing.assert_array_equal(gaussian_units(prior), [0, 0, 0, 0, 1, 1, 0])
 
 
-def test_units_that_are_left_of_several_layers():
-    layers = Bernoulli([1.0, 2.0]), Concatenated(Ising([3.0]), Bernoulli([4.0, 5.0]))
-    left = without_units(layers, np.array([0, 2]))
-    np.testing.assert_array_equal(left.field, [2, 4, 5])
-    left = without_units(layers, np.array([3]))
-    assert [type(part).__name__ for part in left.parts] == ["Bernoulli", "Ising", "Bernoulli"]
-    np.testing.assert_array_equal(left.parts[2].field, [5])
-
-
 @pytest.mark.parametrize(
     "prior",
     [
@@ -204,20 +174,7 @@ def test_a_shifted_field_is_a_tilt(prior):
         np.testing.assert_allclose(found, right, rtol=1e-12)
 
 
-def test_fields_that_act_as_tilts():
-    assert field_is_tilt(Bernoulli([0.0]))
-    assert field_is_tilt(TruncatedGaussian(0.0, 1.0, 0.0, 1.0))
-    assert not field_is_tilt(GaussBernoulli(0.0, 1.0, 0.0))
-    assert not field_is_tilt(Own(np.ones(1)))
-
-
 # --- learning -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("class_", [Bernoulli, Ising, Gaussian, GaussBernoulli, TruncatedGaussian])
-def test_a_hidden_unit_is_of_its_class(class_):
-    assert type(hidden_unit(class_)) is class_
-    assert hidden_unit(Own) is hidden_unit(Concatenated) is None
 
 
 def test_independent_units_keep_what_is_not_learned():

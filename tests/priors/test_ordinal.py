@@ -1,7 +1,6 @@
 """Ordinal units: limits, refusals, fits, and machines of them by enumeration."""
 
 import itertools
-import pickle
 
 import mpmath
 import numpy as np
@@ -17,7 +16,6 @@ from fastmf.priors._compiled import (
     tilted_moments,
     units_of,
 )
-from fastmf.priors._protocol import repeated
 
 TABLE = np.array([[0.0, -1.0, 0.5], [0.3, 0.1, -np.inf], [0.0, 0.8, 0.2]])
 
@@ -58,13 +56,6 @@ def test_other_types_are_refused():
         with pytest.raises(TypeError, match="Ordinal: log_weights"):
             mf.Ordinal(wrong)
     assert mf.Ordinal(np.zeros((0, 3))).moments(0.0, 0.0)[0].shape == (0,)
-
-
-def test_copies():
-    prior = mf.Ordinal(TABLE)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(prior)).log_weights, TABLE)
-    assert prior.log_weights is not TABLE
-    assert repeated(mf.Ordinal(TABLE[:1]), 3).log_weights.shape == (3, 3)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -117,12 +108,6 @@ def test_tap_is_near_to_enumeration(schedule):
     assert found.converged.all()
     np.testing.assert_allclose(found.mean, p @ states, atol=3e-3)
     np.testing.assert_allclose(found.log_partition, log_partition, atol=3e-3)
-
-
-def test_files(tmp_path):
-    machine().save(tmp_path / "machine.npz")
-    again = mf.load(tmp_path / "machine.npz")
-    np.testing.assert_array_equal(again.prior.log_weights, TABLE)
 
 
 def rbm(dtype=float):

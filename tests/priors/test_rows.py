@@ -21,11 +21,8 @@ from fastmf.priors import (
 from fastmf.priors._protocol import log_prob_gradient, parts_of
 from fastmf.priors._queries import fitted, independent_units, mean_log_prob
 from fastmf.priors._rows import (
-    MAX_DENSITY,
-    few_stored,
     log_prob_of_rows,
     mean_log_prob_gradient,
-    sparse_or_states,
     states,
 )
 
@@ -84,11 +81,6 @@ def test_log_probabilities_of_sparse_rows(prior, X, dtype):
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
     assert found.dtype == np.float64
     np.testing.assert_allclose(log_prob_of_rows(prior, X, np.dtype("f8")), expected, rtol=1e-14)
-
-
-def test_log_probabilities_without_stored_entries():
-    prior = Gaussian(FIELD, np.exp(FIELD))
-    np.testing.assert_array_equal(log_prob_of_rows(prior, csr_array((3, 6)), np.dtype("f8")), 0)
 
 
 @pytest.mark.parametrize("prior, X", UNITS, ids=NAMES)
@@ -156,15 +148,3 @@ def test_integer_labels_beside_other_units_are_fitted():
     groups, binary = independent_units(prior, both).parts
     np.testing.assert_array_equal(groups.field, parts_of(prior)[0].refit(LABELS).field)
     np.testing.assert_array_equal(binary.field, Bernoulli.from_data(X).field)
-
-
-def test_rows_stay_sparse_only_where_products_are_faster():
-    few = csr_array((np.ones(1), ([0], [1])), shape=(4, 6))
-    many = csr_array(np.ones((4, 6)) * (np.arange(6) < 6 * (MAX_DENSITY + 0.2)))
-    assert few_stored(few) and not few_stored(many) and not few_stored(few.toarray())
-    prior = Bernoulli(FIELD)
-    assert type(sparse_or_states(prior, few, np.dtype("f4"))) is csr_array
-    assert sparse_or_states(prior, few, np.dtype("f4")).dtype == np.float32
-    np.testing.assert_array_equal(sparse_or_states(prior, many, np.dtype("f8")), many.toarray())
-    groups = Categorical(np.zeros((2, 3)))
-    assert type(sparse_or_states(groups, few, np.dtype("f8"))) is np.ndarray

@@ -12,7 +12,7 @@ from fastmf.priors import (
     TruncatedGaussian,
 )
 from fastmf.priors import _scaling as measures
-from fastmf.priors._queries import average_gradient, with_shifted_field
+from fastmf.priors._queries import average_gradient
 
 N = 3
 FIELD = np.array([0.4, -1.0, 2.0])
@@ -152,12 +152,3 @@ def test_steps_keep_precisions_positive_and_means_of_slabs_where_they_are():
     far = gaussian._replace(precision=np.full(N, 2 * measures.MAX_PRECISION))
     new = measures.with_log_steps(far, far, step)
     np.testing.assert_array_equal(new.precision, far.precision)
-
-
-def test_fields_that_are_not_learned_can_be_taken_over():
-    interval = PRIORS["interval"]
-    other = interval._replace(lower=interval.lower - 1, field=0 * FIELD)
-    new = measures.with_fixed_fields_of(other, interval)
-    np.testing.assert_array_equal(new.lower, interval.lower)
-    np.testing.assert_array_equal(new.field, 0)
-    assert with_shifted_field(interval, FIELD).field.tolist() == (2 * FIELD).tolist()

@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import fastmf as mf
-from fastmf.priors._values import admissible, check_support, check_values, checked_values
+from fastmf.priors._values import check_support
 
 X = np.array([[0.0, 1.0, 1.0], [1.0, 0.0, 1.0]])
 
@@ -33,29 +33,6 @@ def test_zeros_that_are_not_stored_are_values():
     with pytest.raises(ValueError, match=r"got 0 \(a zero that is not stored\) in row 0, column 1"):
         check_support(mf.Ising(np.zeros(2)), csr_array([[1.0, 0.0], [-1.0, 1.0]]), means=False)
     check_support(mf.Bernoulli(np.zeros(2)), csr_array([[1.0, 0.0], [0.0, 1.0]]))
-
-
-def test_each_part_of_a_prior_admits_values_of_its_own():
-    values = np.array([[-1.0, 0.0, 0.5, np.nan]])
-    found = admissible(mf.Ising(np.zeros(4)), values)
-    assert found.tolist() == [[True, False, False, True]]
-    assert np.all(admissible(mf.Ising(np.zeros(4)), values, means=True))
-    table = mf.Binomial(np.zeros(4), n=2)
-    assert admissible(table, values).tolist() == [[False, True, False, True]]
-
-
-def test_values_of_an_argument_are_checked_by_name():
-    check_values("init", mf.Bernoulli(np.zeros(3)), X)
-    with pytest.raises(ValueError, match="init must have values in the support"):
-        check_values("init", mf.Ising(np.zeros(3)), X)
-
-
-def test_labels_become_states_unless_they_are_integers():
-    prior = mf.Categorical(np.zeros((2, 3)))
-    labels = np.array([[0, 2], [1, 1]])
-    assert checked_values(prior, labels, np.float64) is labels
-    one_hot = checked_values(prior, labels.astype(float), np.float64)
-    np.testing.assert_array_equal(one_hot, np.eye(3)[labels].reshape(2, 6))
 
 
 @pytest.mark.parametrize("solve", [mf.tap, mf.belief_propagation, mf.log_partition_bounds])

@@ -78,13 +78,6 @@ def test_the_tasks_and_methods_are_the_papers(script):
     assert (options.hidden, options.epochs, options.train_size) == (256, 50, 50000)
 
 
-def test_help_teaches(script, capsys):
-    with pytest.raises(SystemExit) as exit:
-        script.main(["--help"])
-    assert exit.value.code == 0
-    assert "examples:" in capsys.readouterr().out
-
-
 def test_a_search_takes_what_validation_prefers_and_goes_on(script, mnist):
     pytest.importorskip("matplotlib")
     folder = mnist / "out"
@@ -94,17 +87,18 @@ def test_a_search_takes_what_validation_prefers_and_goes_on(script, mnist):
                "--search-epochs", "3", "--search-validation", "1", "--sampling-epochs", "4",
                "--threads", "1"]  # fmt: skip
     script.main(command)
-    path = folder / "mnist-noisy-20-CD-1-search.json"
-    found = json.loads(path.read_text())
-    assert set(found) == {"2 1e-09", "2 0.5", "5 1e-09", "5 0.5"}
+    path = folder / "mnist-noisy-20-CD-1-search.jsonl"
+    errors = dict(map(json.loads, path.read_text().splitlines()))
+    assert set(errors) == {"2 1e-09", "2 0.5", "5 1e-09", "5 0.5"}
     # Percent of the 16 pixels of one image.
-    assert all(0.16 * error == pytest.approx(round(0.16 * error)) for error in found.values())
-    best = min(found, key=found.get)
+    assert all(0.16 * error == pytest.approx(round(0.16 * error)) for error in errors.values())
+    best = min(errors, key=errors.get)
     machine = mf.ConditionalRBM.load(folder / "mnist-noisy-20-CD-1.npz")
     assert f"{machine.batch_size} {machine.learning_rate:g}" == best
     assert machine.n_epochs == 4
-    # What was found before is not computed again.
-    path.write_text(json.dumps({name: -float(name == "5 1e-09") for name in found}))
+    # A setting that was tried before is not tried again.
+    lines = [json.dumps([name, -float(name == "5 1e-09")]) for name in errors]
+    path.write_text("\n".join([*lines, ""]))
     for name in ("mnist-noisy-20-CD-1.npz", "checkpoint-mnist-noisy-20-CD-1.npz"):
         (folder / name).unlink()
     script.main(command)

@@ -25,8 +25,3 @@ def test_curves_are_those_of_the_table(script, tmp_path, monkeypatch):
     training, validation = figures[0].axes[0].lines
     assert training.get_xydata().tolist() == [[1, -0.2], [2, -0.2], [5, -0.2]]
     assert validation.get_ydata().tolist() == [-0.3] * 3
-
-
-def test_an_unknown_name_is_refused(script, tmp_path):
-    with pytest.raises(ValueError, match="no picture 'fields', there are: tap_likelihood"):
-        script.main(["fields", "--output", str(tmp_path)])

@@ -1,7 +1,4 @@
-import math
-import sys
 import warnings
-from pathlib import Path
 
 import pytest
 
@@ -11,17 +8,6 @@ import fastmf
 @pytest.fixture
 def script(load):
     return load("first_call")
-
-
-@pytest.fixture
-def benchmark(script, monkeypatch):
-    """The benchmarks of asv over the rows of the script."""
-    monkeypatch.setitem(sys.modules, "first_call", script)
-    file = Path(fastmf.__file__).parents[1] / "asv_bench" / "benchmarks" / "first_call.py"
-    names = {"__file__": str(file), "__name__": "first_call_benchmarks"}
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    exec(compile(file.read_text(), str(file), "exec"), names)
-    return names
 
 
 def test_seconds_of_each_call(script, tmp_path):
@@ -56,59 +42,7 @@ def test_a_row_is_measured_with_a_cache_of_its_own(script, monkeypatch):
     assert 0 < found.cached < found.cold
 
 
-def test_the_table(script):
-    measured = {
-        "`a`": script.Seconds(5.04, 0.512, 4.0, 0.3, 0.07, 0.61),
-        "`b`": script.Seconds(20.0, None, None, 0.4, None, 0.55),
-    }
-    text = script.table(measured, "perf_counter")
-    assert "| `a` | 5 | 0.51 | 4 | 0.3 | 0.07 |" in text
-    assert "| `b` | 20 |  |  | 0.4 |  |" in text
-    assert text.startswith("Seconds of first calls") and "takes 0.55 s" in text
-    assert script.table(measured, "process_time").startswith("Seconds of the processor")
-
-
-def test_it_goes_between_its_markers(script, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(script, "ROWS", {"`a`": script.Row("1")})
-    seconds = script.Seconds(5.0, None, None, 0.3, None, 0.6)
-    monkeypatch.setattr(script, "measure", lambda row, clock: seconds)
-    path = tmp_path / "page.md"
-    path.write_text("before\n" + "\nearlier\n".join(script.MARKERS) + "\nafter\n")
-    monkeypatch.setattr("sys.argv", ["first_call", "--write", str(path)])
-    monkeypatch.syspath_prepend(script.ROOT / "scripts")
-    script.main()
-    text = path.read_text()
-    assert text.startswith("before\n" + script.MARKERS[0]) and text.endswith("\nafter\n")
-    assert "| `a` | 5 |  |  | 0.3 |  |" in text and "earlier" not in text
-    for wrong in (["--only", "a", "--write", str(path)], ["--only", "nonsense"]):
-        monkeypatch.setattr("sys.argv", ["first_call", *wrong])
-        with pytest.raises(SystemExit, match="2"):
-            script.main()
-
-
 def test_the_page_has_the_table(script):
     text = script.PAGE.read_text(encoding="utf-8")
     part = text.partition(script.MARKERS[0])[2].partition(script.MARKERS[1])[0]
     assert [name for name in script.ROWS if f"| {name} |" not in part] == []
-
-
-def test_asv_tracks_every_row(script, benchmark, monkeypatch):
-    tracked = benchmark["FirstCall"]()
-    assert list(tracked.params) == list(script.ROWS)
-    seconds = script.Seconds(5.0, 1.0, None, 0.3, None, 0.6)
-    benchmark["measure"] = lambda row: seconds
-    found = tracked.setup_cache()
-    name = tracked.params[0]
-    assert tracked.track_cold(found, name) == 5
-    assert tracked.track_second_combination(found, name) == 1
-    assert tracked.track_cached(found, name) == 0.3
-    assert math.isnan(tracked.track_other_type(found, name))
-
-
-def test_asv_goes_on_without_what_a_commit_lacks(benchmark):
-    def fail(row):
-        raise RuntimeError("no such solver")
-
-    benchmark["measure"] = fail
-    found = benchmark["FirstCall"]().setup_cache()
-    assert all(math.isnan(value) for value in found["`relaxed_bp`"])

@@ -68,39 +68,6 @@ def test_a_small_run_gives_all_figures_and_goes_on_where_it_was(script, mnist, c
     assert rows(folder / "solutions.csv") == of_solutions
 
 
-def test_modes_are_maxima_of_the_density(script):
-    rng = np.random.default_rng(0)
-    one, other = rng.normal(size=300), 20 + rng.normal(size=300)
-    assert script.modes(one) == 1 and script.modes(np.concatenate([one, other])) == 2
-    assert script.modes(one[:4]) == 4
-
-
-def test_a_map_is_of_the_points_that_it_was_fitted_to(script):
-    # Points on a line in space keep their distances; others are put between them.
-    points = np.outer(np.arange(20.0), [3.0, 4.0, 0.0])
-    place = script.embedding(points)
-    first, middle, last = place(points[[0, 9, 19]])
-    np.testing.assert_allclose(np.linalg.norm(last - first), 5 * 19, rtol=1e-6)
-    np.testing.assert_allclose(np.linalg.norm(middle - first), 5 * 9, rtol=1e-6)
-    assert not script.embedding(points[:3])(points).any()
-
-
-def test_first_steps_are_those_of_units_fitted_to_all_rows(script):
-    rng = np.random.default_rng(0)
-    X = (rng.random((300, 6)) < np.linspace(0.05, 0.9, 6)).astype(float)
-    options = script.parser().parse_args(["--paper", "--hidden", "2", "--early", "2", "1"])
-    found = [(part, model.visible.field.copy()) for part, model in script.first_steps(X, options)]
-    fields = script.mf.Bernoulli.from_data(X).field
-    assert [part for part, _ in found] == pytest.approx([1 / 3, 2 / 3])
-    # A step of rate 0.005 moves fields by no more than the rate, where those of 100 rows differ.
-    assert (
-        0
-        < abs(found[0][1] - fields).max()
-        < 0.005
-        < abs(script.mf.Bernoulli.from_data(X[:100]).field - fields).max()
-    )
-
-
 def test_the_papers_settings_at_some_epochs(script, mnist, monkeypatch):
     seen, fit = [], script.mf.GeneralizedRBM.fit
 

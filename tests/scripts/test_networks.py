@@ -19,13 +19,6 @@ def test_tables_are_drawn_from_the_machine(networks):
     assert networks.covered(truth, machine)[0] == 6
 
 
-def test_bins_of_probabilities(networks):
-    p = np.array([0.01, 0.3, 0.3, 0.95, 0.97])
-    rows, error = networks.calibration(p, np.array([0, 1, 0, 1, 1]))
-    np.testing.assert_allclose(rows, [[0.01, 0, 1], [0.3, 0.5, 2], [0.96, 1, 2]])
-    assert error == pytest.approx((0.01 + 0.4 + 0.08) / 5)
-
-
 def test_a_run_goes_on_where_it_was(networks, tmp_path, capsys):
     options = ["--quick", "--parts", "edges", "--output", str(tmp_path)]
     networks.main([*options, "--tables", "2"])

@@ -99,29 +99,6 @@ def test_ordinary_runs_and_those_of_other_decay_are_other_runs(script, mnist):
     assert abs(decayed).mean() < abs(first).mean()
 
 
-def test_pixels_are_drawn_with_their_grey_levels(script, monkeypatch):
-    grey = np.random.default_rng(0).random((1, 16)).astype(np.float32)
-    images = {split: np.repeat(grey, n, 0) for split, n in (("train", 4000), ("test", 3000))}
-    monkeypatch.setattr(
-        script, "load_mnist", lambda folder, split: SimpleNamespace(X=images[split])
-    )
-    train, test = (script.DATA["mnist-drawn"](None, split) for split in ("train", "test"))
-    for X in (train, test):
-        assert X.dtype == np.float32 and np.isin(X, (0, 1)).all()
-        np.testing.assert_allclose(X.mean(0), grey[0], atol=5 * 0.5 / len(X) ** 0.5)
-    assert (train[:3000] != test).any()
-    np.testing.assert_array_equal(train, script.DATA["mnist-drawn"](None, "train"))
-
-
-def test_quick(script, mnist, capsys):
-    script.main(["--quick", "--data", str(mnist), "--output", str(mnist / "record")])
-    rows = read(mnist / "record")
-    assert [(row["hidden"], row["epochs"], row["seed"]) for row in rows] == [
-        ("10", "4", seed) for seed in "012"
-    ]
-    assert "3 seeds" in capsys.readouterr().out
-
-
 def test_pixels_are_drawn_several_times_with_their_grey_levels(script, monkeypatch):
     grey = np.random.default_rng(7).random((50, 16), np.float32)
     grey[:, :4], grey[:, 4:8] = 0, 1

@@ -38,24 +38,6 @@ def test_a_quick_run_gives_table_and_picture(name, load, tmp_path):
         assert sys.modules["dask"].config.get("scheduler", None) is None
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_help_teaches(name, load, capsys):
-    pytest.importorskip("threadpoolctl")
-    with pytest.raises(SystemExit) as exit:
-        load(name).main(["--help"])
-    assert exit.value.code == 0
-    assert "--quick" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("option", ["--threads", "--repeats"])
-def test_there_is_something_to_measure(option, load, capsys, tmp_path):
-    pytest.importorskip("threadpoolctl")
-    with pytest.raises(SystemExit) as exit:
-        load("scaling_bp").main(["--quick", "--output", str(tmp_path), option, "0"])
-    assert exit.value.code == 2
-    assert f"{option}: must be at least 1, got 0" in capsys.readouterr().err
-
-
 def test_ceilings_are_of_the_work(load):
     pytest.importorskip("threadpoolctl")
     scaling = load("scaling")

@@ -73,10 +73,3 @@ def test_the_settings_are_the_papers(script, mnist, monkeypatch):
         assert (options["n_epochs"], options["batch_size"]) == (100, batch_size)
         assert (options["momentum"], options["centred"]) == (0.5, False)
         assert options["l2"] == pytest.approx(l2)
-
-
-def test_help_teaches(script, capsys):
-    with pytest.raises(SystemExit) as exit:
-        script.main(["--help"])
-    assert exit.value.code == 0
-    assert "examples:" in capsys.readouterr().out

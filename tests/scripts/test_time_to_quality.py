@@ -61,8 +61,3 @@ def test_the_best_setting_of_the_peer_counts_at_each_time_if_it_is_known(script)
     assert list(counts) == [k * len(script.SETTINGS), 1, 1]
     text = script.table(rows, "a seed", -200.0, counts)
     assert f"1 of {len(script.SETTINGS)} runs have diverged" in text and rows[-1] in text
-
-
-def test_the_page_has_the_place_of_the_table(script, load):
-    text = load("speed_page").PAGE.read_text(encoding="utf-8")
-    assert all(text.count(marker) == 1 for marker in script.MARKERS)

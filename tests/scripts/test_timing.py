@@ -49,9 +49,3 @@ def test_numpy_counts_with_the_number_of_threads_of_blas_that_is_faster(speed_ta
     assert speed_table.by_numpy(next, seconds) == 2.0
     assert speed_table.by_numpy(next, seconds) == 2.0
     assert limits == [1, 2, 1, 2]
-
-
-def test_tables_name_what_they_were_measured_on(speed_table, load):
-    head = speed_table.table(["task | 2 s | 1 s (peer) | **0.5** | "], 2).splitlines()[0]
-    match = load("speed_page").CONDITIONS.match(head)
-    assert match.groups() == ("2", speed_table.conditions())

@@ -6,9 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from fastmf._common.linalg import LinAlgError
+from fastmf._common.linalg import MIN_EIGENVALUE, LinAlgError
 from fastmf._common.warning import warn_user
-from fastmf.learning.evidence.edges import MIN_EIGENVALUE
 from fastmf.learning.pseudo_likelihood.expansion import expanded, mode_ridge, prior_shares
 
 # Couplings up to which the covariances of all of them are taken; beyond, feature by feature.

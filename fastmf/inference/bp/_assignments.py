@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._outcomes import LOG_EPSILON
 from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.bp._kernel_arguments import MAX_LOG_OF_PRODUCT
 from fastmf.kernels.bp.arguments import BPProblem
-from fastmf.kernels.bp.graph_arguments import LOG_EPSILON
 from fastmf.kernels.bp.local_search import ClimbSettings, climb
 
 # Numbers of all states of a layer, and all rows, up to which these are enumerated.

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastmf._outcomes import MIXED_PRODUCT
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.bp._kernel_arguments import (
     MAX_LOG_OF_PRODUCT,
@@ -10,7 +11,6 @@ from fastmf.inference.bp._kernel_arguments import (
     sweep_options,
 )
 from fastmf.inference.bp.beliefs import of_record
-from fastmf.kernels.bp import arguments as bp_types
 from fastmf.kernels.bp import groups as bp_groups
 from fastmf.priors._protocol import has_log_prob
 from fastmf.priors._queries import binary_field, two_values
@@ -104,7 +104,7 @@ def _workspace(problem, n_workers):
 
 def _polish(settings, problem, record):
     """Change one group after another to its best state, until none improves."""
-    positive = softplus if settings.algorithm == bp_types.MIXED_PRODUCT else _positive_part
+    positive = softplus if settings.algorithm == MIXED_PRODUCT else _positive_part
     starts, best = problem.starts[:-1], record.best
     sums = problem.hidden_field + problem.weights[starts + best].sum(1)
     fields = np.broadcast_to(problem.visible_field, record.visible.shape)

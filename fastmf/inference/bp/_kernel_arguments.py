@@ -3,12 +3,18 @@
 import numpy as np
 
 from fastmf._common.memory import aligned
-from fastmf._outcomes import RUNNING
+from fastmf._outcomes import BLOCK_UNITS, MAX_PRODUCT, RUNNING
 from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.kernels.bp import arguments as bp_types
 from fastmf.kernels.bp import belief_propagation as bp_kernels
 from fastmf.kernels.bp import blocks as bp_blocks
-from fastmf.kernels.bp.arguments import BPProblem, BPRecord, BPSettings, BPWorkspaces
+from fastmf.kernels.bp.arguments import (
+    PADDING_MULTIPLE,
+    TILE_UNITS,
+    BPProblem,
+    BPRecord,
+    BPSettings,
+    BPWorkspaces,
+)
 from fastmf.kernels.bp.convergence import ConvergenceRecord, ConvergenceSettings
 
 # Largest |weight| of {0, 1} units for which all ratios are normal numbers of the type.
@@ -102,7 +108,7 @@ def _padded(n_hidden, algorithm):
 
     Messages of several units, which are read together, would have one place in the cache.
     """
-    multiple = bp_types.PADDING_MULTIPLE[algorithm]
+    multiple = PADDING_MULTIPLE[algorithm]
     n_padded = -(-n_hidden // multiple) * multiple
     return n_padded + multiple if n_padded % 512 == 0 else n_padded
 
@@ -122,7 +128,7 @@ def _problem(options, units, dtype, memory):
     if options.algorithm != "max":
         exponentials[:, m:] = starts[:, m:] = 1
         queue = np.zeros(1, np.int64)
-        n_workers = workers_for(-(-n // bp_types.BLOCK_UNITS), n * m, options.n_threads)
+        n_workers = workers_for(-(-n // BLOCK_UNITS), n * m, options.n_threads)
         arguments = units.model.weights, float(units.factor), queue, starts, exponentials
         in_parallel(bp_kernels.exponentials, arguments, n_workers)
     hidden_field = np.full((len(units.fields[1]), n_padded), PADDING_FIELD)
@@ -164,17 +170,17 @@ def _record(n_rows, n, n_padded, options):
 
 def new_workspaces(n_workers, record, dtype, algorithm):
     """Workspaces of the kernels for the rows of a record, one for each worker."""
-    n_blocks = -(-record.visible.shape[1] // bp_types.BLOCK_UNITS)
+    n_blocks = -(-record.visible.shape[1] // BLOCK_UNITS)
     n_padded = record.hidden.shape[1]
-    n_decoded = n_blocks if algorithm == bp_types.MAX_PRODUCT else 0
+    n_decoded = n_blocks if algorithm == MAX_PRODUCT else 0
     return BPWorkspaces(
         beliefs=aligned((n_workers, 3, n_padded), dtype, np.zeros),
         message_sums=np.zeros((n_workers, n_blocks, n_padded)),
         decoded_sums=np.zeros((n_workers, n_decoded, n_padded)),
         change=np.zeros((n_workers, n_blocks)),
         decoded_field=np.zeros((n_workers, n_blocks)),
-        received=aligned((n_workers, bp_types.TILE_UNITS, n_padded), dtype, np.zeros),
-        tile=np.zeros((n_workers, 5, bp_types.TILE_UNITS)),
+        received=aligned((n_workers, TILE_UNITS, n_padded), dtype, np.zeros),
+        tile=np.zeros((n_workers, 5, TILE_UNITS)),
         product=aligned((n_workers, n_padded), dtype, np.zeros),
         message_changes=aligned((n_workers, n_padded), dtype, np.zeros),
         product64=aligned((n_workers, n_padded), np.float64, np.zeros),

@@ -3,13 +3,9 @@
 from dataclasses import dataclass
 
 from fastmf._common import arguments as check
-from fastmf.kernels.bp import arguments as bp_types
+from fastmf._outcomes import MAX_PRODUCT, MIXED_PRODUCT, SUM_PRODUCT
 
-ALGORITHMS = {
-    "sum": bp_types.SUM_PRODUCT,
-    "max": bp_types.MAX_PRODUCT,
-    "mixed": bp_types.MIXED_PRODUCT,
-}
+ALGORITHMS = {"sum": SUM_PRODUCT, "max": MAX_PRODUCT, "mixed": MIXED_PRODUCT}
 # Bytes of the messages of rows that are solved together, and of residuals that are kept.
 MAX_BYTES = 2**28
 

@@ -10,8 +10,8 @@ from fastmf._outcomes import POLISHED, is_converged, messages_of
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.bp.loop_series import SpinLoops, terms_of_rows
 from fastmf.inference.fixed_point import FixedPoint, trace_of
-from fastmf.kernels.bp import arguments as bp_types
 from fastmf.kernels.bp import belief_propagation as bp_kernels
+from fastmf.kernels.bp.arguments import TILE_UNITS
 from fastmf.special import sigmoid_pair
 
 
@@ -245,7 +245,7 @@ def _pairs_of_messages(options, problem, messages, record):
     out = np.zeros((1 if mean else n_rows, *messages.shape[1:]), messages.dtype)
     beliefs = np.stack(sigmoid_pair(record.hidden)).astype(messages.dtype, copy=False)
     scales = sigmoid_pair(record.visible)[0] * (1 / n_rows if mean else 1.0)
-    n_tasks = -(-messages.shape[1] // bp_types.TILE_UNITS)
+    n_tasks = -(-messages.shape[1] // TILE_UNITS)
     n_workers = workers_for(n_tasks, 10 * messages.size, options.n_threads)
     scales = scales.astype(messages.dtype, copy=False)
     arguments = problem, messages, beliefs, scales, np.zeros(1, np.int64), out

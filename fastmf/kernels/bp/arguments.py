@@ -7,28 +7,11 @@ from typing import NamedTuple
 
 from fastmf._jit.argument_types import Bool, Float64, Int64, Real
 
-# Visible units of one block: the product of their messages is accumulated before its logarithm.
-BLOCK_UNITS = 256
 # Visible units whose beliefs are computed together, so that the exponentials vectorise; and of one
 # task of `pair_beliefs`.
 TILE_UNITS = 16
 # Hidden units are padded to a multiple of this: a vector of float32, or two.
 PADDING_MULTIPLE = {"sum": 16, "max": 32, "mixed": 16}
-# Sweeps without a new smallest residual after which the damping of a row is raised.
-DAMPING_WINDOW = 16
-MAX_DAMPING = 0.97
-# Smallest factor of `BPRecord.limit` after an undamped sweep that has changed too much, and of all
-# such sweeps together.
-MIN_LIMIT_FACTOR, MIN_LIMIT = 1 / 64, 1e-4
-
-SUM_PRODUCT, MAX_PRODUCT, MIXED_PRODUCT = range(3)
-# A gain below this fraction of the terms it is the difference of may be rounding, and would recur.
-GAIN_TOLERANCE = 1e-11
-# Rounds of local search over all units: rounding errors of couplings of many orders of magnitude
-# may exceed the tolerance.
-MAX_ROUNDS = 1000
-# Random numbers by which each annealed row begins after the one before.
-LOG_STRIDE = 7919
 
 # Rows of `BPWorkspaces.tile`.
 LOG_ODDS, P, Q, CHANGES, LOGS = range(5)

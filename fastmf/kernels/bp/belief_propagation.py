@@ -30,9 +30,9 @@ import numpy as np
 
 from fastmf._jit.intrinsics import fetch_and_increment, row, smaller
 from fastmf._jit.kernel import REORDER, call, kernel
-from fastmf._outcomes import RUNNING
+from fastmf._outcomes import BLOCK_UNITS, RUNNING
 from fastmf._threads.interrupts import next_task, stopped
-from fastmf.kernels.bp.arguments import BLOCK_UNITS, TILE_UNITS
+from fastmf.kernels.bp.arguments import TILE_UNITS
 from fastmf.kernels.bp.convergence import sweep_damping
 from fastmf.kernels.bp.messages import add_pair_beliefs
 from fastmf.kernels.linear.copies import copy

@@ -15,15 +15,17 @@ import numpy as np
 from fastmf._jit.argument_types import Float64, Real, argument_types
 from fastmf._jit.intrinsics import larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
-from fastmf.kernels.bp.arguments import (
+from fastmf._outcomes import (
     BLOCK_UNITS,
-    CHANGES,
     DAMPING_WINDOW,
-    LOG_ODDS,
-    LOGS,
     MAX_PRODUCT,
     MIXED_PRODUCT,
     SUM_PRODUCT,
+)
+from fastmf.kernels.bp.arguments import (
+    CHANGES,
+    LOG_ODDS,
+    LOGS,
     TILE_UNITS,
     BPProblem,
     BPRecord,

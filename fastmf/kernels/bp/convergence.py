@@ -11,9 +11,17 @@ import numpy as np
 
 from fastmf._jit.intrinsics import larger, smaller
 from fastmf._jit.kernel import kernel
-from fastmf._outcomes import CONFIRMING, CONVERGED, INFEASIBLE, OUT_OF_ITERATIONS, RUNNING
+from fastmf._outcomes import (
+    CONFIRMING,
+    CONVERGED,
+    INFEASIBLE,
+    MAX_DAMPING,
+    MIN_LIMIT,
+    MIN_LIMIT_FACTOR,
+    OUT_OF_ITERATIONS,
+    RUNNING,
+)
 from fastmf._threads.interrupts import next_task
-from fastmf.kernels.bp.arguments import MAX_DAMPING, MIN_LIMIT, MIN_LIMIT_FACTOR
 
 
 class ConvergenceSettings(NamedTuple):

@@ -12,17 +12,8 @@ from fastmf._jit.argument_types import Bool, Float64, Int8, Int32, Int64
 
 # A sum of exponentials below this may have lost its largest term.
 SMALLEST_SUM = float(np.sqrt(np.finfo(np.float64).tiny))
-# Logarithm of the rounding error of probabilities in float64.
-LOG_EPSILON = float(np.log(np.finfo(np.float64).eps))
-# Forests of one move: in dense graphs, where forests have few units, not all are moved.
-MAX_FORESTS = 32
 # Planes of `GraphState.scratch`.
 CAVITY, WEIGHTS, SENT = range(3)
-# Values of `GraphState.receivers`: units send to all neighbours, to the neighbours that follow in
-# the order of the sweep (the ones before have the final messages of a forest), or to none.
-ALL, FOLLOWING, NO_RECEIVERS = range(3)
-# Value of `BinaryProblem.clamped` for units that are free.
-FREE = -1
 
 
 class BinaryProblem(NamedTuple):

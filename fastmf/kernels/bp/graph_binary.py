@@ -21,15 +21,9 @@ import numpy as np
 from fastmf._jit.argument_types import argument_types
 from fastmf._jit.intrinsics import larger, smaller
 from fastmf._jit.kernel import address_of, kernel
+from fastmf._outcomes import ALL, BLOCK_UNITS, FOLLOWING, FREE
 from fastmf._threads.interrupts import next_task
-from fastmf.kernels.bp.arguments import BLOCK_UNITS
-from fastmf.kernels.bp.graph_arguments import (
-    ALL,
-    FOLLOWING,
-    FREE,
-    BinaryProblem,
-    GraphState,
-)
+from fastmf.kernels.bp.graph_arguments import BinaryProblem, GraphState
 from fastmf.special import log
 
 

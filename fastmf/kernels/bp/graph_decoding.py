@@ -10,8 +10,8 @@ import numpy as np
 
 from fastmf._jit.intrinsics import fetch_and_increment, row, smaller
 from fastmf._jit.kernel import kernel
+from fastmf._outcomes import GAIN_TOLERANCE, MAX_ROUNDS
 from fastmf._threads.interrupts import next_task, stopped
-from fastmf.kernels.bp.arguments import GAIN_TOLERANCE, MAX_ROUNDS
 from fastmf.kernels.bp.graph_arguments import SENT
 
 

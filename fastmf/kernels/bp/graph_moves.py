@@ -13,8 +13,8 @@ import numpy as np
 from fastmf._jit.argument_types import Float64, Int64
 from fastmf._jit.intrinsics import fetch_and_increment, row, smaller
 from fastmf._jit.kernel import kernel
+from fastmf._outcomes import MAX_FORESTS
 from fastmf._threads.interrupts import next_task, stopped
-from fastmf.kernels.bp.graph_arguments import MAX_FORESTS
 from fastmf.kernels.bp.graph_decoding import _add_couplings, _best, _objective
 
 # Entries of `above` and `parent` without a unit or slot, and of units that are still to be reached.

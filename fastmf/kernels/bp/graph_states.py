@@ -23,11 +23,10 @@ import numpy as np
 from fastmf._jit.argument_types import argument_types
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
+from fastmf._outcomes import BLOCK_UNITS, LOG_EPSILON
 from fastmf._threads.interrupts import next_task
-from fastmf.kernels.bp.arguments import BLOCK_UNITS
 from fastmf.kernels.bp.graph_arguments import (
     CAVITY,
-    LOG_EPSILON,
     SENT,
     SMALLEST_SUM,
     WEIGHTS,

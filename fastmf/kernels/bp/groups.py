@@ -22,9 +22,8 @@ import numpy as np
 from fastmf._jit.argument_types import Float64, Int64, argument_types
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
-from fastmf._outcomes import RUNNING
+from fastmf._outcomes import DAMPING_WINDOW, MAX_PRODUCT, RUNNING, SUM_PRODUCT
 from fastmf._threads.interrupts import next_task, stopped
-from fastmf.kernels.bp.arguments import DAMPING_WINDOW, MAX_PRODUCT, SUM_PRODUCT
 from fastmf.kernels.bp.convergence import assess_row, sweep_damping
 from fastmf.kernels.linear.copies import copy
 from fastmf.special import exp, log, sigmoid_pair, softplus

@@ -20,8 +20,9 @@ import numpy as np
 from fastmf._jit.argument_types import Float64
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, kernel
+from fastmf._outcomes import GAIN_TOLERANCE, LOG_STRIDE, MAX_ROUNDS
 from fastmf._threads.interrupts import next_task, stopped
-from fastmf.kernels.bp.arguments import GAIN_TOLERANCE, LOG_ODDS, LOG_STRIDE, MAX_ROUNDS
+from fastmf.kernels.bp.arguments import LOG_ODDS
 from fastmf.kernels.bp.messages import max_message
 from fastmf.special import log, sigmoid_pair, softplus
 

@@ -32,7 +32,7 @@ import numpy as np
 from scipy import linalg
 from scipy.special import logsumexp
 
-from fastmf._common.linalg import symmetrize
+from fastmf._common.linalg import MIN_EIGENVALUE, symmetrize
 from fastmf.learning.evidence import evidence_gradient, robust_solution
 from fastmf.models import SparseLinearModel
 from fastmf.priors import GaussBernoulli
@@ -41,8 +41,6 @@ from fastmf.special import sigmoid
 # Tolerance of fixed points, in the smallest standard error of an effect if all others were known,
 # and of the iterations over slabs and over sets, in log-odds and logarithms of variances.
 EDGE_TOL, LOG_TOL = 1e-6, 1e-4
-# Smallest eigenvalue of a matrix of correlations of estimates that are not collinear.
-MIN_EIGENVALUE = 1e-10
 # Effects up to which all patterns are enumerated, and of the largest block beyond, which correlate
 # by more than this. Without blocks, probabilities of few effects with large errors were wrong by
 # 0.07.

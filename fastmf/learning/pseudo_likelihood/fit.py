@@ -27,9 +27,6 @@ _MIN_THREADED_PARAMETERS = 3000
 BLOCK_NUMBERS = 1 << 17
 # Numbers in a block of scores.
 SCORE_NUMBERS = 1 << 20
-# Eigenvalues below this fraction of the largest are rounding errors of zeros: of changes of gauge,
-# or of differences of rows that change no couplings.
-MIN_EIGENVALUE = 1e-10
 
 
 class CompositeLikelihood:

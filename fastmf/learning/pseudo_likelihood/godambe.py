@@ -21,14 +21,10 @@ from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import ndtr
 
 from fastmf._common import html
-from fastmf._common.linalg import cholesky
+from fastmf._common.linalg import MIN_EIGENVALUE, cholesky
 from fastmf._common.memory import memory_of_the_machine
 from fastmf.learning.pseudo_likelihood.chi_squares import survival
-from fastmf.learning.pseudo_likelihood.fit import (
-    MAX_HESSIAN_PARAMETERS,
-    MIN_EIGENVALUE,
-    few_blas_threads,
-)
+from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, few_blas_threads
 from fastmf.learning.pseudo_likelihood.newton import newton
 
 # Methods of `adjusted`.

@@ -20,7 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, MIN_EIGENVALUE, Fit
+from fastmf._common.linalg import MIN_EIGENVALUE
+from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, Fit
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.rows import distinct
 

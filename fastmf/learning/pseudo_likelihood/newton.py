@@ -21,7 +21,7 @@ _MIN_RIDGE = 1e-5
 _GAUGE_RIDGE = 1e-6
 
 
-class _Evaluation(NamedTuple):
+class _NewtonPoint(NamedTuple):
     """Value and gradient at some parameters."""
 
     parameters: np.ndarray
@@ -52,7 +52,7 @@ def _backtracked(objective, point, hessian, ridge):
         step, size = factorised(objective, hessian, ridge).solve(point.gradient), 1.0
         derivative = step @ point.gradient
         while size >= 0.1 or ridge >= 1:
-            trial = _Evaluation.at(objective, point.parameters + size * step)
+            trial = _NewtonPoint.at(objective, point.parameters + size * step)
             if trial.value >= point.value + MIN_DECREASE * size * derivative - rounding:
                 return step, size, trial, ridge
             size /= 2
@@ -69,7 +69,7 @@ def _extended(objective, point, step, size, trial):
     """
     while size >= 1 and trial.gradient @ step > step @ point.gradient / 4:
         size *= 2
-        longer = _Evaluation.at(objective, point.parameters + size * step)
+        longer = _NewtonPoint.at(objective, point.parameters + size * step)
         if longer.value <= trial.value:
             break
         trial = longer
@@ -82,7 +82,7 @@ def newton(objective, start, *, tol=1e-5, max_iter=MAX_NEWTON_ITER):
     Stops when the predicted rise of the log-pseudo-likelihood of `TOLERANCE_ROWS` rows is below
     tol^2, after a last step, or when derivatives are rounding errors.
     """
-    point, ridge, history, stopped = _Evaluation.at(objective, np.array(start)), 0.0, [], False
+    point, ridge, history, stopped = _NewtonPoint.at(objective, np.array(start)), 0.0, [], False
     while len(history) < max_iter and not stopped:
         hessian = objective.hessian(point.parameters)
         step, size, trial, ridge = _backtracked(objective, point, hessian, ridge)

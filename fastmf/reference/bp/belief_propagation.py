@@ -10,8 +10,7 @@ P, Q = sigmoid(V), sigmoid(-V) of visible and p, q of hidden units:
 
 import numpy as np
 
-from fastmf._outcomes import RUNNING
-from fastmf.kernels.bp.arguments import BLOCK_UNITS, MAX_PRODUCT, MIXED_PRODUCT, SUM_PRODUCT
+from fastmf._outcomes import BLOCK_UNITS, MAX_PRODUCT, MIXED_PRODUCT, RUNNING, SUM_PRODUCT
 from fastmf.reference.bp.convergence import assess_row, sweep_damping
 from fastmf.special import sigmoid, sigmoid_pair, softplus
 

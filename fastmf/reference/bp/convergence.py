@@ -2,8 +2,17 @@
 
 import numpy as np
 
-from fastmf._outcomes import CONFIRMING, CONVERGED, INFEASIBLE, OUT_OF_ITERATIONS, RUNNING
-from fastmf.kernels.bp.arguments import DAMPING_WINDOW, MAX_DAMPING, MIN_LIMIT, MIN_LIMIT_FACTOR
+from fastmf._outcomes import (
+    CONFIRMING,
+    CONVERGED,
+    DAMPING_WINDOW,
+    INFEASIBLE,
+    MAX_DAMPING,
+    MIN_LIMIT,
+    MIN_LIMIT_FACTOR,
+    OUT_OF_ITERATIONS,
+    RUNNING,
+)
 
 
 def sweep_damping(record, r):

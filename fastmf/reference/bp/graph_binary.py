@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf.kernels.bp.graph_arguments import ALL, FOLLOWING, FREE
+from fastmf._outcomes import ALL, FOLLOWING, FREE
 
 
 def _row(array, index):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf.kernels.bp.graph_arguments import MAX_FORESTS
+from fastmf._outcomes import MAX_FORESTS
 from fastmf.reference.bp.graph_states import table_of
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf.kernels.bp.graph_arguments import LOG_EPSILON
+from fastmf._outcomes import LOG_EPSILON
 from fastmf.reference.bp import graph_binary
 from fastmf.reference.bp.graph_binary import receives
 

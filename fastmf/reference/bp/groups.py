@@ -6,8 +6,7 @@ are multiplied by adding logarithms, and marginalised by sums over tables of a p
 
 import numpy as np
 
-from fastmf._outcomes import RUNNING
-from fastmf.kernels.bp.arguments import MAX_PRODUCT, SUM_PRODUCT
+from fastmf._outcomes import MAX_PRODUCT, RUNNING, SUM_PRODUCT
 from fastmf.reference.bp.belief_propagation import _message_change
 from fastmf.reference.bp.convergence import assess_row, sweep_damping
 from fastmf.special import sigmoid, softplus

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf.kernels.bp.arguments import GAIN_TOLERANCE, LOG_STRIDE, MAX_ROUNDS
+from fastmf._outcomes import GAIN_TOLERANCE, LOG_STRIDE, MAX_ROUNDS
 from fastmf.special import softplus
 
 

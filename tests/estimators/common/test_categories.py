@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import fastmf as mf
-from fastmf.estimators.common.categories import as_array, codes, declared_categories, decoded
+from fastmf.estimators.common.categories import codes, declared_categories
 
 RNG = np.random.default_rng(0)
 CHAIN = (np.cumprod(np.where(RNG.random((200, 4)) < 0.75, 1, -1), axis=1) > 0).astype(int)
@@ -121,15 +121,6 @@ def test_other_values_and_other_kinds():
         mf.PottsMachine().fit(WORDS.astype("S3"))
     with pytest.raises(ValueError, match="must have no missing labels"):
         machine.mutants(np.array([None, "no", "no", "no"], object))
-
-
-def test_arrays_keep_the_kind_of_their_values():
-    assert as_array(["a", "b"]).dtype.kind == "U" and as_array([1, 2]).dtype.kind == "i"
-    mixed = as_array(["a", 1])
-    assert mixed.dtype == object and mixed.tolist() == ["a", 1]
-    assert decoded(np.array([[0, 1]]), [as_array(["a", "b"]), as_array([3, 4])]).tolist() == [
-        ["a", 4]
-    ]
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.longdouble])

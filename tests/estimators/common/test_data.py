@@ -4,10 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_array
-from sklearn.base import BaseEstimator
 
 import fastmf as mf
-from fastmf.estimators.common.data import checked_data, complete_target, with_nan
 
 RNG = np.random.default_rng(0)
 X = (RNG.random((40, 5)) < 0.5).astype(float)
@@ -141,13 +139,6 @@ def test_dates_are_no_numbers(kind):
             machine.fit(DATES[kind])
 
 
-def test_dates_of_polars_are_no_numbers():
-    polars = pytest.importorskip("polars")
-    frame = polars.DataFrame({"a": X[:, 0], "day": [day.date() for day in DAYS]})
-    with pytest.raises(ValueError, match=r"got Date in column 1 \('day'\)"):
-        mf.SpikeSlabRegressor().fit(frame, Y[:, 0])
-
-
 def test_targets_of_regressions_are_numbers():
     for y, message in (
         (DAYS, "y must hold numbers, got datetime64"),
@@ -179,10 +170,3 @@ def test_what_units_cannot_take_comes_with_advice():
         LAYERED["GeneralizedRBM"].fit(np.full((4, 2), 255, np.uint8))
     with pytest.raises(ValueError, match=r"at most 253, got 255: .* bin"):
         mf.PottsMachine().fit(255 * X)
-
-
-def test_data_without_missing_values_are_not_copied():
-    for given in (X, pd.DataFrame(X), np.array([["a", "b"]]), [[1, 2]]):
-        assert with_nan(given) is given
-    assert checked_data(BaseEstimator(), X, reset=True) is X
-    assert complete_target(Y) is Y

@@ -64,14 +64,6 @@ def test_categories_follow_from_the_data(X, expected):
     assert [known.tolist() for known in categories(X)] == expected
 
 
-def test_given_numbers_of_states_are_of_labels_from_zero():
-    X = [[1, 2], [2, 2]]
-    assert [known.tolist() for known in categories(X, 3)] == [[0, 1, 2]] * 2
-    assert labels(X, n_states=[3, 4]) == X
-    with pytest.raises(TypeError, match="n_states is the number of labels"):
-        categories([["a", "b"]], 3)
-
-
 def test_labels_are_places_in_the_categories():
     X = [[1, 6], [3, 2]]
     assert labels(X) == [[0, 5], [2, 1]]
@@ -95,11 +87,6 @@ def test_labels_are_places_in_the_categories():
 def test_odd_columns_are_named(X, error, message):
     with pytest.raises(error, match=message):
         categories(X)
-
-
-def test_sizes():
-    assert checked_sizes(5, 3).tolist() == [5, 5, 5]
-    assert checked_sizes([2, 4, 3], 3).tolist() == [2, 4, 3]
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,11 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from scipy.sparse import coo_array, csr_array
 
 import fastmf as mf
 from fastmf._common import rows
-from fastmf.priors import Bernoulli, Categorical, Gaussian, TruncatedGaussian, _rows
+from fastmf.priors import Categorical, TruncatedGaussian, _rows
 
 RNG = np.random.default_rng(0)
 X = (RNG.random((60, 24)) < 0.08).astype(float)
@@ -75,12 +72,6 @@ def test_other_units_learn_from_them(visible, make):
     np.testing.assert_allclose(*scores, rtol=1e-9)
 
 
-@pytest.mark.parametrize("make", [csr_matrix, coo_array, csc_array, csr_array])
-def test_every_sparse_format_gives_the_same(make):
-    learned = rbm().fit(X)
-    np.testing.assert_allclose(learned.transform(make(X)), learned.transform(X), rtol=1e-12)
-
-
 @pytest.mark.parametrize(
     "make", [csr_array, lambda X: X.astype(np.int8), lambda X: X > 0], ids=["csr", "int8", "bool"]
 )
@@ -113,31 +104,6 @@ def test_validation_weights_and_early_stopping(options, max_density):
             assert_same(rbm(**options).fit(made, **more), rbm(**options).fit(X, **dense))
         stop = options | {"early_stopping": True, "validation_fraction": 0.3}
         assert_same(rbm(**stop).fit(made), rbm(**stop).fit(X))
-
-
-@pytest.mark.parametrize("make", [csr_array, lambda X: X.astype(np.int8)], ids=["csr", "int8"])
-def test_a_run_resumes_to_the_same_bits(make, tmp_path, max_density):
-    data, options = make(X), {"n_epochs": 3, "gradient": "pcd", "n_starts": 5}
-    whole = rbm(**options).fit(data)
-
-    def stop(state):
-        return state.epoch == 2
-
-    file = tmp_path / "run.npz"
-    rbm(**options, checkpoint=file, callbacks=[stop]).fit(data)
-    resumed = rbm(**options, checkpoint=file).fit(data)
-    np.testing.assert_array_equal(resumed.weights_, whole.weights_)
-    with pytest.raises(ValueError, match="differs in data"):
-        rbm(**options, checkpoint=file).fit(make(1 - X))
-
-
-@pytest.mark.parametrize("make", [csr_array, lambda X: X.astype(np.int8)], ids=["csr", "int8"])
-def test_single_steps_take_them(make):
-    found, expected = rbm(), rbm()
-    for batch in np.split(X, 4):
-        found.partial_fit(make(batch))
-        expected.partial_fit(batch)
-    np.testing.assert_allclose(found.weights_, expected.weights_, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("make", [csr_array, lambda X: X.astype(np.int8)], ids=["csr", "int8"])
@@ -174,18 +140,6 @@ def test_sparse_one_hot_rows_of_categorical_units():
     np.testing.assert_allclose(
         found.score_samples(csr_array(flat)), expected.score_samples(flat), rtol=1e-12
     )
-
-
-TEXTS = ["a cat sat", "a dog ran", "the cat ran", "the dog sat", "a cat ran", "the bird sat"]
-
-
-def test_pipelines_with_sparse_transformers():
-    words = make_pipeline(CountVectorizer(binary=True, token_pattern=r"\w+"), rbm())
-    dense = words[0].fit_transform(TEXTS).toarray().astype(float)
-    np.testing.assert_allclose(words.fit_transform(TEXTS), rbm().fit_transform(dense), rtol=1e-9)
-    encoded = make_pipeline(OneHotEncoder(), rbm())
-    dense = OneHotEncoder(sparse_output=False).fit_transform(LABELS)
-    np.testing.assert_allclose(encoded.fit_transform(LABELS), rbm().fit_transform(dense), rtol=1e-9)
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -237,12 +191,6 @@ def test_zeros_that_are_not_stored_count():
     observed = rbm(visible="ising").fit(2 * X - 1)
     with pytest.raises(ValueError, match="not stored"):
         observed.denoise(csr_array(X), flip_probability=0.1)
-
-
-def test_the_column_of_a_value_is_that_of_the_layer():
-    both = mf.Concatenated(Gaussian(np.zeros(3), np.ones(3)), Bernoulli(np.zeros(21)))
-    with pytest.raises(ValueError, match=r"Bernoulli units.*got 2 in row 7, column 3"):
-        rbm(visible=both).fit(with_entry(2))
 
 
 def test_sparse_labels_are_refused():

@@ -54,30 +54,6 @@ def test_other_values_are_named(X, message):
         categories(X)
 
 
-def test_missing_values_stay():
-    X = np.array([[0.0, np.nan], [1.0, 0.0]])
-    found = categories(X)
-    np.testing.assert_array_equal(to_spins(ANY, X, found, None), [[-1, np.nan], [1, -1]])
-    np.testing.assert_array_equal(to_spins(ANY, X, found, 0.3), [[-1, np.nan], [1, -1]])
-    words = np.array([["no", np.nan], ["yes", "no"]], object)
-    found = categories(words)
-    np.testing.assert_array_equal(to_spins(ANY, words, found, None), [[-1, np.nan], [1, -1]])
-
-
-def test_later_data_have_the_values_of_the_fit():
-    with pytest.raises(ValueError, match="in column 0 one of 0, 1: got -1 in row 0"):
-        to_spins(ANY, np.array([[-1.0, 1.0]]), [np.array([0.0, 1.0])] * 2, None)
-    with pytest.raises(ValueError, match="'no', 'yes': got 'maybe' in row 1"):
-        to_spins(ANY, np.array([["no"], ["maybe"]]), [np.array(["no", "yes"])], None)
-
-
-def test_a_threshold_makes_any_numbers_binary():
-    X = np.array([[-3.0, 0.5, 0.6, 7.0]])
-    np.testing.assert_array_equal(to_spins(ANY, X, None, 0.5), [[-1, -1, 1, 1]])
-    with pytest.raises(TypeError, match="numbers if there is a threshold"):
-        to_spins(ANY, X.astype(str), None, 0.5)
-
-
 def test_means_of_strings_are_the_more_probable_ones():
     means = np.array([[-0.2, 0.9]])
     assert from_spins(means, [np.array(["no", "yes"])] * 2).tolist() == [["no", "yes"]]

@@ -89,12 +89,6 @@ def test_codes_of_n_categories_begin_at_zero_if_some_entry_does():
     assert zero.categories_[0].tolist() == [0, 1, 2, 3]
 
 
-def test_the_names_of_empty_categories_are_few():
-    X = np.where(np.random.default_rng(1).random((300, 10)) < 0.1, 9, bits(300, 10) + 1)
-    with pytest.warns(UserWarning, match=r"category 3 of item x0.* and 57 more.* missing values"):
-        mf.OrdinalMachine().fit(X)
-
-
 @pytest.mark.parametrize("shift", [0.0, 1e5])
 def test_likelihoods_of_single_precision_far_from_zero(shift):
     X = (np.random.default_rng(0).normal(size=(150, 4)) + shift).astype(np.float32)
@@ -114,14 +108,6 @@ def test_likelihoods_of_single_precision_far_from_zero(shift):
     expected = np.log(np.exp(terms - top).sum(0)) - np.log(np.exp(weights - top).sum())
     expected += np.log(precision / (2 * np.pi)).sum() / 2
     np.testing.assert_allclose(rbm.score_samples(X), expected, atol=0.02)
-
-
-def test_given_values_stay_as_they_are():
-    X = np.random.default_rng(0).normal(1.7e9, 100, (100, 3))
-    rbm = mf.GeneralizedRBM(2, visible="gaussian", n_epochs=1, random_state=0)
-    rbm.fit((X - 1.7e9).astype(np.float32))
-    given = np.array([[1 / 3, np.nan, 0.1]])
-    assert rbm.impute(given)[0, [0, 2]].tolist() == [1 / 3, 0.1]
 
 
 def test_columns_of_single_precision_that_vary_little_are_features():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.estimators.common.weights import check_counts, class_factors, whole_weights
+from fastmf.estimators.common.weights import check_counts, class_factors
 
 RNG = np.random.default_rng(0)
 X = (RNG.random((30, 4)) < 0.5).astype(float)
@@ -49,27 +49,6 @@ SITES = mf.RBM(np.ones((8, 1)), mf.Categorical(np.zeros((4, 2))), mf.Bernoulli([
 def test_bad_weights_are_refused(taker, bad):
     with pytest.raises((ValueError, TypeError), match="sample_weight"):
         TAKERS[taker](X, sample_weight=bad)
-
-
-def test_a_number_is_the_weight_of_every_row():
-    one = mf.FullyVisibleBoltzmannMachine(l2=0.1).fit(X, sample_weight=2.0)
-    np.testing.assert_allclose(one.couplings_, FULLY_VISIBLE.fit(X).couplings_, rtol=1e-9)
-    twice = one.log_pseudo_likelihood(X, sample_weight=2)
-    assert twice == pytest.approx(2 * one.log_pseudo_likelihood(X))
-    assert crbm().score(X, Y, sample_weight=3) == pytest.approx(crbm().score(X, Y))
-
-
-def test_background_rows_are_those_with_weights():
-    weights = np.arange(30) < 2  # fewer than n_background
-    assert np.isfinite(mf.evaluation.effective_couplings(SITES, X, sample_weight=weights)).all()
-
-
-def test_whole_weights():
-    assert whole_weights(np.arange(30.0), X).dtype == np.int64
-    with pytest.raises(ValueError, match="whole numbers"):
-        whole_weights(np.arange(30) + 0.5, X)
-    with pytest.raises(ValueError, match="rows"):
-        whole_weights(1e15, X)
 
 
 def test_balanced_classes_have_the_same_weight():

@@ -92,20 +92,6 @@ def test_weights_are_repetitions():
             rbm.fit(other, sample_weight=bad)
 
 
-def test_files(tmp_path):
-    rbm = mf.GeneralizedRBM(4, **OPTIONS | {"n_epochs": 2}).fit(X)
-    rbm.save(tmp_path / "rbm.npz")
-    again = mf.GeneralizedRBM.load(tmp_path / "rbm.npz")
-    np.testing.assert_array_equal(again.transform(X), rbm.transform(X))
-    np.testing.assert_array_equal(again.sample(4, random_state=1), rbm.sample(4, random_state=1))
-
-
-def test_noise_and_other_starts():
-    for starts in ("noise", "persistent", "random"):
-        rbm = mf.GeneralizedRBM(4, starts=starts, **OPTIONS | {"n_epochs": 2}).fit(X)
-        assert np.isfinite(rbm.weights_).all()
-
-
 @pytest.mark.parametrize("bad", [0.5, 10_000])
 def test_bad_labels_are_named(bad):
     wrong = X.astype(float)

@@ -121,13 +121,6 @@ def test_samples_have_the_means_of_the_model(trained):
     np.testing.assert_array_equal(samples, again)
 
 
-def test_files(trained, tmp_path):
-    trained.save(tmp_path / "dbm.npz")
-    again = mf.DeepBoltzmannMachine.load(tmp_path / "dbm.npz")
-    assert again.n_components == (6, 4)
-    np.testing.assert_array_equal(again.transform(X), trained.transform(X))
-
-
 @pytest.mark.slow  # three kinds of layers compile for half a minute
 def test_layers_of_several_kinds(tmp_path):
     rows = RNG.normal(size=(60, 5))

@@ -1,5 +1,3 @@
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -28,23 +26,6 @@ def test_starts_are_the_candidates_that_explain_the_observation_best():
     distance = ((Y[:, None] - candidates) ** 2).sum(-1)
     expected = candidates[np.argsort(distance, axis=1)[:, :4]]
     np.testing.assert_array_equal(starts(None, 0.5), expected)
-
-
-def test_starts_without_a_solution_do_not_count():
-    Y = np.ones((2, 3))
-    found = np.array([True, False, False, False, False, False])
-    means = np.arange(18.0).reshape(6, 3)
-
-    def solve(starts, **options):
-        assert len(starts) == 6
-        return SimpleNamespace(mean=(means, None), converged=found)
-
-    prior = Bernoulli(np.zeros(3))
-    options = {"candidates": Y, "n_starts": 3, "anneal": None, "random_state": 0}
-    channel = {"flip_probability": 0.1}
-    restored, converged = denoising.denoise(solve, (prior, prior), Y, channel, **options)
-    np.testing.assert_allclose(restored, [means[0], means[3:].mean(0)])
-    assert converged.tolist() == [True, False]
 
 
 @pytest.mark.parametrize("kind", [Bernoulli, Ising])

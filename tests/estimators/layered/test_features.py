@@ -115,15 +115,3 @@ def test_sparse_features_of_any_unit():
     wide.data *= np.array([1e3, 1, 1, 1, 1e-3])[wide.indices]
     found, expected = (mf.ConditionalRBM(2, **options).fit(x, labels) for x in (wide, X))
     np.testing.assert_allclose(found.predict_proba(wide), expected.predict_proba(X), atol=1e-9)
-
-
-def test_a_run_goes_on_from_its_checkpoint_with_the_same_bits(tmp_path):
-    X, options = UNITS["far"], {"random_state": 0, "n_epochs": 4, "checkpoint": tmp_path / "c.npz"}
-    stop = {"callbacks": [lambda state: state.epoch == 2]}
-    whole = mf.ConditionalRBM(3, **(options | {"checkpoint": None})).fit(X, Y)
-    assert mf.ConditionalRBM(3, **options, **stop).fit(X, Y).n_iter_ == 2
-    again = mf.ConditionalRBM(3, **options).fit(X, Y)
-    assert again.n_iter_ == 4
-    for name in ("weights", "visible_weights", "hidden_weights", "visible_bias", "hidden_bias"):
-        found, expected = getattr(again.model_, name), getattr(whole.model_, name)
-        np.testing.assert_array_equal(found, expected)

@@ -287,28 +287,6 @@ def test_saved_and_loaded(tmp_path, trained):
     np.testing.assert_array_equal(load(path).weights, trained.weights_)
 
 
-def test_files_that_cannot_be_written_or_read(tmp_path, trained):
-    path = tmp_path / "rbm"
-    rbm = small(n_epochs=1, learning_rate=lambda epoch: 0.1).fit(patterns())
-    with pytest.raises(TypeError, match="learning_rate"):
-        rbm.save(path)
-    assert not path.exists()
-    trained.model_.save(path)
-    with pytest.raises(ValueError, match=r"is not a GeneralizedRBM .* no estimator \(fastmf\.load"):
-        GeneralizedRBM.load(path)
-
-
-def test_checkpoint_of_an_estimator(tmp_path):
-    path, X = tmp_path / "run", patterns()
-    whole = small().fit(X)
-    small(checkpoint=path, callbacks=[lambda state: state.epoch == 2]).fit(X)
-    resumed = small(checkpoint=path).fit(X)
-    np.testing.assert_array_equal(resumed.weights_, whole.weights_)
-    assert resumed.history_ == whole.history_
-    with pytest.raises(ValueError, match="differs in momentum"):
-        small(checkpoint=path, momentum=0.1).fit(X)
-
-
 def test_early_stopping_sets_validation_data_aside():
     rbm = small(early_stopping=True, patience=1, n_epochs=60, learning_rate=2.0)
     with pytest.warns(ConvergenceWarning, match="of epoch 2, .* is below that of the independent"):
@@ -402,20 +380,6 @@ def test_kinds_of_units(visible, hidden):
 def test_bad_input(options, X, error, message):
     with pytest.raises(error, match=message):
         small(**options).fit(X)
-
-
-@pytest.mark.parametrize("n_threads", [0, -1, 1.5, "two"])
-def test_bad_number_of_threads(n_threads):
-    # Met before learning begins, and where nothing but a step is made.
-    for learn in (small(n_threads=n_threads).fit, small(n_threads=n_threads).partial_fit):
-        with pytest.raises((ValueError, TypeError), match="n_threads must be"):
-            learn(patterns())
-
-
-@pytest.mark.parametrize("n_components", [0, -1, 2.5, "many", None])
-def test_bad_number_of_components(n_components):
-    with pytest.raises((ValueError, TypeError), match="n_components"):
-        GeneralizedRBM(n_components).fit(patterns())
 
 
 @pytest.mark.parametrize(

@@ -21,14 +21,6 @@ def machines():
     return rbm, mf.DeepBoltzmannMachine((3,), **OPTIONS).fit(X)
 
 
-def test_a_dbm_of_one_hidden_layer_is_an_rbm(machines):
-    rbm, dbm = machines
-    np.testing.assert_array_equal(dbm.weights_[0], rbm.weights_)
-    np.testing.assert_array_equal(dbm.transform(X), rbm.transform(X))
-    np.testing.assert_array_equal(dbm.score_samples(X), rbm.score_samples(X))
-    np.testing.assert_array_equal(dbm.sample(5, random_state=1), rbm.sample(5, random_state=1))
-
-
 def test_scores_use_the_estimated_log_partition(machines):
     for machine in machines:
         expected = machine.score_samples(X, log_partition=machine.log_partition())

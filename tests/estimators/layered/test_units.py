@@ -8,13 +8,6 @@ from fastmf.estimators.layered._units import hidden_prior, visible_prior
 X = np.array([[0.0, 1.0, 1.0], [1.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
 
 
-def test_visible_units_given_by_name_are_fitted_to_the_columns():
-    prior = visible_prior("bernoulli", np.repeat(X, 100, axis=0))
-    mean = prior.moments(0.0, 0.0)[0]
-    np.testing.assert_allclose(mean, X.mean(0), atol=0.01)
-    assert type(prior) is mf.Bernoulli
-
-
 def test_an_instance_of_one_unit_stands_for_all():
     for make in (
         lambda prior: visible_prior(prior, X.astype(np.float32)),
@@ -25,13 +18,6 @@ def test_an_instance_of_one_unit_stands_for_all():
         assert prior.field.dtype == np.float32
         with pytest.raises(ValueError, match="3"):
             make(mf.Gaussian(np.zeros(2), 1.0))
-
-
-@pytest.mark.parametrize("name", ["bernoulli", "ising", "gaussian", "gauss_bernoulli"])
-def test_hidden_units_given_by_name_have_finite_moments(name):
-    prior = hidden_prior(name, 4, np.dtype(np.float64))
-    mean, var = prior.moments(np.zeros(4), 0.0)
-    assert np.isfinite(mean).all() and (var > 0).all() and len(mean) == 4
 
 
 @pytest.mark.parametrize(

@@ -128,14 +128,6 @@ def test_counts_are_reported():
     assert machine.n_dropped_ == (~there.any(1)).sum()
 
 
-def test_without_missing_values_nothing_changes():
-    X, *_ = binary_table(missing=0)
-    plain = mf.FullyVisibleBoltzmannMachine(graph=EDGES).fit(X)
-    machine = mf.FullyVisibleBoltzmannMachine(graph=EDGES, missing="available").fit(X)
-    assert np.array_equal(machine.couplings_, plain.couplings_)
-    assert np.array_equal(machine.covariance(), plain.covariance())
-
-
 @pytest.mark.parametrize("cls", [mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine])
 def test_without_a_graph_cases_are_complete(cls):
     X, *_ = binary_table(missing=0.05)
@@ -322,19 +314,6 @@ def test_potts_machine_reports(tmp_path):
     loaded = mf.PottsMachine.load(tmp_path / "machine.npz")
     assert np.array_equal(loaded.standard_errors()[0], machine.standard_errors()[0])
     assert np.array_equal(loaded.n_available_, machine.n_available_)
-
-
-def test_potts_machine_of_complete_rows():
-    X, *_ = potts_table(missing=0)
-    options = {"graph": RING, "l2": 0.01, "l2_field": 0.01}
-    plain = mf.PottsMachine(**options).fit(X)
-    machine = mf.PottsMachine(missing="available", **options).fit(X)
-    assert np.array_equal(machine.couplings_, plain.couplings_)
-    X, *_ = potts_table(missing=0.1)
-    dropped = mf.PottsMachine(l2=0.01, l2_field=0.01, n_states=3).fit(X[(X >= 0).all(1)])
-    machine = mf.PottsMachine(missing="available", l2=0.01, l2_field=0.01, n_states=3).fit(X)
-    assert np.array_equal(machine.couplings_, dropped.couplings_)
-    assert machine.n_dropped_ == (X < 0).any(1).sum()
 
 
 def test_pairs_of_states_that_never_meet_in_a_term_have_no_maximum():

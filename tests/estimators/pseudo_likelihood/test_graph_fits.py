@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 from sklearn.base import clone
@@ -45,14 +44,6 @@ def test_the_maximum_over_the_edges(solver, l2):
     absent = np.ones((5, 5), bool)
     absent[tuple(np.transpose(EDGES))] = absent[tuple(np.transpose(EDGES)[::-1])] = False
     assert not J[absent].any() and machine.converged_ and machine.existence_.exists
-
-
-def test_all_pairs_are_the_same_as_no_graph():
-    X = table(1)
-    whole = FullyVisibleBoltzmannMachine().fit(X)
-    given = FullyVisibleBoltzmannMachine(graph=1 - np.eye(5)).fit(X)
-    np.testing.assert_allclose(given.couplings_, whole.couplings_, atol=1e-9)
-    np.testing.assert_allclose(given.covariance(), whole.covariance(), rtol=1e-6)
 
 
 def test_errors_are_those_of_the_edges():
@@ -118,22 +109,6 @@ def test_separated_data_have_no_maximum():
     with pytest.warns(UserWarning, match="no maximum exists: the data separate units"):
         machine = FullyVisibleBoltzmannMachine(graph=EDGES).fit(X)
     assert machine.existence_.exists is False
-
-
-@pytest.mark.parametrize("kind", ["binary", "potts"])
-def test_files(tmp_path, kind):
-    X = table(4)
-    class_ = FullyVisibleBoltzmannMachine if kind == "binary" else PottsMachine
-    graph = np.zeros((5, 5), bool)
-    graph[tuple(np.transpose(EDGES))] = graph[tuple(np.transpose(EDGES)[::-1])] = True
-    X = X if kind == "binary" else (X > 0).astype(int)
-    machine = class_(graph=sparse.csr_array(graph), l2=0.01).fit(X)
-    machine.save(tmp_path / "machine.npz")
-    again = class_.load(tmp_path / "machine.npz")
-    np.testing.assert_array_equal(again.couplings_, machine.couplings_)
-    again.save(tmp_path / "again.npz")
-    if kind == "binary":
-        np.testing.assert_array_equal(again.covariance(), machine.covariance())
 
 
 # --- several states -------------------------------------------------------------------------------
@@ -204,12 +179,6 @@ def test_existence_of_several_states():
     assert machine.existence_.units == (0, 1)
 
 
-@pytest.mark.parametrize("options", [{"solver": "naive_mean_field"}, {"symmetric": False}])
-def test_what_takes_no_graph_of_positions(options):
-    with pytest.raises(ValueError, match="graph needs a maximum"):
-        PottsMachine(graph=GRAPH, **options).fit(labels())
-
-
 def test_errors_of_two_states_are_those_of_spins():
     X = table()
     spins = FullyVisibleBoltzmannMachine(graph=EDGES, tol=1e-10).fit(X)
@@ -240,15 +209,3 @@ def test_errors_of_mixed_positions(tmp_path):
     assert np.allclose(loaded.standard_errors()[0], couplings)
     with pytest.raises(ValueError, match="solver='newton', with a small l2"):
         FullyVisibleBoltzmannMachine(graph=EDGES, penalty="firth").fit(table())
-
-
-def test_edge_inclusion_of_positions():
-    X = (table() > 0).astype(int)
-    pairs = np.stack(np.triu_indices(5, 1), 1)
-    every = PottsMachine(graph=pairs).fit(X).edge_inclusion().probability
-    assert np.allclose(every, PottsMachine().fit(X).edge_inclusion().probability, atol=1e-4)
-    found = PottsMachine(graph=EDGES).fit(X).edge_inclusion().probability
-    coupled = np.zeros((5, 5), bool)
-    coupled[tuple(np.transpose(EDGES))] = True
-    assert np.array_equal(found > 0, coupled | coupled.T)
-    assert found[0, 1] > 0.99

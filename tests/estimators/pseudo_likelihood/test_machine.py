@@ -44,6 +44,8 @@ def test_scores_and_draws_and_files(kind, tmp_path):
     assert (again.n_missing_, again.n_dropped_) == (0, 0)
     np.testing.assert_array_equal(again.history_, machine.history_)
     np.testing.assert_array_equal(again.score_samples(X), machine.score_samples(X))
+    np.testing.assert_array_equal(again.standard_errors()[0], machine.standard_errors()[0])
+    assert again.get_params() == machine.get_params()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -103,3 +105,18 @@ def test_warnings_name_the_first_items(kind, what, monkeypatch):
 def test_iterations_that_run_out_are_told(kind):
     with pytest.warns(ConvergenceWarning, match=r"stopped after 1 iterations of 1 .*: raise max_"):
         kind(max_iter=1, solver="lbfgs").fit(ROWS)
+
+
+@pytest.mark.parametrize("kind", PAIRWISE)
+@pytest.mark.parametrize(
+    "labels, message",
+    [
+        (range(3), "one label for each of 60 rows"),
+        (["a", None] + 58 * ["b"], "no missing labels, got one in row 1"),
+        ([1.0, 2.0, np.nan] + 57 * [1.0], "no missing labels, got one in row 2"),
+        (60 * ["a"], "at least two"),
+    ],
+)
+def test_labels_of_clusters_are_checked(kind, labels, message):
+    with pytest.raises(ValueError, match=message):
+        kind().fit(X, clusters=np.array(labels))

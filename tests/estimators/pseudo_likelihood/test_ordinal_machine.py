@@ -207,14 +207,6 @@ def test_codes_and_names_come_as_they_are(data, machine):
     assert named.standard_errors(as_frame=True)[0].columns.tolist() == ["sleep", "mood", "pain"]
 
 
-def test_files(data, machine, tmp_path):
-    machine.save(tmp_path / "machine.npz")
-    again = mf.OrdinalMachine.load(tmp_path / "machine.npz")
-    np.testing.assert_array_equal(again.couplings_, machine.couplings_)
-    np.testing.assert_array_equal(again.covariance(), machine.covariance())
-    np.testing.assert_array_equal(again.score_samples(data), machine.score_samples(data))
-
-
 @pytest.mark.parametrize("options", [{}, {"l1": 0.01}])
 def test_empty_categories_are_named(data, options):
     frame = pd.DataFrame(np.where(data == 1, 0, data)[:, [0, 2]], columns=["sleep", "pain"])

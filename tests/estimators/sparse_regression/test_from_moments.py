@@ -210,6 +210,9 @@ def test_many_blocks_that_explain_more_than_there_is():
         ((np.eye(2), np.ones(2), 5.0, 0), "n must be positive"),
         ((np.ones((2, 3)), np.ones(2), 5.0, 10), "gram must be a square matrix"),
         ((np.array([[1.0, 0.5], [0.1, 1.0]]), np.ones(2), 5.0, 10), "gram must be symmetric"),
+        ((np.array([[1.0, 2.0], [2.0, 1.0]]), np.ones(2), 1.0, 10), "gram must be positive semi"),
+        ((np.ones((2, 2)), np.array([1.0, -1.0]), 5.0, 10), "moment must be X'y"),
+        ((np.eye(2), np.ones(2), 1.0, 10), "y_square must be y'y"),
     ],
 )
 def test_bad_moments(arguments, message):

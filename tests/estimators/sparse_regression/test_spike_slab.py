@@ -6,7 +6,6 @@ import pytest
 from kernel_cases.regression import exact, problem
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fastmf as mf
@@ -126,16 +125,6 @@ def test_features_that_are_all_constant_say_nothing():
     np.testing.assert_allclose(fitted.predict(np.ones((3, 2))), y.mean())
 
 
-def test_cross_validation_through_scikit_learn():
-    model, _ = problem(30, 12)
-    search = GridSearchCV(
-        mf.SpikeSlabRegressor(noise_variance=0.1, slab_variance=1.0),
-        {"inclusion_probability": [0.01, 0.3]},
-        cv=3,
-    ).fit(model.X, model.y)
-    assert search.best_score_ > 0.8
-
-
 def test_what_does_not_converge_warns(one_iteration):
     model, _ = problem(20, 12)  # of up to 11 features the posterior is exact
     with pytest.warns(ConvergenceWarning, match="not converged"):
@@ -205,15 +194,6 @@ def test_a_constant_feature_is_as_if_it_were_zero(dtype, fine):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
 
-def test_predictions_are_of_the_fit():
-    """A parameter that is set afterwards waits for the next one."""
-    model, _ = problem(20, 8)
-    fitted = mf.SpikeSlabRegressor(**KNOWN).fit(model.X, model.y)
-    before = fitted.predict(model.X, return_std=True)
-    after = fitted.set_params(fit_intercept=False).predict(model.X, return_std=True)
-    np.testing.assert_array_equal(before, after)
-
-
 def weighted_and_repeated(**options):
     """A fit to rows of weights 0 to 3, and one to the rows that these stand for."""
     model, _ = problem(30, 12)
@@ -238,14 +218,6 @@ def test_a_weight_is_a_number_of_equal_rows(fixed, fit_intercept, fine):
         *(m.predict(X, return_std=True) for m in (weighted, repeated)), strict=True
     ):
         np.testing.assert_allclose(ours, theirs, rtol=rtol)
-
-
-def test_weights_of_one_change_nothing():
-    model, _ = problem(20, 8)
-    plain = mf.SpikeSlabRegressor(**KNOWN).fit(model.X, model.y)
-    weighted = mf.SpikeSlabRegressor(**KNOWN).fit(model.X, model.y, np.ones(20))
-    np.testing.assert_allclose(weighted.coef_, plain.coef_, atol=1e-12)
-    assert weighted.log_evidence_ == pytest.approx(plain.log_evidence_, rel=1e-12)
 
 
 def test_weights_of_several_targets_and_bad_ones():
@@ -399,18 +371,6 @@ def test_averages_over_parameters():
     np.testing.assert_array_equal(known.coef_, mf.SpikeSlabRegressor(**KNOWN).fit(X, Y).coef_)
     with pytest.raises(ValueError, match="average_parameters needs a parameter_prior"):
         mf.SpikeSlabRegressor(average_parameters=True, parameter_prior=None).fit(X, Y)
-
-
-def test_averages_in_a_file(tmp_path):
-    rng = np.random.default_rng(0)
-    X, Y = rng.normal(size=(30, 10)), rng.normal(size=(30, 2))
-    fitted = mf.SpikeSlabRegressor(average_parameters=True).fit(X, Y)
-    fitted.save(tmp_path / "averages.npz")
-    loaded = mf.SpikeSlabRegressor.load(tmp_path / "averages.npz")
-    for ours, theirs in zip(
-        *(m.predict(X, return_std=True) for m in (fitted, loaded)), strict=True
-    ):
-        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_the_priors_are_printed():

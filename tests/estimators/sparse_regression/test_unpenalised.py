@@ -215,14 +215,6 @@ def test_bad_inclusions(options, message):
         mf.SpikeSlabRegressor(**options).fit(X, y)
 
 
-def test_a_model_size_is_that_of_the_features_that_are_selected():
-    X, y = data()
-    options = {"noise_variance": 0.5, "slab_variance": 1.0, "unpenalised": [0, 1]}
-    by_size = mf.SpikeSlabRegressor(expected_model_size=2, **options).fit(X, y)
-    by_odds = mf.SpikeSlabRegressor(inclusion_probability=0.5, **options).fit(X, y)
-    np.testing.assert_array_equal(by_size.coef_, by_odds.coef_)
-
-
 # --- classes ------------------------------------------------------------------------------------
 
 

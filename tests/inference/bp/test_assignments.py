@@ -130,15 +130,6 @@ def test_a_best_state_that_few_chains_find_is_not_reliable(monkeypatch):
     assert "chains found it" in found.message or "more probable, by" in found.message
 
 
-def test_rounds_of_many_rows_are_bounded():
-    weights = np.ones((100, 40))
-    assert (
-        module._rounds(weights, True, 16, 1) == 160 and module._rounds(weights, False, 16, 1) == 400
-    )
-    assert module._rounds(weights, False, 16 * 10**4, 1) < module.MIN_ANNEALED_ROUNDS
-    assert module._rounds(weights[:0], True, 16, 1) == 0
-
-
 def test_poor_states_are_not_reliable(monkeypatch):
     """Without moves while solving, the check finds a better state, or there is none."""
     monkeypatch.setattr(module, "MAX_LAYER_NUMBERS", 0)

@@ -5,7 +5,6 @@ import pytest
 from scipy import sparse
 
 import fastmf as mf
-from fastmf.inference.bp.forbidden import _levels
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -46,23 +45,6 @@ def test_a_product_of_allowed_states_is_exact():
     found = mf.log_partition_bounds(model)
     right = np.log(1 + np.e) + np.log(np.exp(3) + np.exp(4))
     assert right - 1e-6 < found.lower <= right + 1e-12 and right <= found.upper < right + 1e-3
-
-
-def test_levels_are_an_order_of_updates():
-    rng = np.random.default_rng(0)
-    graph = np.triu(rng.random((40, 40)) < 0.1, 1)
-    graph = sparse.csr_array((graph + graph.T).astype(float))
-    place = rng.permutation(40)
-    level = np.empty(40, int)
-    levels = _levels(graph, place)
-    for k, members in enumerate(levels):
-        level[members] = k
-    assert sorted(np.concatenate(levels)) == list(range(40))
-    first, second = graph.nonzero()
-    before = place[first] < place[second]
-    assert (level[first] < level[second])[before].all()
-    complete = sparse.csr_array(1 - np.eye(40))
-    assert np.array_equal(np.concatenate(_levels(complete, place)), np.argsort(place))
 
 
 def test_sparse_forbidden_pairs_of_many_units_and_all_units_clamped():

@@ -6,31 +6,9 @@ from bp_models import SOLVERS, loopy, propagation
 
 import fastmf as mf
 from fastmf.inference.bp._binary_units import BinaryUnits
-from fastmf.inference.bp.rbm import checked_fields, checked_init, messages_of
+from fastmf.inference.bp.rbm import messages_of
 
 UNITS = BinaryUnits(loopy(prior=mf.Ising), (None, None))
-
-
-@pytest.mark.parametrize("shape, n_rows", [((9,), None), ((1, 9), 1), ((4, 9), 4)])
-def test_rows_of_fields(shape, n_rows):
-    parts, found = checked_fields(UNITS.model, (np.ones(shape), None))
-    assert found == n_rows and parts[0].shape == shape and parts[1] is None
-
-
-@pytest.mark.parametrize(
-    "init, shape, error, match",
-    [
-        (np.zeros((2, 2)), (9, 7), ValueError, r"init must have shape \(9, 7\) or"),
-        (np.zeros((9, 7)), (9,), ValueError, r"init must have shape \(9,\) or"),
-        (np.zeros((0, 9, 7)), (9, 7), ValueError, "at least one row"),
-        (np.full((9, 7), np.nan), (9, 7), ValueError, "finite"),
-        (np.full((9, 7), "x"), (9, 7), TypeError, "real numbers"),
-        (np.zeros((2, 9, 7)), (9, 7), ValueError, "rows differ: field 3, init 2"),
-    ],
-)
-def test_bad_init(init, shape, error, match):
-    with pytest.raises(error, match=match):
-        checked_init(init, shape, 3)
 
 
 def test_an_earlier_result_as_init():

@@ -85,10 +85,3 @@ def test_results_without_checks_say_none():
     assert decoded.reliable is None and decoded.unique is None
     found = pickle.loads(pickle.dumps(mf.belief_propagation(model)))
     assert found.reliable is None and found.unique is None
-
-
-def test_rows_and_mixtures_have_the_same_loop_corrections():
-    model = random_machine(0.3)
-    rows = mf.mixture(mf.belief_propagation, model, 5, field=np.zeros((2, 10)))
-    alone = mf.mixture(mf.belief_propagation, model, 5)
-    assert np.allclose(rows.loop_correction, alone.loop_correction, equal_nan=True)

@@ -1,19 +1,13 @@
 """Which features are in a block."""
 
 import itertools
-from types import SimpleNamespace
 
 import numpy as np
 
 import fastmf as mf
 from fastmf.inference.ep.block_partition import (
     FoundBlocks,
-    blocks_of,
-    cut_blocks,
-    joined_blocks,
-    sharing_blocks,
 )
-from fastmf.inference.ep.correlated import MAX_FEATURES
 from fastmf.inference.ep.expectation_propagation import Leads
 
 
@@ -43,51 +37,6 @@ def two_places(seed=0):
     return mf.SparseLinearModel(X, y, 1.0, prior)
 
 
-def test_found_blocks_are_labels():
-    X = np.zeros((3, 4))
-    members = blocks_of(X, FoundBlocks(np.array([0, 1, 0, 2]), 3))
-    assert [units.tolist() for units in members] == [[0, 2]]
-
-
-def test_blocks_of_what_moves_are_joined():
-    X = two_places().X
-    moved = np.array([0.4, 0.3, 0.0, 0.0, 0.5, 0.9])
-    included = np.array([0.5, 0.6, 0.1, 0.1, 0.0, 1.0])  # the last two are decided
-    stopped = SimpleNamespace(
-        mean=np.zeros(6), var=np.ones(6), gaussian_mean=moved, inclusion_probability=included
-    )
-    joined = joined_blocks(X, [np.array([0, 2]), np.array([1, 3])], stopped)
-    assert [units.tolist() for units in joined] == [[0, 1, 2, 3]]
-    stopped.gaussian_mean = np.zeros(6)
-    assert joined_blocks(X, [np.array([0, 2])], stopped) is None
-
-
-def test_blocks_that_share_an_effect_are_joined_where_it_is_open():
-    X = two_places().X
-    members = [np.array([0, 2]), np.array([1, 3])]
-
-    def joined(*included):
-        result = SimpleNamespace(inclusion_probability=np.array(included))
-        found = sharing_blocks(X, members, result)
-        return found if found is None else [units.tolist() for units in found]
-
-    assert joined(0.99, 0.3, 0, 0, 0, 0) == [[0, 1, 2, 3]]
-    assert joined(0.99, 0.98, 0, 0, 0, 0) is None  # both have an effect
-    assert joined(0.99, 0.02, 0, 0, 0, 0) is None
-    assert joined(0.5, 0.0, 0.5, 0.5, 0, 0) is None  # no correlations
-
-
-def test_blocks_are_not_joined_beyond_the_largest():
-    model = two_places()
-    n = MAX_FEATURES
-    X = np.concatenate([np.repeat(model.X[:, :1], n, 1), model.X[:, 1:2]], axis=1)
-    prior = mf.GaussBernoulli(np.zeros(n + 1), np.full(n + 1, 0.5), np.full(n + 1, -3.0))
-    model = mf.SparseLinearModel(X, model.y, 1.0, prior)
-    labels = np.append(np.zeros(n, int), 1)
-    stopped = mf.expectation_propagation(model, blocks=labels, max_iter=1)
-    assert joined_blocks(X, [np.arange(n)], stopped) is None
-
-
 def test_joined_blocks_lead_to_the_posterior():
     model = two_places(1)
     exact = by_enumeration(model)
@@ -111,14 +60,3 @@ def test_blocks_start_from_the_sites_with_which_they_were_found():
     assert warm.n_iter < cold.n_iter
     np.testing.assert_allclose(warm.mean, cold.mean, atol=1e-7)
     np.testing.assert_allclose(warm.inclusion_probability, by_enumeration(model), atol=0.01)
-
-
-def test_a_block_whose_largest_patterns_hold_much_of_the_weight_is_cut():
-    X = two_places().X
-    members = [np.array([0, 1, 2, 3]), np.array([4, 5])]
-    result = SimpleNamespace(
-        block_sites=tuple((units, None) for units in members), full_probability=[0.6, 0.1]
-    )
-    assert [units.tolist() for units in cut_blocks(X, members, result)] == [[0, 1, 2], [4, 5]]
-    result.full_probability = [0.1, 0.1]
-    assert cut_blocks(X, members, result) is None

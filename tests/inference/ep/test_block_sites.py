@@ -8,7 +8,7 @@ from kernel_cases import regression as regressions
 
 import fastmf as mf
 from fastmf.inference.ep.block_partition import blocks_of
-from fastmf.inference.ep.block_sites import block_problem, most_included, tilt
+from fastmf.inference.ep.block_sites import block_problem, tilt
 from fastmf.inference.gaussian.blocks import Blocks
 
 OPTIONS = (-np.inf, 1e-9, 100, None)
@@ -52,13 +52,6 @@ def test_the_energy_is_stationary_at_a_fixed_point():
             T[:] = (T + np.swapaxes(T, 1, 2)) / 2
         up, down = (problem.energy(problem.state_of(site + sign * change)) for sign in (1, -1))
         assert abs(up - down) / (2 * h) < 1e-5
-
-
-@pytest.mark.parametrize("c", range(2, 61))
-def test_patterns_include_enough_features_and_are_not_too_many(c):
-    s = most_included(c)
-    assert min(c, 3) <= s <= c
-    assert s == c or c > 11
 
 
 def test_priors_without_a_spike_are_refused():

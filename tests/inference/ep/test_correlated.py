@@ -75,31 +75,6 @@ def test_features_of_large_scores_lead():
     assert sorted(k for block in blocks for k in block) == sorted(set().union(*blocks))
 
 
-def test_leads_are_limited(monkeypatch):
-    monkeypatch.setattr(correlated, "LEADS_AT_A_TIME", 2)
-    rng = np.random.default_rng(6)
-    X = np.repeat(rng.normal(size=(200, 6)), 2, axis=1)
-    order = np.argsort([0, 0, 9, 9, 1, 1, 9, 9, 2, 2, 9, 9], kind="stable")
-    blocks, links = correlated._clumps(correlated.unit_columns(X), order, 0.5, 3)
-    assert as_sets(blocks) == {(0, 1), (4, 5)}
-    assert links.T.tolist() == [[0, 0], [0, 1], [4, 4], [4, 5]]
-
-
-def test_scores_are_asked_for_only_if_features_correlate():
-    asked = []
-
-    def scores():
-        asked.append(True)
-        return np.array([0.0, 1.0, *np.zeros(98)])
-
-    X = np.random.default_rng(6).normal(size=(2000, 100))
-    assert correlated_blocks(X, scores) == []
-    assert not asked
-    X[:, 90] += 2 * X[:, 1]
-    assert as_sets(correlated_blocks(X, scores)) == {(1, 90)}
-    assert asked
-
-
 def test_stored_columns_are_converted_some_at_a_time(monkeypatch):
     monkeypatch.setattr(rows, "BLOCK_ENTRIES", 2**16)
     monkeypatch.setattr(correlated, "LEADS_AT_A_TIME", 32)

@@ -115,12 +115,3 @@ def test_at_the_maximum_both_sides_have_the_same_moments(task):
     point = double_loop.maximise(held, marginal, site, 1e-10)
     assert point.value < free.value
     assert min(point.site[1].min(), point.cavity[1].min()) >= held.min_site_precision - 1e-12
-
-
-def test_evaluations_are_counted_and_end(task):
-    marginal, site = inner_problem(task)
-    task = task._replace(max_iter=1, evaluations=[0])
-    assert not double_loop.exhausted(task)
-    for _ in range(21):
-        double_loop.evaluate(task, marginal, site)
-    assert task.evaluations == [21] and double_loop.exhausted(task)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastmf.inference.ep.parallel import STORED_STEPS, AndersonExtrapolation
+from fastmf.inference.ep.parallel import AndersonExtrapolation
 
 
 @pytest.mark.parametrize("rates", [[0.5], [0.5, -0.7], [0.8, -1.2, 0.3]])
@@ -18,23 +18,6 @@ def test_a_linear_iteration_is_solved_in_as_many_steps_as_it_has_dimensions(rate
         extrapolation.remember(site, step, 3 * step)
         site = extrapolation(1.0)
     np.testing.assert_allclose(site, goal, atol=1e-4)
-
-
-def test_without_others_a_step_is_made_in_part():
-    extrapolation = AndersonExtrapolation()
-    extrapolation.remember(np.ones(3), np.arange(3.0), np.arange(3.0))
-    np.testing.assert_array_equal(extrapolation(0.5), [1, 1.5, 2])
-
-
-def test_the_last_steps_are_kept_and_forgotten():
-    extrapolation = AndersonExtrapolation()
-    assert not extrapolation.reset()
-    for k in range(STORED_STEPS + 3):
-        extrapolation.remember(*np.full((3, 2), float(k)))
-    assert [site[0] for site in extrapolation.sites] == list(range(3, STORED_STEPS + 3))
-    assert extrapolation.reset() and not extrapolation.reset()
-    assert len(extrapolation.steps) == 1 and extrapolation.differences[0][0] == STORED_STEPS + 2
-    assert extrapolation.reset(0) and not extrapolation.sites
 
 
 def test_differences_without_a_scale_are_not_extrapolated():

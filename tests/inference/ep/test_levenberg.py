@@ -73,13 +73,6 @@ def test_steps_that_rounding_hides_must_lower_the_residual():
     assert levenberg.descend(TASK, Flat(1.001), EPTrace())[1]
 
 
-def test_without_a_step_it_ends_where_it_is(monkeypatch):
-    monkeypatch.setattr(Point, "moved", lambda point, change: None)
-    trace = EPTrace()
-    state, converged = levenberg.descend(TASK, Point(3.0), trace)
-    assert not converged and state.x == 3.0 and len(trace.residuals) == 1
-
-
 def test_without_a_step_it_does_not_ask_for_more_iterations(monkeypatch, from_the_first_sites):
     """A descent that is not allowed a single step, as where rounding hides all decreases."""
     model, _ = problem(20, 30, inclusion_probability=0.1)

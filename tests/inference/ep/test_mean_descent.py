@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from kernel_cases.regression import problem
 from scipy.special import expit
 
 import fastmf as mf
 from fastmf.inference.ep import mean_descent
 from fastmf.inference.ep.adaptive_tap import parallel_sweeps_alone
 from fastmf.inference.ep.expectation_propagation import start_of
-from fastmf.inference.ep.sites import energy, problem_of
+from fastmf.inference.ep.sites import problem_of
 
 
 def machine(prior, shape=(12, 8), strength=3.0, seed=0):
@@ -144,12 +143,3 @@ def test_a_fully_visible_machine_has_the_same_fixed_point():
     one, other = (mf.adaptive_tap(m, schedule="convergent") for m in (model, whole))
     assert one.converged and other.converged
     np.testing.assert_allclose(np.concatenate(one.mean), other.mean, atol=1e-6)
-
-
-def test_other_units_have_no_such_point():
-    task = problem_of(problem(20, 30, inclusion_probability=0.1)[0])
-    assert mean_descent.first_point(task, start_of(task)) is None
-    mixed = mf.RBM(np.eye(4), mf.Bernoulli(np.zeros(4)), mf.Gaussian(np.zeros(4), 2.0))
-    task = problem_of(mixed)
-    assert mean_descent.first_point(task, start_of(task)) is None
-    assert np.isfinite(energy(task, start_of(task)))

@@ -8,11 +8,7 @@ import pytest
 from kernel_cases.regression import exact, problem
 
 import fastmf as mf
-from fastmf.inference.ep.inclusion_patterns import _proper_start
-from fastmf.inference.ep.model_chains import InclusionPosterior
 from fastmf.inference.ep.posterior_check import (
-    Comparison,
-    _candidates,
     compared,
     reason_of,
 )
@@ -133,33 +129,6 @@ def test_of_many_features_the_likely_ones_count():
     chains = compared(mf.SparseLinearModel(X, y, 0.25, prior), included)
     assert len(chains.features) == 400
     assert {3, 500} <= set(chains.features)
-
-
-def test_features_of_the_strongest_marginal_effects_are_candidates():
-    n, one = 500, np.ones(500)
-    prior = mf.GaussBernoulli(np.arange(n) - 50.0, one, -one)
-    model = mf.SparseLinearModel(np.zeros((3, n)), np.zeros(3), 1.0, prior)
-    none, found = np.zeros(n, bool), np.r_[np.arange(1), np.arange(101, n)]
-    assert _candidates(model, 0 * one, none).tolist() == found.tolist()
-    likely = np.where(np.arange(n) == 50, 0.1, 0.0)
-    assert _candidates(model, likely, none).tolist() == [50, *range(101, n)]
-    # More than one effect is expected among the others, or less.
-    assert _candidates(model, 0.011 * one, none) is None
-    assert len(_candidates(model, 0.009 * one, none)) == 400
-
-
-def test_chains_start_without_copies():
-    X = np.random.default_rng(0).normal(size=(20, 3))[:, [0, 0, 1, 2, 2]] * [1, 1, 1, 1, -2]
-    posterior = InclusionPosterior(X.T @ X / 1e-12 + np.eye(5), X.T @ X[:, 0], np.zeros(5))
-    start = _proper_start(posterior, np.arange(5)).tolist()
-    assert len(start) == 3 and 2 in start and not {0, 1} <= set(start) and not {3, 4} <= set(start)
-
-
-def test_differences_within_the_errors_of_chains_are_no_reason():
-    included = np.array([0.3, 0.9])
-    for error, differs in ((0.07, False), (0.06, True)):
-        chains = Comparison(np.arange(2), np.array([0.5, 0.9]), np.full(2, error), 0.0)
-        assert bool(reason_of(chains, included)) == differs
 
 
 def test_what_cannot_be_checked():

@@ -5,10 +5,10 @@ import pytest
 from html_tables import shown
 from kernel_cases.regression import problem
 
-from fastmf._outcomes import BOUNDED, CONVERGED, LOST, MESSAGES, OUT_OF_ITERATIONS
+from fastmf._outcomes import CONVERGED, LOST, MESSAGES
 from fastmf.inference.ep.expectation_propagation import start_of
 from fastmf.inference.ep.result import result_of, stacked_rows
-from fastmf.inference.ep.sites import EPTrace, energy, problem_of
+from fastmf.inference.ep.sites import EPTrace, problem_of
 
 
 @pytest.fixture
@@ -21,37 +21,6 @@ def trace_of(residuals):
     for residual in residuals:
         trace.add(residual, lambda e=-residual: e)
     return trace
-
-
-def test_the_result_of_a_state(task):
-    state = start_of(task)
-    result = result_of(task, (state, CONVERGED, "auto"), trace_of([3.0, 2.0]), True)
-    np.testing.assert_array_equal([result.mean, result.var], state.tilted)
-    np.testing.assert_array_equal([result.b, result.a], state.cavity)
-    assert result.log_partition == -energy(task, state)
-    normaliser = task.prior.log_partition(np.zeros(6), np.zeros(6)).sum()
-    assert result.log_evidence == pytest.approx(result.log_partition - normaliser)
-    assert result.converged and result.message == "converged" and result.n_iter == 2
-    assert list(result.history) == [3, 2] and list(result.energies) == [-3, -2]
-    assert result_of(task, (state, CONVERGED, "auto"), trace_of([3.0]), False).history is None
-
-
-def test_units_without_tilted_moments_have_those_of_the_gaussian(task):
-    state = start_of(task)
-    tilted = state.tilted.copy()
-    tilted[1, 2] = np.inf
-    end = state._replace(tilted=tilted), OUT_OF_ITERATIONS, "parallel"
-    result = result_of(task, end, trace_of([1.0]), False)
-    assert (result.mean[2], result.var[2]) == tuple(state.gaussian[:, 2])
-    assert result.residual == np.inf and not result.converged
-
-
-@pytest.mark.parametrize("schedule, outcome", [("parallel", BOUNDED), ("convergent", None)])
-def test_a_bound_that_is_reached_is_named(task, schedule, outcome):
-    state = start_of(task)
-    task = task._replace(min_site_precision=float(state.proposal[1, 3]))
-    result = result_of(task, (state, OUT_OF_ITERATIONS, schedule), trace_of([1.0]), False)
-    assert result.message == MESSAGES[OUT_OF_ITERATIONS if outcome is None else outcome]
 
 
 def test_rows_that_ended_earlier_repeat_their_last_value(task):

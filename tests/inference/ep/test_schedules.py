@@ -5,10 +5,7 @@ import pytest
 from kernel_cases.regression import problem
 
 import fastmf as mf
-from fastmf._outcomes import CONVERGED, OUT_OF_ITERATIONS
 from fastmf.inference.ep import schedules
-from fastmf.inference.ep.expectation_propagation import start_of
-from fastmf.inference.ep.sites import EPTrace, problem_of
 
 SCHEDULES = tuple(schedules.SCHEDULES)
 
@@ -48,14 +45,3 @@ def test_convergent_schedule_converges_where_parallel_does_not():
             result = mf.expectation_propagation(model, schedule="auto")
             assert result.converged and result.schedule == "convergent"
     assert failed > 0
-
-
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_every_schedule_returns_state_outcome_and_what_was_run(name):
-    task, trace = problem_of(problem(20, 10)[0]), EPTrace(False)
-    state, outcome, ran = schedules.SCHEDULES[name](task, start_of(task), None, trace)
-    assert outcome == CONVERGED and state.residual() <= task.tol
-    assert ran == ("parallel" if name == "auto" else name)
-    short = task._replace(max_iter=1, tol=0.0, evaluations=[0])
-    _, outcome, _ = schedules.SCHEDULES[name](short, start_of(task), None, EPTrace(False))
-    assert outcome == OUT_OF_ITERATIONS

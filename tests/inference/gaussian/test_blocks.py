@@ -8,7 +8,6 @@ from fastmf.inference.gaussian.blocks import (
     block_side,
     inverse_with,
     labels_of,
-    members_of,
 )
 
 MEMBERS = [np.array([1, 4]), np.array([2, 0, 6]), np.array([3, 7])]
@@ -127,10 +126,3 @@ def test_what_is_done_to_all_blocks_at_once_is_done_to_each(sizes):
     more[:] = 1  # of rank 1
     with pytest.raises(LinAlgError):
         blocks.inverses(more)
-
-
-def test_labels_and_members():
-    labels = labels_of(MEMBERS, 9)
-    assert labels.tolist() == [0, 1, 0, 2, 1, 3, 0, 2, 4]
-    found = {tuple(units.tolist()) for units in members_of(labels)}
-    assert found == {(1, 4), (0, 2, 6), (3, 7)}

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 from kernel_cases.gaussian_sides import linear, sites
 
-import fastmf as mf
-from fastmf.inference.gaussian import Dense, LowRank, gaussian_side
 from fastmf.inference.gaussian.bipartite import Bipartite
 
 
@@ -51,15 +49,3 @@ def test_solving(low, dtype):
     inverse = bipartite.inverse(site[1])
     expected = inverse.covariance(np.arange(90)) @ right
     np.testing.assert_allclose(inverse.solve(right), expected, atol=1e-12)
-
-
-def test_the_kind_of_side_suits_the_model():
-    prior = mf.Gaussian(np.zeros(90), 1.0)
-    few_rows = mf.SparseLinearModel(np.ones((20, 90)), np.ones(20), 1.0, prior)
-    many_rows = mf.SparseLinearModel(np.ones((95, 90)), np.ones(95), 1.0, prior)
-    small = mf.SparseLinearModel(np.ones((4, 9)), np.ones(4), 1.0, mf.Gaussian(np.zeros(9), 1.0))
-    rbm = mf.RBM(np.ones((3, 2)), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
-    visible = mf.BoltzmannMachine(1 - np.eye(3), mf.Ising(np.zeros(3)))
-    kinds = [type(gaussian_side(model)) for model in (few_rows, many_rows, small, rbm, visible)]
-    assert kinds == [LowRank, Dense, Dense, Bipartite, Dense]
-    np.testing.assert_array_equal(gaussian_side(visible).precision, np.eye(3) - 1)

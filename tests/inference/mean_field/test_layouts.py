@@ -4,19 +4,11 @@ import itertools
 
 import numpy as np
 import pytest
-from group_models import MODELS
 
 import fastmf as mf
 from fastmf.inference.mean_field._grouped_layout import GroupedLayout
 from fastmf.inference.mean_field._layout import Layout
 from fastmf.inference.mean_field._layouts import layout_of
-
-
-def test_the_layout_of_a_model_is_kept_until_another_is_asked_for():
-    model = random_machine((50, 7), np.random.default_rng(0))
-    first = layout_of(model, 2, "blocked")
-    assert layout_of(model, 2, "blocked") is first
-    assert layout_of(model, 1, "blocked") is not first
 
 
 def random_machine(sizes, rng, dtype="float32"):
@@ -43,14 +35,6 @@ def test_a_model_no_longer_in_use_leaves_its_memory_to_the_next(sizes, order):
     np.testing.assert_array_equal(layout.layers[:, :7] != 0, fresh.layers[:, :7] != 0)
 
 
-def test_groups_of_states_do_not_take_over_the_memory_of_other_units():
-    weights = np.random.default_rng(0).normal(size=(6, 4))
-    grouped = mf.Categorical([np.zeros(3)] * 2), mf.Bernoulli(np.zeros(4))
-    expected = mf.tap(mf.RBM(weights, *grouped)).log_partition
-    mf.tap(mf.RBM(weights, mf.Bernoulli(np.zeros(6)), grouped[1]))
-    assert mf.tap(mf.RBM(weights, *grouped)).log_partition == expected
-
-
 def test_a_model_in_use_keeps_its_memory():
     rng = np.random.default_rng(0)
     models = [random_machine((50, 7), rng) for _ in range(2)]
@@ -65,10 +49,6 @@ def machine_with_groups(rng, sizes=(3, 4, 2), n_hidden=5):
     visible = mf.Concatenated(mf.Bernoulli(rng.normal(size=4)), groups)
     weights = rng.normal(size=(4 + sum(sizes), n_hidden))
     return mf.RBM(weights, visible, mf.Ising(rng.normal(size=n_hidden)))
-
-
-def test_groups_have_a_layout_of_their_own():
-    assert isinstance(layout_of(MODELS["deep"], 2, "blocked"), GroupedLayout)
 
 
 @pytest.mark.parametrize("order", [1, 2])
@@ -88,11 +68,3 @@ def test_a_model_with_the_same_groups_takes_over_their_tables(order):
     again = mf.tap(model, starts, order=order, max_iter=5)
     other = mf.tap(mf.RBM(model.weights, *model.layers), starts, order=order, max_iter=5)
     np.testing.assert_array_equal(again.mean[0], other.mean[0])
-
-
-@pytest.mark.parametrize("sizes", [(3, 2, 4), (9,)])
-def test_a_model_with_other_groups_does_not(sizes):
-    rng = np.random.default_rng(0)
-    layout = layout_of(machine_with_groups(rng), 2, "blocked")
-    assert not layout.fits(machine_with_groups(rng, sizes))
-    assert layout_of(machine_with_groups(rng, sizes), 2, "blocked") is not layout

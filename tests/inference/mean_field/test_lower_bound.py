@@ -1,6 +1,5 @@
 """Lower bounds of log-partitions against enumeration."""
 
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +9,6 @@ import fastmf as mf
 from fastmf.inference.mean_field import lower_bound as module
 from fastmf.inference.mean_field.lower_bound import (
     bounded_products,
-    lacking,
     log_overlaps,
     log_sum_of_weights,
     lower_bound,
@@ -18,7 +16,6 @@ from fastmf.inference.mean_field.lower_bound import (
     naive_bound,
     random_starts,
     sides_of,
-    starts_at,
     without_gaussian_units,
 )
 from fastmf.kernels.mean_field.arguments import Tilt
@@ -105,23 +102,6 @@ def test_bounds_of_mixed_units_hold_in_both_precisions(dtype, sums, monkeypatch)
             exact = mf.exact(in_double_precision(model), averages=False).log_partition
             found = lower_bound(model).value
             assert exact - (0.1 if sums else 40) < found <= exact + 1e-12 * abs(exact)
-
-
-def test_solutions_of_most_weight_are_the_starts():
-    mean = np.arange(10.0)[:, None] * np.ones(3)
-    log_partition = np.r_[np.arange(8) / 2, np.nan, 3.5]
-    mean[7] = np.nan
-    layers = mean, np.zeros((10, 2)), -mean[:, :1]
-    solved = SimpleNamespace(mean=layers, log_partition=log_partition)
-    starts = starts_at(solved)
-    np.testing.assert_array_equal(starts[:, 0], [9, 6, 5, 4, 3, 2, 1, 0])
-    np.testing.assert_array_equal(starts[:, 3], -starts[:, 0])
-
-
-def test_rounding_of_an_estimate_is_not_lacking():
-    assert lacking(10.0, 11.0, np.float64) == 1.0
-    assert lacking(10.0, 10.4, np.float64) == 0.0 == lacking(10.0, 9.0, np.float64)
-    assert lacking(1e8, 1e8 + 2, np.float32) == 0.0 != lacking(1e8, 1e8 + 2, np.float64)
 
 
 def test_few_states_are_all_summed():

@@ -1,7 +1,5 @@
 """Starts, fields and clamped units of RBMs without hidden units; see also `models`."""
 
-import inspect
-
 import numpy as np
 
 import fastmf as mf
@@ -28,7 +26,3 @@ def test_what_is_given_for_each_layer():
         result = mf.tap(MODEL, clamp=clamp)
         np.testing.assert_allclose(result.mean[0], [1, *np.tanh(FIELD[1:])], atol=1e-12)
     assert mf.tap(MODEL, log_partition=False).log_partition is None
-
-
-def test_the_signature_stays():
-    assert {"order", "clamp", "n_threads"} <= set(inspect.signature(mf.tap).parameters)

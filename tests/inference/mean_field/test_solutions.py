@@ -40,13 +40,6 @@ def one_by_one(means, order, tol):
     return np.array(rows), members
 
 
-def test_merge_keeps_the_first_of_each_kind():
-    means = [[0, 0], [1, 1], [0.005, 0], [1, 0.991], [0.5, 0.5]]
-    rows, members = merge(np.array(means), merge_tol=0.01)
-    assert rows.tolist() == [0, 1, 4]
-    assert members.tolist() == [0, 1, 0, 1, 2]
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n_units", [1, 3, 100])
 def test_merge_is_what_its_definition_says(n_units, dtype):

@@ -472,3 +472,13 @@ def test_few_sweeps_from_data_are_those_of_tap(order):
             for name in ("mean", "var", "b", "a"):
                 for ours, theirs in zip(getattr(found, name), getattr(expected, name), strict=True):
                     np.testing.assert_array_equal(ours, theirs)
+
+
+def test_booleans_are_refused_as_clamps():
+    """They may be values, or a mask of the clamped units."""
+    model = mf.RBM(np.ones((3, 2)), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
+    values = np.array([True, False, True])
+    for clamp in (values, np.array([values, ~values]), (None, values[:2])):
+        for solve in (mf.tap, mf.belief_propagation):
+            with pytest.raises(ValueError, match=r"clamp.*got booleans.*astype"):
+                solve(model, clamp=clamp)

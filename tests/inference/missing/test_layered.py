@@ -10,7 +10,7 @@ import pytest
 
 import fastmf as mf
 from fastmf.inference.missing import layered
-from fastmf.inference.missing.layered import average_of_phases, enumerable, exact_given
+from fastmf.inference.missing.layered import average_of_phases, exact_given
 from fastmf.models.exact import states_of
 from fastmf.priors._groups import column_sizes
 
@@ -140,14 +140,6 @@ def assert_deep(model, X):
         kept = ((v[:, :5] == x) | np.isnan(x)).all(1)
         p = np.exp(logs[kept] - np.logaddexp.reduce(logs[kept]))
         np.testing.assert_allclose(mean, p @ v[kept, :5], atol=1e-12)
-
-
-def test_which_machines_are_enumerable():
-    def rbm(n, m):
-        return mf.RBM(np.zeros((n, m)), mf.Bernoulli(np.zeros(n)), mf.Bernoulli(np.zeros(m)))
-
-    assert enumerable(rbm(784, 14)) and enumerable(rbm(10, 500)) and not enumerable(rbm(784, 16))
-    assert not enumerable(rbm(30, 30))
 
 
 def test_solutions_are_averaged_as_phases():

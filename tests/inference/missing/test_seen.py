@@ -2,17 +2,12 @@
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 from scipy.stats import multivariate_normal
 
 import fastmf as mf
-from fastmf._common.rows import is_incomplete
 from fastmf.inference.missing.seen import (
-    incomplete_rows,
     log_likelihood_of_seen,
-    log_prob_of_seen,
     means_given_seen,
-    with_means,
 )
 from fastmf.models.exact import states_of
 
@@ -117,13 +112,3 @@ def test_gaussian_machines_have_gaussian_margins():
         seen = np.flatnonzero(~np.isnan(x))
         right = multivariate_normal(mean[seen], covariance[np.ix_(seen, seen)]).logpdf(x[seen])
         assert value == pytest.approx(right, abs=1e-8)
-
-
-def test_what_is_missing():
-    X = np.array([[0.0, 1], [np.nan, 1]])
-    assert is_incomplete(X) and not is_incomplete(X[:1])
-    assert not is_incomplete(csr_array(X)) and not is_incomplete(np.ones((2, 2), int))
-    assert incomplete_rows(X).tolist() == [False, True]
-    prior = mf.Bernoulli(np.array([0.0, 2.0]))
-    assert with_means(prior, X)[1, 0] == 0.5
-    np.testing.assert_allclose(log_prob_of_seen(prior, X), [2, 2])

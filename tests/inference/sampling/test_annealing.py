@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.inference.sampling.annealing import Leg, Path, Population, refined
+from fastmf.inference.sampling.annealing import Path, Population
 
 
 def test_resampled_chains_count_for_their_starts():
@@ -35,13 +35,3 @@ def test_weighted_resampling_keeps_the_estimate_unbiased(monkeypatch):
     truth = mf.exact(model).log_partition
     means = [np.exp(path.forward(neutral, betas).log_weights - truth).mean() for _ in range(2000)]
     assert abs(np.mean(means) - 1) < 4 * np.std(means) / np.sqrt(2000)
-
-
-def test_steps_are_where_the_variance_is():
-    betas = np.linspace(0, 1, 101)
-    edges = np.array([0, 50, 100])
-    leg = Leg(np.zeros(2), np.zeros((2, 1)), betas, edges, np.array([1.0, 9.0]))
-    new = refined(leg, 1000)
-    assert new[0] == 0 and new[-1] == 1 and (np.diff(new) > 0).all() and len(new) == 1001
-    # In proportion to the roots, 1 to 3, plus a tenth of their mean each.
-    assert np.searchsorted(new, 0.5) == pytest.approx(1000 * 1.2 / 4.4, abs=1)

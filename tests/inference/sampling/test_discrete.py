@@ -8,9 +8,7 @@ from scipy.special import comb
 
 import fastmf as mf
 from fastmf.inference.sampling import discrete
-from fastmf.inference.sampling.discrete import Columns, probabilities, sample
-from fastmf.inference.sampling.states import flat_states
-from fastmf.models._gauge import in_gauge
+from fastmf.inference.sampling.discrete import probabilities, sample
 
 
 def spins(d, seed=0, scale=0.4):
@@ -56,26 +54,6 @@ def test_gibbs_samples_have_the_right_moments():
     np.testing.assert_allclose(drawn.mean(0), mean, atol=5 / np.sqrt(20_000))
     pairs = drawn[:, :12].T @ drawn[:, :12] / 20_000
     np.testing.assert_allclose(pairs, mf.exact(parts[0]).pairwise, atol=5 / np.sqrt(20_000))
-
-
-def test_gibbs_samples_of_strongly_coupled_chains():
-    n, J = 40, np.arctanh(0.98)  # three steps agree by 0.94: from independent units 0.87
-    model = mf.BoltzmannMachine(J * (np.eye(n, k=1) + np.eye(n, k=-1)), mf.Ising(np.zeros(n)))
-    drawn = sample(model, 8000, np.random.default_rng(1), n_sweeps=20)
-    correlations = drawn[:, 0] @ drawn / len(drawn)
-    np.testing.assert_allclose(correlations, 0.98 ** np.arange(n), atol=4 / np.sqrt(8000))
-
-
-def test_strengths_do_not_depend_on_the_gauge():
-    sizes = np.array([3, 2, 4])
-    J, h = random_parameters(sizes)
-    columns = flat_states(mf.Categorical(np.split(h, [3, 5])))
-    strength = Columns.of(columns, J).strengths()
-    changed = Columns.of(columns, in_gauge(J, h, sizes, "lattice", 0)[0]).strengths()
-    np.testing.assert_allclose(strength, changed, atol=1e-12)
-    pair = Columns.of(flat_states(mf.Ising(np.zeros(2))), np.array([[0, -1.5], [-1.5, 0]]))
-    # A norm of four entries of 1.5.
-    np.testing.assert_allclose(pair.strengths(), [[0, 3], [3, 0]])
 
 
 def test_draws_of_a_tree_have_its_distribution(monkeypatch):

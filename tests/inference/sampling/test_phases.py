@@ -35,17 +35,3 @@ def test_estimates_in_both_directions_are_those_of_enumeration(model, n_phases):
     samples = path.sample([np.zeros(6), np.zeros(4)], leg.ends, 50)
     value, error = log_mean(-phases.backward(betas, samples))
     assert error < 0.02 and abs(-value - truth) < 4 * error + 0.01
-
-
-def test_shares_of_phases_at_a_state_are_probabilities_that_its_units_made_it(model):
-    rng = np.random.default_rng(2)
-    phases = Phases(Path.of(model, 0.0, 10, rng, 1), bases(2, rng))
-    v = (rng.random((5, 6)) < 0.5).astype(float)
-    odds = [model.visible.log_prob(v) + v * base[0] for base in phases.bases]
-    logs = [
-        part.sum(1) - model.visible.log_partition(base[0], 0.0).sum()
-        for part, base in zip(odds, phases.bases, strict=True)
-    ]
-    right = np.exp(logs[0]) / (np.exp(logs[0]) + np.exp(logs[1]))
-    assert np.allclose(np.exp(phases.log_shares(v)[:, 0]), right)
-    assert np.allclose(np.exp(phases.log_shares(v)).sum(1), 1)

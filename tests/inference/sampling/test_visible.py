@@ -114,18 +114,6 @@ def test_without_couplings_or_chains():
     assert (units.sample(np.zeros((3, 4)), 0, np.random.default_rng(0)) == 0).all()
 
 
-def test_which_units_are_sequential():
-    for units in (spins, bits, groups, mixed):
-        kinds = [type(sampled_units(m)) for m in machine(units, 1.0)]
-        assert kinds == [SequentialUnits, ColouredUnits]
-    for prior in (
-        mf.Gaussian(np.zeros(3), np.ones(3)),
-        mf.Concatenated(mf.Ising(np.zeros(2)), mf.Binomial(np.zeros(1), 3)),
-    ):
-        model = mf.BoltzmannMachine(np.zeros((3, 3)), prior)
-        assert isinstance(sampled_units(model), ColouredUnits)
-
-
 # --- colours --------------------------------------------------------------------------------------
 
 
@@ -140,16 +128,6 @@ def test_moments_are_those_of_enumeration(kind, which):
     exact = mf.exact(machines[0])  # of the dense machine, which has averages of all pairs
     np.testing.assert_allclose(x.mean(1), exact.mean, atol=0.08)
     np.testing.assert_allclose(x @ x.T / 4000, exact.pairwise, atol=0.08)
-
-
-def test_blocks_are_uncoupled_and_hold_all_units():
-    dense, model = MACHINES["mixed"]()
-    units = ColouredUnits(model)
-    for _, numbers, prior, _ in units.blocks:
-        assert not dense.couplings[np.ix_(numbers, numbers)].any()
-        assert prior.moments(0.0, 0.0)[0].shape == numbers.shape
-    numbers = np.sort(np.concatenate([block[1] for block in units.blocks]))
-    np.testing.assert_array_equal(numbers, np.arange(model.n_units))
 
 
 def test_chains_of_sparse_machines():

@@ -4,7 +4,6 @@ from kernel_cases.regression import problem
 from scipy.optimize import minimize
 
 import fastmf as mf
-from fastmf.learning import evidence
 from fastmf.learning.evidence import Hyperparameters, Regression, Task, evidence_gradient
 from fastmf.learning.evidence.parameter_priors import ParameterPriors
 from fastmf.learning.evidence.search import (
@@ -47,31 +46,6 @@ def test_the_curvature_by_noise_leads_to_the_minimum_of_fixed_residuals(n_rows):
         derivative = n_rows / 2 - 5.0 / (2 * np.exp(start))
         step = -derivative / curvature_by_noise(derivative, n_rows)
         assert start + step == pytest.approx(log_minimum, abs=1e-9)
-
-
-def test_trials_start_from_the_best_fixed_point_so_far(monkeypatch):
-    """A rejected trial may be at a fixed point of another branch, away from the best."""
-    tried, solve = [], evidence.solution_from
-
-    def recorded(model, init, **options):
-        result = solve(model, init, **options)
-        if init is not None:
-            tried.append((init.log_evidence, result.log_evidence if result.converged else -np.inf))
-        return result
-
-    monkeypatch.setattr(evidence, "solution_from", recorded)
-    model, _ = problem(30, 60, seed=1, noise=0.3, inclusion_probability=0.1)
-    task = Task.of(Regression(model.X, model.y, np.zeros(60, int)))
-    start, fixed = (
-        Hyperparameters(1e-6, 0.1, np.full(1, 2.0)),
-        Hyperparameters(False, False, False),
-    )
-    point = maximise_evidence(task, start, fixed)
-    inits, values = np.array(tried).T
-    best = np.maximum.accumulate(np.append(inits[0], values))
-    np.testing.assert_array_equal(inits, best[:-1])
-    assert point.results[0].log_evidence == best[-1]
-    assert (values < best[:-1]).any()
 
 
 def test_the_search_with_weighted_rows_is_that_with_repeated_ones():

@@ -9,12 +9,11 @@ from fastmf.learning.layered.completion import (
     completed,
     completed_once,
     independent_of_seen,
-    with_values_of_columns,
 )
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.step import Plan
 from fastmf.learning.training.ascent import initial_state
-from fastmf.learning.training.trainer import FIRST_SWEEPS, SWEEPS, Completion
+from fastmf.learning.training.trainer import Completion
 from fastmf.priors._queries import independent_units
 
 RNG = np.random.default_rng(0)
@@ -45,27 +44,6 @@ def test_rows_are_completed_by_the_state_or_anew():
     assert not np.isnan(completed_once(MODEL, X, [0, 0])).any()
 
 
-def test_values_are_drawn_from_those_before():
-    calls, features = [], np.ones(2)
-
-    def draw(model, data, missing, n_sweeps, rng):
-        calls.append(n_sweeps)
-        assert data[1] is not features and len(data[1]) == len(data[0]) == 2
-        return np.where(missing, np.nan_to_num(data[0]) + 1, data[0])
-
-    complete = Completion((np.vstack([np.ones(5), ROW, ROW])[1:], features), MODEL, draw)
-    state = initial_state(MODEL)
-    complete(state, "rng")
-    complete(state, "rng")
-    assert calls == [FIRST_SWEEPS, SWEEPS] and complete.data[1] is features
-    np.testing.assert_array_equal(complete.data[0], [[1, 2, 0, 2, 2]] * 2)
-
-
-def test_values_of_columns_come_equally_often():
-    X = np.array([[0, 1.0], [2, np.nan], [np.nan, np.nan], [np.nan, 3]])
-    np.testing.assert_array_equal(with_values_of_columns(X), [[0, 1], [2, 1], [0, 3], [2, 3]])
-
-
 @pytest.mark.parametrize(
     "prior",
     [
@@ -85,12 +63,3 @@ def test_each_unit_is_fitted_to_what_was_seen_of_it(prior):
         own = prior._make(field[:1] for field in prior)
         for a, b in zip(found, independent_units(own, column), strict=True):
             np.testing.assert_allclose(a[j], b[0])
-
-
-def test_groups_are_fitted_to_what_was_seen_of_them():
-    labels = np.array([[0, 1], [-1, 1], [2, -1], [0, 0]])
-    prior = mf.Concatenated(mf.Categorical(np.zeros((2, 3))), mf.Bernoulli(np.zeros(1)))
-    flat = np.hstack([prior.parts[0].one_hot(labels), [[1.0], [np.nan], [1], [1]]])
-    found = independent_of_seen(prior, flat)
-    np.testing.assert_allclose(found.parts[0].field, mf.Categorical.from_data(labels, [3, 3]).field)
-    np.testing.assert_allclose(found.parts[1].field, mf.Bernoulli.from_data(np.ones((3, 1))).field)

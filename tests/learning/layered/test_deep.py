@@ -131,27 +131,3 @@ def test_chains_learn():
     )
     # Two bits in six pixels: -log 4 at best, -log 64 of independent ones.
     assert after > -2.2 > before
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("options", [{"starts": "persistent"}, {"gradient": "pcd"}])
-def test_checkpoint_resumes_bitwise(options, dtype, tmp_path):
-    rng = np.random.default_rng(0)
-    data = (rng.random((40, 6)) < 0.3).astype(dtype)
-    model = random_dbm((6, 4, 3), scale=0.1)
-    weights = (w.astype(dtype) for w in model.weights)
-    model = mf.DBM(tuple(weights), model.layers)
-    settings = LayeredSettings(n_epochs=3, batch_size=10, monitor_rows=5, **options)
-    whole = train(model, data, settings, seed=0)
-    path = tmp_path / "run.npz"
-    train(model, data, settings, seed=0, checkpoint=path, callbacks=[lambda state: True])
-    resumed = train(model, data, settings, seed=0, checkpoint=path)
-    assert resumed.history == whole.history
-    for a, b in zip(resumed.model.weights, whole.model.weights, strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert len(whole.solutions) == 6  # means and variances of three layers
-    for a, b in zip(resumed.solutions, whole.solutions, strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert len(whole.chains) == (6 if "starts" in options else 1)
-    for a, b in zip(resumed.chains, whole.chains, strict=True):
-        np.testing.assert_array_equal(a, b)

@@ -8,14 +8,12 @@ from units_to_learn import HIDDEN, VISIBLE, entry, moved, names
 
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.learning.layered.exact_averages import (
-    enumerated_layer,
     exact_averages,
-    is_cheaply_exact,
     is_exact,
 )
 from fastmf.learning.layered.gradients import gradient
-from fastmf.models import DBM, RBM, exact
-from fastmf.priors import Bernoulli, Binomial, Categorical, Gaussian, Ising, Ordinal
+from fastmf.models import RBM, exact
+from fastmf.priors import Bernoulli, Binomial, Categorical, Gaussian, Ordinal
 
 RNG = np.random.default_rng(2)
 MORE = {
@@ -75,21 +73,6 @@ def test_gradients_are_finite_differences(visible, hidden):
         found = by_name[layer]
         found = found[unit] if layer == "weights" else entry(found, name, unit)
         assert found == pytest.approx((change[1] - change[0]) / 2e-5, rel=1e-5, abs=1e-7)
-
-
-def test_the_layer_with_fewer_states_is_enumerated():
-    many, few = Bernoulli(np.zeros(200)), Ising(np.zeros(3))
-    assert enumerated_layer(RBM(np.zeros((200, 3)), many, few)) == 1
-    assert enumerated_layer(RBM(np.zeros((3, 200)), few, many)) == 0
-    assert enumerated_layer(RBM(np.zeros((15, 15)), *[Bernoulli(np.zeros(15))] * 2)) is None
-    assert is_exact(RBM(np.zeros((14, 15)), Bernoulli(np.zeros(14)), Bernoulli(np.zeros(15))))
-    real = Gaussian(np.zeros(9), 1.0)
-    assert is_exact(RBM(np.zeros((9, 9)), real, real))
-    deep = DBM((np.zeros((9, 3)), np.zeros((3, 9))), (real, few, real))
-    assert not is_exact(deep) and enumerated_layer(deep) is None
-    assert is_cheaply_exact(RBM(np.zeros((9, 3)), real, few)) and not is_cheaply_exact(deep)
-    assert not is_cheaply_exact(RBM(np.zeros((9, 13)), real, Bernoulli(np.zeros(13))))
-    assert is_cheaply_exact(RBM(np.zeros((200, 3)), many, few))
 
 
 @pytest.mark.parametrize("chunk", [1, 100])

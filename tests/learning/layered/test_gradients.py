@@ -73,14 +73,6 @@ def test_gradient_vanishes_in_expectation_under_the_model():
     assert abs(gradient(model, data, solutions)[0].couplings[0]).max() < 5e-3
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_types_are_kept(dtype):
-    prior, X = VISIBLE["bernoulli"]
-    model = RBM(np.ones((5, 3), dtype), prior, HIDDEN["bernoulli"])
-    X = X.astype(dtype)
-    assert gradient(model, X, X[:2])[0].couplings[0].dtype == dtype
-
-
 @pytest.mark.parametrize("visible", ["bernoulli", "gaussian", "truncated", "mixed"])
 def test_sparse_rows_have_the_gradient_of_dense_ones(visible):
     prior, X = VISIBLE[visible]

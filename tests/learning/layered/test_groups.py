@@ -2,14 +2,11 @@
 
 import numpy as np
 import pytest
-from training_runs import assert_equal, assert_resumes, states_by_threads
+from training_runs import assert_equal, states_by_threads
 
 import fastmf as mf
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.step import train
-
-OPTIONS = {"batch_size": 7, "n_epochs": 2, "learning_rate": 0.02, "l2": 0.01, "n_sweeps": 3}
-PERSISTENT = {"starts": "persistent", "n_starts": 9, "momentum": 0.5, "centred": False}
 
 
 def groups(n, rng):
@@ -68,15 +65,3 @@ def test_the_number_of_threads_does_not_matter(dtype):
     assert abs(states[0].model.weights - model.weights).max() > 1e-3
     for state in states[1:]:
         assert_equal(state, states[0], rtol=0, atol=0)
-
-
-def test_a_run_goes_on_from_a_checkpoint_as_if_nothing_had_happened(tmp_path):
-    model, settings = machine(groups, binary), LayeredSettings(**OPTIONS | PERSISTENT)
-    assert_resumes(model, data(model), settings, tmp_path)
-
-
-def test_they_stop_where_learning_diverges():
-    settings = LayeredSettings(**OPTIONS | {"learning_rate": 1e200})
-    model = machine(groups, binary)
-    with pytest.raises(FloatingPointError, match="smaller learning_rate"):
-        train(model, data(model), settings, seed=0)

@@ -7,7 +7,6 @@ from scipy.optimize import minimize
 import fastmf as mf
 from fastmf.inference.missing.seen import log_likelihood_of_seen
 from fastmf.learning.layered.exact_averages import exact_averages
-from fastmf.learning.layered.incomplete_rows import added, of_complete, of_incomplete
 from fastmf.learning.layered.quasi_newton_steps import Objective, take_step
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.hidden_scales import free_units
@@ -85,15 +84,3 @@ def test_steps_reach_the_maximum_that_scipy_finds():
 
     best = minimize(negative, np.concatenate([W[:, 0], F, G[:1]]), method="BFGS")
     assert objective.at(state.model).value == pytest.approx(-best.fun, abs=1e-7)
-
-
-def test_complete_rows_are_summed_alike():
-    model, w = MODELS["gaussian"], np.ones(6)
-    X = RNG.normal(size=(6, 4))
-    values, derivatives = of_complete(model, X, w)
-    other, same = of_incomplete(model, X, w)
-    assert other == pytest.approx(sum(values))
-    np.testing.assert_allclose(same[0], derivatives[0])
-    twice = added(derivatives, same)
-    np.testing.assert_allclose(twice[1].precision, 2 * derivatives[1].precision)
-    assert added(None, same) is same

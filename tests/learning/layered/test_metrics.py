@@ -66,11 +66,3 @@ def test_solutions_found_are_kept_until_they_are_no_more(n_layers):
     expected = log_likelihood(state.model, one, reached[0], **options).mean() / (9 * n_layers)
     assert figure(one) == pytest.approx(expected, abs=1e-5)
     assert {len(s) for s in state.solutions} == {1}
-
-
-def test_no_more_solutions_are_kept_than_allowed(monkeypatch):
-    model, _, both = two_phases(0.4)
-    monkeypatch.setattr("fastmf.learning.layered.metrics.MAX_SOLUTIONS", 1)
-    state = initial_state(model)
-    metrics(state, both, None, quick(), 1)
-    assert {len(s) for s in state.solutions} == {1}

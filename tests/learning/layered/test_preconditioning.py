@@ -9,10 +9,8 @@ import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.learning.layered.preconditioning import preconditioner, prepare
 from fastmf.learning.layered.step import Plan, train
-from fastmf.learning.training import trainer
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.parameters import ModelParameters
-from fastmf.learning.training.trainer import PREPARED_ROWS
 from fastmf.models import exact
 
 
@@ -127,17 +125,6 @@ def test_details_beside_a_direction_of_large_variance_are_learned_sooner():
         return max(found)
 
     assert best((3, 10), preconditioning=0.5) > best((0.3, 1, 3, 10)) + 0.05
-
-
-def test_rows_of_preparation_follow_in_the_epoch_and_go_round():
-    seen, steps = [], Plan(start(), quick(n_epochs=1, batch_size=10))
-    steps.n_between, steps.prepare = 2, lambda state, X: seen.append(X[:, 0])
-    X = stripes()
-    X[:, 0] = np.arange(len(X)) % 2
-    trainer.train(start(), X, steps, seed=0)
-    # Before batches 0, 2 and 4 of six, all rows of the epoch, of which there are few.
-    assert [len(column) for column in seen] == [min(len(X), PREPARED_ROWS)] * 3
-    np.testing.assert_array_equal(seen[1], np.roll(seen[0], -20))
 
 
 def test_single_batches_are_preconditioned():

@@ -7,14 +7,11 @@ from scipy.sparse import csr_array
 
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.learning.layered.quasi_newton_steps import (
-    STEPS_PER_EPOCH,
     Objective,
     QuasiNewtonSteps,
-    take_step,
     variables_of,
 )
 from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.trainer import train
 from fastmf.models import RBM, exact
 from fastmf.priors import (
@@ -108,18 +105,6 @@ def test_weights_are_repeated_rows():
     np.testing.assert_allclose(one.model.weights, other.model.weights, rtol=1e-5, atol=1e-6)
 
 
-def test_a_run_goes_on_from_a_checkpoint_as_if_nothing_had_happened(tmp_path):
-    settings = LayeredSettings(gradient="exact", n_epochs=12, batch_size=200)
-    data = CLUSTERS, QuasiNewtonSteps(settings, CLUSTERS)
-    whole = train(machine(CLUSTERS), *data, seed=0)
-    options = {"seed": 0, "checkpoint": tmp_path / "run.npz"}
-    first = train(machine(CLUSTERS), *data, callbacks=[lambda s: s.epoch == 5], **options)
-    assert first.epoch == 5
-    second = train(machine(CLUSTERS), *data, **options)
-    np.testing.assert_array_equal(second.model.weights, whole.model.weights)
-    np.testing.assert_array_equal(second.model.visible.precision, whole.model.visible.precision)
-
-
 def test_columns_explained_without_an_error_do_not_run_away():
     """Two values in a column: with a hidden unit for them the likelihood has no bound."""
     X = np.c_[RNG.integers(0, 2, 200), RNG.normal(size=200)].astype(float)
@@ -145,28 +130,3 @@ def test_log_weights_of_scores_that_do_not_occur_stay():
     assert log_likelihoods[0] == pytest.approx(log_likelihoods[1], abs=1e-4)
     empty = RBM(np.zeros((3, 1)), Ordinal.from_data(X, pseudocount=0.0), Bernoulli(np.zeros(1)))
     assert log_likelihoods[0] > log_likelihood(empty, X, exact(empty).log_partition).mean() + 0.1
-
-
-def test_nothing_is_evaluated_anew_at_the_maximum(monkeypatch):
-    counts, near, found = [], Objective.near, []
-
-    def counted(*args):
-        counts[-1] += 1
-        return near(*args)
-
-    monkeypatch.setattr(Objective, "near", counted)
-    for n_epochs in (150, 300):
-        counts.append(0)
-        found.append(maximise(machine(CLUSTERS, Gaussian(np.zeros(3), 1.0)), CLUSTERS, n_epochs))
-    assert counts[0] == counts[1] < 2000
-    np.testing.assert_array_equal(*(variables_of(state.model) for state in found))
-
-
-def test_a_quasi_newton_batch_is_all_rows_whatever_it_holds():
-    settings = LayeredSettings(gradient="exact", l2=0.01)
-    found, expected = initial_state(machine(CLUSTERS)), initial_state(machine(CLUSTERS))
-    QuasiNewtonSteps(settings, CLUSTERS)(found, CLUSTERS[:0], 0.0, None)
-    for _ in range(STEPS_PER_EPOCH):
-        take_step(expected, Objective(CLUSTERS, None, settings.l2))
-    np.testing.assert_array_equal(found.model.weights, expected.model.weights)
-    assert (found.model.weights != machine(CLUSTERS).weights).any()

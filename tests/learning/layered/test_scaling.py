@@ -113,11 +113,6 @@ def test_deep_machines_scale_both_sides_of_couplings():
     np.testing.assert_allclose(scaling.model(model).energy(*own), model.energy(*states))
 
 
-def test_what_needs_no_scaling_has_none():
-    visible = Bernoulli(np.zeros(3))
-    assert scaling_of(visible, RBM(W, visible, Bernoulli(np.zeros(2))), False) is None
-
-
 def test_sparse_rows_stay_sparse():
     data = np.where(RNG.random(X.shape) < 0.5, 0, X)
     visible = Gaussian.from_data(data)

@@ -11,8 +11,6 @@ from stripes import N_HIDDEN, N_VISIBLE, quick, start, stripes
 from training_runs import assert_equal, assert_resumes, states_by_threads
 
 import fastmf as mf
-from fastmf.inference.mean_field._layout import Layout
-from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.step import Plan, train
@@ -110,21 +108,6 @@ def test_steps_of_a_binary_machine_are_those_of_plain_numpy(dtype, rtol):
     found = state.model.weights, state.model.visible.field, state.model.hidden.field
     for one, other in zip(found, (w, b, c), strict=True):
         np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol)
-
-
-@pytest.mark.parametrize("order", [1, 2])
-def test_packed_couplings_move_with_the_machine(order):
-    model = machine(binary, binary, sizes=(60, 31))
-    gradient = {1: "mean_field", 2: "tap"}[order]
-    state, step = initial_state(model), Plan(model, LayeredSettings(gradient=gradient))
-    for _ in range(2):
-        step(state, rows_of(model), 0.1, None)
-    kept = layout_of(state.model, order, "blocked").layers.of_model
-    expected = Layout(state.model, order, "blocked").layers.of_model
-    for layer, other in zip(kept, expected, strict=True):
-        np.testing.assert_array_equal(layer.couplings, other.couplings)
-        np.testing.assert_array_equal(layer.squares, other.squares)
-        np.testing.assert_array_equal(layer.prior.field, other.prior.field)
 
 
 def test_steps_do_not_change_machines_that_others_have():
@@ -289,7 +272,7 @@ def test_learning_says_where_mean_fields_have_no_moments_and_goes_on_with_chains
     model = RBM(np.full((N_VISIBLE, N_HIDDEN), 0.8), start().visible, rectified)
     settings = quick(learning_rate=0.01, n_epochs=2)
     with pytest.warns(
-        UserWarning, match="'tap' cannot follow .* goes on with gradient='pcd'"
+        UserWarning, match="'tap' cannot follow .* continues with gradient='pcd'"
     ) as told:
         found = train(model, stripes(), settings, seed=0)
     assert len(told) == 1

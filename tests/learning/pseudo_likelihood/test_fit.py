@@ -46,18 +46,3 @@ def test_score_covariances_against_sums_of_outer_products(design, block, monkeyp
     vectors = np.random.default_rng(1).normal(size=(3, objective.n_parameters))
     along = objective.score_variances(parameters, vectors, sampling)
     np.testing.assert_allclose(along, ((vectors @ expected) * vectors).sum(1), rtol=1e-11)
-
-
-def test_clusters_of_one_row_are_weights_and_equal_weights_are_counts():
-    objective, parameters, _ = problem()
-    n = len(objective.weights)
-    alone = sparse.diags_array(objective.weights).tocsr()
-    np.testing.assert_allclose(
-        objective.score_covariance(parameters, alone),
-        objective.score_covariance(parameters, objective.weights**2), atol=1e-16,
-    )  # fmt: skip
-    equal = PseudoLikelihood(WeightedRows(objective.rows.states, np.ones(n)))
-    np.testing.assert_allclose(
-        equal.score_covariance(parameters) / n,
-        equal.score_covariance(parameters, equal.weights**2), atol=1e-16,
-    )  # fmt: skip

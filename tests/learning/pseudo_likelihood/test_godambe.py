@@ -125,20 +125,6 @@ def test_a_hessian_that_is_not_positive_definite_is_reported():
         Godambe(objective, np.array([0.3, 0.2, 0.1])).covariance()
 
 
-def test_indices_and_errors_of_pairs():
-    objective = PseudoLikelihood(WeightedRows(all_states(3), np.arange(1.0, 9.0)))
-    godambe = Godambe(objective, newton(objective, np.zeros(6)).parameters)
-    np.testing.assert_array_equal(godambe.indices([[1, 1], [0, 2], [2, 1]]), [1, 4, 5])
-    errors = godambe.standard_errors()
-    np.testing.assert_allclose(errors**2, godambe.covariance().diagonal(), rtol=1e-12)
-    np.testing.assert_array_equal(godambe.standard_errors([[2, 0]]), errors[[4]])
-    for bad in ([0, 1], [[0, 3]], [[-1, 0]], [[0.0, 1.0]]):
-        with pytest.raises(ValueError, match="pairs must"):
-            godambe.indices(bad)
-    with pytest.raises(ValueError, match="pairs must name couplings"):
-        godambe.likelihood_ratio_test([[1, 1]])
-
-
 def test_for_two_units_the_ratio_test_is_the_likelihood_ratio_test_near_independence():
     """For two units the log-pseudo-likelihood is that of x given y and of y given x."""
     cells = 1e4 * np.array([[0.3, 0.2], [0.3 + 1e-3, 0.2 - 1e-3]])

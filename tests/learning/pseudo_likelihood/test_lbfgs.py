@@ -79,21 +79,6 @@ def test_it_stops_at_rounding_errors_and_at_the_limit():
     assert not found.stopped and len(found.history) == 3
 
 
-def test_a_start_at_the_minimum():
-    function, best = quadratic(5, 3)
-    found = minimise(function, best.copy(), tol=1e-10, max_iter=10)
-    assert found.stopped and len(found.history) == 1
-
-
-def test_callback():
-    function, _ = quadratic(10, 10)
-    seen = []
-    found = minimise(
-        function, np.zeros(10), tol=1e-10, max_iter=100, callback=lambda *args: seen.append(args)
-    )
-    assert seen == list(enumerate(found.history))
-
-
 @pytest.mark.parametrize("condition", [1, 100, 1e4])
 def test_lasso_of_a_quadratic_function(condition):
     """Optimality conditions, with variables that have no penalty, from both sides of zero."""

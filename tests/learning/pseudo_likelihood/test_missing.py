@@ -11,32 +11,10 @@ from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.missing import (
     Completions,
     IncompleteGodambe,
-    n_completions,
 )
 from fastmf.learning.pseudo_likelihood.rows import WeightedRows
 
-SIZES = np.array([2, 3, 2])
 ROWS = np.array([[0, 2, 1], [1, -1, 0], [-1, -1, 1], [0, 2, 1], [-1, 1, 1]])
-
-
-def test_completions_are_enumerated():
-    found = Completions.of(ROWS, np.arange(1.0, 6.0), SIZES)
-    assert n_completions(ROWS, SIZES).tolist() == [1, 3, 6, 1, 2]
-    share = found.share.toarray()
-    np.testing.assert_allclose(share.sum(1), 1)
-    for row, own in zip(ROWS, share, strict=True):
-        free = [range(q) if x < 0 else [x] for x, q in zip(row, SIZES, strict=True)]
-        expected = {tuple(map(int, state)) for state in itertools.product(*free)}
-        assert {tuple(map(int, state)) for state in found.states[own > 0]} == expected
-    np.testing.assert_allclose(found.weights, np.arange(1.0, 6.0) @ share)
-
-
-def test_probabilities_given_what_is_seen():
-    found = Completions.of(ROWS, np.ones(5), SIZES)
-    values = np.random.default_rng(0).normal(size=len(found.states)) * 3
-    share = found.given(values).share.toarray()
-    expected = np.where(found.share.toarray() > 0, np.exp(values), 0)
-    np.testing.assert_allclose(share, expected / expected.sum(1, keepdims=True), rtol=1e-10)
 
 
 def table(n=150, d=4, seed=0, missing=0.15):

@@ -4,7 +4,7 @@ from stripes import quick, start, stripes
 
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.step import Plan, train
-from fastmf.learning.training.ascent import AscentStep, ascend_matrices, initial_state
+from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli
@@ -49,30 +49,9 @@ def test_l1_leaves_the_couplings_of_a_penalised_maximum(momentum):
     assert 5 < (expected == 0).sum() < 25
 
 
-def test_moves_of_fields_are_products_of_directions_with_offsets():
-    rng, shapes = np.random.default_rng(0), [(70, 31), (31, 5)]
-    matrices = []
-    for n, m in shapes:
-        sides = rng.normal(size=(2, n)), rng.normal(size=(2, m))
-        arrays = rng.normal(size=(3, n, m))
-        matrices.append((*arrays, AscentStep(0.1, 0.5, 0.2, 0.0), sides))
-    expected = []
-    for weights, gradient, _, _, (below, above) in matrices:
-        g = gradient - 0.2 * weights - np.outer(below[0], above[1]) - np.outer(below[1], above[0])
-        expected += [g @ above[0], below[0] @ g]
-    moves = ascend_matrices(matrices, 0)
-    for found, move in zip(sum(moves, ()), expected, strict=True):
-        np.testing.assert_allclose(found, move, rtol=1e-10, atol=1e-12)
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_types_are_kept(dtype):
     state = train(start(dtype=dtype), stripes(dtype=dtype), quick(starts="persistent"), seed=0)
     assert state.model.dtype == state.model.visible.field.dtype == dtype
     assert {c.dtype for c in state.chains} == {np.dtype(dtype)}
     assert state.velocity.layers[1].field.dtype == dtype
-
-
-def test_divergence_is_an_error():
-    with pytest.raises(FloatingPointError, match="smaller learning_rate"):
-        train(start(), stripes(), quick(learning_rate=1e308, n_epochs=9), seed=0)

@@ -122,12 +122,6 @@ def test_other_shapes_are_refused():
         average.add(other)
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5, "2"])
-def test_a_first_epoch_is_a_count(value):
-    with pytest.raises((TypeError, ValueError), match="first_epoch"):
-        IterateAverage(first_epoch=value)
-
-
 def resumable(folder, n_epochs, callbacks=()):
     average = IterateAverage(3, folder / "average.npz")
     X = (np.random.default_rng(2).random((60, 8)) < 0.3).astype(np.float32)

@@ -12,7 +12,7 @@ import pytest
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.step import train
 from fastmf.learning.training import checkpoint
-from fastmf.models import CRBM, RBM
+from fastmf.models import RBM
 from fastmf.priors import Bernoulli, Gaussian
 
 
@@ -140,12 +140,6 @@ def test_a_checkpoint_without_a_folder_is_met_before_learning(tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         train(start(), data(), settings, seed=0, checkpoint=tmp_path / "none" / "run")
     assert rates == []
-
-
-def test_a_start_may_have_no_hidden_units():
-    none = np.zeros((3, 0)), np.ones((3, 2)), np.zeros((0, 2)), np.zeros(3), np.zeros(0)
-    start = checkpoint.identity(LayeredSettings(), CRBM(*none), 0)["start"]
-    assert (start["weights"], start["visible_weights"]) == ("0", "6")
 
 
 def test_damaged_and_foreign_checkpoints(tmp_path):

@@ -1,12 +1,9 @@
 import sys
 
-import numpy as np
 from new_kernels import compile_for
 
 from fastmf._jit import messages
-from fastmf.learning.training.progress import progress, units_of
-from fastmf.models import CRBM, DBM, RBM
-from fastmf.priors import Bernoulli, Gaussian
+from fastmf.learning.training.progress import progress
 
 
 def test_lines_and_silence(capsys, monkeypatch, caplog):
@@ -31,13 +28,3 @@ def test_lines_and_silence(capsys, monkeypatch, caplog):
         bar.set_postfix_str("epoch 1")
     assert capsys.readouterr().err.count("\n") == 1  # of compilation only
     assert len(caplog.records) == 1
-
-
-def test_units_in_words():
-    below, above = Bernoulli(np.zeros(3)), Gaussian(np.zeros(2), np.ones(2))
-    weights = np.zeros((3, 2))
-    assert units_of(RBM(weights, below, above)) == "Bernoulli x Gaussian, float64"
-    deep = DBM((weights, weights.T), (below, above, below))
-    assert units_of(deep) == "Bernoulli x Gaussian x Bernoulli, float64"
-    conditional = CRBM(weights, np.zeros((3, 4)), np.zeros((2, 4)), np.zeros(3), np.zeros(2))
-    assert units_of(conditional) == "a conditional RBM, float64"

@@ -27,10 +27,6 @@ def test_rates(spec, expected):
     np.testing.assert_allclose([learning_rate(settings, epoch) for epoch in range(3)], expected)
 
 
-def test_rate_of_a_single_epoch_is_the_first():
-    assert learning_rate(AscentSettings(learning_rate=(0.1, 0.01), n_epochs=1), 0) == 0.1
-
-
 @pytest.mark.parametrize("spec", [(0.1, 0.001), (0.3, 0.1, "linear")])
 def test_rates_change_with_every_step_up_to_the_last_epoch(spec):
     settings = AscentSettings(learning_rate=spec, n_epochs=3)

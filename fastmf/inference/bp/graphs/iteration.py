@@ -2,12 +2,22 @@
 
 import numpy as np
 
-from fastmf._outcomes import CONFIRMING, CONVERGED, CYCLING, INFEASIBLE, RUNNING
+from fastmf._outcomes import (
+    ALL,
+    CONFIRMING,
+    CONVERGED,
+    CYCLING,
+    DAMPING_WINDOW,
+    FOLLOWING,
+    INFEASIBLE,
+    MAX_DAMPING,
+    NO_RECEIVERS,
+    RUNNING,
+)
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.bp._kernel_arguments import record_of
-from fastmf.kernels.bp.arguments import DAMPING_WINDOW, MAX_DAMPING
 from fastmf.kernels.bp.convergence import assess_rows
-from fastmf.kernels.bp.graph_arguments import ALL, FOLLOWING, NO_RECEIVERS, GraphState
+from fastmf.kernels.bp.graph_arguments import GraphState
 from fastmf.kernels.bp.graph_states import graph_sweep
 
 

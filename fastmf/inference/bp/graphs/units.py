@@ -11,10 +11,11 @@ from copy import copy
 import numpy as np
 
 from fastmf._common import arguments as check
+from fastmf._outcomes import FREE
 from fastmf._threads.workers import computed_once
 from fastmf.inference.bp._kernel_arguments import MAX_LOG_OF_PRODUCT
 from fastmf.inference.bp.graphs.layout import graph_layout
-from fastmf.kernels.bp.graph_arguments import FREE, BinaryProblem, StatesProblem
+from fastmf.kernels.bp.graph_arguments import BinaryProblem, StatesProblem
 from fastmf.models._graph import pairwise_graph
 from fastmf.models._state_tables import states_of_units
 from fastmf.priors._groups import (

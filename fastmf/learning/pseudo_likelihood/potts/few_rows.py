@@ -22,7 +22,7 @@ each eigenvector a fit of weak penalties takes up to three times the iterations.
 import numpy as np
 from scipy.special import logsumexp
 
-from fastmf.learning.pseudo_likelihood.fit import MIN_EIGENVALUE
+from fastmf._common.linalg import MIN_EIGENVALUE
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
 from fastmf.learning.pseudo_likelihood.potts.objective import field_scales
 from fastmf.models._gauge import PositionStates

@@ -5,8 +5,6 @@ import pytest
 from graph_models import Graph
 
 import fastmf as mf
-from fastmf.inference.bp.graphs import starts
-from fastmf.inference.bp.graphs.units import GraphUnits
 
 
 def ferromagnet(coupling):
@@ -50,9 +48,3 @@ def test_bad_starts_are_refused():
         mf.belief_propagation(model, init=np.full(12, "a"))
     with pytest.raises(ValueError, match="rows differ"):
         mf.belief_propagation(model, field=np.zeros((3, 4)), init=np.zeros((2, 12)))
-
-
-def test_messages_to_start_from_have_the_order_of_the_kernels():
-    units = GraphUnits(ferromagnet(0.1))
-    init = np.asfortranarray(np.random.default_rng(0).normal(size=(3, 12)))
-    assert starts.first_messages(init, units, None, init.shape).flags.c_contiguous

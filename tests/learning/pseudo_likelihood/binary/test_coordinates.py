@@ -30,29 +30,6 @@ def test_there_and_back_and_the_gradient(kind):
     )
 
 
-def test_the_hessian_of_correlated_units_is_nearly_the_identity():
-    """Exactly, but for couplings having no diagonal, if sech^2 eta were the same in all rows."""
-    objective = chain()
-    covariance = objective.second - np.outer(objective.mean, objective.mean)
-    states, n = objective.rows.states, objective.n_parameters
-    features, hessian = np.hstack([np.ones((len(states), 1)), states]), np.zeros((n, n))
-    for j, curvature in enumerate(1 / np.linalg.inv(covariance).diagonal()):
-        used = np.flatnonzero(objective.index[j] >= 0)
-        z = features[:, used] * np.sqrt(curvature * objective.weights)[:, None]
-        hessian[np.ix_(objective.index[j][used], objective.index[j][used])] += z.T @ z
-    spread = {}
-    for kind in (Coordinates, SeparateCoordinates):
-        coordinates = kind(objective)
-        n = len(coordinates.from_parameters(np.zeros(objective.n_parameters)))
-        matrix = np.transpose([coordinates.to_parameters(unit) for unit in np.eye(n)])
-        values = np.linalg.eigvalsh(matrix.T @ hessian @ matrix)[-objective.n_parameters :]
-        spread[kind] = values[-1] / values[0]
-        if kind is Coordinates:
-            units = objective.n_units
-            assert (abs(values - 1) < 0.02).sum() >= objective.n_parameters - units
-    assert 5 * spread[Coordinates] < spread[SeparateCoordinates]
-
-
 def test_products_with_the_hessian_without_its_matrix():
     objective = chain()
     parameters, vector = 0.2 * np.random.default_rng(2).normal(size=(2, objective.n_parameters))

@@ -43,25 +43,6 @@ def test_value_and_derivatives(l2, monkeypatch):
     np.testing.assert_allclose(-objective.hessian(parameters), numeric, atol=1e-9)
 
 
-def test_hessian_in_blocks_is_the_same(monkeypatch):
-    objective, parameters = problem(n=400, d=6)
-    at_once = objective.hessian(parameters)
-    monkeypatch.setattr(module, "BLOCK_NUMBERS", 10)
-    np.testing.assert_allclose(objective.hessian(parameters), at_once, atol=1e-14)
-
-
-def test_parameters_are_packed_and_unpacked():
-    objective, parameters = problem()
-    J, h = objective.unpacked(parameters)
-    np.testing.assert_array_equal(J, J.T)
-    assert not J.diagonal().any()
-    np.testing.assert_array_equal(objective.packed(J, h), parameters)
-    for j in range(5):
-        for k in range(5):
-            if j != k:
-                assert parameters[objective.index[j, k + 1]] == J[j, k]
-
-
 def test_scores_and_leverages_against_single_rows():
     objective, parameters = problem(d=4, n=30)
     rng = np.random.default_rng(5)

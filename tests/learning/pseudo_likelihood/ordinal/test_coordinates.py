@@ -23,13 +23,3 @@ def test_there_and_back_and_the_gradient(kind):
     np.testing.assert_allclose(coordinates.to_parameters(there), parameters, atol=1e-12)
     expected = gradient @ coordinates.to_parameters(z)
     assert coordinates.gradient(gradient) @ z == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("kind", ["free", "blume_capel"])
-def test_the_hessian_of_independent_items_is_the_identity(kind):
-    """All states equally often: at independence, up to the smoothing of frequencies."""
-    objective = objective_of(kind, ordinal_data.all_states(SIZES))
-    coordinates = objective.coordinates(separate=False)
-    H = objective.hessian(objective.independent())
-    T = np.transpose([coordinates.to_parameters(e) for e in np.eye(len(H))])
-    np.testing.assert_allclose(T.T @ H @ T, np.eye(len(H)), atol=1e-4)

@@ -5,7 +5,7 @@ import pytest
 from potts_data import derivative, penalised, random_rows
 
 from fastmf.learning.pseudo_likelihood.potts.couplings import OfFewRows
-from fastmf.learning.pseudo_likelihood.potts.few_rows import FewRows, inverse_root
+from fastmf.learning.pseudo_likelihood.potts.few_rows import FewRows
 from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
 
@@ -32,21 +32,6 @@ def test_value_is_that_of_the_couplings():
     J = OfFewRows(A, data.labels, SIZES).dense()
     value = objective(z, np.empty_like(z))
     assert -value == pytest.approx(penalised(J, h, rows, SIZES, L2, L2_FIELD), rel=1e-12)
-
-
-def test_the_kernel_is_whitened_where_it_is_not_zero():
-    labels = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])  # rows that depend on one another
-    K = (labels[:, None] == labels).sum(2)
-    S = inverse_root(K)
-    assert S.shape == (4, 3)
-    np.testing.assert_allclose(S.T @ K @ S, np.eye(3), atol=1e-12)
-
-
-def test_rows_without_labels_have_finite_coordinates():
-    data = PottsData(np.full((2, 6), -1), np.ones(2), SIZES)
-    objective = FewRows(data, L2, L2_FIELD)
-    z = objective.start(np.zeros(SIZES.sum()))
-    assert objective(z, np.empty_like(z)) == 0
 
 
 @pytest.mark.parametrize("l2", [1e-4, 10.0])

@@ -65,21 +65,6 @@ def test_the_optimum_gives_couplings_from_residuals():
     np.testing.assert_allclose(field, R.sum(0) / (weights.sum() * L2_FIELD), atol=1e-7)
 
 
-def test_few_rows_are_noticed():
-    rows = random_rows([8] * 12, 20)
-    data = PottsData(*rows, np.full(12, 8))
-    few = fit(data, Options(L2, L2_FIELD))
-    assert type(few.couplings).__name__ == "OfFewRows"
-    dense = fitting._fit_symmetric(data, Options(L2, L2_FIELD, tol=1e-12), None)
-    assert type(dense.couplings).__name__ == "DenseCouplings"
-    np.testing.assert_allclose(few.couplings.dense(), dense.couplings.dense(), atol=1e-2)
-    for found in (few, dense):
-        value = fitting.log_pseudo_likelihood(data, found.couplings, found.field)
-        J, h = found.couplings.dense(), found.field
-        expected = penalised(J, h, rows, data.sizes, 0, 0)
-        assert value == pytest.approx(expected, rel=1e-12)
-
-
 def test_single_precision_is_near(monkeypatch):
     data, _ = data_of()
     options = Options(L2, L2_FIELD, tol=1e-7)
@@ -107,14 +92,6 @@ def test_threads_do_not_matter(symmetric):
     results = [fit(PottsData(*rows, sizes, n_threads), options) for n_threads in (1, 2)]
     for one, two in zip(*((r.couplings.dense(), r.field, r.history) for r in results), strict=True):
         np.testing.assert_array_equal(one, two)
-
-
-def test_penalties_are_per_unit_of_weight():
-    labels, weights = random_rows(SIZES)
-    options = Options(L2, L2_FIELD, tol=1e-12)
-    one, many = (fit(PottsData(labels, c * weights, SIZES), options) for c in (1, 1000))
-    np.testing.assert_allclose(one.couplings.dense(), many.couplings.dense(), atol=1e-7)
-    assert many.history[-1] == pytest.approx(1000 * one.history[-1])
 
 
 def gradient_per_row(J, h, rows, l2=0.0, l2_field=0.0):

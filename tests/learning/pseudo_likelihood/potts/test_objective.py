@@ -68,20 +68,3 @@ def test_excluded_pairs_have_no_couplings():
     )
     zero = {(i, j) for i, j in np.argwhere(norms == 0) if i > j}
     assert zero == {(20, 0), (3, 2)}
-
-
-def test_counts_and_frequencies():
-    labels = np.array([[0, 1], [2, -1], [0, 1]])
-    data = PottsData(labels, np.array([1.0, 2, 3]), np.array([3, 2]))
-    assert data.counts.tolist() == [4, 0, 2, 0, 4]
-    assert data.total == 6
-    np.testing.assert_allclose(data.frequencies(), [5 / 9, 1 / 9, 3 / 9, 1 / 8, 5 / 8])
-
-
-def test_weights_of_mean_one():
-    labels = np.array([[0, 1], [2, -1], [0, 1]])
-    data = PottsData(labels, np.array([1e-9, 2e-9, 3e-9]), np.array([3, 2]))
-    scaled = data.of_mean_weight_one()
-    assert scaled.total == 2 and data.total == pytest.approx(6e-9)
-    np.testing.assert_allclose(np.sort(scaled.weights), [2 / 3, 4 / 3])
-    np.testing.assert_allclose(scaled.counts, [4 / 3, 0, 2 / 3, 0, 4 / 3])
