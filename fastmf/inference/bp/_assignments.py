@@ -28,7 +28,8 @@ MAX_ANNEALED_PRODUCTS = 2e9
 # Chains with which a check looks for better assignments, the multiple of their rounds, and the
 # number of chains that must end at the best one for it to be reliable.
 CHECKED_CHAINS, CHECK_EFFORT, MIN_AGREEING = 64, 2, 4
-BETTER = "another assignment is more probable, by {:.3g} nats; take n_starts=20"
+BETTER = "another assignment is more probable, by {:.3g} nats; take {}"
+NO_STATE = "no state is possible"
 FEW = f"%d of {CHECKED_CHAINS} annealed chains found it, so that a more probable one may exist"
 # Temperatures and random numbers of a local search alone.
 CLIMB_ONLY = np.empty(0), np.zeros(1)
@@ -170,24 +171,30 @@ def climbed(weights, fields, joint, visible, *, annealing=CLIMB_ONLY, n_threads=
     return objective, optimal
 
 
+def reasons(given, best, advice):
+    """Reason why each row is not reliable: a more probable assignment, or none that is possible."""
+    texts = []
+    for objective, highest in zip(given, best, strict=True):
+        is_lower = highest > -np.inf and highest - objective > margin_of(highest)
+        text = BETTER.format(highest - objective, advice) if is_lower else ""
+        texts.append(NO_STATE if highest == -np.inf else text)
+    return texts
+
+
 class AssignmentCheck(NamedTuple):
     """A search for more probable assignments than the decoded ones."""
 
     units: object
     joint: bool
-    is_best: bool
 
     def __call__(self, result):
         """Reason why each row is not reliable, "" if it is; None if the layers are large."""
         bits = self.units.is_one(np.atleast_2d(result.assignment[0]))
-        if self.is_best:
-            return [""] * len(bits)
         size = CHECKED_CHAINS, CHECK_EFFORT
         better = best_assignments(self.units, self.joint, bits, *size, rng=1)
         if better is None:
             return None
         given = objective_of(*problem_of(self.units, len(bits)), self.joint, bits)
-        rise, n = better.objective - given, better.n_agreeing
-        reasons = np.where(n < MIN_AGREEING, np.char.mod(FEW, n), "")
-        rows = zip(rise, rise > margin_of(given), reasons, strict=True)
-        return [BETTER.format(x) if is_better else why for x, is_better, why in rows]
+        n, why = better.n_agreeing, reasons(given, better.objective, "n_starts=20")
+        few = np.where(n < MIN_AGREEING, np.char.mod(FEW, n), "")
+        return [text or rare for text, rare in zip(why, few, strict=True)]

@@ -72,7 +72,6 @@ def _settings(options, units, dtype):
     addresses = bp_blocks.addresses(options.kernel_algorithm, dtype)
     return BPSettings(
         **common,
-        in_quarters=4 * max_weight < MAX_LOG_OF_PRODUCT[dtype],
         max_factors=max_factors,
         flush_every=flush_every,
         log_every=max_factors // flush_every * flush_every,

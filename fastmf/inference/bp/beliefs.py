@@ -170,27 +170,34 @@ def _values(units, x):
     return tuple(units.values(k, part).astype(units.model.dtype) for k, part in enumerate(layers))
 
 
-def of_record(record, single, dtype, layers, rows, **averaged):
+def of_record(record, single, dtype, layers, rows, kind=Beliefs, **shared):
     """The `Beliefs` of a record; without the axis of rows if `single`."""
 
     def row(x):
         return x[0] if single and x is not None else x
 
-    def both(name, parts):
-        # Labels of groups stay integers.
-        return tuple(row(x if name == "assignment" else np.asarray(x, dtype)) for x in parts)
+    def cast(x, dtype):
+        if isinstance(x, tuple | list):
+            return tuple(cast(part, dtype) for part in x)
+        return None if x is None else row(np.asarray(x, dtype))
 
-    return Beliefs(
-        **{name: both(name, parts) for name, parts in layers.items()},
-        a=both("a", map(np.zeros_like, layers["b"])),
+    # Labels of groups stay integers.
+    fields = {name: cast(x, None if name == "assignment" else dtype) for name, x in layers.items()}
+    b = layers["b"]
+    zeros = tuple(map(np.zeros_like, b)) if isinstance(b, tuple | list) else np.zeros_like(b)
+    rows = {
+        "converged": is_converged(record.status),
+        "n_iter": record.n_iter,
+        "residual": record.residual,
+        "message": _messages(record, rows["local_maximum"]),
+        "history": trace_of(record),
+        "damping": record.damping,
+    } | rows
+    return kind(
+        a=None if b is None else cast(zeros, dtype),
+        **fields,
         **{name: row(x) for name, x in rows.items()},
-        converged=row(is_converged(record.status)),
-        n_iter=row(record.n_iter),
-        residual=row(record.residual),
-        message=row(_messages(record, rows["local_maximum"])),
-        history=row(trace_of(record)),
-        damping=row(record.damping),
-        **averaged,
+        **shared,
     )
 
 

@@ -14,7 +14,7 @@ from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp.beliefs import Beliefs, beliefs_of
 from fastmf.inference.bp.graphs.layers import graph_of_layers, needs_graph, propagate_on_layers
 from fastmf.inference.bp.graphs.propagation import propagate_on_graph
-from fastmf.inference.bp.graphs.results import ModeCheck
+from fastmf.inference.bp.graphs.results import ModeCheck, all_right
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.bp.rbm import checked_fields, checked_init, propagated
 from fastmf.inference.fixed_point import ending_of, with_changes, with_check
@@ -161,7 +161,7 @@ def _decoded(options, units, n_rows, init):
         ending = ending_of(result)
         ending = np.where(result.converged, ending, np.char.add(ending, IS_BEST))
         result = with_changes(result, message=ending[()])
-    return with_check(result, AssignmentCheck(units, joint, is_best))
+    return with_check(result, all_right if is_best else AssignmentCheck(units, joint))
 
 
 def _polish(options, units, record):

@@ -10,9 +10,8 @@ from fastmf._jit.argument_types import Bool, Float64, Int64, Real
 # Visible units whose beliefs are computed together, so that the exponentials vectorise; and of one
 # task of `pair_beliefs`.
 TILE_UNITS = 16
-# Hidden units are padded to a multiple of this: a vector of float32, or two where quarters of a row
-# are read side by side.
-PADDING_MULTIPLE = {"sum": 16, "max": 32, "mixed": 32}
+# Hidden units are padded to a multiple of this: a vector of float32, or two.
+PADDING_MULTIPLE = {"sum": 16, "max": 32, "mixed": 16}
 
 # Rows of `BPWorkspaces.tile`.
 LOG_ODDS, P, Q, CHANGES, LOGS = range(5)
@@ -53,8 +52,6 @@ class BPSettings(NamedTuple):
         SUM_PRODUCT, MAX_PRODUCT or MIXED_PRODUCT.
     adaptive, tol, rounding_error, max_iter
         As in `ConvergenceSettings`.
-    in_quarters : bool
-        Whether a product of four messages is a number of their type.
     max_factors : int
         Number of messages to one visible unit whose product is a number in float64.
     flush_every, log_every : int
@@ -71,7 +68,6 @@ class BPSettings(NamedTuple):
     tol: float
     rounding_error: float
     max_iter: int
-    in_quarters: bool
     max_factors: int
     flush_every: int
     log_every: int

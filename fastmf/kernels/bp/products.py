@@ -229,34 +229,11 @@ pair_logs = kernel(_in_numpy if is_disabled() else _compiled, mode="by_address",
 
 
 @kernel(mode="merged")
-def _quarters(x, first, size):
-    """Some entries of each quarter of an array."""
-    n, at = x.shape[0] // 4, (first,)
-    two, three, four = (first + n,), (first + 2 * n,), (first + 3 * n,)
-    return row(x, at, size), row(x, two, size), row(x, three, size), row(x, four, size)
-
-
-@kernel(mode="merged")
-def _product_of_some(e, beliefs, first, size, in_quarters):
-    """Product of the mixed-product messages from some hidden units to a visible one.
-
-    They are first + e second, of the beliefs (first, second) = (q, p) to a unit that is decoded as
-    0, and e / r with (p, q) to one decoded as 1. If `in_quarters`, the factors of each quarter of
-    the row.
-    """
+def _product(e, first, second):
+    """Product of first + e second."""
     product = 1.0
-    if in_quarters:
-        e1, e2, e3, e4 = _quarters(e, first, size)
-        x1, x2, x3, x4 = _quarters(beliefs[0], first, size)
-        y1, y2, y3, y4 = _quarters(beliefs[1], first, size)
-        for j in range(size):
-            one, two = x1[j] + e1[j] * y1[j], x2[j] + e2[j] * y2[j]
-            product *= (one * two) * ((x3[j] + e3[j] * y3[j]) * (x4[j] + e4[j] * y4[j]))
-        return product
-    e1, x1 = row(e, (first,), size), row(beliefs[0], (first,), size)
-    y1 = row(beliefs[1], (first,), size)
-    for j in range(size):
-        product *= x1[j] + e1[j] * y1[j]
+    for j in range(e.shape[0]):
+        product *= first[j] + e[j] * second[j]
     return product
 
 
@@ -264,22 +241,20 @@ def _product_of_some(e, beliefs, first, size, in_quarters):
 def log_products(settings, e, hidden, visible, tile):
     """Logarithms of the products of the mixed-product messages to each unit of a tile.
 
-    Four messages are multiplied before they are widened, if their product is in the range.
+    They are first + e second, of the beliefs (first, second) = (q, p) to a unit that is decoded as
+    0, and e / r with (p, q) to one decoded as 1.
     """
-    n, n_units, in_quarters = hidden.shape[0] // 3, visible.shape[0], settings.in_quarters
-    logs, products = (
-        row(tile, (LOGS * TILE_UNITS,), n_units),
-        row(tile, (CHANGES * TILE_UNITS,), n_units),
-    )
+    n, n_units = hidden.shape[0] // 3, visible.shape[0]
+    logs = row(tile, (LOGS * TILE_UNITS,), n_units)
+    products = row(tile, (CHANGES * TILE_UNITS,), n_units)
     for k in range(n_units):
         logs[k] = 0
-    n_each = n // 4 if in_quarters else n
-    chunk = settings.max_factors // 4 if in_quarters else settings.max_factors
-    for start in range(0, n_each, chunk):
-        size = smaller(chunk, n_each - start)
+    for start in range(0, n, settings.max_factors):
+        size = smaller(settings.max_factors, n - start)
         for k in range(n_units):
             is_one = np.int64(visible[k] > 0)
-            beliefs = row(hidden, ((1 - is_one) * n,), n), row(hidden, (is_one * n,), n)
-            products[k] = _product_of_some(row(e, (k * n,), n), beliefs, start, size, in_quarters)
+            first = row(hidden, ((1 - is_one) * n + start,), size)
+            second = row(hidden, (is_one * n + start,), size)
+            products[k] = _product(row(e, (k * n + start,), size), first, second)
         for k in range(n_units):
             logs[k] += log_of_normal(products[k])

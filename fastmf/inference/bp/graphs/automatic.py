@@ -49,6 +49,7 @@ def _exact(units, n_rows):
     record = {
         "status": np.where(np.isneginf(values), INFEASIBLE, CONVERGED),
         "n_iter": zeros.astype(np.int64), "residual": zeros, "damping": zeros,
+        "history": np.zeros((0, 0)),
     }  # fmt: skip
     values, beliefs, pairs = map(np.array, zip(*rows, strict=True))
     return Solved(record, beliefs, values, pairs, None, None, None, None)

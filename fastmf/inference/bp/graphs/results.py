@@ -7,13 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._outcomes import INFEASIBLE, POLISHED, is_converged, messages_of
-from fastmf.inference.bp._assignments import margin_of
+from fastmf.inference.bp._assignments import reasons
+from fastmf.inference.bp.beliefs import of_record
 from fastmf.inference.bp.graphs.beliefs import GraphBeliefs
 from fastmf.inference.bp.graphs.elimination import best_states
 from fastmf.inference.bp.graphs.radius import spectral_radius
 from fastmf.inference.bp.graphs.starts import returned_messages
 from fastmf.inference.bp.loop_series import SpinLoops, StateLoops
-from fastmf.inference.fixed_point import Question, trace_of, with_check
+from fastmf.inference.fixed_point import Question, with_check
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models._graph_sums import MAX_ENTRIES
 from fastmf.priors._queries import binary_field, two_values
@@ -22,14 +23,12 @@ NONE_FOUND = (
     "not converged: no assignment that is possible was found, and there may be none; "
     "algorithm='auto' says so of graphs that are not large"
 )
-MORE_PROBABLE = "another assignment is more probable, by {:.3g} nats; take search=True"
-NO_STATE = "no state is possible"
 UNSURPASSED = "; no assignment is more probable, by elimination"
 
 
 def graph_beliefs(options, units, solved, probability, single):
     """The `GraphBeliefs` of rows; without the axis of rows if `single`."""
-    dtype, record = units.model.dtype, solved.record
+    dtype = units.model.dtype
     mean, var, b, labels = _units(units, solved)
     if solved.labels is not None:
         labels = solved.labels
@@ -38,35 +37,22 @@ def graph_beliefs(options, units, solved, probability, single):
     if options.pairwise == "mean" and pairs is not None:
         pairs = pairs.mean(0)
 
-    def row(x, cast=False):
-        if x is None:
-            return None
-        x = np.asarray(x, dtype) if cast else x
-        return x[0] if single else x
-
-    log_partition = solved.log_partition if solved.objective is None else solved.objective
     returned = None if solved.messages is None else returned_messages(solved.messages, units)
-    result = GraphBeliefs(
-        mean=row(mean, True),
-        var=row(var, True),
-        b=row(b, True),
-        a=None if b is None else row(np.zeros_like(b), True),
-        log_partition=row(log_partition),
-        converged=row(converged),
-        n_iter=row(record["n_iter"]),
-        residual=row(record["residual"]),
-        message=row(message),
-        history=row(trace_of(SimpleNamespace(**record)) if "history" in record else None),
-        assignment=row(units.values_of(labels)),
-        score=row(solved.objective),
-        local_maximum=row(solved.optimal if options.search else None),
-        messages=row(returned),
-        pairwise=np.asarray(pairs, dtype) if options.pairwise == "mean" else row(pairs, True),
-        damping=row(record["damping"]),
-        edges=units.graph.edges,
-        edge_probability=probability,
-        n_states=units.graph.n_states,
-    )
+    layers = {"mean": mean, "var": var, "b": b, "assignment": units.values_of(labels)}
+    rows = {
+        "log_partition": solved.log_partition if solved.objective is None else solved.objective,
+        "score": solved.objective,
+        "local_maximum": solved.optimal if options.search else None,
+        "messages": returned,
+        "converged": converged,
+        "message": message,
+    }
+    graph = units.graph
+    shared = {"edges": graph.edges, "edge_probability": probability, "n_states": graph.n_states}
+    pairs = None if pairs is None else pairs.astype(dtype)
+    (shared if options.pairwise == "mean" else rows)["pairwise"] = pairs
+    record = SimpleNamespace(**solved.record)
+    result = of_record(record, single, dtype, layers, rows, GraphBeliefs, **shared)
     if options.algorithm == "sum":
         loops = _loops_of(units, solved)
         result.__dict__.update(_radius=partial(spectral_radius, units), _loops=loops)
@@ -118,14 +104,7 @@ class ModeCheck(NamedTuple):
             if states is None:
                 return None
             best = np.array([state.objective for state in states])
-        return [self._reason(*pair) for pair in zip(objective, best, strict=True)]
-
-    @staticmethod
-    def _reason(objective, best):
-        if best == -np.inf:
-            return NO_STATE
-        rise = best - objective
-        return MORE_PROBABLE.format(rise) if rise > margin_of(best) else ""
+        return reasons(objective, best, "search=True")
 
 
 def all_right(answer):
