@@ -63,7 +63,7 @@ def test_models_that_are_not_binary():
     with pytest.raises(ValueError, match="weights"):
         mf.belief_propagation(loopy(scale=1e4))
     with pytest.raises(ValueError, match="field"):
-        mf.most_probable(loopy(dtype="float32"), field=np.full(9, 1e31))
+        mf.most_probable(loopy(dtype="float32"), field=np.full(9, 1e32))
 
 
 def test_units_of_a_users_own_two_values():
