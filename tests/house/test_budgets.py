@@ -14,15 +14,15 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 71_200,
-    "lines of code": 43_580,
-    "numeric constants": 734,
-    "lines of tests": 53_710,
+    "lines": 65_300,
+    "lines of code": 40_530,
+    "numeric constants": 416,
+    "lines of tests": 47_850,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 84,
     "parameters of tap": 14,
     "parameters of belief_propagation": 10,
-    "replaced parts of Numba": 22,
+    "replaced parts of Numba": 10,
     "circles of imports": 0,
 }
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef
