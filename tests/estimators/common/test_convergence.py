@@ -28,16 +28,15 @@ def test_learning_must_end_above_independent_units_and_keep_half_of_its_gain(vis
     """One rule for all units; values are nats a row for twelve units."""
     machine = RBM(np.zeros((8, 4)), visible, Bernoulli(np.zeros(4)))
 
-    def after(*values, independent=-12.0, epoch=None, better=-np.inf, gain=np.inf):
+    def after(*values, epoch=None, better=-np.inf, gain=np.inf):
         history = {"log_likelihood": list(np.array(values) / 12)}
         epoch = len(values) if epoch is None else epoch
-        warn_of_likelihood(machine, history, independent, epoch, lambda: better, lambda: gain)
+        warn_of_likelihood(machine, history, -12.0, epoch, lambda: better, lambda: gain)
 
     after(-12.1)  # an epoch of small steps
     after(-12.0, -8.0, -9.9)
     after(-12.0, -8.0, -11.0, epoch=2)  # the second is kept
     after(-12.0, -11.95, -12.0)  # nothing was gained
-    after(-20.0, independent=None)
     after(epoch=0)
     after(-12.2, better=-12.1)  # the estimate of the epoch was too low
     after(-12.0, -8.0, -10.1, better=-9.9)
