@@ -199,8 +199,7 @@ class ConditionalRBM(_Saved, _Estimator):
         X: Any,
         decode: str | None = None,
         *,
-        polish: bool | None = None,
-        n_restarts: int | None = None,
+        n_starts: int | None = None,
     ) -> Array: ...
     def predict_proba(self, X: Any) -> Array: ...
     def score_samples(self, X: Any, y: Any = None) -> Array: ...

@@ -16,7 +16,7 @@ ROOT = PACKAGE.parent
 BUDGETS = {
     "lines": 65_300,
     "lines of code": 40_530,
-    "numeric constants": 416,
+    "numeric constants": 418,
     "lines of tests": 47_850,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 84,
