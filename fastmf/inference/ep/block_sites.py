@@ -200,7 +200,7 @@ def block_problem(model, blocks, options):
 @lru_cache
 def most_included(c):
     """Features that patterns of a block of c features may include."""
-    costs = np.cumsum([comb(c, s) * s * s for s in range(c + 1)])
+    costs = np.cumsum([comb(c, s) * s * s for s in range(c + 1)], dtype=float)  # beyond integers
     return max(min(c, 3), int(np.searchsorted(costs, MAX_COST, "right")) - 1)
 
 

@@ -8,7 +8,7 @@ from kernel_cases import regression as regressions
 
 import fastmf as mf
 from fastmf.inference.ep.block_partition import blocks_of
-from fastmf.inference.ep.block_sites import block_problem, tilt
+from fastmf.inference.ep.block_sites import block_problem, most_included, tilt
 from fastmf.inference.gaussian.blocks import Blocks
 
 OPTIONS = (-np.inf, 1e-9, 100, None)
@@ -265,3 +265,8 @@ def test_a_block_of_all_features_is_found_without_iterations(kind):
     np.testing.assert_allclose(found.mean, mean, atol=1e-6)
     np.testing.assert_allclose(np.sqrt(found.var), deviation, rtol=1e-5, atol=1e-9)
     np.testing.assert_allclose(found.log_evidence, evidence, rtol=1e-9)
+
+
+def test_patterns_of_blocks_of_any_size_are_few():
+    sizes = [most_included(c) for c in range(12, 300)]
+    assert sizes == sorted(sizes, reverse=True) and sizes[-1] == 3
