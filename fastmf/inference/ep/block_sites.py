@@ -6,7 +6,9 @@ sites of their own. Energy and fixed points are as in `sites`, with vectors in t
 numbers; naturals and moments are vectors as `fastmf.inference.gaussian.blocks` lays them out.
 """
 
+from bisect import bisect_right
 from functools import lru_cache
+from itertools import accumulate
 from math import comb
 from typing import NamedTuple
 
@@ -200,8 +202,9 @@ def block_problem(model, blocks, options):
 @lru_cache
 def most_included(c):
     """Features that patterns of a block of c features may include."""
-    costs = np.cumsum([comb(c, s) * s * s for s in range(c + 1)], dtype=float)  # beyond integers
-    return max(min(c, 3), int(np.searchsorted(costs, MAX_COST, "right")) - 1)
+    # Exact: of 55 features the sum exceeds 64 bits, of 2,000 a floating-point number.
+    costs = list(accumulate(comb(c, s) * s * s for s in range(c + 1)))
+    return max(min(c, 3), bisect_right(costs, MAX_COST) - 1)
 
 
 def tilt(problem, cavity):

@@ -268,5 +268,5 @@ def test_a_block_of_all_features_is_found_without_iterations(kind):
 
 
 def test_patterns_of_blocks_of_any_size_are_few():
-    sizes = [most_included(c) for c in range(12, 300)]
+    sizes = [most_included(c) for c in (*range(12, 300), 2000)]
     assert sizes == sorted(sizes, reverse=True) and sizes[-1] == 3
