@@ -38,7 +38,7 @@ class ItemMachine(Saved, BaseEstimator):
     """
 
     # Options that files of earlier versions have.
-    _removed_options = ("existence_seconds", "step", "init", "reference")
+    _removed_options = ("existence_seconds", "step", "init")
 
     def score(self, X, y=None):
         """Mean of `score_samples`."""
