@@ -12,7 +12,7 @@ import numpy as np
 from timing import ROOT, positive
 
 import fastmf as mf
-from fastmf.cli.demo import BINARY, N_CHAINS, N_TRAIN
+from fastmf.cli.demo import BINARY, DENOISING, N_TRAIN
 
 PICTURE = ROOT / "scripts" / "curves" / "digits.png"
 FLIP_PROBABILITY = 0.1
@@ -25,9 +25,7 @@ def machine_and_rows(n_epochs):
     train, test = X[:N_TRAIN], X[N_TRAIN : N_TRAIN + N_SHOWN]
     rbm = mf.GeneralizedRBM(**BINARY | {"n_epochs": n_epochs}, random_state=0).fit(train)
     noisy = mf.evaluation.flip(test, FLIP_PROBABILITY, rng=0)
-    restored = rbm.denoise(
-        noisy, flip_probability=FLIP_PROBABILITY, n_starts=N_CHAINS, candidates=train
-    )
+    restored = rbm.denoise(noisy, flip_probability=FLIP_PROBABILITY, **DENOISING, candidates=train)
     return rbm, {"clean": test, "10% flipped": noisy, "TAP means": restored}
 
 

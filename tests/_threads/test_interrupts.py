@@ -13,7 +13,7 @@ from everywhere import solution
 
 import fastmf as mf
 from fastmf._jit.kernel import kernel
-from fastmf._jit.messages import _WATCH, seconds_compiling
+from fastmf._jit.messages import _WATCH
 from fastmf._threads import interrupts
 from fastmf._threads.interrupts import STOPPED, next_task, stopped
 from fastmf._threads.workers import for_each, in_parallel
@@ -146,8 +146,8 @@ def with_signal(call, number=signal.SIGINT, delay=DELAY):
     def send():
         # A call that is interrupted ends when its kernels have been compiled.
         compiled = -1.0
-        while _WATCH._depth or compiled != seconds_compiling():
-            compiled = seconds_compiling()
+        while _WATCH._depth or compiled != _WATCH._ended:
+            compiled = _WATCH._ended
             if ended.wait(delay):
                 return
         sent.append(time.monotonic())
