@@ -137,6 +137,7 @@ mf.Bernoulli(np.zeros(100_000)).moments(np.zeros(100_000), 0.0)
 """
 
 
+@pytest.mark.slow
 def test_a_first_call_says_so_once_and_from_the_cache_nothing(tmp_path):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     environment["PYTHONPATH"] = str(Path(fastmf.__file__).parents[1])

@@ -208,6 +208,7 @@ def test_a_handler_that_raises_nothing_ends_no_call():
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_calls_in_other_threads_go_on():
     def solve():
         return mf.tap(ising(60), fields(200, 60), max_iter=4000, tol=1e-300, damping=0.0)

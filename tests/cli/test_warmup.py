@@ -15,6 +15,7 @@ def few_tasks(monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_every_standard_task_runs():
     failed = {name: _warmup_tasks.run(task) for name, task in _warmup_tasks.STANDARD.items()}
     assert {name: error for name, error in failed.items() if error} == {}
