@@ -87,11 +87,6 @@ print(plotting.mosaic(train[:12], digits.shape, columns=6).shape)
 figure = plotting.log_partitions(mf.log_partition_report(rbm.model_, train[:300], n_steps=300))
 
 # %%
-# `convergence_history`: residuals of a solver by sweep, one line a row.
-fixed = mf.tap(rbm.model_, test[:50], history=True)
-figure = plotting.convergence_history(fixed)
-
-# %%
 # `coupling_network`: couplings of a fully visible machine, the paler the less sure they are.
 rng = np.random.default_rng(0)
 chain = np.cumprod(np.where(rng.random((800, 8)) < 0.7, 1, -1), axis=1)
@@ -110,14 +105,6 @@ y = table[:, :4] @ [1.5, -1.0, 0.7, 0.4] + 0.5 * rng.normal(size=60)
 fit = mf.SpikeSlabRegressor().fit(table, y)
 names = [f"gene {k}" for k in range(80)]
 figure = plotting.coefficient_forest(fit, names=names, n_top=10)
-
-# %%
-# `coefficient_paths`: coefficients by how many are expected; the larger a dot, the more probable.
-sizes = (0.03, 0.3, 3, 10, 30)
-fits = [mf.SpikeSlabRegressor(expected_model_size=size).fit(table, y) for size in sizes]
-figure = plotting.coefficient_paths(
-    sizes, fits, names=names, n_named=5, label="expected number of coefficients"
-)
 
 # %%
 # `contact_map`: couplings of a Potts machine above, true contacts below. The sequences are of a

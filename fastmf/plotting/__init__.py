@@ -6,10 +6,9 @@ a function returns a new `matplotlib.figure.Figure`, to be saved by `figure.save
 is the figure.
 """
 
-from fastmf.plotting.coefficients import coefficient_forest, coefficient_paths
+from fastmf.plotting.coefficients import coefficient_forest
 from fastmf.plotting.couplings import coupling_network, edge_forest
 from fastmf.plotting.curves import (
-    convergence_history,
     denoising_accuracy,
     learning_curve,
     log_partitions,
@@ -32,9 +31,7 @@ from fastmf.plotting.sequences import (
 
 __all__ = [
     "coefficient_forest",
-    "coefficient_paths",
     "contact_map",
-    "convergence_history",
     "coupling_network",
     "curves_by_epoch",
     "denoising_accuracy",
