@@ -125,15 +125,6 @@ precision = mf.evaluation.contact_precision(contacts, distances, n_top, separati
 figure = plotting.precision_curve({"Potts machine": precision})
 
 # %%
-# `sequence_logo`: letters as high as their information (`letter_information`), in
-# `letter_colours`. Positions of this molecule prefer letters, the more the further to the right.
-prefer = np.where(
-    rng.random((1500, 16)) < positions / 16, positions % 4, rng.integers(0, 4, (1500, 16))
-)
-frequencies = np.stack([(prefer == letter).mean(0) for letter in range(4)], axis=1)
-figure = plotting.sequence_logo(plotting.letter_information(frequencies), "ACGU", label="bits")
-
-# %%
 # `mutation_matrix`: what each single mutation of a sequence changes in its log-probability.
 figure = plotting.mutation_matrix(potts, "ACGU", sequence=sequences[0])
 

@@ -22,11 +22,8 @@ from fastmf.plotting.landscape import (
 )
 from fastmf.plotting.sequences import (
     contact_map,
-    letter_colours,
-    letter_information,
     mutation_matrix,
     precision_curve,
-    sequence_logo,
 )
 
 __all__ = [
@@ -39,14 +36,11 @@ __all__ = [
     "free_energy_by_epoch",
     "image_rows",
     "learning_curve",
-    "letter_colours",
-    "letter_information",
     "log_partitions",
     "mosaic",
     "mutation_matrix",
     "precision_curve",
     "receptive_fields",
-    "sequence_logo",
     "solution_map",
     "solutions_and_data",
 ]

@@ -95,8 +95,6 @@ def contact_map(
     cutoff: float = 8.0,
     ax: Axes | None = None,
 ) -> Figure: ...
-def letter_colours(alphabet: str) -> Any: ...
-def letter_information(frequencies: ArrayLike) -> Array: ...
 def mutation_matrix(
     effects: Any,
     alphabet: str | None = None,
@@ -108,12 +106,4 @@ def mutation_matrix(
 ) -> Figure: ...
 def precision_curve(
     precision: Mapping[str, ArrayLike], *, n_columns: int | None = None, ax: Axes | None = None
-) -> Figure: ...
-def sequence_logo(
-    heights: ArrayLike,
-    alphabet: str,
-    *,
-    label: str | None = None,
-    positions: ArrayLike | None = None,
-    ax: Axes | None = None,
 ) -> Figure: ...

@@ -191,16 +191,14 @@ def sequences(folder: Path) -> dict[str, Array]:
     scores = evaluation.contact_scores(effective)
     first, second = evaluation.ranked_pairs(scores, 1)
     precision = evaluation.contact_precision(scores, scores, [1, 2])
-    heights = plotting.letter_information(plmc.frequencies)
     for figure in (
         plotting.contact_map(scores),
         plotting.precision_curve({"machine": precision}),
-        plotting.sequence_logo(heights, potts.alphabet),
         plotting.mutation_matrix(machine.mutants(alignment.X[0]), potts.alphabet),
         plotting.mutation_matrix(machine, sequence=alignment.X[0]),
     ):
         figure.savefig(folder / "figure.png")
-    print(plotting.letter_colours("ACGU"), first, second)
+    print(plmc.frequencies, first, second)
     return {
         "scores": machine.contact_scores(),
         "imputed": machine.impute(alignment.X, method="exact"),
