@@ -1,6 +1,6 @@
 """The calls of `fastmf warmup`: a few units and rows each, which compile kernels.
 
-`main` runs the tasks of some names, and answers each with a line: empty, or what went wrong.
+`main` runs the tasks of some names, and prints a line for each that fails.
 """
 
 import warnings
@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 import fastmf as mf
+from fastmf._jit.messages import to_stderr
 from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
 
@@ -180,7 +181,10 @@ def run(task):
     return ""
 
 
-def main(names):
-    """Run the tasks of some names, and answer each with a line."""
+def main(names, verbose=False):
+    """Run the tasks of some names, and print a line for each that fails."""
     for name in names:
-        print(run(STANDARD[name]), flush=True)
+        if error := run(STANDARD[name]):
+            print(f"{name}: {error}", flush=True)
+        if verbose:
+            to_stderr(f"fastmf: compiled {name}")

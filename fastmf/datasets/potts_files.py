@@ -390,12 +390,11 @@ def _read_lines(path, alphabet, max_bytes):
             states = words[n // 2 : n]
             if k == 1 and states[0] not in state_of and states[0].isdigit():
                 state_of = {b"%d" % state: state for state in range(len(alphabet))}
-            for word in states:
-                if word not in state_of:
-                    strange = word.decode("latin-1")
-                    raise ValueError(
-                        f"{strange:.20} is not in the alphabet {alphabet}; pass alphabet=..."
-                    )
+            if strange := [word for word in states if word not in state_of]:
+                raise ValueError(
+                    f"{strange[0].decode('latin-1'):.20} is not in the alphabet {alphabet}; pass "
+                    "alphabet=..."
+                )
             indices[kind].extend(map(int, words[: n // 2]))
             indices[kind].extend(map(state_of.get, states))
             values[kind].append(float(words[-1]))

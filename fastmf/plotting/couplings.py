@@ -41,13 +41,6 @@ def coupling_network(
         Whether to explain widths, colours and transparency.
     %(ax)s
 
-    Raises
-    ------
-    ValueError
-        If there is no coupling, `level` is not in (0, 1], or names or groups are missing.
-    ImportError
-        If networkx is not installed, for "spring".
-
     Examples
     --------
     >>> import numpy as np, fastmf as mf
@@ -211,11 +204,6 @@ def edge_forest(machine, *, level=0.95, n_top=30, names=None, ax=None):
     names : sequence of str of length n_features, optional
         Default: the machine's names.
     %(ax)s
-
-    Raises
-    ------
-    ValueError
-        If the machine has no standard errors, or names are missing.
 
     Examples
     --------
