@@ -101,6 +101,7 @@ def warmup(n_processes=None, verbose=True):
         for worker in workers:  # if interrupted, in the middle of a task
             worker.kill()
             worker.wait()
+            worker.stdout.close()
     failures = [line for output in outputs for line in output.splitlines()]
     failures += ["a process has ended" for worker in workers if worker.returncode]
     if failures:
