@@ -13,7 +13,7 @@ from fastmf._jit.messages import to_stderr
 
 _RNG = np.random.default_rng(0)
 BITS = (_RNG.random((20, 5)) < 0.5).astype("float32")
-REAL, LABELS = _RNG.normal(size=(6, 9)), _RNG.integers(0, 3, (9, 4))
+NORMALS, LABELS = _RNG.normal(size=(6, 9)), _RNG.integers(0, 3, (9, 4))
 
 
 def layered(n_layers=2, dtype="float64"):
@@ -60,7 +60,7 @@ def conditional():
 def sparse(estimator, y, predict):
     """Fit a spike-and-slab estimator with fewer features than samples and with more."""
     for n_features in (2, 9):
-        X = REAL[:, :n_features]
+        X = NORMALS[:, :n_features]
         predict(estimator.fit(X, y), X)
 
 
@@ -90,7 +90,7 @@ def potts():
 def linear_model():
     """A sparse linear model."""
     units = mf.GaussBernoulli(np.zeros(5), np.ones(5), np.zeros(5))
-    return mf.SparseLinearModel(REAL[:, :5], REAL[:, 0], 0.1, units)
+    return mf.SparseLinearModel(NORMALS[:, :5], NORMALS[:, 0], 0.1, units)
 
 
 # The longest first; neighbours have little code in common.
@@ -109,7 +109,7 @@ STANDARD = {
     "DeepBoltzmannMachine": lambda: machine(mf.DeepBoltzmannMachine((3, 2), pretraining_epochs=1)),
     "relaxed_bp": lambda: mf.relaxed_bp(layered(), max_iter=2),
     "SpikeSlabRegressor": lambda: sparse(
-        mf.SpikeSlabRegressor(), REAL[:, 0], lambda fitted, X: fitted.predict(X, return_std=True)
+        mf.SpikeSlabRegressor(), NORMALS[:, 0], lambda fitted, X: fitted.predict(X, return_std=True)
     ),
     "adaptive_tap": lambda: mf.adaptive_tap(fully_visible(), max_iter=2),
     "tap, float32": lambda: tap(layered(dtype="float32")),

@@ -36,7 +36,6 @@ REAL = dict(
     n_components=100, learning_rate=(0.2, 0.02), n_epochs=40, batch_size=50, n_sweeps=2, l2=0.001
 )
 QUICK = dict(n_components=16, n_epochs=2)
-DENOISING = dict(n_starts=5)
 ANNEALING = dict(n_chains=100, n_steps=1000)
 
 _POOR = "Small machines that have learned little (--quick): results are poor."
@@ -216,7 +215,7 @@ class Demo:
         )
 
         strips, rows, test = [], [], np.tile(self.test_ones, (self.n_draws, 1))
-        options = DENOISING | {"candidates": self.ones}
+        options = {"n_starts": 5, "candidates": self.ones}
         for p in FLIP_PROBABILITY:
             noisy = flip(test, p, rng)
             estimates = {
