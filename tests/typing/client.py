@@ -91,7 +91,7 @@ def inference(rbm: mf.RBM, machine: mf.BoltzmannMachine) -> float:
     beliefs: mf.Beliefs = mf.most_probable(rbm, sum_hidden=True, n_starts=2, rng=0)
     result = mf.mixture(mf.belief_propagation, rbm, 5)
     beliefs = mf.belief_propagation(rbm, algorithm="auto")
-    print(result.reliable, beliefs.unique, beliefs.loop_correction, beliefs.method)
+    print(result.reliable, beliefs.unique, beliefs.method)
     graph = mf.tree_reweighted(machine, clamp=np.array([1, np.nan, np.nan]))
     if isinstance(graph, mf.GraphBeliefs):
         print(graph.edges, graph.edge_probability, graph.n_states, graph.table(0, 1, row=None))

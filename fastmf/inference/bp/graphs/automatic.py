@@ -58,6 +58,4 @@ def _exact(units, n_rows):
 def _certain(result):
     """The same beliefs, which need no check."""
     message = np.where(result.converged, "exact, by elimination", result.message)
-    result = with_changes(result, method="elimination", message=message[()])
-    result.__dict__["_loop_terms"] = np.zeros(np.size(result.converged))
-    return with_check(result, all_right)
+    return with_check(with_changes(result, method="elimination", message=message[()]), all_right)

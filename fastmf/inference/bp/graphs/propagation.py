@@ -31,7 +31,6 @@ from fastmf.inference.bp.solutions import mixtures, options_of_checks
 from fastmf.inference.fixed_point import with_check
 from fastmf.kernels.bp import graph_binary, graph_decoding, graph_states
 from fastmf.models._graph_sums import MAX_ENTRIES
-from fastmf.priors._queries import two_values
 
 # Sweeps of max-product after each of which an assignment is decoded; afterwards after each multiple
 # of this number, and after the last sweep.
@@ -111,8 +110,6 @@ class _GraphRows:
     def __init__(self, options, units, problem, scale):
         self.options, self.units, self.problem = options, units, problem
         self.n_messages = len(problem.edges)
-        # Pairs of states are kept for the loop series, in a sixteenth of the memory.
-        self.checks_pairs = two_values(units.model.prior) is None and options.algorithm == "sum"
         eps = np.finfo(np.float64).eps
         rounding = eps * (ROUNDINGS * np.sqrt(units.max_degree) + 2 * scale)
         self.settings = convergence_settings(options, float(rounding))
@@ -129,9 +126,7 @@ class _GraphRows:
         """Sum of the terms of the log-partition of each row, and the pair beliefs."""
         n_rows, n_units = len(state.messages), len(problem.starts) - 1
         terms = np.zeros((n_rows, n_units))
-        keeps = self.options.pairwise or (
-            self.checks_pairs and 16 * 8 * n_rows * n_values <= MAX_BYTES
-        )
+        keeps = bool(self.options.pairwise)
         pairs = np.zeros((n_rows if keeps else 0, n_values))
         arguments = problem, state, terms, pairs, np.zeros(2, np.int64)
         in_parallel(kernel, arguments, len(state.scratch))

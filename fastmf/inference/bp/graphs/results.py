@@ -13,7 +13,6 @@ from fastmf.inference.bp.graphs.beliefs import GraphBeliefs
 from fastmf.inference.bp.graphs.elimination import best_states
 from fastmf.inference.bp.graphs.radius import spectral_radius
 from fastmf.inference.bp.graphs.starts import returned_messages
-from fastmf.inference.bp.loop_series import SpinLoops, StateLoops
 from fastmf.inference.fixed_point import Question, with_check
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models._graph_sums import MAX_ENTRIES
@@ -54,8 +53,8 @@ def graph_beliefs(options, units, solved, probability, single):
     record = SimpleNamespace(**solved.record)
     result = of_record(record, single, dtype, layers, rows, GraphBeliefs, **shared)
     if options.algorithm == "sum":
-        loops = _loops_of(units, solved)
-        result.__dict__.update(_radius=partial(spectral_radius, units), _loops=loops)
+        decode = partial(_most_probable, units, state_beliefs(units, solved))
+        result.__dict__.update(_radius=partial(spectral_radius, units), _decode=decode)
     if options.algorithm == "max":
         return with_check(result, ModeCheck(units, solved.is_best))
     return result
@@ -112,16 +111,9 @@ def all_right(answer):
     return [""] * np.size(answer.converged)
 
 
-def _loops_of(units, solved):
-    """The fixed points of rows, with which `loop_correction` is computed."""
-    beliefs, graph, pair = state_beliefs(units, solved), units.graph, two_values(units.model.prior)
-    if pair is None:
-        return StateLoops(units, beliefs, solved.pairs)
-
-    def couplings():
-        return graph.edges, graph.values * (pair[1] - pair[0]) ** 2
-
-    return SpinLoops(couplings, units.values_of, beliefs[:, 1::2], beliefs[:, ::2])
+def _most_probable(units, beliefs, weights, rows):
+    """The most probable state of each unit in a mixture of some rows."""
+    return units.values_of(units.labels((weights @ beliefs[rows])[None]))
 
 
 def question_of(units, mixed=None, stable=None):

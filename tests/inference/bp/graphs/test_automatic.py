@@ -18,7 +18,7 @@ def test_small_graphs_are_exact():
         assert np.allclose(found.mean, marginals, atol=1e-9)
         for edge in graph.edges:
             assert np.allclose(found.table(*edge), pairs[edge], atol=1e-9)
-        assert found.reliable and found.converged and found.loop_correction == 0
+        assert found.reliable and found.converged
         assert found.method in ("elimination", "belief propagation")
         assert ("exact" in found.message) == (found.method == "elimination")
 
@@ -75,10 +75,9 @@ def test_checks_of_layers_are_kept():
     found, one = mf.belief_propagation(model, algorithm="auto"), mf.belief_propagation(model)
     assert found.method == "belief propagation" and found.reliable == one.reliable
     assert found.message == one.message
-    assert abs(found.loop_correction - one.loop_correction) < 1e-4
     clamp = np.r_[1.0, np.full(59, np.nan)]
     fixed = mf.belief_propagation(model, clamp=(clamp, None))
-    assert fixed.reliable is not None and np.isfinite(fixed.loop_correction)
+    assert fixed.reliable is not None
 
 
 def test_graphs_that_are_too_large_for_checks_have_one_start(monkeypatch):
