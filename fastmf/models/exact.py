@@ -101,8 +101,8 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
     mode : bool, default False
         Find the most probable state of a Boltzmann machine, too.
     max_bytes : int, default 2**31
-        Largest memory for the tables of a Boltzmann machine, known before any is made. Averages
-        that do not fit take half the memory or less with tables that are made twice.
+        Largest memory for the tables of a Boltzmann machine, known before any is made. The
+        log-partition alone takes less.
 
     Returns
     -------
