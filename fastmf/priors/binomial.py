@@ -12,13 +12,13 @@ from fastmf.priors.ordinal import MAX_SCORE, ScoreTable, compiled_scores
 from fastmf.special import widen
 
 
-class _Fields(NamedTuple):
+class _Trials(NamedTuple):
     field: np.ndarray
     n: np.ndarray
 
 
 @unit_prior("binomial")
-class Binomial(ScoreTable, _Fields):
+class Binomial(ScoreTable, _Trials):
     """Units with values 0, 1, ..., n and weight C(n, x) exp(field x).
 
     Parameters
