@@ -65,12 +65,6 @@ def groups(prior):
     return [slice(end - size, end) for end, size in zip(ends, sizes[is_group], strict=True)]
 
 
-def fields_of_groups(prior):
-    """The fields of each group, in order: a list of arrays."""
-    parts = [part for part in parts_of(prior) if _is_grouped(part)]
-    return [field for part in parts for field in np.split(part.field, part.starts[1:])]
-
-
 def as_states(name, prior, X):
     """Rows of data as values of all units; labels of groups become one-hot."""
     if np.ma.isMaskedArray(X):

@@ -102,16 +102,6 @@ def map_parts(function, prior, *others):
     return prior._make((tuple(map_parts(function, *parts) for parts in together),))
 
 
-def from_named_arrays(like, name, arrays):
-    """A NamedTuple like the prior `like`, its fields unchecked, from `arrays["name.field"]`."""
-    if is_concatenated(like):
-        parts = (
-            from_named_arrays(part, f"{name}.{i}", arrays) for i, part in enumerate(like.parts)
-        )
-        return like._make((tuple(parts),))
-    return like._make(arrays[f"{name}.{field}"] for field in like._fields)
-
-
 def field_names(prior):
     """Names of all fields of a prior or of its class."""
     return prior._fields

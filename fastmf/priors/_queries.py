@@ -247,14 +247,6 @@ def with_shifted_field(prior, shift):
 # --- learning -------------------------------------------------------------------------------------
 
 
-def has_average_gradient(prior):
-    """Whether `average_gradient` is known: for priors of this package, whose gradient is linear."""
-    return all(
-        built_in(part) and (has_spike(part) or hasattr(part, "moment_gradient"))
-        for part in parts_of(prior)
-    )
-
-
 def has_spike(prior):
     """Whether some of the units have a spike at zero."""
     return any(hasattr(part, "mixture_gradient") for part in parts_of(prior))

@@ -187,7 +187,7 @@ def sequences(folder: Path) -> dict[str, Array]:
     plmc: datasets.PlmcParameters = datasets.read_plmc(folder / "plmc")
     potts: datasets.PottsParameters = datasets.read_adabmdca(folder / "dca")
     rbm = mf.RBM(np.ones((6, 2)), mf.Categorical(np.zeros((2, 3))), mf.Bernoulli(np.zeros(2)))
-    effective = evaluation.effective_couplings(rbm.in_gauge(), [[0, 1]])
+    effective = evaluation.effective_couplings(rbm, [[0, 1]])
     scores = evaluation.contact_scores(effective)
     first, second = evaluation.ranked_pairs(scores, 1)
     precision = evaluation.contact_precision(scores, scores, [1, 2])
