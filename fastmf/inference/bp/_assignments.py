@@ -15,9 +15,8 @@ from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.bp._kernel_arguments import MAX_LOG_OF_PRODUCT
 from fastmf.kernels.bp.arguments import BPProblem
 from fastmf.kernels.bp.local_search import ClimbSettings, climb
+from fastmf.models.exact import MAX_LAYER_STATES
 
-# Numbers of all states of a layer, and all rows, up to which these are enumerated.
-MAX_LAYER_NUMBERS = 1 << 24
 # Chains of each row, their rounds for each unit, the fewest rounds, and the first temperature
 # relative to the fields.
 N_ANNEALED_CHAINS, ROUNDS_PER_UNIT, MIN_ANNEALED_ROUNDS, FIRST_TEMPERATURE = 16, 4, 100, 0.2
@@ -109,7 +108,7 @@ def _enumerated(weights, fields, joint):
     n_rows = len(fields[0])
     by_hidden = joint and m < n
     size = m if by_hidden else n
-    if n_rows * 2.0 ** min(size, 64) * (n + m) > MAX_LAYER_NUMBERS:
+    if n_rows * 2.0 ** min(size, 64) * (n + m) > MAX_LAYER_STATES:
         return None
     states = ((np.arange(2**size)[:, None] >> np.arange(size)) & 1).astype(np.float64)
     sums = states @ (weights.T if by_hidden else weights)

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from fastmf._outcomes import INFEASIBLE, is_converged
+from fastmf._outcomes import DAMPING_WINDOW, INFEASIBLE, is_converged
 from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.bp._assignments import margin_of
 from fastmf.inference.bp._kernel_arguments import ROUNDINGS, convergence_settings
@@ -30,11 +30,6 @@ from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.bp.solutions import mixtures, options_of_checks
 from fastmf.inference.fixed_point import with_check
 from fastmf.kernels.bp import graph_binary, graph_decoding, graph_states
-from fastmf.models._graph_sums import MAX_ENTRIES
-
-# Sweeps of max-product after each of which an assignment is decoded; afterwards after each multiple
-# of this number, and after the last sweep.
-N_DECODED = 32
 
 
 @one_blas_thread()
@@ -203,7 +198,7 @@ class _GraphStates(_GraphRows):
 
     def _take_best(self, rows, decoded):
         """Replace assignments by more probable ones where elimination is quick; whether it is."""
-        best = None if self.units.is_forest else best_states(self.units, rows, MAX_ENTRIES)
+        best = None if self.units.is_forest else best_states(self.units, rows)
         for k, state in enumerate(best or ()):
             if state.objective - margin_of(state.objective) / 1000 > decoded[2][k]:
                 decoded[0][k], decoded[1][k], decoded[2][k] = state.labels, True, state.objective
@@ -235,8 +230,8 @@ class _Assignments:
         self.optimal, self.objective = np.zeros(n_rows, bool), np.full(n_rows, -np.inf)
 
     def decode(self, problem, state, n_done):
-        """Decode the beliefs of a state; after many sweeps, of one in some only."""
-        if n_done > N_DECODED and n_done % N_DECODED:
+        """Decode the beliefs of a state; after the first sweeps, of one in each window only."""
+        if n_done > DAMPING_WINDOW and n_done % DAMPING_WINDOW:
             return
         labels = np.zeros_like(self.labels)
         optimal, objective = np.zeros_like(self.optimal), np.zeros_like(self.objective)

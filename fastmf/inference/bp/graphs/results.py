@@ -15,7 +15,6 @@ from fastmf.inference.bp.graphs.radius import spectral_radius
 from fastmf.inference.bp.graphs.starts import returned_messages
 from fastmf.inference.fixed_point import Question, with_check
 from fastmf.kernels.mean_field.arguments import Tilt
-from fastmf.models._graph_sums import MAX_ENTRIES
 from fastmf.priors._queries import binary_field, two_values
 
 NONE_FOUND = (
@@ -99,7 +98,7 @@ class ModeCheck(NamedTuple):
         objective = np.atleast_1d(result.score)
         best = objective
         if not self.units.is_forest and (self.is_best is None or not self.is_best.all()):
-            states = best_states(self.units, range(len(objective)), MAX_ENTRIES)
+            states = best_states(self.units, range(len(objective)))
             if states is None:
                 return None
             best = np.array([state.objective for state in states])

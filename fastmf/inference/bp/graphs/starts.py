@@ -7,6 +7,7 @@ states of the receiver, the largest of them 0, in the order of the kernels.
 import numpy as np
 import scipy
 
+from fastmf.inference.bp._kernel_arguments import MAX_LOG_OF_PRODUCT
 from fastmf.inference.bp.graphs.moves import MAX_START_SLOTS, forest_moves
 from fastmf.inference.bp.graphs.units import checked_clamp
 from fastmf.inference.bp.rbm import checked_init, messages_of
@@ -15,7 +16,7 @@ from fastmf.priors._queries import two_values
 
 # Largest size of exponents from which states of starts are found, and of log-messages of states
 # that start: an impossible state may be possible with other fields.
-FORBIDDEN = 600.0
+FORBIDDEN = MAX_LOG_OF_PRODUCT[np.dtype(np.float64)]
 
 
 def checked_messages(init, units):

@@ -23,6 +23,31 @@ def test_small_graphs_are_exact():
         assert ("exact" in found.message) == (found.method == "elimination")
 
 
+def test_forbidden_pairs_and_clamps_are_exact():
+    for _, edges, n in cyclic():
+        graph = Graph(edges, n, 2.0, forbidden=0.2, seed=n)
+        clamp = np.full(n, -1)
+        clamp[n // 2] = 0
+        for held in (None, clamp):
+            found = mf.belief_propagation(
+                graph.machine(), algorithm="auto", clamp=held, pairwise=True
+            )
+            log_partition, marginals, pairs, _ = graph.solve(clamp=held)
+            assert np.isclose(found.log_partition, log_partition, rtol=1e-12)
+            assert np.allclose(found.mean, marginals, atol=1e-12)
+            for edge in graph.edges:
+                assert np.allclose(found.table(*edge), pairs[edge], atol=1e-12)
+
+
+def test_nothing_is_possible():
+    couplings = np.zeros((6, 6))
+    for i, j in ((0, 2), (2, 4), (0, 4)):
+        couplings[i : i + 2, j : j + 2] = couplings[j : j + 2, i : i + 2] = -np.inf
+    impossible = mf.BoltzmannMachine(couplings, mf.Categorical(np.zeros((3, 2))))
+    found = mf.belief_propagation(impossible, algorithm="auto")
+    assert found.log_partition == -np.inf and not found.converged and not found.mean.any()
+
+
 @pytest.mark.parametrize("units", [mf.Ising, mf.Bernoulli])
 def test_spins_with_rows_clamps_and_pairs(units):
     rng = np.random.default_rng(0)
