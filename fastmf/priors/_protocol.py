@@ -230,7 +230,7 @@ def _draws(class_):
 
 def has_log_prob(prior):
     """Whether the prior itself, and not only its integral, can be evaluated."""
-    return hasattr(prior, "log_prob")
+    return all(hasattr(part, "log_prob") for part in parts_of(prior))
 
 
 def contains(prior, x):

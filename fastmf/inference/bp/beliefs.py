@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from fastmf._common.html import extent
-from fastmf._outcomes import POLISHED, is_converged, messages_of
+from fastmf._outcomes import is_converged, messages_of
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.fixed_point import FixedPoint, trace_of
 from fastmf.kernels.bp import belief_propagation as bp_kernels
@@ -168,7 +168,7 @@ def of_record(record, single, dtype, layers, rows, kind=Beliefs, **shared):
         "converged": is_converged(record.status),
         "n_iter": record.n_iter,
         "residual": record.residual,
-        "message": _messages(record, rows["local_maximum"]),
+        "message": messages_of(record.status),
         "history": trace_of(record),
         "damping": record.damping,
     } | rows
@@ -178,15 +178,6 @@ def of_record(record, single, dtype, layers, rows, kind=Beliefs, **shared):
         **{name: row(x) for name, x in rows.items()},
         **shared,
     )
-
-
-def _messages(record, local_maximum):
-    """How the rows ended, and whether their assignments are local maxima."""
-    message, converged = messages_of(record.status), is_converged(record.status)
-    if local_maximum is not None:
-        polished = np.char.add(message, POLISHED)
-        message = np.where(local_maximum & ~converged, polished, message)
-    return message
 
 
 def decoded(units, record):

@@ -43,8 +43,6 @@ def test_machines_with_a_small_layer_are_decoded_exactly(algorithm, n, m, prior)
         best = best_of_all(model, algorithm == "max")
         assert found.objective == pytest.approx(best, rel=1e-12)
         assert found.local_maximum and found.reliable
-        if not found.converged:
-            assert "no assignment is more probable" in found.message
 
 
 def test_rows_of_fields_and_huge_fields():

@@ -92,7 +92,6 @@ def test_a_polished_assignment_is_a_local_maximum(prior, algorithm):
         rough = SOLVERS[algorithm](model, max_iter=2, search=False)
         result = SOLVERS[algorithm](model, max_iter=2)
         assert result.local_maximum and rough.local_maximum is None
-        assert "no flip of one visible unit" in result.message or result.converged
 
         def value(v, model=model):
             field = v @ model.weights

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._outcomes import INFEASIBLE, POLISHED, is_converged, messages_of
+from fastmf._outcomes import INFEASIBLE, is_converged, messages_of
 from fastmf.inference.bp._assignments import reasons
 from fastmf.inference.bp.beliefs import of_record
 from fastmf.inference.bp.graphs.beliefs import GraphBeliefs
@@ -21,7 +21,6 @@ NONE_FOUND = (
     "not converged: no assignment that is possible was found, and there may be none; "
     "algorithm='auto' says so of graphs that are not large"
 )
-UNSURPASSED = "; no assignment is more probable, by elimination"
 
 
 def graph_beliefs(options, units, solved, probability, single):
@@ -30,7 +29,7 @@ def graph_beliefs(options, units, solved, probability, single):
     mean, var, b, labels = _units(units, solved)
     if solved.labels is not None:
         labels = solved.labels
-    message, converged = _messages(options, solved)
+    message, converged = _messages(solved)
     pairs = _pairs(units, solved) if options.pairwise else None
     if options.pairwise == "mean" and pairs is not None:
         pairs = pairs.mean(0)
@@ -143,14 +142,10 @@ def _probabilities(units, solved):
     return np.where(free, p, units.clamp == high), np.where(free, q, units.clamp == low)
 
 
-def _messages(options, solved):
+def _messages(solved):
     """How rows have ended, in words, and whether they have converged."""
     status = solved.record["status"]
     converged, message = is_converged(status), messages_of(status)
-    if solved.optimal is not None and options.search:
-        message = np.where(solved.optimal & ~converged, np.char.add(message, POLISHED), message)
-    if solved.is_best is not None:
-        message = np.where(solved.is_best & ~converged, np.char.add(message, UNSURPASSED), message)
     if solved.objective is not None:
         none = np.isneginf(solved.objective) & (status != INFEASIBLE)
         message, converged = np.where(none, NONE_FOUND, message), converged & ~none
