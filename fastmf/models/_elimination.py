@@ -94,12 +94,12 @@ class _Elimination:
         step = np.empty(n, np.int64)
         step[plan.order] = np.arange(n)
         # Factors of each step, with the list and the place in it to which their probabilities go.
-        self.own = [
+        self.inputs = [
             [(self.units, v, self._factor(fields[v], (k,)))] for k, v in enumerate(plan.order)
         ]
         for e, (i, j) in enumerate(step[tables.edges].tolist()):
             factor = self._factor(couplings[e], (i, j))
-            self.own[min(i, j)].append((self.pairs, e, factor))
+            self.inputs[min(i, j)].append((self.pairs, e, factor))
         self.children, self.messages = plan.children, [None] * n
 
     def _factor(self, logs, axes):
@@ -118,7 +118,9 @@ class _Elimination:
         for c in (None, *self.children[k]):
             if c is not None:
                 self.messages[c] = self._scaled(self.messages[c])
-            factors = self.own[k] + [(self.messages, c, self.messages[c]) for c in self.children[k]]
+            factors = self.inputs[k] + [
+                (self.messages, c, self.messages[c]) for c in self.children[k]
+            ]
             low, high = (sum(entry[-1][at] for entry in factors) for at in (2, 3))
             if self.arithmetic.is_log or (low >= -MAX_SPAN and high <= MAX_SPAN):
                 return factors
