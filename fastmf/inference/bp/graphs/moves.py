@@ -13,8 +13,9 @@ from fastmf.kernels.bp.graph_moves import ForestMemory, forest_move
 # Moves of each row, all but the last eighth at a temperature that falls to 0; and the first
 # temperature, relative to the exponents of a unit with its neighbours.
 N_MOVES, HOT = 500, 0.26
-# Slots of all rows together up to which all moves are made, and the same for states to start from.
-MAX_SLOTS, MAX_START_SLOTS = 50_000, 10_000
+# Slots of all rows together up to which all moves are made, and the same where states of large
+# weight are asked for, from some equal rows.
+MAX_SLOTS, MAX_START_SLOTS, N_LIKELY_ROWS = 50_000, 10_000, 4
 
 
 def likely_state(problem):
@@ -23,10 +24,11 @@ def likely_state(problem):
     top = np.repeat(np.maximum.reduceat(field, starts), np.diff(problem.first_state))
     n_states = len(field)
     at_top = np.where(field == top, np.arange(n_states), n_states)
-    labels = (np.minimum.reduceat(at_top, starts) - starts)[None]
-    objective = np.full(1, -np.inf)
+    labels = np.tile(np.minimum.reduceat(at_top, starts) - starts, (N_LIKELY_ROWS, 1))
+    objective = np.full(N_LIKELY_ROWS, -np.inf)
     forest_moves(problem._replace(field=field[None]), labels, objective, 1, MAX_START_SLOTS)
-    return labels[0] if np.isfinite(objective[0]) else None
+    best = objective.argmax()
+    return labels[best] if np.isfinite(objective[best]) else None
 
 
 def forest_moves(problem, labels, objective, n_threads=None, max_slots=MAX_SLOTS):
