@@ -86,15 +86,8 @@ class DBM(Layered):
         """The weights."""
         return self.weights
 
-    def rebuilt(self, couplings, layers):
-        """A DBM with these couplings and layers."""
-        return DBM(tuple(couplings), tuple(layers))
-
-    def moved(self, couplings, layers):
-        """The DBM after a step, whose parameters are known to be finite and to fit."""
-        model = object.__new__(DBM)
-        model.__dict__.update(weights=tuple(couplings), layers=tuple(layers))
-        return model
+    def _fields(self, couplings, layers):
+        return {"weights": tuple(couplings), "layers": tuple(layers)}
 
     def __repr__(self):
         layers = zip(self.sizes, self.layers, strict=True)

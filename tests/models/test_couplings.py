@@ -112,7 +112,7 @@ def test_files_and_copies_are_the_same_bit_by_bit(tmp_path, forbidden):
 def test_a_machine_without_couplings():
     machine = mf.BoltzmannMachine(sparse.csr_array((3, 3)), mf.Ising(np.zeros(3)))
     assert repr(machine) == "BoltzmannMachine(3 Ising, 0 sparse couplings, float64)"
-    assert machine.energy(np.ones(3)) == 0 and "3 x 3, 0 stored" in machine._repr_html_()
+    assert machine.energy(np.ones(3)) == 0
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf._common.html import extent, section, table
+from fastmf._common.html import extent
 from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp.forbidden import forbidden_bound
 from fastmf.inference.bp.graphs.layers import machine_of_layers
@@ -58,12 +58,6 @@ class LogPartitionBounds(NamedTuple):
         return (
             f"LogPartitionBounds(lower {extent(self.lower)}, upper {extent(self.upper)}, "
             f"estimate {extent(self.estimate)})"
-        )
-
-    def _repr_html_(self):
-        """HTML for notebooks."""
-        return section(
-            "LogPartitionBounds", table([(k, extent(v)) for k, v in self._asdict().items()])
         )
 
 
