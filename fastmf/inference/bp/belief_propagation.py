@@ -16,7 +16,7 @@ from fastmf.inference.bp.graphs.layers import (
     propagate_on_layers,
 )
 from fastmf.inference.bp.graphs.propagation import propagate_on_graph
-from fastmf.inference.bp.graphs.radius import spectral_radius
+from fastmf.inference.bp.graphs.radius import radius_of_layers, spectral_radius
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.bp.most_probable import most_probable
 from fastmf.inference.bp.rbm import checked_fields, checked_init, messages_of, propagated
@@ -25,6 +25,7 @@ from fastmf.inference.fixed_point import Question, with_check
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models import RBM, BoltzmannMachine
 from fastmf.priors import Categorical
+from fastmf.priors._queries import two_values
 
 
 def belief_propagation(
@@ -173,6 +174,11 @@ def _checked(options, result, model, fields, stable=None):
 
 
 def _radius(model):
+    pairs, n_edges = list(map(two_values, model.layers)), np.count_nonzero(model.weights)
+    # The dense form is 15 times as fast; it does not see forests, which have few edges.
+    if all(pairs) and n_edges >= sum(model.weights.shape):
+        (low_v, high_v), (low_h, high_h) = pairs
+        return radius_of_layers(model.weights * ((high_v - low_v) * (high_h - low_h)))
     return spectral_radius(GraphUnits(machine_of_layers(model.weights, model.layers)))
 
 

@@ -29,6 +29,18 @@ def spectral_radius(units):
     return perron_bound(product, np.ones(len(strength)))
 
 
+def radius_of_layers(weights):
+    """Upper bound of the spectral radius of two layers of {0, 1} units with such weights."""
+    strength = np.tanh(abs(weights.astype(np.float64)) / 4)
+
+    def twice(x):
+        """Multiply by the square of the matrix on the edges that start at visible units."""
+        back = strength * (x.sum(0) - x)
+        return strength * (back.sum(1, keepdims=True) - back)
+
+    return perron_bound(twice, np.ones_like(strength)) ** 0.5
+
+
 def _strengths(units):
     """Strength of each edge: atanh of its largest contraction of messages."""
     first, tables = units.tables
