@@ -75,8 +75,6 @@ MESSAGES = {
     INFEASIBLE: "infeasible: forbidden states and pairs of states leave none to some unit, so that "
     "the log-partition is -inf and there are no marginals (means are 0)",
 }
-# Added to the message of a decoded assignment.
-POLISHED = "; the assignment is polished: no flip of one visible unit improves it"
 
 
 def is_converged(status):

@@ -7,7 +7,7 @@ from numbers import Integral
 import numpy as np
 
 from fastmf._common.rows import is_dask
-from fastmf._outcomes import MESSAGES, POLISHED
+from fastmf._outcomes import MESSAGES
 from fastmf.distributed._rows import blocks, checked_dask
 from fastmf.inference.bp.belief_propagation import belief_propagation as solve_beliefs
 from fastmf.inference.bp.most_probable import most_probable as solve_assignments
@@ -15,7 +15,7 @@ from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.mean_field.tap import tap as solve_tap
 
 # One type for all blocks: as wide as the longest message.
-_MESSAGE = np.dtype(f"U{max(map(len, MESSAGES.values())) + len(POLISHED)}")
+_MESSAGE = np.dtype(f"U{max(map(len, MESSAGES.values()))}")
 
 
 def tap(model, init=None, *, field=None, precision=None, clamp=None, n_threads=1, **options):

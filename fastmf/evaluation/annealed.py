@@ -63,7 +63,7 @@ from fastmf.models.boltzmann import check_machine
 from fastmf.priors._groups import as_states
 from fastmf.priors._protocol import n_units, parts_of
 from fastmf.priors._queries import two_values
-from fastmf.priors._values import check_values
+from fastmf.priors._values import check_support
 
 # Standard errors by which an estimate is clearly higher than another.
 CLEAR_ERRORS = 3
@@ -233,7 +233,7 @@ def _starts(model, data, n_chains):
     prior = model.layers[0]
     data = rows("data", as_states("data", prior, data), n_units(prior), model.dtype)
     starts = np.resize(np.atleast_2d(data), (n_chains, n_units(prior)))
-    check_values("data", prior, starts)
+    check_support(prior, starts, False, model.dtype, "data")
     return starts
 
 

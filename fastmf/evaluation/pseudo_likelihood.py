@@ -8,7 +8,7 @@ from fastmf.models import RBM
 from fastmf.priors._groups import as_states
 from fastmf.priors._protocol import take
 from fastmf.priors._queries import columns_of_values
-from fastmf.priors._values import check_values
+from fastmf.priors._values import check_support
 
 
 def pseudo_log_likelihood(model, X):
@@ -56,7 +56,7 @@ def pseudo_log_likelihood(model, X):
         )
     X = as_states("X", model.visible, real_array("X", X))
     X = np.atleast_2d(rows("X", X, model.n_visible, model.dtype))
-    check_values("X", model.visible, X)
+    check_support(model.visible, X, False, model.dtype)
     return _sums_of_columns(model, columns, X)
 
 

@@ -155,19 +155,6 @@ class Archive:
         """A member of several texts, as a list."""
         return [str(text) for text in self.member(name, "U", (n,))]
 
-    def check_alike(self, expected, *, same_type=True):
-        """Raise unless members are those expected: of their shapes and types, and equal texts."""
-        if unknown := set(self) - set(expected):
-            raise ValueError(f"member {shown(self.prefix + min(unknown))} is none of such a file.")
-        for name, array in expected.items():
-            if array.dtype.kind != "U":
-                self.check(name, "f", array.shape, array.dtype if same_type else None)
-            elif (texts := self.texts(name)) != array.tolist():
-                raise ValueError(
-                    f"member {shown(self.prefix + name)} must be {shown(array.tolist())}, got "
-                    f"{shown([shown(text) for text in texts[:3]])}."
-                )
-
     def _info(self, name):
         if name not in self:
             raise ValueError(f"it lacks the member {shown(self.prefix + name)}.")

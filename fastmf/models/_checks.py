@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from fastmf._common.arguments import count, one_of, real_array
-from fastmf.models._gauge import GAUGES
+from fastmf._common.arguments import real_array
 from fastmf.priors._groups import as_states
 from fastmf.priors._protocol import (
     as_dtype,
@@ -115,12 +114,6 @@ def states(name, x, n):
 def states_of(name, prior, x):
     """`x` as an array with one value for each unit of a layer, labels of groups made one-hot."""
     return states(name, as_states(name, prior, x), n_units(prior))
-
-
-def gauge_and_reference(gauge, reference):
-    """Raise unless they are the name of a gauge and the number of a state."""
-    one_of("gauge", gauge, GAUGES)
-    count("reference", reference, 0)
 
 
 def log_prob(name, prior, x):

@@ -13,11 +13,9 @@ is summed over what A lacks, or B, and times A or B gives the probabilities of u
 p(s) of the messages in the group. No table is made over all of a unit and its separator.
 Weights are scaled; where rounding could lose small ones that matter, because the logarithms of the
 factors of a step span more than `MAX_SPAN`, all is done with logarithms. Marginals need all
-messages. Where memory is short, steps are cut into segments: messages within one are made again
-when it is its turn.
+messages.
 """
 
-import functools
 import math
 from collections.abc import Callable
 from sys import float_info
@@ -30,8 +28,6 @@ from fastmf.models._state_tables import Marginals
 
 # Span of logarithms of the factors of a product: sums of 1 / epsilon of them are finite.
 MAX_SPAN = math.log(float_info.max * float_info.epsilon)
-# All factors of a step are multiplied at once where their product has no more entries.
-MAX_SMALL_CLIQUE = 1024
 
 
 class _Arithmetic(NamedTuple):
@@ -64,17 +60,17 @@ class _Factor(NamedTuple):
     scale: float = 0.0
 
 
-def sum_over_states(tables, plan, averages=True, maximum=False, max_bytes=math.inf):
+def sum_over_states(tables, plan, averages=True, maximum=False):
     """The `Marginals` of `tables`; with `maximum`, the most probable state takes all the weight."""
-    is_cut = averages and plan.most_bytes > max_bytes
-    starts = plan.segments(max_bytes)[0] if is_cut else [0]
     for arithmetic in (MAX_LOGARITHMS,) if maximum else (PLAIN, LOGARITHMS):
         try:
-            graph = _Elimination(tables, plan, arithmetic, starts)
+            graph = _Elimination(tables, plan, arithmetic)
             log_partition = graph.forward(averages)
             if not averages or log_partition == -np.inf:
                 return Marginals(log_partition, None, None)
-            graph.backward(graph.set_state if maximum else graph.set_marginals)
+            visit = graph.set_state if maximum else graph.set_marginals
+            for k in reversed(range(len(plan.order))):
+                visit(k)
         except _SpanError:
             continue
         if maximum:
@@ -90,20 +86,20 @@ def sum_over_states(tables, plan, averages=True, maximum=False, max_bytes=math.i
 class _Elimination:
     """Tables of a graph by steps of its elimination, with the messages that wait at each."""
 
-    def __init__(self, tables, plan, arithmetic, starts):
+    def __init__(self, tables, plan, arithmetic):
         self.plan, self.arithmetic, n = plan, arithmetic, len(plan.order)
-        self.starts, self.constants, self.states = starts, [], np.zeros(n, np.int64)
+        self.constants, self.states = [], np.zeros(n, np.int64)
         self.units, self.pairs = [None] * n, [None] * len(tables.edges)
         fields, couplings = tables.arrays()
         step = np.empty(n, np.int64)
         step[plan.order] = np.arange(n)
         # Factors of each step, with the list and the place in it to which their probabilities go.
-        self.own = [
+        self.inputs = [
             [(self.units, v, self._factor(fields[v], (k,)))] for k, v in enumerate(plan.order)
         ]
         for e, (i, j) in enumerate(step[tables.edges].tolist()):
             factor = self._factor(couplings[e], (i, j))
-            self.own[min(i, j)].append((self.pairs, e, factor))
+            self.inputs[min(i, j)].append((self.pairs, e, factor))
         self.children, self.messages = plan.children, [None] * n
 
     def _factor(self, logs, axes):
@@ -122,7 +118,9 @@ class _Elimination:
         for c in (None, *self.children[k]):
             if c is not None:
                 self.messages[c] = self._scaled(self.messages[c])
-            factors = self.own[k] + [(self.messages, c, self.messages[c]) for c in self.children[k]]
+            factors = self.inputs[k] + [
+                (self.messages, c, self.messages[c]) for c in self.children[k]
+            ]
             low, high = (sum(entry[-1][at] for entry in factors) for at in (2, 3))
             if self.arithmetic.is_log or (low >= -MAX_SPAN and high <= MAX_SPAN):
                 return factors
@@ -158,9 +156,8 @@ class _Elimination:
         table = table.transpose([axes_of_factor.index(s) for s in axes if s in axes_of_factor])
         return table.reshape([self.plan.sizes[s] if s in axes_of_factor else 1 for s in axes])
 
-    def _groups(self, k):
+    def _groups(self, factors, k):
         """Two groups of the factors of a step, with their places, and the products of both."""
-        factors = self._factors(k)
         groups = groups_of([factor.axes for *_, factor in factors], self._size)
         groups = [[factors[at] for at in group] for group in groups]
         products = []
@@ -198,29 +195,17 @@ class _Elimination:
                 self.arithmetic.plus(total, table, out=total)
         return _Factor(total, axes)
 
-    def _at_once(self, k, factors):
-        """The product of factors over the unit of a step and its separator; None if it is large."""
-        axes = k, *self.plan.separators[k]
-        if self._size(axes) > MAX_SMALL_CLIQUE:
-            return None
-        tables = (self._aligned(factor, axes) for factor in factors)
-        return _Factor(functools.reduce(self.arithmetic.times, tables), axes)
-
     def _message(self, k):
         """Sum of the products of a step over the states of its unit."""
-        factors = [entry[-1] for entry in self._factors(k)]
-        joint = self._at_once(k, factors)
-        if joint is None:
-            message = self._contracted(*self._groups(k)[1], self.plan.separators[k])
-        else:
-            message = _Factor(self.arithmetic.plus.reduce(joint.table, axis=0), joint.axes[1:])
-        low, high = (sum(factor[at] for factor in factors) for at in (2, 3))
+        factors = self._factors(k)
+        _, products = self._groups(factors, k)
+        message = self._contracted(*products, self.plan.separators[k])
+        low, high = (sum(entry[-1][at] for entry in factors) for at in (2, 3))
         message = message._replace(low=low, high=high + math.log(self.plan.sizes[k]))
         return self._scaled(message) if message.axes and self.arithmetic.is_log else message
 
     def forward(self, keeps):
-        """The log-partition; messages are kept for `backward` unless they are made again there."""
-        last = self.starts[-1] if keeps else math.inf
+        """The log-partition; messages are kept, or dropped once they are used."""
         for k, separator in enumerate(self.plan.separators):
             self.messages[k] = self._message(k)
             if not separator:
@@ -229,38 +214,13 @@ class _Elimination:
                     return -math.inf
                 self.constants.append(value if is_log else math.log(value))
                 self.messages[k] = _Factor(np.array(-value if is_log else 1 / value), ())
-            for c in self.children[k]:
-                if not keeps or (k < last and self._is_inner(c)):
-                    self.messages[c] = None
+            for c in () if keeps else self.children[k]:
+                self.messages[c] = None
         return math.fsum(self.constants)
-
-    def _is_inner(self, k):
-        """Whether the message of a step stays within one segment."""
-        separator = self.plan.separators[k]
-        return bool(separator) and not any(k < start <= separator[0] for start in self.starts)
-
-    def backward(self, visit):
-        """Visit steps in the opposite order, while the messages that they received are there."""
-        stops = [*self.starts[1:], len(self.units)]
-        for start, stop in reversed(list(zip(self.starts, stops, strict=True))):
-            for k in range(start, stop):
-                if self.messages[k] is None:
-                    self.messages[k] = self._message(k)
-            for k in reversed(range(start, stop)):
-                visit(k)
 
     def _joints(self, k, ratio):
         """Groups of factors of a step, and probabilities of the units of each group."""
-        factors_of_step = self._factors(k)
-        factors = [*(factor for *_, factor in factors_of_step), ratio]
-        joint = self._at_once(k, factors)
-        if joint is not None:
-            yield (
-                factors_of_step,
-                joint._replace(table=np.exp(joint.table)) if self.arithmetic.is_log else joint,
-            )
-            return
-        groups, products = self._groups(k)
+        groups, products = self._groups(self._factors(k), k)
         for group, product, partner in zip(groups, products, products[::-1], strict=True):
             ratios = self._contracted(partner, ratio, product.axes)
             joint = self.arithmetic.times(product.table, self._aligned(ratios, product.axes))

@@ -66,48 +66,19 @@ class EliminationPlan(NamedTuple):
             return math.inf
         return sum(map(self._size, self.separators))
 
-    @property
-    def most_bytes(self):
-        """Bound of the memory of all tables, quickly found."""
-        return 8 * (2.0 ** min(self.log2_total, 1e3) + 6 * 2.0 ** min(self.log2_largest, 1e3))
-
-    @property
-    def n_bytes(self):
-        """Largest memory in use at a time for the log-partition alone."""
-        if not self.complete or self.log2_total > MAX_BITS:
+    def n_bytes(self, averages):
+        """Largest memory in use at a time; averages need the messages of all steps at once."""
+        if not self.complete:
             return 8 * 2.0 ** min(self.log2_total, 1000.0)
         messages, work = self._entries()
+        if averages:
+            return 8 * (sum(messages) + max(work, default=0) + max(messages, default=0))
         waiting = most = 0
         for k, separator in enumerate(self.separators):
             most = max(most, waiting + messages[k] + work[k])
             waiting += messages[k] if separator else 0
             waiting -= sum(messages[c] for c in self.children[k])
         return 8 * most
-
-    def segments(self, max_bytes):
-        """First steps of the fewest segments whose messages fit in memory, and their bytes."""
-        if not self.order or self.log2_total > MAX_BITS:
-            return [0], self.n_bytes
-        messages, work = self._entries()
-        size, best = sum(messages), (math.inf, [0])
-        while True:
-            starts, total = [0], 0
-            for k, entries in enumerate(messages):
-                if total + entries > size and total:
-                    starts.append(k)
-                    total = 0
-                total += entries
-            # What crosses into a later segment is kept throughout.
-            segment = np.searchsorted(starts, np.arange(len(messages)), side="right")
-            inner = np.zeros(len(starts) + 1)
-            for k, separator in enumerate(self.separators):
-                is_inner = separator and segment[k] == segment[separator[0]]
-                inner[segment[k] if is_inner else 0] += messages[k]
-            n_bytes = 8 * (inner[0] + inner[1:].max() + max(work, default=0) + max(messages))
-            best = min(best, (float(n_bytes), starts))
-            if n_bytes <= max_bytes or size <= max(messages):
-                return best[::-1]
-            size /= 2
 
     @property
     def children(self):

@@ -34,16 +34,12 @@ class GraphSums:
         n_states, self._most = n_states[free], int(n_states.max(initial=1))
         self._reduction = reduction_of(len(n_states), edges, self._most, max_bytes / 32)
         self._round_bytes = n_bytes_of(self._reduction.rounds, self._most)
-        self._max_bytes = max(max_bytes - self._round_bytes, 0)
         core = n_states[self._reduction.core]
         self.plan = elimination_plan(core, self._reduction.edges, max_bits)
 
     def n_bytes(self, averages):
         """Memory that sums take, with averages or the most probable state, or without."""
-        plan = self.plan
-        if plan.complete and plan.most_bytes <= self._max_bytes:
-            return self._round_bytes + plan.most_bytes
-        return self._round_bytes + (plan.segments(self._max_bytes)[1] if averages else plan.n_bytes)
+        return self._round_bytes + self.plan.n_bytes(averages)
 
     @property
     def n_entries(self):
@@ -58,7 +54,7 @@ class GraphSums:
         """
         possible = Restriction(tables)
         options = {"averages": averages, "maximum": maximum}
-        sum_core = partial(sum_over_states, plan=self.plan, max_bytes=self._max_bytes, **options)
+        sum_core = partial(sum_over_states, plan=self.plan, **options)
         marginals = sum_in_rounds(possible.tables, self._reduction, sum_core, **options)
         return possible.marginals(marginals)
 

@@ -13,13 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from fastmf._common.arguments import file_path
-from fastmf._common.html import number, section, table
 from fastmf._common.rows import is_sparse
 from fastmf._threads.workers import computed_once
 from fastmf.models._archive import UnknownPrior, reading, shown
 from fastmf.models._couplings import sparse_from_arrays, sparse_to_arrays
 from fastmf.priors import Concatenated
-from fastmf.priors._protocol import field_names, is_concatenated, is_unit_prior, parts_of
+from fastmf.priors._protocol import field_names, is_concatenated, parts_of
 from fastmf.priors._registry import REGISTRY, USER_REGISTRY
 
 MODELS: dict[str, type] = {}
@@ -213,53 +212,11 @@ def model_from_arrays(arrays):
     return class_(**{name: field_from_arrays(name, arrays) for name in names})
 
 
-# --- tables for notebooks -------------------------------------------------------------------------
-
-_HEADER = "", "units", "shape", "smallest", "mean", "largest"
-
-
-def _parameters_of(name, value):
-    """(name, class of units, array) of every array in a field of a model, whatever it consists of.
-
-    A field is a matrix, sparse or not, a number, a unit prior, or a tuple of these.
-    """
-    if is_unit_prior(value) and not is_concatenated(value):
-        for field in field_names(value):
-            yield f"{name}.{field}", type(value).__name__, np.asarray(getattr(value, field))
-    elif isinstance(value, tuple):
-        parts = parts_of(value) if is_concatenated(value) else value
-        for k, part in enumerate(parts):
-            yield from _parameters_of(f"{name}[{k}]", part)
-    else:
-        yield name, "", value if is_sparse(value) else np.asarray(value)
-
-
-def _row(name, units, values):
-    shape = " x ".join(map(str, values.shape)) or "number"
-    if is_sparse(values):
-        shape, values = f"{shape}, {values.nnz} stored", values.data
-    if not values.size:
-        return name, units, shape, "", "", ""
-    extent = values.min(), values.mean(dtype=np.float64), values.max()
-    return name, units, shape, *map(number, extent)
-
-
-def _model_html(model):
-    """The table of the parameters of a model, one line for each array."""
-    rows = [
-        _row(*parameter)
-        for field in dataclasses.fields(model)
-        if field.default is dataclasses.MISSING  # what has a default is no parameter
-        for parameter in _parameters_of(field.name, getattr(model, field.name))
-    ]
-    return section(repr(model), table(rows, _HEADER))
-
-
 # --- the base class -------------------------------------------------------------------------------
 
 
 class Model:
-    """Base class of all models: saving, copying, pickling, and their table in notebooks."""
+    """Base class of all models: saving, copying and pickling."""
 
     def save(self, path):
         """Write the model to `path` (.npz, without pickles, atomically); `load` reads it back."""
@@ -278,10 +235,6 @@ class Model:
         """Means and variances of the units without couplings, by layer."""
         zero = self.dtype.type(0)
         return [prior.moments(zero, zero) for prior in self.layers]
-
-    def _repr_html_(self):
-        """HTML for notebooks: a table of the parameters."""
-        return _model_html(self)
 
     def __reduce__(self):
         """Copy and pickle by construction, which makes the copy's matrices read-only too."""

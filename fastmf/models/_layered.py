@@ -6,7 +6,6 @@ machine of the same kind by `rebuilt`, whatever the names of its own fields.
 
 from fastmf._threads.workers import computed_once
 from fastmf.models import _checks
-from fastmf.models._gauge import layered_in_gauge
 from fastmf.models._integrated import IntegratedMachine
 from fastmf.models._io import Model
 from fastmf.priors._groups import has_groups
@@ -52,42 +51,21 @@ class Layered(Model):
 
     def rebuilt(self, couplings, layers):
         """A machine of the same kind with these couplings and layers."""
+        return type(self)(**self._fields(couplings, layers))
+
+    def moved(self, couplings, layers):
+        """The machine after a step, whose parameters are known to be finite and to fit."""
+        model = object.__new__(type(self))
+        model.__dict__.update(self._fields(couplings, layers))
+        return model
+
+    def _fields(self, couplings, layers):
+        """Fields of the class, by name."""
         raise NotImplementedError
 
     def bipartite(self):
         """The same machine as an RBM: even layers are visible there, odd ones hidden."""
         raise NotImplementedError
-
-    def in_gauge(self, gauge="zero-sum", reference=0):
-        """The same distribution with the parameters of categorical units in a gauge.
-
-        Parameters
-        ----------
-        gauge : {"zero-sum", "lattice"}, default "zero-sum"
-            Couplings and fields of a group have mean zero over its states, or are zero at its
-            state `reference`. The difference goes to the fields of the other layer.
-        reference : int, default 0
-
-        Returns
-        -------
-        RBM or DBM
-            Energies differ by a constant.
-
-        Raises
-        ------
-        ValueError
-            If units of another kind are coupled to groups, whose field is no tilt.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> units = mf.Categorical([[0.0, 1.0]])
-        >>> machine = mf.RBM([[1.0], [3.0]], units, mf.Bernoulli([0.0]))
-        >>> machine.in_gauge().weights.ravel().tolist(), machine.in_gauge().hidden.field.tolist()
-        ([-1.0, 1.0], [2.0])
-        """
-        _checks.gauge_and_reference(gauge, reference)
-        return self.rebuilt(*layered_in_gauge(self, gauge, reference))
 
     def integrate_gaussians(self):
         """Integrate the Gaussian units out, exactly, which leaves a machine of the other units.

@@ -70,9 +70,12 @@ class Reduction(NamedTuple):
 
 
 def reduction_of(n_units, edges, n_states=2, max_entries=np.inf):
-    """The `Reduction` of a graph; without rounds if these leave most, or have more entries."""
-    given = np.asarray(edges, np.int64).reshape(-1, 2)
-    edges, remaining = np.sort(given, axis=1), np.ones(n_units, bool)
+    """The `Reduction` of a graph; without rounds if these leave most, or have more entries.
+
+    The smaller unit of each edge comes first.
+    """
+    given = edges = np.asarray(edges, np.int64).reshape(-1, 2)
+    remaining = np.ones(n_units, bool)
     rounds, n_visits, rng = [], 0, np.random.default_rng(0)
     while remaining.any() and n_visits < MAX_VISITS * n_units:
         degree = np.bincount(edges.ravel(), minlength=n_units)
@@ -137,42 +140,6 @@ def n_bytes_of(rounds, n_states):
     return 8 * (2 * n_entries_of(rounds, n_states) + 4 * n_edges * float(n_states) ** 2)
 
 
-class Padded(NamedTuple):
-    """Arrays of equal numbers of states, with the smaller unit of each edge first.
-
-    Parameters
-    ----------
-    fields : array of shape (n_units, q)
-    couplings : array of shape (n_edges, q, q)
-    exists, pair_exists : bool arrays of these shapes
-        Added states have the log-weight -inf.
-    swapped : bool array of shape (n_edges,)
-    """
-
-    fields: np.ndarray
-    couplings: np.ndarray
-    exists: np.ndarray
-    pair_exists: np.ndarray
-    swapped: np.ndarray
-
-    @classmethod
-    def of(cls, tables):
-        """The padded arrays of `Tables`."""
-        first, second = tables.edges.T
-        exists = np.arange(tables.sizes.max(initial=1)) < tables.sizes[:, None]
-        pair_exists = exists[first][:, :, None] & exists[second][:, None, :]
-        fields, couplings = np.full(exists.shape, -np.inf), np.zeros(pair_exists.shape)
-        fields[exists], couplings[pair_exists] = tables.fields, tables.couplings
-        swapped = first > second
-        couplings[swapped] = couplings[swapped].swapaxes(1, 2)
-        return cls(fields, couplings, exists, pair_exists, swapped)
-
-    def flat(self, units, pairs):
-        """Flat probabilities, of edges as given."""
-        pairs[self.swapped] = pairs[self.swapped].swapaxes(1, 2)
-        return units[self.exists], pairs[self.pair_exists]
-
-
 def sum_in_rounds(tables, reduction, sum_core, averages=True, maximum=False):
     """The `Marginals` of `tables`; with `maximum`, the most probable state takes all the weight.
 
@@ -180,8 +147,12 @@ def sum_in_rounds(tables, reduction, sum_core, averages=True, maximum=False):
     """
     if not reduction.rounds:
         return sum_core(tables)
-    padded = Padded.of(tables)
-    fields, couplings = padded.fields, padded.couplings
+    # Arrays of equal numbers of states: added ones have the log-weight -inf.
+    first, second = tables.edges.T
+    exists = np.arange(tables.sizes.max(initial=1)) < tables.sizes[:, None]
+    pair_exists = exists[first][:, :, None] & exists[second][:, None, :]
+    fields, couplings = np.full(exists.shape, -np.inf), np.zeros(pair_exists.shape)
+    fields[exists], couplings[pair_exists] = tables.fields, tables.couplings
     log_partition, rounds = 0.0, []
     for done in reduction.rounds:
         messages, conditionals = [], []
@@ -196,23 +167,23 @@ def sum_in_rounds(tables, reduction, sum_core, averages=True, maximum=False):
             conditionals.append(clique if averages else None)
         couplings = _pass_on(done, messages, fields, couplings)
         rounds.append(conditionals)
-    exists = padded.exists[reduction.core]
+    in_core = exists[reduction.core]
     first, second = reduction.edges.T
-    pair_exists = exists[first][:, :, None] & exists[second][:, None, :]
+    pair_in_core = in_core[first][:, :, None] & in_core[second][:, None, :]
     core = Marginals(0.0, np.zeros(0), np.zeros(0))
-    if len(exists):
-        parts = fields[reduction.core][exists], couplings[pair_exists]
+    if len(in_core):
+        parts = fields[reduction.core][in_core], couplings[pair_in_core]
         core = sum_core(Tables(tables.sizes[reduction.core], reduction.edges, *parts))
     log_partition = float(log_partition) + core.log_partition
     if not averages or core.log_partition == -np.inf:
         return Marginals(log_partition, None, None)
     units, pairs = np.zeros_like(fields), np.zeros_like(couplings)
-    of_core = np.zeros(exists.shape)
-    of_core[exists] = core.units
-    units[reduction.core], pairs[pair_exists] = of_core, core.pairs
+    of_core = np.zeros(in_core.shape)
+    of_core[in_core] = core.units
+    units[reduction.core], pairs[pair_in_core] = of_core, core.pairs
     for done in reversed(reduction.rounds):
         pairs = _joint(done, rounds.pop(), units, pairs)
-    return Marginals(log_partition, *padded.flat(units, pairs))
+    return Marginals(log_partition, units[exists], pairs[pair_exists])
 
 
 def _log_sum(clique):

@@ -7,16 +7,8 @@ import numpy as np
 from fastmf._common.rows import is_sparse
 from fastmf.models import _checks
 from fastmf.models._couplings import check_states, checked_couplings, has_forbidden, pair_sums
-from fastmf.models._gauge import in_gauge
 from fastmf.models._io import Model
-from fastmf.priors._groups import (
-    column_is_group,
-    column_sizes,
-    fields_of_groups,
-    has_groups,
-    only_groups,
-)
-from fastmf.priors._queries import with_shifted_field
+from fastmf.priors._groups import column_is_group, column_sizes, has_groups
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -98,49 +90,6 @@ class BoltzmannMachine(Model):
         if is_sparse(self.couplings):
             parts.insert(1, f"{self.couplings.nnz // 2} sparse couplings")
         return f"BoltzmannMachine({', '.join(parts)})"
-
-    def in_gauge(self, gauge="zero-sum", reference=0):
-        """The same distribution with the parameters of categorical units in a gauge.
-
-        Parameters
-        ----------
-        gauge : {"zero-sum", "lattice"}, default "zero-sum"
-            Couplings of two groups have mean zero over the states of either, and fields over the
-            states of a group; or they are zero at the state `reference` of each.
-        reference : int, default 0
-
-        Returns
-        -------
-        BoltzmannMachine
-            Energies differ by a constant.
-
-        Raises
-        ------
-        ValueError
-            If not all units are categorical, or a coupling or a field is -inf.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> couplings = np.zeros((2, 2, 2, 2))
-        >>> couplings[0, 1, 1, 1] = couplings[1, 1, 0, 1] = 4.0
-        >>> machine = mf.BoltzmannMachine(couplings, mf.Categorical(np.zeros((2, 2))))
-        >>> machine.in_gauge().couplings[:2, 2:].tolist()
-        [[1.0, -1.0], [-1.0, 1.0]]
-        """
-        _checks.gauge_and_reference(gauge, reference)
-        if not only_groups(self.prior):
-            raise ValueError("a gauge needs categorical units alone.")
-        sizes = column_sizes(self.prior)
-        field = np.concatenate(fields_of_groups(self.prior))
-        if has_forbidden(self.couplings) or np.isinf(field).any():
-            raise ValueError(
-                "a gauge needs finite couplings and fields, got -inf: there is none that forbidden "
-                "states have a mean in. Take a large negative number in its place."
-            )
-        couplings, moved = in_gauge(self.couplings, field, sizes, gauge, reference)
-        shifted = with_shifted_field(self.prior, moved - field)
-        return BoltzmannMachine((couplings + couplings.T) / 2, shifted)
 
     def energy(self, x):
         """Energy -x'Jx / 2 - log prior(x), so that p is proportional to exp(-energy).

@@ -86,15 +86,8 @@ class DBM(Layered):
         """The weights."""
         return self.weights
 
-    def rebuilt(self, couplings, layers):
-        """A DBM with these couplings and layers."""
-        return DBM(tuple(couplings), tuple(layers))
-
-    def moved(self, couplings, layers):
-        """The DBM after a step, whose parameters are known to be finite and to fit."""
-        model = object.__new__(DBM)
-        model.__dict__.update(weights=tuple(couplings), layers=tuple(layers))
-        return model
+    def _fields(self, couplings, layers):
+        return {"weights": tuple(couplings), "layers": tuple(layers)}
 
     def __repr__(self):
         layers = zip(self.sizes, self.layers, strict=True)
@@ -130,18 +123,12 @@ class DBM(Layered):
 
     @computed_once
     def _bipartite(self):
-        starts = np.zeros(len(self.sizes), int)
-        totals = [0, 0]
-        for k, n in enumerate(self.sizes):
-            starts[k] = totals[k % 2]
-            totals[k % 2] += n
-        couplings = np.zeros(totals, self.dtype)
+        numbers = [np.r_[units] for units in self.bounds]
+        n_even = sum(self.sizes[::2])
+        couplings = np.zeros((n_even, sum(self.sizes) - n_even), self.dtype)
         for k, w in enumerate(self.weights):
-            below, above = (slice(starts[j], starts[j] + self.sizes[j]) for j in (k, k + 1))
-            if k % 2:
-                couplings[above, below] = w.T
-            else:
-                couplings[below, above] = w
+            even, odd, w = (k + 1, k, w.T) if k % 2 else (k, k + 1, w)
+            couplings[np.ix_(numbers[even], numbers[odd] - n_even)] = w
         return RBM(couplings, *(concatenate(self.layers[side::2]) for side in (0, 1)))
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import scipy
 
 from fastmf._common.arguments import flag, number
-from fastmf._common.html import extent, section, table
 from fastmf._common.rows import BLOCK_ENTRIES, is_sparse
 from fastmf._threads.workers import one_blas_thread
 from fastmf.models._graph import pairwise_graph
@@ -61,23 +60,9 @@ class Exact(NamedTuple):
     def __repr__(self):
         units = "without averages"
         if self.mean is not None:
-            units = f"averages of {' + '.join(str(len(mean)) for mean in self._means())} units"
+            means = self.mean if isinstance(self.mean, tuple) else (self.mean,)
+            units = f"averages of {' + '.join(str(len(mean)) for mean in means)} units"
         return f"Exact(log-partition {self.log_partition:.6g}, {units})"
-
-    def _means(self):
-        return self.mean if isinstance(self.mean, tuple) else (self.mean,)
-
-    def _repr_html_(self):
-        """HTML for notebooks: the log-partition and the ranges of the averages."""
-        rows = [("log-partition", f"{self.log_partition:.6g}")]
-        if self.mean is not None:
-            rows.append(("units", " + ".join(str(len(mean)) for mean in self._means())))
-            for name in ("mean", "var", "pairwise"):
-                parts = getattr(self, name)
-                parts = parts if isinstance(parts, tuple) else (parts,)
-                parts = [part.data if is_sparse(part) else part for part in parts]
-                rows.append((name, "; ".join(map(extent, parts))))
-        return section("Exact", table(rows))
 
 
 def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes=2**31):
@@ -101,8 +86,8 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
     mode : bool, default False
         Find the most probable state of a Boltzmann machine, too.
     max_bytes : int, default 2**31
-        Largest memory for the tables of a Boltzmann machine, known before any is made. Averages
-        that do not fit take half the memory or less with tables that are made twice.
+        Largest memory for the tables of a Boltzmann machine, known before any is made. The
+        log-partition alone takes less.
 
     Returns
     -------

@@ -101,16 +101,8 @@ class RBM(Layered):
         """The priors, (visible, hidden)."""
         return self.visible, self.hidden
 
-    def rebuilt(self, couplings, layers):
-        """An RBM with these couplings and layers."""
-        return RBM(*couplings, *layers)
-
-    def moved(self, couplings, layers):
-        """The RBM after a step, whose parameters are known to be finite and to fit."""
-        model = object.__new__(RBM)
-        (weights,), (visible, hidden) = couplings, layers
-        model.__dict__.update(weights=weights, visible=visible, hidden=hidden)
-        return model
+    def _fields(self, couplings, layers):
+        return {"weights": couplings[0], "visible": layers[0], "hidden": layers[1]}
 
     def bipartite(self):
         """The RBM itself."""

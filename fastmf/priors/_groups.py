@@ -65,12 +65,6 @@ def groups(prior):
     return [slice(end - size, end) for end, size in zip(ends, sizes[is_group], strict=True)]
 
 
-def fields_of_groups(prior):
-    """The fields of each group, in order: a list of arrays."""
-    parts = [part for part in parts_of(prior) if _is_grouped(part)]
-    return [field for part in parts for field in np.split(part.field, part.starts[1:])]
-
-
 def as_states(name, prior, X):
     """Rows of data as values of all units; labels of groups become one-hot."""
     if np.ma.isMaskedArray(X):
@@ -85,24 +79,20 @@ def as_states(name, prior, X):
         )
     if X.shape[-1] == n_units(prior) or X.dtype.kind not in "iuf":
         return X
-    parts = parts_of(prior)
-    counts = [getattr(part, "n_groups", n_units(part)) for part in parts]
-    columns = np.split(X, np.cumsum(counts[:-1]), axis=-1)
-    flat = [
-        part.one_hot(x) if _is_grouped(part) else x for part, x in zip(parts, columns, strict=True)
-    ]
+    columns = columns_by_parts(prior, X)
+    flat = [part.one_hot(x) if _is_grouped(part) else x for part, x in columns]
     return np.concatenate(flat, axis=-1)
 
 
 def columns_by_parts(prior, X):
     """Pairs (part, X): the parts of a prior with their columns of data, labels or flat values."""
     parts, flat = parts_of(prior), X.shape[-1] == n_units(prior)
+    if len(parts) == 1:
+        return [(parts[0], X)]
     counts = [n_units(p) if flat else getattr(p, "n_groups", n_units(p)) for p in parts]
     ends = np.cumsum(counts).tolist()
     starts = [0, *ends[:-1]]
-    if len(parts) == 1:
-        return [(parts[0], X)]
-    return [(part, X[:, a:b]) for part, a, b in zip(parts, starts, ends, strict=True)]
+    return [(part, X[..., a:b]) for part, a, b in zip(parts, starts, ends, strict=True)]
 
 
 def as_labels(prior, x, means=False):

@@ -37,8 +37,6 @@ package `priors` looks at fields; all others call the functions here, in `_queri
 and, about data, in `_values`.
 """
 
-from functools import partial
-
 import numpy as np
 
 # --- units and fields ---------------------------------------------------------------------------
@@ -94,22 +92,15 @@ def by_parts(prior, x):
     return list(zip(parts, np.split(x, ends, axis=-1), strict=True))
 
 
-def map_parts(function, prior, *others):
-    """The prior whose parts are function(part, parts of the others), or function(prior, ...)."""
-    if not is_concatenated(prior):
-        return function(prior, *others)
-    together = zip(prior.parts, *map(parts_of, others), strict=True)
-    return prior._make((tuple(map_parts(function, *parts) for parts in together),))
+def joined(prior, parts):
+    """The prior that has these parts in the place of its own."""
+    return prior._make((tuple(parts),)) if is_concatenated(prior) else parts[0]
 
 
-def from_named_arrays(like, name, arrays):
-    """A NamedTuple like the prior `like`, its fields unchecked, from `arrays["name.field"]`."""
-    if is_concatenated(like):
-        parts = (
-            from_named_arrays(part, f"{name}.{i}", arrays) for i, part in enumerate(like.parts)
-        )
-        return like._make((tuple(parts),))
-    return like._make(arrays[f"{name}.{field}"] for field in like._fields)
+def map_parts(function, *priors):
+    """The prior whose parts are a function of the parts of several priors."""
+    parts = zip(*map(parts_of, priors), strict=True)
+    return joined(priors[0], [function(*group) for group in parts])
 
 
 def field_names(prior):
@@ -145,15 +136,17 @@ def learned_fields(prior):
     return [getattr(part, name) for part in parts_of(prior) for name in parameter_names(part)]
 
 
-def map_parameters(function, prior, *others):
+def map_parameters(function, *priors):
     """The prior whose learned fields are a function of the fields of several priors."""
-    if is_concatenated(prior):
-        return map_parts(partial(map_parameters, function), prior, *others)
-    fields = {
-        name: function(*(getattr(p, name) for p in (prior, *others)))
-        for name in parameter_names(prior)
-    }
-    return prior._replace(**fields)
+
+    def of_part(*parts):
+        fields = {
+            name: function(*(getattr(part, name) for part in parts))
+            for name in parameter_names(parts[0])
+        }
+        return parts[0]._replace(**fields)
+
+    return map_parts(of_part, *priors)
 
 
 def project(prior):
@@ -237,7 +230,7 @@ def _draws(class_):
 
 def has_log_prob(prior):
     """Whether the prior itself, and not only its integral, can be evaluated."""
-    return hasattr(prior, "log_prob")
+    return all(hasattr(part, "log_prob") for part in parts_of(prior))
 
 
 def contains(prior, x):

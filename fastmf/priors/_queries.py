@@ -8,7 +8,7 @@ import numpy as np
 
 from fastmf._common.rows import is_sparse
 from fastmf.priors._groups import columns_by_parts, has_groups
-from fastmf.priors._protocol import by_parts, is_concatenated, n_units, parts_of, take
+from fastmf.priors._protocol import by_parts, is_concatenated, joined, n_units, parts_of, take
 from fastmf.priors._registry import REGISTRY, built_in
 from fastmf.priors.concatenated import concatenate
 
@@ -227,32 +227,16 @@ def with_shifted_field(prior, shift):
     """The prior times exp(shift x), for a shift of each unit."""
 
     def shifted(part, shift):
-        if has_tilts(part):
-            new = {"field": (part.field + shift).astype(part.field.dtype)}
-            if not field_is_tilt(part):  # a slab that is normalised
-                log_odds = part.tilted_log_odds(shift, 0.0)
-                new["log_odds"] = log_odds.astype(part.log_odds.dtype)
-            return part._replace(**new)
-        if np.any(shift):
-            raise ValueError(
-                f"the couplings of {type(part).__name__} units to groups of states have no gauge: "
-                "their field does not act as a tilt."
-            )
-        return part
+        new = {"field": (part.field + shift).astype(part.field.dtype)}
+        if not field_is_tilt(part):  # a slab that is normalised
+            log_odds = part.tilted_log_odds(shift, 0.0)
+            new["log_odds"] = log_odds.astype(part.log_odds.dtype)
+        return part._replace(**new)
 
-    parts = [shifted(*part) for part in by_parts(prior, shift)]
-    return prior._make((tuple(parts),)) if is_concatenated(prior) else parts[0]
+    return joined(prior, [shifted(*part) for part in by_parts(prior, shift)])
 
 
 # --- learning -------------------------------------------------------------------------------------
-
-
-def has_average_gradient(prior):
-    """Whether `average_gradient` is known: for priors of this package, whose gradient is linear."""
-    return all(
-        built_in(part) and (has_spike(part) or hasattr(part, "moment_gradient"))
-        for part in parts_of(prior)
-    )
 
 
 def has_spike(prior):
@@ -263,7 +247,7 @@ def has_spike(prior):
 def average_gradient(prior, averages):
     """Derivatives of an average of log_prob or log_partition by each parameter, from averages."""
     if is_concatenated(prior):
-        return prior._make((tuple(average_gradient(*p) for p in by_parts(prior, averages)),))
+        return joined(prior, [average_gradient(*part) for part in by_parts(prior, averages)])
     mean, square, nonzero = averages
     var = square - mean * mean
     if has_spike(prior):
@@ -285,8 +269,7 @@ def can_be_fitted(class_):
 def independent_units(prior, X):
     """The prior of independent units fitted to data."""
     if is_concatenated(prior):
-        parts = (independent_units(part, columns) for part, columns in columns_by_parts(prior, X))
-        return prior._make((tuple(parts),))
+        return joined(prior, [independent_units(*part) for part in columns_by_parts(prior, X)])
     if hasattr(prior, "refit"):
         return prior.refit(_columns_for(type(prior), X))
     return fitted(type(prior), X) if can_be_fitted(type(prior)) else prior

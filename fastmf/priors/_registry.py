@@ -24,7 +24,7 @@ def unit_prior(name, *, missing=False):
 
     def decorate(class_):
         REGISTRY[name] = class_
-        if class_.__bases__ == (tuple,):
+        if class_.__bases__ == (tuple,) or "__new__" not in vars(class_):
             class_.__new__ = _checked_new(class_.__new__)
         for method, default in _DEFAULTS.items():
             setattr(class_, method, getattr(class_, method, default))

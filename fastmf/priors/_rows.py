@@ -11,6 +11,7 @@ from fastmf._common.rows import column_sums, is_sparse, row_blocks
 from fastmf.priors._groups import as_states, columns_by_parts, has_groups
 from fastmf.priors._protocol import (
     is_concatenated,
+    joined,
     log_prob_gradient,
     parameter_names,
     take,
@@ -68,8 +69,7 @@ def _log_prob_of_dense_rows(prior, X, dtype):
 def mean_log_prob_gradient(prior, X):
     """Derivatives of the average over sparse rows of log_prob, as the same NamedTuple."""
     if is_concatenated(prior):
-        parts = (mean_log_prob_gradient(*part) for part in columns_by_parts(prior, X))
-        return prior._make((tuple(parts),))
+        return joined(prior, [mean_log_prob_gradient(*part) for part in columns_by_parts(prior, X)])
 
     def mean_derivative(name):
         def derivative(x, columns):

@@ -10,6 +10,7 @@ from scipy.special import expit
 from fastmf.priors._protocol import (
     by_parts,
     is_concatenated,
+    joined,
     map_parts,
     n_units,
     parameter_names,
@@ -83,8 +84,7 @@ def scale_of_hidden(prior):
 def rescaled(prior, offset, scale):
     """The prior of y, for values x = offset + scale y of its real-valued units."""
     parts = zip(by_parts(prior, offset), by_parts(prior, scale), strict=True)
-    new = [_rescaled(part, o, s) for (part, o), (_, s) in parts]
-    return prior._make((tuple(new),)) if is_concatenated(prior) else new[0]
+    return joined(prior, [_rescaled(part, o, s) for (part, o), (_, s) in parts])
 
 
 def _rescaled(prior, offset, scale):

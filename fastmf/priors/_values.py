@@ -59,21 +59,7 @@ def refuse_clamped(prior, x, wrong):
     )
 
 
-def check_values(name, prior, x):
-    """Raise a ValueError unless all entries of an array are values of the visible units."""
-    first = 0
-    for part, columns in by_parts(prior, x):
-        allowed = contains(part, columns)
-        if not allowed.all():
-            unit = np.argwhere(~allowed)[0, -1]
-            raise ValueError(
-                f"{name} must have values in the support of the visible units: expected column "
-                f"{first + unit} to be {describe_support(part, unit)}."
-            )
-        first += columns.shape[-1]
-
-
-def check_support(prior, X, means=True, dtype=np.float64):
+def check_support(prior, X, means=True, dtype=np.float64, name="X"):
     """Raise unless every entry of `X` lies in the support of its unit.
 
     Two-valued units also accept values in between, as probabilities (or means), like
@@ -82,17 +68,17 @@ def check_support(prior, X, means=True, dtype=np.float64):
     if is_sparse(X) and not has_groups(prior):
         first = 0
         for part, columns in columns_by_parts(prior, X):
-            check_part(part, columns, means, first)
+            check_part(part, columns, means, first, name=name)
             first += columns.shape[1]
         return
     for rows in row_blocks(X, dense=True):
         first = 0
         for part, columns in by_parts(prior, states(prior, X[rows], dtype)):
-            check_part(part, columns, means, first, rows.start)
+            check_part(part, columns, means, first, rows.start, name=name)
             first += columns.shape[1]
 
 
-def check_part(prior, X, means=True, first=0, first_row=0, zero="0"):
+def check_part(prior, X, means=True, first=0, first_row=0, zero="0", name="X"):
     """The same for one part of a prior, or a class.
 
     Messages count columns and rows from `first` and `first_row`, and call a zero `zero`.
@@ -101,15 +87,15 @@ def check_part(prior, X, means=True, first=0, first_row=0, zero="0"):
         if not _all_stored_admissible(prior, X, means):
             for rows in row_blocks(X, dense=True):
                 zero = "0 (a zero that is not stored)"
-                check_part(prior, X[rows].toarray(), means, first, rows.start, zero)
+                check_part(prior, X[rows].toarray(), means, first, rows.start, zero, name)
         return
     allowed = admissible(prior, X, means=means)
     if np.all(allowed):
         return
     row, column = np.argwhere(~allowed)[0]
-    name = (prior if isinstance(prior, type) else type(prior)).__name__
+    class_ = prior if isinstance(prior, type) else type(prior)
     raise ValueError(
-        f"X must hold values that {name} units can take: expected each to be "
+        f"{name} must hold values that {class_.__name__} units can take: expected each to be "
         f"{describe_support(prior, column, means=means)}, got "
         f"{f'{X[row, column]:g}' if X[row, column] else zero} in row {first_row + row}, column "
         f"{first + column}: recode or scale them (8-bit images as "

@@ -8,12 +8,17 @@ import numpy as np
 
 from fastmf._common.rows import column_sums, is_sparse
 from fastmf.priors._registry import floating_type, unit_prior
-from fastmf.priors.ordinal import MAX_SCORE, compiled_scores
-from fastmf.special import narrow, widen
+from fastmf.priors.ordinal import MAX_SCORE, ScoreTable, compiled_scores
+from fastmf.special import widen
+
+
+class _Trials(NamedTuple):
+    field: np.ndarray
+    n: np.ndarray
 
 
 @unit_prior("binomial")
-class Binomial(NamedTuple):
+class Binomial(ScoreTable, _Trials):
     """Units with values 0, 1, ..., n and weight C(n, x) exp(field x).
 
     Parameters
@@ -42,8 +47,7 @@ class Binomial(NamedTuple):
     ([0.5, 5.0], [0.25, 2.5])
     """
 
-    field: np.ndarray
-    n: np.ndarray
+    __slots__ = ()
 
     parameters = ("field",)
     hidden_unit = (0.0, 4)
@@ -56,41 +60,21 @@ class Binomial(NamedTuple):
             )
 
     @property
-    def support(self):
-        """The values of each unit, (n_values, n_units), padded with NaN."""
-        x = np.arange(self.n.max() + 1.0)[:, None]
-        return np.where(x <= self.n, x, np.nan)
+    def n_scores(self):
+        """Number of values of each unit, int array of shape (n_units,)."""
+        return self.n.astype(int) + 1
 
-    def precomputed(self):
-        """The same prior in the form that kernels tilt: the log-weights of its scores."""
-        table = np.full((len(self.n), int(self.n.max(initial=0)) + 1), -np.inf)
+    @property
+    def log_weights(self):
+        """Logarithms of the weights of all values, (n_units, n_values), -inf beyond n."""
+        table = np.full((len(self.n), self.n_scores.max(initial=1)), -np.inf)
         for n in np.unique(self.n).astype(int):
             table[self.n == n, : n + 1] = _log_coefficients(n)
-        return compiled_scores(table + widen(self.field)[:, None] * np.arange(table.shape[1]))
+        return table + widen(self.field)[:, None] * np.arange(table.shape[1])
 
-    def log_partition(self, b, a):
-        """Log of the sum over x of C(n, x) exp((field + b) x - a x^2 / 2)."""
-        return narrow(self.precomputed().log_partition(b, a), self.field + b + a)
-
-    def moments(self, b, a):
-        """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
-        like = self.field + b + a
-        return tuple(narrow(moment, like) for moment in self.precomputed().moments(b, a))
-
-    def log_prob(self, x):
-        """log C(n, x) + field x for x in {0, 1, ..., n}, -inf elsewhere."""
-        inside = (x >= 0) & (x <= self.n) & (x == np.round(x))
-        index, n = np.broadcast_arrays(np.where(inside, x, 0).astype(int), self.n)
-        coefficients = np.empty(index.shape)
-        for trials in np.unique(self.n):
-            equal = n == trials
-            coefficients[equal] = _log_coefficients(int(trials))[index[equal]]
-        value = np.where(inside, coefficients + self.field * index, -np.inf)
-        return value.astype((self.field + x).dtype, copy=False)
-
-    def draw(self, b, a, u):
-        """The value that a uniform number draws from the tilted distribution: its quantile."""
-        return narrow(self.precomputed().draw(b, a, u), self.field + b + a)
+    def precomputed(self):
+        """The same prior in the form that kernels tilt."""
+        return compiled_scores(self.log_weights)
 
     def moment_gradient(self, mean, var):
         """Derivatives of the log-partition, from the moments."""

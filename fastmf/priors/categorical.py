@@ -205,7 +205,7 @@ class Categorical(_Fields):
         -------
         array of shape (..., n_groups)
         """
-        return self._tops_and_totals(self._tilted(b, a))[1]
+        return self._log_totals(self._tilted(b, a))
 
     def moments(self, b, a):
         """Mean and variance of each state under the tilt exp(b x - a x^2 / 2).
@@ -215,7 +215,7 @@ class Categorical(_Fields):
         mean, var : arrays of shape (..., n_states)
         """
         t = self._tilted(b, a)
-        log_totals = self._tops_and_totals(t)[1]
+        log_totals = self._log_totals(t)
         mean = np.exp(t - np.repeat(log_totals, self.sizes, axis=-1))
         mean /= np.repeat(np.add.reduceat(mean, self.starts, axis=-1), self.sizes, axis=-1)
         return mean, mean * (1 - mean)
@@ -223,11 +223,11 @@ class Categorical(_Fields):
     def _tilted(self, b, a):
         return self.field + b - np.asarray(a) * np.asarray(0.5, np.asarray(a).dtype.type)
 
-    def _tops_and_totals(self, t):
-        """Largest exponent of each group, and the log of the sum of the exponentials."""
+    def _log_totals(self, t):
+        """Log of the sum of the exponentials of each group."""
         top = np.maximum.reduceat(t, self.starts, axis=-1)
         weights = np.exp(t - np.repeat(top, self.sizes, axis=-1))
-        return top, top + np.log(np.add.reduceat(weights, self.starts, axis=-1))
+        return top + np.log(np.add.reduceat(weights, self.starts, axis=-1))
 
     @staticmethod
     def moments_of_units(prior, start, b, a, mean, var):

@@ -88,18 +88,12 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
         return _join(mean for mean, _ in pairs), _join(var for _, var in pairs)
 
     def third_cumulant(self, mean):
-        """Third cumulants and their derivatives; a TypeError if a part does not offer them."""
-        for part in self.parts:
-            if not _protocol.has_third_cumulant(part):
-                raise TypeError(f"{type(part).__name__} has no method third_cumulant(mean).")
+        """Third cumulants and their derivatives, if all parts offer them."""
         pairs = [p.third_cumulant(m) for p, m in self._split(mean)]
         return _join(cumulant for cumulant, _ in pairs), _join(slope for _, slope in pairs)
 
     def log_prob(self, x):
-        """Log of the unnormalised prior; a TypeError if a part does not offer it."""
-        for part in self.parts:
-            if not _protocol.has_log_prob(part):
-                raise TypeError(f"{type(part).__name__} has no method log_prob(x).")
+        """Log of the unnormalised prior, if all parts offer it."""
         return _join(p.log_prob(x) for p, x in self._split(x))
 
     def contains(self, x):

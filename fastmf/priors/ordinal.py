@@ -1,7 +1,7 @@
 """Ordinal units: scores {0, 1, ..., m} with a weight of their own each.
 
-With t = log_weights_c + b c - a c^2 / 2 the scores have the probabilities softmax(t). The
-log-weights are one row a unit; kernels, which know vectors only, receive the address of each row.
+With t = log_weights_c + b c - a c^2 / 2 the scores have the probabilities softmax(t). Kernels,
+which know vectors only, receive the address of the log-weights of each unit.
 """
 
 from typing import NamedTuple
@@ -10,8 +10,8 @@ import numpy as np
 
 from fastmf._common.arguments import number, real_array
 from fastmf._common.rows import is_sparse, row_blocks
-from fastmf._jit.intrinsics import larger, row, view
-from fastmf._jit.kernel import compilable, kernel
+from fastmf._jit.intrinsics import larger, row, view, widest_vectors
+from fastmf._jit.kernel import REORDER, kernel
 from fastmf.priors._compiled import LOG_PARTITIONS, MEANS, UNITS_PER_BLOCK, VARIANCES
 from fastmf.priors._quadrature import MAX_TILT
 from fastmf.priors._registry import floating_type, unit_prior
@@ -26,51 +26,66 @@ class ScoreTable:
 
     __slots__ = ()
 
-    def n_units(self):
-        """Number of units."""
-        return len(self.log_weights)
-
     @property
     def n_scores(self):
         """Number of scores of each unit, int array of shape (n_units,)."""
         return np.isfinite(self.log_weights).sum(1)
 
+    @property
+    def support(self):
+        """The values of each unit, (n_values, n_units), padded with NaN."""
+        x = np.arange(float(self.n_scores.max()))[:, None]
+        return np.where(x < self.n_scores, x, np.nan)
+
     def log_partition(self, b, a):
         """Log of the sum over x of exp(log_weights[x] + b x - a x^2 / 2)."""
-        top, total, _, _ = self._sums(self._exponents(b, a))
-        return narrow(top + np.log(total), self._like(b, a))
+        return narrow(self._probabilities(b, a)[1], self._like(b, a))
 
     def moments(self, b, a):
         """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
-        _, total, mean, squares = self._sums(self._exponents(b, a))
-        return narrow(mean, self._like(b, a)), narrow(squares / total, self._like(b, a))
+        p = self._probabilities(b, a)[0]
+        x = np.arange(p.shape[-1])
+        mean = p @ x
+        var = (p * np.square(x - mean[..., None])).sum(-1)
+        return narrow(mean, self._like(b, a)), narrow(var, self._like(b, a))
 
     def draw(self, b, a, u):
         """The value that a uniform number draws from the tilted distribution: its quantile."""
-        exponents = self._exponents(b, a)
-        top, total, _, _ = self._sums(exponents)
-        log_total = top + np.log(total)
-        drawn = 0 * log_total, exp(exponents[0] - log_total)
-        for exponent in exponents[1:]:
-            drawn = _past_score(exponent, log_total, u, drawn)
-        return narrow(drawn[0], self._like(b, a))
+        below = np.cumsum(self._probabilities(b, a)[0], axis=-1)
+        passed = (np.asarray(u)[..., None] >= below).sum(-1)
+        return narrow(np.minimum(passed, self.n_scores - 1), self._like(b, a))
 
-    def _like(self, b, a):
+    def log_prob(self, x):
+        """The log-weight of x for x in {0, 1, ..., m}, -inf elsewhere."""
+        x, inside, index = self._index(x)
+        value = np.where(inside, self.log_weights[np.arange(x.shape[-1]), index], -np.inf)
+        return narrow(value, self._like(x))
+
+    def contains(self, x):
+        """Whether values are scores of their units."""
+        return self._index(x)[1]
+
+    def _index(self, x):
+        """Values by unit, whether they are scores of it, and their numbers."""
+        n_scores = self.n_scores
+        x = np.broadcast_to(x, np.broadcast_shapes(np.shape(x), n_scores.shape))
+        inside = (x >= 0) & (x < n_scores) & (x == np.round(x))
+        return x, inside, np.where(inside, x, 0).astype(int)
+
+    def _like(self, *arguments):
         """An array of the type of results."""
-        return np.zeros((), np.result_type(self.log_weights, b, a))
+        return np.zeros((), np.result_type(self[0], *arguments))
 
-    def _exponents(self, b, a):
-        """The logs of the tilted weights, an array of the shape of the tilts for each score."""
-        b, a = (np.clip(widen(np.asarray(tilt)), -MAX_TILT, MAX_TILT) for tilt in (b, a))
-        return [w + x * (b - 0.5 * a * x) for x, w in enumerate(widen(self.log_weights).T)]
-
-    @staticmethod
-    def _sums(exponents):
-        """Largest exponent, and sums over the weights relative to it."""
-        sums = exponents[0], *np.array([1.0, 0.0, 0.0]).reshape(3, *[1] * exponents[0].ndim)
-        for x, exponent in enumerate(exponents[1:], 1):
-            sums = _with_score(x, exponent, sums)
-        return sums
+    def _probabilities(self, b, a):
+        """The tilted probabilities of scores, (..., n_units, m + 1), and log-partitions."""
+        b, a = (np.clip(widen(tilt), -MAX_TILT, MAX_TILT)[..., None] for tilt in (b, a))
+        log_weights = widen(self.log_weights)
+        x = np.arange(log_weights.shape[1])
+        exponents = log_weights + x * (b - 0.5 * a * x)
+        top = exponents.max(-1, keepdims=True)
+        weights = np.exp(exponents - top)
+        total = weights.sum(-1, keepdims=True)
+        return weights / total, (top + np.log(total))[..., 0]
 
 
 class _LogWeights(NamedTuple):
@@ -129,34 +144,17 @@ class Ordinal(ScoreTable, _LogWeights):
             raise ValueError(f"Ordinal: scores must be at most {MAX_SCORE}.")
         return cls._make((np.array(array, order="C"),))
 
-    @property
-    def support(self):
-        """The values of each unit, (n_values, n_units), padded with NaN."""
-        x = np.arange(float(self.log_weights.shape[-1]))[:, None]
-        return np.where(x < self.n_scores, x, np.nan)
+    def n_units(self):
+        """Number of units."""
+        return len(self.log_weights)
 
-    def log_prob(self, x):
-        """The log-weight of x for x in {0, 1, ..., m}, -inf elsewhere."""
-        x, inside, index = self._index(x)
-        value = np.where(inside, self.log_weights[np.arange(x.shape[-1]), index], -np.inf)
-        return value.astype(np.result_type(self.log_weights, x), copy=False)
-
-    def contains(self, x):
-        """Whether values are scores of their units."""
-        return self._index(x)[1]
-
-    def _index(self, x):
-        """Values by unit, whether they are scores of it, and their numbers."""
-        x = np.broadcast_to(x, np.broadcast_shapes(np.shape(x), (self.n_units(),)))
-        inside = (x >= 0) & (x < self.n_scores) & (x == np.round(x))
-        return x, inside, np.where(inside, x, 0).astype(int)
+    def precomputed(self):
+        """The same prior in the form that kernels tilt."""
+        return compiled_scores(self.log_weights)
 
     def gradient(self, b, a):
         """Derivatives of the log-partition, (..., n_units, m + 1): the probabilities of scores."""
-        exponents = np.stack(self._exponents(b, a), axis=-1)
-        weights = np.exp(exponents - exponents.max(-1, keepdims=True))
-        probabilities = weights / weights.sum(-1, keepdims=True)
-        return self._make((narrow(probabilities, self._like(b, a)),))
+        return self._make((narrow(self._probabilities(b, a)[0], self._like(b, a)),))
 
     def log_prob_gradient(self, x):
         """Derivatives of log_prob, (..., n_units, m + 1)."""
@@ -216,110 +214,122 @@ class Ordinal(ScoreTable, _LogWeights):
         """Ordinal units with the same scores, fitted to the columns."""
         return self.from_data(X, self.n_scores)
 
-    def precomputed(self):
-        """The same prior in the form that kernels tilt."""
-        return compiled_scores(self.log_weights)
-
 
 def compiled_scores(log_weights):
     """Units of scores in the form that kernels tilt."""
-    table = np.ascontiguousarray(log_weights)
-    address = table.ctypes.data + table.strides[0] * np.arange(len(table), dtype=np.int64)
-    return CompiledScores(table, address, np.isfinite(table).sum(1, dtype=np.int64))
+    table = np.asfortranarray(log_weights)
+    n_units, step = len(table), table.strides[1]
+    address = table.ctypes.data + table.itemsize * np.arange(n_units, dtype=np.int64)
+    sizes = np.isfinite(table).sum(1, dtype=np.int64)
+    return CompiledScores(table, address, np.full(n_units, step, np.int64), sizes)
 
 
-class _Rows(NamedTuple):
+class _Columns(NamedTuple):
     log_weights: np.ndarray
     address: np.ndarray
+    step: np.ndarray
     size: np.ndarray
 
 
-class CompiledScores(ScoreTable, _Rows):
-    """Units of scores as kernels receive them: the address and the length of each unit's row."""
+class CompiledScores(ScoreTable, _Columns):
+    """Units of scores as kernels receive them, the log-weights of each score side by side.
+
+    `address` is of a unit's score 0, `step` the distance to its next score, in bytes.
+    """
 
     __slots__ = ()
+
+    def n_units(self):
+        """Number of units."""
+        return len(self.log_weights)
 
     @staticmethod
     def fill_block(prior, start, b, a, memory):
         """Log-partitions and moments of a block of units, inside kernels."""
-        n, last = b.shape[0], np.int64(0)
-        t, s, exponent, _, _, total, top, mean, squares = _rows_of_block(memory, n)
+        n = b.shape[0]
+        t, s, exponent, mode, _, total, top, mean, var = _rows_of_block(memory, n)
         for i in range(n):
             t[i] = clip(widen(b[i]), -MAX_TILT, MAX_TILT)
             s[i] = clip(widen(a[i]), -MAX_TILT, MAX_TILT)
-            total[i], mean[i], squares[i] = 1.0, 0.0, 0.0
-            last = larger(last, prior.size[start + i])
+            mode[i], total[i], mean[i], var[i] = 0.0, 0.0, 0.0, 0.0
+        last = _n_scores(prior, start, n)
         _exponents(prior, start, 0, t, s, top)
         for x in range(1, last):
             _exponents(prior, start, x, t, s, exponent)
             for i in range(n):
-                sums = top[i], total[i], mean[i], squares[i]
-                top[i], total[i], mean[i], squares[i] = _with_score(x, exponent[i], sums)
+                mode[i] = where(exponent[i] > top[i], widen(x), mode[i])
+                top[i] = where(exponent[i] > top[i], exponent[i], top[i])
+        for x in range(last):
+            _exponents(prior, start, x, t, s, exponent)
+            _add_score(x, exponent, top, mode, total, mean, var)
         for i in range(n):
             top[i] += log_of_normal(total[i])
-            squares[i] /= total[i]
+            from_mode = mean[i] / total[i]
+            mean[i] = mode[i] + from_mode
+            var[i] = var[i] / total[i] - from_mode * from_mode
 
     @staticmethod
     def draw_block(prior, start, u, out, memory):
         """Draws of a block of units, inside kernels."""
-        n, last = u.shape[0], np.int64(0)
+        n = u.shape[0]
         t, s, exponent, drawn, below, _, log_total, _, _ = _rows_of_block(memory, n)
-        _exponents(prior, start, 0, t, s, exponent)
         for i in range(n):
-            drawn[i], below[i] = 0.0, exp(exponent[i] - log_total[i])
-            last = larger(last, prior.size[start + i])
-        for x in range(1, last):
+            drawn[i], below[i] = 0.0, 0.0
+        _exponents(prior, start, 0, t, s, exponent)
+        for x in range(1, _n_scores(prior, start, n)):
+            _add_probability(exponent, log_total, below)
             _exponents(prior, start, x, t, s, exponent)
             for i in range(n):
-                score = drawn[i], below[i]
-                drawn[i], below[i] = _past_score(exponent[i], log_total[i], u[i], score)
+                drawn[i] += where((exponent[i] > -np.inf) & (u[i] >= below[i]), 1.0, 0.0)
         for i in range(n):
             out[i] = drawn[i]
 
 
-# --- sums over scores, of arrays and inside kernels ----------------------------------------------
-# One score after the other; inside kernels the inner loop, over the units of a block, is a vector.
+# --- sums over scores, inside kernels -------------------------------------------------------------
+# One score after the other: the inner loop, over the units of a block, is a vector. A weight is the
+# square of its root, which may be 0 where `exp` is not.
 
 
-@compilable(mode="inline")
-def _with_score(x, exponent, sums):
-    """Add the weight of the score `x` to sums over the weights of the scores before.
+@kernel(mode="inner", fastmath=REORDER)
+def _add_score(x, exponent, top, mode, total, mean, var):
+    """Add the weight of the score `x` to the sums over weights, distances to modes, and squares.
 
-    West's (1979) updates of weighted means and squares: all terms are positive, so that variances
-    much smaller than the squared mean keep their digits.
+    With the probability p of the mode p (mode - mean)^2 <= var, so that the difference of both
+    means loses a factor 1 / p, at most the number of scores, of the digits of the variance.
     """
-    top, total, mean, squares = sums
-    larger = exponent > top
-    # The root of the ratio, whose square may be 0.
-    root = exp(-0.5 * abs(exponent - top))
-    old, new = where(larger, root, 1.0), where(larger, 1.0, root)
-    before, added = total * old * old, new * new
-    total = before + added
-    fraction, difference = added / total, x - mean
-    mean = mean + fraction * difference
-    squares = squares * old * old + before * fraction * difference * difference
-    return where(larger, exponent, top), total, mean, squares
+    widest_vectors()
+    for i in range(total.shape[0]):
+        root, distance = exp(0.5 * (exponent[i] - top[i])), x - mode[i]
+        weight = root * root
+        total[i] += weight
+        mean[i] += weight * distance
+        var[i] += weight * distance * distance
 
 
-@compilable(mode="inline")
-def _past_score(exponent, log_total, u, drawn):
-    """Move to the next score where the probability before it is not above `u`.
+@kernel(mode="inner")
+def _add_probability(exponent, log_total, below):
+    """Add the probabilities of a score to the probabilities of smaller ones."""
+    for i in range(below.shape[0]):
+        root = exp(0.5 * (exponent[i] - log_total[i]))
+        below[i] += root * root
 
-    `drawn` is the score so far, and the probability of the scores before the next one.
-    """
-    x, below = drawn
-    root = exp(0.5 * (exponent - log_total))
-    x = x + where((exponent > -np.inf) & (u >= below), 1.0, 0.0)
-    return x, below + root * root
+
+@kernel(mode="inner")
+def _n_scores(prior, start, n):
+    """The largest number of scores of some units."""
+    largest = np.int64(0)
+    for i in range(n):
+        largest = larger(largest, prior.size[start + i])
+    return largest
 
 
 @kernel(mode="merged")
 def _exponents(prior, start, x, b, a, out):
     """Fill in the logs of the tilted weights of the score x, -inf beyond the last ones."""
-    like = prior.log_weights
-    for i in range(out.shape[0]):
-        log_weight = view(prior.address[start + i], (x + 1,), like)[x]
-        out[i] = widen(log_weight) + x * (b[i] - 0.5 * a[i] * x)
+    n = out.shape[0]
+    log_weights = view(prior.address[start] + x * prior.step[start], (n,), prior.log_weights)
+    for i in range(n):
+        out[i] = widen(log_weights[i]) + x * (b[i] - 0.5 * a[i] * x)
 
 
 @kernel(mode="merged")

@@ -162,7 +162,7 @@ def test_samples_may_start_from_data():
     found = mf.annealed_importance_sampling(model, 50, 20, data=data, rng=0)
     assert abs(found.log_partition - mf.exact(model).log_partition) < 5 * found.error
     assert set(np.unique(found.samples)) == {-1, 1}
-    with pytest.raises(ValueError, match="support"):
+    with pytest.raises(ValueError, match="units can take"):
         mf.annealed_importance_sampling(model, 50, 20, data=data / 2)
 
 

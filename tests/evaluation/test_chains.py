@@ -136,7 +136,7 @@ def test_results_do_not_depend_on_threads_and_keep_the_type():
         (dict(n_threads=0), "n_threads must be at least 1"),
         (dict(init=np.zeros((3, 5))), "init must have 4 rows"),
         (dict(init=np.zeros((4, 6))), "init must have shape"),
-        (dict(init=np.full((4, 5), 0.5)), "in the support"),
+        (dict(init=np.full((4, 5), 0.5)), "units can take"),
         (dict(init=np.full((4, 5), np.nan)), "must be finite"),
     ],
 )

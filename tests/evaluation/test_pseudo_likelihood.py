@@ -68,7 +68,7 @@ def test_large_weights_stay_finite():
 
 def test_refusals():
     model = mf.RBM(np.zeros((2, 2)), mf.Bernoulli([0, 0]), mf.Bernoulli([0, 0]))
-    with pytest.raises(ValueError, match="values in"):
+    with pytest.raises(ValueError, match="units can take"):
         mf.pseudo_log_likelihood(model, [[0.5, 1]])
     real = mf.RBM(np.zeros((2, 2)), mf.Gaussian([0, 0], 1.0), mf.Bernoulli([0, 0]))
     for other in (real, "model"):

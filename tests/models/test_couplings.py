@@ -112,7 +112,7 @@ def test_files_and_copies_are_the_same_bit_by_bit(tmp_path, forbidden):
 def test_a_machine_without_couplings():
     machine = mf.BoltzmannMachine(sparse.csr_array((3, 3)), mf.Ising(np.zeros(3)))
     assert repr(machine) == "BoltzmannMachine(3 Ising, 0 sparse couplings, float64)"
-    assert machine.energy(np.ones(3)) == 0 and "3 x 3, 0 stored" in machine._repr_html_()
+    assert machine.energy(np.ones(3)) == 0
 
 
 @pytest.mark.parametrize(
@@ -136,27 +136,6 @@ def test_damaged_files(tmp_path, change, message):
     np.savez(tmp_path / "damaged.npz", **arrays)
     with pytest.raises(ValueError, match=message):
         mf.load(tmp_path / "damaged.npz")
-
-
-@pytest.mark.parametrize("gauge", ["zero-sum", "lattice"])
-def test_gauges_are_those_of_dense_couplings(gauge):
-    rng = np.random.default_rng(5)
-    couplings, prior = tables(rng), groups(rng)
-    dense = mf.BoltzmannMachine(couplings, prior).in_gauge(gauge, reference=1)
-    found = mf.BoltzmannMachine(sparse.csr_array(couplings), prior).in_gauge(gauge, reference=1)
-    np.testing.assert_allclose(found.couplings.toarray(), dense.couplings, atol=1e-14)
-    np.testing.assert_allclose(found.prior.field, dense.prior.field, atol=1e-14)
-    assert sparse.issparse(found.couplings)
-
-
-@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
-def test_gauges_refuse_infinite_parameters(make):
-    rng = np.random.default_rng(6)
-    forbidden = mf.BoltzmannMachine(make(tables(rng, forbidden=True)), groups(rng))
-    never = mf.Categorical([[0.0, -np.inf], [0, 0, 0], [0, 0], [0, 0, 0, 0]])
-    for machine in (forbidden, mf.BoltzmannMachine(make(tables(rng)), never)):
-        with pytest.raises(ValueError, match="gauge needs finite"):
-            machine.in_gauge()
 
 
 def changed(entries):

@@ -31,7 +31,7 @@ def narrow_graph(n, rng, share=0.8):
         pairs += [(a, unit), (b, unit)]
     number = rng.permutation(max(n, 2))
     pairs = [pair for pair in pairs if n > 1 and rng.random() < share]
-    return number[np.array(pairs, int).reshape(-1, 2)]
+    return np.sort(number[np.array(pairs, int).reshape(-1, 2)])
 
 
 def tables_of(sizes, edges, rng):

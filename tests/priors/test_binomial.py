@@ -143,17 +143,8 @@ def test_pseudo_likelihood_is_the_likelihood_of_uncoupled_units():
     X = np.array([[0.0, 2, 3], [1, 1, 0]])
     expected = (prior.log_prob(X) - prior.log_partition(0.0, 0.0)).sum(1)
     np.testing.assert_allclose(mf.pseudo_log_likelihood(model, X), expected, rtol=1e-12)
-    with pytest.raises(ValueError, match="column 1 to be one of 0, 1, 2"):
+    with pytest.raises(ValueError, match="one of 0, 1, 2, got 3 in row 0, column 1"):
         mf.pseudo_log_likelihood(model, [[0.0, 3, 3]])
-
-
-def test_gibbs_sampling_and_annealing_agree_with_enumeration():
-    model = machine()
-    truth = mf.exact(model)
-    found = mf.annealed_importance_sampling(model, 400, 40, rng=0)
-    assert abs(found.log_partition - truth.log_partition) < 4 * found.error + 1e-6
-    mean, error = found.samples.mean(0), np.sqrt(truth.var[0] / 400)
-    assert (abs(mean - truth.mean[0]) < 4.5 * error).all()
 
 
 # --- learning -------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 from fastmf._jit.kernel import kernel
 from fastmf.priors import Bernoulli, Concatenated, Gaussian, Ising
 from fastmf.priors._compiled import third_cumulants, tilted_log_partition, tilted_moments, units_of
-from fastmf.priors._protocol import contains, n_units
+from fastmf.priors._protocol import contains, has_log_prob, n_units
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -118,7 +118,8 @@ def test_a_part_without_a_density():
     prior = Concatenated(PARTS[0], Bare(np.zeros(2)))
     x = np.array([0, 1, 0.5, 7, 7])
     np.testing.assert_array_equal(contains(prior, x), [True, True, False, True, True])
-    with pytest.raises(TypeError, match="Bare has no method log_prob"):
+    assert not has_log_prob(prior)
+    with pytest.raises(AttributeError, match="log_prob"):
         prior.log_prob(x)
 
 

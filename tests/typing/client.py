@@ -91,7 +91,7 @@ def inference(rbm: mf.RBM, machine: mf.BoltzmannMachine) -> float:
     beliefs: mf.Beliefs = mf.most_probable(rbm, sum_hidden=True, n_starts=2, rng=0)
     result = mf.mixture(mf.belief_propagation, rbm, 5)
     beliefs = mf.belief_propagation(rbm, algorithm="auto")
-    print(result.reliable, beliefs.unique, beliefs.loop_correction, beliefs.method)
+    print(result.reliable, beliefs.unique, beliefs.method)
     graph = mf.tree_reweighted(machine, clamp=np.array([1, np.nan, np.nan]))
     if isinstance(graph, mf.GraphBeliefs):
         print(graph.edges, graph.edge_probability, graph.n_states, graph.table(0, 1, row=None))
@@ -187,7 +187,7 @@ def sequences(folder: Path) -> dict[str, Array]:
     plmc: datasets.PlmcParameters = datasets.read_plmc(folder / "plmc")
     potts: datasets.PottsParameters = datasets.read_adabmdca(folder / "dca")
     rbm = mf.RBM(np.ones((6, 2)), mf.Categorical(np.zeros((2, 3))), mf.Bernoulli(np.zeros(2)))
-    effective = evaluation.effective_couplings(rbm.in_gauge(), [[0, 1]])
+    effective = evaluation.effective_couplings(rbm, [[0, 1]])
     scores = evaluation.contact_scores(effective)
     first, second = evaluation.ranked_pairs(scores, 1)
     precision = evaluation.contact_precision(scores, scores, [1, 2])

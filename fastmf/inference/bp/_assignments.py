@@ -15,9 +15,8 @@ from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.bp._kernel_arguments import MAX_LOG_OF_PRODUCT
 from fastmf.kernels.bp.arguments import BPProblem
 from fastmf.kernels.bp.local_search import ClimbSettings, climb
+from fastmf.models.exact import MAX_LAYER_STATES
 
-# Numbers of all states of a layer, and all rows, up to which these are enumerated.
-MAX_LAYER_NUMBERS = 1 << 24
 # Chains of each row, their rounds for each unit, the fewest rounds, and the first temperature
 # relative to the fields.
 N_ANNEALED_CHAINS, ROUNDS_PER_UNIT, MIN_ANNEALED_ROUNDS, FIRST_TEMPERATURE = 16, 4, 100, 0.2
@@ -25,9 +24,9 @@ N_ANNEALED_CHAINS, ROUNDS_PER_UNIT, MIN_ANNEALED_ROUNDS, FIRST_TEMPERATURE = 16,
 N_RANDOM = 1 << 17
 # Products of all rows that bound the rounds.
 MAX_ANNEALED_PRODUCTS = 2e9
-# Chains with which a check looks for better assignments, the multiple of their rounds, and the
-# number of chains that must end at the best one for it to be reliable.
-CHECKED_CHAINS, CHECK_EFFORT, MIN_AGREEING = 64, 2, 4
+# Chains with which a check looks for better assignments, and the number of chains that must end at
+# the best one for it to be reliable.
+CHECKED_CHAINS, MIN_AGREEING = 64, 4
 BETTER = "another assignment is more probable, by {:.3g} nats; take {}"
 NO_STATE = "no state is possible"
 FEW = f"%d of {CHECKED_CHAINS} annealed chains found it, so that a more probable one may exist"
@@ -45,7 +44,7 @@ class Assignments(NamedTuple):
 
 
 @one_blas_thread()
-def best_assignments(units, joint, visible, chains=N_ANNEALED_CHAINS, effort=1, rng=0):
+def best_assignments(units, joint, visible, chains=N_ANNEALED_CHAINS, rng=0):
     """Assignments that are as probable as given ones, or more."""
     weights, fields = problem_of(units, len(visible))
     n_rows, given = len(visible), objective_of(weights, fields, joint, visible)
@@ -54,7 +53,7 @@ def best_assignments(units, joint, visible, chains=N_ANNEALED_CHAINS, effort=1, 
         # Where they are as probable, the given ones stay.
         no_better = result.objective <= given + margin_of(given) / 1000
         return result._replace(visible=np.where(no_better[:, None], visible, result.visible))
-    rounds = _rounds(weights, joint, chains * n_rows, effort)
+    rounds = _rounds(weights, joint, chains * n_rows)
     if rounds < MIN_ANNEALED_ROUNDS:
         return None
     best, objective, n_agreeing = visible.copy(), given.copy(), np.zeros(n_rows, int)
@@ -109,7 +108,7 @@ def _enumerated(weights, fields, joint):
     n_rows = len(fields[0])
     by_hidden = joint and m < n
     size = m if by_hidden else n
-    if n_rows * 2.0 ** min(size, 64) * (n + m) > MAX_LAYER_NUMBERS:
+    if n_rows * 2.0 ** min(size, 64) * (n + m) > MAX_LAYER_STATES:
         return None
     states = ((np.arange(2**size)[:, None] >> np.arange(size)) & 1).astype(np.float64)
     sums = states @ (weights.T if by_hidden else weights)
@@ -121,13 +120,13 @@ def _enumerated(weights, fields, joint):
     return Assignments(best, objective_of(weights, fields, joint, best), True)
 
 
-def _rounds(weights, joint, n_chains, effort):
+def _rounds(weights, joint, n_chains):
     """Number of rounds over all units of chains that time allows; 0 without weights."""
     if not weights.size:
         return 0
     units = min(weights.shape) if joint else len(weights)
     wanted = max(ROUNDS_PER_UNIT * units, MIN_ANNEALED_ROUNDS)
-    return min(effort * wanted, int(MAX_ANNEALED_PRODUCTS / (n_chains * weights.size)))
+    return min(wanted, int(MAX_ANNEALED_PRODUCTS / (n_chains * weights.size)))
 
 
 def _annealed(weights, fields, joint, size, rng):
@@ -190,11 +189,10 @@ class AssignmentCheck(NamedTuple):
     def __call__(self, result):
         """Reason why each row is not reliable, "" if it is; None if the layers are large."""
         bits = self.units.is_one(np.atleast_2d(result.assignment[0]))
-        size = CHECKED_CHAINS, CHECK_EFFORT
-        better = best_assignments(self.units, self.joint, bits, *size, rng=1)
+        better = best_assignments(self.units, self.joint, bits, CHECKED_CHAINS, rng=1)
         if better is None:
             return None
         given = objective_of(*problem_of(self.units, len(bits)), self.joint, bits)
         n, why = better.n_agreeing, reasons(given, better.objective, "n_starts=20")
-        few = np.where(n < MIN_AGREEING, np.char.mod(FEW, n), "")
-        return [text or rare for text, rare in zip(why, few, strict=True)]
+        rare = np.where(n < MIN_AGREEING, np.char.mod(FEW, n), "")
+        return [reason or doubt for reason, doubt in zip(why, rare, strict=True)]

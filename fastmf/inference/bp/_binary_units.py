@@ -19,12 +19,12 @@ def _max_abs(array):
     return float(max(array.max(initial=0), -array.min(initial=0)))
 
 
-def _total(own, extra):
+def _total(field, extra):
     """Fields of units and extra ones as rows in float64; infinite if they are too large."""
     if extra is None:
-        return np.array(own, np.float64, ndmin=2)
+        return np.array(field, np.float64, ndmin=2)
     with np.errstate(over="ignore"):
-        return np.atleast_2d(own.astype(np.float64) + extra)
+        return np.atleast_2d(field.astype(np.float64) + extra)
 
 
 def _check_fields(fields, dtype):

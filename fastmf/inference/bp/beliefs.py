@@ -6,9 +6,8 @@ from functools import partial
 import numpy as np
 
 from fastmf._common.html import extent
-from fastmf._outcomes import POLISHED, is_converged, messages_of
+from fastmf._outcomes import is_converged, messages_of
 from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.inference.bp.loop_series import SpinLoops, terms_of_rows
 from fastmf.inference.fixed_point import FixedPoint, trace_of
 from fastmf.kernels.bp import belief_propagation as bp_kernels
 from fastmf.kernels.bp.arguments import TILE_UNITS
@@ -89,22 +88,6 @@ class Beliefs(FixedPoint):
         radius = self.spectral_radius
         return True if radius is not None and radius < 1 else None
 
-    @property
-    def loop_correction(self):
-        """Next term of the loop series for the log-partition; None if not known.
-
-        float, or array (n_rows,). Sum of the terms of all cycles to first order, computed when this
-        is first read: 0 on a forest, NaN where the row has not converged or is no minimum of the
-        Bethe free energy. Where it is small, adding it to `log_partition` removes most of the
-        error. It is not known for very large graphs, nor after `pickle`.
-        """
-        cached = self.__dict__
-        if "_loop_terms" not in cached:
-            loops = cached.pop("_loops", None)
-            cached["_loop_terms"] = None if loops is None else terms_of_rows(loops, self)
-        terms = cached["_loop_terms"]
-        return terms if terms is None or np.ndim(self.converged) else float(terms[0])
-
     def _judged(self):
         """Rows that are checked; an assignment may be the best one where messages do not settle."""
         return super()._judged() if self.score is None else np.ones(self.converged.size, bool)
@@ -112,7 +95,7 @@ class Beliefs(FixedPoint):
     def __getstate__(self):
         """Everything but what has the model."""
         state = super().__getstate__()
-        return {k: v for k, v in state.items() if k not in ("_radius", "_loops")}
+        return {k: v for k, v in state.items() if k not in ("_radius", "_decode")}
 
     def _rows_html(self):
         rows = super()._rows_html()
@@ -151,17 +134,13 @@ def beliefs_of(options, units, ends, single=False, local_maximum=None):
     result = of_record(record, single, dtype, layers, rows, **averaged)
     if score is None:
         p, q = (np.hstack(x) for x in zip(*map(sigmoid_pair, log_odds), strict=True))
-        loops = SpinLoops(partial(_couplings, units), partial(_values, units), p, q)
-        result.__dict__["_loops"] = loops
+        result.__dict__["_decode"] = partial(_more_probable, units, p, q)
     return result
 
 
-def _couplings(units):
-    """Edges of the graph of both layers, and their exponents."""
-    weights = units.model.weights
-    edges = np.stack(np.nonzero(weights), 1)
-    exponents = weights[tuple(edges.T)].astype(np.float64) * units.factor
-    return edges + [0, len(weights)], exponents
+def _more_probable(units, p, q, weights, rows):
+    """The more probable value of each unit in a mixture of some rows."""
+    return _values(units, (weights @ p[rows] > weights @ q[rows])[None])
 
 
 def _values(units, x):
@@ -189,7 +168,7 @@ def of_record(record, single, dtype, layers, rows, kind=Beliefs, **shared):
         "converged": is_converged(record.status),
         "n_iter": record.n_iter,
         "residual": record.residual,
-        "message": _messages(record, rows["local_maximum"]),
+        "message": messages_of(record.status),
         "history": trace_of(record),
         "damping": record.damping,
     } | rows
@@ -199,15 +178,6 @@ def of_record(record, single, dtype, layers, rows, kind=Beliefs, **shared):
         **{name: row(x) for name, x in rows.items()},
         **shared,
     )
-
-
-def _messages(record, local_maximum):
-    """How the rows ended, and whether their assignments are local maxima."""
-    message, converged = messages_of(record.status), is_converged(record.status)
-    if local_maximum is not None:
-        polished = np.char.add(message, POLISHED)
-        message = np.where(local_maximum & ~converged, polished, message)
-    return message
 
 
 def decoded(units, record):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf._common.html import extent, section, table
+from fastmf._common.html import extent
 from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp.forbidden import forbidden_bound
 from fastmf.inference.bp.graphs.layers import machine_of_layers
@@ -28,9 +28,6 @@ from fastmf.models._layered import is_integrated
 from fastmf.priors import Categorical
 from fastmf.priors._protocol import has_log_prob
 from fastmf.priors._queries import columns_of_values
-
-# Change of the messages at which they are left, and weight of the old ones.
-TOL, BOUND_DAMPING = 1e-5, 0.5
 
 
 class LogPartitionBounds(NamedTuple):
@@ -61,12 +58,6 @@ class LogPartitionBounds(NamedTuple):
         return (
             f"LogPartitionBounds(lower {extent(self.lower)}, upper {extent(self.upper)}, "
             f"estimate {extent(self.estimate)})"
-        )
-
-    def _repr_html_(self):
-        """HTML for notebooks."""
-        return section(
-            "LogPartitionBounds", table([(k, extent(v)) for k, v in self._asdict().items()])
         )
 
 
@@ -220,20 +211,9 @@ def _likely_start(units, n, dtype):
 
 
 def _above(units, max_iter):
-    """Upper bound by spanning trees."""
+    """Upper bound by spanning trees, which holds at all messages."""
     if units is None:
         return np.inf
-    init, bounds = None, []
-    # The bound holds at all messages: after few sweeps it may be lower, if they do not converge.
-    for n_sweeps in (max(1, max_iter // 8), max_iter):
-        options = BPOptions(
-            algorithm="tree_reweighted",
-            max_iter=n_sweeps,
-            tol=TOL,
-            damping=BOUND_DAMPING,
-            messages=True,
-        )
-        solved, _ = solve_trees(options, units, 1, init)
-        bounds.append(solved.log_partition[0])
-        init = solved.messages
-    return min(bounds)
+    # In so few sweeps undamped messages between strongly coupled units do not settle.
+    options = BPOptions(algorithm="tree_reweighted", max_iter=max_iter, damping=0.5)
+    return solve_trees(options, units, 1, None)[0].log_partition[0]

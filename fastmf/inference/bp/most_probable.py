@@ -17,12 +17,10 @@ from fastmf.inference.bp.graphs.propagation import propagate_on_graph
 from fastmf.inference.bp.graphs.results import ModeCheck, all_right
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.bp.rbm import checked_fields, checked_init, propagated
-from fastmf.inference.fixed_point import ending_of, with_changes, with_check
+from fastmf.inference.fixed_point import with_check
 from fastmf.kernels.bp.arguments import BPRecord
 from fastmf.models import RBM, BoltzmannMachine
 from fastmf.priors import Categorical
-
-IS_BEST = "; no assignment is more probable: all states of a layer were compared"
 
 
 def most_probable(
@@ -157,10 +155,6 @@ def _decoded(options, units, n_rows, init):
     result = beliefs_of(options, units, ends._replace(record=record), n_rows is None, optimal)
     if not options.search:
         return result
-    if is_best:
-        ending = ending_of(result)
-        ending = np.where(result.converged, ending, np.char.add(ending, IS_BEST))
-        result = with_changes(result, message=ending[()])
     return with_check(result, all_right if is_best else AssignmentCheck(units, joint))
 
 

@@ -17,7 +17,6 @@ import scipy
 
 from fastmf._common import arguments as check
 from fastmf.inference.bp._options import BPOptions
-from fastmf.inference.bp.loop_series import MixedLoops
 from fastmf.inference.fixed_point import ending_of, with_changes, with_solutions
 from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS, SPREAD
 from fastmf.inference.mean_field.solutions import Solutions, distinct
@@ -61,8 +60,6 @@ def mixtures(options, n_rows, of_row):
     if options.pairwise == "mean" and n_rows is not None:
         result = with_changes(result, pairwise=result.pairwise.mean(0))
     with_solutions(result, list(solutions), n_rows is None)
-    loops = [part.__dict__["_loops"] for part in parts]
-    result.__dict__["_loops"] = MixedLoops(loops, [x.weights for x in solutions])
     result.__dict__["_radius"] = parts[0].__dict__.get("_radius")
     return result, list(stable)
 
@@ -125,7 +122,6 @@ def _mixed(ends, rows, members):
         converged=ends.converged[rows],
         members=members,
     )
-    loops = ends.__dict__["_loops"].of_rows(rows)
     result = with_changes(
         ends,
         mean=_by_layers(average, ends.mean),
@@ -138,12 +134,12 @@ def _mixed(ends, rows, members):
         residual=ends.residual[rows].max(keepdims=True),
         damping=ends.damping[rows].max(keepdims=True),
         message=ending_of(ends)[rows[:1]],
-        assignment=loops.assignment(weights),
+        assignment=ends.__dict__["_decode"](weights, rows),
         pairwise=average(ends.pairwise),
         messages=None,
         history=None,
     )
-    result.__dict__.update(_loops=loops, _radius=ends.__dict__.get("_radius"))
+    result.__dict__["_radius"] = ends.__dict__.get("_radius")
     return result, solutions
 
 

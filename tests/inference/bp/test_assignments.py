@@ -43,8 +43,6 @@ def test_machines_with_a_small_layer_are_decoded_exactly(algorithm, n, m, prior)
         best = best_of_all(model, algorithm == "max")
         assert found.objective == pytest.approx(best, rel=1e-12)
         assert found.local_maximum and found.reliable
-        if not found.converged:
-            assert "no assignment is more probable" in found.message
 
 
 def test_rows_of_fields_and_huge_fields():
@@ -72,7 +70,7 @@ def test_annealed_chains_find_what_enumeration_finds(joint, monkeypatch):
         model = strong_machine(14, 11, 1.5, seed, dtype=np.float32 if seed % 2 else np.float64)
         units, start = BinaryUnits(model, (None, None)), np.zeros((1, 14), bool)
         known = best_assignments(units, joint, start)
-        monkeypatch.setattr(module, "MAX_LAYER_NUMBERS", 0)
+        monkeypatch.setattr(module, "MAX_LAYER_STATES", 0)
         found = best_assignments(units, joint, start)
         monkeypatch.undo()
         assert known.is_best and not found.is_best
@@ -107,14 +105,14 @@ def test_planted_states_of_large_machines_are_found(algorithm, turned):
 
 def test_glassy_machines_are_decoded_as_by_exact_sums_of_a_layer(monkeypatch):
     """Of 16 hidden units all states are compared; chains alone find the best of all, too."""
-    monkeypatch.setattr(module, "MAX_LAYER_NUMBERS", 0)
+    monkeypatch.setattr(module, "MAX_LAYER_STATES", 0)
     for seed in range(6):
         model = strong_machine(80, 16, 3.0, seed)
         found = mf.most_probable(model)
-        monkeypatch.setattr(module, "MAX_LAYER_NUMBERS", 1 << 24)
+        monkeypatch.setattr(module, "MAX_LAYER_STATES", 1 << 24)
         units, v = BinaryUnits(model, (None, None)), found.assignment[0][None] > 0
         known = best_assignments(units, True, v)
-        monkeypatch.setattr(module, "MAX_LAYER_NUMBERS", 0)
+        monkeypatch.setattr(module, "MAX_LAYER_STATES", 0)
         assert known.is_best
         assert found.objective == pytest.approx(known.objective[0], rel=1e-12)
 
@@ -132,7 +130,7 @@ def test_a_best_state_that_few_chains_find_is_not_reliable(monkeypatch):
 
 def test_poor_states_are_not_reliable(monkeypatch):
     """Without moves while solving, the check finds a better state, or there is none."""
-    monkeypatch.setattr(module, "MAX_LAYER_NUMBERS", 0)
+    monkeypatch.setattr(module, "MAX_LAYER_STATES", 0)
     poor = flagged = false = 0
     for seed in range(20):
         model = strong_machine(20, 10, 3.0, seed)
@@ -140,9 +138,9 @@ def test_poor_states_are_not_reliable(monkeypatch):
         monkeypatch.setattr(module, "MAX_ANNEALED_PRODUCTS", 0)
         found = mf.most_probable(model, sum_hidden=True)
         monkeypatch.setattr(module, "MAX_ANNEALED_PRODUCTS", moves)
-        monkeypatch.setattr(module, "MAX_LAYER_NUMBERS", 1 << 24)
+        monkeypatch.setattr(module, "MAX_LAYER_STATES", 1 << 24)
         best = mf.most_probable(model, sum_hidden=True).objective
-        monkeypatch.setattr(module, "MAX_LAYER_NUMBERS", 0)
+        monkeypatch.setattr(module, "MAX_LAYER_STATES", 0)
         is_poor = found.objective < best - 1e-6
         poor += is_poor
         flagged += is_poor and not found.reliable
@@ -157,6 +155,6 @@ def test_large_layers_and_given_starts_are_left_alone(monkeypatch):
     start = np.zeros((1, 12))
     one = mf.most_probable(model, sum_hidden=True, init=start, max_iter=1)
     assert one.local_maximum.all()
-    monkeypatch.setattr(module, "MAX_LAYER_NUMBERS", 0)
+    monkeypatch.setattr(module, "MAX_LAYER_STATES", 0)
     monkeypatch.setattr(module, "MAX_ANNEALED_PRODUCTS", 0)
     assert mf.most_probable(model).reliable is None

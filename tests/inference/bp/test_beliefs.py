@@ -48,14 +48,6 @@ def test_the_objective_is_the_log_partition_of_a_decoder():
     assert result.spectral_radius is None
 
 
-def test_the_message_says_that_an_assignment_is_polished():
-    rows = mf.most_probable(loopy(scale=1.5), max_iter=1)
-    assert not rows.converged and rows.local_maximum
-    assert "no flip of one visible unit" in rows.message
-    rough = mf.most_probable(loopy(scale=1.5), max_iter=1, search=False)
-    assert "no flip" not in rough.message
-
-
 def test_notebooks_show_what_was_decoded():
     model = mf.RBM(np.ones((3, 2)), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
     title, (summary, _) = shown(mf.most_probable(model))

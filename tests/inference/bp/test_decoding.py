@@ -8,10 +8,6 @@ import pytest
 from bp_models import SOLVERS, loopy
 
 import fastmf as mf
-from fastmf.inference.bp._binary_units import BinaryUnits
-from fastmf.inference.bp._kernel_arguments import prepared
-from fastmf.inference.bp._options import BPOptions
-from fastmf.inference.bp.most_probable import best_of
 
 SCALES = 0.5, 1.0, 2.0, 4.0, 8.0
 BOTH = pytest.mark.parametrize("algorithm", ["max", "mixed"])
@@ -92,7 +88,6 @@ def test_a_polished_assignment_is_a_local_maximum(prior, algorithm):
         rough = SOLVERS[algorithm](model, max_iter=2, search=False)
         result = SOLVERS[algorithm](model, max_iter=2)
         assert result.local_maximum and rough.local_maximum is None
-        assert "no flip of one visible unit" in result.message or result.converged
 
         def value(v, model=model):
             field = v @ model.weights
@@ -154,14 +149,3 @@ def test_sequential_mixed_product_is_a_local_search():
         odds = model.visible.field[i] + np.logaddexp(0, rest + w[i]).sum()
         odds -= np.logaddexp(0, rest).sum()
         assert v[i] == (odds > 0)
-
-
-def test_best_of_takes_each_row_from_its_best_start():
-    _, _, record = prepared(
-        BPOptions(algorithm="max"), BinaryUnits(loopy(), (None, None)), float, 6
-    )
-    record.objective[:] = 1, 3, 2, 5, 4, 6
-    record.n_iter[:] = range(6)
-    best, optimal = best_of(record, np.array([True, False, True, True, True, True]), 3)
-    assert best.objective.tolist() == [3, 6] and best.n_iter.tolist() == [1, 5]
-    assert optimal.tolist() == [False, True]

@@ -6,14 +6,14 @@ import numpy as np
 
 from fastmf._outcomes import CONVERGED, INFEASIBLE
 from fastmf._threads.workers import one_blas_thread
-from fastmf.inference.bp.graphs.elimination import eliminated_units
+from fastmf.inference.bp.graphs.elimination import tables_of
 from fastmf.inference.bp.graphs.propagation import propagate_units
 from fastmf.inference.bp.graphs.results import Solved, all_right, graph_beliefs
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.bp.solutions import MAX_CHECK_SWEEPS
 from fastmf.inference.fixed_point import with_changes, with_check
 from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS
-from fastmf.models._graph_sums import MAX_ENTRIES, is_small
+from fastmf.models._graph_sums import MAX_ENTRIES, eliminated, is_small
 
 
 @one_blas_thread()
@@ -42,7 +42,7 @@ def _exact(units, n_rows):
     if not is_small(units.graph):
         return None
     for k in range(n_rows):
-        rows.append(eliminated_units(units.row(k), 8 * MAX_ENTRIES / n_rows, plans))
+        rows.append(eliminated(tables_of(units.row(k)), 8 * MAX_ENTRIES / n_rows, plans))
         if rows[-1] is None:
             return None
     zeros, values = np.zeros(n_rows), [row.log_partition for row in rows]
@@ -58,6 +58,4 @@ def _exact(units, n_rows):
 def _certain(result):
     """The same beliefs, which need no check."""
     message = np.where(result.converged, "exact, by elimination", result.message)
-    result = with_changes(result, method="elimination", message=message[()])
-    result.__dict__["_loop_terms"] = np.zeros(np.size(result.converged))
-    return with_check(result, all_right)
+    return with_check(with_changes(result, method="elimination", message=message[()]), all_right)

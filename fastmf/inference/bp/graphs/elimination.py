@@ -4,13 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.models._graph_sums import eliminated, is_small
+from fastmf.models._graph_sums import MAX_ENTRIES, eliminated, is_small
 from fastmf.models._state_tables import Tables
-
-
-def eliminated_units(units, max_entries, plans):
-    """The exact `Marginals` of a graph with one row; None if its tables are large."""
-    return eliminated(_tables(units), max_entries, plans)
 
 
 class BestState(NamedTuple):
@@ -20,14 +15,14 @@ class BestState(NamedTuple):
     objective: float
 
 
-def best_states(units, rows, max_entries):
-    """The `BestState` of some rows by elimination; None if tables have more entries."""
+def best_states(units, rows):
+    """The `BestState` of some rows by elimination; None if their tables are large."""
     plans, out = {}, []
     if not is_small(units.graph, len(rows)):
         return None
     for row in rows:
-        tables = _tables(units.row(row))
-        result = eliminated(tables, max_entries / len(rows), plans, mode=True)
+        tables = tables_of(units.row(row))
+        result = eliminated(tables, MAX_ENTRIES / len(rows), plans, mode=True)
         if result is None:
             return None
         labels = np.zeros(len(tables.sizes), np.int64)
@@ -37,7 +32,7 @@ def best_states(units, rows, max_entries):
     return out
 
 
-def _tables(units):
+def tables_of(units):
     """The `Tables` of a graph with one row."""
     fields = np.empty(units.first_state[-1])
     fields[units.state_order] = units.problem()[0].field[0]

@@ -69,8 +69,7 @@ def propagate_on_layers(options, model, field, clamp, init=None, solve=propagate
         parts["solutions"] = several if result.mean.ndim > 1 else several[0]
     beliefs = Beliefs(**parts)
     # Checks that are still to be made, and results of earlier ones.
-    names = "_check", "_known_reasons", "_radius", "_spectral_radius", "_loops", "_loop_terms"
-    for name in names:
+    for name in ("_check", "_known_reasons", "_radius", "_spectral_radius"):
         if name in result.__dict__:
             beliefs.__dict__[name] = result.__dict__[name]
     return beliefs

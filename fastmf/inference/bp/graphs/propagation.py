@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from fastmf._outcomes import INFEASIBLE, is_converged
+from fastmf._outcomes import DAMPING_WINDOW, INFEASIBLE, is_converged
 from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.bp._assignments import margin_of
 from fastmf.inference.bp._kernel_arguments import ROUNDINGS, convergence_settings
@@ -30,12 +30,6 @@ from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.bp.solutions import mixtures, options_of_checks
 from fastmf.inference.fixed_point import with_check
 from fastmf.kernels.bp import graph_binary, graph_decoding, graph_states
-from fastmf.models._graph_sums import MAX_ENTRIES
-from fastmf.priors._queries import two_values
-
-# Sweeps of max-product after each of which an assignment is decoded; afterwards after each multiple
-# of this number, and after the last sweep.
-N_DECODED = 32
 
 
 @one_blas_thread()
@@ -111,8 +105,6 @@ class _GraphRows:
     def __init__(self, options, units, problem, scale):
         self.options, self.units, self.problem = options, units, problem
         self.n_messages = len(problem.edges)
-        # Pairs of states are kept for the loop series, in a sixteenth of the memory.
-        self.checks_pairs = two_values(units.model.prior) is None and options.algorithm == "sum"
         eps = np.finfo(np.float64).eps
         rounding = eps * (ROUNDINGS * np.sqrt(units.max_degree) + 2 * scale)
         self.settings = convergence_settings(options, float(rounding))
@@ -129,9 +121,7 @@ class _GraphRows:
         """Sum of the terms of the log-partition of each row, and the pair beliefs."""
         n_rows, n_units = len(state.messages), len(problem.starts) - 1
         terms = np.zeros((n_rows, n_units))
-        keeps = self.options.pairwise or (
-            self.checks_pairs and 16 * 8 * n_rows * n_values <= MAX_BYTES
-        )
+        keeps = bool(self.options.pairwise)
         pairs = np.zeros((n_rows if keeps else 0, n_values))
         arguments = problem, state, terms, pairs, np.zeros(2, np.int64)
         in_parallel(kernel, arguments, len(state.scratch))
@@ -208,7 +198,7 @@ class _GraphStates(_GraphRows):
 
     def _take_best(self, rows, decoded):
         """Replace assignments by more probable ones where elimination is quick; whether it is."""
-        best = None if self.units.is_forest else best_states(self.units, rows, MAX_ENTRIES)
+        best = None if self.units.is_forest else best_states(self.units, rows)
         for k, state in enumerate(best or ()):
             if state.objective - margin_of(state.objective) / 1000 > decoded[2][k]:
                 decoded[0][k], decoded[1][k], decoded[2][k] = state.labels, True, state.objective
@@ -240,8 +230,8 @@ class _Assignments:
         self.optimal, self.objective = np.zeros(n_rows, bool), np.full(n_rows, -np.inf)
 
     def decode(self, problem, state, n_done):
-        """Decode the beliefs of a state; after many sweeps, of one in some only."""
-        if n_done > N_DECODED and n_done % N_DECODED:
+        """Decode the beliefs of a state; after the first sweeps, of one in each window only."""
+        if n_done > DAMPING_WINDOW and n_done % DAMPING_WINDOW:
             return
         labels = np.zeros_like(self.labels)
         optimal, objective = np.zeros_like(self.optimal), np.zeros_like(self.objective)

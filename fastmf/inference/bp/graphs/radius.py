@@ -6,8 +6,7 @@ point and converges to it from any messages, whatever the fields.
 
 import numpy as np
 
-# Power iterations, and updates of slots in all of them.
-MAX_POWER_ITERATIONS, MAX_UPDATES = 200, 10**7
+MAX_POWER_ITERATIONS = 200
 
 
 def spectral_radius(units):
@@ -27,8 +26,7 @@ def spectral_radius(units):
         received = np.bincount(layout.neighbours, x, n_units)
         return strength * (received[senders] - x[layout.reverse])
 
-    max_iter = max(2, min(MAX_POWER_ITERATIONS, MAX_UPDATES // len(strength)))
-    return perron_bound(product, np.ones(len(strength)), max_iter)
+    return perron_bound(product, np.ones(len(strength)))
 
 
 def radius_of_layers(weights):
@@ -40,7 +38,7 @@ def radius_of_layers(weights):
         back = strength * (x.sum(0) - x)
         return strength * (back.sum(1, keepdims=True) - back)
 
-    return perron_bound(twice, np.ones_like(strength), MAX_POWER_ITERATIONS) ** 0.5
+    return perron_bound(twice, np.ones_like(strength)) ** 0.5
 
 
 def _strengths(units):
@@ -59,7 +57,7 @@ def _strengths(units):
     return strengths
 
 
-def perron_bound(product, x, max_iter):
+def perron_bound(product, x):
     """Upper bound of the spectral radius of a matrix A without negative entries.
 
     By Collatz and Wielandt, max (A x)_i / x_i is an upper bound for every positive x, so that it
@@ -67,7 +65,7 @@ def perron_bound(product, x, max_iter):
     is 0).
     """
     bound = np.inf
-    for _ in range(max_iter):
+    for _ in range(MAX_POWER_ITERATIONS):
         new = product(x)
         last, bound = bound, min(bound, (new / x).max())
         if bound >= last * (1 - 1e-9):

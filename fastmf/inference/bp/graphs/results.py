@@ -6,24 +6,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._outcomes import INFEASIBLE, POLISHED, is_converged, messages_of
+from fastmf._outcomes import INFEASIBLE, is_converged, messages_of
 from fastmf.inference.bp._assignments import reasons
 from fastmf.inference.bp.beliefs import of_record
 from fastmf.inference.bp.graphs.beliefs import GraphBeliefs
 from fastmf.inference.bp.graphs.elimination import best_states
 from fastmf.inference.bp.graphs.radius import spectral_radius
 from fastmf.inference.bp.graphs.starts import returned_messages
-from fastmf.inference.bp.loop_series import SpinLoops, StateLoops
 from fastmf.inference.fixed_point import Question, with_check
 from fastmf.kernels.mean_field.arguments import Tilt
-from fastmf.models._graph_sums import MAX_ENTRIES
 from fastmf.priors._queries import binary_field, two_values
 
 NONE_FOUND = (
     "not converged: no assignment that is possible was found, and there may be none; "
     "algorithm='auto' says so of graphs that are not large"
 )
-UNSURPASSED = "; no assignment is more probable, by elimination"
 
 
 def graph_beliefs(options, units, solved, probability, single):
@@ -32,7 +29,7 @@ def graph_beliefs(options, units, solved, probability, single):
     mean, var, b, labels = _units(units, solved)
     if solved.labels is not None:
         labels = solved.labels
-    message, converged = _messages(options, solved)
+    message, converged = _messages(solved)
     pairs = _pairs(units, solved) if options.pairwise else None
     if options.pairwise == "mean" and pairs is not None:
         pairs = pairs.mean(0)
@@ -54,8 +51,8 @@ def graph_beliefs(options, units, solved, probability, single):
     record = SimpleNamespace(**solved.record)
     result = of_record(record, single, dtype, layers, rows, GraphBeliefs, **shared)
     if options.algorithm == "sum":
-        loops = _loops_of(units, solved)
-        result.__dict__.update(_radius=partial(spectral_radius, units), _loops=loops)
+        decode = partial(_most_probable, units, state_beliefs(units, solved))
+        result.__dict__.update(_radius=partial(spectral_radius, units), _decode=decode)
     if options.algorithm == "max":
         return with_check(result, ModeCheck(units, solved.is_best))
     return result
@@ -100,7 +97,7 @@ class ModeCheck(NamedTuple):
         objective = np.atleast_1d(result.score)
         best = objective
         if not self.units.is_forest and (self.is_best is None or not self.is_best.all()):
-            states = best_states(self.units, range(len(objective)), MAX_ENTRIES)
+            states = best_states(self.units, range(len(objective)))
             if states is None:
                 return None
             best = np.array([state.objective for state in states])
@@ -112,16 +109,9 @@ def all_right(answer):
     return [""] * np.size(answer.converged)
 
 
-def _loops_of(units, solved):
-    """The fixed points of rows, with which `loop_correction` is computed."""
-    beliefs, graph, pair = state_beliefs(units, solved), units.graph, two_values(units.model.prior)
-    if pair is None:
-        return StateLoops(units, beliefs, solved.pairs)
-
-    def couplings():
-        return graph.edges, graph.values * (pair[1] - pair[0]) ** 2
-
-    return SpinLoops(couplings, units.values_of, beliefs[:, 1::2], beliefs[:, ::2])
+def _most_probable(units, beliefs, weights, rows):
+    """The most probable state of each unit in a mixture of some rows."""
+    return units.values_of(units.labels((weights @ beliefs[rows])[None]))
 
 
 def question_of(units, mixed=None, stable=None):
@@ -152,14 +142,10 @@ def _probabilities(units, solved):
     return np.where(free, p, units.clamp == high), np.where(free, q, units.clamp == low)
 
 
-def _messages(options, solved):
+def _messages(solved):
     """How rows have ended, in words, and whether they have converged."""
     status = solved.record["status"]
     converged, message = is_converged(status), messages_of(status)
-    if solved.optimal is not None and options.search:
-        message = np.where(solved.optimal & ~converged, np.char.add(message, POLISHED), message)
-    if solved.is_best is not None:
-        message = np.where(solved.is_best & ~converged, np.char.add(message, UNSURPASSED), message)
     if solved.objective is not None:
         none = np.isneginf(solved.objective) & (status != INFEASIBLE)
         message, converged = np.where(none, NONE_FOUND, message), converged & ~none

@@ -7,6 +7,7 @@ states of the receiver, the largest of them 0, in the order of the kernels.
 import numpy as np
 import scipy
 
+from fastmf.inference.bp._kernel_arguments import MAX_LOG_OF_PRODUCT
 from fastmf.inference.bp.graphs.moves import MAX_START_SLOTS, forest_moves
 from fastmf.inference.bp.graphs.units import checked_clamp
 from fastmf.inference.bp.rbm import checked_init, messages_of
@@ -15,7 +16,7 @@ from fastmf.priors._queries import two_values
 
 # Largest size of exponents from which states of starts are found, and of log-messages of states
 # that start: an impossible state may be possible with other fields.
-FORBIDDEN = 600.0
+FORBIDDEN = MAX_LOG_OF_PRODUCT[np.dtype(np.float64)]
 
 
 def checked_messages(init, units):
@@ -58,7 +59,7 @@ def starts_of_graph(units, n_starts, rng):
     couplings = couplings_of(units, -FORBIDDEN)
 
     def step(x, temperature):
-        return (x + softmax(units, (field + x @ couplings) / temperature)) / 2
+        return (x + units.normalised((field + x @ couplings) / temperature)) / 2
 
     uniform = np.repeat(1 / units.graph.n_states, units.graph.n_states)
     p, kinds = relaxed(_random_beliefs(units, n_starts - 1, rng), uniform, step, rng)
@@ -136,10 +137,3 @@ def couplings_of(units, smallest=-np.inf):
     n = units.first_state[-1]
     upper = scipy.sparse.csr_array((tables, (start[:, 0] + a, start[:, 1] + b)), shape=(n, n))
     return (upper + upper.T).tocsr()
-
-
-def softmax(units, x):
-    """Probabilities of states from their logarithms, of each row and unit."""
-    starts, sizes = units.first_state[:-1], units.graph.n_states
-    x = np.exp(x - np.repeat(np.maximum.reduceat(x, starts, axis=1), sizes, axis=1))
-    return x / np.repeat(np.add.reduceat(x, starts, axis=1), sizes, axis=1)

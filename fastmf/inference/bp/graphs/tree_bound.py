@@ -18,6 +18,7 @@ the bound of tree-reweighted belief propagation (Wainwright, Jaakkola & Willsky 
 """
 
 import numpy as np
+import scipy
 
 from fastmf.inference.bp._options import MAX_BYTES
 
@@ -78,12 +79,4 @@ def _sums(problem, slots, shape, h, u):
     a, b = np.arange(q)[:, None], np.arange(r)
     at = problem.first_value[problem.edges[slots]][:, None, None]
     at = at + np.where(transposed, b * q + a, a * r + b)
-    return log_sum_exp(cavity[:, :, None] + problem.tables[at], 1)
-
-
-def log_sum_exp(x, axis):
-    """Logarithm of the sum of exp(x) along one axis; -inf where there are only such terms."""
-    top = x.max(axis, keepdims=True)
-    top = np.where(np.isfinite(top), top, 0)
-    with np.errstate(divide="ignore"):
-        return np.log(np.exp(x - top).sum(axis)) + top.squeeze(axis)
+    return scipy.special.logsumexp(cavity[:, :, None] + problem.tables[at], axis=1)

@@ -9,10 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf.inference.bp.graphs.layout import adjacency, breadth_first, components
-from fastmf.inference.bp.loop_series import MAX_DENSE
 
-# Random orders of the vertices of larger graphs: see `_ordered`.
-N_ORDERS = 8
+# Vertices up to which trees are uniform, and random orders of the vertices of larger graphs.
+MAX_DENSE, N_ORDERS = 2000, 8
 
 
 class Trees(NamedTuple):

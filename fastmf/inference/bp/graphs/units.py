@@ -196,13 +196,15 @@ class GraphUnits:
         """Probabilities of all states as given, from logarithms in the order of the layout."""
         out = np.zeros_like(log_beliefs)
         out[:, self.state_order] = log_beliefs
+        return self.normalised(out)
+
+    def normalised(self, logs):
+        """Probabilities of all states from their logarithms; NaN for units without a state."""
         starts, sizes = self.first_state[:-1], self.graph.n_states
-        top = np.maximum.reduceat(out, starts, axis=1)
-        out -= np.repeat(np.where(np.isfinite(top), top, 0), sizes, axis=1)
-        np.exp(out, out=out)
+        top = np.maximum.reduceat(logs, starts, axis=1)
+        x = np.exp(logs - np.repeat(np.where(np.isfinite(top), top, 0), sizes, axis=1))
         with np.errstate(invalid="ignore", divide="ignore"):
-            out /= np.repeat(np.add.reduceat(out, starts, axis=1), sizes, axis=1)
-        return out
+            return x / np.repeat(np.add.reduceat(x, starts, axis=1), sizes, axis=1)
 
     def moments(self, beliefs):
         """Means and variances of the model's units from probabilities of states."""
