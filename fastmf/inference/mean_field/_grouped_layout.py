@@ -20,7 +20,7 @@ from fastmf.kernels.mean_field.arguments import (
 )
 from fastmf.kernels.mean_field.groups import update_block as update_groups
 from fastmf.models._layered import Layered
-from fastmf.priors._groups import column_is_group, column_sizes, groups
+from fastmf.priors._groups import column_is_group, column_sizes
 from fastmf.priors._protocol import n_units, precomputed
 
 
@@ -42,8 +42,6 @@ class GroupedLayout(Layout):
         Couplings of each layer, not packed.
     source : list of int
         Position of the first unit that each layer is coupled to.
-    groups_of_sources : list of lists of slices
-        The groups among the units that each layer is coupled to.
     n_group_fields : int
         Numbers for each row that the update of a block keeps or needs: see `ActiveRows`.
     n_own_fields : int
@@ -76,10 +74,6 @@ class GroupedLayout(Layout):
         tables = self._groups(targets, sources, width)
         self._order = order
         self.layers = self._layers(tables)
-        self.groups_of_sources = [
-            [slice(first, first + n) for first, n, kind, *_ in of_layer.sources if kind == GROUP]
-            for of_layer in tables
-        ]
         one_by_one = schedule == "sequential" or self._coupled_to_itself
         self.blocks = _blocks([len(of_layer.targets) for of_layer in tables], one_by_one)
         ends = [
@@ -197,30 +191,6 @@ class GroupedLayout(Layout):
         """Fill in the couplings of a layered model, but not its units."""
         self.couplings = chain_of(model)[2]
         self.layers = self._layers(self.layers.groups)
-
-    def fields(self, k, cumulants, order):
-        """Return W' m for layer k, and the tilts b and a."""
-        means, variances = cumulants
-        couplings, prior, units = self.couplings[k], self.priors[k], self.bounds[k]
-        sources = slice(self.source[k], self.source[k] + len(couplings))
-        source_mean, source_var, mean = means[:, sources], variances[:, sources], means[:, units]
-        field = source_mean @ couplings
-        if order < 2:
-            return field, field.copy(), np.zeros_like(field)
-        of_sources = self.groups_of_sources[k]
-        # In a group v + m^2 is m.
-        second = source_var.copy()
-        for group in of_sources:
-            second[:, group] = source_mean[:, group]
-        a = -second @ np.square(couplings)
-        for group in of_sources:
-            a += np.square(source_mean[:, group] @ couplings[group])
-        b = field + a * mean
-        for group in groups(prior):
-            effect = mean[:, group] @ couplings[:, group].T
-            response = covariance_times(source_mean, source_var, of_sources, effect)
-            b[:, group] = field[:, group] - response @ couplings[:, group]
-        return field, b, a
 
 
 def covariance_times(mean, var, groups_, x):

@@ -2,15 +2,13 @@
 
 import numpy as np
 
-from fastmf._threads.workers import computed_once, in_parallel
+from fastmf._threads.workers import computed_once
 from fastmf.kernels.linear.product import (
     TILE_ROWS,
     empty_panels,
     fill_panels,
-    multiply,
     pack,
     panel_width,
-    product_address,
 )
 from fastmf.kernels.mean_field.arguments import Layer, Layers, Sweep
 from fastmf.kernels.mean_field.rows import assess_address
@@ -142,19 +140,6 @@ class Layout:
         """Arguments of kernels."""
         return Sweep(self.layers, self.blocks)
 
-    def fields(self, k, cumulants, order):
-        """Return W' m for layer k (None without groups), tilts b and a, and at order 3 (W^3)' k.
-
-        `cumulants` are means, variances and third cumulants of all units.
-        """
-        layer, units = self.layers.of_model[k], self.bounds[k]
-        states = zip(cumulants[:order], (layer.couplings, layer.squares, layer.cubes), strict=False)
-        b, *higher = (_products(part, layer, packed) for part, packed in states)
-        mean = cumulants[0][:, units]
-        a = -higher[0] if higher else np.zeros_like(mean)
-        b += a * mean
-        return None, b, a, *higher[1:]
-
     def join(self, parts, joined):
         """Write the arrays of the layers, where not None, into `whole`, (n_rows, n_units)."""
         for units, part in zip(self.bounds, parts, strict=True):
@@ -167,15 +152,6 @@ class Layout:
         if len(self.bounds) == 1:
             return joined
         return tuple(joined[..., units] for units in self.bounds)
-
-
-def _products(states, layer, packed):
-    """Rows of states times the packed couplings to the units of a layer."""
-    n_panels, _, width = packed.shape
-    out = np.empty((len(states), n_panels * width), states.dtype)
-    arguments = states, layer.source, packed, layer.n_units, np.zeros(1, np.int64), out
-    in_parallel(multiply, (product_address(states.dtype), *arguments), 1)
-    return out[:, : layer.n_units]
 
 
 def chain_of(model):

@@ -26,18 +26,18 @@ from fastmf.inference.mean_field._layout import rows_per_worker
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._no_hidden import allows_no_hidden
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
-from fastmf.inference.mean_field._sparse_layout import solve_sparse
-from fastmf.inference.mean_field.free_energy import log_partition_of_rows
+from fastmf.inference.mean_field._sparse_layout import measure_sparse, solve_sparse
 from fastmf.inference.mean_field.mixture import mixture
 from fastmf.kernels.mean_field.arguments import (
     EARLY_RESIDUAL,
     LATE_RESIDUAL,
-    Sweep,
     TapSettings,
     Tilt,
 )
 from fastmf.kernels.mean_field.rows import SLOT_SIZE, ActiveRows, worker_shapes
+from fastmf.kernels.mean_field.tap import log_partitions
 from fastmf.kernels.mean_field.tap import tap as solve_rows
+from fastmf.kernels.mean_field.units import units_address
 from fastmf.models._couplings import finite_machine
 from fastmf.models.boltzmann import check_machine
 from fastmf.priors._protocol import has_log_prob
@@ -225,7 +225,6 @@ def solve(layout, state, tilt, options):
 
     Returns their record and log-partitions (None unless asked for).
     """
-    n_rows, dtype = state.shape[1], state.dtype
     record = record_from(state, options.max_iter, options.history)
     settings = TapSettings(
         order=options.order,
@@ -237,24 +236,25 @@ def solve(layout, state, tilt, options):
         early_residual=EARLY_RESIDUAL if options.acceleration else 0.0,
         late_residual=LATE_RESIDUAL if options.acceleration else 0.0,
         one_by_one=layout.one_by_one,
-        resolution=float(np.finfo(dtype).eps),
+        resolution=float(np.finfo(state.dtype).eps),
     )
-    work = 10 * n_rows * layout.n_couplings
-    n_workers = workers_for(n_rows, work, options.n_threads, options.max_iter)
     if layout.sparse:
-        n_workers = solve_sparse(layout, record, tilt, settings, options.n_threads)
+        solve_sparse(layout, record, tilt, settings, options.n_threads)
     else:
-        _solve_dense(layout, record, tilt, settings, n_workers)
+        _call_with_memory(solve_rows, layout, record, tilt, settings, options.n_threads)
+    values = None
+    if options.log_partition:
+        values = log_partition_of_rows(layout, record, tilt, settings, options.n_threads)
     if tilt.precision.any():
         record.state[3] += tilt.precision
-    if not options.log_partition:
-        return record, None
-    return record, _log_partition(layout, record, tilt, options.order, n_workers)
+    return record, values
 
 
-def _solve_dense(layout, record, tilt, settings, n_workers):
-    """Iterate the rows of a record, a part of them in each worker."""
+def _call_with_memory(kernel, layout, record, tilt, settings, n_threads, *results):
+    """Call a kernel that takes the rows of a record, a part of them in each worker."""
     _, n_rows, n_units = record.state.shape
+    work = 10 * n_rows * layout.n_couplings
+    n_workers = workers_for(n_rows, work, n_threads, settings.max_iter)
     settings = settings._replace(
         rows_per_worker=rows_per_worker(n_rows, n_workers, layout.max_worker_rows),
     )
@@ -265,13 +265,19 @@ def _solve_dense(layout, record, tilt, settings, n_workers):
         parts = [p.reshape(n_workers, *shape) for p, shape in zip(parts, shapes, strict=True)]
         slots = np.empty((n_workers, 1, settings.rows_per_worker, SLOT_SIZE))
         queue, workers = np.zeros(2, np.int64), ActiveRows(slots, *parts)
-        arguments = Sweep(layout.layers, layout.blocks), settings, tilt, workers, queue, record
-        in_parallel(solve_rows, arguments, n_workers)
+        arguments = layout.sweep, settings, tilt, workers, queue, record, *results
+        in_parallel(kernel, arguments, n_workers)
 
 
-def _log_partition(layout, record, tilt, order, n_workers):
-    """Log-partition of every row; rows where it is not finite are marked as diverged."""
-    values = log_partition_of_rows(layout, record.state[:2], order, tilt, n_workers)
+def log_partition_of_rows(layout, record, tilt, settings, n_threads=None):
+    """Compute the log-partition of every row; where it is not finite, the row has diverged."""
+    n_sweeps, finish = 1 + layout.grouped, units_address(record.state.dtype, measure=True)
+    settings = settings._replace(finish=finish, measures=True, max_iter=n_sweeps)
+    values = np.empty(record.state.shape[1])
+    if layout.sparse:
+        measure_sparse(layout, record, tilt, settings, n_threads, values)
+    else:
+        _call_with_memory(log_partitions, layout, record, tilt, settings, n_threads, values)
     record.status[~np.isfinite(values)] = DIVERGED
     if tilt.clamped.any():
         values += _clamped_terms(layout, record, tilt)

@@ -18,7 +18,6 @@ from fastmf._jit.intrinsics import larger, smaller
 from fastmf._jit.kernel import address_of, call, calls, intrinsic, kernel
 from fastmf._jit.lazily import cgutils, ir, is_disabled, types
 from fastmf._jit.vectors import VECTOR_BYTES, WIDE, Vectors, int32, integer, loop
-from fastmf._threads.interrupts import next_task
 
 # A tile of rows x 3 vectors needs one register per accumulator, 3 for couplings and 1 for a state:
 # all of AVX2's 16 registers with 4 rows, most of AVX-512's 32 with 8.
@@ -248,13 +247,3 @@ def _multiply_in_numpy(states, n_rows, source, packed, out, n_columns):
 
 
 _product = kernel(_multiply_in_numpy if is_disabled() else _multiply, mode="by_address")
-
-
-@kernel(views=True)
-def multiply(address, states, source, packed, n_columns, queue, out):
-    """Rows of states times packed couplings, for the rows in the queue."""
-    first = next_task(queue) * TASK_ROWS
-    while first < states.shape[0]:
-        n_rows = smaller(TASK_ROWS, states.shape[0] - first)
-        product(address, states[first:], n_rows, source, packed, out[first:], n_columns)
-        first = next_task(queue) * TASK_ROWS

@@ -34,7 +34,7 @@ from fastmf.kernels.mean_field.arguments import (
     sources_of,
     targets_of,
 )
-from fastmf.kernels.mean_field.rows import FIELD, MEAN, ONE_SOURCE, ONSAGER, VAR
+from fastmf.kernels.mean_field.rows import FIELD, MEAN, ONE_SOURCE, ONSAGER, VAR, WHOLE_FIELD
 from fastmf.kernels.mean_field.units import update_units
 
 
@@ -161,6 +161,13 @@ def _add_fields(layer, active, n_active, target, sources, packed, column):
         _add_groups(active, s, sources, target, n, column)
 
 
+@kernel(mode="inner")
+def _multiply_means(layer, active, n_active, target, packed, plane, column):
+    """Fields W' m of a target."""
+    states, out = active.state[MEAN], active.products[plane, :, column:]
+    product(layer[PRODUCT], states, n_active, layer[SOURCE], packed, out, target[1])
+
+
 @kernel(mode="merged")
 def _multiply_shifted(layer, active, n_active, target, sources, packed, column):
     """Fields of a group on which its own effect on the neighbours is left out."""
@@ -201,11 +208,12 @@ def update_block(layer, block, n_active, active, settings, tilt):
         column, panel = target[4] - start, target[2]
         packed = packed_couplings(layer, 0, panel, panel - (-target[1] // width), active.products)
         if settings.order == 1:
-            states, out = active.state[MEAN], active.products[FIELD, :, column:]
-            product(layer[PRODUCT], states, n_active, layer[SOURCE], packed, out, target[1])
-            continue
-        _add_fields(layer, active, n_active, target, sources, packed, column)
-        if target[3] >= 0:
+            _multiply_means(layer, active, n_active, target, packed, np.int64(FIELD), column)
+        else:
+            _add_fields(layer, active, n_active, target, sources, packed, column)
+        if settings.order > 1 and target[3] >= 0:
             _multiply_shifted(layer, active, n_active, target, sources, packed, column)
+        if settings.measures:
+            _multiply_means(layer, active, n_active, target, packed, np.int64(WHOLE_FIELD), column)
     for s in range(n_active):
         finish(layer, active, s, targets, settings, tilt)

@@ -173,12 +173,6 @@ def _multiply_columns(graph, order, active, first, n):
         unit += size
 
 
-@kernel(fastmath=REORDER, views=True)
-def products_of_columns(graph, order, active):
-    """Products of all units of a row: fields, variances of fields, and whole fields."""
-    _multiply_columns(graph, order, active, np.int64(0), active.state.shape[2])
-
-
 @kernel(mode="inner")
 def _update(layer, graph, active, units, settings, tilt):
     """New moments of some units that are not coupled, and the step towards them."""

@@ -15,7 +15,6 @@ import fastmf as mf
 from fastmf._outcomes import CONVERGED
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import record_from, start_and_tilt
-from fastmf.inference.mean_field.free_energy import log_partition_of_rows
 from fastmf.inference.mean_field.relaxed_bp import _layer_views
 from fastmf.kernels.mean_field.arguments import TapSettings
 from fastmf.kernels.mean_field.relaxed_bp import RelaxedBPSettings
@@ -148,7 +147,8 @@ def one_more_sweep(case, found):
         sweep_with_group_fields(layout, settings, tilt, record)
     else:
         twin.tap(layout.sweep, settings, tilt, None, None, record)
-    values = log_partition_of_rows(layout, record.state, order, tilt)
+    values = np.empty(len(record.status))
+    twin.log_partitions(layout.sweep, settings, tilt, None, None, record, values)
     return changes_of(layout, old, record.state[:2], values, found)
 
 
