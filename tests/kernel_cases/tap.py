@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastmf.inference.mean_field._layouts import layout_of
-from fastmf.kernels.mean_field.arguments import MeanFieldRecord, TapSettings, Tilt
+from fastmf.kernels.mean_field.arguments import MeanFieldRecord, Sweep, TapSettings, Tilt
 from fastmf.kernels.mean_field.rows import SLOT_SIZE, ActiveRows, worker_shapes
 from fastmf.kernels.mean_field.units import units_address
 from kernel_cases.case import Case, chosen, with_options
@@ -84,7 +84,7 @@ def tap_arguments(
     )
     tilt = _tilt(layout, size, dtype, tilted, clamped, rows)
     return (
-        *(layout.sweep, settings, tilt, _workers(layout, settings, dtype)),
+        *(Sweep(layout.layers, layout.blocks), settings, tilt, _workers(layout, settings, dtype)),
         *(np.zeros(2, np.int64), record),
     )
 

@@ -17,8 +17,8 @@ from fastmf.kernels.mean_field.rows import (
     DAMPING,
     INFINITE,
     LAST_WINDOW_RESIDUAL,
-    LOG_PARTITION,
     MEAN,
+    MEASURED,
     MOMENTUM,
     OSCILLATING,
     RESIDUAL,
@@ -328,4 +328,4 @@ def measure_sparse(layout, record, tilt, settings, n_threads, values):
     """Fill in the log-partitions of the rows of a record."""
     rows = _SweptRows(layout, record, tilt, settings, n_threads)
     rows.update(np.arange(len(values)))
-    values[:] = rows.work.measures[:, :, 0, 0, LOG_PARTITION].sum(1)
+    values[:] = rows.work.measures[:, :, 0, 0, MEASURED].sum(1)

@@ -22,7 +22,7 @@ from fastmf.inference.sampling.discrete import (
     annealed_probabilities,
 )
 from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
-from fastmf.models._couplings import dense_machine
+from fastmf.models.boltzmann import dense_machine
 
 METHODS = ("auto", "exact", "annealing", "tap")
 # Standard error of a probability that needs no more replicates, and the largest that is no failure.

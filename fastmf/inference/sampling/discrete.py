@@ -26,7 +26,7 @@ from fastmf.inference.sampling.states import flat_states
 from fastmf.inference.sampling.visible import SequentialUnits, anneal_chains
 from fastmf.kernels.sampling.visible import VisibleUnits
 from fastmf.models import BoltzmannMachine
-from fastmf.models._couplings import finite_machine
+from fastmf.models.boltzmann import check_machine
 from fastmf.models.exact import numbered_states, states_of
 from fastmf.priors._groups import column_sizes
 from fastmf.priors._queries import columns_of_values, number_of_states
@@ -168,7 +168,7 @@ class Tree:
 
 def annealed_draws(model, n_draws, n_sweeps, rng):
     """Draws of a machine of discrete units; exact if all of its couplings are a tree."""
-    model = finite_machine("Gibbs sampling", model)
+    check_machine(model, "Gibbs sampling")
     states = flat_states(model.prior)
     columns = Columns.of(states, model.couplings)
     tree = Tree(columns.strengths()).solve(columns)

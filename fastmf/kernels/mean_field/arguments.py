@@ -138,8 +138,7 @@ def _of_groups(groups):
 
 def _functions(layer, draws):
     """Names of the functions of its units that are needed."""
-    third = len(layer.cubes) > 0 and has_third_cumulant(layer.prior)
-    optional = {"third_cumulants": third, "draws": draws}
+    optional = {"third_cumulants": has_third_cumulant(layer.prior), "draws": draws}
     return "moments", "log_partition", *(name for name, needed in optional.items() if needed)
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from fastmf._jit.intrinsics import row, view
 from fastmf._jit.kernel import REORDER, kernel
+from fastmf.kernels.linear.copies import set_to_zero
 from fastmf.kernels.linear.product import product
 from fastmf.kernels.mean_field.arguments import (
     ALONE,
@@ -96,6 +97,8 @@ def _add_variances(layer, active, n_active, sources, columns):
     first, n = columns
     packed = packed_couplings(layer, 1, first, first - (-n // layer[WIDTH]), active.products)
     plane = np.int64(ONSAGER)
+    for s in range(n_active if sources.shape[0] == 0 else 0):
+        set_to_zero(row(active.products, (plane, s, 0), n))
     for k in range(sources.shape[0]):
         source = sources[k]
         if source[2] == GROUP:

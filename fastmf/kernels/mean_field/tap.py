@@ -30,8 +30,8 @@ from fastmf.kernels.mean_field.rows import (
     CONFIRMS,
     DAMPING,
     LAST_WINDOW_RESIDUAL,
-    LOG_PARTITION,
     MEAN,
+    MEASURED,
     RESIDUAL,
     ROW,
     SLOT_SIZE,
@@ -203,11 +203,11 @@ def log_partitions(sweep, settings, tilt, workers, queue, record, values):
                 return
             block = blocks[k % blocks.shape[0]]
             for s in range(n_active if k % blocks.shape[0] == 0 else 0):
-                active.slots[0, s, LOG_PARTITION] = 0
+                active.slots[0, s, MEASURED] = 0
             layer, panels = layers[block[0]], (block[1], block[2])
             call(settings.update, (layer, panels, n_active, active, settings, tilt))
         for s in range(n_active):
-            values[np.int64(active.slots[0, s, ROW])] = active.slots[0, s, LOG_PARTITION]
+            values[np.int64(active.slots[0, s, ROW])] = active.slots[0, s, MEASURED]
 
 
 @cache

@@ -31,8 +31,8 @@ from fastmf.kernels.mean_field.rows import (
     EFFECT,
     FIELD,
     INFINITE,
-    LOG_PARTITION,
     MEAN,
+    MEASURED,
     MOMENTUM,
     ONSAGER,
     OSCILLATING,
@@ -245,7 +245,7 @@ def _measure_units(layer, active, units, order, tilt, alone):
     tilted_log_partition(layer, first, b, total_a, log_z)
     for i in range(n):
         pairs += where(clamped[i], own[i], log_z[i])
-    active.slots[0, s, LOG_PARTITION] += pairs
+    active.slots[0, s, MEASURED] += pairs
 
 
 @kernel(mode="merged")
