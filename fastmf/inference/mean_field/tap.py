@@ -154,7 +154,7 @@ class TapOptions(NamedTuple):
             damping=damping,
             tol=check.number("tol", self.tol, 0, np.inf),
             max_iter=check.count("max_iter", self.max_iter),
-            acceleration=check.one_of("acceleration", self.acceleration, (False, True)),
+            acceleration=check.flag("acceleration", self.acceleration),
             n_threads=check.count("n_threads", self.n_threads, optional=True),
         )
 
