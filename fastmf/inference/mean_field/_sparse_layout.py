@@ -36,6 +36,7 @@ from fastmf.kernels.mean_field.rows import (
     assess_address,
 )
 from fastmf.kernels.mean_field.sparse import (
+    CHUNK_UNITS,
     SparseCouplings,
     SparseWork,
     assess_rows,
@@ -51,8 +52,6 @@ from fastmf.priors._protocol import (
     precomputed,
 )
 
-# Units of a chunk, whose intermediate results stay in the cache.
-CHUNK_UNITS = 2048
 # Multiply-adds that a unit costs beside its couplings.
 UNIT_COST = 50
 

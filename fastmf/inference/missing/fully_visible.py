@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.rows import BLOCK_ENTRIES
 from fastmf.inference.mean_field.tap import tap
-from fastmf.inference.missing.layered import BLOCK_SIZE
 from fastmf.inference.sampling.discrete import (
     MAX_ENUMERATED_STATES,
     Columns,
@@ -108,7 +108,7 @@ def _enumerated(columns, fields, missing):
     out = np.zeros_like(fields)
     for rows, states, sizes in batches_of_rows(missing, columns.offsets):
         halves = _halves(sizes)
-        n = max(1, BLOCK_SIZE // max(math.prod(map(int, sizes)), states.shape[1] ** 2))
+        n = max(1, BLOCK_ENTRIES // max(math.prod(map(int, sizes)), states.shape[1] ** 2))
         for start in range(0, len(rows), n):
             of_rows, of_row = states[start : start + n], rows[start : start + n, None]
             couplings = columns.couplings[of_rows[:, :, None], of_rows[:, None]]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.memory import aligned
+from fastmf._common.memory import LINE_BYTES, aligned
 from fastmf._jit.argument_types import Strided, argument_types
 from fastmf._jit.intrinsics import larger, smaller
 from fastmf._jit.kernel import address_of, call, calls, intrinsic, kernel
@@ -23,8 +23,6 @@ from fastmf._jit.vectors import VECTOR_BYTES, WIDE, Vectors, int32, integer, loo
 # all of AVX2's 16 registers with 4 rows, most of AVX-512's 32 with 8.
 TILE_VECTORS = 3
 TILE_ROWS = 8 if WIDE else 4
-# Bytes that one prefetch loads.
-PREFETCH_BYTES = 64
 # Rows of one task of a worker.
 TASK_ROWS = 24
 # Rows of a panel (12 KiB) that stay in the first-level cache, beside the next ones and some rows of
@@ -201,7 +199,7 @@ class _TileEmitter:
         prefetch = builder.module.declare_intrinsic("llvm.prefetch", (byte,), function)
         options = [int32(option) for option in (0, 3, 1)]  # to read, L1, data
         ahead = CHUNK_ROWS * TILE_VECTORS * self.vectors.n_lanes
-        for line in range(0, n_bytes, PREFETCH_BYTES):
+        for line in range(0, n_bytes, LINE_BYTES):
             here = builder.gep(pointer, [integer(ahead + line // self.vectors.item_bytes)])
             builder.call(prefetch, [builder.bitcast(here, byte), *options])
 

@@ -18,7 +18,6 @@ ENTRIES = {
 FLAGS = "accelerated", "oscillating", "settled", "confirms"
 MEASURES = slice(8, 16)
 LARGEST = slice(8, 14)
-STATUS = 21
 MEAN, VAR, B, A, STEP, THIRD = range(6)
 
 
@@ -131,5 +130,5 @@ def assess_rows(rows, settings, work, status, record):
         part = slots.copy()
         found.write(part, names)
         slots[which] = part[which]
-    slots[running | stored, MEASURES], slots[:, STATUS] = 0, status
+    slots[running | stored, MEASURES], slots[:, len(ENTRIES)] = 0, status
     work.slots[rows, 0, 0], work.state[rows] = slots, state
