@@ -39,7 +39,7 @@ N_DECODED = 32
 
 
 @one_blas_thread()
-def propagate_on_graph(options, model, field, clamp, init=None):
+def propagate_on_graph(options, model, field=None, clamp=None, init=None):
     """The `GraphBeliefs` of a `BoltzmannMachine`."""
     return propagate_units(options, GraphUnits(model, field, clamp), init)
 
