@@ -22,9 +22,8 @@ from fastmf._jit.lazily import types
 
 # A number of a Python type has the type of Numba of this name.
 _NUMBERS = {int: "int64", float: "float64", bool: "bool"}
-# Bits of an array's flags that its type depends on.
-_C, _F, _ALIGNED = 1, 2, 256
-TYPE_FLAGS = _C | _F | _ALIGNED
+# Bits of an array's flags that its type depends on: contiguous (C, Fortran), aligned.
+TYPE_FLAGS = 0x1 | 0x2 | 0x100
 
 
 class ArrayType(NamedTuple):
@@ -71,10 +70,11 @@ def type_of(value):
     Whether an array may be written is no part of it.
     """
     if isinstance(value, np.ndarray):
-        flags, item = value.flags.num, value.dtype
-        if item.kind not in "biuf" or not item.isnative or not flags & _ALIGNED:
+        flags, item = value.flags, value.dtype
+        if item.kind not in "biuf" or not item.isnative or not flags.aligned:
             return None
-        return ArrayType(item.name, value.ndim, "C" if flags & _C else "F" if flags & _F else "A")
+        layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
+        return ArrayType(item.name, value.ndim, layout)
     if isinstance(value, tuple):
         members = tuple(map(type_of, value))
         return None if None in members else TupleType(members, _class_of(value))
