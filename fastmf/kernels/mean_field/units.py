@@ -223,18 +223,18 @@ def _measure_units(layer, active, units, order, tilt, alone):
     _couple(layer, active, units, order, alone)
     mean, var = row(active.state, (MEAN, s, start), n), row(active.state, (VAR, s, start), n)
     b, a = row(active.state, (B, s, start), n), row(active.state, (A, s, start), n)
-    pairs, own = 0.0, row(scratch, (1, 0), n)
+    pairs, of_clamped = 0.0, row(scratch, (1, 0), n)
     for i in range(n):
         m, v = np.float64(mean[i]), np.float64(var[i])
         pairs += a[i] * v / 4 - m * b[i] / 2
-        own[i] = b[i] * m - a[i] * (m * m + v) / 2
+        of_clamped[i] = b[i] * m - a[i] * (m * m + v) / 2
     if alone.shape[0] > 0:
         field = row(active.products, (WHOLE_FIELD, s, column), n)
         for i in range(n):
             m, v = np.float64(mean[i]), np.float64(var[i])
             if alone[i] == 0:
                 pairs += (m * (field[i] + a[i] - b[i]) - a[i] * v) / 4
-                own[i] = b[i] * m - a[i] * m / 2
+                of_clamped[i] = b[i] * m - a[i] * m / 2
     if order == 3:
         cubic, derivative = row(active.products, (CUBIC, s, column), n), row(scratch, (3, 0), n)
         third = row(active.state, (THIRD, s, start), n)
@@ -244,7 +244,7 @@ def _measure_units(layer, active, units, order, tilt, alone):
     log_z = row(scratch, (0, 0), n)
     tilted_log_partition(layer, first, b, total_a, log_z)
     for i in range(n):
-        pairs += where(clamped[i], own[i], log_z[i])
+        pairs += where(clamped[i], of_clamped[i], log_z[i])
     active.slots[0, s, MEASURED] += pairs
 
 
