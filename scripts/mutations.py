@@ -24,8 +24,8 @@ PL, EP = "learning/pseudo_likelihood", "inference/ep/test_expectation_propagatio
 MUTATIONS = (
     ("Onsager term of TAP", "kernels/mean_field/units.py",
      "a[i] = -variance[i]", "a[i] = -variance[i] - variance[i] / np.float32(10)", TAP),
-    ("free energy of TAP, pair term", "inference/mean_field/free_energy.py",
-     "_sum(a, v) / 4", "_sum(a, v) / 4.4", TAP),
+    ("free energy of TAP, pair term", "kernels/mean_field/units.py",
+     "a[i] * v / 4", "a[i] * v / 4.4", TAP),
     ("Bethe terms of relaxed BP", "kernels/mean_field/relaxed_bp.py",
      "0.5 * (n_source", "0.55 * (n_source", RELAXED),
     ("sum-product message", "kernels/bp/messages.py",

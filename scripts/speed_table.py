@@ -23,7 +23,7 @@ from timing import (
 )
 
 import fastmf as mf
-from fastmf.inference.mean_field._layout import rows_per_worker
+from fastmf.inference.mean_field._layouts import rows_per_worker
 
 from kernel_cases import Size, case  # isort: skip  (found through timing)
 from kernel_cases.machines import rbm  # isort: skip

@@ -18,7 +18,6 @@ NAMES = [
     "mean_field.tap.tap-ten_sweeps",
     "mean_field.tap.tap-sequential",
     "mean_field.tap.tap-accelerated",
-    "linear.product.multiply-rbm",
     "sampling.layers.anneal_layers-gibbs",
     "training.statistics.conditional_moments-hidden",
     "training.statistics.pair_averages-four_terms",
@@ -72,10 +71,10 @@ NAMES = [
     "ep.site_blocks.tilt_blocks-cavities",
     "mean_field.sparse.sweep_chunks-spins",
     "mean_field.sparse.sweep_chunks-groups",
-    "mean_field.sparse.products_of_columns-order_2",
     "mean_field.sparse.assess_rows-running",
     "mean_field.colouring.greedy_colours-chords",
     "mean_field.tap.tap-truncated_spikes",
+    "mean_field.tap.log_partitions-second_order",
 ]
 POOLS = ThreadpoolController()
 

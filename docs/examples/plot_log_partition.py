@@ -17,10 +17,9 @@ report = mf.log_partition_report(rbm.model_, X[:500])
 print(report)
 
 # %%
-# "TAP2, log-sum-exp" adds up the weights of the distinct solutions, and "TAP2, corrected" also
-# includes the terms that TAP neglects in each of them. Annealing from independent units is low on
-# average, annealing from samples of the model high: where both ends meet, the estimate is
-# reliable.
+# "TAP2, log-sum-exp" adds up the weights of the distinct solutions. Annealing from independent
+# units is low on average, annealing from samples of the model high: where both ends meet, the
+# estimate is reliable.
 
 # %%
 # When is TAP accurate? Couplings of a random machine are made stronger, from independent units on.

@@ -29,32 +29,29 @@ def aligned(shape, dtype, allocate=np.empty):
     """
     n_bytes = math.prod(map(int, shape)) * np.dtype(dtype).itemsize
     memory = allocate(n_bytes + LINE_BYTES, np.uint8)
-    return _aligned(memory, n_bytes).view(dtype).reshape(shape)
-
-
-def _aligned(memory, n_bytes):
     start = -memory.ctypes.data % LINE_BYTES
-    return memory[start : start + n_bytes]
+    return memory[start : start + n_bytes].view(dtype).reshape(shape)
 
 
 @contextmanager
 def borrowed(shape, dtype):
     """Provide an uninitialised array aligned to a cache line within the block."""
     n_bytes = math.prod(map(int, shape)) * np.dtype(dtype).itemsize
-    if n_bytes > memory_of_the_machine():
-        raise MemoryError(
-            f"this solve needs {n_bytes / 2**30:.3g} GiB of working memory, an array of shape "
-            f"{tuple(map(int, shape))}, and the machine has {memory_of_the_machine() / 2**30:.3g}. "
-            "Solve fewer rows at a time, use fewer threads or a float32 model, and do without "
-            "what keeps the messages of every row (messages, pairwise, init)."
-        )
     try:
         memory = _block.pop()
     except IndexError:
         memory = np.empty(0, np.uint8)
-    if memory.nbytes < n_bytes + LINE_BYTES:
-        memory = np.empty(n_bytes + LINE_BYTES, np.uint8)
-    yield _aligned(memory, n_bytes).view(dtype).reshape(shape)
+    if memory.nbytes < n_bytes:
+        if n_bytes > memory_of_the_machine():
+            raise MemoryError(
+                f"this solve needs {n_bytes / 2**30:.3g} GiB of working memory, an array of shape "
+                f"{tuple(map(int, shape))}, and the machine has "
+                f"{memory_of_the_machine() / 2**30:.3g}. Solve fewer rows at a time, use fewer "
+                "threads or a float32 model, and do without what keeps the messages of every row "
+                "(messages, pairwise, init)."
+            )
+        memory = aligned((n_bytes,), np.uint8)
+    yield memory[:n_bytes].view(dtype).reshape(shape)
     _block[:] = [memory]
 
 

@@ -10,12 +10,12 @@ import os
 import sys
 import threading
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache, partial
 
 from fastmf._common.cores import n_cores
 from fastmf._threads.interrupts import stop
-from fastmf._threads.pool import Pool
 
 # Multiplications of a call that is worth several threads (1 ms), and of one in which a user who
 # presses Ctrl-C would have to wait (0.1 s).
@@ -43,6 +43,59 @@ class computed_once:
         # An entry of the object's dictionary takes precedence over this descriptor.
         value = owner.__dict__[self.name] = self.compute(owner)
         return value
+
+
+class Pool:
+    """The threads of a process in which kernels run, started when they are needed.
+
+    The calling thread works, too, and takes back the calls that no helper has begun when its own
+    ends.
+    """
+
+    def __init__(self):
+        self.start_anew()
+
+    def start_anew(self):
+        """Have no threads, as in a forked child process, where only the forking one lives."""
+        self._helpers = ThreadPoolExecutor(os.cpu_count() or 1, "fastmf")
+        self._stand_in = ThreadPoolExecutor(1, "fastmf-main")
+
+    def run(self, function, arguments, n_threads, stop=lambda: None, is_long=False):
+        """Call a function in this thread and up to `n_threads` - 1 others, until all have ended.
+
+        If the call is long, the main thread has another thread stand in for it, and waits:
+        meanwhile Python runs the handlers of signals.
+        """
+        executors, calls = [self._helpers] * (n_threads - 1), []
+        waits = is_long and threading.current_thread() is threading.main_thread()
+        try:
+            for executor in executors + [self._stand_in] * waits:
+                try:
+                    calls.append(executor.submit(function, *arguments))
+                except RuntimeError:  # while the interpreter ends no thread can be started
+                    waits = False
+            if waits:
+                calls[-1].result()
+            else:
+                function(*arguments)
+        except BaseException:
+            stop()
+            raise
+        finally:
+            # The arguments may hold addresses of memory that the caller frees when this returns:
+            # an exception that the handler of a signal raises waits, too.
+            begun, interruption = [call for call in calls if not call.cancel()], None
+            while begun:  # a wait for none takes as long as a small kernel
+                try:
+                    wait(begun)
+                    break
+                except BaseException as error:
+                    interruption = error
+                    stop()
+            if interruption is not None:
+                raise interruption
+        for call in begun:
+            call.result()
 
 
 class _BLAS:
@@ -154,13 +207,6 @@ class ThreadCount(int):
 
     work = 0
 
-    @classmethod
-    def of(cls, n_threads, work):
-        """The number with its work."""
-        count = cls(n_threads)
-        count.work = work
-        return count
-
 
 def workers_for(n_tasks, work, n_threads=None, n_sweeps=1):
     """`ThreadCount` of a call with this number of tasks; one thread within another call.
@@ -181,7 +227,9 @@ def workers_for(n_tasks, work, n_threads=None, n_sweeps=1):
         n_threads = 1
     elif n_threads is None:
         n_threads = default_threads()
-    return ThreadCount.of(min(n_threads, n_tasks), work * n_sweeps)
+    count = ThreadCount(min(n_threads, n_tasks))
+    count.work = work * n_sweeps
+    return count
 
 
 def in_parallel(kernel, arguments, n_workers):

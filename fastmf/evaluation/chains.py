@@ -6,8 +6,8 @@ from fastmf._common.arguments import count, generator, rows
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.inference.sampling.visible import sampled_units
 from fastmf.models import BoltzmannMachine
-from fastmf.models._couplings import finite_machine
 from fastmf.models._layered import Layered
+from fastmf.models.boltzmann import check_machine
 from fastmf.priors._groups import as_labels, as_states
 from fastmf.priors._protocol import n_units, sample
 from fastmf.priors._values import check_support
@@ -75,7 +75,8 @@ def gibbs_chains(
     if isinstance(model, Layered):
         chains = _LayeredChains(model, n_threads)
     elif isinstance(model, BoltzmannMachine):
-        chains = _VisibleChains(finite_machine("gibbs_chains", model), n_threads)
+        check_machine(model, "gibbs_chains")
+        chains = _VisibleChains(model, n_threads)
     else:
         raise TypeError(
             f"model must be an RBM, a DBM or a BoltzmannMachine, got {type(model).__name__}: of an "

@@ -11,7 +11,6 @@ from fastmf._common.arguments import count, flag, generator, rows
 from fastmf._jit.messages import to_stderr
 from fastmf.evaluation.annealed import annealed_quietly
 from fastmf.inference.ep.adaptive_tap import parallel_sweeps_alone
-from fastmf.inference.mean_field.corrections import log_partition_correction
 from fastmf.inference.mean_field.discrete_units import is_discrete
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import log_partition_estimate
@@ -24,7 +23,7 @@ from fastmf.models._graph import pairwise_graph
 from fastmf.models._graph_sums import is_small
 from fastmf.models._layered import Layered
 from fastmf.models.boltzmann import check_machine
-from fastmf.priors._groups import as_states, has_groups
+from fastmf.priors._groups import as_states
 from fastmf.priors._protocol import has_log_prob, has_third_cumulant, n_units, parts_of
 
 ORDERS = {1: "NMF", 2: "TAP2", 3: "TAP3"}
@@ -32,8 +31,6 @@ ORDERS = {1: "NMF", 2: "TAP2", 3: "TAP3"}
 # which estimates are made beside an exact value.
 MAX_EXACT_BYTES, MAX_DRAWS = 1 << 29, 25_000_000
 ESTIMATES_LEFT_OUT = "estimates were left out: include_estimates=True makes them, too"
-# Solutions of largest weight that are corrected one by one; the others by the mean correction.
-MAX_CORRECTED = 100
 
 
 class LogPartitionEntry(NamedTuple):
@@ -169,11 +166,8 @@ def log_partition_report(
     LogPartitionReport
         Entries "exact" (if summed), "AIS", "reverse AIS", and for each of NMF, TAP2, TAP3 (binary
         and categorical units) and adaptive TAP (if included): "TAP2, log-sum-exp" over the distinct
-        solutions, each taken as a phase, "TAP2, largest" and "TAP2, mean" (Tramel et al. 2018). Of
-        layered machines without categorical units also "TAP2, corrected": the log-sum-exp with the
-        terms that TAP neglects (`fastmf.inference.mean_field.corrections`) and an estimate of the
-        weight of solutions that were not found. Where all solutions diverge there is one entry,
-        -inf.
+        solutions, each taken as a phase, "TAP2, largest" and "TAP2, mean" (Tramel et al. 2018).
+        Where all solutions diverge there is one entry, -inf.
 
     Raises
     ------
@@ -236,7 +230,7 @@ def log_partition_report(
 
 def _add_mean_field(entries, model, X, ais, include_adaptive, n_threads):
     """Append the entries of all mean-field methods, from data and the samples of annealing."""
-    n_chains, clock = len(ais.samples), time.perf_counter
+    clock = time.perf_counter
     starts = ais.samples
     if X is not None:
         starts = np.vstack([X, starts])
@@ -249,7 +243,7 @@ def _add_mean_field(entries, model, X, ais, include_adaptive, n_threads):
     for name, solve in solvers.items():
         start = entries.begin(name)
         solutions = solve(model, starts, n_threads=n_threads)
-        chosen, members = distinct(solutions)
+        chosen, _ = distinct(solutions)
         seconds = clock() - start
         values = solutions.log_partition[chosen]
         values = values[np.isfinite(values)]
@@ -269,13 +263,6 @@ def _add_mean_field(entries, model, X, ais, include_adaptive, n_threads):
         ):
             entries.add(LogPartitionEntry(f"{name}, {kind}", value, None, seconds, remark))
             remark = ""
-        if name == "TAP2" and _has_correction(model):
-            start = entries.begin("TAP2, corrected")
-            n_single = int((np.bincount(members)[members[-n_chains:]] == 1).sum())
-            value = _corrected(model, solutions, chosen[: len(values)], n_single / (n_chains + 1))
-            remark = f"alone in their solution: {n_single} of {n_chains} samples"
-            seconds = clock() - start
-            entries.add(LogPartitionEntry("TAP2, corrected", value, None, seconds, remark))
 
 
 def _exact_value(model, include_exact):
@@ -309,22 +296,3 @@ def _checked_data(model, X):
     check_machine(model)
     n_visible = n_units(model.layers[0])
     return rows("X", as_states("X", model.layers[0], X), n_visible, model.dtype)
-
-
-def _has_correction(model):
-    """Whether the terms that TAP neglects are known."""
-    return isinstance(model, Layered) and not any(map(has_groups, model.layers))
-
-
-def _corrected(model, solutions, found, missed):
-    """Log-sum-exp over distinct solutions, the largest first, with the terms neglected by TAP.
-
-    Solutions that were not found are taken to have a fraction `missed` of the weight: the share
-    of samples that are alone in their solution (Good 1953).
-    """
-    largest = found[:MAX_CORRECTED]
-    moments = (tuple(part[largest] for part in parts) for parts in (solutions.mean, solutions.var))
-    added = log_partition_correction(model, *moments)
-    values = solutions.log_partition[found] + added.mean()
-    values[: len(largest)] += added - added.mean()
-    return float(np.logaddexp.reduce(values) - np.log1p(-missed))

@@ -10,13 +10,6 @@ import scipy
 from fastmf._common.rows import canonical, is_sparse
 from fastmf.models import _checks
 
-# Most units for which solvers of dense matrices make sparse couplings dense.
-MAX_DENSE_UNITS = 4096
-NO_FORBIDDEN_PAIRS = (
-    "couplings of -inf forbid pairs of states, and {} has no moments for these; take "
-    "belief_propagation or exact, or a large negative coupling, such as -30, in their place."
-)
-
 
 def checked_couplings(value):
     """Square and symmetric couplings with a zero diagonal, read-only, a copy of those given."""
@@ -136,27 +129,6 @@ def _product(couplings, x):
         return x @ couplings
     # The matrix is symmetric.
     return (couplings @ x.reshape(-1, x.shape[-1]).T).T.reshape(x.shape)
-
-
-def finite_machine(name, model):
-    """The model, whose couplings are to be finite."""
-    couplings = getattr(model, "couplings", None)
-    if couplings is not None and not isinstance(couplings, tuple) and has_forbidden(couplings):
-        raise ValueError(NO_FORBIDDEN_PAIRS.format(name))
-    return model
-
-
-def dense_machine(name, model):
-    """The model with dense couplings, and finite ones, for a solver that takes no others."""
-    couplings = getattr(finite_machine(name, model), "couplings", None)
-    if not is_sparse(couplings):
-        return model
-    if couplings.shape[0] > MAX_DENSE_UNITS:
-        raise ValueError(
-            f"{name} takes sparse couplings of at most {MAX_DENSE_UNITS} units, got "
-            f"{couplings.shape[0]}: it makes them dense. Use tap or belief_propagation."
-        )
-    return model.rebuilt(couplings=couplings.toarray(), prior=model.prior)
 
 
 # --- files ----------------------------------------------------------------------------------------

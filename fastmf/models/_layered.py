@@ -35,7 +35,7 @@ class Layered(Model):
         starts = [sum(sizes[k % 2 : k : 2]) + k % 2 * n_even for k in range(len(sizes))]
         return tuple(slice(start, start + n) for start, n in zip(starts, sizes, strict=True))
 
-    @property
+    @computed_once
     def dtype(self):
         """Floating type of all parameters."""
         return self.couplings[0].dtype

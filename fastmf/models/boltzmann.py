@@ -5,10 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastmf._common.rows import is_sparse
+from fastmf._threads.workers import computed_once
 from fastmf.models import _checks
 from fastmf.models._couplings import check_states, checked_couplings, has_forbidden, pair_sums
 from fastmf.models._io import Model
 from fastmf.priors._groups import column_is_group, column_sizes, has_groups
+
+# Most units for which solvers of dense matrices make sparse couplings dense.
+MAX_DENSE_UNITS = 4096
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,12 +79,12 @@ class BoltzmannMachine(Model):
         """Number of units."""
         return self.couplings.shape[0]
 
-    @property
+    @computed_once
     def layers(self):
         """The priors, (prior,)."""
         return (self.prior,)
 
-    @property
+    @computed_once
     def dtype(self):
         """Floating type of all parameters."""
         return self.couplings.dtype
@@ -108,9 +112,31 @@ class BoltzmannMachine(Model):
         return -pair_sums(self.couplings, x) - _checks.log_prob("prior", self.prior, x)
 
 
-def check_machine(model):
-    """Raise a TypeError unless the model is an RBM, a DBM or a BoltzmannMachine."""
+def check_machine(model, solver=None):
+    """Raise an error unless the model is an RBM, a DBM or a BoltzmannMachine.
+
+    Couplings of -inf have no moments for a `solver` of this name.
+    """
     if not (isinstance(model, Model) and hasattr(model, "couplings")):
         raise TypeError(
             f"model must be an RBM, a DBM or a BoltzmannMachine, got {type(model).__name__}."
         )
+    if solver and isinstance(model, BoltzmannMachine) and has_forbidden(model.couplings):
+        raise ValueError(
+            f"couplings of -inf forbid pairs of states, and {solver} has no moments for these; "
+            "take belief_propagation or exact, or a large negative coupling, such as -30, in "
+            "their place."
+        )
+
+
+def dense_machine(name, model):
+    """The model with dense couplings, which are finite, for a solver that takes no sparse ones."""
+    check_machine(model, name)
+    if not is_sparse(model.couplings):
+        return model
+    if model.n_units > MAX_DENSE_UNITS:
+        raise ValueError(
+            f"{name} takes sparse couplings of at most {MAX_DENSE_UNITS} units, got "
+            f"{model.n_units}: it makes them dense. Use tap or belief_propagation."
+        )
+    return model.rebuilt(couplings=model.couplings.toarray(), prior=model.prior)

@@ -91,12 +91,12 @@ class RBM(Layered):
         transposed.flags.writeable = False
         return transposed
 
-    @property
+    @computed_once
     def couplings(self):
         """The weights, as a tuple of one matrix."""
         return (self.weights,)
 
-    @property
+    @computed_once
     def layers(self):
         """The priors, (visible, hidden)."""
         return self.visible, self.hidden

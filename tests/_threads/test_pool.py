@@ -9,7 +9,7 @@ import pytest
 
 from fastmf._jit.intrinsics import fetch_and_increment
 from fastmf._jit.kernel import kernel
-from fastmf._threads.pool import Pool
+from fastmf._threads.workers import Pool
 
 TIMEOUT = 60
 
@@ -105,7 +105,7 @@ def test_an_interrupt_reaches_the_caller_when_all_have_ended(monkeypatch):
             ended.append(True)
 
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    monkeypatch.setattr("fastmf._threads.pool.wait", interrupted_once)
+    monkeypatch.setattr("fastmf._threads.workers.wait", interrupted_once)
     with pytest.raises(KeyboardInterrupt):
         Pool().run(work, (), 3, lambda: stopped.append(True))
     assert ended == [True, True] and stopped and len(waits) == 2

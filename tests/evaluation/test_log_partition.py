@@ -33,7 +33,6 @@ def test_all_methods_side_by_side():
         assert mean <= largest <= total
     assert report["NMF, largest"].log_partition <= truth
     assert abs(report["TAP2, log-sum-exp"].log_partition - truth) < 0.5
-    assert abs(report["TAP2, corrected"].log_partition - truth) < 0.01
     assert abs(report["adaptive TAP, log-sum-exp"].log_partition - truth) < 0.1
     text = str(report)
     assert len(text.splitlines()) == 1 + len(report)
@@ -67,7 +66,6 @@ def test_targets_at_real_size():
     ais = report["AIS"].log_partition
     assert abs(ais - report["reverse AIS"].log_partition) < 0.5
     assert abs(ais - report["TAP2, log-sum-exp"].log_partition) < 1
-    assert abs(ais - report["TAP2, corrected"].log_partition) < 1
 
 
 def test_notebooks_show_the_table():

@@ -87,8 +87,7 @@ def test_the_cache_reads_all_modules_of_the_watched_rooms():
 
 def test_every_kernel_can_be_stopped():
     # One sweep of a row, or of few units.
-    short = {"sparse.products_of_columns"}
-    short |= {f"sequential.{name}" for name in ("project_block", "visit_block", "downdate")}
+    short = {f"sequential.{name}" for name in ("project_block", "visit_block", "downdate")}
     assert set(endless(PACKAGE)) == short
 
 

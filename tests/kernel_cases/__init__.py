@@ -25,7 +25,6 @@ FAMILIES = (
     "local_search",
     "ordinal",
     "potts",
-    "product",
     "pseudo_likelihood",
     "relaxed_bp",
     "sequential",

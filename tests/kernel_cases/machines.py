@@ -34,6 +34,14 @@ def boltzmann_machine(size, dtype="float64", noise=0.8, uniform=0.0):
     return mf.BoltzmannMachine(upper + upper.T, mf.Ising(rng.normal(size=n).astype(dtype) / 5))
 
 
+def dbm(size, dtype="float64"):
+    """Three layers, of which the last is larger than the one it is coupled to."""
+    first, rng, n = rbm(size, dtype), np.random.default_rng(5), size.n_hidden + 9
+    weights = (rng.normal(size=(size.n_hidden, n)) / 9).astype(dtype)
+    top = mf.Ising(rng.normal(size=n).astype(dtype))
+    return mf.DBM((first.weights, weights), (*first.layers, top))
+
+
 def groups(n_states, rng, scale=1.0):
     """Groups of 2 to 4 states, so many states in all."""
     sizes = []

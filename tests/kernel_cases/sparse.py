@@ -6,7 +6,7 @@ from scipy import sparse
 import fastmf as mf
 from fastmf.inference.mean_field._sparse_layout import SparseLayout, rows_and_memory
 from fastmf.kernels.mean_field.arguments import MeanFieldRecord, TapSettings, Tilt
-from fastmf.kernels.mean_field.rows import INFINITE, STEP_DOT, ActiveRows
+from fastmf.kernels.mean_field.rows import INFINITE, STEP_DOT
 from kernel_cases.case import Case, chosen, with_options
 
 N_WORKERS = 16
@@ -63,24 +63,6 @@ def _swept(arguments):
     work, chunks = arguments[-1], arguments[2]
     measures = work.measures[:, chunks[:, 2], 0, 0, INFINITE : STEP_DOT + 1]
     return {"state": work.state[:, :, 0], "measures": measures}
-
-
-def columns_arguments(size, dtype, rows=None, *, order=2):
-    """Arguments of `products_of_columns`, for one row."""
-    _, graph, *_, work = sweep_arguments(size, dtype, [0], kind="groups", order=order)
-    products = np.zeros((4, 1, work.state.shape[3]), dtype)
-    memory = work.slots[0], work.state[0], products, work.scratch[0], work.group_fields[0]
-    return graph, order, ActiveRows(*memory)
-
-
-def _columns(name, large=False, **options):
-    build = with_options(columns_arguments, **options)
-    return Case(
-        *("mean_field.sparse.products_of_columns", name, build),
-        *(lambda arguments: {"products": arguments[2].products.T}, CLOSE),
-        large=large,
-        any_rows=False,
-    )
 
 
 def assess_arguments(size, dtype, rows=None, *, confirms=0.0, scale=1.0):
@@ -157,8 +139,6 @@ CASES = [
     _sweep("groups", kind="groups", large=True),
     _sweep("groups_mean_field", kind="groups", order=1),
     _sweep("groups_sequential", kind="groups", schedule="sequential"),
-    _columns("order_1", order=1),
-    _columns("order_2", large=True),
     _assess("running"),
     _assess("converged", scale=1e-12),
     _assess("confirmed", scale=1e-12, confirms=1.0),

@@ -3,12 +3,14 @@
 import numpy as np
 
 from fastmf.inference.mean_field._layouts import layout_of
-from fastmf.kernels.mean_field.arguments import MeanFieldRecord, TapSettings, Tilt
+from fastmf.kernels.mean_field.arguments import MeanFieldRecord, Sweep, TapSettings, Tilt
 from fastmf.kernels.mean_field.rows import SLOT_SIZE, ActiveRows, worker_shapes
+from fastmf.kernels.mean_field.units import units_address
 from kernel_cases.case import Case, chosen, with_options
 from kernel_cases.machines import (
     boltzmann_machine,
     data,
+    dbm,
     potts_machine,
     potts_rbm,
     rbm,
@@ -82,9 +84,29 @@ def tap_arguments(
     )
     tilt = _tilt(layout, size, dtype, tilted, clamped, rows)
     return (
-        *(layout.sweep, settings, tilt, _workers(layout, settings, dtype)),
+        *(Sweep(layout.layers, layout.blocks), settings, tilt, _workers(layout, settings, dtype)),
         *(np.zeros(2, np.int64), record),
     )
+
+
+def measured_arguments(size, dtype, rows=None, *, machine=rbm, **options):
+    """Arguments of `log_partitions`: means and variances under random tilts, no fixed points."""
+    model, arguments = (
+        machine(size, dtype),
+        tap_arguments(size, dtype, rows, machine=machine, **options),
+    )
+    _, settings, *_, record = arguments
+    layout = layout_of(model, settings.order, "blocked")
+    tilts = np.random.default_rng(6).normal(size=(size.n_rows, layout.n_units)) / 2
+    for prior, units in zip(model.layers, layout.bounds, strict=True):
+        moments = prior.moments(tilts[chosen(rows, size.n_rows), units], 0.1)
+        record.state[:2, :, units] = np.asarray(moments, dtype)
+    settings = settings._replace(
+        finish=units_address(np.dtype(dtype), measure=True),
+        measures=True,
+        max_iter=1 + layout.grouped,
+    )
+    return arguments[0], settings, *arguments[2:], np.full(record.state.shape[1], np.nan)
 
 
 def _workers(layout, settings, dtype):
@@ -109,6 +131,16 @@ def _tap(name, large=False, dtypes=("float64", "float32"), close=None, **options
     counts = ("status", "n_iter")
     build = with_options(tap_arguments, **options)
     return Case("mean_field.tap.tap", name, build, _record, close, counts, large, dtypes=dtypes)
+
+
+def _log_partitions(name, large=False, **options):
+    build, close = with_options(measured_arguments, **options), {"float64": 1e-11, "float32": 2e-5}
+    results = _log_partitions_of
+    return Case("mean_field.tap.log_partitions", name, build, results, close, large=large)
+
+
+def _log_partitions_of(arguments):
+    return {"values": arguments[-1]}
 
 
 strong_rbm = with_options(rbm, patterns=0.0, noise=7.0)
@@ -144,5 +176,17 @@ CASES = [
          close={"float64": 1e-7, "float32": 1e-3}),
     _tap("groups_damped", machine=potts_rbm, damping=0.5, adaptive=False, tilted="alike"),
     _tap("groups_fully_visible", machine=potts_machine),
+    _log_partitions("first_order", order=1, clamped=True),
+    _log_partitions("second_order", large=True),
+    _log_partitions("third_order", order=3, clamped=True, tilted=True),
+    _log_partitions("fully_visible", machine=boltzmann_machine, tilted="alike"),
+    _log_partitions("fully_visible_third_order", machine=boltzmann_machine, order=3),
+    _log_partitions("deep", machine=dbm, tilted=True, clamped=True),
+    _log_partitions("deep_third_order", machine=dbm, order=3, tilted="alike"),
+    _log_partitions("spikes", machine=truncated_spiked_rbm, clamped=True),
+    _log_partitions("groups", machine=potts_rbm, tilted=True),
+    _log_partitions("groups_first_order", machine=potts_rbm, order=1),
+    _log_partitions("groups_sequential", machine=potts_rbm, schedule="sequential"),
+    _log_partitions("groups_fully_visible", machine=potts_machine),
     _tap("truncated_spikes", large=True, machine=truncated_spiked_rbm, tol=0.0, max_iter=10),
 ]  # fmt: skip

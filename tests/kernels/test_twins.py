@@ -29,7 +29,6 @@ WITHOUT_ROWS = {
     "ep.sequential.project_block",
     "ep.sequential.visit_block",
     "ep.sequential.downdate",
-    "mean_field.sparse.products_of_columns",
 }
 
 
@@ -144,7 +143,7 @@ def test_fresh_processes_do_the_same(tmp_path, without_compiler):
         "mean_field.tap.tap-clamped",
         "mean_field.tap.tap-fully_visible_sequential",
         "mean_field.tap.tap-groups",
-        "linear.product.multiply-rbm",
+        "mean_field.tap.log_partitions-groups",
         "ep.sites.tilt_sites-spike_and_slab",
         "sampling.layers.anneal_layers-gibbs",
         "sampling.layers.anneal_layers-groups",

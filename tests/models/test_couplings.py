@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 import fastmf as mf
-from fastmf.models._couplings import dense_machine
+from fastmf.models.boltzmann import dense_machine
 
 SIZES = (2, 3, 2, 4)
 

@@ -16,13 +16,12 @@ from fastmf.inference.bp.graphs.tree_bound import BOUND_ROUNDING
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.mean_field import gaussian_layers
 from fastmf.inference.mean_field._layouts import layout_of_checks
-from fastmf.inference.mean_field._no_hidden import of_visible
 from fastmf.inference.mean_field._rows import start_and_tilt
 from fastmf.inference.mean_field.lower_bound import bounded_products, random_starts, sides_of
 from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.mean_field.tap import tap
 from fastmf.kernels.mean_field.arguments import Tilt
-from fastmf.models import RBM, BoltzmannMachine
+from fastmf.models import BoltzmannMachine
 from fastmf.models._couplings import finite_and_forbidden, has_forbidden
 from fastmf.models._layered import is_integrated
 from fastmf.priors import Categorical
@@ -123,10 +122,6 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
     True
     """
     n_starts, max_iter = check.count("n_starts", n_starts), check.count("max_iter", max_iter)
-    if isinstance(model, RBM) and not model.n_hidden:
-        alone = np.zeros((model.n_visible, model.n_visible), model.dtype)
-        model = BoltzmannMachine(alone, model.visible)
-        field, clamp = of_visible(field), of_visible(clamp)
     given_model, model = model, _with_finite_couplings(model)
     rng, layout = check.generator(rng), layout_of_checks(model)
     state, tilt, n_rows = start_and_tilt(model, layout, None, field, None, clamp)

@@ -28,9 +28,8 @@ from fastmf.inference.gaussian.bipartite import Bipartite
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import start_and_tilt
 from fastmf.inference.mean_field.tap import tap
-from fastmf.models._couplings import dense_machine
 from fastmf.models._layered import Layered
-from fastmf.models.boltzmann import check_machine
+from fastmf.models.boltzmann import dense_machine
 from fastmf.priors._groups import NO_COVARIANCE, refuse_groups
 
 
@@ -112,9 +111,8 @@ def parallel_sweeps_alone(
 
 def _with_schedule(schedule, model, init, tilts, options, history):
     """Check the model, and solve it."""
-    check_machine(model)
-    refuse_groups("adaptive_tap", model.layers, NO_COVARIANCE)
     model = dense_machine("adaptive_tap", model)
+    refuse_groups("adaptive_tap", model.layers, NO_COVARIANCE)
     damping, *options = options
     # With its units in the order of the layout.
     flat = model.bipartite() if isinstance(model, Layered) else model

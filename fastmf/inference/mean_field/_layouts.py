@@ -1,15 +1,454 @@
-"""The layout of a model, made once."""
+"""The layout of a model for kernels: packed layers, order of updates, one array of all units.
+
+Groups of states and sparse couplings have layouts for kernels of their own. `layout_of` makes the
+layout of a model once.
+"""
 
 import threading
 import weakref
 
+import numpy as np
+
 from fastmf._common.rows import is_sparse
-from fastmf.inference.mean_field._grouped_layout import GroupedLayout
-from fastmf.inference.mean_field._layout import Layout
+from fastmf._threads.workers import computed_once
 from fastmf.inference.mean_field._sparse_layout import SparseLayout
+from fastmf.kernels.linear.product import (
+    TILE_ROWS,
+    TILE_VECTORS,
+    empty_panels,
+    fill_panels,
+    pack,
+    panel_width,
+)
+from fastmf.kernels.mean_field.arguments import (
+    GROUP,
+    GROUP_RUN,
+    SCALARS,
+    Groups,
+    Layer,
+    Layers,
+)
+from fastmf.kernels.mean_field.groups import update_block as update_groups
+from fastmf.kernels.mean_field.rows import assess_address
+from fastmf.kernels.mean_field.tap import update_address, update_block
+from fastmf.kernels.mean_field.units import units_address
+from fastmf.models._layered import Layered
 from fastmf.models.boltzmann import check_machine
-from fastmf.priors._groups import has_groups
-from fastmf.priors._protocol import has_third_cumulant
+from fastmf.priors._groups import column_is_group, column_sizes, has_groups
+from fastmf.priors._protocol import has_third_cumulant, n_units, precomputed
+
+# Panels of one block: enough to make the overhead of a block small, few enough to stay in the
+# cache. In a machine coupled to itself all units of a block are updated from the same old values.
+BLOCK_PANELS = 8
+SWEEP_UNITS = 48
+# Rows whose state a worker's cache holds.
+MAX_WORKER_ROWS = 52
+
+
+class Layout:
+    """A model as the arrays that kernels take.
+
+    Parameters
+    ----------
+    model : RBM, DBM or BoltzmannMachine
+    order : {1, 2, 3}
+        Highest power of the couplings that is needed.
+    schedule : {"blocked", "sequential"}
+
+    Attributes
+    ----------
+    layers : Layers
+    blocks : int64 array of shape (n_blocks, 3)
+        One sweep: layer, first panel and last panel of each block of units, in order.
+    max_columns : int
+        Columns of the widest block.
+    one_by_one : bool
+        Whether the units of a block are to be updated one after another.
+    bounds : list of slice
+        Where each of the model's layers is among all units.
+    priors : sequence of unit priors
+        Of each layer.
+    """
+
+    # Whether there are groups of states, and the numbers for each row that only these need.
+    grouped = sparse = False
+    # The layers as Gibbs sampling takes them, and memory of short runs of sweeps, once asked for.
+    sampled = sweeps = None
+    n_group_fields = n_own_fields = 0
+    max_worker_rows = MAX_WORKER_ROWS
+    # The kernel that updates a block.
+    update_block = staticmethod(update_block)
+
+    def __init__(self, model, order, schedule):
+        if isinstance(model, Layered):
+            self._layered(model, order, schedule)
+        else:
+            self._fully_visible(model, order, schedule)
+        n_panels = int((self.blocks[:, 2] - self.blocks[:, 1]).max())
+        self.max_columns = n_panels * panel_width(model.dtype)
+        layers = self.layers.of_model
+        self.bounds = [slice(la.start, la.start + la.n_units) for la in layers]
+        self.n_units = max(units.stop for units in self.bounds)
+        self.n_couplings = sum(la.couplings.shape[1] * la.n_units for la in layers)
+
+    def _layered(self, model, order, schedule):
+        parts = zip(model.layers, model.sizes, *chain_of(model), strict=True)
+        layers = [
+            Layer(precomputed(prior), *bounds, *_powers(couplings, order))
+            for prior, *bounds, couplings in parts
+        ]
+        self.layers = Layers(layers)
+        step = BLOCK_PANELS if schedule == "blocked" else 1
+        pieces = [[(k, *v) for v in _pieces(layer, step)] for k, layer in enumerate(layers)]
+        blocks = [v for of_layer in pieces[1::2] + pieces[::2] for v in of_layer]
+        if schedule == "sequential":
+            # Units of one layer are not coupled: updating a block of them is updating each in turn.
+            # Blocks of the layers alternate, in proportion to their sizes.
+            blocks = sorted(blocks, key=lambda v: v[2] / len(pieces[v[0]]))
+        self.blocks = np.array(blocks, dtype=np.int64)
+        self.one_by_one = False
+
+    def _fully_visible(self, model, order, schedule):
+        prior, powers = precomputed(model.prior), _powers(model.couplings, order)
+        layer = Layer(prior, model.n_units, 0, 0, *powers)
+        self.layers = Layers([layer])
+        self.one_by_one = schedule == "sequential"
+        step = 1 if self.one_by_one else max(1, SWEEP_UNITS // panel_width(model.dtype))
+        blocks = [(0, *v) for v in _pieces(layer, step)]
+        self.blocks = np.array(blocks, dtype=np.int64)
+
+    def fits(self, model):
+        """Whether the memory suits another model of the same class."""
+        sizes = tuple(layer.n_units for layer in self.layers.of_model)
+        like = self.layers.of_model[0].couplings
+        return isinstance(model, Layered) and (model.sizes, model.dtype) == (sizes, like.dtype)
+
+    def refill(self, model):
+        """Make it the layout of another model that fits, in the same memory."""
+        self.fill(model)
+        self.set_units(model.layers)
+
+    def set_units(self, priors):
+        """Take over other units."""
+        layers = zip(self.layers.of_model, priors, strict=True)
+        self.layers = Layers([la._replace(prior=precomputed(prior)) for la, prior in layers])
+        self.sampled = None
+
+    def fill(self, model):
+        """Fill in the couplings of a layered model, but not its units."""
+        layers = self.layers.of_model
+        for k, weights in enumerate(model.couplings):
+            # A layer's sources are the units of the layer below, and after them of that above.
+            begin = layers[k - 1].n_units if k > 0 else 0
+            fill_panels(weights, layers[k + 1].couplings[:, : len(weights)])
+            fill_panels(weights.T, layers[k].couplings[:, begin : begin + weights.shape[1]])
+        for layer in layers:
+            _fill_powers(layer.couplings, layer.squares, layer.cubes)
+
+    @computed_once
+    def addresses(self):
+        """Addresses of the compiled update of a block, for `TapSettings`."""
+        dtype = self.layers.of_model[0].couplings.dtype
+        return {
+            "update": update_address(dtype, self.update_block),
+            "finish": units_address(dtype),
+            "assess": assess_address(),
+        }
+
+    def join(self, parts, joined):
+        """Write the arrays of the layers, where not None, into `whole`, (n_rows, n_units)."""
+        for units, part in zip(self.bounds, parts, strict=True):
+            if part is not None:
+                joined[:, units] = part
+        return joined
+
+    def split(self, joined):
+        """The arrays of the layers; of a model with one layer, the array itself."""
+        if len(self.bounds) == 1:
+            return joined
+        return tuple(joined[..., units] for units in self.bounds)
+
+
+def chain_of(model):
+    """First unit of each layer, first one that it is coupled to, and its couplings to those.
+
+    Even layers are stored before odd ones. So the neighbours of a layer are contiguous, and one
+    product is enough for both of them.
+    """
+    n_layers, sizes, weights = len(model.sizes), model.sizes, model.couplings
+    starts = [sum(sizes[k % 2 : k : 2]) + k % 2 * sum(sizes[::2]) for k in range(n_layers)]
+    sources = [starts[abs(k - 1)] for k in range(n_layers)]
+    couplings = []
+    for k in range(n_layers):
+        parts = [*weights[max(k - 1, 0) : k], *(w.T for w in weights[k : k + 1])]
+        couplings.append(np.concatenate(parts) if len(parts) > 1 else parts[0])
+    return starts, sources, couplings
+
+
+def _powers(couplings, order):
+    """Packed couplings, their squares and their cubes, as far as they are needed."""
+    first = pack(couplings)
+    none = np.zeros((0, *first.shape[1:]), first.dtype)
+    squares = _memory_for(couplings) if order >= 2 else none
+    cubes = _memory_for(couplings) if order >= 3 else none
+    _fill_powers(first, squares, cubes)
+    return first, squares, cubes
+
+
+def _fill_powers(couplings, squares, cubes):
+    """Compute the powers for which there is memory."""
+    if not len(squares):
+        return
+    with np.errstate(over="ignore"):  # rows that meet an infinity say that they have diverged
+        np.multiply(couplings, couplings, out=squares)
+        if len(cubes):
+            np.multiply(squares, couplings, out=cubes)
+
+
+def _memory_for(couplings):
+    return empty_panels(*couplings.shape, couplings.dtype)
+
+
+def _pieces(layer, step):
+    n_panels = len(layer.couplings)
+    return [(first, min(first + step, n_panels)) for first in range(0, n_panels, step)]
+
+
+def rows_per_worker(n_rows, n_workers, max_rows=MAX_WORKER_ROWS):
+    """Number of rows that each worker iterates at a time, so that the last round is full too.
+
+    With a few sweeps each, as in learning, all rows of a round end together; with few rounds, a
+    tile of rows too many in each leaves no rows for the last worker.
+    """
+    each = -(-n_rows // n_workers)
+    # Two rounds at least: the rows of the second one are taken by the threads that are free first.
+    # But each round reads all couplings, and fewer rows than a few tiles wait for these.
+    n_rounds = max(-(-each // max_rows), min(2, n_workers, each // (2 * TILE_ROWS)), 1)
+    multiple = TILE_ROWS if n_rounds > 4 else 2
+    return min(each, -(-each // n_rounds // multiple) * multiple)
+
+
+# --- groups of states ----------------------------------------------------------------------------
+
+
+class GroupedLayout(Layout):
+    """A model with groups of states as the arrays that kernels take.
+
+    The couplings to each group are packed by themselves. A block of a sweep is a range of targets:
+    groups, and runs of other units.
+
+    Parameters
+    ----------
+    model : RBM, DBM or BoltzmannMachine
+    order : {1, 2}
+    schedule : {"blocked", "sequential"}
+
+    Attributes
+    ----------
+    couplings : list of arrays of shape (n_source, n_units)
+        Couplings of each layer, not packed.
+    source : list of int
+        Position of the first unit that each layer is coupled to.
+    n_group_fields : int
+        Numbers for each row that the update of a block keeps or needs: see `ActiveRows`.
+    n_own_fields : int
+        Most fields that a single group has on the units of a layer, whole vectors.
+    """
+
+    grouped = True
+    # With the fields of single groups, a worker's cache holds fewer rows.
+    max_worker_rows = MAX_WORKER_ROWS // 2
+    update_block = staticmethod(update_groups)
+
+    def __init__(self, model, order, schedule):
+        if isinstance(model, Layered):
+            self.starts, sources, self.couplings = chain_of(model)
+        else:
+            self.starts, sources, self.couplings = [0], [0], [model.couplings]
+        self.priors, self.source = model.layers, sources
+        self._coupled_to_itself = not isinstance(model, Layered)
+        self.bounds = [
+            slice(start, start + n_units(prior))
+            for start, prior in zip(self.starts, self.priors, strict=True)
+        ]
+        self.n_units = max(units.stop for units in self.bounds)
+        self.n_couplings = sum(couplings.size for couplings in self.couplings)
+        self.one_by_one = False
+        width = panel_width(model.dtype)
+        max_units = width * (BLOCK_PANELS if schedule == "blocked" else 1)
+        max_units = 1 if self._coupled_to_itself else max_units
+        targets = [self._targets(prior, max_units) for prior in self.priors]
+        tables = self._groups(targets, sources, width)
+        self._order = order
+        self.layers = self._layers(tables)
+        one_by_one = schedule == "sequential" or self._coupled_to_itself
+        self.blocks = _blocks([len(of_layer.targets) for of_layer in tables], one_by_one)
+        ends = [
+            (tables[k].targets[first, 4] // width, tables[k].targets[last - 1, [1, 4]].sum())
+            for k, first, last in self.blocks
+        ]
+        sizes = max(-(-int(end) // width) - int(start) for start, end in ends)
+        # Products fill whole vectors, so that products of the last target may end behind it.
+        self.max_columns = width * (sizes + 1)
+        n_shifted = max(len(matrix) for matrix in self.couplings)
+        self.n_group_fields = tables[0].shifted + n_shifted
+
+    def _layers(self, tables):
+        """The layers with the priors and the couplings as they are."""
+        parts = self.priors, self.starts, self.source, self.couplings, tables
+        layers = [
+            Layer(
+                *(precomputed(prior), n_units(prior), start, source),
+                *self._packed(matrix, of_layer.targets),
+            )
+            for prior, start, source, matrix, of_layer in zip(*parts, strict=True)
+        ]
+        return Layers(layers, tables)
+
+    def _targets(self, prior, max_units):
+        """Groups, and runs of other units of at most `max_units`: (first, number, is group)."""
+        targets, first = [], 0
+        for size, is_group in zip(column_sizes(prior), column_is_group(prior), strict=True):
+            extends = targets and not (is_group or targets[-1][2]) and targets[-1][1] < max_units
+            if extends:
+                targets[-1][1] += 1
+            else:
+                targets.append([first, int(size), bool(is_group)])
+            first += int(size)
+        return targets
+
+    def _groups(self, targets, sources, width):
+        """The `Groups` of each layer."""
+        out = [_places(of_layer, width // TILE_VECTORS) for of_layer in targets]
+        places, sizes = zip(*out, strict=True)
+        self.n_own_fields = max(sizes)
+        # Positions of the fields on each layer among the fields of one group of another.
+        offsets, fields, n_fields = [], [], 0
+        for k, of_layer in enumerate(targets):
+            coupled = [0] if self._coupled_to_itself else [k - 1, k + 1]
+            coupled = [j for j in coupled if 0 <= j < len(targets)]
+            ends = np.cumsum([0, *(sizes[k] for k in coupled)])
+            offsets.append(dict(zip(coupled, ends[:-1], strict=True)))
+            positions = []
+            for _, _, is_group in of_layer:
+                positions.append(n_fields if is_group else -1)
+                n_fields += int(ends[-1]) if is_group else 0
+            fields.append(positions)
+        out = []
+        for k, (of_layer, positions) in enumerate(zip(targets, fields, strict=True)):
+            panels = np.cumsum([0, *(-(-n // width) for _, n, _ in of_layer)])
+            # Squared couplings are packed together if the units of the layer are updated from the
+            # same values of others.
+            alone = self._coupled_to_itself
+            rows = [
+                [first, n, panel, position, panel * width if alone else first, place]
+                for (first, n, _), panel, position, place in zip(
+                    of_layer, panels[:-1], positions, places[k], strict=True
+                )
+            ]
+            columns = [
+                (
+                    self.starts[k_source] + first - sources[k],
+                    *(n, position + offsets[k_source][k] if is_group else -1),
+                    offset + place,
+                )
+                for k_source, offset in offsets[k].items()
+                for (first, n, is_group), position, place in zip(
+                    *(targets[k_source], fields[k_source], places[k_source]), strict=True
+                )
+            ]
+            tables = (
+                np.array(rows, np.int64).reshape(-1, 6),
+                np.array(_sources(columns), np.int64).reshape(-1, 5),
+            )
+            in_group = np.repeat(column_is_group(self.priors[k]), column_sizes(self.priors[k]))
+            not_group = (~in_group).astype(self.couplings[0].dtype)
+            out.append(Groups(*tables, not_group, n_fields))
+        return out
+
+    def _packed(self, couplings, targets):
+        """Packed couplings of each target, and their squares."""
+        width = panel_width(couplings.dtype)
+        n_panels = int(max(targets[:, 2] - (-targets[:, 1] // width), default=0))
+        panels = empty_panels(len(couplings), n_panels * width, couplings.dtype)
+        for first, n, panel, *_ in targets.tolist():
+            fill_panels(couplings[:, first : first + n], panels[panel : panel + -(-n // width)])
+        none = panels[:0]
+        if self._order < 2:
+            return panels, none, none
+        with np.errstate(over="ignore"):  # rows that meet an infinity say that they have diverged
+            if self._coupled_to_itself:
+                squares = empty_panels(len(couplings), n_panels * width, couplings.dtype)
+                return panels, np.multiply(panels, panels, out=squares), none
+            return panels, pack(np.square(couplings)), none
+
+    def fits(self, model):
+        """Whether the tables suit another model of the same class."""
+        return (
+            isinstance(model, Layered)
+            and model.dtype == self.couplings[0].dtype
+            and len(model.layers) == len(self.priors)
+            and all(map(_have_the_same_groups, model.layers, self.priors))
+        )
+
+    def refill(self, model):
+        """Make it the layout of another model that fits."""
+        self.priors = model.layers
+        self.fill(model)
+
+    def fill(self, model):
+        """Fill in the couplings of a layered model, but not its units."""
+        self.couplings = chain_of(model)[2]
+        self.layers = self._layers(self.layers.groups)
+
+
+def _have_the_same_groups(prior, k_source):
+    """Whether two priors have the same groups of states and other units."""
+    pairs = [(f(prior), f(k_source)) for f in (column_sizes, column_is_group)]
+    return all(np.array_equal(*pair) for pair in pairs)
+
+
+def _places(targets, lanes):
+    """Where the fields of a group on some targets are, one after another, and their number.
+
+    Products fill whole vectors. So groups begin with a vector, and so do runs of other units: parts
+    of these are updated one after another, and what is behind one is overwritten by the next.
+    """
+    places, end, after_group = [], 0, True
+    for _, n, is_group in targets:
+        if is_group or after_group:
+            end = -(-end // lanes) * lanes
+        places.append(end)
+        end, after_group = end + n, is_group
+    return places, -(-end // lanes) * lanes
+
+
+def _sources(columns):
+    """The table of sources of (first, number, fields of a group or -1, place), in order."""
+    table, in_run = [], None
+    for first, n, fields, place in sorted(columns):
+        kind = SCALARS if fields == -1 else GROUP_RUN
+        # Units of two layers are not one run if their places are apart.
+        apart = in_run is None or (kind == SCALARS and place != in_run[4] + in_run[1])
+        if apart or in_run[2] != kind:
+            in_run = [first, 0, kind, -1, place]
+            table.append(in_run)
+        in_run[1] += n
+        if kind == GROUP_RUN:
+            table.append([first, n, GROUP, fields, place])
+    return table
+
+
+def _blocks(n_targets, one_by_one):
+    """One sweep: layer, first and last target of each block; odd layers before even ones."""
+    order = [*range(len(n_targets))[1::2], *range(len(n_targets))[::2]]
+    if not one_by_one:
+        return np.array([[k, 0, n_targets[k]] for k in order if n_targets[k]], np.int64)
+    single = [(k, t, t + 1) for k in order for t in range(n_targets[k])]
+    return np.array(sorted(single, key=lambda v: v[2] / n_targets[v[0]]), np.int64)
+
+
+# --- the layout of a model, made once -------------------------------------------------------------
 
 
 class _Latest(threading.local):
@@ -28,7 +467,6 @@ def layout_of(model, order, schedule):
     A model that is no longer in use, such as the model of the last step of learning, leaves its
     memory to a model of the same shape.
     """
-    check_machine(model)
     if order == 3 and not all(map(has_third_cumulant, model.layers)):
         raise ValueError(
             "order=3 needs binary units (Bernoulli or Ising) in every layer: use order=2 for units "
@@ -66,7 +504,8 @@ def handed_over(layout, model, in_place):
 
 def layout_of_checks(model):
     """A layout whose units are in the order of `model.bipartite()`, or of a fully visible model."""
-    schedule = "sequential" if is_sparse(getattr(model, "couplings", None)) else "blocked"
+    check_machine(model)
+    schedule = "sequential" if is_sparse(model.couplings) else "blocked"
     return layout_of(model, 1, schedule)
 
 

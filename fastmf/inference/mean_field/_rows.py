@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf._outcomes import is_converged, messages_of
+from fastmf._outcomes import CONVERGED, messages_of
 from fastmf.inference.fixed_point import FixedPoint, trace_of
 from fastmf.kernels.mean_field.arguments import MeanFieldRecord, Tilt
 from fastmf.priors._groups import (
@@ -31,57 +31,64 @@ def record_from(state, max_iter, history):
 
 def start_and_tilt(model, layout, init, field, precision, clamp):
     """Starting state, external tilt, and number of rows (None without rows)."""
-    sizes = [units.stop - units.start for units in layout.bounds]
-    dtype = model.dtype
+    none = [None] * len(layout.bounds)
 
-    def arrays(name, value, missing=False):
+    def arrays(name, value):
         if value is None:
-            return [None] * len(sizes)
-        parts = check.per_layer(name, value, sizes)
-        if name in ("init", "clamp"):
+            return none
+        parts = check.per_layer(name, value, none)
+        if layout.grouped and name in ("init", "clamp"):
             parts = [as_states(name, *pair) for pair in zip(model.layers, parts, strict=True)]
-        if name == "init":
+        if layout.grouped and name == "init":
             parts = list(map(_uncoupled_where_missing, model.layers, parts))
         return [
-            check.rows(name, part, n, dtype, missing=missing)
-            for part, n in zip(parts, sizes, strict=True)
+            check.rows(name, part, units.stop - units.start, model.dtype, missing=name == "clamp")
+            for part, units in zip(parts, layout.bounds, strict=True)
         ]
 
-    field, precision = arrays("field", field), arrays("precision", precision)
-    clamp = arrays("clamp", clamp, missing=True)
-    mean, var = _start(model, init, arrays)
-    for k in range(2, len(sizes)):
+    tilts = {"field": field, "precision": precision, "clamp": clamp}
+    tilts = {name: none if part is None else arrays(name, part) for name, part in tilts.items()}
+    if init is None:
+        mean, var = map(list, zip(*model.uncoupled_moments, strict=True))
+        var = [np.where(np.isfinite(v), v, 0) for v in var]
+    else:
+        mean, var = _start(init, arrays)
+    for k in range(2, len(mean)):
         if mean[k] is None:
             mean[k] = model.uncoupled_moments[k][0]
-    named = [("init", mean), ("init", var), ("field", field)]
-    named += [("precision", precision), ("clamp", clamp)]
+    named = [("init", mean), ("init", var), *tilts.items()]
     n_rows = check.common_rows([(name, a) for name, parts in named for a in parts])
+    if clamp is not None:
+        tilts["clamp"] = _clamped(model.layers, mean, tilts["clamp"], layout.grouped)
 
-    masks = []
-    for k, part in enumerate(clamp):
-        if part is None:
-            masks.append(None)
-            continue
-        masks.append(~np.isnan(part))
-        mean[k] = np.where(masks[k], part, 0 if mean[k] is None else mean[k])
-        wrong = masks[k] & np.logical_not(contains(model.layers[k], mean[k]))
-        if wrong.any():
-            refuse_clamped(model.layers[k], mean[k], wrong)
-    for prior, x, mask in zip(model.layers, mean, masks, strict=True):
-        if mask is not None and has_groups(prior):
-            start = np.zeros(n_units(prior)) if x is None else x
-            check_clamped_groups(prior, *np.broadcast_arrays(start, mask))
-    tilt = Tilt(
-        field=_tilt_rows(layout, field, n_rows, dtype),
-        precision=_tilt_rows(layout, precision, n_rows, dtype),
-        clamped=_tilt_rows(layout, masks, n_rows, bool),
-    )
-    state = np.zeros((4, n_rows or 1, layout.n_units), dtype)
+    tilt = []
+    for parts, dtype in zip(tilts.values(), (model.dtype, model.dtype, np.bool_), strict=True):
+        has_rows = any(part is not None and part.ndim == 2 for part in parts)
+        tilt.append(np.zeros((n_rows if has_rows else 1, layout.n_units), dtype))
+        layout.join(parts, tilt[-1])
+    tilt = Tilt(*tilt)
+    state = np.zeros((4, n_rows or 1, layout.n_units), model.dtype)
     layout.join(mean, state[0])
     layout.join(var, state[1])
-    if tilt.clamped.any():
+    if clamp is not None:
         state[1][np.broadcast_to(tilt.clamped, state[1].shape)] = 0
     return state, tilt, n_rows
+
+
+def _clamped(priors, mean, values, grouped):
+    """Which units are clamped, by layer; their values replace starting means."""
+    masks = list(values)
+    for k, (prior, part) in enumerate(zip(priors, values, strict=True)):
+        if part is None:
+            continue
+        masks[k] = ~np.isnan(part)
+        mean[k] = np.where(masks[k], part, 0 if mean[k] is None else mean[k])
+        wrong = masks[k] & np.logical_not(contains(prior, mean[k]))
+        if wrong.any():
+            refuse_clamped(prior, mean[k], wrong)
+        if grouped:
+            check_clamped_groups(prior, *np.broadcast_arrays(mean[k], masks[k]))
+    return masks
 
 
 def drawn_starts(model, n_rows, rng):
@@ -92,21 +99,18 @@ def drawn_starts(model, n_rows, rng):
     return draws.astype(dtype)
 
 
-def _start(model, init, arrays):
+def _start(init, arrays):
     """Lists of starting means and variances, one entry per layer."""
-    if init is None:
-        mean, var = zip(*model.uncoupled_moments, strict=True)
-        return list(mean), [np.where(np.isfinite(v), v, 0) for v in var]
     if isinstance(init, FixedPoint):
         init = (init.mean, init.var)
-    if isinstance(init, tuple):
-        if len(init) != 2:
-            raise ValueError(f"init must be an array or a pair (mean, var), got {len(init)} items.")
-        mean, var = arrays("init", init[0]), arrays("init", init[1])
-        if any((v < 0).any() for v in var if v is not None):
-            raise ValueError("init must have variances that are not negative.")
-        return mean, var
-    return arrays("init", init), [None] * len(model.layers)
+    if not isinstance(init, tuple):
+        return arrays("init", init), arrays("init", None)
+    if len(init) != 2:
+        raise ValueError(f"init must be an array or a pair (mean, var), got {len(init)} items.")
+    mean, var = arrays("init", init[0]), arrays("init", init[1])
+    if any((v < 0).any() for v in var if v is not None):
+        raise ValueError("init must have variances that are not negative.")
+    return mean, var
 
 
 def _uncoupled_where_missing(prior, mean):
@@ -118,27 +122,21 @@ def _uncoupled_where_missing(prior, mean):
     return np.where(np.isnan(mean) & in_group, prior.moments(zero, zero)[0], mean)
 
 
-def _tilt_rows(layout, parts, n_rows, dtype):
-    """The parts of all layers in one array, with one or `n_rows` rows."""
-    if all(part is None for part in parts):
-        return np.zeros((1, layout.n_units), dtype)
-    has_rows = any(part is not None and part.ndim == 2 for part in parts)
-    return layout.join(parts, np.zeros((n_rows if has_rows else 1, layout.n_units), dtype))
-
-
-def result(layout, record, log_partition, single):
-    """The `FixedPoint` of a record; the log-partition may be None."""
+def result(layout, record, log_partition, question, single):
+    """The `FixedPoint` of a record, with its `Question`; the log-partition may be None."""
     rows = 0 if single else slice(None)
     mean, var, b, a = map(layout.split, record.state[:, rows])
-    return FixedPoint(
+    answer = FixedPoint(
         mean=mean,
         var=var,
         b=b,
         a=a,
         log_partition=None if log_partition is None else log_partition[rows],
-        converged=is_converged(record.status[rows]),
+        converged=record.status[rows] == CONVERGED,
         n_iter=record.n_iter[rows],
         residual=record.residual[rows],
         message=messages_of(record.status)[rows],
         history=trace_of(record)[rows] if record.history.size else None,
     )
+    answer.__dict__["_check"] = question
+    return answer

@@ -15,12 +15,11 @@ from fastmf.kernels.mean_field.rows import (
     ACCELERATED,
     CONFIRMS,
     DAMPING,
-    FIELD,
     INFINITE,
     LAST_WINDOW_RESIDUAL,
     MEAN,
+    MEASURED,
     MOMENTUM,
-    ONSAGER,
     OSCILLATING,
     RESIDUAL,
     ROW,
@@ -31,22 +30,19 @@ from fastmf.kernels.mean_field.rows import (
     THIRD,
     VAR,
     VAR_RESIDUAL,
-    WHOLE_FIELD,
     WINDOW_RESIDUAL,
     A,
-    ActiveRows,
     B,
     assess_address,
 )
 from fastmf.kernels.mean_field.sparse import (
+    CHUNK_UNITS,
     SparseCouplings,
     SparseWork,
     assess_rows,
-    products_of_columns,
     sweep_chunks,
 )
 from fastmf.kernels.mean_field.units import units_address
-from fastmf.models._couplings import with_entries
 from fastmf.priors._compiled import AddressTable, units_of
 from fastmf.priors._groups import column_sizes, has_groups
 from fastmf.priors._protocol import (
@@ -56,8 +52,6 @@ from fastmf.priors._protocol import (
     precomputed,
 )
 
-# Units of a chunk, whose intermediate results stay in the cache.
-CHUNK_UNITS = 2048
 # Multiply-adds that a unit costs beside its couplings.
 UNIT_COST = 50
 
@@ -123,7 +117,7 @@ class SparseLayout:
         self.width = max(int((c[:, 1] - c[:, 0]).max()) for c in self.colours)
         self.width = int(sizes.max()) if self.one_by_one else self.width
         self.n_chunks = sum(map(len, self.colours))
-        names = ("moments", "third_cumulants") if order == 3 else ("moments",)
+        names = ("moments", "log_partition", "third_cumulants")[: max(2, order)]
         units = units_of(precomputed(self.prior), model.dtype, names)
         self.layer = AddressTable([*units, self.n_units, 0, 0], units)
         self.max_sources = int(np.diff(couplings.indptr).max(initial=1)) if self.grouped else 0
@@ -155,32 +149,6 @@ class SparseLayout:
         """Addresses of compiled functions, for `TapSettings`."""
         finish = units_address(self.couplings.dtype)
         return {"update": 0, "finish": finish, "assess": assess_address()}
-
-    def fields(self, k, cumulants, order):
-        """Return W' m (None without groups), the tilts b and a, and at order 3 (W^3)' k."""
-        if self.grouped:
-            return self._fields_of_groups(cumulants, order)
-        powers = None, np.square, lambda w: w**3
-        field, *higher = (
-            ((with_entries(self.couplings, power) if power else self.couplings) @ part.T).T
-            for power, part in zip(powers[:order], cumulants, strict=False)
-        )
-        a = -higher[0] if higher else np.zeros_like(field)
-        return None, field + a * cumulants[0], a, *higher[1:]
-
-    def _fields_of_groups(self, cumulants, order):
-        n_rows, n = cumulants[0].shape
-        field, b, a = np.zeros((3, n_rows, n), cumulants[0].dtype)
-        shapes = (2, 1, n), (WHOLE_FIELD + 1, 1, n), (1, 1), (1, 1, self.max_sources)
-        active = ActiveRows(np.empty((1, 1, 1)), *(np.empty(shape, b.dtype) for shape in shapes))
-        for r in range(n_rows):
-            active.state[:, 0] = cumulants[0][r], cumulants[1][r]
-            products_of_columns(self.graph, order, active)
-            field[r], b[r] = active.products[WHOLE_FIELD, 0], active.products[FIELD, 0]
-            if order > 1:
-                a[r] = -active.products[ONSAGER, 0]
-        b += self.graph.alone * a * cumulants[0]
-        return field, b, a
 
     def join(self, parts, full):
         """Write the array of the model's units, if not None, into `whole`, (n_rows, n_units)."""
@@ -287,8 +255,8 @@ class _SweptRows:
         self.work = rows_and_memory(layout, record, settings, self.n_workers)
         self.slots = self.work.slots[:, 0, 0]
 
-    def sweep(self, rows):
-        """Status of some rows after one more sweep of them."""
+    def update(self, rows):
+        """Update all units of some rows, or measure them."""
         work, settings = self.work, self.settings
         for chunks in self.layout.colours:
             work.queue[:] = 0
@@ -296,6 +264,11 @@ class _SweptRows:
             cost = self.cost * len(rows) // len(self.layout.colours)
             n_workers = min(self.n_workers, len(rows) * len(chunks), 1 + cost // 200_000)
             in_parallel(sweep_chunks, (*arguments, self.tilt, work), n_workers)
+
+    def sweep(self, rows):
+        """Status of some rows after one more sweep of them."""
+        work, settings = self.work, self.settings
+        self.update(rows)
         before = self.slots[rows].copy()
         status = np.zeros(len(rows), np.int64)
         work.queue[:] = 0
@@ -338,7 +311,7 @@ class _SweptRows:
 
 
 def solve_sparse(layout, record, tilt, settings, n_threads):
-    """Iterate the rows of a record until they end; returns the number of threads."""
+    """Iterate the rows of a record until they end."""
     rows = _SweptRows(layout, record, tilt, settings, n_threads)
     active = np.arange(record.state.shape[1])
     while len(active):
@@ -348,4 +321,10 @@ def solve_sparse(layout, record, tilt, settings, n_threads):
         record.status[numbers], record.n_iter[numbers] = status[ended], slots[:, SWEEP]
         record.residual[numbers] = np.maximum(slots[:, RESIDUAL], slots[:, VAR_RESIDUAL])
         active = active[~ended]
-    return rows.n_workers
+
+
+def measure_sparse(layout, record, tilt, settings, n_threads, values):
+    """Fill in the log-partitions of the rows of a record."""
+    rows = _SweptRows(layout, record, tilt, settings, n_threads)
+    rows.update(np.arange(len(values)))
+    values[:] = rows.work.measures[:, :, 0, 0, MEASURED].sum(1)

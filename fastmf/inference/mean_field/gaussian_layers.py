@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from fastmf._outcomes import CONVERGED, DIVERGED
-from fastmf.inference.fixed_point import Question, with_check
+from fastmf.inference.fixed_point import Question
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
 from fastmf.inference.mean_field.mixture import mixture
@@ -48,11 +48,10 @@ def collapsed_tap(
     for rows in _rows_alike(model.integrate_gaussians().gaussian, tilt, state.shape[1]):
         alike = tilt._make(part[rows] if len(part) > 1 else part for part in tilt)
         _solve_alike(model, rows, alike, options, variances, record, values)
-    answer = result(
-        layout, record, values if options.log_partition else None, single=n_rows is None
-    )
     mixed = partial(mixture, partial(collapsed_tap, order=options.order))
-    return with_check(answer, Question(model, tilt, init is None, mixed))
+    question = Question(model, tilt, init is None, mixed)
+    values = values if options.log_partition else None
+    return result(layout, record, values, question, single=n_rows is None)
 
 
 def averages(model, solutions, order):

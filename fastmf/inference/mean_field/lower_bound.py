@@ -34,6 +34,7 @@ from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models import BoltzmannMachine
 from fastmf.models._layered import Layered
+from fastmf.models.boltzmann import MAX_DENSE_UNITS
 from fastmf.models.exact import states_of
 from fastmf.priors import Bernoulli, Gaussian, Ising
 from fastmf.priors._groups import column_sizes, has_groups
@@ -42,8 +43,6 @@ from fastmf.priors._queries import number_of_states, two_values
 
 # Rows of each array of starts that are used, solutions among them, and products that are mixed.
 MAX_STARTS = 100
-# Units up to which Gaussian ones between them are integrated out: then all of them are coupled.
-MAX_COUPLED = 4096
 # Limit of states times units of a side whose states are all summed.
 MAX_SUMMED_NUMBERS = 2**19
 # Nats by which an estimate may be below the bound, as it is below the truth by errors of its own.
@@ -225,7 +224,7 @@ def without_gaussian_units(model):
     if len(kinds) != 2 or Gaussian not in kinds or not {Bernoulli, Ising} & set(kinds):
         return None
     k = kinds.index(Gaussian)
-    if n_units(model.layers[1 - k]) > MAX_COUPLED:
+    if n_units(model.layers[1 - k]) > MAX_DENSE_UNITS:  # all of them will be coupled
         return None
     integrated = model.integrate_gaussians()
     prior = as_dtype(model.layers[1 - k], np.float64)

@@ -11,9 +11,8 @@ import numpy as np
 from fastmf._common.arguments import iteration
 from fastmf._outcomes import DIVERGED
 from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.inference.fixed_point import Question, with_check
+from fastmf.inference.fixed_point import Question
 from fastmf.inference.mean_field._layouts import layout_of
-from fastmf.inference.mean_field._no_hidden import allows_no_hidden
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
 from fastmf.inference.mean_field.mixture import mixture
 from fastmf.kernels.mean_field.relaxed_bp import (
@@ -23,14 +22,12 @@ from fastmf.kernels.mean_field.relaxed_bp import (
     update_address,
 )
 from fastmf.kernels.mean_field.relaxed_bp import relaxed_bp as solve_rows
-from fastmf.models._couplings import dense_machine
 from fastmf.models._layered import Layered
-from fastmf.models.boltzmann import check_machine
+from fastmf.models.boltzmann import dense_machine
 from fastmf.priors._compiled import units_of
 from fastmf.priors._groups import NO_COVARIANCE, refuse_groups
 
 
-@allows_no_hidden
 def relaxed_bp(
     model,
     init=None,
@@ -94,10 +91,9 @@ def relaxed_bp(
     >>> bool(result.converged), bool(abs(result.log_partition - exact.log_partition) < 0.05)
     (True, True)
     """
-    check_machine(model)
     damping, tol, max_iter, n_threads = iteration(damping, tol, max_iter, n_threads)
-    refuse_groups("relaxed_bp", model.layers, NO_COVARIANCE)
     model = dense_machine("relaxed_bp", model)
+    refuse_groups("relaxed_bp", model.layers, NO_COVARIANCE)
     layout = layout_of(model, 1, "blocked")
     dtype = model.dtype
     state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, None)
@@ -128,9 +124,8 @@ def relaxed_bp(
     in_parallel(solve_rows, arguments, n_workers)
     record.status[~np.isfinite(log_partition)] = DIVERGED
     log_partition[record.status == DIVERGED] = -np.inf
-    answer = result(layout, record, log_partition, single=n_rows is None)
-    mixed = partial(mixture, relaxed_bp)
-    return with_check(answer, Question(model, tilt, init is None, mixed))
+    question = Question(model, tilt, init is None, partial(mixture, relaxed_bp))
+    return result(layout, record, log_partition, question, single=n_rows is None)
 
 
 def _layer_views(model):

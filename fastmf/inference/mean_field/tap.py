@@ -17,17 +17,13 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf._common.arguments import iteration
 from fastmf._common.memory import Scratch, borrowed
 from fastmf._outcomes import DIVERGED
 from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.inference.fixed_point import Question, with_check
-from fastmf.inference.mean_field._layout import rows_per_worker
-from fastmf.inference.mean_field._layouts import layout_of
-from fastmf.inference.mean_field._no_hidden import allows_no_hidden
+from fastmf.inference.fixed_point import Question
+from fastmf.inference.mean_field._layouts import layout_of, rows_per_worker
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
-from fastmf.inference.mean_field._sparse_layout import solve_sparse
-from fastmf.inference.mean_field.free_energy import log_partition_of_rows
+from fastmf.inference.mean_field._sparse_layout import measure_sparse, solve_sparse
 from fastmf.inference.mean_field.mixture import mixture
 from fastmf.kernels.mean_field.arguments import (
     EARLY_RESIDUAL,
@@ -37,13 +33,13 @@ from fastmf.kernels.mean_field.arguments import (
     Tilt,
 )
 from fastmf.kernels.mean_field.rows import SLOT_SIZE, ActiveRows, worker_shapes
+from fastmf.kernels.mean_field.tap import log_partitions
 from fastmf.kernels.mean_field.tap import tap as solve_rows
-from fastmf.models._couplings import finite_machine
+from fastmf.kernels.mean_field.units import units_address
 from fastmf.models.boltzmann import check_machine
 from fastmf.priors._protocol import has_log_prob
 
 
-@allows_no_hidden
 def tap(
     model,
     init=None,
@@ -121,19 +117,17 @@ def tap(
     >>> mf.tap(model, clamp=np.r_[1, 1, [np.nan] * 6]).mean[0][:2]
     array([1., 1.])
     """
-    check_machine(model)
+    check_machine(model, "tap")
     options = TapOptions(
         order, schedule, damping, tol, max_iter, acceleration, history, log_partition, n_threads
     ).checked()
-    model = finite_machine("tap", model)
     layout = layout_of(model, options.order, options.schedule)
     state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, clamp)
     record, values = solve(layout, state, tilt, options)
-    answer = result(layout, record, values, single=n_rows is None)
     if layout.sparse:
         tilt = tilt._make(layout.split(part) for part in tilt)
-    mixed = partial(mixture, partial(tap, order=order))
-    return with_check(answer, Question(model, tilt, init is None, mixed))
+    question = Question(model, tilt, init is None, partial(mixture, partial(tap, order=order)))
+    return result(layout, record, values, question, single=n_rows is None)
 
 
 class TapOptions(NamedTuple):
@@ -151,17 +145,17 @@ class TapOptions(NamedTuple):
 
     def checked(self):
         """The same options, or an error for wrong types or ranges."""
-        damping, tol, max_iter, n_threads = iteration(
-            self.damping, self.tol, self.max_iter, self.n_threads
-        )
+        damping = self.damping
+        if damping is not None:
+            damping = check.number("damping", damping, 0, 1, below=True)
         return self._replace(
             order=check.one_of("order", self.order, (1, 2, 3)),
             schedule=check.one_of("schedule", self.schedule, ("blocked", "sequential")),
-            acceleration=check.flag("acceleration", self.acceleration),
             damping=damping,
-            tol=tol,
-            max_iter=max_iter,
-            n_threads=n_threads,
+            tol=check.number("tol", self.tol, 0, np.inf),
+            max_iter=check.count("max_iter", self.max_iter),
+            acceleration=check.flag("acceleration", self.acceleration),
+            n_threads=check.count("n_threads", self.n_threads, optional=True),
         )
 
 
@@ -196,7 +190,11 @@ def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None, scratch=
     state[0, :, visible] = X
     state[2, :, units], state[0, :, units], state[1, :, units] = hidden
     record, queue = record_from(state, n_sweeps, False), np.zeros(2, np.int64)
-    in_parallel(solve_rows, (layout.sweep, settings, tilt, workers, queue, record), n_workers)
+    in_parallel(
+        solve_rows,
+        (Sweep(layout.layers, layout.blocks), settings, tilt, workers, queue, record),
+        n_workers,
+    )
     return Moments(*((part[:, visible], part[:, units]) for part in state))
 
 
@@ -225,7 +223,6 @@ def solve(layout, state, tilt, options):
 
     Returns their record and log-partitions (None unless asked for).
     """
-    n_rows, dtype = state.shape[1], state.dtype
     record = record_from(state, options.max_iter, options.history)
     settings = TapSettings(
         order=options.order,
@@ -237,24 +234,25 @@ def solve(layout, state, tilt, options):
         early_residual=EARLY_RESIDUAL if options.acceleration else 0.0,
         late_residual=LATE_RESIDUAL if options.acceleration else 0.0,
         one_by_one=layout.one_by_one,
-        resolution=float(np.finfo(dtype).eps),
+        resolution=float(np.finfo(state.dtype).eps),
     )
-    work = 10 * n_rows * layout.n_couplings
-    n_workers = workers_for(n_rows, work, options.n_threads, options.max_iter)
     if layout.sparse:
-        n_workers = solve_sparse(layout, record, tilt, settings, options.n_threads)
+        solve_sparse(layout, record, tilt, settings, options.n_threads)
     else:
-        _solve_dense(layout, record, tilt, settings, n_workers)
+        _call_with_memory(solve_rows, layout, record, tilt, settings, options.n_threads)
+    values = None
+    if options.log_partition:
+        values = log_partition_of_rows(layout, record, tilt, settings, options.n_threads)
     if tilt.precision.any():
         record.state[3] += tilt.precision
-    if not options.log_partition:
-        return record, None
-    return record, _log_partition(layout, record, tilt, options.order, n_workers)
+    return record, values
 
 
-def _solve_dense(layout, record, tilt, settings, n_workers):
-    """Iterate the rows of a record, a part of them in each worker."""
+def _call_with_memory(kernel, layout, record, tilt, settings, n_threads, *results):
+    """Call a kernel that takes the rows of a record, a part of them in each worker."""
     _, n_rows, n_units = record.state.shape
+    work = 10 * n_rows * layout.n_couplings
+    n_workers = workers_for(n_rows, work, n_threads, settings.max_iter)
     settings = settings._replace(
         rows_per_worker=rows_per_worker(n_rows, n_workers, layout.max_worker_rows),
     )
@@ -265,13 +263,27 @@ def _solve_dense(layout, record, tilt, settings, n_workers):
         parts = [p.reshape(n_workers, *shape) for p, shape in zip(parts, shapes, strict=True)]
         slots = np.empty((n_workers, 1, settings.rows_per_worker, SLOT_SIZE))
         queue, workers = np.zeros(2, np.int64), ActiveRows(slots, *parts)
-        arguments = Sweep(layout.layers, layout.blocks), settings, tilt, workers, queue, record
-        in_parallel(solve_rows, arguments, n_workers)
+        arguments = (
+            Sweep(layout.layers, layout.blocks),
+            settings,
+            tilt,
+            workers,
+            queue,
+            record,
+            *results,
+        )
+        in_parallel(kernel, arguments, n_workers)
 
 
-def _log_partition(layout, record, tilt, order, n_workers):
-    """Log-partition of every row; rows where it is not finite are marked as diverged."""
-    values = log_partition_of_rows(layout, record.state[:2], order, tilt, n_workers)
+def log_partition_of_rows(layout, record, tilt, settings, n_threads=None):
+    """Compute the log-partition of every row; where it is not finite, the row has diverged."""
+    n_sweeps, finish = 1 + layout.grouped, units_address(record.state.dtype, measure=True)
+    settings = settings._replace(finish=finish, measures=True, max_iter=n_sweeps)
+    values = np.empty(record.state.shape[1])
+    if layout.sparse:
+        measure_sparse(layout, record, tilt, settings, n_threads, values)
+    else:
+        _call_with_memory(log_partitions, layout, record, tilt, settings, n_threads, values)
     record.status[~np.isfinite(values)] = DIVERGED
     if tilt.clamped.any():
         values += _clamped_terms(layout, record, tilt)

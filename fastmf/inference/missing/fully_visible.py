@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.rows import BLOCK_ENTRIES
 from fastmf.inference.mean_field.tap import tap
-from fastmf.inference.missing.layered import BLOCK_SIZE
 from fastmf.inference.sampling.discrete import (
     MAX_ENUMERATED_STATES,
     Columns,
     annealed_probabilities,
 )
 from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
-from fastmf.models._couplings import dense_machine
+from fastmf.models.boltzmann import dense_machine
 
 METHODS = ("auto", "exact", "annealing", "tap")
 # Standard error of a probability that needs no more replicates, and the largest that is no failure.
@@ -108,7 +108,7 @@ def _enumerated(columns, fields, missing):
     out = np.zeros_like(fields)
     for rows, states, sizes in batches_of_rows(missing, columns.offsets):
         halves = _halves(sizes)
-        n = max(1, BLOCK_SIZE // max(math.prod(map(int, sizes)), states.shape[1] ** 2))
+        n = max(1, BLOCK_ENTRIES // max(math.prod(map(int, sizes)), states.shape[1] ** 2))
         for start in range(0, len(rows), n):
             of_rows, of_row = states[start : start + n], rows[start : start + n, None]
             couplings = columns.couplings[of_rows[:, :, None], of_rows[:, None]]

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.rows import BLOCK_ENTRIES
 from fastmf.inference.mean_field.likelihood import log_likelihood as mean_field_log_likelihood
 from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
 from fastmf.models.exact import MAX_LAYER_UNITS, states_of
@@ -26,8 +27,6 @@ from fastmf.priors._rows import log_prob_of_rows, states
 MAX_WORK, MAX_WORK_OF_ROW = 1 << 24, 1 << 22
 # A log-partition of a unit takes about as long as this many terms of a product.
 LOG_PARTITION_COST = 8
-# Numbers in one block of rows.
-BLOCK_SIZE = 1 << 21
 # Mean-field solutions of a row are the same if no mean differs by more.
 SAME_MEANS = 1e-2
 
@@ -107,7 +106,7 @@ def _sum_over_hidden(pair, X):
         log_prior = hidden.log_prob(h).sum(1)
         free = visible.log_partition(fields, 0.0)
         mean = visible.moments(fields, 0.0)[0]
-        n_rows = max(1, BLOCK_SIZE // len(h))
+        n_rows = max(1, BLOCK_ENTRIES // len(h))
         for start in range(0, len(X), n_rows):
             block = slice(start, start + n_rows)
             logs = seen[block] @ fields.T + missing[block] @ free.T + log_prior
@@ -130,7 +129,7 @@ def _sum_over_missing(pair, X):
     of_hidden = np.empty((len(X), pair.n_hidden))
     for rows, of_states, sizes in batches_of_rows(columns.missing(X), columns.offsets):
         candidates = one_hot_states(sizes)
-        n = max(1, BLOCK_SIZE // (len(candidates) * pair.n_hidden))
+        n = max(1, BLOCK_ENTRIES // (len(candidates) * pair.n_hidden))
         for start in range(0, len(rows), n):
             numbers, block = rows[start : start + n], of_states[start : start + n]
             b = given[numbers][:, None] + candidates @ table[block]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
-from scipy.special import logsumexp, softmax
+from scipy.special import softmax
 
 from fastmf.inference.sampling.annealing import (
     MIN_ANNEALED,
@@ -23,10 +23,9 @@ from fastmf.inference.sampling.annealing import (
     systematic,
 )
 from fastmf.inference.sampling.states import flat_states
-from fastmf.inference.sampling.visible import SequentialUnits, anneal_chains
+from fastmf.inference.sampling.visible import anneal_chains, units_of_columns
 from fastmf.kernels.sampling.visible import VisibleUnits
-from fastmf.models import BoltzmannMachine
-from fastmf.models._couplings import finite_machine
+from fastmf.models.boltzmann import check_machine
 from fastmf.models.exact import numbered_states, states_of
 from fastmf.priors._groups import column_sizes
 from fastmf.priors._queries import columns_of_values, number_of_states
@@ -141,8 +140,9 @@ class Tree:
         for i in self.order[:0:-1]:
             up = states[self.parent[i]]
             logs = beliefs[states[i], None] + columns.couplings[states[i], up]
-            self.given[i] = softmax(logs, axis=0)
-            beliefs[up] += logsumexp(logs, axis=0)
+            totals = np.logaddexp.reduce(logs, axis=0)
+            self.given[i] = np.exp(logs - totals)
+            beliefs[up] += totals
         self.given[0] = softmax(beliefs[states[0]])[:, None]
         return self
 
@@ -168,22 +168,25 @@ class Tree:
 
 def annealed_draws(model, n_draws, n_sweeps, rng):
     """Draws of a machine of discrete units; exact if all of its couplings are a tree."""
-    model = finite_machine("Gibbs sampling", model)
+    check_machine(model, "Gibbs sampling")
     states = flat_states(model.prior)
     columns = Columns.of(states, model.couplings)
     tree = Tree(columns.strengths()).solve(columns)
     n_chains, n_last = max(n_draws, MIN_ANNEALED), n_sweeps // 2
     column = np.repeat(np.arange(len(tree.edges)), column_sizes(model.prior))
-    added = model.couplings * ~tree.edges[np.ix_(column, column)]
+    couplings = np.array(model.couplings, order="C")
+    units, none = units_of_columns(model.prior), np.zeros(len(couplings))
+    added = couplings * ~tree.edges[np.ix_(column, column)]
     x = states.means(tree.draws(n_chains, rng)).astype(model.dtype)
     population = Population(n_chains)
     for old, new in pairwise(np.linspace(0, 1, n_sweeps - n_last + 1)):
         population.add((new - old) / 2 * np.einsum("ij,ij->i", x @ added, x, dtype=np.float64))
         if new == 1 or population.effective_size() < RESAMPLE_BELOW * n_chains:
             x = x[population.resample(rng)]
-        between = model.couplings - model.dtype.type(1 - new) * added
-        x = SequentialUnits(BoltzmannMachine(between, model.prior)).sample(x, 1, rng)
-    return SequentialUnits(model).sample(x[rng.permutation(n_chains)[:n_draws]], n_last, rng)
+        between = couplings - couplings.dtype.type(1 - new) * added
+        _, x = anneal_chains(between, units, x, np.ones(2), rng, none)
+    x = x[rng.permutation(n_chains)[:n_draws]]
+    return anneal_chains(couplings, units, x, np.ones(n_last + 1), rng, none)[1]
 
 
 # --- averages -------------------------------------------------------------------------------------
@@ -276,7 +279,7 @@ class _Replicates:
             residual = self.x @ fields + np.einsum("ij,ij->i", self.x @ couplings, self.x) / 2
             step = _largest_step(residual.reshape(self.shape), 1 - self.beta)
             logs = step * residual.reshape(self.shape)
-            self.log_partition += logsumexp(logs, axis=1) - np.log(self.shape[1])
+            self.log_partition += np.logaddexp.reduce(logs, axis=1) - np.log(self.shape[1])
             self.weights = softmax(logs, axis=1)
             self.beta, n_steps = self.beta + step, n_steps + 1
         return n_steps

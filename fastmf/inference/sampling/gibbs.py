@@ -6,9 +6,8 @@ import numpy as np
 
 from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.mean_field._layouts import layout_of
-from fastmf.kernels.linear.product import pack, product_address
+from fastmf.kernels.linear.product import TASK_ROWS, pack, product_address
 from fastmf.kernels.sampling.layers import (
-    CHAIN_ROWS,
     LayersPath,
     SampledLayer,
     anneal_layers,
@@ -47,7 +46,7 @@ def walk(model, base, betas, v, rng, n_threads, layers=None):
     h, log_weights = np.zeros((len(v), model.n_hidden), model.dtype), np.zeros(len(v))
     seed, address = rng.integers(2**64, dtype=np.uint64), product_address(v.dtype)
     work = 2 * len(betas) * len(v) * model.weights.size
-    n_workers = workers_for(-(-len(v) // CHAIN_ROWS), work, n_threads)
+    n_workers = workers_for(-(-len(v) // TASK_ROWS), work, n_threads)
     path = LayersPath(*(np.ascontiguousarray(c, v.dtype) for c in base), betas)
     memory = layers_work(*layers, v.dtype, n_workers)
     arguments = address, *layers, path, seed, (v, h), log_weights, memory

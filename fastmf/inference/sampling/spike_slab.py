@@ -12,14 +12,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, log_ndtr, ndtri_exp
 
+from fastmf._common.rows import BLOCK_ENTRIES
 from fastmf._common.stored_columns import column_squares
 from fastmf.priors.spike_and_slab import ALWAYS
 
 # Coefficients that are visited with products of one matrix, and the square of a correlation of two
 # of them from which on they are drawn together.
 COEFFICIENTS_AT_A_TIME, MIN_SQUARE = 64, 0.04
-# Numbers in the states of the chains that are run together.
-MAX_STATE = 1 << 22
 
 
 class SparsePosterior(NamedTuple):
@@ -45,7 +44,7 @@ class SparsePosterior(NamedTuple):
 def draw_coefficients(posterior, included, moments, n, rng, n_sweeps, order=None):
     """Joint draws, each from a chain of its own."""
     n_rows, n_units = posterior.X.shape
-    step = max(1, MAX_STATE // max(n_rows, n_units))
+    step = max(1, BLOCK_ENTRIES // max(n_rows, n_units))
     draws = np.empty((n, n_units))
     for first in range(0, n, step):
         chunk = slice(first, min(first + step, n))

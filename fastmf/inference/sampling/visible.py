@@ -14,7 +14,7 @@ from fastmf.kernels.sampling.visible import (
     anneal_visible,
     visible_work,
 )
-from fastmf.models._couplings import finite_machine
+from fastmf.models.boltzmann import check_machine
 from fastmf.priors._groups import column_is_group, column_sizes
 from fastmf.priors._protocol import n_units, parts_of, sample
 from fastmf.priors._queries import binary_field, two_values
@@ -25,7 +25,7 @@ def sampled_units(model):
 
     Raises a ValueError if a coupling is -inf.
     """
-    model = finite_machine("Gibbs sampling", model)
+    check_machine(model, "Gibbs sampling")
     parts = parts_of(model.prior)
     one_by_one = all(column_is_group(part).all() or two_values(part) for part in parts)
     if one_by_one and not issparse(model.couplings):

@@ -12,20 +12,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.memory import aligned
+from fastmf._common.memory import LINE_BYTES, aligned
 from fastmf._jit.argument_types import Strided, argument_types
 from fastmf._jit.intrinsics import larger, smaller
 from fastmf._jit.kernel import address_of, call, calls, intrinsic, kernel
 from fastmf._jit.lazily import cgutils, ir, is_disabled, types
 from fastmf._jit.vectors import VECTOR_BYTES, WIDE, Vectors, int32, integer, loop
-from fastmf._threads.interrupts import next_task
 
 # A tile of rows x 3 vectors needs one register per accumulator, 3 for couplings and 1 for a state:
 # all of AVX2's 16 registers with 4 rows, most of AVX-512's 32 with 8.
 TILE_VECTORS = 3
 TILE_ROWS = 8 if WIDE else 4
-# Bytes that one prefetch loads.
-PREFETCH_BYTES = 64
 # Rows of one task of a worker.
 TASK_ROWS = 24
 # Rows of a panel (12 KiB) that stay in the first-level cache, beside the next ones and some rows of
@@ -202,7 +199,7 @@ class _TileEmitter:
         prefetch = builder.module.declare_intrinsic("llvm.prefetch", (byte,), function)
         options = [int32(option) for option in (0, 3, 1)]  # to read, L1, data
         ahead = CHUNK_ROWS * TILE_VECTORS * self.vectors.n_lanes
-        for line in range(0, n_bytes, PREFETCH_BYTES):
+        for line in range(0, n_bytes, LINE_BYTES):
             here = builder.gep(pointer, [integer(ahead + line // self.vectors.item_bytes)])
             builder.call(prefetch, [builder.bitcast(here, byte), *options])
 
@@ -248,13 +245,3 @@ def _multiply_in_numpy(states, n_rows, source, packed, out, n_columns):
 
 
 _product = kernel(_multiply_in_numpy if is_disabled() else _multiply, mode="by_address")
-
-
-@kernel(views=True)
-def multiply(address, states, source, packed, n_columns, queue, out):
-    """Rows of states times packed couplings, for the rows in the queue."""
-    first = next_task(queue) * TASK_ROWS
-    while first < states.shape[0]:
-        n_rows = smaller(TASK_ROWS, states.shape[0] - first)
-        product(address, states[first:], n_rows, source, packed, out[first:], n_columns)
-        first = next_task(queue) * TASK_ROWS

@@ -96,8 +96,6 @@ class Layers(AddressTable):
     layers : list of Layer
     groups : list of Groups, optional
         For each layer, if there are groups of states in some of them.
-    log_partition : sequence of bool, optional
-        For each layer whether log-partitions of its units are needed.
     draws : bool, default False
         Whether units are drawn.
 
@@ -109,11 +107,10 @@ class Layers(AddressTable):
     groups : tuple of Groups, or None
     """
 
-    def __new__(cls, layers, groups=None, log_partition=None, draws=False):
+    def __new__(cls, layers, groups=None, draws=False):
         """Fill the table, and keep the layers."""
         units = tuple(
-            units_of(la.prior, la.couplings.dtype, _functions(la, needed, draws))
-            for la, needed in zip(layers, log_partition or [False] * len(layers), strict=True)
+            units_of(la.prior, la.couplings.dtype, _functions(la, draws)) for la in layers
         )
         rows = []
         for layer, of_layer, of_groups in zip(
@@ -139,11 +136,10 @@ def _of_groups(groups):
     return [*addresses, len(groups.targets), len(groups.sources), groups.shifted]
 
 
-def _functions(layer, log_partition, draws):
+def _functions(layer, draws):
     """Names of the functions of its units that are needed."""
-    third = len(layer.cubes) > 0 and has_third_cumulant(layer.prior)
-    optional = {"log_partition": log_partition, "third_cumulants": third, "draws": draws}
-    return "moments", *(name for name, needed in optional.items() if needed)
+    optional = {"third_cumulants": has_third_cumulant(layer.prior), "draws": draws}
+    return "moments", "log_partition", *(name for name, needed in optional.items() if needed)
 
 
 @kernel(mode="merged")
@@ -195,7 +191,8 @@ class TapSettings(NamedTuple):
         Address of the compiled update of a block: see
         `fastmf.kernels.mean_field.tap.update_address`.
     finish : int
-        Address of the last part of it: see `fastmf.kernels.mean_field.units.units_address`.
+        Address of the last part of it, or of the measurement of the log-partition: see
+        `fastmf.kernels.mean_field.units.units_address`.
     assess : int
         Address of the assessment of a row: see `fastmf.kernels.mean_field.rows.assess_address`.
     damping : float
@@ -211,6 +208,8 @@ class TapSettings(NamedTuple):
         Number of rows that a worker iterates at a time.
     resolution : float
         Relative spacing of the floating type.
+    measures : bool
+        Whether `finish` is the measurement of the log-partition, which needs all fields of groups.
     half_sweep_done : bool
         Whether the start is data and the moments of the first layer in the sweep given these data:
         that layer is then skipped in the first sweep. Its tilts are in the record.
@@ -229,6 +228,7 @@ class TapSettings(NamedTuple):
     one_by_one: bool = False
     rows_per_worker: int = 1
     resolution: float = 2.0**-52
+    measures: bool = False
     half_sweep_done: bool = False
 
 

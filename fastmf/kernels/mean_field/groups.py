@@ -20,6 +20,7 @@ import numpy as np
 
 from fastmf._jit.intrinsics import row, view
 from fastmf._jit.kernel import REORDER, kernel
+from fastmf.kernels.linear.copies import set_to_zero
 from fastmf.kernels.linear.product import product
 from fastmf.kernels.mean_field.arguments import (
     ALONE,
@@ -34,7 +35,7 @@ from fastmf.kernels.mean_field.arguments import (
     sources_of,
     targets_of,
 )
-from fastmf.kernels.mean_field.rows import FIELD, MEAN, ONE_SOURCE, ONSAGER, VAR
+from fastmf.kernels.mean_field.rows import FIELD, MEAN, ONE_SOURCE, ONSAGER, VAR, WHOLE_FIELD
 from fastmf.kernels.mean_field.units import update_units
 
 
@@ -96,6 +97,8 @@ def _add_variances(layer, active, n_active, sources, columns):
     first, n = columns
     packed = packed_couplings(layer, 1, first, first - (-n // layer[WIDTH]), active.products)
     plane = np.int64(ONSAGER)
+    for s in range(n_active if sources.shape[0] == 0 else 0):
+        set_to_zero(row(active.products, (plane, s, 0), n))
     for k in range(sources.shape[0]):
         source = sources[k]
         if source[2] == GROUP:
@@ -161,6 +164,13 @@ def _add_fields(layer, active, n_active, target, sources, packed, column):
         _add_groups(active, s, sources, target, n, column)
 
 
+@kernel(mode="inner")
+def _multiply_means(layer, active, n_active, target, packed, plane, column):
+    """Fields W' m of a target."""
+    states, out = active.state[MEAN], active.products[plane, :, column:]
+    product(layer[PRODUCT], states, n_active, layer[SOURCE], packed, out, target[1])
+
+
 @kernel(mode="merged")
 def _multiply_shifted(layer, active, n_active, target, sources, packed, column):
     """Fields of a group on which its own effect on the neighbours is left out."""
@@ -201,11 +211,12 @@ def update_block(layer, block, n_active, active, settings, tilt):
         column, panel = target[4] - start, target[2]
         packed = packed_couplings(layer, 0, panel, panel - (-target[1] // width), active.products)
         if settings.order == 1:
-            states, out = active.state[MEAN], active.products[FIELD, :, column:]
-            product(layer[PRODUCT], states, n_active, layer[SOURCE], packed, out, target[1])
-            continue
-        _add_fields(layer, active, n_active, target, sources, packed, column)
-        if target[3] >= 0:
+            _multiply_means(layer, active, n_active, target, packed, np.int64(FIELD), column)
+        else:
+            _add_fields(layer, active, n_active, target, sources, packed, column)
+        if settings.order > 1 and target[3] >= 0:
             _multiply_shifted(layer, active, n_active, target, sources, packed, column)
+        if settings.measures:
+            _multiply_means(layer, active, n_active, target, packed, np.int64(WHOLE_FIELD), column)
     for s in range(n_active):
         finish(layer, active, s, targets, settings, tilt)

@@ -38,7 +38,6 @@ from fastmf._threads.interrupts import next_task, stopped
 from fastmf.kernels.linear.work import new_work
 from fastmf.kernels.mean_field.rows import MEAN, VAR, A, B
 from fastmf.priors._compiled import tilted_log_partition, tilted_moments
-from fastmf.special import constant
 
 # Sources whose messages are computed together, so that transposing them writes whole cache lines.
 TILE_SOURCES = 16
@@ -122,7 +121,7 @@ class RelaxedBPRow(NamedTuple):
 @kernel(mode="inline", fastmath=REORDER)
 def _tilt_of_messages(w, mean, var):
     """Sum of all messages to a unit, which is added to its tilt."""
-    b, a = constant(0.0, w[0]), constant(0.0, w[0])
+    b = a = w.dtype.type(0)
     for i in range(w.shape[0]):
         b += w[i] * mean[i]
         a -= w[i] * w[i] * var[i]
@@ -180,7 +179,7 @@ def _send_tile(layer, work, outgoing, damping, part):
     for k in range(2 * n):
         plane, j = k // n, k % n
         out = row(work.messages, (outgoing + plane, j * n_source + start), n_here)
-        change = 0 * out[0]
+        change = out.dtype.type(0)
         if measures[WATCHED] == 0:
             for i in range(n_here):
                 out[i] = work.tile[plane, i, j]

@@ -37,6 +37,8 @@ ACCELERATED, OSCILLATING, SETTLED, CONFIRMS = range(4, 8)
 # squared norm of the change of the means, and its inner product with the last step.
 INFINITE, RESIDUAL, VAR_RESIDUAL, EFFECT, VAR_EFFECT, SCALE = range(8, 14)
 SQUARED_CHANGE, STEP_DOT = range(14, 16)
+# In a sweep that measures: the log-partition.
+MEASURED = STEP_DOT
 # Squared norm of the last step, and running mean of the cosine between it and the change.
 SQUARED_STEP, MEAN_COSINE = range(16, 18)
 # Smallest residuals of this window of sweeps and of the one before.

@@ -32,8 +32,9 @@ from fastmf.kernels.mean_field.rows import (
 )
 from fastmf.kernels.mean_field.units import update_units
 
-# Columns between two checks for KeyboardInterrupt, where units are updated one by one.
-COLUMNS_BETWEEN_CHECKS = 1 << 12
+# Units of a chunk, whose intermediate results stay in the cache, and columns between two checks for
+# KeyboardInterrupt where units are updated one by one.
+CHUNK_UNITS = 2048
 
 
 class SparseCouplings(NamedTuple):
@@ -173,12 +174,6 @@ def _multiply_columns(graph, order, active, first, n):
         unit += size
 
 
-@kernel(fastmath=REORDER, views=True)
-def products_of_columns(graph, order, active):
-    """Products of all units of a row: fields, variances of fields, and whole fields."""
-    _multiply_columns(graph, order, active, np.int64(0), active.state.shape[2])
-
-
 @kernel(mode="inner")
 def _update(layer, graph, active, units, settings, tilt):
     """New moments of some units that are not coupled, and the step towards them."""
@@ -217,7 +212,7 @@ def sweep_chunks(layer, graph, chunks, rows, settings, tilt, work):
         for k in range(SLOT_SIZE):
             measures[k] = 0 if INFINITE <= k <= STEP_DOT else slot[k]
         first, last, n_columns = chunk[0], chunk[1], np.int64(0)
-        while first < last and (n_columns % COLUMNS_BETWEEN_CHECKS > 0 or not stopped(work.queue)):
+        while first < last and (n_columns % CHUNK_UNITS > 0 or not stopped(work.queue)):
             size = _size_of_update(graph, first, last, settings.one_by_one)
             _update(layer, graph, active, (first, size), settings, tilt)
             first, n_columns = first + size, n_columns + 1

@@ -31,6 +31,7 @@ from fastmf.kernels.mean_field.rows import (
     DAMPING,
     LAST_WINDOW_RESIDUAL,
     MEAN,
+    MEASURED,
     RESIDUAL,
     ROW,
     SLOT_SIZE,
@@ -150,16 +151,22 @@ def _store_ended_rows(layers, active, n_active, settings, tilt, record):
     return n_active
 
 
+@kernel(mode="merged")
+def _rows_of_worker(workers, w):
+    """The rows of one worker, with its scratch space."""
+    return ActiveRows(
+        *(workers.slots[w], workers.state[w], workers.products[w]),
+        *(workers.scratch[w], workers.group_fields[w]),
+    )
+
+
 @kernel(fastmath=REORDER, views=True)
 def tap(sweep, settings, tilt, workers, queue, record):
     """Take rows from the queue and iterate them to fixed points of the mean-field equations."""
     w, layers, blocks = fetch_and_increment(queue[1:]), sweep.layers, sweep.blocks
     if w >= workers.state.shape[0]:
         return
-    active = ActiveRows(
-        *(workers.slots[w], workers.state[w], workers.products[w]),
-        *(workers.scratch[w], workers.group_fields[w]),
-    )
+    active = _rows_of_worker(workers, w)
     n_active, more_rows = np.int64(0), True
     while more_rows or n_active > 0:
         if more_rows:
@@ -176,6 +183,31 @@ def tap(sweep, settings, tilt, workers, queue, record):
             layer, panels = layers[blocks[k, 0]], (blocks[k, 1], blocks[k, 2])
             call(settings.update, (layer, panels, n_active, active, settings, tilt))
         n_active = _store_ended_rows(layers, active, n_active, settings, tilt, record)
+
+
+@kernel(fastmath=REORDER, views=True)
+def log_partitions(sweep, settings, tilt, workers, queue, record, values):
+    """Compute the log-partition of every row of a record, by sweeps in which nothing moves.
+
+    The last of `settings.max_iter` sweeps counts: of groups of states, the first one finds the
+    fields of single groups.
+    """
+    w, layers, blocks = fetch_and_increment(queue[1:]), sweep.layers, sweep.blocks
+    if w >= workers.state.shape[0]:
+        return
+    active, more_rows = _rows_of_worker(workers, w), True
+    while more_rows:
+        n_active, more_rows = _load_rows(layers, active, np.int64(0), queue, settings, record)
+        for k in range(settings.max_iter * blocks.shape[0] if n_active > 0 else 0):
+            if stopped(queue):
+                return
+            block = blocks[k % blocks.shape[0]]
+            for s in range(n_active if k % blocks.shape[0] == 0 else 0):
+                active.slots[0, s, MEASURED] = 0
+            layer, panels = layers[block[0]], (block[1], block[2])
+            call(settings.update, (layer, panels, n_active, active, settings, tilt))
+        for s in range(n_active):
+            values[np.int64(active.slots[0, s, ROW])] = active.slots[0, s, MEASURED]
 
 
 @cache

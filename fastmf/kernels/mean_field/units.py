@@ -21,6 +21,7 @@ from fastmf._jit.intrinsics import bits_to_float, float_to_bits, larger, row, sm
 from fastmf._jit.kernel import REORDER, address_of, call, calls, compiled_from, kernel
 from fastmf._jit.lazily import types
 from fastmf._outcomes import SMALLEST_NORMAL
+from fastmf.kernels.linear.copies import set_to_zero
 from fastmf.kernels.mean_field.arguments import N_UNITS, START, Tilt
 from fastmf.kernels.mean_field.rows import (
     ACCELERATED,
@@ -31,6 +32,7 @@ from fastmf.kernels.mean_field.rows import (
     FIELD,
     INFINITE,
     MEAN,
+    MEASURED,
     MOMENTUM,
     ONSAGER,
     OSCILLATING,
@@ -46,11 +48,12 @@ from fastmf.kernels.mean_field.rows import (
     VAR,
     VAR_EFFECT,
     VAR_RESIDUAL,
+    WHOLE_FIELD,
     A,
     ActiveRows,
     B,
 )
-from fastmf.priors._compiled import third_cumulants, tilted_moments
+from fastmf.priors._compiled import third_cumulants, tilted_log_partition, tilted_moments
 from fastmf.special import where
 
 
@@ -140,53 +143,109 @@ def _relax(state, new, clamped, slot):
 
 
 @kernel(mode="merged")
-def _implicit(active, units, a, order, alone):
-    """Onsager terms of the units, and the factors of their means in the fields."""
-    s, _, n, column = units
-    variance, implicit = row(active.products, (ONSAGER, s, column), n), a
+def _couple(layer, active, units, order, alone):
+    """Set the tilts of some units of one row to the effects of all units; return a of `_relax`.
+
+    External tilts are left out.
+    """
+    s, first, n, column = units
+    products, scratch, start = active.products, active.scratch, layer[START] + first
+    mean, a = row(active.state, (MEAN, s, start), n), row(active.state, (A, s, start), n)
+    b, field = row(active.state, (B, s, start), n), row(products, (FIELD, s, column), n)
+    variance, implicit = row(products, (ONSAGER, s, column), n), a
+    if order == 1:
+        set_to_zero(a)
     for i in range(n if order > 1 else 0):
         a[i] = -variance[i]
     if alone.shape[0] > 0:
         # The states of a group take steps of one size, so that their means still sum to 1.
-        implicit = row(active.scratch, (4, 0), n)
+        implicit = row(scratch, (4, 0), n)
         for i in range(n):
             implicit[i] = alone[i] * a[i]
+    for i in range(n):
+        b[i] = field[i] + implicit[i] * mean[i]
+    if order == 3:
+        cubic, derivative = row(products, (CUBIC, s, column), n), row(scratch, (3, 0), n)
+        third_cumulants(layer, first, mean, row(scratch, (0, 0), n), derivative)
+        sixth = scratch.dtype.type(1 / 6)
+        for i in range(n):
+            b[i] += sixth * cubic[i] * derivative[i]
     return implicit
+
+
+@kernel(mode="merged")
+def _add_external(layer, active, units, tilt):
+    """Add external tilts to b of some units, and return a with them, and which are clamped."""
+    s, first, n, _ = units
+    start, index = layer[START] + first, np.int64(active.slots[0, s, ROW])
+    b, a = row(active.state, (B, s, start), n), row(active.state, (A, s, start), n)
+    total_a = row(active.scratch, (2, 0), n)
+    external = row(tilt.field, (smaller(index, tilt.field.shape[0] - 1), start), n)
+    precision = row(tilt.precision, (smaller(index, tilt.precision.shape[0] - 1), start), n)
+    for i in range(n):
+        total_a[i] = a[i] + precision[i]
+    for i in range(n):
+        b[i] += external[i]
+    return total_a, row(tilt.clamped, (smaller(index, tilt.clamped.shape[0] - 1), start), n)
 
 
 @kernel(mode="by_address", fastmath=REORDER, views=True)
 def _update_units(layer, active, units, order, tilt, alone):
     """The compiled form of `update_units`."""
-    s, first, n, column = units
-    slot, first_unit = row(active.slots, (0, s, 0), SLOT_SIZE), layer[START] + first
-    index = np.int64(slot[ROW])
-    state, products, scratch = active.state, active.products, active.scratch
-    mean, a = row(state, (MEAN, s, first_unit), n), row(state, (A, s, first_unit), n)
+    s, first, n, _ = units
+    start, state, scratch = layer[START] + first, active.state, active.scratch
+    implicit = _couple(layer, active, units, order, alone)
+    total_a, clamped = _add_external(layer, active, units, tilt)
+    mean, b = row(state, (MEAN, s, start), n), row(state, (B, s, start), n)
     new_mean, new_var = row(scratch, (0, 0), n), row(scratch, (1, 0), n)
-    b, total_a = row(state, (B, s, first_unit), n), row(scratch, (2, 0), n)
-    external = row(tilt.field, (smaller(index, tilt.field.shape[0] - 1), first_unit), n)
-    precision = row(tilt.precision, (smaller(index, tilt.precision.shape[0] - 1), first_unit), n)
-    field, implicit = (
-        row(products, (FIELD, s, column), n),
-        _implicit(active, units, a, order, alone),
-    )
-    for i in range(n):
-        total_a[i] = a[i] + precision[i]
-    for i in range(n):
-        b[i] = field[i] + implicit[i] * mean[i] + external[i]
-    if order == 3:
-        cubic, derivative = row(products, (CUBIC, s, column), n), row(scratch, (3, 0), n)
-        # The cumulants themselves are not needed: the new means will overwrite them.
-        third_cumulants(layer, first, mean, new_mean, derivative)
-        sixth = scratch.dtype.type(1 / 6)
-        for i in range(n):
-            b[i] += sixth * cubic[i] * derivative[i]
     tilted_moments(layer, first, b, total_a, new_mean, new_var)
-    clamped = row(tilt.clamped, (smaller(index, tilt.clamped.shape[0] - 1), first_unit), n)
-    var, step = row(state, (VAR, s, first_unit), n), row(state, (STEP, s, first_unit), n)
+    var, step = row(state, (VAR, s, start), n), row(state, (STEP, s, start), n)
+    slot = row(active.slots, (0, s, 0), SLOT_SIZE)
     _relax((mean, var, step, implicit), (new_mean, new_var), clamped, slot)
     if order == 3:
-        third_cumulants(layer, first, mean, row(state, (THIRD, s, first_unit), n), new_mean)
+        third_cumulants(layer, first, mean, row(state, (THIRD, s, start), n), new_mean)
+
+
+@kernel(mode="by_address", fastmath=REORDER, views=True)
+def _measure_units(layer, active, units, order, tilt, alone):
+    """Add the terms of some units to the log-partition of one row; nothing moves.
+
+    These are, with half of the terms of each pair of units, f = W' m and b, a without external
+    tilts,
+
+        log Z_i - m b / 2 + a v / 4               and at order 3  (W^3)' k (k - m k') / 12
+        log Z_i + m (f + a - 3 b) / 4             for a state of a group, where v + m^2 = m
+
+    and b m - a (m^2 + v) / 2 in the place of log Z_i for a clamped unit.
+    """
+    s, first, n, column = units
+    start, scratch = layer[START] + first, active.scratch
+    _couple(layer, active, units, order, alone)
+    mean, var = row(active.state, (MEAN, s, start), n), row(active.state, (VAR, s, start), n)
+    b, a = row(active.state, (B, s, start), n), row(active.state, (A, s, start), n)
+    pairs, of_clamped = 0.0, row(scratch, (1, 0), n)
+    for i in range(n):
+        m, v = np.float64(mean[i]), np.float64(var[i])
+        pairs += a[i] * v / 4 - m * b[i] / 2
+        of_clamped[i] = b[i] * m - a[i] * (m * m + v) / 2
+    if alone.shape[0] > 0:
+        field = row(active.products, (WHOLE_FIELD, s, column), n)
+        for i in range(n):
+            m, v = np.float64(mean[i]), np.float64(var[i])
+            if alone[i] == 0:
+                pairs += (m * (field[i] + a[i] - b[i]) - a[i] * v) / 4
+                of_clamped[i] = b[i] * m - a[i] * m / 2
+    if order == 3:
+        cubic, derivative = row(active.products, (CUBIC, s, column), n), row(scratch, (3, 0), n)
+        third = row(active.state, (THIRD, s, start), n)
+        for i in range(n):
+            pairs += np.float64(cubic[i]) * (third[i] - mean[i] * derivative[i]) / 12
+    total_a, clamped = _add_external(layer, active, units, tilt)
+    log_z = row(scratch, (0, 0), n)
+    tilted_log_partition(layer, first, b, total_a, log_z)
+    for i in range(n):
+        pairs += where(clamped[i], of_clamped[i], log_z[i])
+    active.slots[0, s, MEASURED] += pairs
 
 
 @kernel(mode="merged")
@@ -217,7 +276,9 @@ def update_units(address, layer, active, units, order, tilt, alone):
 
 
 @cache
-def units_address(dtype):
-    """Address of the compiled update of some units of one row, for a floating type."""
+def units_address(dtype, measure=False):
+    """Address of the compiled update, or measurement, of some units of one row."""
     arguments = Int64[1], ActiveRows, (int,) * 4, int, Tilt, Real[1]
-    return address_of(_update_units, *argument_types(dtype, *arguments))
+    return address_of(
+        _measure_units if measure else _update_units, *argument_types(dtype, *arguments)
+    )

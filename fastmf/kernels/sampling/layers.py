@@ -17,14 +17,11 @@ import numpy as np
 from fastmf._jit.intrinsics import fetch_and_increment, row, smaller
 from fastmf._jit.kernel import kernel
 from fastmf._threads.interrupts import next_task, stopped
-from fastmf.kernels.linear.product import product
+from fastmf.kernels.linear.product import TASK_ROWS, product
 from fastmf.kernels.linear.work import new_work
 from fastmf.kernels.sampling.random import row_key, uniform
 from fastmf.priors._compiled import tilted_draws, tilted_log_partition
 from fastmf.special import constant
-
-# Rows of one task; they share a pass over the couplings.
-CHAIN_ROWS = 24
 
 
 class SampledLayer(NamedTuple):
@@ -63,7 +60,7 @@ class LayersMemory(NamedTuple):
 
     Parameters
     ----------
-    rows : array of shape (n_workers, CHAIN_ROWS + 3, n_columns)
+    rows : array of shape (n_workers, TASK_ROWS + 3, n_columns)
         The last but two is zero.
     uniforms : float64 array of shape (n_workers, n_columns)
     """
@@ -77,7 +74,7 @@ def layers_work(visible, hidden, dtype, n_workers=1):
     n_columns = max(
         layer.couplings.shape[0] * layer.couplings.shape[2] for layer in (visible, hidden)
     )
-    rows = np.zeros((n_workers, CHAIN_ROWS + 3, n_columns), dtype)
+    rows = np.zeros((n_workers, TASK_ROWS + 3, n_columns), dtype)
     return new_work(LayersMemory(rows, np.zeros((n_workers, n_columns))))
 
 
@@ -155,13 +152,13 @@ def anneal_layers(address, visible, hidden, path, seed, chains, log_weights, wor
     w = fetch_and_increment(row(queue, (1,), 1))
     if w >= scratch.rows.shape[0]:
         return
-    fields, vectors = scratch.rows[w, :CHAIN_ROWS], scratch.rows[w, CHAIN_ROWS:]
+    fields, vectors = scratch.rows[w, :TASK_ROWS], scratch.rows[w, TASK_ROWS:]
     memory, layers = (fields, (vectors, scratch.uniforms[w])), (visible, hidden)
-    first = next_task(queue) * CHAIN_ROWS
+    first = next_task(queue) * TASK_ROWS
     while first < n_rows:
-        of_task = first, smaller(n_rows, first + CHAIN_ROWS)
+        of_task = first, smaller(n_rows, first + TASK_ROWS)
         for step in range(1, path.betas.shape[0]):
             if stopped(queue):
                 return
             _step(address, layers, path, (seed, step), of_task, chains, log_weights, memory)
-        first = next_task(queue) * CHAIN_ROWS
+        first = next_task(queue) * TASK_ROWS

@@ -23,7 +23,6 @@ from fastmf._common.rows import column_sums, is_sparse
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.ep.adaptive_tap import mean_covariance
 from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
-from fastmf.inference.mean_field._grouped_layout import covariance_times
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field.data import add_pair_average, data_fields
 from fastmf.inference.mean_field.free_energy import second_moments
@@ -237,6 +236,15 @@ def _of_solutions(model, solutions, order, kinds):
     return Averages(pairs, effects, of_priors, means)
 
 
+def _covariance_times(mean, var, groups_, x):
+    """C x with the covariance C of a layer: v x, and in a group m (x - m.x)."""
+    out = var * x
+    for group in groups_:
+        m, y = mean[:, group], x[:, group]
+        out[:, group] = m * (y - np.einsum("ij,ij->i", m, y)[:, None])
+    return out
+
+
 def group_effects(weights, below, above):
     """Terms of groups of states in the gradient of the log-partition by the couplings.
 
@@ -249,7 +257,7 @@ def group_effects(weights, below, above):
     total, mean, groups_above = np.zeros(weights.shape, weights.dtype), below[1], groups(above[0])
     for group in groups(below[0]):
         s = mean[:, group] @ weights[group]
-        response = covariance_times(*above[1:], groups_above, s)
+        response = _covariance_times(*above[1:], groups_above, s)
         total[group] -= mean[:, group].T @ response / len(mean)
     second = second_moments(*below)
     for group in groups_above:

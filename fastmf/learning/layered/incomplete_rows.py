@@ -12,8 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from fastmf._common.rows import blocks
-from fastmf.inference.missing.layered import BLOCK_SIZE
+from fastmf._common.rows import BLOCK_ENTRIES, blocks
 from fastmf.inference.missing.seen import log_prob_of_seen, with_means
 from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
 from fastmf.learning.layered.exact_averages import MAX_SUMMED_STATES, weighted_sum
@@ -125,7 +124,7 @@ def _over_missing_states(model, X, w):
     value, sums = 0.0, None
     for rows, of_states, tables in batches_of_rows(columns.missing(X), columns.offsets):
         candidates = one_hot_states(tables)
-        n = max(1, BLOCK_SIZE // (len(candidates) * sum(model.sizes)))
+        n = max(1, BLOCK_ENTRIES // (len(candidates) * sum(model.sizes)))
         for start in range(0, len(rows), n):
             batch = rows[start : start + n]
             completions = candidates @ values[of_states[start : start + n]]

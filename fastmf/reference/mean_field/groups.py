@@ -27,6 +27,17 @@ def updates(sweep, settings, rows):
     return steps
 
 
+def panels_of(layers, k):
+    """First unit, number of units and couplings of what is packed together in a layer."""
+    layer, width = layers.of_model[k], layers.of_model[k].couplings.shape[2]
+    if not layers.groups:
+        return [(0, layer.n_units, layer.couplings)]
+    return [
+        (first, n, layer.couplings[panel : panel - (-n // width)])
+        for first, n, panel, *_ in layers.groups[k].targets
+    ]
+
+
 def _update(layer, couplings, target, sources, settings, rows):
     """New moments of a group, or of some other units, in all rows."""
     first, n, _, of_group, _, place = target

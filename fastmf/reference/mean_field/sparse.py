@@ -18,9 +18,7 @@ ENTRIES = {
 FLAGS = "accelerated", "oscillating", "settled", "confirms"
 MEASURES = slice(8, 16)
 LARGEST = slice(8, 14)
-STATUS = 21
 MEAN, VAR, B, A, STEP, THIRD = range(6)
-FIELD, ONSAGER, _, WHOLE_FIELD = range(4)
 
 
 class _Slots:
@@ -64,14 +62,6 @@ def sweep_chunks(layer, graph, chunks, rows, settings, tilt, work):
                 units = layer.owners.prior, graph, couplings[here].toarray(), here
                 _update(*units, settings, row, work.state[r])
             row.write(measures, measured)
-
-
-def products_of_columns(graph, order, active):
-    """Products of all units of a row: fields, variances of fields, and whole fields."""
-    state, n_units = active.state[:, 0], active.state.shape[2]
-    matrix = csr_array((graph.values, graph.sources, graph.starts), shape=(n_units, n_units))
-    b, onsager = _of_columns(graph, matrix.toarray(), slice(0, n_units), state, order)
-    active.products[[FIELD, ONSAGER, WHOLE_FIELD], 0] = b, onsager, matrix @ state[MEAN]
 
 
 def _updates(graph, first, last, one_by_one):
@@ -140,5 +130,5 @@ def assess_rows(rows, settings, work, status, record):
         part = slots.copy()
         found.write(part, names)
         slots[which] = part[which]
-    slots[running | stored, MEASURES], slots[:, STATUS] = 0, status
+    slots[running | stored, MEASURES], slots[:, len(ENTRIES)] = 0, status
     work.slots[rows, 0, 0], work.state[rows] = slots, state

@@ -22,11 +22,12 @@ from fastmf._outcomes import (
     VAR_ROUNDING,
     WINDOW_SWEEPS,
 )
+from fastmf.priors._groups import column_is_group, column_sizes
 from fastmf.priors._protocol import take
 from fastmf.reference.linear.product import unpacked
 from fastmf.reference.mean_field import groups as tap_groups
 from fastmf.reference.mean_field.units import update_units
-from fastmf.reference.units import moments
+from fastmf.reference.units import log_partition, moments
 
 # What a row that is stored keeps for the case that it is not confirmed.
 ADAPTED = (
@@ -94,6 +95,42 @@ def tap(sweep, settings, tilt, workers, queue, record):
         for update in _updates(layers, sweep.blocks, settings.one_by_one)
     ]
     return _iterate(layers, rows, updates, settings, record)
+
+
+def log_partitions(sweep, settings, tilt, workers, queue, record, values):
+    """Log-partition of every row, from the matrix J of all couplings and the covariance C of units.
+
+    With K = J C J the pair terms are m'Jm / 2 + tr(C K) / 4 + k'J^3 k / 12; a is minus the diagonal
+    of K, and b is J m less the block of K within a unit or group times m.
+    """
+    layers, (m, v) = sweep.layers.of_model, record.state[:2].astype(float)
+    J, label, in_group = np.zeros((m.shape[1],) * 2), np.arange(m.shape[1]), np.zeros(m.shape[1])
+    third, derivative = np.zeros((2, *m.shape))
+    for k, layer in enumerate(layers):
+        units = slice(layer.start, layer.start + layer.n_units)
+        sizes = column_sizes(layer.prior)
+        label[units] = np.repeat(layer.start + np.cumsum(sizes) - sizes, sizes)
+        in_group[units] = np.repeat(column_is_group(layer.prior), sizes)
+        sources = slice(layer.source, layer.source + layer.couplings.shape[1])
+        for first, n, panels in tap_groups.panels_of(sweep.layers, k):
+            J[sources, layer.start + first : layer.start + first + n] = unpacked(panels, n)
+        if settings.order == 3:
+            third[:, units], derivative[:, units] = layer.prior.third_cumulant(m[:, units])
+    alike = label[:, None] == label
+    for r in range(len(m)):
+        C = np.where(in_group, np.diag(m[r]) - np.outer(m[r], m[r]), np.diag(v[r])) * alike
+        K = J @ C @ J * (settings.order > 1)
+        a, b, cubic = -np.diag(K), J @ m[r] - (K * alike) @ m[r], J**3 @ third[r]
+        pairs = m[r] @ J @ m[r] / 2 + (C * K).sum() / 4 + cubic @ third[r] / 12
+        b = b + cubic * derivative[r] / 6
+        terms = a * np.where(in_group, m[r], m[r] ** 2 + v[r]) / 2 - b * m[r]
+        field, precision, clamped = (part[min(r, len(part) - 1)] for part in tilt)
+        values[r] = pairs + terms[~clamped].sum()
+        for layer in layers:
+            units = slice(layer.start, layer.start + layer.n_units)
+            log_z = log_partition(layer.prior, (b + field)[units], (a + precision)[units])
+            sizes = column_sizes(layer.prior)
+            values[r] += log_z[~clamped[units][np.cumsum(sizes) - sizes]].sum()
 
 
 def _iterate(layers, rows, updates, settings, record):

@@ -172,6 +172,15 @@ def test_units_that_are_not_discrete_are_compared_with_adaptive_tap():
         assert (abs(answer.mean[0] - exact.mean[0]).max() < 0.1) == right == answer.reliable
 
 
+@pytest.mark.usefixtures("no_exact_sums")
+def test_answers_on_graphs_whose_held_units_do_not_settle_are_compared_with_other_starts():
+    rng, n = np.random.default_rng(23), 26
+    couplings = np.triu(rng.normal(size=(n, n)) * (rng.random((n, n)) < 0.2), 1)
+    model = mf.BoltzmannMachine(couplings + couplings.T, mf.Ising(0.3 * rng.normal(size=n)))
+    answer = mf.belief_propagation(model)
+    assert answer.converged and answer.reliable in (True, False)
+
+
 def test_large_machines_are_not_judged():
     weights = np.random.default_rng(0).normal(size=(784, 500)) / 40
     model = mf.RBM(weights.astype(np.float32), mf.Bernoulli(np.zeros(784)), mf.Ising(np.zeros(500)))

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.inference.mean_field._grouped_layout import GroupedLayout
-from fastmf.inference.mean_field._layout import Layout
-from fastmf.inference.mean_field._layouts import layout_of
+from fastmf.inference.mean_field._layouts import GroupedLayout, Layout, layout_of
 
 
 def random_machine(sizes, rng, dtype="float32"):

@@ -15,9 +15,8 @@ import fastmf as mf
 from fastmf._outcomes import CONVERGED
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import record_from, start_and_tilt
-from fastmf.inference.mean_field.free_energy import log_partition_of_rows
 from fastmf.inference.mean_field.relaxed_bp import _layer_views
-from fastmf.kernels.mean_field.arguments import TapSettings
+from fastmf.kernels.mean_field.arguments import Sweep, TapSettings
 from fastmf.kernels.mean_field.relaxed_bp import RelaxedBPSettings
 from fastmf.priors._protocol import has_third_cumulant
 from fastmf.reference.mean_field import groups as tap_groups
@@ -144,11 +143,13 @@ def one_more_sweep(case, found):
         order=order, tol=0.0, max_iter=1, update=0, finish=0, adaptive=False,
         one_by_one=layout.one_by_one,
     )  # fmt: skip
+    sweep = Sweep(layout.layers, layout.blocks)
     if layout.grouped and order < 3:
         sweep_with_group_fields(layout, settings, tilt, record)
     else:
-        twin.tap(layout.sweep, settings, tilt, None, None, record)
-    values = log_partition_of_rows(layout, record.state, order, tilt)
+        twin.tap(sweep, settings, tilt, None, None, record)
+    values = np.empty(len(record.status))
+    twin.log_partitions(sweep, settings, tilt, None, None, record, values)
     return changes_of(layout, old, record.state[:2], values, found)
 
 
@@ -162,7 +163,7 @@ def changes_of(layout, old, new, values, found):
 def sweep_with_group_fields(layout, settings, tilt, record):
     """One sweep with the fields of single groups as a sweep leaves them: starts have none."""
     rows = twin.RunningRows(settings, tilt, record)
-    updates = tap_groups.updates(layout.sweep, settings, rows)
+    updates = tap_groups.updates(Sweep(layout.layers, layout.blocks), settings, rows)
     with patch.object(units_twin, "relax"):  # nothing moves
         for update in updates:
             update()

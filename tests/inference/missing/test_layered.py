@@ -77,7 +77,7 @@ def test_either_side_is_summed(monkeypatch):
     X = rows_of(model)
     several = [exact_given(model, X)]
     for block_size, chunk_size in ((1 << 21, 1 << 20), (20, 2000)):
-        monkeypatch.setattr(layered, "BLOCK_SIZE", block_size)
+        monkeypatch.setattr(layered, "BLOCK_ENTRIES", block_size)
         monkeypatch.setattr(sys.modules["fastmf.models.exact"], "BLOCK_ENTRIES", 4 * chunk_size)
         for cost in (1e4, 1e-9):  # of hidden units' log-partitions: sums over hidden, missing units
             monkeypatch.setattr(layered, "LOG_PARTITION_COST", cost)

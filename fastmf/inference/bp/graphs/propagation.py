@@ -33,7 +33,7 @@ from fastmf.kernels.bp import graph_binary, graph_decoding, graph_states
 
 
 @one_blas_thread()
-def propagate_on_graph(options, model, field, clamp, init=None):
+def propagate_on_graph(options, model, field=None, clamp=None, init=None):
     """The `GraphBeliefs` of a `BoltzmannMachine`."""
     return propagate_units(options, GraphUnits(model, field, clamp), init)
 
