@@ -191,7 +191,7 @@ def senate(options, folder):
     for warning in caught:
         print(f"plain maximum pseudo-likelihood: {warning.message}")
     if machine.existence_.exists is False:
-        machine = mf.FullyVisibleBoltzmannMachine(penalty="firth").fit(X)
+        machine = mf.FullyVisibleBoltzmannMachine(solver="firth").fit(X)
         print("the Senate: Firth's penalty")
     tests = machine.test_couplings("holm")
     table = [

@@ -225,16 +225,12 @@ def _refuse(estimator, X, listed, j):
     raise ValueError(
         "X must be binary, with values in {-1, 1}, or all in {0, 1}, or two other values in each "
         f"column, got {f'{value:g}' if is_numeric(X) else repr(value)} in row {row}, column "
-        f"{column_name(estimator, column)}: give the estimator a threshold, {advice}."
+        f"{column_name(estimator, column)}: take OrdinalMachine or PottsMachine, {advice}."
     )
 
 
-def to_spins(estimator, X, categories, threshold):
+def to_spins(estimator, X, categories):
     """Return data as -1 and +1, float64; missing values are NaN."""
-    if threshold is not None:
-        if not is_numeric(X):
-            raise TypeError("X must hold numbers if there is a threshold, got strings.")
-        return np.where(missing_entries(X), np.nan, np.where(X > threshold, 1.0, -1.0))
     labels = codes(estimator, X, categories)
     return np.where(labels < 0, np.nan, 2.0 * labels - 1)
 

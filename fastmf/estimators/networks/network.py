@@ -34,8 +34,6 @@ ERRORS = ("sandwich", "naive")
 # Clusters below which errors warn: 95 % intervals of binary items held the truth in 90 % of
 # simulated tables with 10 clusters, 93 % with 20.
 MIN_CLUSTERS = 20
-# Options under which a maximum is not a maximum of the likelihood.
-PENALTIES = ("l2", "l2_field", "penalty")
 
 
 class Centrality(NamedTuple):
@@ -119,9 +117,9 @@ class Network:
         True
         """
         godambe = self._godambe()
-        if any(getattr(self, name, None) for name in PENALTIES):
+        if self.l2 or getattr(self, "l2_field", 0) or self.solver == "firth":
             raise ValueError(
-                "likelihood ratios need maxima without penalties: fit without l2 and penalty."
+                "likelihood ratios need maxima without penalties: fit without l2 and Firth's."
             )
         return godambe.likelihood_ratio_test(pairs)
 
@@ -192,7 +190,6 @@ class CouplingNetwork(Network):
     def _godambe(self):
         """Godambe's information, if there is a maximum; of the fit without `l1`, if it had one."""
         check_is_fitted(self)
-        self._check_errors()
         if self.existence_.exists is False:
             raise ValueError(f"there are no standard errors: {self.existence_.message}.")
         if self._sampling is not None and self._sampling.shape[0] < MIN_CLUSTERS:
@@ -217,9 +214,6 @@ class CouplingNetwork(Network):
     def _tol(self):
         """The option `tol` as a number that has a square."""
         return min(float(self.tol), 1e100)
-
-    def _check_errors(self):
-        """Raise for fits that have no errors."""
 
     def _without_l1(self):
         """The objective with the couplings that are not zero alone, and its maximum."""
@@ -248,8 +242,7 @@ class CouplingNetwork(Network):
         Raises
         ------
         ValueError
-            If there is no maximum, the fit has no such errors (mean-field inversions), or there are
-            more than 6,000 parameters.
+            If there is no maximum, or there are more than 6,000 parameters.
 
         Warns
         -----
@@ -279,7 +272,7 @@ class CouplingNetwork(Network):
         Raises
         ------
         ValueError
-            If there is no maximum, or the fit has no such errors (mean-field inversions).
+            If there is no maximum.
         MemoryError
             If the machine has no room for what all errors take.
 

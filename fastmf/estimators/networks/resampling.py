@@ -133,10 +133,9 @@ class Resampling:
         check_is_fitted(self)
         if self._completions is not None:
             raise ValueError(f"{what} is for complete rows: fit with missing='drop'.")
-        if getattr(self, "penalty", None) or self.solver == "tap_inversion":
+        if self.solver == "firth":
             raise ValueError(
-                f"{what} is for maxima without Firth's penalty: fit with penalty=None, and another "
-                "solver."
+                f"{what} is for maxima without Firth's penalty: fit with another solver."
             )
         return Refits(self._objective, self._parameters, self._penalty_l1, self._tol)
 
@@ -159,7 +158,7 @@ class Resampling:
         Raises
         ------
         ValueError
-            With Firth's penalty, mean-field inversions, or rows that were completed.
+            With Firth's penalty, or rows that were completed.
 
         Notes
         -----

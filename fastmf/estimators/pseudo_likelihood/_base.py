@@ -1,14 +1,13 @@
 """Fits, warnings and files of the machines of binary, ordinal and categorical items."""
 
-from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, flag, number, one_of
-from fastmf._common.progress import followed
+from fastmf._common.arguments import count, number, one_of
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.categories import as_array, decoded
 from fastmf.estimators.common.files import Saved
@@ -26,7 +25,7 @@ from fastmf.learning.pseudo_likelihood.missing import expectation_maximisation
 from fastmf.learning.pseudo_likelihood.nodewise import RULES, Regressions, nodewise_path
 from fastmf.learning.pseudo_likelihood.selection import cross_validated_path, ebic_path
 
-SELECTIONS = ("ebic", "cv")
+SELECTIONS = ("ebic", *RULES, "cv")
 
 
 class ItemMachine(Saved, BaseEstimator):
@@ -37,8 +36,9 @@ class ItemMachine(Saved, BaseEstimator):
     a `BoltzmannMachine` with `Categorical` units.
     """
 
-    # Options that files of earlier versions have.
-    _removed_options = ("existence_seconds", "step", "init")
+    _removed_options: ClassVar[dict] = dict.fromkeys(("existence_seconds", "step", "init"), ...) | {
+        "penalty": None, "rule": None, "symmetric": True, "threshold": None, "verbose": False,
+    }  # fmt: skip
 
     def score(self, X, y=None):
         """Mean of `score_samples`."""
@@ -180,7 +180,6 @@ class ItemMachine(Saved, BaseEstimator):
             number(name, getattr(self, name), 0, np.inf, below=True)
         count("max_iter", self.max_iter, optional=True)
         count("n_threads", self.n_threads, optional=True)
-        flag("verbose", self.verbose)
 
     # --- fits ----------------------------------------------------------------------------------
 
@@ -247,13 +246,10 @@ class PairwiseMachine(Resampling, CouplingNetwork, ItemMachine):
     """
 
     def _check_selection(self):
-        """Check `l1`, `rule`, `missing` and `weights`, and what does not go together."""
+        """Check `l1`, `missing` and `weights`, and what does not go together."""
         one_of("missing", self.missing, MISSING)
         one_of("weights", self.weights, KINDS_OF_WEIGHTS)
         number("ebic_gamma", self.ebic_gamma, 0, np.inf, below=True)
-        one_of("rule", self.rule, (None, *RULES))
-        if self.rule is not None and self.l1 != "ebic":
-            raise ValueError(f"rule={self.rule!r} is for l1='ebic', got l1={self.l1!r:.40}.")
         if not isinstance(self.l1, str):
             number("l1", self.l1, 0, np.inf, below=True)
             return
@@ -265,27 +261,25 @@ class PairwiseMachine(Resampling, CouplingNetwork, ItemMachine):
         """Leave the couplings to the objective that `l1` selects, and keep the path."""
         objective, gamma, tol = self._objective, float(self.ebic_gamma), self._tol
         n_rows = objective.total
-        what = "parts of the rows" if self.l1 == "cv" else "penalties, at most"
-        follow = partial(followed, what=what, verbose=self.verbose)
-        if self.rule is not None:
+        if self.l1 in RULES:
             states, thresholds = self._items()
             regressions = Regressions(
                 states, objective.weights * n_rows, thresholds, objective.pairs, self.n_threads
             )
-            path, edges = nodewise_path(regressions, gamma, self.rule, tol, follow)
+            path, edges = nodewise_path(regressions, gamma, self.l1, tol)
         elif self.l1 == "ebic":
-            path, edges = ebic_path(objective, objective.restricted, gamma, n_rows, tol, follow)
+            path, edges = ebic_path(objective, objective.restricted, gamma, n_rows, tol)
         else:
-            path, edges = cross_validated_path(objective, gamma, n_rows, tol, follow)
+            path, edges = cross_validated_path(objective, gamma, n_rows, tol)
         self.path_, self._objective = path, objective.restricted(edges)
 
-    def _chosen_solver(self, solver, by_newton=False):
-        """Newton's method or L-BFGS for "auto"; `by_newton`: whatever the size."""
+    def _chosen_solver(self, solver):
+        """Newton's method or L-BFGS for "auto"."""
         n = self._objective.n_parameters
         if solver == "auto":
-            small = n <= MAX_NEWTON_PARAMETERS or by_newton
+            small = n <= MAX_NEWTON_PARAMETERS
             solver = "newton" if small and not self._penalty_l1 else "lbfgs"
-        if solver == "newton" and n > MAX_HESSIAN_PARAMETERS:
+        if solver in ("newton", "firth") and n > MAX_HESSIAN_PARAMETERS:
             raise ValueError(
                 f"Newton's method is for up to {MAX_HESSIAN_PARAMETERS} parameters (109 binary "
                 f"units), got {n}: take solver 'lbfgs'."

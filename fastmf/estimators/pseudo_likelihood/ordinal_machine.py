@@ -44,7 +44,7 @@ class OrdinalMachine(PairwiseMachine):
         numbers; the categories of pandas' categorical columns.
     thresholds : {"free", "blume_capel"}
         One threshold mu_i(c) for each category c > 0, or mu_i(c) = alpha_i c + beta_i c^2.
-    l1 : float, "ebic" or "cv"
+    l1 : float, "ebic", "and", "or" or "cv"
         Penalty ``l1 sum |sigma_ij|`` per row, or selection of couplings, as in
         `FullyVisibleBoltzmannMachine`.
     l2, l2_field : float
@@ -55,7 +55,7 @@ class OrdinalMachine(PairwiseMachine):
         is for rows of up to 4,096 completions.
     weights : {"counts", "sampling"}
         Whether a weight is a number of equal rows, or the sampling weight of one observation.
-    ebic_gamma, rule
+    ebic_gamma : float
         As in `FullyVisibleBoltzmannMachine`.
     solver : {"auto", "newton", "lbfgs"}
         "newton" takes few steps to machine precision; "lbfgs" is for many parameters, or `l1`.
@@ -66,8 +66,6 @@ class OrdinalMachine(PairwiseMachine):
         None: 100 for "newton", 1,000 for "lbfgs".
     n_threads : int or None
         Threads of the compiled kernels; results do not depend on it.
-    verbose : bool
-        Whether a selection of couplings by `l1` shows its progress on stderr.
 
     Attributes
     ----------
@@ -100,8 +98,8 @@ class OrdinalMachine(PairwiseMachine):
 
     def __init__(
         self, *, n_categories=None, thresholds="free", l1=0.0, l2=0.0, l2_field=0.0,
-        missing="error", weights="counts", ebic_gamma=0.25, rule=None, solver="auto", tol=1e-5,
-        max_iter=None, n_threads=None, verbose=False,
+        missing="error", weights="counts", ebic_gamma=0.25, solver="auto", tol=1e-5,
+        max_iter=None, n_threads=None,
     ):  # fmt: skip
         self._store(locals())
 

@@ -39,7 +39,7 @@ from fastmf.models._gauge import GAUGES, in_gauge
 from fastmf.models._io import model_to_arrays
 from fastmf.priors import Categorical
 
-_POTTS_SOLVERS = ("auto", "lbfgs", "newton", "naive_mean_field")
+_POTTS_SOLVERS = ("auto", "lbfgs", "newton", "asymmetric", "naive_mean_field")
 
 
 class PottsMachine(Network, ItemMachine):
@@ -60,13 +60,12 @@ class PottsMachine(Network, ItemMachine):
         penalises the whole data without the half: for its lambda_e (``-le``) and lambda_h (``-lh``)
         give ``l2 = 2 * lambda_e / sum(weights)`` and ``l2_field = 2 * lambda_h / sum(weights)``.
         Alignments need `l2`; ``l2_field = l2`` is a good start.
-    solver : {"auto", "lbfgs", "newton", "naive_mean_field"}
+    solver : {"auto", "lbfgs", "newton", "asymmetric", "naive_mean_field"}
         "lbfgs" ("auto" is the same) computes in single precision beyond 500,000 parameters.
-        "newton" is exact, for up to 4,000 parameters. "naive_mean_field" inverts the covariance
-        matrix (Morcos et al., PNAS 108, 2011), to whose diagonal `l2` is added.
-    symmetric : bool
-        False: each position is fitted alone, with couplings of its own and half the penalty, and
-        the two estimates of each coupling are averaged (PlmDCA). It takes less memory.
+        "newton" is exact, for up to 4,000 parameters. "asymmetric" fits each position alone, with
+        couplings of its own and half the penalty, and averages the two estimates of each coupling
+        (PlmDCA); it takes less memory. "naive_mean_field" inverts the covariance matrix (Morcos et
+        al., PNAS 108, 2011), to whose diagonal `l2` is added.
     pseudocount : float
         Fraction of a uniform distribution, in [0, 1), that is mixed with the frequencies of
         "naive_mean_field". Morcos et al. take 0.5.
@@ -74,10 +73,10 @@ class PottsMachine(Network, ItemMachine):
         Ends when the predicted rise of the penalised log-pseudo-likelihood of 100,000 rows is less,
         or too small to be told from rounding errors.
     max_iter : int or None
-        None: 1,000 for "lbfgs", 100 for "newton".
+        None: 1,000 for "lbfgs" and "asymmetric", 100 for "newton".
     graph : array, SciPy sparse matrix, list of pairs, or graph of networkx, optional
-        Pairs of positions that may be coupled, by numbers or names of columns; default all. It
-        needs `symmetric`.
+        Pairs of positions that may be coupled, by numbers or names of columns; default all. For
+        "lbfgs" and "newton".
     missing : {"absent", "available", "em"}
         "absent" leaves missing labels out of all terms, which is biased where the graph has loops.
         "available" and "em" are as in `FullyVisibleBoltzmannMachine`, by Newton's method; "em" is
@@ -123,9 +122,8 @@ class PottsMachine(Network, ItemMachine):
     _prior_factor = 2.0
 
     def __init__(
-        self, *, n_states=None, l2=0.0, l2_field=0.0, solver="auto", symmetric=True,
-        pseudocount=0.0, tol=1e-4, max_iter=None, graph=None, missing="absent",
-        n_threads=None, verbose=False,
+        self, *, n_states=None, l2=0.0, l2_field=0.0, solver="auto", pseudocount=0.0, tol=1e-4,
+        max_iter=None, graph=None, missing="absent", n_threads=None, verbose=False,
     ):  # fmt: skip
         self._store(locals())
 
@@ -195,26 +193,24 @@ class PottsMachine(Network, ItemMachine):
     def _check_options(self):
         one_of("solver", self.solver, _POTTS_SOLVERS)
         one_of("missing", self.missing, ("absent", "available", "em"))
-        if not isinstance(self.symmetric, bool | np.bool_):
-            raise TypeError(f"symmetric must be True or False, got {self.symmetric!r:.40}.")
-        by_newton = self.solver in ("auto", "newton") and self.symmetric
-        if self.missing != "absent" and not by_newton:
+        if self.missing != "absent" and self.solver not in ("auto", "newton"):
             raise ValueError(
-                f"missing={self.missing!r} needs solver 'auto' or 'newton', and symmetric=True, "
-                f"got {self.solver!r} and symmetric={self.symmetric!r}."
+                f"missing={self.missing!r} needs solver 'auto' or 'newton', got {self.solver!r}."
             )
         self._check_numbers("l2", "l2_field")
+        flag("verbose", self.verbose)
         number("pseudocount", self.pseudocount, 0, 1, below=True)
         if self.pseudocount and self.solver != "naive_mean_field":
             raise ValueError("pseudocount is for solver='naive_mean_field'; give l2 instead.")
-        if self.graph is not None and (self.solver == "naive_mean_field" or not self.symmetric):
+        if self.graph is not None and self.solver in ("asymmetric", "naive_mean_field"):
             raise ValueError(
-                "graph needs a maximum of the symmetric pseudo-likelihood: symmetric=True and "
-                f"solver 'auto', 'lbfgs' or 'newton', got {self.solver!r} and symmetric="
-                f"{self.symmetric}."
+                f"graph needs solver 'auto', 'lbfgs' or 'newton', got {self.solver!r}."
             )
-        if not self.symmetric and self.solver == "newton":
-            raise ValueError("solver 'newton' is for symmetric=True: take 'lbfgs'.")
+
+    @property
+    def _symmetric(self):
+        """Whether positions share their couplings in the fit."""
+        return self.solver != "asymmetric"
 
     def _maximise(self):
         rows = self._labels, self._weights
@@ -251,7 +247,7 @@ class PottsMachine(Network, ItemMachine):
         """Fit by L-BFGS in scaled coordinates; return whether it stopped."""
         data = PottsData(labels, weights, self.sizes_, self.n_threads)
         options = fitting.Options(
-            float(self.l2), float(self.l2_field), bool(self.symmetric), float(self.tol),
+            float(self.l2), float(self.l2_field), self._symmetric, float(self.tol),
             self.max_iter, report=reported(self.verbose),
         )  # fmt: skip
         absent = None if self.graph is None else absent_pairs(self._edges(), len(self.sizes_))
@@ -266,7 +262,7 @@ class PottsMachine(Network, ItemMachine):
             fit = fitting.fit(data, exact, absent)
             return objective.packed(fit.couplings.dense(), fit.field)
 
-        if not self.l2 and self.symmetric:
+        if not self.l2 and self._symmetric:
             point = objective.packed(fit.couplings.dense(), fit.field)
             refine = better if objective.n_parameters > MAX_PARAMETERS else None
         self.existence_ = decided(objective, point, refine=refine)
@@ -395,7 +391,7 @@ class PottsMachine(Network, ItemMachine):
             targets = target_labels(labels, edges)
         return DenseObjective(
             labels, weights, self.sizes_, float(self.l2), float(self.l2_field), edges, targets,
-            bool(self.symmetric),
+            self._symmetric,
         )  # fmt: skip
 
     @property
@@ -408,10 +404,9 @@ class PottsMachine(Network, ItemMachine):
 
     def _godambe(self):
         check_is_fitted(self)
-        if self.solver == "naive_mean_field" or not self.symmetric:
+        if self.solver in ("asymmetric", "naive_mean_field"):
             raise ValueError(
-                "standard errors are for the symmetric pseudo-likelihood: fit with another solver "
-                "and symmetric=True."
+                "standard errors are for the symmetric pseudo-likelihood: fit with another solver."
             )
         if self.existence_.exists is False:
             raise ValueError(f"there are no standard errors: {self.existence_.message}.")
@@ -441,8 +436,8 @@ class PottsMachine(Network, ItemMachine):
         Raises
         ------
         ValueError
-            If there is no maximum, the fit has no such errors (`symmetric=False`, naive mean
-            field), or there are more than 4,000 parameters.
+            If there is no maximum, the fit has no such errors ("asymmetric", naive mean field), or
+            there are more than 4,000 parameters.
 
         Notes
         -----

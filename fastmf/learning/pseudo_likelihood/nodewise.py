@@ -97,7 +97,7 @@ class Regressions(OrdinalLikelihood):
         ).parameters  # fmt: skip
 
 
-def nodewise_path(regressions, gamma, rule, tol, follow=iter):
+def nodewise_path(regressions, gamma, rule, tol):
     """Neighbours of each item along a path of penalties, and the edges that are chosen."""
     d, n = regressions.n_units, regressions.n_fields
     parameters = regressions.start()
@@ -107,7 +107,7 @@ def nodewise_path(regressions, gamma, rule, tol, follow=iter):
     penalties = np.geomspace(1, SMALLEST, N_PENALTIES)[:, None] * largest
     cost = np.log(regressions.total) + 2 * gamma * np.log(max(d - 1, 1))
     neighbours, values, ebic = [], [], []
-    for k, l1 in enumerate(follow(penalties)):
+    for k, l1 in enumerate(penalties):
         # At the largest penalties, to rounding, no item has neighbours.
         if k:
             parameters = regressions.lasso(parameters, l1, tol)

@@ -55,14 +55,14 @@ class SelectionPath(NamedTuple):
     score: np.ndarray | None = None
 
 
-def ebic_path(objective, restricted, gamma, n_rows, tol, follow=iter):
+def ebic_path(objective, restricted, gamma, n_rows, tol):
     """Graphs of a path, and the couplings of the one that is chosen."""
     n, d = objective.n_fields, objective.n_units
     pairs, parameters = np.stack(objective.pairs, axis=1), objective.independent()
     penalties = _penalties(objective, N_PENALTIES)
     largest = penalties[0]
     values_of_graphs, values, sizes, best, waited = {}, [], [], (np.inf, None), 0
-    for l1 in follow(penalties):
+    for l1 in penalties:
         # At the largest penalty, to rounding, no coupling is left.
         if l1 < largest:
             parameters = lbfgs(objective, parameters, l1=l1, tol=tol).parameters
@@ -87,7 +87,7 @@ def ebic_path(objective, restricted, gamma, n_rows, tol, follow=iter):
     return SelectionPath(penalties[: len(values)], sizes, values, ebic, chosen), best[1]
 
 
-def cross_validated_path(objective, gamma, n_rows, tol, follow=iter):
+def cross_validated_path(objective, gamma, n_rows, tol):
     """Compute graphs of a path and the couplings of the penalty with the best held-out score."""
     n, pairs = objective.n_fields, np.stack(objective.pairs, axis=1)
     counts = counts_of(objective.weights * objective.total)
@@ -95,7 +95,7 @@ def cross_validated_path(objective, gamma, n_rows, tol, follow=iter):
     fold = np.random.default_rng(0).permutation(np.arange(counts.sum()) % N_FOLDS)
     row = np.repeat(np.arange(len(counts)), counts)
     score = np.zeros(len(penalties))
-    for k in follow(range(min(N_FOLDS, counts.sum()))):
+    for k in range(min(N_FOLDS, counts.sum())):
         left_out = np.bincount(row[fold == k], minlength=len(counts)).astype(float)
         inside, outside = (objective.reweighted(w) for w in (counts - left_out, left_out))
         parameters = inside.independent()

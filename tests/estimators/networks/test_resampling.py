@@ -153,7 +153,7 @@ def test_stability_of_fewer_rows(machine):
 def test_what_cannot_be_resampled_is_refused():
     X = table(d=3)
     with pytest.raises(ValueError, match="Firth"):
-        mf.FullyVisibleBoltzmannMachine(penalty="firth").fit(X).bootstrap(2)
+        mf.FullyVisibleBoltzmannMachine(solver="firth").fit(X).bootstrap(2)
     few = mf.FullyVisibleBoltzmannMachine().fit(X, sample_weight=np.full(len(X), 1e-4))
     for method in ("bootstrap", "stability"):
         with pytest.raises(ValueError, match="weights"):

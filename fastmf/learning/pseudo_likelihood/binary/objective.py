@@ -214,7 +214,7 @@ class PseudoLikelihood(CompositeLikelihood):
         labels = np.where(states == 0, -1, states > 0)
         targets = labels if targets is states else np.where(targets == 0, -1, targets > 0)
         tables, free = [np.array([[-1.0], [1.0]])] * self.n_units, self.l2 == 0
-        remedies = "penalty='firth', more rows or fewer units"
+        remedies = "solver='firth', more rows or fewer units"
         coupled, free = self.index[:, 1:] >= 0, (free, free and not l1)
         return Items(labels, targets, tables, tables, coupled, free, "units", remedies)
 

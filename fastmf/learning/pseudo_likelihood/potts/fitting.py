@@ -104,7 +104,7 @@ def _fit_symmetric(data, options, excluded):
     # History, scale, point and two gradients of half a matrix, two whole ones, and the result.
     n_half = 2 * lbfgs.N_PAIRS + 5
     n_bytes = data.n_states**2 * ((n_half / 2 + 2) * dtype.itemsize + 8)
-    _check_memory(n_bytes, "take symmetric=False, or fewer positions")
+    _check_memory(n_bytes, "take solver='asymmetric', or fewer positions")
     objective = SymmetricObjective(data, options.l2, options.l2_field, dtype, excluded)
     z = objective.start(starting_field(data))
     with one_blas_thread():
@@ -207,7 +207,7 @@ def score_of(fields, labels, sizes):
 def _fit_few_rows(data, options):
     n_rows = len(data.labels)
     n_bytes = 8 * n_rows * (4 * n_rows + (2 * lbfgs.N_PAIRS + 8) * data.n_states)
-    _check_memory(n_bytes, "take symmetric=False, or fewer rows")
+    _check_memory(n_bytes, "take solver='asymmetric', or fewer rows")
     objective = FewRows(data, options.l2, options.l2_field)
     z = objective.start(starting_field(data))
     result = lbfgs.minimise(
