@@ -20,7 +20,7 @@ import fastmf as mf
 from fastmf.kernels.pseudo_likelihood.binary import bslm_addresses
 from fastmf.kernels.pseudo_likelihood.bslm_arguments import BSLMData, BSLMSettings, bslm_workspaces
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
-from fastmf.learning.pseudo_likelihood.rows import distinct_rows
+from fastmf.learning.pseudo_likelihood.rows import distinct
 
 from kernel_cases import case  # isort: skip  (found through timing)
 
@@ -48,7 +48,7 @@ def paper_rows(n_units, n_rows):
 def sweep(which, objective, n=10):
     """Seconds of a BSLM sweep from zero, by the kernel or its twin."""
     d = objective.n_units
-    states = np.ascontiguousarray(objective.rows.states.T)
+    states = np.ascontiguousarray(objective.states.T)
     arguments = (
         BSLMData(
             states, states.astype(np.int8), objective.weights, objective.mean, objective.second, 1.0
@@ -90,7 +90,9 @@ def problem(point, options):
         else:
             yield {"fastmf": partial(learner.fit, X)}, Work
         return
-    objective = PseudoLikelihood(distinct_rows(X), n_threads=point.threads)
+    objective = PseudoLikelihood(
+        *distinct(X.astype(np.int8), np.ones(len(X)))[:2], n_threads=point.threads
+    )
     if point.task == "sweep":
         sweep("compiled", objective)  # compiles
         both = {"fastmf": "compiled", "NumPy": "twin"}

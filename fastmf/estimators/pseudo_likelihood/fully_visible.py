@@ -24,7 +24,6 @@ from fastmf.learning.pseudo_likelihood.binary import firth, solvers
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, few_blas_threads
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import Thresholds
-from fastmf.learning.pseudo_likelihood.rows import WeightedRows
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 
@@ -155,8 +154,8 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         n_units = states.shape[1]
         order = n_units * (n_units + 1) // 2 if solver == "newton" else 0
         with few_blas_threads(order):
-            rows = self._observed(states, sample_weight, clusters)
-            self._objective = self._objective_of(rows)
+            self._objective = self._objective_of(*self._observed(states, sample_weight, clusters))
+            check_terms(self, (self._objective.targets != 0).any(0))
             if isinstance(self.l1, str):
                 self._select_couplings()
             self._maximise(solver)
@@ -170,16 +169,13 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         """Return distinct rows, complete ones where values are missing."""
         labels = np.where(np.isnan(states), -1, states > 0)
         weights = row_weights(1.0 if sample_weight is None else sample_weight, len(labels))
-        options, edges = (self.missing, self.weights), self._edges()
         rows = observed(
-            labels, weights, np.full(labels.shape[1], 2), options, clusters,
-            seen_only=not self.l2, edges=edges,
+            labels, weights, np.full(labels.shape[1], 2), (self.missing, self.weights), clusters,
+            seen_only=not self.l2, edges=self._edges(),
         )  # fmt: skip
         self._sampling, self._completions = rows.sampling, rows.completions
         self.n_missing_, self.n_dropped_ = rows.n_missing, rows.n_dropped
-        rows = WeightedRows.of_labels(rows.labels, rows.weights, edges)
-        check_terms(self, (rows.own != 0).any(0))
-        return rows
+        return rows.labels, rows.weights
 
     def _checked_solver(self):
         solver = one_of("solver", self.solver, _SOLVERS)
@@ -236,9 +232,7 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
 
     def _log_conditionals(self, X):
         states = self._rows(X)
-        rows = PseudoLikelihood(
-            WeightedRows(states, np.ones(len(states))), n_threads=self.n_threads
-        )
+        rows = PseudoLikelihood(states, n_threads=self.n_threads)
         return rows.residuals(self.couplings_, self.field_)[1] * len(states)
 
     def _probabilities(self, X):
@@ -277,12 +271,12 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
     # --- files ----------------------------------------------------------------------------------
 
     def _saved(self):
-        rows = self._objective.rows
+        objective = self._objective
         # For standard errors.
-        bits = np.packbits(rows.states > 0, axis=1)
-        arrays = {"rows": bits, "weights": rows.weights}
-        if rows.targets is not None:
-            arrays["seen"] = np.packbits(rows.states != 0, axis=1)
+        bits = np.packbits(objective.states > 0, axis=1)
+        arrays = {"rows": bits, "weights": self._row_weights()}
+        if objective.targets is not objective.states:
+            arrays["seen"] = np.packbits(objective.states != 0, axis=1)
         arrays["missing"] = np.array([self.n_missing_, self.n_dropped_])
         fitted, more = self._saved_fit("gradient_norm_")
         return fitted, arrays | more
@@ -300,28 +294,28 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         if "seen" in arrays:
             seen = arrays.member("seen", "iu", bits.shape, np.uint8)
             labels[np.unpackbits(seen, axis=1, count=self.n_features_in_) == 0] = -1
-        rows = WeightedRows.of_labels(labels, weights, self._edges())
         restored_rows(self, arrays, labels)
         self._restore_missing(arrays)
         chosen = np.argwhere(np.triu(self.couplings_)) if isinstance(self.l1, str) else None
-        self._objective = self._objective_of(rows, chosen)
+        self._edges()
+        self._objective = self._objective_of(labels, weights, chosen)
         self._parameters = self._objective.packed(self.couplings_, self.field_)
 
-    def _objective_of(self, rows, edges=None):
+    def _objective_of(self, labels, weights, edges=None):
         """The objective of rows, with the couplings of `graph` or of these edges alone."""
         edges = self._edges() if edges is None else edges
-        return PseudoLikelihood(rows, float(self.l2), self.n_threads, edges)
+        states = np.where(labels < 0, 0, 2.0 * labels - 1)
+        return PseudoLikelihood(states, weights, float(self.l2), self.n_threads, edges)
 
     @property
     def n_available_(self):
         """Weight of the rows that have a part in the conditional probability of each unit."""
         check_is_fitted(self)
-        rows = self._objective.rows
-        return rows.weights @ (rows.own != 0)
+        return self._row_weights() @ (self._objective.targets != 0)
 
     def _items(self):
         """The rows as items with the categories 0 and 1, and their thresholds."""
-        states = self._objective.rows.states > 0
+        states = self._objective.states > 0
         return states, Thresholds(np.full(states.shape[1], 2))
 
     # --- codings --------------------------------------------------------------------------------

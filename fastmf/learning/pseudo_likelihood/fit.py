@@ -9,7 +9,8 @@ from scipy import sparse
 from scipy.linalg import blas
 
 from fastmf._common.linalg import symmetrize
-from fastmf._threads.workers import one_blas_thread
+from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
+from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
 
 # Rows whose log-pseudo-likelihood the tolerances of solvers are about, however many there are and
 # whatever their weights add up to: weights that differ by a factor have the same maximum.
@@ -37,6 +38,7 @@ class CompositeLikelihood:
 
     - `total`, `weights`: weight of all rows, and weights of rows that add up to one;
     - `n_units`, `n_fields`, `n_parameters`, `n_threads`;
+    - `coupled`: which units are coupled, (n_units, n_units);
     - `ridge`: penalty of each parameter or of all, ridge / 2 times its square;
     - `singular`: whether changes of gauge leave the value as it is;
 
@@ -125,6 +127,88 @@ class CompositeLikelihood:
         for start in range(0, len(factors), size):
             rows = slice(start, start + size)
             yield of_rows(rows, factors[rows]), factors[rows]
+
+
+class PairwiseLikelihood(CompositeLikelihood):
+    """Composite likelihood with one coupling for each pair of units, of the products of scores.
+
+    `states` (n_rows, n_units) are scores; a subclass has `item_of_field`, the unit of each field,
+    `_field_statistics`, derivatives of log-probabilities by fields, and `_with`, the objective of
+    other rows or pairs.
+    """
+
+    def __init__(self, states, weights, n_fields, pairs, n_threads):
+        self.states, self.n_threads = states, n_threads
+        self.total = float(np.sum(weights))
+        self.weights = np.asarray(weights, float) / self.total
+        self.n_units, self.n_fields = d, _ = states.shape[1], n_fields
+        self.pairs = np.triu_indices(d, 1) if pairs is None else tuple(pairs)
+        self.n_parameters = n_fields + len(self.pairs[0])
+        # The parameter that couples two units, -1 if there is none.
+        self.index = np.full((d, d), -1)
+        self.index[self.pairs] = n_fields + np.arange(len(self.pairs[0]))
+        self.index.T[self.pairs] = self.index[self.pairs]
+        self.coupled = self.index >= 0
+        self._latest = self._hessian = None
+
+    def __getstate__(self):
+        # Without results that are stored for speed only.
+        return dict(self.__dict__) | {"_latest": None, "_hessian": None}
+
+    def unpacked(self, parameters):
+        """Couplings (n_units, n_units) and fields of a vector of parameters."""
+        couplings = np.zeros((self.n_units, self.n_units))
+        couplings[self.pairs] = parameters[self.n_fields :]
+        return couplings + couplings.T, parameters[: self.n_fields].copy()
+
+    def packed(self, couplings, fields):
+        """Vector of parameters."""
+        return np.concatenate([fields, couplings[self.pairs]])
+
+    def indices_of(self, first, second):
+        """Parameters of pairs of units: couplings, or all fields of one."""
+        fields = [np.flatnonzero(self.item_of_field == i) for i in first]
+        parts = [of_unit if i == j else self.index[i, j, None]
+                 for i, j, of_unit in zip(first, second, fields, strict=True)]  # fmt: skip
+        return np.concatenate([*parts, np.zeros(0, int)])
+
+    def _pair_scores(self, states, residuals):
+        """Residuals of units, and derivatives of rows' values by couplings, side by side."""
+        d = self.n_units
+        out = np.empty((len(states), d + d * (d - 1) // 2))
+        n_tasks = -(-len(states) // pl_kernels.ROWS_AT_A_TIME)
+        n_workers = workers_for(n_tasks, 2 * out.size, self.n_threads)
+        arguments = states, residuals, np.zeros(1, np.int64), out
+        in_parallel(pl_kernels.scores, arguments, n_workers)
+        first, second = self.pairs
+        place = d + first * (2 * d - first - 1) // 2 + second - first - 1
+        return out if len(place) == out.shape[1] - d else out[:, np.append(np.arange(d), place)]
+
+    def log_joint(self, parameters):
+        """Logarithms of the probabilities of rows, but for a constant."""
+        couplings, fields = self.unpacked(parameters)
+        terms = self._field_statistics(slice(None)) @ fields
+        return terms + ((self.states @ couplings) * self.states).sum(1) / 2
+
+    def statistics(self, rows):
+        """Derivatives of `log_joint` of rows, (n_rows, n_parameters)."""
+        states, (first, second) = self.states[rows], self.pairs
+        return np.hstack([self._field_statistics(rows), states[:, first] * states[:, second]])
+
+    def reweighted(self, weights):
+        """The objective of these rows with other weights; rows of weight 0 are left out."""
+        positive = weights > 0
+        return self._with(self.states[positive], weights[positive], self.pairs)
+
+    def joined(self, second):
+        """The objective of the rows of two objectives."""
+        weights = [one.weights * one.total for one in (self, second)]
+        states = np.concatenate([self.states, second.states])
+        return self._with(states, np.concatenate(weights), self.pairs)
+
+    def restricted(self, edges):
+        """The objective with the couplings of these edges alone, (n_edges, 2)."""
+        return self._with(self.states, self.weights * self.total, np.transpose(edges))
 
 
 class Fit(NamedTuple):

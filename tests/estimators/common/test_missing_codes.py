@@ -47,7 +47,7 @@ def test_negative_codes_among_ages():
     assert missing_code(np.repeat(ages, 12)[:, None]) == (-9, 0)
 
 
-@pytest.mark.parametrize("kind", ["features", "target", "classes", "items", "labels", "threshold"])
+@pytest.mark.parametrize("kind", ["features", "target", "classes", "items", "labels"])
 def test_estimators_warn(kind):
     X = answers(0, 3)
     X[3, 2] = X[7, 2] = 99

@@ -52,12 +52,12 @@ def test_samples_are_fits_of_weighted_rows(options):
     X = table(d=3)
     machine = mf.FullyVisibleBoltzmannMachine(tol=1e-8, **options).fit(X)
     found = machine.bootstrap(3, 5)
-    rows = machine._objective.rows
+    objective = machine._objective
     rng = generator_of(5)
     for k in range(3):
-        weights = rng.multinomial(len(X), rows.weights / len(X))
+        weights = rng.multinomial(len(X), objective.weights)
         again = mf.FullyVisibleBoltzmannMachine(tol=1e-8, **options)
-        again.fit(rows.states, sample_weight=weights)
+        again.fit(objective.states, sample_weight=weights)
         assert found.converged[k]
         np.testing.assert_allclose(found.couplings[k], again.couplings_, atol=1e-5)
         np.testing.assert_allclose(found.field[k], again.field_, atol=1e-5)

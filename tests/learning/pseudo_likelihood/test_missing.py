@@ -12,7 +12,6 @@ from fastmf.learning.pseudo_likelihood.missing import (
     Completions,
     IncompleteGodambe,
 )
-from fastmf.learning.pseudo_likelihood.rows import WeightedRows
 
 ROWS = np.array([[0, 2, 1], [1, -1, 0], [-1, -1, 1], [0, 2, 1], [-1, 1, 1]])
 
@@ -28,7 +27,7 @@ def expected_score(parameters, labels, d):
     """Mean of the scores of all rows, by completions of each, one after the other."""
     states = np.array(list(itertools.product([0, 1], repeat=d)))
     spins = 2.0 * states - 1
-    all_states = PseudoLikelihood(WeightedRows(spins, np.ones(len(spins))))
+    all_states = PseudoLikelihood(spins, np.ones(len(spins)))
     scores = all_states.scores(parameters, np.arange(len(spins)), np.ones(len(spins)))
     couplings, field = all_states.unpacked(parameters)
     p = np.exp(spins @ field + ((spins @ couplings) * spins).sum(1) / 2)

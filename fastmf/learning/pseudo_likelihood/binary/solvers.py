@@ -17,8 +17,8 @@ def bslm(objective, starts, *, l1=0.0, tol=1e-5, max_iter=MAX_BSLM_ITER):
     history = np.empty((len(starts), max_iter + 1))
     n_iter = np.zeros(len(starts), np.int64)
     data = BSLMData(
-        np.ascontiguousarray(objective.rows.states.T),
-        np.ascontiguousarray(objective.rows.states.T.astype(np.int8)), objective.weights,
+        np.ascontiguousarray(objective.states.T),
+        np.ascontiguousarray(objective.states.T.astype(np.int8)), objective.weights,
         objective.mean, objective.second, float(objective.total),
     )  # fmt: skip
     settings = BSLMSettings(
@@ -26,7 +26,7 @@ def bslm(objective, starts, *, l1=0.0, tol=1e-5, max_iter=MAX_BSLM_ITER):
         int(max_iter),
         *pl_kernels.bslm_addresses(),
     )  # fmt: skip
-    work = len(starts) * 100 * objective.rows.states.size * objective.n_units
+    work = len(starts) * 100 * objective.states.size * objective.n_units
     n_workers = workers_for(len(starts), work, objective.n_threads, max_iter)
     workspaces = bslm_workspaces(n_workers, *data.states.shape)
     queue = np.zeros(2, np.int64)

@@ -148,13 +148,7 @@ class DenseObjective(CompositeLikelihood):
         return matrix, of_pairs, pairs
 
     def indices_of(self, first, second):
-        """Parameters of pairs of positions: couplings of all states, or fields of one.
-
-        One number -1 for each pair that is not coupled, in the place of its parameters.
-        """
-        absent = ~self.coupled[first, second] & (first != second)
-        if absent.any():
-            return np.where(absent, -1, 0)
+        """Parameters of pairs of positions: couplings of all states, or fields of one."""
         wanted = np.zeros((self.n_units, self.n_units), bool)
         wanted[first, second] = wanted[second, first] = True
         u, v = self.pairs

@@ -7,7 +7,6 @@ from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.binary.solvers import bslm
 from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
 from fastmf.learning.pseudo_likelihood.newton import newton
-from fastmf.learning.pseudo_likelihood.rows import distinct_rows
 
 
 @pytest.mark.parametrize("solver", ["bslm", "lbfgs"])
@@ -24,7 +23,7 @@ def test_the_log_pseudo_likelihood_never_decreases(separated):
     states = np.where(rng.random((80, 6)) < 0.5, 1.0, -1.0)
     if separated:
         states[:, 2] = states[:, 4]
-    objective = PseudoLikelihood(distinct_rows(states))
+    objective = PseudoLikelihood(states)
     start = 2 * rng.normal(size=objective.n_parameters)
     before = objective.total * objective.value_and_gradient(start)[0]
     (fit,) = bslm(objective, [start], max_iter=300)
@@ -49,7 +48,7 @@ def test_rounding_errors_count_as_a_maximum(solver, total):
     """No tolerance that rounding does not permit keeps a solver from its end."""
     rng = np.random.default_rng(0)
     states = np.where(rng.random((300, 8)) + rng.random((300, 1)) > 0.8, 1.0, -1.0)
-    objective = PseudoLikelihood(distinct_rows(states, np.full(300, total / 300)))
+    objective = PseudoLikelihood(states, np.full(300, total / 300))
     start = objective.independent()
     fit = SOLVERS[solver](objective, start, tol=0.0)
     assert fit.stopped and len(fit.history) < 60
@@ -95,6 +94,6 @@ def test_under_strong_penalties_parameters_are_the_first_gradient(solver, l2):
     states[:, 1] = np.where(rng.random(300) < 0.8, states[:, 0], -states[:, 0])
     pairs = np.triu_indices(6, 1)
     expected = np.append(states.mean(0), 2 * (states.T @ states / 300)[pairs])
-    objective = PseudoLikelihood(distinct_rows(states), l2=l2)
+    objective = PseudoLikelihood(states, l2=l2)
     fit = SOLVERS[solver](objective, objective.independent())
     np.testing.assert_allclose(l2 * fit.parameters, expected, rtol=0, atol=1e-3)
