@@ -1,5 +1,6 @@
 """Fits, warnings and files of the machines of binary, ordinal and categorical items."""
 
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -7,21 +8,38 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, number, one_of
+from fastmf._common.arguments import count, number, one_of, row_weights
 from fastmf._common.warning import warn_user
-from fastmf.estimators.common.categories import as_array, decoded
+from fastmf.estimators.common.categories import (
+    as_array,
+    checked_table,
+    declared_categories,
+    decoded,
+)
+from fastmf.estimators.common.data import missing_entries
 from fastmf.estimators.common.files import Saved
 from fastmf.estimators.common.frames import feature_names, like_frame
 from fastmf.estimators.common.imputing import means_of_missing
 from fastmf.estimators.common.runs import generator_of
 from fastmf.estimators.networks.network import CouplingNetwork
 from fastmf.estimators.networks.resampling import Resampling
-from fastmf.estimators.pseudo_likelihood._observed import KINDS_OF_WEIGHTS, MISSING, saved_rows
+from fastmf.estimators.pseudo_likelihood._observed import (
+    KINDS_OF_WEIGHTS,
+    MISSING,
+    observe,
+    saved_rows,
+)
 from fastmf.inference.sampling.discrete import sample
 from fastmf.learning.pseudo_likelihood.existence import MAX_NAMED, Existence, decided
-from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, MAX_NEWTON_PARAMETERS
+from fastmf.learning.pseudo_likelihood.fit import (
+    MAX_HESSIAN_PARAMETERS,
+    MAX_NEWTON_PARAMETERS,
+    few_blas_threads,
+)
 from fastmf.learning.pseudo_likelihood.graph import edges_of
+from fastmf.learning.pseudo_likelihood.lbfgs import MAX_LBFGS_ITER, lbfgs
 from fastmf.learning.pseudo_likelihood.missing import expectation_maximisation
+from fastmf.learning.pseudo_likelihood.newton import MAX_NEWTON_ITER, newton
 from fastmf.learning.pseudo_likelihood.nodewise import RULES, Regressions, nodewise_path
 from fastmf.learning.pseudo_likelihood.selection import cross_validated_path, ebic_path
 
@@ -168,7 +186,7 @@ class ItemMachine(Saved, BaseEstimator):
 
     def _edges(self):
         """The pairs of items that `graph` couples, or None without it."""
-        if self.graph is None:
+        if getattr(self, "graph", None) is None:
             return None
         names = getattr(self, "feature_names_in_", None)
         self.graph_ = edges_of(self.graph, self.n_features_in_, names)
@@ -239,11 +257,69 @@ class ItemMachine(Saved, BaseEstimator):
 
 
 class PairwiseMachine(Resampling, CouplingNetwork, ItemMachine):
-    """Base of machines whose `_objective` is a `CompositeLikelihood`.
+    """Base of machines whose `_objective` is a `PairwiseLikelihood`.
 
-    A subclass gives `_items`, the rows as scores and their
-    thresholds; and `_item_name`, what warnings call its items.
+    A subclass gives `_check_options`; `_learned_labels`, which sets `categories_`; `_objective_of`
+    rows; `_set_parameters`; `_items`, the rows as scores and their thresholds; `_seen_only`,
+    whether completions have observed categories alone; and `_item_name` for warnings.
     """
+
+    # Iterations of each solver.
+    _max_iter: ClassVar[dict] = {"newton": MAX_NEWTON_ITER, "lbfgs": MAX_LBFGS_ITER}
+
+    def fit(self, X, y=None, sample_weight=None, clusters=None):
+        """Estimate couplings, and fields or thresholds.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+            Two values in each column of a `FullyVisibleBoltzmannMachine`: -1 and +1, 0 and 1, two
+            other numbers, booleans, two strings or pandas' categories, in their order (others are
+            sorted); a column of a single value has both values of other columns in which it occurs.
+            Integer codes, strings or pandas' categories of an `OrdinalMachine`. NaN or None where
+            missing.
+        y : ignored
+        sample_weight : array of shape (n_samples,), optional
+            Number of equal rows that each row replaces. A factor of all weights changes no estimate
+            without Firth's penalty, and divides the variances of errors.
+        clusters : array of shape (n_samples,), optional
+            Labels of what was sampled independently, such as persons with several rows each: for
+            errors, tests and bootstraps.
+
+        Returns
+        -------
+        self
+        """
+        self._check_options()
+        declared = declared_categories(X)
+        X = checked_table(self, X, reset=True, missing=self.missing != "error")
+        weights = row_weights(1.0 if sample_weight is None else sample_weight, len(X))
+        labels = self._learned_labels(X, weights > 0, declared)
+        sizes = np.array([len(listed) for listed in self.categories_])
+        rows = observe(
+            self, labels, weights, sizes, seen_only=self._seen_only, edges=self._edges(),
+            clusters=clusters,
+        )  # fmt: skip
+        self.n_missing_ = int(missing_entries(X).sum())
+        with few_blas_threads():
+            self._objective = self._objective_of(*rows)
+            if isinstance(self.l1, str):
+                self._select_couplings()
+        solver, n = self._chosen_solver(self.solver), self._objective.n_parameters
+        max_iter = self.max_iter or self._max_iter[solver]
+        # The largest matrix that is factorised has a row for each parameter.
+        with few_blas_threads(n if solver == "newton" else 0):
+            fit = self._solved(solver, max_iter)
+            self._set_parameters(fit.parameters)
+            self._keep_fit(fit, max_iter)
+        return self
+
+    def _solved(self, solver, max_iter):
+        """`Fit` by a solver."""
+        solve = partial(newton, tol=self._tol, max_iter=max_iter)
+        if solver == "lbfgs":
+            solve = partial(lbfgs, l1=self._penalty_l1, tol=self._tol, max_iter=max_iter)
+        return self._maximised(solve, self._objective.independent())
 
     def _check_selection(self):
         """Check `l1`, `missing` and `weights`, and what does not go together."""

@@ -1,15 +1,15 @@
 """Fully visible Boltzmann machines by maximum pseudo-likelihood."""
 
-from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import one_of, row_weights
+from fastmf._common.arguments import one_of
 from fastmf.estimators.common.categories import (
     checked_table,
-    declared_categories,
+    codes,
     from_spins,
     to_spins,
     two_categories,
@@ -17,23 +17,16 @@ from fastmf.estimators.common.categories import (
 from fastmf.estimators.common.files import check_n_features
 from fastmf.estimators.common.imputing import means_of_missing
 from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine
-from fastmf.estimators.pseudo_likelihood._observed import check_terms, observed, restored_rows
+from fastmf.estimators.pseudo_likelihood._observed import restored_rows
 from fastmf.inference.sampling import discrete
-from fastmf.learning.pseudo_likelihood import lbfgs, newton
 from fastmf.learning.pseudo_likelihood.binary import firth, solvers
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
-from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, few_blas_threads
+from fastmf.learning.pseudo_likelihood.lbfgs import MAX_LBFGS_ITER
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import Thresholds
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 
 _SOLVERS = ("auto", "newton", "lbfgs", "bslm", "firth")
-_MAX_ITER_OF_SOLVER = {
-    "newton": newton.MAX_NEWTON_ITER,
-    "lbfgs": lbfgs.MAX_LBFGS_ITER,
-    "bslm": solvers.MAX_BSLM_ITER,
-    "firth": lbfgs.MAX_LBFGS_ITER,
-}
 CODINGS = ("01", "-1+1")
 
 
@@ -115,6 +108,10 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
     # {0, 1} coding: x = 2 y - 1.
     _coupling_factor = 4.0
     _item_name = "units"
+    _max_iter: ClassVar = PairwiseMachine._max_iter | {
+        "bslm": solvers.MAX_BSLM_ITER,
+        "firth": MAX_LBFGS_ITER,
+    }
 
     def __init__(
         self, *, solver="auto", l1=0.0, l2=0.0, tol=1e-5, max_iter=None, graph=None,
@@ -124,60 +121,15 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
 
     # --- fitting --------------------------------------------------------------------------------
 
-    def fit(self, X, y=None, sample_weight=None, clusters=None):
-        """Estimate couplings and field.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            Two values in each column: -1 and +1, 0 and 1, two other numbers, booleans, two strings
-            or pandas' categories, in their order (others are sorted). A column of a single value
-            has both values of other columns in which it occurs.
-        y : ignored
-        sample_weight : array of shape (n_samples,), optional
-            Number of equal rows that each row replaces. A factor of all weights changes no estimate
-            without Firth's penalty, and divides the variances of errors.
-        clusters : array of shape (n_samples,), optional
-            Labels of what was sampled independently, such as persons with several rows each: for
-            errors, tests and bootstraps.
-
-        Returns
-        -------
-        self
-        """
-        solver = self._checked_solver()
-        declared = declared_categories(X)
-        X = checked_table(self, X, reset=True, missing=self.missing != "error")
+    def _learned_labels(self, X, used, declared):
         self.categories_ = two_categories(self, X, declared)
-        states = to_spins(self, X, self.categories_)
-        # The largest matrix that is factorised has a row for each field and coupling.
-        n_units = states.shape[1]
-        order = n_units * (n_units + 1) // 2 if solver == "newton" else 0
-        with few_blas_threads(order):
-            self._objective = self._objective_of(*self._observed(states, sample_weight, clusters))
-            check_terms(self, (self._objective.targets != 0).any(0))
-            if isinstance(self.l1, str):
-                self._select_couplings()
-            self._maximise(solver)
-            self._parameters = self._objective.packed(self.couplings_, self.field_)
-            gradient = self._objective.value_and_gradient(self._parameters)[1]
-        self.gradient_norm_ = float(abs(gradient).max())
-        self.model_ = BoltzmannMachine(self.couplings_, Ising(self.field_))
-        return self
+        return codes(self, X, self.categories_)
 
-    def _observed(self, states, sample_weight, clusters):
-        """Return distinct rows, complete ones where values are missing."""
-        labels = np.where(np.isnan(states), -1, states > 0)
-        weights = row_weights(1.0 if sample_weight is None else sample_weight, len(labels))
-        rows = observed(
-            labels, weights, np.full(labels.shape[1], 2), (self.missing, self.weights), clusters,
-            seen_only=not self.l2, edges=self._edges(),
-        )  # fmt: skip
-        self._sampling, self._completions = rows.sampling, rows.completions
-        self.n_missing_, self.n_dropped_ = rows.n_missing, rows.n_dropped
-        return rows.labels, rows.weights
+    @property
+    def _seen_only(self):
+        return not self.l2
 
-    def _checked_solver(self):
+    def _check_options(self):
         solver = one_of("solver", self.solver, _SOLVERS)
         self._check_selection()
         self._check_numbers("l2")
@@ -199,24 +151,23 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
             raise ValueError(
                 f"l1={self.l1!r} needs solver 'auto', 'newton' or 'lbfgs', got {solver!r}."
             )
-        return solver
 
-    def _maximise(self, solver):
-        objective = self._objective
-        solver = self._chosen_solver(solver)
-        options = {"tol": self._tol, "max_iter": self.max_iter or _MAX_ITER_OF_SOLVER[solver]}
-        start = objective.independent(objective.total if solver == "firth" else TOLERANCE_ROWS)
+    def _solved(self, solver, max_iter):
+        objective, options = self._objective, {"tol": self._tol, "max_iter": max_iter}
         if solver == "bslm":
-            (fit,) = solvers.bslm(objective, [start], l1=self._penalty_l1, **options)
-        elif solver == "firth":
-            fit = firth.firth(objective, start, **options)
-        else:
-            solve = partial(newton.newton, **options)
-            if solver == "lbfgs":
-                solve = partial(lbfgs.lbfgs, l1=self._penalty_l1, **options)
-            fit = self._maximised(solve, start)
-        self.couplings_, self.field_ = objective.unpacked(fit.parameters)
-        self._keep_fit(fit, options["max_iter"])
+            start = objective.independent()
+            return solvers.bslm(objective, [start], l1=self._penalty_l1, **options)[0]
+        if solver == "firth":
+            return firth.firth(objective, objective.independent(objective.total), **options)
+        return super()._solved(solver, max_iter)
+
+    def _set_parameters(self, parameters):
+        """Couplings and field, and the model, of a vector of parameters."""
+        self._parameters = parameters
+        self.couplings_, self.field_ = self._objective.unpacked(parameters)
+        self.model_ = BoltzmannMachine(self.couplings_, Ising(self.field_))
+        gradient = self._objective.value_and_gradient(parameters)[1]
+        self.gradient_norm_ = float(abs(gradient).max())
 
     def _existence(self, parameters):
         if self.solver == "firth":
@@ -286,7 +237,6 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         if [len(values) for values in self.categories_] != [2] * self.n_features_in_:
             raise ValueError("categories_ must have two values for each column.")
         check_n_features(self, {self.model_.n_units})
-        self.couplings_, self.field_ = self.model_.couplings, self.model_.prior.field
         shape = None, -(-self.n_features_in_ // 8)
         bits = arrays.member("rows", "iu", shape, np.uint8)
         weights = arrays.member("weights", "f", (len(bits),), low=0)
@@ -296,13 +246,14 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
             labels[np.unpackbits(seen, axis=1, count=self.n_features_in_) == 0] = -1
         restored_rows(self, arrays, labels)
         self._restore_missing(arrays)
-        chosen = np.argwhere(np.triu(self.couplings_)) if isinstance(self.l1, str) else None
-        self._edges()
-        self._objective = self._objective_of(labels, weights, chosen)
-        self._parameters = self._objective.packed(self.couplings_, self.field_)
+        couplings, edges = self.model_.couplings, self._edges()
+        if isinstance(self.l1, str):
+            edges = np.argwhere(np.triu(couplings))
+        self._objective = self._objective_of(labels, weights, edges)
+        self._set_parameters(self._objective.packed(couplings, self.model_.prior.field))
 
     def _objective_of(self, labels, weights, edges=None):
-        """The objective of rows, with the couplings of `graph` or of these edges alone."""
+        """The objective of rows, with the couplings of these edges, by default of `graph`."""
         edges = self._edges() if edges is None else edges
         states = np.where(labels < 0, 0, 2.0 * labels - 1)
         return PseudoLikelihood(states, weights, float(self.l2), self.n_threads, edges)

@@ -22,18 +22,18 @@ from fastmf.estimators.common.missing_codes import CODES, warn_of_missing_codes
 from fastmf.estimators.networks.network import Network
 from fastmf.estimators.networks.permutations import PooledRows
 from fastmf.estimators.pseudo_likelihood._base import ItemMachine, check_sizes, labels_from
-from fastmf.estimators.pseudo_likelihood._observed import check_terms, restored_rows, summable
+from fastmf.estimators.pseudo_likelihood._observed import observe, restored_rows
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.graph import absent_pairs
-from fastmf.learning.pseudo_likelihood.missing import Completions, IncompleteGodambe
+from fastmf.learning.pseudo_likelihood.missing import IncompleteGodambe
 from fastmf.learning.pseudo_likelihood.newton import MAX_NEWTON_ITER, newton
 from fastmf.learning.pseudo_likelihood.potts import contacts, fitting
 from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, OfFewRows
 from fastmf.learning.pseudo_likelihood.potts.dense import MAX_PARAMETERS, DenseObjective
 from fastmf.learning.pseudo_likelihood.potts.mean_field import naive_mean_field
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
-from fastmf.learning.pseudo_likelihood.rows import available, distinct, target_labels
+from fastmf.learning.pseudo_likelihood.rows import distinct, target_labels
 from fastmf.models import BoltzmannMachine
 from fastmf.models._gauge import GAUGES, in_gauge
 from fastmf.models._io import model_to_arrays
@@ -153,8 +153,10 @@ class PottsMachine(Network, ItemMachine):
         weights = row_weights(1.0 if sample_weight is None else sample_weight, len(labels))
         self.sizes_ = np.array([len(listed) for listed in self.categories_])
         self._first = np.cumsum(self.sizes_) - self.sizes_
-        self.n_missing_ = int((labels < 0).sum())
-        self._observe(labels, weights)
+        self._labels, self._weights = observe(
+            self, labels, weights, self.sizes_, seen_only=not self.l2_field, edges=self._edges(),
+            merge=False,
+        )  # fmt: skip
         self._model = None
         if self.solver == "naive_mean_field":
             self._invert(PottsData(self._labels, self._weights, self.sizes_, self.n_threads))
@@ -162,33 +164,6 @@ class PottsMachine(Network, ItemMachine):
             self._maximise()
         self.n_iter_ = len(self.history_)
         return self
-
-    def _observe(self, labels, weights):
-        """Keep the rows of the fit, or their completions."""
-        self._labels, self._weights, self.n_dropped_ = labels, weights, 0
-        self._sampling = self._completions = None
-        if not self.n_missing_:
-            return
-        if self.missing == "available":
-            terms = available(labels, self._edges())
-            check_terms(self, terms[weights > 0].any(0))
-            usable = terms.any(1)
-        elif self.missing == "em":
-            usable = summable(labels, self.sizes_, self._edges())
-        else:
-            usable = (labels >= 0).any(1)
-        self.n_dropped_ = int((~usable).sum())
-        usable &= weights > 0
-        if not usable.any():
-            if self.missing == "absent":
-                return
-            raise ValueError("X must have a row with labels, of positive weight.")
-        self._labels, self._weights = labels[usable], weights[usable]
-        if self.missing == "em":
-            self._completions = Completions.of(
-                self._labels, self._weights, self.sizes_, seen_only=not self.l2_field
-            )
-            self._labels, self._weights = self._completions.states, self._completions.weights
 
     def _check_options(self):
         one_of("solver", self.solver, _POTTS_SOLVERS)

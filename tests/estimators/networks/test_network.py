@@ -99,7 +99,7 @@ def test_scores_of_surveys_are_multiplied_by_weights(kind):
     inverse = np.linalg.inv(objective.hessian(theta))
     # One row at a time, as they came.
     states = X if kind is mf.OrdinalMachine else 2 * X - 1
-    rows = machine._rows if kind is mf.OrdinalMachine else objective.states
+    rows = objective.states
     which = [int(np.argmax((rows == state).all(1))) for state in states]
     scores = objective.scores(theta, np.array(which), weights / weights.sum())
     expected = inverse @ scores.T @ scores @ inverse

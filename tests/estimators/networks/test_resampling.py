@@ -107,9 +107,9 @@ def test_samples_of_ordinal_items_are_fits_of_weighted_rows():
     machine = mf.OrdinalMachine(tol=1e-8).fit(X)
     found, rng = machine.bootstrap(3, 5), generator_of(5)
     for k in range(3):
-        weights = rng.multinomial(len(X), machine._weights / len(X))
+        weights = rng.multinomial(len(X), machine._objective.weights)
         again = mf.OrdinalMachine(tol=1e-8, n_categories=[2, 3, 4, 3])
-        again.fit(machine._rows, sample_weight=weights)
+        again.fit(machine._objective.states, sample_weight=weights)
         np.testing.assert_allclose(found.couplings[k], again.couplings_, atol=1e-6)
         np.testing.assert_allclose(found.field[k], np.concatenate(again.thresholds_), atol=1e-6)
 

@@ -129,7 +129,7 @@ def test_comparison_with_smaller_machines(fitted):
     wald = fitted.test_couplings()
     z = wald.z[(wald.first == 1) & (wald.second == 3)]
     assert one.statistic / one.weights[0] == pytest.approx(float(z[0]) ** 2, rel=0.1)
-    assert one.parameters[fitted._objective.index[1, 4]] == 0
+    assert one.parameters[fitted._objective.index[1, 3]] == 0
     with pytest.raises(ValueError, match="couplings"):
         fitted.likelihood_ratio_test([[2, 2]])
     with pytest.raises(ValueError, match="l2"):
