@@ -234,6 +234,30 @@ class ItemMachine(Saved, BaseEstimator):
         """`Existence` of the maximum, from where a solver stopped."""
         return decided(self._likely_objective(), parameters, self._penalty_l1)
 
+    def _keep_fit(self, fit, existence, max_iter):
+        """Attributes of a fit with a `history` that `stopped`; warn where it is no maximum."""
+        self.history_, self.n_iter_ = np.array(fit.history), len(fit.history)
+        self.existence_, exists = existence, existence.exists is not False
+        self.converged_ = bool(fit.stopped and exists)
+        message, units = existence.message, existence.units
+        if units and hasattr(self, "feature_names_in_"):
+            named = map(str, feature_names(self)[list(units[:MAX_NAMED])])
+            more = ", ..." if len(units) > MAX_NAMED else ""
+            message += f" ({self._item_name} {', '.join(named)}{more})"
+        if units and self.n_missing_ and self.missing == "absent":
+            message += (
+                f"; {self.n_missing_} labels are missing, and rows without a label are told from "
+                "others: missing='em' takes them as unknown"
+            )
+        if not fit.stopped and exists:
+            remedy = "raise max_iter" if self.n_iter_ >= max_iter else "give a larger tol"
+            message = (
+                f"stopped after {self.n_iter_} iterations of {max_iter} before `tol` was reached: "
+                f"{remedy} or take another solver" + (f"; {message}" if message else "")
+            )
+        if message:
+            warn_user(f"{message}.", ConvergenceWarning)
+
     # --- files ----------------------------------------------------------------------------------
 
     def _saved_fit(self, *names):
@@ -311,7 +335,7 @@ class PairwiseMachine(Resampling, CouplingNetwork, ItemMachine):
         with few_blas_threads(n if solver == "newton" else 0):
             fit = self._solved(solver, max_iter)
             self._set_parameters(fit.parameters)
-            self._keep_fit(fit, max_iter)
+            self._keep_fit(fit, self._existence(fit.parameters), max_iter)
         return self
 
     def _solved(self, solver, max_iter):
@@ -361,25 +385,6 @@ class PairwiseMachine(Resampling, CouplingNetwork, ItemMachine):
                 f"units), got {n}: take solver 'lbfgs'."
             )
         return solver
-
-    def _keep_fit(self, fit, max_iter):
-        """Attributes of a `Fit`, and a warning where it is no maximum."""
-        self.history_, self.n_iter_ = np.array(fit.history), len(fit.history)
-        self.existence_ = self._existence(fit.parameters)
-        self.converged_ = bool(fit.stopped and self.existence_.exists is not False)
-        message, units = self.existence_.message, self.existence_.units
-        if units and hasattr(self, "feature_names_in_"):
-            named = map(str, feature_names(self)[list(units[:MAX_NAMED])])
-            more = ", ..." if len(units) > MAX_NAMED else ""
-            message += f" ({self._item_name} {', '.join(named)}{more})"
-        if not fit.stopped and self.existence_.exists is not False:
-            remedy = "raise max_iter" if self.n_iter_ >= max_iter else "give a larger tol"
-            message = (
-                f"stopped after {self.n_iter_} iterations of {max_iter} before `tol` was reached: "
-                f"{remedy} or take another solver" + (f"; {message}" if message else "")
-            )
-        if message:
-            warn_user(f"{message}.", ConvergenceWarning)
 
     def __sklearn_tags__(self):
         """Tags for scikit-learn: strings are values, and values may be missing if so told."""

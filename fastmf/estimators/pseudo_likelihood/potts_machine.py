@@ -5,12 +5,10 @@ from functools import partial
 import numpy as np
 from scipy import sparse
 from scipy.special import softmax
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, flag, number, one_of, row_weights
 from fastmf._common.progress import reported
-from fastmf._common.warning import warn_user
 from fastmf.estimators.common.categories import (
     checked_table,
     coded_labels,
@@ -26,6 +24,7 @@ from fastmf.estimators.pseudo_likelihood._observed import observe, restored_rows
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.graph import absent_pairs
+from fastmf.learning.pseudo_likelihood.lbfgs import MAX_LBFGS_ITER
 from fastmf.learning.pseudo_likelihood.missing import IncompleteGodambe
 from fastmf.learning.pseudo_likelihood.newton import MAX_NEWTON_ITER, newton
 from fastmf.learning.pseudo_likelihood.potts import contacts, fitting
@@ -120,6 +119,7 @@ class PottsMachine(Network, ItemMachine):
     _models = ("BoltzmannMachine",)
     # The log-odds ratio of two states of either position has twice the deviation of a contrast.
     _prior_factor = 2.0
+    _item_name = "positions"
 
     def __init__(
         self, *, n_states=None, l2=0.0, l2_field=0.0, solver="auto", pseudocount=0.0, tol=1e-4,
@@ -158,11 +158,19 @@ class PottsMachine(Network, ItemMachine):
             merge=False,
         )  # fmt: skip
         self._model = None
+        rows = self._labels, self._weights
+        if self._completions is None:
+            rows = distinct(*rows)[:2]
+        self._objective, max_iter = self._dense_objective(*rows), self.max_iter or MAX_LBFGS_ITER
         if self.solver == "naive_mean_field":
-            self._invert(PottsData(self._labels, self._weights, self.sizes_, self.n_threads))
+            fit, existence = self._inverted(*rows)
+        elif self.solver == "newton" or self._objective.incomplete or self._completions is not None:
+            max_iter = self.max_iter or MAX_NEWTON_ITER
+            fit, existence = self._by_newton(max_iter)
         else:
-            self._maximise()
-        self.n_iter_ = len(self.history_)
+            fit, existence = self._by_lbfgs(*rows, max_iter)
+        self._couplings, self._field, self._objective = fit.couplings, fit.field, None
+        self._keep_fit(fit, existence, max_iter)
         return self
 
     def _check_options(self):
@@ -187,86 +195,53 @@ class PottsMachine(Network, ItemMachine):
         """Whether positions share their couplings in the fit."""
         return self.solver != "asymmetric"
 
-    def _maximise(self):
-        rows = self._labels, self._weights
-        if self._completions is None:
-            rows = distinct(*rows)[:2]
-        self._objective = self._dense_objective(*rows)
-        incomplete = self._objective.targets is not self._objective.labels
-        if self.solver == "newton" or incomplete or self._completions is not None:
-            stopped = self._by_newton()
-        else:
-            stopped = self._by_lbfgs(*rows)
-        self._objective = None
-        self.converged_ = stopped and self.existence_.exists is not False
-        self._warn(stopped)
-
-    def _by_newton(self):
-        """Fit by Newton's method in all parameters; return whether it stopped."""
+    def _by_newton(self, max_iter):
+        """Fit by Newton's method in all parameters, and `Existence` of the maximum."""
         self._objective.check_size()
-        solve = partial(
-            newton, tol=min(float(self.tol), 1e-5), max_iter=self.max_iter or MAX_NEWTON_ITER
-        )
+        solve = partial(newton, tol=min(float(self.tol), 1e-5), max_iter=max_iter)
         fit = self._maximised(solve, self._objective.independent())
         if self._completions is not None:
             self._weights = self._completions.weights
-        couplings, self._field = self._objective.unpacked(fit.parameters)
-        self._couplings = DenseCouplings(couplings, self.sizes_)
-        self.history_ = np.array(fit.history)
+        couplings, field = self._objective.unpacked(fit.parameters)
         value = self._objective.log_likelihood(fit.parameters)
         self.log_pseudo_likelihood_ = float(value / self._objective.total)
-        self.existence_ = self._existence(fit.parameters)
-        return fit.stopped
+        fit = fitting.PottsFit(DenseCouplings(couplings, self.sizes_), field, *fit[1:])
+        return fit, self._existence(self._objective.packed(couplings, field))
 
-    def _by_lbfgs(self, labels, weights):
-        """Fit by L-BFGS in scaled coordinates; return whether it stopped."""
+    def _by_lbfgs(self, labels, weights, max_iter):
+        """Fit by L-BFGS in scaled coordinates, and `Existence` of the maximum."""
         data = PottsData(labels, weights, self.sizes_, self.n_threads)
         options = fitting.Options(
-            float(self.l2), float(self.l2_field), self._symmetric, float(self.tol),
-            self.max_iter, report=reported(self.verbose),
+            float(self.l2), float(self.l2_field), self._symmetric, float(self.tol), max_iter,
+            report=reported(self.verbose),
         )  # fmt: skip
         absent = None if self.graph is None else absent_pairs(self._edges(), len(self.sizes_))
         fit = fitting.fit(data, options, absent)
-        self._couplings, self._field, self.history_ = fit.couplings, fit.field, fit.history
         value = fitting.log_pseudo_likelihood(data, fit.couplings, fit.field)
         self.log_pseudo_likelihood_ = value / data.total
         objective, point, refine = self._objective, None, None
 
         def better(_):
-            exact = options._replace(tol=1e-9, max_iter=None, single=False)
+            exact = options._replace(tol=1e-9, max_iter=MAX_LBFGS_ITER, single=False)
             fit = fitting.fit(data, exact, absent)
             return objective.packed(fit.couplings.dense(), fit.field)
 
         if not self.l2 and self._symmetric:
             point = objective.packed(fit.couplings.dense(), fit.field)
             refine = better if objective.n_parameters > MAX_PARAMETERS else None
-        self.existence_ = decided(objective, point, refine=refine)
-        return fit.converged
+        return fit, decided(objective, point, refine=refine)
 
-    def _warn(self, stopped):
-        message = self.existence_.message
-        if self.existence_.units and self.n_missing_ and self.missing == "absent":
-            message += (
-                f"; {self.n_missing_} labels are missing, and rows without a label are told from "
-                "others: missing='em' takes them as unknown"
-            )
-        elif not self.existence_.units and not stopped:
-            message = (
-                f"stopped after {len(self.history_)} iterations before `tol` was reached: raise "
-                "max_iter or give a larger tol" + (f"; {message}" if message else "")
-            )
-        if message:
-            warn_user(f"{message}.", ConvergenceWarning)
-
-    def _invert(self, data):
-        couplings, self._field = naive_mean_field(
+    def _inverted(self, labels, weights):
+        """Fit by naive mean field, and unknown `Existence`."""
+        data = PottsData(labels, weights, self.sizes_, self.n_threads)
+        couplings, field = naive_mean_field(
             data.labels, data.weights / data.total, self.sizes_, float(self.pseudocount),
             float(self.l2),
         )  # fmt: skip
-        self._couplings = DenseCouplings(couplings, self.sizes_)
-        self.existence_, self.converged_ = Existence(None), True
-        value = fitting.log_pseudo_likelihood(data, self._couplings, self._field)
-        self.history_, self.log_pseudo_likelihood_ = np.array([value]), value / data.total
+        couplings = DenseCouplings(couplings, self.sizes_)
+        value = fitting.log_pseudo_likelihood(data, couplings, field)
+        self.log_pseudo_likelihood_ = value / data.total
+        return fitting.PottsFit(couplings, field, np.array([value]), True), Existence(None)
 
     # --- parameters -----------------------------------------------------------------------------
 

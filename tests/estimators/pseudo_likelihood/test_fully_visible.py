@@ -200,8 +200,8 @@ def test_balanced_designs_have_converged(solver, options):
 @pytest.mark.parametrize(
     "X, message",
     [
-        (np.array([[0.5, 1.0], [1.0, 0.0]]), r"got 0.5 in row 0, column 0.*Binarizer"),
-        (np.array([[1.0, 0.0], [-1.0, 1.0]]), "got 0 in row 0, column 1"),
+        (np.array([[0.5, 1.0], [1.0, 0.0]]), r"got 0, 0.5, 1 in column 0.*Binarizer"),
+        (np.array([[1.0, 0.0], [-1.0, 1.0]]), "got -1, 0, 1 in column 0"),
         (np.array([[1.0, np.nan], [-1.0, 1.0]]), "NaN"),
         (np.array([[2.0, 3.0], [2.0, 3.0]]), "binary"),
     ],

@@ -40,7 +40,7 @@ class DenseObjective(CompositeLikelihood):
         self.symmetric = symmetric
         self.labels, self.positions, self.n_threads = labels, PositionStates(sizes), None
         self.options = float(l2), float(l2_field), edges, targets
-        self.targets = labels if targets is None else targets
+        self.targets, self.incomplete = labels if targets is None else targets, targets is not None
         self.total = float(weights.sum())
         self.weights = weights / self.total
         self.position = self.positions.position

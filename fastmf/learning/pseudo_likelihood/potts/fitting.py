@@ -36,7 +36,7 @@ class Options(NamedTuple):
     l2_field: float
     symmetric: bool = True
     tol: float = 1e-4
-    max_iter: int | None = None
+    max_iter: int = lbfgs.MAX_LBFGS_ITER
     single: bool | None = None
     report: Callable | None = None
 
@@ -47,7 +47,7 @@ class PottsFit(NamedTuple):
     couplings: Any
     field: np.ndarray
     history: np.ndarray
-    converged: bool
+    stopped: bool
 
 
 def n_parameters(sizes):
@@ -109,7 +109,7 @@ def _fit_symmetric(data, options, excluded):
     z = objective.start(starting_field(data))
     with one_blas_thread():
         minimum = lbfgs.minimise(
-            objective, z, tol=options.tol, max_iter=options.max_iter or lbfgs.MAX_LBFGS_ITER,
+            objective, z, tol=options.tol, max_iter=options.max_iter,
             n_threads=data.n_threads, callback=options.report,
         )  # fmt: skip
         couplings, field = objective.parameters(z)
@@ -133,7 +133,7 @@ def _fit_asymmetric(data, options, by_rows):
         z = objective.start(start)
         result = lbfgs.minimise(
             objective, z, tol=options.tol / layout.n_blocks,
-            max_iter=options.max_iter or lbfgs.MAX_LBFGS_ITER, n_threads=1,
+            max_iter=options.max_iter, n_threads=1,
         )  # fmt: skip
         table, field[objective.states] = objective.parameters(z)
         if by_rows:
@@ -211,7 +211,7 @@ def _fit_few_rows(data, options):
     objective = FewRows(data, options.l2, options.l2_field)
     z = objective.start(starting_field(data))
     result = lbfgs.minimise(
-        objective, z, tol=options.tol, max_iter=options.max_iter or lbfgs.MAX_LBFGS_ITER,
+        objective, z, tol=options.tol, max_iter=options.max_iter,
         n_threads=data.n_threads, callback=options.report,
     )  # fmt: skip
     coefficients, field = objective.parameters(z)
