@@ -104,17 +104,6 @@ class Saved:
         ------
         TypeError
             If an option or a prior cannot be written without a pickle.
-
-        Examples
-        --------
-        >>> import pathlib, tempfile
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.where(np.random.default_rng(0).random((200, 4)) < 0.3, 1, -1)
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> path = pathlib.Path(tempfile.mkdtemp()) / "machine.npz"
-        >>> machine.save(path)
-        >>> path.exists()
-        True
         """
         check_is_fitted(self)
         options, arrays = _options(self)

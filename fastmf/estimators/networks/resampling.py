@@ -160,17 +160,16 @@ class Resampling:
         ValueError
             With Firth's penalty, or rows that were completed.
 
-        Notes
-        -----
-        Samples are weights of the distinct rows, and each fit starts at the estimate. Where values
-        are rare some samples have no maximum, and their couplings are those at which the solver
-        stopped: leave out samples that have not `converged`, or fit with a penalty `l2`. Couplings
-        that were selected by "ebic" are selected in all samples.
-
         Warns
         -----
         ConvergenceWarning
             If the maximum of some samples does not exist or was not found.
+
+        Notes
+        -----
+        Where values are rare some samples have no maximum, and their couplings are where the solver
+        stopped: leave out samples that have not `converged`, or fit with a penalty `l2`. Couplings
+        that were selected by `l1` are selected in all samples.
 
         Examples
         --------

@@ -22,14 +22,13 @@ from fastmf.estimators.networks.permutations import PooledRows
 from fastmf.estimators.pseudo_likelihood._base import ItemMachine, check_sizes, labels_from
 from fastmf.estimators.pseudo_likelihood._observed import observe, restored_rows
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
-from fastmf.learning.pseudo_likelihood.godambe import Godambe
+from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS
 from fastmf.learning.pseudo_likelihood.graph import absent_pairs
 from fastmf.learning.pseudo_likelihood.lbfgs import MAX_LBFGS_ITER
-from fastmf.learning.pseudo_likelihood.missing import IncompleteGodambe
 from fastmf.learning.pseudo_likelihood.newton import MAX_NEWTON_ITER, newton
 from fastmf.learning.pseudo_likelihood.potts import contacts, fitting
 from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, OfFewRows
-from fastmf.learning.pseudo_likelihood.potts.dense import MAX_PARAMETERS, DenseObjective
+from fastmf.learning.pseudo_likelihood.potts.dense import DenseObjective
 from fastmf.learning.pseudo_likelihood.potts.mean_field import naive_mean_field
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
 from fastmf.learning.pseudo_likelihood.rows import distinct, target_labels
@@ -61,7 +60,7 @@ class PottsMachine(Network, ItemMachine):
         Alignments need `l2`; ``l2_field = l2`` is a good start.
     solver : {"auto", "lbfgs", "newton", "asymmetric", "naive_mean_field"}
         "lbfgs" ("auto" is the same) computes in single precision beyond 500,000 parameters.
-        "newton" is exact, for up to 4,000 parameters. "asymmetric" fits each position alone, with
+        "newton" is exact, for up to 6,000 parameters. "asymmetric" fits each position alone, with
         couplings of its own and half the penalty, and averages the two estimates of each coupling
         (PlmDCA); it takes less memory. "naive_mean_field" inverts the covariance matrix (Morcos et
         al., PNAS 108, 2011), to whose diagonal `l2` is added.
@@ -228,7 +227,7 @@ class PottsMachine(Network, ItemMachine):
 
         if not self.l2 and self._symmetric:
             point = objective.packed(fit.couplings.dense(), fit.field)
-            refine = better if objective.n_parameters > MAX_PARAMETERS else None
+            refine = better if objective.n_parameters > MAX_HESSIAN_PARAMETERS else None
         return fit, decided(objective, point, refine=refine)
 
     def _inverted(self, labels, weights):
@@ -352,21 +351,19 @@ class PottsMachine(Network, ItemMachine):
 
     # --- errors, tests and edges ----------------------------------------------------------------
 
-    def _godambe(self):
-        check_is_fitted(self)
+    def _at_maximum(self):
         if self.solver in ("asymmetric", "naive_mean_field"):
             raise ValueError(
                 "standard errors are for the symmetric pseudo-likelihood: fit with another solver."
             )
-        if self.existence_.exists is False:
-            raise ValueError(f"there are no standard errors: {self.existence_.message}.")
         objective = self._dense_objective(self._labels, self._weights)
         objective.check_size()
         parameters = objective.packed(self._couplings.dense(), self._field)
         if self._completions is None:
-            return Godambe(objective, parameters, np.square(objective.weights))
-        sampling = sparse.diags_array(self._completions.row_weights / objective.total)
-        return IncompleteGodambe(objective, parameters, self._completions, sampling)
+            sampling = np.square(objective.weights)
+        else:
+            sampling = sparse.diags_array(self._completions.row_weights / objective.total)
+        return objective, parameters, sampling
 
     def standard_errors(self, gauge="zero-sum"):
         """Standard errors by the sandwich (Godambe) covariance.
@@ -387,7 +384,7 @@ class PottsMachine(Network, ItemMachine):
         ------
         ValueError
             If there is no maximum, the fit has no such errors ("asymmetric", naive mean field), or
-            there are more than 4,000 parameters.
+            there are more than 6,000 parameters.
 
         Notes
         -----

@@ -21,9 +21,6 @@ MAX_HESSIAN_PARAMETERS = 6000
 MAX_NEWTON_PARAMETERS = 1300
 # Smallest decrease of the function, compared with that along the gradient, for a step to be taken.
 MIN_DECREASE = 1e-4
-# Parameters from which BLAS keeps its threads for the Hessian, 77 units. With 1,200, on cores that
-# other processes use, Newton's method took ten times as long with them.
-_MIN_THREADED_PARAMETERS = 3000
 # Numbers in a block of rows that fits in the cache.
 BLOCK_NUMBERS = 1 << 17
 # Numbers in a block of scores.
@@ -78,7 +75,7 @@ class CompositeLikelihood:
     def with_ridge(self, ridge):
         """The objective of the same rows with another ridge penalty, per unit of weight."""
         result = copy.copy(self)
-        result.ridge, result._latest, result._hessian = ridge, None, None
+        result.ridge, result._latest = ridge, None
         return result
 
     def mean_score(self, parameters):
@@ -133,8 +130,8 @@ class PairwiseLikelihood(CompositeLikelihood):
     """Composite likelihood with one coupling for each pair of units, of the products of scores.
 
     `states` (n_rows, n_units) are scores; a subclass has `item_of_field`, the unit of each field,
-    `_field_statistics`, derivatives of log-probabilities by fields, and `_with`, the objective of
-    other rows or pairs.
+    `_field_statistics`, derivatives of log-probabilities by fields; `_value_and_derivatives`, which
+    takes no penalty; and `_with`, the objective of other rows or pairs.
     """
 
     def __init__(self, states, weights, n_fields, pairs, n_threads):
@@ -149,11 +146,7 @@ class PairwiseLikelihood(CompositeLikelihood):
         self.index[self.pairs] = n_fields + np.arange(len(self.pairs[0]))
         self.index.T[self.pairs] = self.index[self.pairs]
         self.coupled = self.index >= 0
-        self._latest = self._hessian = None
-
-    def __getstate__(self):
-        # Without results that are stored for speed only.
-        return dict(self.__dict__) | {"_latest": None, "_hessian": None}
+        self._latest = None
 
     def unpacked(self, parameters):
         """Couplings (n_units, n_units) and fields of a vector of parameters."""
@@ -171,6 +164,14 @@ class PairwiseLikelihood(CompositeLikelihood):
         parts = [of_unit if i == j else self.index[i, j, None]
                  for i, j, of_unit in zip(first, second, fields, strict=True)]  # fmt: skip
         return np.concatenate([*parts, np.zeros(0, int)])
+
+    def value_and_gradient(self, parameters):
+        """Penalised value and its gradient, which are stored until parameters change."""
+        if self._latest is None or not np.array_equal(self._latest[0], parameters):
+            value, couplings, fields = self._value_and_derivatives(parameters)
+            gradient = self.packed(couplings + couplings.T, fields) - self.ridge * parameters
+            self._latest = np.array(parameters), value - self.penalty(parameters), gradient
+        return self._latest[1], self._latest[2].copy()
 
     def _pair_scores(self, states, residuals):
         """Residuals of units, and derivatives of rows' values by couplings, side by side."""
@@ -230,5 +231,14 @@ class Fit(NamedTuple):
 
 
 def few_blas_threads(n_parameters=0):
-    """Enter the context of these functions: one thread of BLAS except for Hessians."""
-    return one_blas_thread(n_parameters if n_parameters >= _MIN_THREADED_PARAMETERS else 0)
+    """Enter the context of these functions: one thread of BLAS except for large Hessians.
+
+    With 1,200 parameters, on cores that other processes use, Newton's method took ten times as long
+    with several threads.
+    """
+    return one_blas_thread(n_parameters if n_parameters >= MAX_HESSIAN_PARAMETERS // 2 else 0)
+
+
+def gradient_rounding():
+    """Rounding error of a mean derivative, whose terms are at most 2."""
+    return 4 * np.finfo(float).eps

@@ -204,7 +204,7 @@ class Godambe:
         least = len(hessian) * np.finfo(float).eps * hessian.diagonal()
         try:
             # The transpose of a symmetric matrix is itself, in LAPACK's order.
-            factor = cholesky(hessian.T, overwrite=hessian.flags.writeable)
+            factor = cholesky(hessian.T, overwrite=True)
             if (np.square(factor.lower.diagonal()) <= least).any():
                 raise linalg.LinAlgError
         except linalg.LinAlgError:

@@ -23,7 +23,6 @@ from fastmf.learning.pseudo_likelihood.lbfgs import (
 from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
 from fastmf.learning.pseudo_likelihood.selection import (
     N_PENALTIES,
-    PATIENCE,
     SMALLEST,
     SelectionPath,
 )
@@ -117,7 +116,7 @@ def nodewise_path(regressions, gamma, rule, tol):
         values.append(regressions.log_likelihoods(parameters))
         ebic.append(-2 * values[-1] + neighbour.sum(0) * cost)
         chosen = np.argmin(ebic, axis=0)
-        if k - chosen.max() >= PATIENCE:
+        if k - chosen.max() >= N_PENALTIES // 5:
             break
     neighbours = np.array(neighbours)
     directed = neighbours[chosen, :, np.arange(d)].T

@@ -17,10 +17,9 @@ import numpy as np
 from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs, maximum
 from fastmf.learning.pseudo_likelihood.resampling import counts_of
 
-# Penalties of a path, and the smallest one, of the largest.
+# Penalties of a path, which ends a fifth of them after the smallest criterion; and the ratio of the
+# smallest to the largest.
 N_PENALTIES, SMALLEST = 100, 1e-3
-# Graphs in a row, or penalties, after which a path ends if no criterion has become smaller.
-PATIENCE = 20
 # Parts of the rows, and penalties, of cross-validation.
 N_FOLDS, N_CROSS_VALIDATED = 10, 30
 
@@ -79,7 +78,7 @@ def ebic_path(objective, restricted, gamma, n_rows, tol):
                 best, waited = (ebic, pairs[coupled]), 0
         values.append(values_of_graphs[key])
         sizes.append(int(coupled.sum()))
-        if waited >= PATIENCE:
+        if waited >= N_PENALTIES // 5:
             break
     values, sizes = np.array(values), np.array(sizes)
     ebic = -2 * values + sizes * (np.log(n_rows) + 4 * gamma * np.log(d))

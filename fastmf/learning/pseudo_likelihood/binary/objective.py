@@ -16,8 +16,6 @@ Their x_ij is 0 in the place of the unit itself: the residual is then 0, and the
 which is taken off. Missing values of neighbours are 0, too, but only in terms that are left out.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from fastmf._threads.workers import for_each, in_parallel, workers_for
@@ -30,8 +28,6 @@ from fastmf.learning.pseudo_likelihood.coordinates import (
 from fastmf.learning.pseudo_likelihood.existence import Items
 from fastmf.learning.pseudo_likelihood.fit import (
     BLOCK_NUMBERS,
-    MAX_NEWTON_PARAMETERS,
-    SCORE_NUMBERS,
     TOLERANCE_ROWS,
     PairwiseLikelihood,
 )
@@ -39,15 +35,6 @@ from fastmf.learning.pseudo_likelihood.rows import available
 
 # Blocks that threads share.
 _SHARED_BLOCKS = 8
-
-
-class _Evaluation(NamedTuple):
-    """Value, gradient and, unless there are too many, residuals at some parameters."""
-
-    parameters: np.ndarray
-    value: float
-    gradient: np.ndarray
-    residuals: np.ndarray | None
 
 
 class PseudoLikelihood(PairwiseLikelihood):
@@ -165,35 +152,18 @@ class PseudoLikelihood(PairwiseLikelihood):
             total += sum(parts[: len(tasks)])
         return total
 
-    def value_and_gradient(self, parameters):
-        """Penalised value and its gradient: two matrix products."""
-        latest = self._evaluate(parameters)
-        return latest.value, latest.gradient.copy()
-
-    def _evaluate(self, parameters):
-        """Value, gradient and residuals, which are stored until parameters change."""
-        if self._latest is not None and np.array_equal(self._latest.parameters, parameters):
-            return self._latest
+    def _value_and_derivatives(self, parameters):
+        """Value of two matrix products, and half its derivatives by couplings; and by fields."""
         couplings, field = self.unpacked(parameters)
-        value, field_gradient = 0.0, np.zeros(self.n_units)
-        coupling_gradient = np.zeros((self.n_units, self.n_units))
-        small = self.states.size <= 4 * SCORE_NUMBERS
-        for block in [slice(None)] if small else self.row_blocks(at_once=_SHARED_BLOCKS):
+        value, by_field, by_couplings = 0.0, np.zeros(self.n_units), np.zeros_like(couplings)
+        for block in self.row_blocks(at_once=_SHARED_BLOCKS):
             residuals, values = self.residuals(couplings, field, block)
             value += values.sum()
-            field_gradient += np.ones(len(residuals)) @ residuals
-            coupling_gradient += self._sum_of_products(self.states[block], residuals)
-        value -= self.penalty(parameters)
-        gradient = self.packed(coupling_gradient + coupling_gradient.T, field_gradient)
-        gradient -= self.ridge * parameters
-        self._latest = _Evaluation(
-            np.array(parameters), value, gradient, residuals if small else None
-        )
-        return self._latest
+            by_field += np.ones(len(residuals)) @ residuals
+            by_couplings += self._sum_of_products(self.states[block], residuals)
+        return value, by_couplings, by_field
 
     def _residuals_at(self, parameters, rows):
-        if self.states.size <= 4 * SCORE_NUMBERS:
-            return self._evaluate(parameters).residuals[rows]
         return self.residuals(*self.unpacked(parameters), rows)[0]
 
     # --- existence of the maximum ---------------------------------------------------------------
@@ -223,8 +193,6 @@ class PseudoLikelihood(PairwiseLikelihood):
 
     def hessian(self, parameters):
         """Negative Hessian, penalty included: sums over rows of w_i s_ij z_i z_i', z = [1, x]."""
-        if self._hessian is not None and np.array_equal(self._hessian[0], parameters):
-            return self._hessian[1]
         curvature, blocks = self.weighted_sech2(parameters), self._blocks_of_products()
         work = self.states.size * self.n_units**2
         sums = self._sum(
@@ -234,20 +202,21 @@ class PseudoLikelihood(PairwiseLikelihood):
         for j, (products, first, second) in enumerate(self._places_of_products()):
             hessian[first, second] += sums[products, j]
             hessian[second, first] = hessian[first, second]
-        if self.n_parameters <= MAX_NEWTON_PARAMETERS:
-            hessian.flags.writeable = False
-            self._hessian = np.array(parameters), hessian
         return hessian
 
     def _blocks_of_products(self):
         """Slices of rows whose products of features fit in the cache."""
-        size = max(16, 2 * SCORE_NUMBERS // (self.n_units + 1) ** 2)
+        size = max(128, 2 * BLOCK_NUMBERS // (self.n_units + 1) ** 2)
         return [slice(i, i + size) for i in range(0, len(self.states), size)]
 
     def _products_of_features(self, rows):
         """Products z_k z_l, k <= l, of the features z = [1, x] of rows, (n_pairs, n_rows)."""
         z = np.vstack([np.ones(len(self.states[rows])), self.states[rows].T])
-        return np.concatenate([z[k:] * z[k] for k in range(len(z))])
+        out, first = np.empty((len(z) * (len(z) + 1) // 2, z.shape[1])), 0
+        for k in range(len(z)):
+            np.multiply(z[k:], z[k], out=out[first : first + len(z) - k])
+            first += len(z) - k
+        return out
 
     def _places_of_products(self):
         """Yield, for each unit, products of coupled features and their places in the Hessian."""

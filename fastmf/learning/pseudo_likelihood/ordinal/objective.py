@@ -108,18 +108,14 @@ class OrdinalLikelihood(PairwiseLikelihood):
         for_each(compute, range(len(blocks)), workers_for(len(blocks), work, self.n_threads))
         return [sum(terms) for terms in zip(*parts, strict=True)]
 
-    def value_and_gradient(self, parameters):
-        """Penalised value and its gradient."""
-        if self._latest is None or not np.array_equal(self._latest[0], parameters):
+    def _value_and_derivatives(self, parameters):
+        """Value, half its derivatives by couplings, and derivatives by fields."""
 
-            def sums(x, w, p, residuals, values):
-                return w @ p, x.T @ (w[:, None] * residuals), w @ values
+        def sums(x, w, p, residuals, values):
+            return w @ p, x.T @ (w[:, None] * residuals), w @ values
 
-            expected, by_couplings, value = self._sums_over_blocks(sums, parameters)
-            fields = self.thresholds.gradient(self.frequencies - expected)
-            gradient = self.packed(by_couplings + by_couplings.T, fields) - self.ridge * parameters
-            self._latest = np.array(parameters), value - self.penalty(parameters), gradient
-        return self._latest[1], self._latest[2].copy()
+        expected, by_couplings, value = self._sums_over_blocks(sums, parameters)
+        return value, by_couplings, self.thresholds.gradient(self.frequencies - expected)
 
     # --- existence of the maximum ---------------------------------------------------------------
 

@@ -15,15 +15,13 @@ from scipy import linalg, sparse
 from fastmf._threads.workers import computed_once
 from fastmf.learning.pseudo_likelihood.existence import Items
 from fastmf.learning.pseudo_likelihood.fit import (
+    MAX_HESSIAN_PARAMETERS,
     SCORE_NUMBERS,
     TOLERANCE_ROWS,
     CompositeLikelihood,
 )
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
 from fastmf.models._gauge import PositionStates, in_gauge
-
-# Parameters, couplings of all pairs of states and fields, up to which matrices of them are made.
-MAX_PARAMETERS = 4000
 
 
 class DenseObjective(CompositeLikelihood):
@@ -74,11 +72,11 @@ class DenseObjective(CompositeLikelihood):
 
     def check_size(self):
         """Refuse more parameters than matrices are made for."""
-        if self.n_parameters > MAX_PARAMETERS:
+        if self.n_parameters > MAX_HESSIAN_PARAMETERS:
             raise ValueError(
                 "Newton's method, standard errors and incomplete rows are for up to "
-                f"{MAX_PARAMETERS} parameters, couplings of pairs of states and fields, got "
-                f"{self.n_parameters}: take fewer positions, states or edges, or solver 'lbfgs'."
+                f"{MAX_HESSIAN_PARAMETERS} parameters, couplings of pairs of states and fields, "
+                f"got {self.n_parameters}: take fewer positions, states or edges, or 'lbfgs'."
             )
 
     def unpacked(self, parameters):
