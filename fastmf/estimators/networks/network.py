@@ -283,9 +283,10 @@ class CouplingNetwork(Network):
 
         Notes
         -----
-        Warnings are as in `covariance`. All errors take three matrices of n_parameters^2 numbers and n_samples n_parameters^2 + 3
-        n_parameters^3 operations: 100 binary units, 0.6 GB; 200 units, 10 GB and many minutes.
-        Beyond 6,000 parameters each of the errors of `pairs` takes some twenty gradients instead.
+        Warnings are as in `covariance`. All errors take three matrices of n_parameters^2 numbers
+        and n_samples n_parameters^2 + 3 n_parameters^3 operations: 100 binary units, 0.6 GB; 200
+        units, 10 GB and many minutes. Beyond 6,000 parameters each of the errors of `pairs` takes
+        some twenty gradients instead.
 
         Examples
         --------
