@@ -4,7 +4,7 @@ import numpy as np
 from scipy import linalg
 
 # Variance below which a unit is not distinguished from a constant one.
-MIN_VARIANCE = 1e-3
+MIN_SPIN_VARIANCE = 1e-3
 
 
 class SeparateCoordinates:
@@ -83,7 +83,7 @@ class Coordinates(SeparateCoordinates):
         self._d, self._pairs = d, (first, second)
         covariance = objective.second - np.outer(objective.mean, objective.mean)
         diagonal = np.diag_indices(d)
-        covariance[diagonal] += MIN_VARIANCE
+        covariance[diagonal] += MIN_SPIN_VARIANCE
         # Residual variance of each unit in its linear regression on all others.
         sech2 = 1 / linalg.inv(covariance).diagonal()
         covariance[diagonal] += l2 / (2 * sech2)

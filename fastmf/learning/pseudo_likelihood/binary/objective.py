@@ -21,7 +21,7 @@ import numpy as np
 from fastmf._threads.workers import for_each, in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
 from fastmf.learning.pseudo_likelihood.coordinates import (
-    MIN_VARIANCE,
+    MIN_SPIN_VARIANCE,
     Coordinates,
     SeparateCoordinates,
 )
@@ -80,7 +80,7 @@ class PseudoLikelihood(PairwiseLikelihood):
 
     def independent_curvature(self):
         """Means and variances of units, and the Hessian and slopes of fields of uncoupled ones."""
-        variance = np.maximum(1 - self.mean**2, MIN_VARIANCE)
+        variance = np.maximum(1 - self.mean**2, MIN_SPIN_VARIANCE)
         return self.mean, variance, np.diag(variance), np.ones(self.n_units)
 
     def coordinates(self, separate):
