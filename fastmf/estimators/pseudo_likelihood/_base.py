@@ -99,11 +99,10 @@ class ItemMachine(Saved, BaseEstimator):
         ----------
         n_samples : int
         n_sweeps : int
-            Gibbs sweeps of each chain, where there are more than 20 binary units, or 2^16 states of
-            other items together. Chains start from exact draws with the couplings of the maximum
-            spanning tree alone. All other couplings grow in the first half of the sweeps, and the
-            chains, 100 or more, are resampled in proportion to their importance weights, so that
-            phases have the shares of the machine, the better the more sweeps and samples there are.
+            Gibbs sweeps of each of 100 chains or more, where there are more than 20 binary units,
+            or 2^16 states of other items together. Chains start from exact draws with the couplings
+            of the maximum spanning tree; all other couplings grow in the first half of the sweeps,
+            and chains are resampled by their importance weights, so that phases have their shares.
         random_state : int, RandomState or None
 
         Returns
@@ -142,9 +141,8 @@ class ItemMachine(Saved, BaseEstimator):
             - "annealing": sequential Monte Carlo from the spanning tree of the strongest couplings
               with standard errors of about 0.003 of a probability; exact where couplings are a
               tree. Each of several phases has its weight.
-            - "tap": the mean-field solution that `fastmf.tap` reaches from uncoupled units. It is
-              fast for hundreds of missing values, but wrong for strong couplings, and of several
-              phases only one.
+            - "tap": the solution of `fastmf.tap` from uncoupled units: fast for hundreds of missing
+              values, but wrong for strong couplings and several phases.
             - "auto": "exact" for rows that it takes, "annealing" for all others.
         random_state : int, RandomState or None, default 0
             Random state of annealing. Equal rows have equal results, in any company.

@@ -127,8 +127,9 @@ def _fit_asymmetric(data, options, by_rows):
     # Coefficients of rows, or couplings to each state.
     shape = (len(data.labels) if by_rows else data.n_states), data.n_states
     results, field = np.empty(shape, layout.dtype), np.zeros(data.n_states)
+    minima = [None] * layout.n_blocks
 
-    def of_block(block):
+    def fit_block(block):
         objective = AsymmetricObjective(data, layout, rows, block, options.l2, options.l2_field)
         z = objective.start(start)
         result = lbfgs.minimise(
@@ -142,36 +143,26 @@ def _fit_asymmetric(data, options, by_rows):
         else:
             states = table[layout.place][:, objective.within]
         results[:, objective.states] = states
-        return result._replace(parameters=None)
+        minima[block] = result._replace(parameters=None)
 
-    result = _in_threads(of_block, layout.n_blocks, data)
+    work = len(data.labels) * data.n_states * layout.n_blocks
+    with one_blas_thread():
+        n_workers = workers_for(layout.n_blocks, work, data.n_threads)
+        for_each(fit_block, range(layout.n_blocks), n_workers)
     if by_rows:
         couplings = OfFewRows(results, data.labels, data.sizes)
     else:
         average = np.add(results, results.T, dtype=float)
         average /= 2
         couplings = DenseCouplings(average, data.sizes)
-    return PottsFit(couplings, field, *_together(result))
+    return PottsFit(couplings, field, *_together(minima))
 
 
-def _in_threads(function, n_tasks, data):
-    """Results of function(0), ..., function(n_tasks - 1)."""
-    results = [None] * n_tasks
-    n_workers = workers_for(n_tasks, len(data.labels) * data.n_states * n_tasks, data.n_threads)
-
-    def compute(k):
-        results[k] = function(k)
-
-    with one_blas_thread():
-        for_each(compute, range(n_tasks), n_workers)
-    return results
-
-
-def _together(result):
-    """History of separate fits as if they had been done side by side, and whether all converged."""
-    longest = max(len(one.history) for one in result)
-    histories = [one.history + one.history[-1:] * (longest - len(one.history)) for one in result]
-    return -np.sum(histories, 0), all(one.stopped for one in result)
+def _together(minima):
+    """History of separate fits as if they had been done side by side, and whether all stopped."""
+    longest = max(len(one.history) for one in minima)
+    histories = [one.history + one.history[-1:] * (longest - len(one.history)) for one in minima]
+    return -np.sum(histories, 0), all(one.stopped for one in minima)
 
 
 def log_pseudo_likelihood(data, couplings, field):
