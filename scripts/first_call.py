@@ -229,7 +229,7 @@ ROWS = {
     ),
     "`PottsMachine.fit`": Row(
         "mf.PottsMachine(l2=0.1).fit(labels())",
-        "mf.PottsMachine(l2=0.1, symmetric=False).fit(labels())",
+        "mf.PottsMachine(l2=0.1, solver='asymmetric').fit(labels())",
     ),
 }
 

@@ -263,7 +263,7 @@ def everything():
     for of_types in zip(*map(_of_type, DTYPES), strict=True):
         for (name, task), dtype in zip(of_types, DTYPES, strict=True):
             tasks[f"{name}, {dtype}"] = task
-    for solver in ("newton", "lbfgs", "bslm", "gradient"):
+    for solver in ("newton", "lbfgs", "bslm"):
         name = f"FullyVisibleBoltzmannMachine, {solver}"
         tasks.setdefault(name, lambda solver=solver: spins(solver=solver))
     return tasks

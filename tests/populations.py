@@ -4,7 +4,6 @@ import numpy as np
 
 from fastmf.inference.sampling.discrete import probabilities
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
-from fastmf.learning.pseudo_likelihood.rows import WeightedRows
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 
@@ -19,5 +18,5 @@ def population(d=5, seed=0, scale=0.5, l2=0.0):
     rng = np.random.default_rng(seed)
     J = np.triu(scale * rng.normal(size=(d, d)), 1)
     model = BoltzmannMachine(J + J.T, Ising(scale * rng.normal(size=d)))
-    objective = PseudoLikelihood(WeightedRows(all_states(d), 1000 * probabilities(model)), l2)
+    objective = PseudoLikelihood(all_states(d), 1000 * probabilities(model), l2)
     return objective, objective.packed(model.couplings, model.prior.field)

@@ -251,26 +251,20 @@ class FullyVisibleBoltzmannMachine(_CompositeMachine):
     model_: BoltzmannMachine
     gradient_norm_: float
     @property
-    def values_(self) -> tuple[Any, Any] | None: ...
-    @property
     def n_available_(self) -> Array: ...
     def __init__(
         self,
         *,
         solver: str = "auto",
-        penalty: str | None = None,
         l1: float | str = 0.0,
         l2: float = 0.0,
         tol: float = 1e-05,
         max_iter: int | None = None,
-        threshold: float | None = None,
         graph: Any = None,
         ebic_gamma: float = 0.25,
-        rule: str | None = None,
         missing: str = "error",
         weights: str = "counts",
         n_threads: int | None = None,
-        verbose: bool = False,
     ) -> None: ...
     def fit(
         self,
@@ -280,9 +274,6 @@ class FullyVisibleBoltzmannMachine(_CompositeMachine):
         clusters: ArrayLike | None = None,
     ) -> Self: ...
     def score_samples(self, X: ArrayLike) -> Array: ...
-    def log_pseudo_likelihood(
-        self, X: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> float: ...
     def conditional_proba(self, X: ArrayLike) -> Array: ...
     def pmf(self, X: ArrayLike | None = None) -> Array: ...
     def in_coding(self, coding: str) -> tuple[Array, Array]: ...
@@ -303,12 +294,10 @@ class OrdinalMachine(_CompositeMachine):
         missing: str = "error",
         weights: str = "counts",
         ebic_gamma: float = 0.25,
-        rule: str | None = None,
         solver: str = "auto",
         tol: float = 1e-05,
         max_iter: int | None = None,
         n_threads: int | None = None,
-        verbose: bool = False,
     ) -> None: ...
     @property
     def model_(self) -> BoltzmannMachine: ...
@@ -335,7 +324,6 @@ class PottsMachine(_ItemMachine):
         l2: float = 0.0,
         l2_field: float = 0.0,
         solver: str = "auto",
-        symmetric: bool = True,
         pseudocount: float = 0.0,
         tol: float = 0.0001,
         max_iter: int | None = None,

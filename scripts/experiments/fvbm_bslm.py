@@ -37,7 +37,7 @@ from fastmf.learning.pseudo_likelihood.existence import decided
 from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.newton import newton
-from fastmf.learning.pseudo_likelihood.rows import distinct_rows
+from fastmf.learning.pseudo_likelihood.rows import distinct
 
 PAPER = {5: 2.09e-6, 10: 5.96e-7, 15: 4.64e-7, 20: 2.89e-7}
 
@@ -50,7 +50,8 @@ def random_machine(d, rng, variance=0.5):
 def one_draw(d, options, rng):
     """Fit one random machine from several starts; a row of the table, and the fits' histories."""
     model = random_machine(d, rng)
-    objective = PseudoLikelihood(distinct_rows(sample(model, options.rows, rng)))
+    states = sample(model, options.rows, rng).astype(np.int8)
+    objective = PseudoLikelihood(*distinct(states, np.ones(len(states)))[:2])
     truth = objective.packed(model.couplings, model.prior.field)
     # The paper's starts: normal like the machine itself.
     starts = list(np.sqrt(0.5) * rng.normal(size=(options.starts, len(truth))))
@@ -191,7 +192,7 @@ def senate(options, folder):
     for warning in caught:
         print(f"plain maximum pseudo-likelihood: {warning.message}")
     if machine.existence_.exists is False:
-        machine = mf.FullyVisibleBoltzmannMachine(penalty="firth").fit(X)
+        machine = mf.FullyVisibleBoltzmannMachine(solver="firth").fit(X)
         print("the Senate: Firth's penalty")
     tests = machine.test_couplings("holm")
     table = [

@@ -120,7 +120,7 @@ CALLS = {
         mf.PottsMachine(l2=1e-9, tol=1e-300, max_iter=10**6).fit, labels(20_000, 100)
     ),
     "separate_sites": lambda: partial(
-        mf.PottsMachine(l2=1e-9, symmetric=False, tol=1e-300, max_iter=10**6).fit,
+        mf.PottsMachine(l2=1e-9, solver="asymmetric", tol=1e-300, max_iter=10**6).fit,
         labels(20_000, 100),
     ),
     "coordinate_ascent": lambda: partial(

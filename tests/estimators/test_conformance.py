@@ -23,17 +23,15 @@ SMALL = {"n_components": 3, "n_epochs": 2, "batch_size": 10, "random_state": 0}
 DEEP = SMALL | {"n_components": (3,), "visible": "gaussian", "pretraining_epochs": 1}
 
 # The checks feed real numbers of any size. Gaussian units take them as they are; Bernoulli units
-# take values in [0, 1] and refuse others, so that they are checked behind a scaler. Fully visible
-# machines take two values only, others as above or below a threshold if told so. Potts machines
-# take labels.
+# take values in [0, 1] and refuse others, so that they are checked behind a scaler. Machines of
+# items take categories.
 DISCRETE = KBinsDiscretizer(3, encode="ordinal", strategy="uniform")
 ESTIMATORS = [
     GeneralizedRBM(visible="gaussian", **SMALL),
     make_pipeline(MinMaxScaler(clip=True), GeneralizedRBM(**SMALL)),
     DeepBoltzmannMachine(**DEEP),
-    FullyVisibleBoltzmannMachine(threshold=0.0),
-    FullyVisibleBoltzmannMachine(threshold=0.0, solver="bslm", l2=0.1),
     make_pipeline(Binarizer(), FullyVisibleBoltzmannMachine(l2=0.01)),
+    make_pipeline(Binarizer(), FullyVisibleBoltzmannMachine(solver="bslm", l2=0.1)),
     make_pipeline(DISCRETE, PottsMachine(n_states=3, l2=0.01, l2_field=0.01)),
     make_pipeline(DISCRETE, OrdinalMachine(n_categories=3, l2=0.01, l2_field=0.01)),
     ConditionalRBM(3, n_epochs=20, batch_size=10, n_sweeps=5, random_state=0),

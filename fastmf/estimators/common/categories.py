@@ -5,7 +5,6 @@ items (`item_categories`), and labels of categorical positions, negative where m
 (`position_categories`). All are encoded by `codes`.
 """
 
-from collections import Counter
 from numbers import Real
 
 import numpy as np
@@ -20,10 +19,9 @@ from fastmf.estimators.common.data import (
     missing_entries,
 )
 
-# Categories of an item beyond which numbers are taken for measurements, not for codes.
-MAX_CATEGORIES = 100
-# States of a position that fit into a byte, beside the code of absent ones.
-MAX_BYTE_STATES = 254
+# Categories of a column, which fit into a byte beside the code of absent ones; beyond, numbers are
+# measurements.
+MAX_CATEGORIES = 254
 _SPINS, _BITS = (-1.0, 1.0), (0.0, 1.0)
 
 
@@ -139,13 +137,17 @@ def codes(estimator, X, categories):
             wrong = places < 0
         if wrong.any():
             row = int(np.argmax(wrong))
-            shown = ", ".join(map(_shown, values[:10].tolist())) + ", ..." * (len(values) > 10)
             raise ValueError(
-                f"X must hold the values of fit, in column {name} one of {shown}: got "
+                f"X must hold the values of fit, in column {name} one of {_listed(values)}: got "
                 f"{_shown(column[row : row + 1].tolist()[0])} in row {rows[row]}."
             )
         out[rows, j] = places
     return out
+
+
+def _listed(values):
+    """Return the text of the first values in a message."""
+    return ", ".join(map(_shown, values[:10].tolist())) + ", ..." * (len(values) > 10)
 
 
 def _shown(value):
@@ -160,6 +162,40 @@ def decoded(labels, categories):
     if len(kinds) > 1 or any(column.dtype == object for column in columns):
         columns = [column.astype(object) for column in columns]
     return np.stack(columns, axis=1)
+
+
+def given_sizes(name, given, X):
+    """Numbers of categories of each column by an option of this name."""
+    sizes = real_array(name, given)
+    if sizes.dtype.kind not in "iu" or sizes.shape not in ((), (X.shape[1],)):
+        raise TypeError(
+            f"{name} must be None, an integer or one for each of {X.shape[1]} columns, got "
+            f"{given!r:.40}."
+        )
+    if sizes.min() < 2 or sizes.max() > MAX_CATEGORIES:
+        raise ValueError(f"{name} must be in [2, {MAX_CATEGORIES}], got {given!r:.40}.")
+    if not is_numeric(X):
+        raise TypeError(
+            f"{name} is the number of codes 0, 1, ...: give None for strings, whose categories are "
+            "learned from the data, or declared by a pandas categorical or polars Enum."
+        )
+    return np.broadcast_to(sizes, X.shape[1]).astype(np.int64)
+
+
+def _checked(estimator, categories):
+    """Categories of which each column has two or more, but not too many."""
+    for j, values in enumerate(categories):
+        if len(values) < 2:
+            raise ValueError(
+                f"column {column_name(estimator, j)} has the single value {values.tolist()[0]!r}: "
+                "leave it out, or declare its categories by an option, or by pandas' categories."
+            )
+        if len(values) > MAX_CATEGORIES:
+            raise ValueError(
+                f"columns must have at most {MAX_CATEGORIES} categories, got {len(values)} or more "
+                f"in column {column_name(estimator, j)}: merge rare ones, or bin values first."
+            )
+    return categories
 
 
 # --- pairs of values ----------------------------------------------------------------------------
@@ -179,11 +215,18 @@ def _pair(estimator, X, listed, j, declared):
     """The two values of column j, one of the columns with these values."""
     if len(listed) == 1 and listed[0] in (-1, 0, 1):
         listed = np.array(_SPINS if listed[0] else _BITS)
+    present = column_values(estimator, X[:, j], j)
     if len(listed) > 2 and not declared and _are_codes(listed):
-        present = as_array(column_values(estimator, X[:, j], j))
-        listed = present if len(present) == 2 else listed
+        listed = as_array(present) if len(present) == 2 else listed
     if len(listed) != 2:
-        _refuse(estimator, X, listed, j)
+        absent = [value for value in listed.tolist() if value not in present] if declared else []
+        reason = "" if len(listed) > 1 else ", which is constant: leave it out"
+        reason += f", of which no row has {absent[:10]}: leave them out" if absent else ""
+        raise ValueError(
+            "X must be binary, with values in {-1, 1}, or all in {0, 1}, or two other values in "
+            f"each column, got {_listed(listed)} in column {column_name(estimator, j)}{reason}; or "
+            "take OrdinalMachine or PottsMachine, or transform data (sklearn's Binarizer)."
+        )
     return listed.astype(float) if is_numeric(listed) else listed
 
 
@@ -197,44 +240,8 @@ def _are_codes(values):
     return not {-1, 0, 1}.issuperset(values.tolist()) and (values == np.rint(values)).all()
 
 
-def _refuse(estimator, X, listed, j):
-    """Raise for the first entry that is none of two values, with which it shares a column."""
-    values, advice = listed.tolist(), "or transform data (sklearn's Binarizer)"
-    entries = Counter(x for row in X.tolist() for x in row if x in values)
-    allowed = [value for value, _ in entries.most_common(2)]
-    if is_numeric(listed) and (-1 in values or 0 in values):
-        allowed = _SPINS if -1 in values else _BITS
-    if len(values) == 1:
-        allowed, advice = (
-            (),
-            f"{advice}; column {column_name(estimator, j)} is constant: leave it out",
-        )
-    wrong = set(values) - set(allowed)
-    places = (
-        (i, k) for i, entries in enumerate(X.tolist()) for k, x in enumerate(entries) if x in wrong
-    )
-    row, column = next(places, (None, None))
-    if row is None:
-        raise ValueError(
-            f"X must be binary, got the declared categories {values[:10]} of column "
-            f"{column_name(estimator, j)}, of which no row has {sorted(wrong, key=str)[:10]}: "
-            "leave them out (pandas: cat.remove_unused_categories), or take OrdinalMachine or "
-            "PottsMachine."
-        )
-    value = X[row].tolist()[column]
-    raise ValueError(
-        "X must be binary, with values in {-1, 1}, or all in {0, 1}, or two other values in each "
-        f"column, got {f'{value:g}' if is_numeric(X) else repr(value)} in row {row}, column "
-        f"{column_name(estimator, column)}: give the estimator a threshold, {advice}."
-    )
-
-
-def to_spins(estimator, X, categories, threshold):
+def to_spins(estimator, X, categories):
     """Return data as -1 and +1, float64; missing values are NaN."""
-    if threshold is not None:
-        if not is_numeric(X):
-            raise TypeError("X must hold numbers if there is a threshold, got strings.")
-        return np.where(missing_entries(X), np.nan, np.where(X > threshold, 1.0, -1.0))
     labels = codes(estimator, X, categories)
     return np.where(labels < 0, np.nan, 2.0 * labels - 1)
 
@@ -253,50 +260,15 @@ def from_spins(means, categories):
 def item_categories(estimator, X, n_categories, declared):
     """The values of each item with the scores 0, 1, ..."""
     if n_categories is not None:
-        return _given(X, n_categories)
-    numeric = is_numeric(X)
-    learned = None if numeric else learned_categories(estimator, X, declared)
-    out = []
-    for j in range(X.shape[1]):
-        if j in declared:
-            values = declared[j]
-        elif numeric or is_numeric(learned[j]):
-            values = _range(estimator, column_values(estimator, X[:, j], j), j)
+        first, sizes = int(not (X == 0).any()), given_sizes("n_categories", n_categories, X)
+        return [np.arange(first, first + size) for size in sizes]
+    categories = learned_categories(estimator, X, declared)
+    for j in set(range(X.shape[1])) - declared.keys():
+        if is_numeric(categories[j]):
+            categories[j] = _range(estimator, column_values(estimator, X[:, j], j), j)
         else:
-            values = _in_order(estimator, learned[j], j)
-        if len(values) < 2:
-            raise ValueError(
-                f"item {column_name(estimator, j)} has the single category {values.tolist()[0]!r}: "
-                "leave it out, or declare its categories (n_categories, or pandas' categories)."
-            )
-        if len(values) > MAX_CATEGORIES:
-            raise ValueError(
-                f"items must have at most {MAX_CATEGORIES} categories, got {len(values)} in column "
-                f"{column_name(estimator, j)}: bin values first."
-            )
-        out.append(values)
-    return out
-
-
-def _given(X, n_categories):
-    """Codes of the given numbers of categories."""
-    sizes = real_array("n_categories", n_categories)
-    if sizes.dtype.kind not in "iu" or sizes.shape not in ((), (X.shape[1],)):
-        raise TypeError(
-            f"n_categories must be None, an integer or one for each of {X.shape[1]} items, got "
-            f"{n_categories!r:.40}."
-        )
-    if sizes.min() < 2 or sizes.max() > MAX_CATEGORIES:
-        raise ValueError(
-            f"n_categories must be in [2, {MAX_CATEGORIES}], got {n_categories!r:.40}."
-        )
-    if not is_numeric(X):
-        raise TypeError(
-            "n_categories is the number of codes 0, 1, ...: give None for strings, whose "
-            "categories are found in the data, or declared by a pandas categorical or polars Enum."
-        )
-    first = int(not (X == 0).any())
-    return [np.arange(first, first + size) for size in np.broadcast_to(sizes, X.shape[1])]
+            categories[j] = _in_order(estimator, categories[j], j)
+    return _checked(estimator, categories)
 
 
 def _range(estimator, values, j):
@@ -335,14 +307,8 @@ def _in_order(estimator, values, j):
 
 def position_categories(estimator, X, n_states, declared):
     """The values of each position with the states 0, 1, ..."""
-    n_groups = X.shape[1]
     if n_states is not None:
-        if not is_numeric(X):
-            raise TypeError(
-                "n_states is the number of labels 0, 1, ...: give None for strings, whose states "
-                "are found in the data, or declared by a pandas categorical."
-            )
-        return [np.arange(size) for size in checked_sizes(n_states, n_groups)]
+        return [np.arange(size) for size in given_sizes("n_states", n_states, X)]
     if is_numeric(X) and not declared:
         X = whole_labels(X)
         present = X[X >= 0]
@@ -353,26 +319,10 @@ def position_categories(estimator, X, n_states, declared):
                 "labels are missing, so that -1 and 1 must be recoded, as by 0 and 1."
             )
         if first in (0, 1):
-            if last - first >= MAX_BYTE_STATES:
-                raise ValueError(
-                    f"labels must be at most {MAX_BYTE_STATES - 1 + first}, got {last}: number "
-                    "those that occur from 0, as by sklearn.preprocessing.OrdinalEncoder, or bin "
-                    "values first."
-                )
-            return [np.arange(first, max(last, first + 1) + 1)] * n_groups
+            labels = np.arange(first, min(max(last, first + 1), first + MAX_CATEGORIES) + 1)
+            return _checked(estimator, [labels] * X.shape[1])
         X = np.where(X < 0, np.nan, X)
-    categories = learned_categories(estimator, X, declared)
-    for position, values in enumerate(categories):
-        if len(values) < 2:
-            raise ValueError(
-                f"position {position} has the single value {values.tolist()[0]!r}: leave it out, "
-                "or declare its categories by a pandas categorical."
-            )
-        if len(values) > MAX_BYTE_STATES:
-            raise ValueError(
-                f"positions must have at most {MAX_BYTE_STATES} states, got {len(values)} at "
-                f"position {position}: merge rare ones, or bin values first."
-            )
+    categories = _checked(estimator, learned_categories(estimator, X, declared))
     return [whole_labels(values) if values.dtype.kind == "f" else values for values in categories]
 
 
@@ -393,20 +343,3 @@ def whole_labels(X):
 def coded_labels(estimator, X, categories):
     """Return numbers of the states of a table, int64, -1 where missing or negative."""
     return codes(estimator, np.where(X < 0, np.nan, X) if is_numeric(X) else X, categories)
-
-
-def checked_sizes(n_states, n_groups):
-    """States of each position, from the option `n_states`."""
-    sizes = real_array("n_states", n_states)
-    if sizes.dtype.kind not in "iu" or sizes.ndim > 1:
-        raise TypeError(
-            f"n_states must be None, an integer or one per position, got {n_states!r:.40}."
-        )
-    if sizes.ndim and len(sizes) != n_groups:
-        raise ValueError(
-            f"n_states must have one entry per position, {n_groups}, got {len(sizes)}."
-        )
-    sizes = np.broadcast_to(sizes, n_groups).astype(np.int64)
-    if sizes.min() < 2 or sizes.max() > MAX_BYTE_STATES:
-        raise ValueError(f"n_states must be in [2, {MAX_BYTE_STATES}], got {n_states!r:.40}.")
-    return sizes

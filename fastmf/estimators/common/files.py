@@ -2,6 +2,7 @@
 
 import json
 from numbers import Integral, Real
+from typing import ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -57,8 +58,8 @@ class Saved:
     # Options that say how to train rather than what was learned, and may hold anything.
     _forgotten: tuple = ("callbacks", "checkpoint")
 
-    # Options of earlier versions, which files may have.
-    _removed_options: tuple = ()
+    # Options of earlier versions, which files may have with these values (...: with any).
+    _removed_options: ClassVar[dict] = {}
 
     # Names of the classes that the model may have; none: any.
     _models: tuple = ()
@@ -103,17 +104,6 @@ class Saved:
         ------
         TypeError
             If an option or a prior cannot be written without a pickle.
-
-        Examples
-        --------
-        >>> import pathlib, tempfile
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.where(np.random.default_rng(0).random((200, 4)) < 0.3, 1, -1)
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> path = pathlib.Path(tempfile.mkdtemp()) / "machine.npz"
-        >>> machine.save(path)
-        >>> path.exists()
-        True
         """
         check_is_fitted(self)
         options, arrays = _options(self)
@@ -172,7 +162,8 @@ def _from_arrays(cls, arrays):
     if name != cls.__name__:
         raise ValueError(f"it holds a {shown(name)}.")
     options, fitted = _named("options", options), _named("fitted values", fitted)
-    options = {name: options[name] for name in options.keys() - set(cls._removed_options)}
+    removed = cls._removed_options
+    options = {k: v for k, v in options.items() if k not in removed or removed[k] not in (v, ...)}
     if unknown := sorted(set(options) - set(cls._get_param_names())):
         raise ValueError(f"{cls.__name__} has no option {shown(unknown[0])}.")
     for layer in ("visible", "hidden"):

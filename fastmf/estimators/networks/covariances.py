@@ -8,7 +8,9 @@ from scipy import linalg
 
 from fastmf._common.linalg import MIN_EIGENVALUE, LinAlgError
 from fastmf._common.warning import warn_user
-from fastmf.learning.pseudo_likelihood.expansion import expanded, mode_ridge, prior_shares
+from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
+from fastmf.learning.pseudo_likelihood.godambe import Godambe
+from fastmf.learning.pseudo_likelihood.newton import newton
 
 # Couplings up to which the covariances of all of them are taken; beyond, feature by feature.
 MAX_JOINT = 1000
@@ -18,6 +20,8 @@ MAX_PENALTY_SHARE = 0.3
 # Median share of the prior from which rows are too few to take a penalty off: in simulated tables
 # of 50 to 150 rows edges were better with a penalty of 0.02 to 0.1 than without.
 MAX_PRIOR_SHARE = 0.1
+# Prior precision of fields relative to couplings.
+FIELD_SHARE = 0.01
 # Smallest ratio of variances of the sandwich to naive ones where rows are few, whose sandwich is
 # too small: the ratio of independent features. With 200 rows and more it makes no difference.
 FEW_ROWS_RATIO = 2.0
@@ -110,15 +114,6 @@ def singular(covariance):
     return linalg.eigvalsh(correlation, subset_by_index=[0, 0])[0] < MIN_EIGENVALUE
 
 
-def few_rows(shares):
-    """Whether rows are too few to take a penalty off, from shares of the prior in information.
-
-    Edges would then be too likely; the penalty of the fit counters that to some degree, and so do
-    variances of `FEW_ROWS_RATIO`.
-    """
-    return not np.median(shares) < MAX_PRIOR_SHARE
-
-
 def warn_of_penalty(shares, what="penalty"):
     """Warn if a penalty, beside the rows, determines some couplings."""
     n = int((shares > MAX_PENALTY_SHARE).sum())
@@ -134,17 +129,30 @@ def warn_of_penalty(shares, what="penalty"):
 def without_penalty(godambe, contrasts, scale, precision):
     """Estimates and information free of the penalty of the fit; None if rows are few.
 
-    Both belong to the quadratic function that the log-pseudo-likelihood is near the mode with
+    A posterior with its own prior needs the likelihood alone. About any point t, with the mean
+    score g and the negative Hessian H without a penalty, it is as if t + H^-1 g were estimated with
+    the covariance H^-1 J H^-1 / n. As the maximum may be far away, or not exist, t is the mode with
     the prior of the couplings, of this scale, whose precision along contrasts is given.
+
+    Of few rows edges would then be too likely; the penalty of the fit counters that to some degree,
+    and so do variances of `FEW_ROWS_RATIO`.
     """
-    with contextlib.suppress(LinAlgError):
-        point = expanded(godambe, mode_ridge(godambe.objective, scale))
-        covariance = contrasts @ point.inverse @ contrasts.T / godambe.objective.total
-        shares = prior_shares(precision, covariance.diagonal())
-        if few_rows(shares) or (godambe.objective.singular and singular(covariance)):
+    objective, n = godambe.objective, len(godambe.parameters)
+    ridge = np.full(n, scale**2 / objective.total)
+    # Weak for fields: it matters where the rows have a single value.
+    ridge[: objective.n_fields] *= FIELD_SHARE
+    with contextlib.suppress(LinAlgError), few_blas_threads(n):
+        point = newton(objective.with_ridge(ridge), godambe.parameters).parameters
+        free = objective.with_ridge(np.zeros(n))
+        information = Godambe(free, point, godambe.sampling)
+        inverse = information.naive_covariance() * objective.total
+        covariance = contrasts @ inverse @ contrasts.T / objective.total
+        shares = precision * covariance.diagonal()
+        shares /= 1 + shares
+        if not np.median(shares) < MAX_PRIOR_SHARE or (objective.singular and singular(covariance)):
             return None
         warn_of_penalty(shares, "prior")
-        return point.estimates, point.information
+        return point + inverse @ objective.mean_score(point), information
     return None
 
 

@@ -250,10 +250,12 @@ def _with_sensitivity(inclusion_probability, scale, slab, with_prior, sensitivit
     result = with_prior(log_odds, scale)
     if not sensitivity:
         return result
-    odds = prior_log_odds(result)
-    return replace(
-        result, sensitivity=sensitivity_to_scale(result, lambda scale: with_prior(odds, scale))
-    )
+    log_odds = _log_odds(result.inclusion_probability)
+    scales = result.scale * np.array([0.5, 1.0, 2.0])
+    results = [with_prior(log_odds, scales[0]), result, with_prior(log_odds, scales[2])]
+    evidence = np.array([each.log_evidence for each in results])
+    probability = np.stack([each.probability for each in results])
+    return replace(result, sensitivity=ScaleSensitivity(scales, evidence, probability))
 
 
 def checked_prior(inclusion_probability, scale):
@@ -262,19 +264,8 @@ def checked_prior(inclusion_probability, scale):
         positive("inclusion_probability", inclusion_probability, 1.0)
     if scale is not None:
         positive("scale", scale)
-    p = inclusion_probability
-    return None if p is None else np.log(p) - np.log1p(-p)
+    return None if inclusion_probability is None else _log_odds(inclusion_probability)
 
 
-def sensitivity_to_scale(result, with_scale):
-    """The `ScaleSensitivity` of a result, from a function of the scale."""
-    scales = result.scale * np.array([0.5, 1.0, 2.0])
-    results = [result if scale == result.scale else with_scale(scale) for scale in scales]
-    evidence = np.array([each.log_evidence for each in results])
-    return ScaleSensitivity(scales, evidence, np.stack([each.probability for each in results]))
-
-
-def prior_log_odds(result):
-    """Log-odds of the prior of a result."""
-    p = result.inclusion_probability
-    return np.log(p) - np.log1p(-p)
+def _log_odds(probability):
+    return np.log(probability) - np.log1p(-probability)

@@ -133,10 +133,9 @@ class Resampling:
         check_is_fitted(self)
         if self._completions is not None:
             raise ValueError(f"{what} is for complete rows: fit with missing='drop'.")
-        if getattr(self, "penalty", None) or self.solver == "tap_inversion":
+        if self.solver == "firth":
             raise ValueError(
-                f"{what} is for maxima without Firth's penalty: fit with penalty=None, and another "
-                "solver."
+                f"{what} is for maxima without Firth's penalty: fit with another solver."
             )
         return Refits(self._objective, self._parameters, self._penalty_l1, self._tol)
 
@@ -159,19 +158,18 @@ class Resampling:
         Raises
         ------
         ValueError
-            With Firth's penalty, mean-field inversions, or rows that were completed.
-
-        Notes
-        -----
-        Samples are weights of the distinct rows, and each fit starts at the estimate. Where values
-        are rare some samples have no maximum, and their couplings are those at which the solver
-        stopped: leave out samples that have not `converged`, or fit with a penalty `l2`. Couplings
-        that were selected by "ebic" are selected in all samples.
+            With Firth's penalty, or rows that were completed.
 
         Warns
         -----
         ConvergenceWarning
             If the maximum of some samples does not exist or was not found.
+
+        Notes
+        -----
+        Where values are rare some samples have no maximum, and their couplings are where the solver
+        stopped: leave out samples that have not `converged`, or fit with a penalty `l2`. Couplings
+        that were selected by `l1` are selected in all samples.
 
         Examples
         --------

@@ -1,32 +1,49 @@
 """Fits, warnings and files of the machines of binary, ordinal and categorical items."""
 
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, flag, number, one_of
-from fastmf._common.progress import followed
+from fastmf._common.arguments import count, number, one_of, row_weights
 from fastmf._common.warning import warn_user
-from fastmf.estimators.common.categories import as_array, decoded
+from fastmf.estimators.common.categories import (
+    as_array,
+    checked_table,
+    declared_categories,
+    decoded,
+)
+from fastmf.estimators.common.data import missing_entries
 from fastmf.estimators.common.files import Saved
 from fastmf.estimators.common.frames import feature_names, like_frame
 from fastmf.estimators.common.imputing import means_of_missing
 from fastmf.estimators.common.runs import generator_of
 from fastmf.estimators.networks.network import CouplingNetwork
 from fastmf.estimators.networks.resampling import Resampling
-from fastmf.estimators.pseudo_likelihood._observed import KINDS_OF_WEIGHTS, MISSING, saved_rows
+from fastmf.estimators.pseudo_likelihood._observed import (
+    KINDS_OF_WEIGHTS,
+    MISSING,
+    observe,
+    saved_rows,
+)
 from fastmf.inference.sampling.discrete import sample
 from fastmf.learning.pseudo_likelihood.existence import MAX_NAMED, Existence, decided
-from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, MAX_NEWTON_PARAMETERS
+from fastmf.learning.pseudo_likelihood.fit import (
+    MAX_HESSIAN_PARAMETERS,
+    MAX_NEWTON_PARAMETERS,
+    few_blas_threads,
+)
 from fastmf.learning.pseudo_likelihood.graph import edges_of
+from fastmf.learning.pseudo_likelihood.lbfgs import MAX_LBFGS_ITER, lbfgs
 from fastmf.learning.pseudo_likelihood.missing import expectation_maximisation
+from fastmf.learning.pseudo_likelihood.newton import MAX_NEWTON_ITER, newton
 from fastmf.learning.pseudo_likelihood.nodewise import RULES, Regressions, nodewise_path
 from fastmf.learning.pseudo_likelihood.selection import cross_validated_path, ebic_path
 
-SELECTIONS = ("ebic", "cv")
+SELECTIONS = ("ebic", *RULES, "cv")
 
 
 class ItemMachine(Saved, BaseEstimator):
@@ -37,8 +54,9 @@ class ItemMachine(Saved, BaseEstimator):
     a `BoltzmannMachine` with `Categorical` units.
     """
 
-    # Options that files of earlier versions have.
-    _removed_options = ("existence_seconds", "step", "init")
+    _removed_options: ClassVar[dict] = dict.fromkeys(("existence_seconds", "step", "init"), ...) | {
+        "penalty": None, "rule": None, "symmetric": True, "threshold": None, "verbose": False,
+    }  # fmt: skip
 
     def score(self, X, y=None):
         """Mean of `score_samples`."""
@@ -81,11 +99,10 @@ class ItemMachine(Saved, BaseEstimator):
         ----------
         n_samples : int
         n_sweeps : int
-            Gibbs sweeps of each chain, where there are more than 20 binary units, or 2^16 states of
-            other items together. Chains start from exact draws with the couplings of the maximum
-            spanning tree alone. All other couplings grow in the first half of the sweeps, and the
-            chains, 100 or more, are resampled in proportion to their importance weights, so that
-            phases have the shares of the machine, the better the more sweeps and samples there are.
+            Gibbs sweeps of each of 100 chains or more, where there are more than 20 binary units,
+            or 2^16 states of other items together. Chains start from exact draws with the couplings
+            of the maximum spanning tree; all other couplings grow in the first half of the sweeps,
+            and chains are resampled by their importance weights, so that phases have their shares.
         random_state : int, RandomState or None
 
         Returns
@@ -124,9 +141,8 @@ class ItemMachine(Saved, BaseEstimator):
             - "annealing": sequential Monte Carlo from the spanning tree of the strongest couplings
               with standard errors of about 0.003 of a probability; exact where couplings are a
               tree. Each of several phases has its weight.
-            - "tap": the mean-field solution that `fastmf.tap` reaches from uncoupled units. It is
-              fast for hundreds of missing values, but wrong for strong couplings, and of several
-              phases only one.
+            - "tap": the solution of `fastmf.tap` from uncoupled units: fast for hundreds of missing
+              values, but wrong for strong couplings and several phases.
             - "auto": "exact" for rows that it takes, "annealing" for all others.
         random_state : int, RandomState or None, default 0
             Random state of annealing. Equal rows have equal results, in any company.
@@ -168,7 +184,7 @@ class ItemMachine(Saved, BaseEstimator):
 
     def _edges(self):
         """The pairs of items that `graph` couples, or None without it."""
-        if self.graph is None:
+        if getattr(self, "graph", None) is None:
             return None
         names = getattr(self, "feature_names_in_", None)
         self.graph_ = edges_of(self.graph, self.n_features_in_, names)
@@ -180,7 +196,6 @@ class ItemMachine(Saved, BaseEstimator):
             number(name, getattr(self, name), 0, np.inf, below=True)
         count("max_iter", self.max_iter, optional=True)
         count("n_threads", self.n_threads, optional=True)
-        flag("verbose", self.verbose)
 
     # --- fits ----------------------------------------------------------------------------------
 
@@ -217,6 +232,30 @@ class ItemMachine(Saved, BaseEstimator):
         """`Existence` of the maximum, from where a solver stopped."""
         return decided(self._likely_objective(), parameters, self._penalty_l1)
 
+    def _keep_fit(self, fit, existence, max_iter):
+        """Attributes of a fit with a `history` that `stopped`; warn where it is no maximum."""
+        self.history_, self.n_iter_ = np.array(fit.history), len(fit.history)
+        self.existence_, exists = existence, existence.exists is not False
+        self.converged_ = bool(fit.stopped and exists)
+        message, units = existence.message, existence.units
+        if units and hasattr(self, "feature_names_in_"):
+            named = map(str, feature_names(self)[list(units[:MAX_NAMED])])
+            more = ", ..." if len(units) > MAX_NAMED else ""
+            message += f" ({self._item_name} {', '.join(named)}{more})"
+        if units and self.n_missing_ and self.missing == "absent":
+            message += (
+                f"; {self.n_missing_} labels are missing, and rows without a label are told from "
+                "others: missing='em' takes them as unknown"
+            )
+        if not fit.stopped and exists:
+            remedy = "raise max_iter" if self.n_iter_ >= max_iter else "give a larger tol"
+            message = (
+                f"stopped after {self.n_iter_} iterations of {max_iter} before `tol` was reached: "
+                f"{remedy} or take another solver" + (f"; {message}" if message else "")
+            )
+        if message:
+            warn_user(f"{message}.", ConvergenceWarning)
+
     # --- files ----------------------------------------------------------------------------------
 
     def _saved_fit(self, *names):
@@ -240,20 +279,75 @@ class ItemMachine(Saved, BaseEstimator):
 
 
 class PairwiseMachine(Resampling, CouplingNetwork, ItemMachine):
-    """Base of machines whose `_objective` is a `CompositeLikelihood`.
+    """Base of machines whose `_objective` is a `PairwiseLikelihood`.
 
-    A subclass gives `_items`, the rows as scores and their
-    thresholds; and `_item_name`, what warnings call its items.
+    A subclass gives `_check_options`; `_learned_labels`, which sets `categories_`; `_objective_of`
+    rows; `_set_parameters`; `_items`, the rows as scores and their thresholds; `_seen_only`,
+    whether completions have observed categories alone; and `_item_name` for warnings.
     """
 
+    # Iterations of each solver.
+    _max_iter: ClassVar[dict] = {"newton": MAX_NEWTON_ITER, "lbfgs": MAX_LBFGS_ITER}
+
+    def fit(self, X, y=None, sample_weight=None, clusters=None):
+        """Estimate couplings, and fields or thresholds.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+            Two values in each column of a `FullyVisibleBoltzmannMachine`: -1 and +1, 0 and 1, two
+            other numbers, booleans, two strings or pandas' categories, in their order (others are
+            sorted); a column of a single value has both values of other columns in which it occurs.
+            Integer codes, strings or pandas' categories of an `OrdinalMachine`. NaN or None where
+            missing.
+        y : ignored
+        sample_weight : array of shape (n_samples,), optional
+            Number of equal rows that each row replaces. A factor of all weights changes no estimate
+            without Firth's penalty, and divides the variances of errors.
+        clusters : array of shape (n_samples,), optional
+            Labels of what was sampled independently, such as persons with several rows each: for
+            errors, tests and bootstraps.
+
+        Returns
+        -------
+        self
+        """
+        self._check_options()
+        declared = declared_categories(X)
+        X = checked_table(self, X, reset=True, missing=self.missing != "error")
+        weights = row_weights(1.0 if sample_weight is None else sample_weight, len(X))
+        labels = self._learned_labels(X, weights > 0, declared)
+        sizes = np.array([len(listed) for listed in self.categories_])
+        rows = observe(
+            self, labels, weights, sizes, seen_only=self._seen_only, edges=self._edges(),
+            clusters=clusters,
+        )  # fmt: skip
+        self.n_missing_ = int(missing_entries(X).sum())
+        with few_blas_threads():
+            self._objective = self._objective_of(*rows)
+            if isinstance(self.l1, str):
+                self._select_couplings()
+        solver, n = self._chosen_solver(self.solver), self._objective.n_parameters
+        max_iter = self.max_iter or self._max_iter[solver]
+        # The largest matrix that is factorised has a row for each parameter.
+        with few_blas_threads(n if solver == "newton" else 0):
+            fit = self._solved(solver, max_iter)
+            self._set_parameters(fit.parameters)
+            self._keep_fit(fit, self._existence(fit.parameters), max_iter)
+        return self
+
+    def _solved(self, solver, max_iter):
+        """`Fit` by a solver."""
+        solve = partial(newton, tol=self._tol, max_iter=max_iter)
+        if solver == "lbfgs":
+            solve = partial(lbfgs, l1=self._penalty_l1, tol=self._tol, max_iter=max_iter)
+        return self._maximised(solve, self._objective.independent())
+
     def _check_selection(self):
-        """Check `l1`, `rule`, `missing` and `weights`, and what does not go together."""
+        """Check `l1`, `missing` and `weights`, and what does not go together."""
         one_of("missing", self.missing, MISSING)
         one_of("weights", self.weights, KINDS_OF_WEIGHTS)
         number("ebic_gamma", self.ebic_gamma, 0, np.inf, below=True)
-        one_of("rule", self.rule, (None, *RULES))
-        if self.rule is not None and self.l1 != "ebic":
-            raise ValueError(f"rule={self.rule!r} is for l1='ebic', got l1={self.l1!r:.40}.")
         if not isinstance(self.l1, str):
             number("l1", self.l1, 0, np.inf, below=True)
             return
@@ -265,51 +359,30 @@ class PairwiseMachine(Resampling, CouplingNetwork, ItemMachine):
         """Leave the couplings to the objective that `l1` selects, and keep the path."""
         objective, gamma, tol = self._objective, float(self.ebic_gamma), self._tol
         n_rows = objective.total
-        what = "parts of the rows" if self.l1 == "cv" else "penalties, at most"
-        follow = partial(followed, what=what, verbose=self.verbose)
-        if self.rule is not None:
+        if self.l1 in RULES:
             states, thresholds = self._items()
             regressions = Regressions(
                 states, objective.weights * n_rows, thresholds, objective.pairs, self.n_threads
             )
-            path, edges = nodewise_path(regressions, gamma, self.rule, tol, follow)
+            path, edges = nodewise_path(regressions, gamma, self.l1, tol)
         elif self.l1 == "ebic":
-            path, edges = ebic_path(objective, objective.restricted, gamma, n_rows, tol, follow)
+            path, edges = ebic_path(objective, objective.restricted, gamma, n_rows, tol)
         else:
-            path, edges = cross_validated_path(objective, gamma, n_rows, tol, follow)
+            path, edges = cross_validated_path(objective, gamma, n_rows, tol)
         self.path_, self._objective = path, objective.restricted(edges)
 
-    def _chosen_solver(self, solver, by_newton=False):
-        """Newton's method or L-BFGS for "auto"; `by_newton`: whatever the size."""
+    def _chosen_solver(self, solver):
+        """Newton's method or L-BFGS for "auto"."""
         n = self._objective.n_parameters
         if solver == "auto":
-            small = n <= MAX_NEWTON_PARAMETERS or by_newton
+            small = n <= MAX_NEWTON_PARAMETERS
             solver = "newton" if small and not self._penalty_l1 else "lbfgs"
-        if solver == "newton" and n > MAX_HESSIAN_PARAMETERS:
+        if solver in ("newton", "firth") and n > MAX_HESSIAN_PARAMETERS:
             raise ValueError(
                 f"Newton's method is for up to {MAX_HESSIAN_PARAMETERS} parameters (109 binary "
                 f"units), got {n}: take solver 'lbfgs'."
             )
         return solver
-
-    def _keep_fit(self, fit, max_iter):
-        """Attributes of a `Fit`, and a warning where it is no maximum."""
-        self.history_, self.n_iter_ = np.array(fit.history), len(fit.history)
-        self.existence_ = self._existence(fit.parameters)
-        self.converged_ = bool(fit.stopped and self.existence_.exists is not False)
-        message, units = self.existence_.message, self.existence_.units
-        if units and hasattr(self, "feature_names_in_"):
-            named = map(str, feature_names(self)[list(units[:MAX_NAMED])])
-            more = ", ..." if len(units) > MAX_NAMED else ""
-            message += f" ({self._item_name} {', '.join(named)}{more})"
-        if not fit.stopped and self.existence_.exists is not False:
-            remedy = "raise max_iter" if self.n_iter_ >= max_iter else "give a larger tol"
-            message = (
-                f"stopped after {self.n_iter_} iterations of {max_iter} before `tol` was reached: "
-                f"{remedy} or take another solver" + (f"; {message}" if message else "")
-            )
-        if message:
-            warn_user(f"{message}.", ConvergenceWarning)
 
     def __sklearn_tags__(self):
         """Tags for scikit-learn: strings are values, and values may be missing if so told."""

@@ -1,7 +1,5 @@
 """Rows of items as a fit takes them: distinct, without or with missing values, and in clusters."""
 
-from typing import NamedTuple
-
 import numpy as np
 from scipy import sparse
 
@@ -14,53 +12,48 @@ MISSING = ("error", "drop", "available", "em")
 KINDS_OF_WEIGHTS = ("counts", "sampling")
 
 
-class Observed(NamedTuple):
-    """Rows of a fit.
+def observe(machine, labels, weights, sizes, *, seen_only, edges, clusters=None, merge=True):
+    """Set what a machine keeps of rows; return the rows of its fit, and their weights.
 
-    `labels` (n_rows, n_features) are distinct, and complete but for available cases, where missing
-    values are negative; `sampling` (n_clusters, n_observed) is of distinct rows that may be
-    incomplete.
+    Labels are negative where missing. Rows are complete but for available cases, and distinct if
+    they may `merge`; `_sampling` (n_clusters, n_rows) is of rows that may be incomplete.
     """
-
-    labels: np.ndarray
-    weights: np.ndarray
-    sampling: object
-    completions: Completions | None
-    n_missing: int
-    n_dropped: int
-
-
-def observed(labels, weights, sizes, options, clusters=None, *, seen_only=False, edges=None):
-    """The rows of a fit."""
-    missing, kind = options
+    missing = machine.missing
     if clusters is not None:
         _check_clusters(clusters, len(labels))
-    absent = labels < 0
     if missing == "em":
-        usable = summable(labels, sizes, edges)
+        usable = _summable(labels, sizes, edges)
+    elif missing == "absent":
+        # Rows without any label make no difference, unless all rows are.
+        usable = (labels >= 0).any(1) | (labels < 0).all()
     else:
-        usable = available(labels, edges if missing == "available" else None).any(1)
+        terms = available(labels, edges if missing == "available" else None)
+        usable = terms.any(1)
     used = usable & (weights > 0)
     if not used.any():
         where = "" if edges is None else " in a feature and its neighbours in graph"
-        what = "values" if missing == "em" else f"values{where}, none missing"
+        what = f"values{where}, none missing" if missing in ("drop", "available") else "values"
         raise ValueError(f"X must have a row of positive weight with {what}.")
-    rows, sums, members = distinct(labels[used], weights[used])
-    clustered = None
-    if clusters is not None or kind == "sampling":
-        who = np.arange(len(labels)) if clusters is None else np.asarray(clusters)
-        clustered = sampling(members, weights[used], who[used])
-    completions = None
+    if missing == "available":
+        _check_terms(machine, terms[used].any(0))
+    rows, sums, members = labels[used], weights[used], np.arange(used.sum())
+    if merge:
+        rows, sums, members = distinct(rows, sums)
+    machine._sampling = machine._completions = None
+    if clusters is not None or getattr(machine, "weights", None) == "sampling":
+        units = np.arange(len(labels)) if clusters is None else np.asarray(clusters)
+        machine._sampling = sampling(members, weights[used], units[used])
     if missing == "em" and (rows < 0).any():
-        completions = Completions.of(rows, sums, sizes, seen_only)
-        rows, sums = completions.states, completions.weights
-    return Observed(rows, sums, clustered, completions, int(absent.sum()), int((~usable).sum()))
+        machine._completions = Completions.of(rows, sums, sizes, seen_only)
+        rows, sums = machine._completions.states, machine._completions.weights
+    machine.n_missing_, machine.n_dropped_ = int((labels < 0).sum()), int((~usable).sum())
+    return rows, sums
 
 
-def check_terms(machine, there):
+def _check_terms(machine, seen):
     """Raise unless each feature was seen together with all its neighbours."""
-    if not there.all():
-        absent = [column_name(machine, int(j)) for j in np.flatnonzero(~there)]
+    if not seen.all():
+        absent = [column_name(machine, int(j)) for j in np.flatnonzero(~seen)]
         raise ValueError(
             "missing='available' needs, for each column, a row with its value and those of all its "
             f"neighbours in graph, got none for {', '.join(absent[:10])}: leave out columns or "
@@ -68,7 +61,7 @@ def check_terms(machine, there):
         )
 
 
-def summable(labels, sizes, edges=None):
+def _summable(labels, sizes, edges=None):
     """Which rows have values, and few enough completions for `missing="em"`; others may warn.
 
     So do pairs of columns, of `edges` if given, that no row has both values of.

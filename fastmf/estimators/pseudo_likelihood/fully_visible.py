@@ -1,45 +1,32 @@
 """Fully visible Boltzmann machines by maximum pseudo-likelihood."""
 
-from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import number, one_of, row_weights
+from fastmf._common.arguments import one_of
 from fastmf.estimators.common.categories import (
     checked_table,
-    declared_categories,
+    codes,
     from_spins,
     to_spins,
     two_categories,
 )
 from fastmf.estimators.common.files import check_n_features
 from fastmf.estimators.common.imputing import means_of_missing
-from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine
-from fastmf.estimators.pseudo_likelihood._observed import check_terms, observed, restored_rows
+from fastmf.estimators.pseudo_likelihood._observed import restored_rows
 from fastmf.inference.sampling import discrete
-from fastmf.learning.pseudo_likelihood import lbfgs, newton
 from fastmf.learning.pseudo_likelihood.binary import firth, solvers
-from fastmf.learning.pseudo_likelihood.binary.inverse_ising import tap_inversion
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
-from fastmf.learning.pseudo_likelihood.existence import Existence
-from fastmf.learning.pseudo_likelihood.fit import (
-    TOLERANCE_ROWS,
-    few_blas_threads,
-)
+from fastmf.learning.pseudo_likelihood.lbfgs import MAX_LBFGS_ITER
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import Thresholds
-from fastmf.learning.pseudo_likelihood.rows import WeightedRows
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 
-_SOLVERS = ("auto", "bslm", "gradient", "newton", "lbfgs", "tap_inversion")
-_SOLVERS_OF_GRAPHS = ("auto", "newton", "lbfgs", "gradient")
-_MAX_ITER_OF_SOLVER = dict.fromkeys(("bslm", "gradient"), solvers.MAX_ASCENT_ITER) | {
-    "newton": newton.MAX_NEWTON_ITER,
-    "lbfgs": lbfgs.MAX_LBFGS_ITER,
-}
+_SOLVERS = ("auto", "newton", "lbfgs", "bslm", "firth")
 CODINGS = ("01", "-1+1")
 
 
@@ -51,35 +38,31 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
 
     Parameters
     ----------
-    solver : {"auto", "newton", "lbfgs", "bslm", "gradient", "tap_inversion"}
+    solver : {"auto", "newton", "lbfgs", "bslm", "firth"}
         "newton" takes few steps to machine precision, "lbfgs" is for many units or `l1`, and "auto"
-        chooses between the two. "bslm" makes the coordinate updates of Nguyen & Wood (2016),
-        "gradient" all of them at once. "tap_inversion" inverts the TAP equations of means and
-        covariances (to whose diagonal `l2` is added) without any maximisation.
-    penalty : {None, "firth"}
-        "firth" adds half the log-determinant of the Hessian (Firth 1993), for up to some 50 units:
-        estimates are then finite under separation, unless units depend on each other linearly.
-    l1 : float, "ebic" or "cv"
-        Penalty ``l1 sum |J_jk|`` per row, or selection of couplings along a path of penalties by
-        the extended Bayesian information criterion or by ten-fold cross-validation. Selected
-        couplings are fitted again without `l1`. Errors treat the selection as known.
+        chooses between the two. "bslm" makes the coordinate updates of Nguyen & Wood (2016).
+        "firth" adds half the log-determinant of the Hessian to the objective (Firth 1993), for up
+        to some 50 units: estimates are then finite under separation, unless units depend on each
+        other linearly.
+    l1 : float, "ebic", "and", "or" or "cv"
+        Penalty ``l1 sum |J_jk|`` per row, or selection of couplings along a path of penalties: by
+        the extended Bayesian information criterion of all couplings together ("ebic") or of the
+        regressions of each unit on all others, where both units of a coupling must select it
+        ("and"), or one of them ("or"; van Borkulo et al. 2014); or by ten-fold cross-validation.
+        Selected couplings are fitted again without `l1`. Errors treat the selection as known.
     l2 : float
         Penalty ``l2 (sum J_jk^2 + sum h_j^2) / 2`` per row. With it the maximum always exists.
     tol : float
-        Tolerance in nats of 100,000 rows: of the gain of an iteration ("bslm", "gradient"), or of
-        the predicted gain, below tol^2 ("newton") or tol / 100 ("lbfgs").
+        Tolerance in nats of 100,000 rows: of the gain of an iteration ("bslm"), or of the predicted
+        gain, below tol^2 ("newton") or tol / 100 ("lbfgs").
     max_iter : int or None
-        None: 10,000 for "bslm" and "gradient", 100 for "newton", 1,000 for "lbfgs".
-    threshold : float or None
-        Numbers above become +1, all others -1. None refuses columns of more than two values.
+        None: 100 for "newton", 10,000 for "bslm", 1,000 for "lbfgs" and "firth".
     graph : array, SciPy sparse matrix, list of pairs, or graph of networkx, optional
         Pairs of units that may be coupled, by numbers or names of columns; default all. For the
-        solvers "newton", "lbfgs" and "gradient".
+        solvers "newton" and "lbfgs".
     ebic_gamma : float
-        Weight of the number of units in "ebic": 0 is BIC, and more leaves out more couplings.
-    rule : {None, "and", "or"}
-        With `l1="ebic"`, None selects all couplings together. "and" and "or" regress each unit on
-        all others, and couple two if both or one of them select it (van Borkulo et al. 2014).
+        Weight of the number of units in the criterion of `l1`: 0 is BIC, and more leaves out more
+        couplings.
     missing : {"error", "drop", "available", "em"}
         "drop" leaves out rows with missing values. "available" keeps the conditional probabilities
         of units seen together with all their neighbours in `graph`. Both are right where values
@@ -89,8 +72,6 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         Whether a weight is a number of equal rows, or the sampling weight of one observation.
     n_threads : int or None
         Threads of the compiled kernels; results do not depend on it.
-    verbose : bool
-        Whether a selection of couplings by `l1` shows its progress on stderr.
 
     Attributes
     ----------
@@ -108,7 +89,7 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         Penalised log-pseudo-likelihood after each iteration, their number, and whether the solver
         stopped by its own rule at a maximum that is not disproved.
     graph_, path_
-        Pairs of `graph`; `SelectionPath` of `l1="ebic"` or "cv" (not in files).
+        Pairs of `graph`; `SelectionPath` of a selection by `l1` (not in files).
     n_missing_, n_dropped_, n_available_
         Missing values, rows that were left out for them, and weight of the rows with a term of each
         unit.
@@ -127,188 +108,83 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
     # {0, 1} coding: x = 2 y - 1.
     _coupling_factor = 4.0
     _item_name = "units"
+    _max_iter: ClassVar = PairwiseMachine._max_iter | {
+        "bslm": solvers.MAX_BSLM_ITER,
+        "firth": MAX_LBFGS_ITER,
+    }
 
     def __init__(
-        self, *, solver="auto", penalty=None, l1=0.0, l2=0.0, tol=1e-5, max_iter=None,
-        threshold=None, graph=None, ebic_gamma=0.25, rule=None, missing="error",
-        weights="counts", n_threads=None, verbose=False,
+        self, *, solver="auto", l1=0.0, l2=0.0, tol=1e-5, max_iter=None, graph=None,
+        ebic_gamma=0.25, missing="error", weights="counts", n_threads=None,
     ):  # fmt: skip
         self._store(locals())
 
     # --- fitting --------------------------------------------------------------------------------
 
-    def fit(self, X, y=None, sample_weight=None, clusters=None):
-        """Estimate couplings and field.
+    def _learned_labels(self, X, used, declared):
+        self.categories_ = two_categories(self, X, declared)
+        return codes(self, X, self.categories_)
 
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            Two values in each column: -1 and +1, 0 and 1, two other numbers, booleans, two strings
-            or pandas' categories, in their order (others are sorted). A column of a single value
-            has both values of other columns in which it occurs.
-        y : ignored
-        sample_weight : array of shape (n_samples,), optional
-            Number of equal rows that each row replaces. A factor of all weights changes no estimate
-            without Firth's penalty, and divides the variances of errors.
-        clusters : array of shape (n_samples,), optional
-            Labels of what was sampled independently, such as persons with several rows each: for
-            errors, tests and bootstraps.
+    @property
+    def _seen_only(self):
+        return not self.l2
 
-        Returns
-        -------
-        self
-        """
-        solver = self._checked_solver()
-        declared = declared_categories(X)
-        X = checked_table(self, X, reset=True, missing=self.missing != "error")
-        if self.threshold is None:
-            self.categories_ = two_categories(self, X, declared)
-        else:
-            self.categories_ = [np.array([-1.0, 1.0])] * X.shape[1]
-            warn_of_missing_codes(self, X)
-        states = to_spins(self, X, self.categories_, self.threshold)
-        # The largest matrix that is factorised has a row for each field and coupling.
-        n_units = states.shape[1]
-        order = n_units * (n_units + 1) // 2 if solver == "newton" else 0
-        with few_blas_threads(order):
-            rows = self._observed(states, sample_weight, clusters)
-            self._objective = self._objective_of(rows)
-            if isinstance(self.l1, str):
-                self._select_couplings()
-            if solver == "tap_inversion":
-                self._invert()
-            else:
-                self._maximise(solver)
-            self._parameters = self._objective.packed(self.couplings_, self.field_)
-            gradient = self._objective.value_and_gradient(self._parameters)[1]
-        self.gradient_norm_ = float(abs(gradient).max())
-        self.model_ = BoltzmannMachine(self.couplings_, Ising(self.field_))
-        return self
-
-    def _observed(self, states, sample_weight, clusters):
-        """Return distinct rows, complete ones where values are missing."""
-        labels = np.where(np.isnan(states), -1, states > 0)
-        weights = row_weights(1.0 if sample_weight is None else sample_weight, len(labels))
-        options, edges = (self.missing, self.weights), self._edges()
-        rows = observed(
-            labels, weights, np.full(labels.shape[1], 2), options, clusters,
-            seen_only=not self.l2, edges=edges,
-        )  # fmt: skip
-        self._sampling, self._completions = rows.sampling, rows.completions
-        self.n_missing_, self.n_dropped_ = rows.n_missing, rows.n_dropped
-        rows = WeightedRows.of_labels(rows.labels, rows.weights, edges)
-        check_terms(self, (rows.own != 0).any(0))
-        return rows
-
-    def _checked_solver(self):
+    def _check_options(self):
         solver = one_of("solver", self.solver, _SOLVERS)
-        one_of("penalty", self.penalty, (None, "firth"))
         self._check_selection()
         self._check_numbers("l2")
-        by_gradient = solver in ("auto", "newton", "lbfgs") and not self.penalty
-        if self.missing in ("em", "available") and not by_gradient:
+        if self.missing in ("em", "available") and solver in ("bslm", "firth"):
             raise ValueError(
-                f"missing={self.missing!r} needs solver 'auto', 'newton' or 'lbfgs', and "
-                f"penalty=None, got {solver!r} and penalty={self.penalty!r}."
+                f"missing={self.missing!r} needs solver 'auto', 'newton' or 'lbfgs', got "
+                f"{solver!r}."
             )
-        if self.threshold is not None:
-            number("threshold", self.threshold, -np.inf, np.inf)
-        if self.penalty == "firth" and (solver not in ("auto", "newton") or self.l1 or self.l2):
-            raise ValueError("penalty='firth' needs solver 'auto' or 'newton', without l1 and l2.")
-        if self.graph is not None and (self.penalty or solver not in _SOLVERS_OF_GRAPHS):
+        if self.graph is not None and solver in ("bslm", "firth"):
             raise ValueError(
-                f"graph needs solver {', '.join(map(repr, _SOLVERS_OF_GRAPHS))}, and penalty=None, "
-                f"got {solver!r} and penalty={self.penalty!r}. Other solvers step in all pairs at "
-                "once, and Firth's penalty is of all: take solver='newton', with a small l2 where "
-                "there is no maximum."
+                f"graph needs solver 'auto', 'newton' or 'lbfgs', got {solver!r}, which is for all "
+                "pairs: take solver='newton', with a small l2 where there is no maximum."
             )
-        if self._penalty_l1 and solver not in ("auto", "bslm", "lbfgs"):
+        if solver == "firth" and (self.l1 or self.l2):
+            raise ValueError("solver='firth' has a penalty of its own: it needs l1=0 and l2=0.")
+        if self._penalty_l1 and solver == "newton":
             raise ValueError(f"l1 needs solver 'auto', 'bslm' or 'lbfgs', got {solver!r}.")
-        if isinstance(self.l1, str) and solver not in _SOLVERS_OF_GRAPHS:
+        if isinstance(self.l1, str) and solver == "bslm":
             raise ValueError(
-                f"l1={self.l1!r} needs solver {', '.join(map(repr, _SOLVERS_OF_GRAPHS))}, "
-                f"got {solver!r}."
+                f"l1={self.l1!r} needs solver 'auto', 'newton' or 'lbfgs', got {solver!r}."
             )
-        return solver
 
-    def _maximise(self, solver):
-        objective = self._objective
-        solver = self._chosen_solver(solver, by_newton=self.penalty == "firth")
-        options = {
-            "tol": self._tol,
-            "max_iter": self.max_iter or _MAX_ITER_OF_SOLVER[solver],
-        }
-        n_rows = objective.total if self.penalty == "firth" else TOLERANCE_ROWS
-        start = objective.independent(n_rows)
+    def _solved(self, solver, max_iter):
+        objective, options = self._objective, {"tol": self._tol, "max_iter": max_iter}
         if solver == "bslm":
-            (fit,) = solvers.bslm(objective, [start], l1=self._penalty_l1, **options)
-        elif solver == "gradient":
-            fit = solvers.gradient_ascent(objective, start, **options)
-        elif self.penalty == "firth":
-            options["max_iter"] = self.max_iter or lbfgs.MAX_LBFGS_ITER
-            fit = firth.firth(objective, start, **options)
-        else:
-            solve = partial(newton.newton, **options)
-            if solver == "lbfgs":
-                solve = partial(lbfgs.lbfgs, l1=self._penalty_l1, **options)
-            fit = self._maximised(solve, start)
-        self.couplings_, self.field_ = objective.unpacked(fit.parameters)
-        self._keep_fit(fit, options["max_iter"])
+            start = objective.independent()
+            return solvers.bslm(objective, [start], l1=self._penalty_l1, **options)[0]
+        if solver == "firth":
+            return firth.firth(objective, objective.independent(objective.total), **options)
+        return super()._solved(solver, max_iter)
+
+    def _set_parameters(self, parameters):
+        """Couplings and field, and the model, of a vector of parameters."""
+        self._parameters = parameters
+        self.couplings_, self.field_ = self._objective.unpacked(parameters)
+        self.model_ = BoltzmannMachine(self.couplings_, Ising(self.field_))
+        gradient = self._objective.value_and_gradient(parameters)[1]
+        self.gradient_norm_ = float(abs(gradient).max())
 
     def _existence(self, parameters):
-        if self.penalty == "firth":
+        if self.solver == "firth":
             return firth.unique_with_firth(self._likely_objective())
         return super()._existence(parameters)
-
-    def _invert(self):
-        objective = self._objective
-        covariance = objective.second - np.outer(objective.mean, objective.mean)
-        covariance[np.diag_indices_from(covariance)] += self.l2
-        self.couplings_, self.field_ = tap_inversion(objective.mean, covariance)
-        parameters = objective.packed(self.couplings_, self.field_)
-        value = objective.value_and_gradient(parameters)[0]
-        self.history_ = np.array([objective.total * value])
-        self.n_iter_, self.converged_, self.existence_ = 1, True, Existence(None)
 
     # --- probabilities --------------------------------------------------------------------------
 
     def _rows(self, X, missing=False):
         check_is_fitted(self)
         X = checked_table(self, X, reset=False, missing=missing)
-        return to_spins(self, X, self.categories_, self.threshold)
-
-    @property
-    def values_(self):
-        """The two values of the data, a tuple, or None if columns have different ones."""
-        check_is_fitted(self)
-        values = self.categories_[0]
-        if all(np.array_equal(values, each) for each in self.categories_):
-            return tuple(values.tolist())
-        return None
+        return to_spins(self, X, self.categories_)
 
     def _log_conditionals(self, X):
         states = self._rows(X)
-        rows = PseudoLikelihood(
-            WeightedRows(states, np.ones(len(states))), n_threads=self.n_threads
-        )
+        rows = PseudoLikelihood(states, n_threads=self.n_threads)
         return rows.residuals(self.couplings_, self.field_)[1] * len(states)
-
-    def log_pseudo_likelihood(self, X, sample_weight=None):
-        """Log-pseudo-likelihood of all rows together (Eq. 2.1), without penalties.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-        sample_weight : array of shape (n_samples,), optional
-
-        Returns
-        -------
-        float
-            Nats.
-        """
-        values = self.score_samples(X)
-        weights = row_weights(1.0 if sample_weight is None else sample_weight, len(values))
-        return float(values @ weights)
 
     def _probabilities(self, X):
         return expit(2 * (self._rows(X) @ self.couplings_ + self.field_))
@@ -346,12 +222,12 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
     # --- files ----------------------------------------------------------------------------------
 
     def _saved(self):
-        rows = self._objective.rows
+        objective = self._objective
         # For standard errors.
-        bits = np.packbits(rows.states > 0, axis=1)
-        arrays = {"rows": bits, "weights": rows.weights}
-        if rows.targets is not None:
-            arrays["seen"] = np.packbits(rows.states != 0, axis=1)
+        bits = np.packbits(objective.states > 0, axis=1)
+        arrays = {"rows": bits, "weights": self._row_weights()}
+        if objective.targets is not objective.states:
+            arrays["seen"] = np.packbits(objective.states != 0, axis=1)
         arrays["missing"] = np.array([self.n_missing_, self.n_dropped_])
         fitted, more = self._saved_fit("gradient_norm_")
         return fitted, arrays | more
@@ -361,7 +237,6 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         if [len(values) for values in self.categories_] != [2] * self.n_features_in_:
             raise ValueError("categories_ must have two values for each column.")
         check_n_features(self, {self.model_.n_units})
-        self.couplings_, self.field_ = self.model_.couplings, self.model_.prior.field
         shape = None, -(-self.n_features_in_ // 8)
         bits = arrays.member("rows", "iu", shape, np.uint8)
         weights = arrays.member("weights", "f", (len(bits),), low=0)
@@ -369,33 +244,30 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         if "seen" in arrays:
             seen = arrays.member("seen", "iu", bits.shape, np.uint8)
             labels[np.unpackbits(seen, axis=1, count=self.n_features_in_) == 0] = -1
-        rows = WeightedRows.of_labels(labels, weights, self._edges())
         restored_rows(self, arrays, labels)
         self._restore_missing(arrays)
-        chosen = np.argwhere(np.triu(self.couplings_)) if isinstance(self.l1, str) else None
-        self._objective = self._objective_of(rows, chosen)
-        self._parameters = self._objective.packed(self.couplings_, self.field_)
+        couplings, edges = self.model_.couplings, self._edges()
+        if isinstance(self.l1, str):
+            edges = np.argwhere(np.triu(couplings))
+        self._objective = self._objective_of(labels, weights, edges)
+        self._set_parameters(self._objective.packed(couplings, self.model_.prior.field))
 
-    def _objective_of(self, rows, edges=None):
-        """The objective of rows, with the couplings of `graph` or of these edges alone."""
+    def _objective_of(self, labels, weights, edges=None):
+        """The objective of rows, with the couplings of these edges, by default of `graph`."""
         edges = self._edges() if edges is None else edges
-        return PseudoLikelihood(rows, float(self.l2), self.n_threads, edges)
+        states = np.where(labels < 0, 0, 2.0 * labels - 1)
+        return PseudoLikelihood(states, weights, float(self.l2), self.n_threads, edges)
 
     @property
     def n_available_(self):
         """Weight of the rows that have a part in the conditional probability of each unit."""
         check_is_fitted(self)
-        rows = self._objective.rows
-        return rows.weights @ (rows.own != 0)
+        return self._row_weights() @ (self._objective.targets != 0)
 
     def _items(self):
         """The rows as items with the categories 0 and 1, and their thresholds."""
-        states = self._objective.rows.states > 0
+        states = self._objective.states > 0
         return states, Thresholds(np.full(states.shape[1], 2))
-
-    def _check_errors(self):
-        if self.solver == "tap_inversion":
-            raise ValueError("standard errors are for maxima: fit with another solver.")
 
     # --- codings --------------------------------------------------------------------------------
 

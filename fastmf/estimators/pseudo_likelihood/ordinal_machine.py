@@ -1,26 +1,20 @@
 """Machines of ordinal items by maximum pseudo-likelihood."""
 
-from functools import partial
-
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import one_of, real_array, row_weights
+from fastmf._common.arguments import one_of, real_array
 from fastmf.estimators.common.categories import (
     checked_table,
     codes,
-    declared_categories,
     item_categories,
 )
 from fastmf.estimators.common.data import missing_entries
 from fastmf.estimators.common.frames import feature_names
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine, check_sizes, labels_from
-from fastmf.estimators.pseudo_likelihood._observed import observed, restored_rows
+from fastmf.estimators.pseudo_likelihood._observed import restored_rows
 from fastmf.learning.pseudo_likelihood.existence import MAX_NAMED
-from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
-from fastmf.learning.pseudo_likelihood.lbfgs import MAX_LBFGS_ITER, lbfgs
-from fastmf.learning.pseudo_likelihood.newton import MAX_NEWTON_ITER, newton
 from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import KINDS, Thresholds
 from fastmf.models import BoltzmannMachine
@@ -44,7 +38,7 @@ class OrdinalMachine(PairwiseMachine):
         numbers; the categories of pandas' categorical columns.
     thresholds : {"free", "blume_capel"}
         One threshold mu_i(c) for each category c > 0, or mu_i(c) = alpha_i c + beta_i c^2.
-    l1 : float, "ebic" or "cv"
+    l1 : float, "ebic", "and", "or" or "cv"
         Penalty ``l1 sum |sigma_ij|`` per row, or selection of couplings, as in
         `FullyVisibleBoltzmannMachine`.
     l2, l2_field : float
@@ -55,7 +49,7 @@ class OrdinalMachine(PairwiseMachine):
         is for rows of up to 4,096 completions.
     weights : {"counts", "sampling"}
         Whether a weight is a number of equal rows, or the sampling weight of one observation.
-    ebic_gamma, rule
+    ebic_gamma : float
         As in `FullyVisibleBoltzmannMachine`.
     solver : {"auto", "newton", "lbfgs"}
         "newton" takes few steps to machine precision; "lbfgs" is for many parameters, or `l1`.
@@ -66,8 +60,6 @@ class OrdinalMachine(PairwiseMachine):
         None: 100 for "newton", 1,000 for "lbfgs".
     n_threads : int or None
         Threads of the compiled kernels; results do not depend on it.
-    verbose : bool
-        Whether a selection of couplings by `l1` shows its progress on stderr.
 
     Attributes
     ----------
@@ -100,57 +92,28 @@ class OrdinalMachine(PairwiseMachine):
 
     def __init__(
         self, *, n_categories=None, thresholds="free", l1=0.0, l2=0.0, l2_field=0.0,
-        missing="error", weights="counts", ebic_gamma=0.25, rule=None, solver="auto", tol=1e-5,
-        max_iter=None, n_threads=None, verbose=False,
+        missing="error", weights="counts", ebic_gamma=0.25, solver="auto", tol=1e-5,
+        max_iter=None, n_threads=None,
     ):  # fmt: skip
         self._store(locals())
 
-    def fit(self, X, y=None, sample_weight=None, clusters=None):
-        """Estimate couplings and thresholds.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n_samples, n_features)
-            Integer codes, strings or pandas' categories; NaN or None where missing.
-        y : ignored
-        sample_weight : array of shape (n_samples,), optional
-            Number of equal rows that each row replaces.
-        clusters : array of shape (n_samples,), optional
-            Labels of what was sampled independently, such as persons with several rows each: for
-            errors, tests and bootstraps.
-
-        Returns
-        -------
-        self
-        """
-        self._check_options()
-        declared = declared_categories(X)
-        X = checked_table(self, X, reset=True, missing=self.missing != "error")
+    def _learned_labels(self, X, used, declared):
         if not declared:
             warn_of_missing_codes(self, X)
-        weights = row_weights(1.0 if sample_weight is None else sample_weight, len(X))
-        used = weights > 0
+        # Rows that are not used may have categories of their own.
         if self.missing in ("drop", "available"):
-            used &= ~missing_entries(X).any(1)
+            used = used & ~missing_entries(X).any(1)
         if not used.any():
             raise ValueError("X must have a row without missing values, of positive weight.")
         self.categories_ = item_categories(self, X[used], self.n_categories, declared)
         self.n_categories_ = np.array([len(listed) for listed in self.categories_])
-        # Rows that are not used may have categories of their own.
         scores = np.full(X.shape, -1)
         scores[used] = codes(self, X[used], self.categories_)
-        options = self.missing, self.weights
-        seen_only = self.thresholds == "free" and not self.l2_field
-        result = observed(
-            scores, weights, self.n_categories_, options, clusters, seen_only=seen_only
-        )
-        self._rows, self._weights = result.labels, result.weights
-        self._sampling, self._completions = result.sampling, result.completions
-        self.n_missing_, self.n_dropped_ = int(missing_entries(X).sum()), result.n_dropped
-        self._objective = self._made_objective()
-        with few_blas_threads(self._objective.n_parameters):
-            self._maximise()
-        return self
+        return scores
+
+    @property
+    def _seen_only(self):
+        return self.thresholds == "free" and not self.l2_field
 
     def _check_options(self):
         one_of("thresholds", self.thresholds, KINDS)
@@ -159,21 +122,6 @@ class OrdinalMachine(PairwiseMachine):
         self._check_numbers("l2", "l2_field")
         if self._penalty_l1 and self.solver == "newton":
             raise ValueError("l1 needs solver 'auto' or 'lbfgs', got 'newton'.")
-
-    def _maximise(self):
-        if isinstance(self.l1, str):
-            self._select_couplings()
-        if self._chosen_solver(self.solver) == "newton":
-            max_iter = self.max_iter or MAX_NEWTON_ITER
-            solve = partial(newton, tol=self._tol, max_iter=max_iter)
-        else:
-            max_iter = self.max_iter or MAX_LBFGS_ITER
-            solve = partial(lbfgs, l1=self._penalty_l1, tol=self._tol, max_iter=max_iter)
-        result = self._maximised(solve, self._objective.independent())
-        self._set_parameters(result.parameters)
-        value = self._objective.log_likelihood(result.parameters)
-        self.log_pseudo_likelihood_ = value / self._objective.total
-        self._keep_fit(result, max_iter)
 
     def _existence(self, parameters):
         result = super()._existence(parameters)
@@ -198,23 +146,25 @@ class OrdinalMachine(PairwiseMachine):
             "categories, or give a ridge penalty l2_field"
         )
 
-    def _made_objective(self):
-        """The likelihood of the rows that the machine was fitted to."""
+    def _objective_of(self, rows, weights):
+        """The likelihood of rows."""
         thresholds = Thresholds(self.n_categories_, self.thresholds)
         return OrdinalLikelihood(
-            self._rows, self._weights, thresholds, l2=float(self.l2),
-            l2_field=float(self.l2_field), n_threads=self.n_threads,
+            rows, weights, thresholds, l2=float(self.l2), l2_field=float(self.l2_field),
+            n_threads=self.n_threads,
         )  # fmt: skip
 
     def _items(self):
         """The rows, and the thresholds of their items."""
-        return self._rows, self._objective.thresholds
+        return self._objective.states, self._objective.thresholds
 
     def _set_parameters(self, parameters):
         """Couplings and thresholds from the vector of all parameters."""
         self._parameters, self._models = parameters, {}
         self.couplings_, self._of_thresholds = self._objective.unpacked(parameters)
         self.thresholds_ = self._by_item(self._objective.thresholds.matrix @ self._of_thresholds)
+        value = self._objective.log_likelihood(parameters)
+        self.log_pseudo_likelihood_ = value / self._objective.total
 
     def _by_item(self, values):
         """Values of the thresholds of all items, item by item."""
@@ -303,7 +253,7 @@ class OrdinalMachine(PairwiseMachine):
     def _saved(self):
         fitted, arrays = self._saved_fit("log_pseudo_likelihood_", "n_dropped_", "n_missing_")
         return fitted, arrays | {
-            "rows": self._rows.astype(np.int16),
+            "rows": self._objective.states.astype(np.int16),
             "sizes": self.n_categories_,
             "weights": self._row_weights(),
             "pairs": np.stack(self._objective.pairs, axis=1),
@@ -316,17 +266,17 @@ class OrdinalMachine(PairwiseMachine):
         shape = (self.n_features_in_,)
         self.n_categories_ = arrays.member("sizes", "iu", shape, low=2, high=most).astype(np.int64)
         check_sizes(self.categories_, self.n_categories_)
-        self._rows = labels_from("rows", arrays, self.n_categories_).astype(np.int64)
-        if (self._rows < 0).any():
+        rows = labels_from("rows", arrays, self.n_categories_).astype(np.int64)
+        if (rows < 0).any():
             raise ValueError("member 'rows' must have no missing values.")
-        self._weights = arrays.member("weights", "f", (len(self._rows),), low=0)
-        restored_rows(self, arrays, self._rows)
+        weights = arrays.member("weights", "f", (len(rows),), low=0)
+        restored_rows(self, arrays, rows)
         d = self.n_features_in_
         pairs = arrays.member("pairs", "iu", (None, 2), low=0, high=d - 1)
         place = pairs[:, 0] * d + pairs[:, 1]
         if (pairs[:, 0] >= pairs[:, 1]).any() or (np.diff(place) <= 0).any():
             raise ValueError("member 'pairs' must be pairs i < j of items, in their order.")
-        self._objective = self._made_objective().restricted(pairs)
+        self._objective = self._objective_of(rows, weights).restricted(pairs)
         shape = (self._objective.n_parameters,)
         self._set_parameters(arrays.member("parameters", "f", shape, low=-np.inf))
 

@@ -5,12 +5,10 @@ from functools import partial
 import numpy as np
 from scipy import sparse
 from scipy.special import softmax
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, flag, number, one_of, row_weights
 from fastmf._common.progress import reported
-from fastmf._common.warning import warn_user
 from fastmf.estimators.common.categories import (
     checked_table,
     coded_labels,
@@ -22,24 +20,24 @@ from fastmf.estimators.common.missing_codes import CODES, warn_of_missing_codes
 from fastmf.estimators.networks.network import Network
 from fastmf.estimators.networks.permutations import PooledRows
 from fastmf.estimators.pseudo_likelihood._base import ItemMachine, check_sizes, labels_from
-from fastmf.estimators.pseudo_likelihood._observed import check_terms, restored_rows, summable
+from fastmf.estimators.pseudo_likelihood._observed import observe, restored_rows
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
-from fastmf.learning.pseudo_likelihood.godambe import Godambe
+from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS
 from fastmf.learning.pseudo_likelihood.graph import absent_pairs
-from fastmf.learning.pseudo_likelihood.missing import Completions, IncompleteGodambe
+from fastmf.learning.pseudo_likelihood.lbfgs import MAX_LBFGS_ITER
 from fastmf.learning.pseudo_likelihood.newton import MAX_NEWTON_ITER, newton
 from fastmf.learning.pseudo_likelihood.potts import contacts, fitting
 from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, OfFewRows
-from fastmf.learning.pseudo_likelihood.potts.dense import MAX_PARAMETERS, DenseObjective
+from fastmf.learning.pseudo_likelihood.potts.dense import DenseObjective
 from fastmf.learning.pseudo_likelihood.potts.mean_field import naive_mean_field
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
-from fastmf.learning.pseudo_likelihood.rows import available, distinct, target_labels
+from fastmf.learning.pseudo_likelihood.rows import distinct, target_labels
 from fastmf.models import BoltzmannMachine
 from fastmf.models._gauge import GAUGES, in_gauge
 from fastmf.models._io import model_to_arrays
 from fastmf.priors import Categorical
 
-_POTTS_SOLVERS = ("auto", "lbfgs", "newton", "naive_mean_field")
+_POTTS_SOLVERS = ("auto", "lbfgs", "newton", "asymmetric", "naive_mean_field")
 
 
 class PottsMachine(Network, ItemMachine):
@@ -60,13 +58,12 @@ class PottsMachine(Network, ItemMachine):
         penalises the whole data without the half: for its lambda_e (``-le``) and lambda_h (``-lh``)
         give ``l2 = 2 * lambda_e / sum(weights)`` and ``l2_field = 2 * lambda_h / sum(weights)``.
         Alignments need `l2`; ``l2_field = l2`` is a good start.
-    solver : {"auto", "lbfgs", "newton", "naive_mean_field"}
+    solver : {"auto", "lbfgs", "newton", "asymmetric", "naive_mean_field"}
         "lbfgs" ("auto" is the same) computes in single precision beyond 500,000 parameters.
-        "newton" is exact, for up to 4,000 parameters. "naive_mean_field" inverts the covariance
-        matrix (Morcos et al., PNAS 108, 2011), to whose diagonal `l2` is added.
-    symmetric : bool
-        False: each position is fitted alone, with couplings of its own and half the penalty, and
-        the two estimates of each coupling are averaged (PlmDCA). It takes less memory.
+        "newton" is exact, for up to 6,000 parameters. "asymmetric" fits each position alone, with
+        couplings of its own and half the penalty, and averages the two estimates of each coupling
+        (PlmDCA); it takes less memory. "naive_mean_field" inverts the covariance matrix (Morcos et
+        al., PNAS 108, 2011), to whose diagonal `l2` is added.
     pseudocount : float
         Fraction of a uniform distribution, in [0, 1), that is mixed with the frequencies of
         "naive_mean_field". Morcos et al. take 0.5.
@@ -74,10 +71,10 @@ class PottsMachine(Network, ItemMachine):
         Ends when the predicted rise of the penalised log-pseudo-likelihood of 100,000 rows is less,
         or too small to be told from rounding errors.
     max_iter : int or None
-        None: 1,000 for "lbfgs", 100 for "newton".
+        None: 1,000 for "lbfgs" and "asymmetric", 100 for "newton".
     graph : array, SciPy sparse matrix, list of pairs, or graph of networkx, optional
-        Pairs of positions that may be coupled, by numbers or names of columns; default all. It
-        needs `symmetric`.
+        Pairs of positions that may be coupled, by numbers or names of columns; default all. For
+        "lbfgs" and "newton".
     missing : {"absent", "available", "em"}
         "absent" leaves missing labels out of all terms, which is biased where the graph has loops.
         "available" and "em" are as in `FullyVisibleBoltzmannMachine`, by Newton's method; "em" is
@@ -121,11 +118,11 @@ class PottsMachine(Network, ItemMachine):
     _models = ("BoltzmannMachine",)
     # The log-odds ratio of two states of either position has twice the deviation of a contrast.
     _prior_factor = 2.0
+    _item_name = "positions"
 
     def __init__(
-        self, *, n_states=None, l2=0.0, l2_field=0.0, solver="auto", symmetric=True,
-        pseudocount=0.0, tol=1e-4, max_iter=None, graph=None, missing="absent",
-        n_threads=None, verbose=False,
+        self, *, n_states=None, l2=0.0, l2_field=0.0, solver="auto", pseudocount=0.0, tol=1e-4,
+        max_iter=None, graph=None, missing="absent", n_threads=None, verbose=False,
     ):  # fmt: skip
         self._store(locals())
 
@@ -155,147 +152,95 @@ class PottsMachine(Network, ItemMachine):
         weights = row_weights(1.0 if sample_weight is None else sample_weight, len(labels))
         self.sizes_ = np.array([len(listed) for listed in self.categories_])
         self._first = np.cumsum(self.sizes_) - self.sizes_
-        self.n_missing_ = int((labels < 0).sum())
-        self._observe(labels, weights)
+        self._labels, self._weights = observe(
+            self, labels, weights, self.sizes_, seen_only=not self.l2_field, edges=self._edges(),
+            merge=False,
+        )  # fmt: skip
         self._model = None
+        rows = self._labels, self._weights
+        if self._completions is None:
+            rows = distinct(*rows)[:2]
+        self._objective, max_iter = self._dense_objective(*rows), self.max_iter or MAX_LBFGS_ITER
         if self.solver == "naive_mean_field":
-            self._invert(PottsData(self._labels, self._weights, self.sizes_, self.n_threads))
+            fit, existence = self._inverted(*rows)
+        elif self.solver == "newton" or self._objective.incomplete or self._completions is not None:
+            max_iter = self.max_iter or MAX_NEWTON_ITER
+            fit, existence = self._by_newton(max_iter)
         else:
-            self._maximise()
-        self.n_iter_ = len(self.history_)
+            fit, existence = self._by_lbfgs(*rows, max_iter)
+        self._couplings, self._field, self._objective = fit.couplings, fit.field, None
+        self._keep_fit(fit, existence, max_iter)
         return self
-
-    def _observe(self, labels, weights):
-        """Keep the rows of the fit, or their completions."""
-        self._labels, self._weights, self.n_dropped_ = labels, weights, 0
-        self._sampling = self._completions = None
-        if not self.n_missing_:
-            return
-        if self.missing == "available":
-            terms = available(labels, self._edges())
-            check_terms(self, terms[weights > 0].any(0))
-            usable = terms.any(1)
-        elif self.missing == "em":
-            usable = summable(labels, self.sizes_, self._edges())
-        else:
-            usable = (labels >= 0).any(1)
-        self.n_dropped_ = int((~usable).sum())
-        usable &= weights > 0
-        if not usable.any():
-            if self.missing == "absent":
-                return
-            raise ValueError("X must have a row with labels, of positive weight.")
-        self._labels, self._weights = labels[usable], weights[usable]
-        if self.missing == "em":
-            self._completions = Completions.of(
-                self._labels, self._weights, self.sizes_, seen_only=not self.l2_field
-            )
-            self._labels, self._weights = self._completions.states, self._completions.weights
 
     def _check_options(self):
         one_of("solver", self.solver, _POTTS_SOLVERS)
         one_of("missing", self.missing, ("absent", "available", "em"))
-        if not isinstance(self.symmetric, bool | np.bool_):
-            raise TypeError(f"symmetric must be True or False, got {self.symmetric!r:.40}.")
-        by_newton = self.solver in ("auto", "newton") and self.symmetric
-        if self.missing != "absent" and not by_newton:
+        if self.missing != "absent" and self.solver not in ("auto", "newton"):
             raise ValueError(
-                f"missing={self.missing!r} needs solver 'auto' or 'newton', and symmetric=True, "
-                f"got {self.solver!r} and symmetric={self.symmetric!r}."
+                f"missing={self.missing!r} needs solver 'auto' or 'newton', got {self.solver!r}."
             )
         self._check_numbers("l2", "l2_field")
+        flag("verbose", self.verbose)
         number("pseudocount", self.pseudocount, 0, 1, below=True)
         if self.pseudocount and self.solver != "naive_mean_field":
             raise ValueError("pseudocount is for solver='naive_mean_field'; give l2 instead.")
-        if self.graph is not None and (self.solver == "naive_mean_field" or not self.symmetric):
+        if self.graph is not None and self.solver in ("asymmetric", "naive_mean_field"):
             raise ValueError(
-                "graph needs a maximum of the symmetric pseudo-likelihood: symmetric=True and "
-                f"solver 'auto', 'lbfgs' or 'newton', got {self.solver!r} and symmetric="
-                f"{self.symmetric}."
+                f"graph needs solver 'auto', 'lbfgs' or 'newton', got {self.solver!r}."
             )
-        if not self.symmetric and self.solver == "newton":
-            raise ValueError("solver 'newton' is for symmetric=True: take 'lbfgs'.")
 
-    def _maximise(self):
-        rows = self._labels, self._weights
-        if self._completions is None:
-            rows = distinct(*rows)[:2]
-        self._objective = self._dense_objective(*rows)
-        incomplete = self._objective.targets is not self._objective.labels
-        if self.solver == "newton" or incomplete or self._completions is not None:
-            stopped = self._by_newton()
-        else:
-            stopped = self._by_lbfgs(*rows)
-        self._objective = None
-        self.converged_ = stopped and self.existence_.exists is not False
-        self._warn(stopped)
+    @property
+    def _symmetric(self):
+        """Whether positions share their couplings in the fit."""
+        return self.solver != "asymmetric"
 
-    def _by_newton(self):
-        """Fit by Newton's method in all parameters; return whether it stopped."""
+    def _by_newton(self, max_iter):
+        """Fit by Newton's method in all parameters, and `Existence` of the maximum."""
         self._objective.check_size()
-        solve = partial(
-            newton, tol=min(float(self.tol), 1e-5), max_iter=self.max_iter or MAX_NEWTON_ITER
-        )
+        solve = partial(newton, tol=min(float(self.tol), 1e-5), max_iter=max_iter)
         fit = self._maximised(solve, self._objective.independent())
         if self._completions is not None:
             self._weights = self._completions.weights
-        couplings, self._field = self._objective.unpacked(fit.parameters)
-        self._couplings = DenseCouplings(couplings, self.sizes_)
-        self.history_ = np.array(fit.history)
+        couplings, field = self._objective.unpacked(fit.parameters)
         value = self._objective.log_likelihood(fit.parameters)
         self.log_pseudo_likelihood_ = float(value / self._objective.total)
-        self.existence_ = self._existence(fit.parameters)
-        return fit.stopped
+        fit = fitting.PottsFit(DenseCouplings(couplings, self.sizes_), field, *fit[1:])
+        return fit, self._existence(self._objective.packed(couplings, field))
 
-    def _by_lbfgs(self, labels, weights):
-        """Fit by L-BFGS in scaled coordinates; return whether it stopped."""
+    def _by_lbfgs(self, labels, weights, max_iter):
+        """Fit by L-BFGS in scaled coordinates, and `Existence` of the maximum."""
         data = PottsData(labels, weights, self.sizes_, self.n_threads)
         options = fitting.Options(
-            float(self.l2), float(self.l2_field), bool(self.symmetric), float(self.tol),
-            self.max_iter, report=reported(self.verbose),
+            float(self.l2), float(self.l2_field), self._symmetric, float(self.tol), max_iter,
+            report=reported(self.verbose),
         )  # fmt: skip
         absent = None if self.graph is None else absent_pairs(self._edges(), len(self.sizes_))
         fit = fitting.fit(data, options, absent)
-        self._couplings, self._field, self.history_ = fit.couplings, fit.field, fit.history
         value = fitting.log_pseudo_likelihood(data, fit.couplings, fit.field)
         self.log_pseudo_likelihood_ = value / data.total
         objective, point, refine = self._objective, None, None
 
         def better(_):
-            exact = options._replace(tol=1e-9, max_iter=None, single=False)
+            exact = options._replace(tol=1e-9, max_iter=MAX_LBFGS_ITER, single=False)
             fit = fitting.fit(data, exact, absent)
             return objective.packed(fit.couplings.dense(), fit.field)
 
-        if not self.l2 and self.symmetric:
+        if not self.l2 and self._symmetric:
             point = objective.packed(fit.couplings.dense(), fit.field)
-            refine = better if objective.n_parameters > MAX_PARAMETERS else None
-        self.existence_ = decided(objective, point, refine=refine)
-        return fit.converged
+            refine = better if objective.n_parameters > MAX_HESSIAN_PARAMETERS else None
+        return fit, decided(objective, point, refine=refine)
 
-    def _warn(self, stopped):
-        message = self.existence_.message
-        if self.existence_.units and self.n_missing_ and self.missing == "absent":
-            message += (
-                f"; {self.n_missing_} labels are missing, and rows without a label are told from "
-                "others: missing='em' takes them as unknown"
-            )
-        elif not self.existence_.units and not stopped:
-            message = (
-                f"stopped after {len(self.history_)} iterations before `tol` was reached: raise "
-                "max_iter or give a larger tol" + (f"; {message}" if message else "")
-            )
-        if message:
-            warn_user(f"{message}.", ConvergenceWarning)
-
-    def _invert(self, data):
-        couplings, self._field = naive_mean_field(
+    def _inverted(self, labels, weights):
+        """Fit by naive mean field, and unknown `Existence`."""
+        data = PottsData(labels, weights, self.sizes_, self.n_threads)
+        couplings, field = naive_mean_field(
             data.labels, data.weights / data.total, self.sizes_, float(self.pseudocount),
             float(self.l2),
         )  # fmt: skip
-        self._couplings = DenseCouplings(couplings, self.sizes_)
-        self.existence_, self.converged_ = Existence(None), True
-        value = fitting.log_pseudo_likelihood(data, self._couplings, self._field)
-        self.history_, self.log_pseudo_likelihood_ = np.array([value]), value / data.total
+        couplings = DenseCouplings(couplings, self.sizes_)
+        value = fitting.log_pseudo_likelihood(data, couplings, field)
+        self.log_pseudo_likelihood_ = value / data.total
+        return fitting.PottsFit(couplings, field, np.array([value]), True), Existence(None)
 
     # --- parameters -----------------------------------------------------------------------------
 
@@ -395,7 +340,7 @@ class PottsMachine(Network, ItemMachine):
             targets = target_labels(labels, edges)
         return DenseObjective(
             labels, weights, self.sizes_, float(self.l2), float(self.l2_field), edges, targets,
-            bool(self.symmetric),
+            self._symmetric,
         )  # fmt: skip
 
     @property
@@ -406,22 +351,19 @@ class PottsMachine(Network, ItemMachine):
 
     # --- errors, tests and edges ----------------------------------------------------------------
 
-    def _godambe(self):
-        check_is_fitted(self)
-        if self.solver == "naive_mean_field" or not self.symmetric:
+    def _at_maximum(self):
+        if self.solver in ("asymmetric", "naive_mean_field"):
             raise ValueError(
-                "standard errors are for the symmetric pseudo-likelihood: fit with another solver "
-                "and symmetric=True."
+                "standard errors are for the symmetric pseudo-likelihood: fit with another solver."
             )
-        if self.existence_.exists is False:
-            raise ValueError(f"there are no standard errors: {self.existence_.message}.")
         objective = self._dense_objective(self._labels, self._weights)
         objective.check_size()
         parameters = objective.packed(self._couplings.dense(), self._field)
         if self._completions is None:
-            return Godambe(objective, parameters, np.square(objective.weights))
-        sampling = sparse.diags_array(self._completions.row_weights / objective.total)
-        return IncompleteGodambe(objective, parameters, self._completions, sampling)
+            sampling = np.square(objective.weights)
+        else:
+            sampling = sparse.diags_array(self._completions.row_weights / objective.total)
+        return objective, parameters, sampling
 
     def standard_errors(self, gauge="zero-sum"):
         """Standard errors by the sandwich (Godambe) covariance.
@@ -441,8 +383,8 @@ class PottsMachine(Network, ItemMachine):
         Raises
         ------
         ValueError
-            If there is no maximum, the fit has no such errors (`symmetric=False`, naive mean
-            field), or there are more than 4,000 parameters.
+            If there is no maximum, the fit has no such errors ("asymmetric", naive mean field), or
+            there are more than 6,000 parameters.
 
         Notes
         -----

@@ -29,15 +29,13 @@ import numpy as np
 import scipy
 from scipy import sparse
 
+from fastmf.learning.pseudo_likelihood.fit import SCORE_NUMBERS, gradient_rounding
 from fastmf.learning.pseudo_likelihood.lbfgs import maximum
-from fastmf.learning.pseudo_likelihood.newton import GRADIENT_ROUNDING
 
 # Condition number beyond which eigenvalues in double precision prove nothing.
 MAX_CONDITION = 1e12
 # Units, or categories, that a message names.
 MAX_NAMED = 10
-# Numbers in the matrix of a linear programme up to which it is solved.
-_MAX_PROGRAMME_NUMBERS = 3_000_000
 
 
 class Existence(NamedTuple):
@@ -94,7 +92,7 @@ def decided(objective, point=None, l1=0.0, refine=None):
             return _separated(items, np.arange(len(items.coupled)))
         gradient = objective.value_and_gradient(near)[1]
         free = np.broadcast_to(np.equal(objective.ridge, 0), gradient.shape)
-        norm = np.linalg.norm(gradient[free]) + GRADIENT_ROUNDING * np.sqrt(len(gradient))
+        norm = np.linalg.norm(gradient[free]) + gradient_rounding() * np.sqrt(len(gradient))
         if norm < residual * features.bound():
             return Existence(True)
     return _by_programmes(items)
@@ -237,7 +235,8 @@ def _by_programmes(items):
     separated = []
     for group in groups:
         rising = None
-        if numbers <= _MAX_PROGRAMME_NUMBERS * len(groups):
+        # Larger programmes may take minutes.
+        if numbers <= 3 * SCORE_NUMBERS * len(groups):
             margins, item = margins_of(items, group)
             rising = rising_margins(margins)
         if rising is None:

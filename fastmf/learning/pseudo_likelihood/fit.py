@@ -9,7 +9,8 @@ from scipy import sparse
 from scipy.linalg import blas
 
 from fastmf._common.linalg import symmetrize
-from fastmf._threads.workers import one_blas_thread
+from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
+from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
 
 # Rows whose log-pseudo-likelihood the tolerances of solvers are about, however many there are and
 # whatever their weights add up to: weights that differ by a factor have the same maximum.
@@ -20,9 +21,6 @@ MAX_HESSIAN_PARAMETERS = 6000
 MAX_NEWTON_PARAMETERS = 1300
 # Smallest decrease of the function, compared with that along the gradient, for a step to be taken.
 MIN_DECREASE = 1e-4
-# Parameters from which BLAS keeps its threads for the Hessian, 77 units. With 1,200, on cores that
-# other processes use, Newton's method took ten times as long with them.
-_MIN_THREADED_PARAMETERS = 3000
 # Numbers in a block of rows that fits in the cache.
 BLOCK_NUMBERS = 1 << 17
 # Numbers in a block of scores.
@@ -37,6 +35,7 @@ class CompositeLikelihood:
 
     - `total`, `weights`: weight of all rows, and weights of rows that add up to one;
     - `n_units`, `n_fields`, `n_parameters`, `n_threads`;
+    - `coupled`: which units are coupled, (n_units, n_units);
     - `ridge`: penalty of each parameter or of all, ridge / 2 times its square;
     - `singular`: whether changes of gauge leave the value as it is;
 
@@ -76,7 +75,7 @@ class CompositeLikelihood:
     def with_ridge(self, ridge):
         """The objective of the same rows with another ridge penalty, per unit of weight."""
         result = copy.copy(self)
-        result.ridge, result._latest, result._hessian = ridge, None, None
+        result.ridge, result._latest = ridge, None
         return result
 
     def mean_score(self, parameters):
@@ -127,6 +126,92 @@ class CompositeLikelihood:
             yield of_rows(rows, factors[rows]), factors[rows]
 
 
+class PairwiseLikelihood(CompositeLikelihood):
+    """Composite likelihood with one coupling for each pair of units, of the products of scores.
+
+    `states` (n_rows, n_units) are scores; a subclass has `item_of_field`, the unit of each field,
+    `_field_statistics`, derivatives of log-probabilities by fields; `_value_and_derivatives`, which
+    takes no penalty; and `_with`, the objective of other rows or pairs.
+    """
+
+    def __init__(self, states, weights, n_fields, pairs, n_threads):
+        self.states, self.n_threads = states, n_threads
+        self.total = float(np.sum(weights))
+        self.weights = np.asarray(weights, float) / self.total
+        self.n_units, self.n_fields = d, _ = states.shape[1], n_fields
+        self.pairs = np.triu_indices(d, 1) if pairs is None else tuple(pairs)
+        self.n_parameters = n_fields + len(self.pairs[0])
+        # The parameter that couples two units, -1 if there is none.
+        self.index = np.full((d, d), -1)
+        self.index[self.pairs] = n_fields + np.arange(len(self.pairs[0]))
+        self.index.T[self.pairs] = self.index[self.pairs]
+        self.coupled = self.index >= 0
+        self._latest = None
+
+    def unpacked(self, parameters):
+        """Couplings (n_units, n_units) and fields of a vector of parameters."""
+        couplings = np.zeros((self.n_units, self.n_units))
+        couplings[self.pairs] = parameters[self.n_fields :]
+        return couplings + couplings.T, parameters[: self.n_fields].copy()
+
+    def packed(self, couplings, fields):
+        """Vector of parameters."""
+        return np.concatenate([fields, couplings[self.pairs]])
+
+    def indices_of(self, first, second):
+        """Parameters of pairs of units: couplings, or all fields of one."""
+        fields = [np.flatnonzero(self.item_of_field == i) for i in first]
+        parts = [of_unit if i == j else self.index[i, j, None]
+                 for i, j, of_unit in zip(first, second, fields, strict=True)]  # fmt: skip
+        return np.concatenate([*parts, np.zeros(0, int)])
+
+    def value_and_gradient(self, parameters):
+        """Penalised value and its gradient, which are stored until parameters change."""
+        if self._latest is None or not np.array_equal(self._latest[0], parameters):
+            value, couplings, fields = self._value_and_derivatives(parameters)
+            gradient = self.packed(couplings + couplings.T, fields) - self.ridge * parameters
+            self._latest = np.array(parameters), value - self.penalty(parameters), gradient
+        return self._latest[1], self._latest[2].copy()
+
+    def _pair_scores(self, states, residuals):
+        """Residuals of units, and derivatives of rows' values by couplings, side by side."""
+        d = self.n_units
+        out = np.empty((len(states), d + d * (d - 1) // 2))
+        n_tasks = -(-len(states) // pl_kernels.ROWS_AT_A_TIME)
+        n_workers = workers_for(n_tasks, 2 * out.size, self.n_threads)
+        arguments = states, residuals, np.zeros(1, np.int64), out
+        in_parallel(pl_kernels.scores, arguments, n_workers)
+        first, second = self.pairs
+        place = d + first * (2 * d - first - 1) // 2 + second - first - 1
+        return out if len(place) == out.shape[1] - d else out[:, np.append(np.arange(d), place)]
+
+    def log_joint(self, parameters):
+        """Logarithms of the probabilities of rows, but for a constant."""
+        couplings, fields = self.unpacked(parameters)
+        terms = self._field_statistics(slice(None)) @ fields
+        return terms + ((self.states @ couplings) * self.states).sum(1) / 2
+
+    def statistics(self, rows):
+        """Derivatives of `log_joint` of rows, (n_rows, n_parameters)."""
+        states, (first, second) = self.states[rows], self.pairs
+        return np.hstack([self._field_statistics(rows), states[:, first] * states[:, second]])
+
+    def reweighted(self, weights):
+        """The objective of these rows with other weights; rows of weight 0 are left out."""
+        positive = weights > 0
+        return self._with(self.states[positive], weights[positive], self.pairs)
+
+    def joined(self, second):
+        """The objective of the rows of two objectives."""
+        weights = [one.weights * one.total for one in (self, second)]
+        states = np.concatenate([self.states, second.states])
+        return self._with(states, np.concatenate(weights), self.pairs)
+
+    def restricted(self, edges):
+        """The objective with the couplings of these edges alone, (n_edges, 2)."""
+        return self._with(self.states, self.weights * self.total, np.transpose(edges))
+
+
 class Fit(NamedTuple):
     """Result of a solver.
 
@@ -146,5 +231,14 @@ class Fit(NamedTuple):
 
 
 def few_blas_threads(n_parameters=0):
-    """Enter the context of these functions: one thread of BLAS except for Hessians."""
-    return one_blas_thread(n_parameters if n_parameters >= _MIN_THREADED_PARAMETERS else 0)
+    """Enter the context of these functions: one thread of BLAS except for large Hessians.
+
+    With 1,200 parameters, on cores that other processes use, Newton's method took ten times as long
+    with several threads.
+    """
+    return one_blas_thread(n_parameters if n_parameters >= MAX_HESSIAN_PARAMETERS // 2 else 0)
+
+
+def gradient_rounding():
+    """Rounding error of a mean derivative, whose terms are at most 2."""
+    return 4 * np.finfo(float).eps

@@ -114,11 +114,13 @@ class Godambe:
             raise ValueError(f"pairs must be integers of shape (n_pairs, 2), got {pairs!r}.")
         if not ((pairs >= 0) & (pairs < d)).all():
             raise ValueError(f"pairs must name units from 0 to {d - 1}.")
-        indices = self.objective.indices_of(*pairs.T)
-        if (indices < 0).any():
-            absent = pairs[indices < 0][0].tolist()
-            raise ValueError(f"pairs must be edges of the graph of the fit, got {absent}.")
-        return indices
+        first, second = pairs.T
+        absent = pairs[~self.objective.coupled[first, second] & (first != second)]
+        if len(absent):
+            raise ValueError(
+                f"pairs must be edges of the graph of the fit, got {absent[0].tolist()}."
+            )
+        return self.objective.indices_of(first, second)
 
     # --- errors ---------------------------------------------------------------------------------
 
@@ -202,7 +204,7 @@ class Godambe:
         least = len(hessian) * np.finfo(float).eps * hessian.diagonal()
         try:
             # The transpose of a symmetric matrix is itself, in LAPACK's order.
-            factor = cholesky(hessian.T, overwrite=hessian.flags.writeable)
+            factor = cholesky(hessian.T, overwrite=True)
             if (np.square(factor.lower.diagonal()) <= least).any():
                 raise linalg.LinAlgError
         except linalg.LinAlgError:

@@ -21,13 +21,12 @@ import numpy as np
 from scipy import sparse
 
 from fastmf._common.linalg import MIN_EIGENVALUE
-from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, Fit
+from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, SCORE_NUMBERS, Fit
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.rows import distinct
 
-# Completions of a row up to which they are enumerated, and of all rows together in such rows.
+# Completions of a row up to which they are enumerated.
 MAX_OF_A_ROW = 4096
-MAX_COMPLETIONS = 1024 * MAX_OF_A_ROW
 # Iterations of expectation and maximisation.
 MAX_EM_STEPS = 500
 # Completions of smaller probability do not decide whether a maximum exists: where there is none,
@@ -60,9 +59,9 @@ class Completions(NamedTuple):
             values = [np.unique(x[x >= 0]) if (x >= 0).any() else part
                       for x, part in zip(labels.T, values, strict=True)]  # fmt: skip
         counts = n_completions(labels, np.array([len(part) for part in values]))
-        if counts.sum() > MAX_COMPLETIONS:
+        if counts.sum() > 4 * SCORE_NUMBERS:
             raise ValueError(
-                f"missing='em' sums over the completions of rows, up to {MAX_COMPLETIONS} "
+                f"missing='em' sums over the completions of rows, up to {4 * SCORE_NUMBERS} "
                 f"together, got {counts.sum():.3g}: leave out items or rows with many missing "
                 "values."
             )

@@ -9,11 +9,14 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.linalg import cholesky_with_ridge
-from fastmf.learning.pseudo_likelihood.fit import MIN_DECREASE, TOLERANCE_ROWS, Fit
+from fastmf.learning.pseudo_likelihood.fit import (
+    MIN_DECREASE,
+    TOLERANCE_ROWS,
+    Fit,
+    gradient_rounding,
+)
 
 MAX_NEWTON_ITER = 100
-# Rounding error of a mean derivative, whose terms are at most 2.
-GRADIENT_ROUNDING = 1e-15
 # Smallest ridge of a Hessian with which a step is too long.
 _MIN_RIDGE = 1e-5
 # Ridge along changes of gauge, of the largest curvature: rounding errors of derivatives, divided by
@@ -92,7 +95,7 @@ def newton(objective, start, *, tol=1e-5, max_iter=MAX_NEWTON_ITER):
             return Fit(point.parameters, history, bool(rise <= tol))
         trial = _extended(objective, point, step, size, trial)
         largest = max(abs(end.gradient).max() for end in (point, trial))
-        stopped = not ridge and bool(rise <= tol**2 or largest <= GRADIENT_ROUNDING)
+        stopped = not ridge and bool(rise <= tol**2 or largest <= gradient_rounding())
         # Below the smallest ridge there is soon none.
         ridge = ridge / 10 if ridge > 1e-5 * _MIN_RIDGE else 0.0
         point = trial

@@ -23,7 +23,6 @@ from fastmf.learning.pseudo_likelihood.lbfgs import (
 from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
 from fastmf.learning.pseudo_likelihood.selection import (
     N_PENALTIES,
-    PATIENCE,
     SMALLEST,
     SelectionPath,
 )
@@ -97,7 +96,7 @@ class Regressions(OrdinalLikelihood):
         ).parameters  # fmt: skip
 
 
-def nodewise_path(regressions, gamma, rule, tol, follow=iter):
+def nodewise_path(regressions, gamma, rule, tol):
     """Neighbours of each item along a path of penalties, and the edges that are chosen."""
     d, n = regressions.n_units, regressions.n_fields
     parameters = regressions.start()
@@ -107,7 +106,7 @@ def nodewise_path(regressions, gamma, rule, tol, follow=iter):
     penalties = np.geomspace(1, SMALLEST, N_PENALTIES)[:, None] * largest
     cost = np.log(regressions.total) + 2 * gamma * np.log(max(d - 1, 1))
     neighbours, values, ebic = [], [], []
-    for k, l1 in enumerate(follow(penalties)):
+    for k, l1 in enumerate(penalties):
         # At the largest penalties, to rounding, no item has neighbours.
         if k:
             parameters = regressions.lasso(parameters, l1, tol)
@@ -117,7 +116,7 @@ def nodewise_path(regressions, gamma, rule, tol, follow=iter):
         values.append(regressions.log_likelihoods(parameters))
         ebic.append(-2 * values[-1] + neighbour.sum(0) * cost)
         chosen = np.argmin(ebic, axis=0)
-        if k - chosen.max() >= PATIENCE:
+        if k - chosen.max() >= N_PENALTIES // 5:
             break
     neighbours = np.array(neighbours)
     directed = neighbours[chosen, :, np.arange(d)].T

@@ -9,8 +9,6 @@ is missing. Its score has mean zero if values are missing completely at random. 
 units may be coupled, its rows are the complete ones.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from scipy import sparse
 
@@ -57,83 +55,3 @@ def available(labels, edges=None):
 def target_labels(labels, edges):
     """Labels of available terms, and -1 for all other terms."""
     return np.where(available(labels, edges), labels, -1)
-
-
-class WeightedRows(NamedTuple):
-    """Rows of spins and their weights.
-
-    Parameters
-    ----------
-    states : array of shape (n_rows, n_units)
-        Spins, -1 and +1, float64; 0 where missing.
-    weights : array of shape (n_rows,)
-        Positive.
-    targets : array of shape (n_rows, n_units), optional
-        The spins of units whose conditional probabilities are in the sum, 0 for all others: of
-        available cases. Default all.
-    """
-
-    states: np.ndarray
-    weights: np.ndarray
-    targets: np.ndarray | None = None
-
-    @classmethod
-    def of_labels(cls, labels, weights, edges=None):
-        """Rows of labels 0 and 1, negative where missing; only `edges` may be coupled."""
-        states = 2.0 * labels - 1
-        if not (labels < 0).any():
-            return cls(states, weights)
-        states[labels < 0] = 0
-        return cls(states, weights, states * available(labels, edges))
-
-    @property
-    def total(self):
-        """Weight of all rows together."""
-        return self.weights.sum()
-
-    @property
-    def own(self):
-        """The spins whose conditional probabilities are in the sum, and zeros."""
-        return self.states if self.targets is None else self.targets
-
-    def weighted(self, weights):
-        """The same with other weights; rows of weight 0 are left out."""
-        positive = weights > 0
-        targets = None if self.targets is None else self.targets[positive]
-        return WeightedRows(self.states[positive], weights[positive], targets)
-
-    def joined(self, other):
-        """These rows and others."""
-        none = self.targets is None and other.targets is None
-        return WeightedRows(
-            np.concatenate([self.states, other.states]),
-            np.concatenate([self.weights, other.weights]),
-            None if none else np.concatenate([self.own, other.own]),
-        )
-
-    def constant_units(self):
-        """Units with a single value, wherever they have a part of their own in the sum."""
-        return np.flatnonzero((self.own >= 0).all(0) | (self.own <= 0).all(0))
-
-    def moments(self):
-        """Weighted means of x_j and of x_j x_k; missing values are replaced by means."""
-        if self.targets is not None:
-            seen = self.states != 0
-            sums, counts = self.weights @ self.states, self.weights @ seen
-            means = np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0)
-            return WeightedRows(np.where(seen, self.states, means), self.weights).moments()
-        mean = self.weights @ self.states / self.total
-        second = np.zeros(2 * mean.shape)
-        # In blocks: a copy of all rows would double the memory.
-        size = max(256, (1 << 20) // len(mean))
-        for i in range(0, len(self.weights), size):
-            states = self.states[i : i + size]
-            second += states.T @ (self.weights[i : i + size, None] * states)
-        return mean, second / self.total
-
-
-def distinct_rows(states, weights=None):
-    """Return the distinct rows of spins of positive weight as `WeightedRows`."""
-    weights = np.ones(len(states)) if weights is None else weights
-    labels, weights, _ = distinct((states > 0).astype(np.int8), weights)
-    return WeightedRows(2.0 * labels - 1, weights)

@@ -17,10 +17,9 @@ import numpy as np
 from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs, maximum
 from fastmf.learning.pseudo_likelihood.resampling import counts_of
 
-# Penalties of a path, and the smallest one, of the largest.
+# Penalties of a path, which ends a fifth of them after the smallest criterion; and the ratio of the
+# smallest to the largest.
 N_PENALTIES, SMALLEST = 100, 1e-3
-# Graphs in a row, or penalties, after which a path ends if no criterion has become smaller.
-PATIENCE = 20
 # Parts of the rows, and penalties, of cross-validation.
 N_FOLDS, N_CROSS_VALIDATED = 10, 30
 
@@ -55,14 +54,14 @@ class SelectionPath(NamedTuple):
     score: np.ndarray | None = None
 
 
-def ebic_path(objective, restricted, gamma, n_rows, tol, follow=iter):
+def ebic_path(objective, restricted, gamma, n_rows, tol):
     """Graphs of a path, and the couplings of the one that is chosen."""
     n, d = objective.n_fields, objective.n_units
     pairs, parameters = np.stack(objective.pairs, axis=1), objective.independent()
     penalties = _penalties(objective, N_PENALTIES)
     largest = penalties[0]
     values_of_graphs, values, sizes, best, waited = {}, [], [], (np.inf, None), 0
-    for l1 in follow(penalties):
+    for l1 in penalties:
         # At the largest penalty, to rounding, no coupling is left.
         if l1 < largest:
             parameters = lbfgs(objective, parameters, l1=l1, tol=tol).parameters
@@ -79,7 +78,7 @@ def ebic_path(objective, restricted, gamma, n_rows, tol, follow=iter):
                 best, waited = (ebic, pairs[coupled]), 0
         values.append(values_of_graphs[key])
         sizes.append(int(coupled.sum()))
-        if waited >= PATIENCE:
+        if waited >= N_PENALTIES // 5:
             break
     values, sizes = np.array(values), np.array(sizes)
     ebic = -2 * values + sizes * (np.log(n_rows) + 4 * gamma * np.log(d))
@@ -87,7 +86,7 @@ def ebic_path(objective, restricted, gamma, n_rows, tol, follow=iter):
     return SelectionPath(penalties[: len(values)], sizes, values, ebic, chosen), best[1]
 
 
-def cross_validated_path(objective, gamma, n_rows, tol, follow=iter):
+def cross_validated_path(objective, gamma, n_rows, tol):
     """Compute graphs of a path and the couplings of the penalty with the best held-out score."""
     n, pairs = objective.n_fields, np.stack(objective.pairs, axis=1)
     counts = counts_of(objective.weights * objective.total)
@@ -95,7 +94,7 @@ def cross_validated_path(objective, gamma, n_rows, tol, follow=iter):
     fold = np.random.default_rng(0).permutation(np.arange(counts.sum()) % N_FOLDS)
     row = np.repeat(np.arange(len(counts)), counts)
     score = np.zeros(len(penalties))
-    for k in follow(range(min(N_FOLDS, counts.sum()))):
+    for k in range(min(N_FOLDS, counts.sum())):
         left_out = np.bincount(row[fold == k], minlength=len(counts)).astype(float)
         inside, outside = (objective.reweighted(w) for w in (counts - left_out, left_out))
         parameters = inside.independent()

@@ -168,5 +168,5 @@ def test_only_dates_come_with_advice_on_dates(given):
 def test_what_units_cannot_take_comes_with_advice():
     with pytest.raises(ValueError, match=r"got 255 in row 0, column 0: .* X / 255"):
         LAYERED["GeneralizedRBM"].fit(np.full((4, 2), 255, np.uint8))
-    with pytest.raises(ValueError, match=r"at most 253, got 255: .* bin"):
+    with pytest.raises(ValueError, match=r"at most 254 categories, got 255 .* bin"):
         mf.PottsMachine().fit(255 * X)

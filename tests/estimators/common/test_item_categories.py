@@ -45,8 +45,8 @@ def test_other_strings_are_in_alphabetical_order_which_warns():
     ("X", "options", "error", "message"),
     [
         ([[0.5, 1], [1, 0]], {}, ValueError, "integer codes or strings, got 0.5"),
-        ([[1, 1], [1, 0]], {}, ValueError, "single category 1"),
-        ([[1, 1], [500, 0]], {}, ValueError, "at most 100 categories"),
+        ([[1, 1], [1, 0]], {}, ValueError, "single value 1"),
+        ([[1, 1], [500, 0]], {}, ValueError, "at most 254 categories"),
         ([[1, 1], [0, 0]], {"n_categories": 1}, ValueError, "n_categories"),
         ([[1, 1], [0, 0]], {"n_categories": [2, 2, 2]}, TypeError, "n_categories"),
         ([["a", "b"], ["b", "a"]], {"n_categories": 2}, TypeError, "None for strings"),

@@ -7,8 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
 from fastmf.estimators.common.categories import (
-    MAX_BYTE_STATES,
-    checked_sizes,
+    MAX_CATEGORIES,
     coded_labels,
     position_categories,
     whole_labels,
@@ -38,7 +37,7 @@ def test_missing_labels_are_minus_one():
 
 @pytest.mark.parametrize(
     "X, message",
-    [([[0.5, 1.0]], "integer labels .*0.5"), (np.array([[0, 1000]], np.uint16), "at most 253"),
+    [([[0.5, 1.0]], "integer labels .*0.5"), (np.array([[0, 1000]], np.uint16), "at most 254"),
      ([[1, 255]], "at most 254")],
 )  # fmt: skip
 def test_other_numbers_are_refused(X, message):
@@ -79,7 +78,7 @@ def test_labels_are_places_in_the_categories():
 @pytest.mark.parametrize(
     "X, error, message",
     [
-        ([["x", "a"], ["x", "b"]], ValueError, "position 0 has the single value 'x'"),
+        ([["x", "a"], ["x", "b"]], ValueError, "column 0 has the single value 'x'"),
         (np.array([[1, "a"], ["b", "a"]], object), TypeError, "strings and numbers in column 0"),
         (np.array([[None, "a"], [None, "b"]], object), ValueError, "none in column 0"),
     ],
@@ -92,23 +91,23 @@ def test_odd_columns_are_named(X, error, message):
 @pytest.mark.parametrize(
     "n_states, error, message",
     [
-        ([2, 2], ValueError, "one entry per position"),
+        ([2, 2], TypeError, "one for each of 3 columns"),
         ([2, 2, 1], ValueError, r"in \[2, "),
-        (MAX_BYTE_STATES + 1, ValueError, r"in \[2, "),
+        (MAX_CATEGORIES + 1, ValueError, r"in \[2, "),
         (2.5, TypeError, "n_states"),
         ("three", TypeError, "n_states"),
     ],
 )
 def test_bad_sizes(n_states, error, message):
     with pytest.raises(error, match=message):
-        checked_sizes(n_states, 3)
+        categories([[0, 1, 0]], n_states)
 
 
 def test_too_many_states():
     with pytest.raises(ValueError, match="at most"):
-        categories([[0, MAX_BYTE_STATES]])
-    assert len(categories([[0, MAX_BYTE_STATES - 1]])[0]) == MAX_BYTE_STATES
-    with pytest.raises(ValueError, match="at most 254 states"):
+        categories([[0, MAX_CATEGORIES]])
+    assert len(categories([[0, MAX_CATEGORIES - 1]])[0]) == MAX_CATEGORIES
+    with pytest.raises(ValueError, match="at most 254 categories"):
         categories(1000 + 2 * np.arange(300)[:, None])
 
 

@@ -47,7 +47,7 @@ def test_negative_codes_among_ages():
     assert missing_code(np.repeat(ages, 12)[:, None]) == (-9, 0)
 
 
-@pytest.mark.parametrize("kind", ["features", "target", "classes", "items", "labels", "threshold"])
+@pytest.mark.parametrize("kind", ["features", "target", "classes", "items", "labels"])
 def test_estimators_warn(kind):
     X = answers(0, 3)
     X[3, 2] = X[7, 2] = 99
@@ -62,7 +62,6 @@ def test_estimators_warn(kind):
         ),
         "items": lambda: mf.OrdinalMachine(l2=0.1, l2_field=0.1, max_iter=1).fit(X),
         "labels": lambda: mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X),
-        "threshold": lambda: mf.FullyVisibleBoltzmannMachine(threshold=1, l2=0.1).fit(X),
     }
     place = "y has the value 99," if kind == "target" else "X has the value 99 in column 2"
     with warnings.catch_warnings(record=True) as caught:

@@ -32,7 +32,6 @@ TAKERS = {
     "GeneralizedRBM": mf.GeneralizedRBM(2, **SMALL).fit,
     "DeepBoltzmannMachine": mf.DeepBoltzmannMachine((2,), **SMALL).fit,
     "FullyVisibleBoltzmannMachine": FULLY_VISIBLE.fit,
-    "log_pseudo_likelihood": lambda X, **w: FULLY_VISIBLE.fit(X).log_pseudo_likelihood(X, **w),
     "PottsMachine": mf.PottsMachine(l2=0.1).fit,
     "ConditionalRBM": lambda X, **w: mf.ConditionalRBM(2, **SMALL).fit(X, Y, **w),
     "ConditionalRBM.score": lambda X, **w: crbm().score(X, Y, **w),

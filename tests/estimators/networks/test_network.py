@@ -1,7 +1,5 @@
 """Codings, centralities, predictability and bootstraps of binary networks."""
 
-import sys
-
 import numpy as np
 import pytest
 from network_data import table
@@ -31,14 +29,6 @@ def test_centralities_are_sums_of_couplings(machine, samples):
     # With signs that are known the sum of moduli is linear, too.
     signed = 4 * (np.sign(machine.couplings_) * samples.couplings).sum(1).std(0)
     np.testing.assert_allclose(machine.strength().standard_error, signed, rtol=0.15)
-
-
-def test_what_has_no_errors_is_refused():
-    X = table(d=3)
-    inverted = mf.FullyVisibleBoltzmannMachine(solver="tap_inversion").fit(X)
-    for method in ("strength", "expected_influence", "predictability", "edge_inclusion"):
-        with pytest.raises(ValueError, match="another solver"):
-            getattr(inverted, method)()
 
 
 @pytest.mark.parametrize("kind", [mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine])
@@ -109,7 +99,7 @@ def test_scores_of_surveys_are_multiplied_by_weights(kind):
     inverse = np.linalg.inv(objective.hessian(theta))
     # One row at a time, as they came.
     states = X if kind is mf.OrdinalMachine else 2 * X - 1
-    rows = machine._rows if kind is mf.OrdinalMachine else objective.rows.states
+    rows = objective.states
     which = [int(np.argmax((rows == state).all(1))) for state in states]
     scores = objective.scores(theta, np.array(which), weights / weights.sum())
     expected = inverse @ scores.T @ scores @ inverse
@@ -152,25 +142,6 @@ def test_couplings_of_ordinal_items_are_selected():
     again = mf.OrdinalMachine(l1="cv").fit(X)
     assert {(0, 1), (3, 4)} <= set(map(tuple, np.argwhere(np.triu(again.couplings_)).tolist()))
     assert again.path_.score.argmax() == again.path_.chosen
-
-
-def test_progress_of_a_selection_is_shown_on_demand(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "tqdm", None)
-    monkeypatch.setattr("fastmf._common.progress.SECONDS", 0.0)
-    X = np.random.default_rng(0).integers(0, 2, (200, 3))
-    X[:, 1] = np.where(np.random.default_rng(1).random(200) < 0.8, X[:, 0], X[:, 1])
-    for kind in (mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine):
-        for options in ({"l1": "ebic"}, {"l1": "ebic", "rule": "and"}, {"l1": "cv"}):
-            quiet = kind(**options).fit(X)
-            assert capsys.readouterr().err == ""
-            shown = kind(**options, verbose=True).fit(X)
-            lines = capsys.readouterr().err.splitlines()
-            np.testing.assert_array_equal(shown.couplings_, quiet.couplings_)
-            what = "parts of the rows" if options["l1"] == "cv" else "penalties, at most"
-            total = 10 if options["l1"] == "cv" else 100
-            assert lines[1] == f"1/{total} {what}" and len(lines) <= total
-    with pytest.raises(TypeError, match="verbose"):
-        mf.OrdinalMachine(verbose="yes").fit(X)
 
 
 @pytest.mark.parametrize("slab", ["gaussian", "cauchy"])

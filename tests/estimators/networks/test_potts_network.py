@@ -114,7 +114,7 @@ def test_sensitivity_frame_and_errors():
         with pytest.raises(ValueError, match=name):
             machine.edge_inclusion(**options)
     with pytest.raises(ValueError, match="symmetric"):
-        mf.PottsMachine(symmetric=False, l2=0.1, l2_field=0.1).fit(states()).edge_inclusion()
+        mf.PottsMachine(solver="asymmetric", l2=0.1, l2_field=0.1).fit(states()).edge_inclusion()
     assert "pairs of positions" in found._repr_html_()
 
 

@@ -52,12 +52,12 @@ def test_samples_are_fits_of_weighted_rows(options):
     X = table(d=3)
     machine = mf.FullyVisibleBoltzmannMachine(tol=1e-8, **options).fit(X)
     found = machine.bootstrap(3, 5)
-    rows = machine._objective.rows
+    objective = machine._objective
     rng = generator_of(5)
     for k in range(3):
-        weights = rng.multinomial(len(X), rows.weights / len(X))
+        weights = rng.multinomial(len(X), objective.weights)
         again = mf.FullyVisibleBoltzmannMachine(tol=1e-8, **options)
-        again.fit(rows.states, sample_weight=weights)
+        again.fit(objective.states, sample_weight=weights)
         assert found.converged[k]
         np.testing.assert_allclose(found.couplings[k], again.couplings_, atol=1e-5)
         np.testing.assert_allclose(found.field[k], again.field_, atol=1e-5)
@@ -107,9 +107,9 @@ def test_samples_of_ordinal_items_are_fits_of_weighted_rows():
     machine = mf.OrdinalMachine(tol=1e-8).fit(X)
     found, rng = machine.bootstrap(3, 5), generator_of(5)
     for k in range(3):
-        weights = rng.multinomial(len(X), machine._weights / len(X))
+        weights = rng.multinomial(len(X), machine._objective.weights)
         again = mf.OrdinalMachine(tol=1e-8, n_categories=[2, 3, 4, 3])
-        again.fit(machine._rows, sample_weight=weights)
+        again.fit(machine._objective.states, sample_weight=weights)
         np.testing.assert_allclose(found.couplings[k], again.couplings_, atol=1e-6)
         np.testing.assert_allclose(found.field[k], np.concatenate(again.thresholds_), atol=1e-6)
 
@@ -153,7 +153,7 @@ def test_stability_of_fewer_rows(machine):
 def test_what_cannot_be_resampled_is_refused():
     X = table(d=3)
     with pytest.raises(ValueError, match="Firth"):
-        mf.FullyVisibleBoltzmannMachine(penalty="firth").fit(X).bootstrap(2)
+        mf.FullyVisibleBoltzmannMachine(solver="firth").fit(X).bootstrap(2)
     few = mf.FullyVisibleBoltzmannMachine().fit(X, sample_weight=np.full(len(X), 1e-4))
     for method in ("bootstrap", "stability"):
         with pytest.raises(ValueError, match="weights"):

@@ -235,7 +235,7 @@ def test_a_unit_that_is_constant_where_it_counts_has_no_maximum(l2):
     ("options", "message"),
     [
         ({"solver": "bslm"}, "missing='available' needs solver"),
-        ({"penalty": "firth"}, "missing='available' needs solver"),
+        ({"solver": "firth"}, "missing='available' needs solver"),
         ({"l1": "ebic"}, "needs complete rows"),
     ],
 )

@@ -137,7 +137,7 @@ def probabilities(machine):
     return states, np.exp(logs - np.logaddexp.reduce(logs))
 
 
-@pytest.mark.parametrize("options", [{}, {"l1": "ebic"}, {"l1": "ebic", "rule": "or"}, {"l1": 0.2}])
+@pytest.mark.parametrize("options", [{}, {"l1": "ebic"}, {"l1": "or"}, {"l1": 0.2}])
 def test_conditionals(data, options):
     if options:  # some items are uncoupled
         data = np.column_stack([data[:, :2], np.random.default_rng(0).permutation(data[:, 2])])

@@ -124,7 +124,7 @@ def test_ordinal_machines(thresholds, penalties):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"symmetric": False}, {"graph": [(0, 1), (1, 2)]}, {"l2_field": 0.1}, {"l2": 0.1},
+    [{}, {"solver": "asymmetric"}, {"graph": [(0, 1), (1, 2)]}, {"l2_field": 0.1}, {"l2": 0.1},
      ],
 )  # fmt: skip
 @pytest.mark.parametrize("absent", [0.0, 0.1])
@@ -136,7 +136,7 @@ def test_potts_machines(options, absent):
         rng = np.random.default_rng(seed)
         X = random_rows(rng, sizes, int(rng.integers(20, 150)))
         X = np.where(rng.random(X.shape) < absent, -1, X)
-        shared = options.get("symmetric", True)
+        shared = options.get("solver") != "asymmetric"
         expected = separated(X, sizes, tables, tables, options.get("graph"), free, shared)
         check(fitted(mf.PottsMachine(n_states=sizes, **options), X), expected, seen)
     assert True in seen
@@ -182,7 +182,7 @@ def test_what_is_too_large_for_a_programme_and_for_a_proof_is_undecided(monkeypa
         mf.FullyVisibleBoltzmannMachine().fit(rare_table(np.random.default_rng(7)))._objective
     )
     assert existence.decided(objective).exists
-    monkeypatch.setattr(existence, "_MAX_PROGRAMME_NUMBERS", 0)
+    monkeypatch.setattr(existence, "SCORE_NUMBERS", 0)
     found = existence.decided(objective)
     assert found.exists is None and "too many rows and units" in found.message
 

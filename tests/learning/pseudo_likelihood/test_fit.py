@@ -6,16 +6,15 @@ from scipy import sparse
 
 from fastmf.learning.pseudo_likelihood import fit
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
-from fastmf.learning.pseudo_likelihood.rows import WeightedRows
 
 
 def problem(n=60, d=4):
     """An objective, parameters, and the scores of its rows from objectives of single rows."""
     rng = np.random.default_rng(3)
     states = np.where(rng.random((n, d)) < 0.4, -1.0, 1.0)
-    objective = PseudoLikelihood(WeightedRows(states, rng.random(n) + 0.1), l2=0.2)
+    objective = PseudoLikelihood(states, rng.random(n) + 0.1, l2=0.2)
     parameters = rng.normal(size=objective.n_parameters) / 2
-    one_by_one = [PseudoLikelihood(WeightedRows(x[None], np.ones(1))) for x in states]
+    one_by_one = [PseudoLikelihood(x[None], np.ones(1)) for x in states]
     scores = np.array([alone.value_and_gradient(parameters)[1] for alone in one_by_one])
     return objective, parameters, scores
 

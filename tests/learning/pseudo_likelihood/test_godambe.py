@@ -16,7 +16,6 @@ from fastmf.learning.pseudo_likelihood.godambe import (
     wald_tests,
 )
 from fastmf.learning.pseudo_likelihood.newton import newton
-from fastmf.learning.pseudo_likelihood.rows import WeightedRows
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 
@@ -24,7 +23,7 @@ from fastmf.priors import Ising
 def test_two_units_have_the_errors_of_a_contingency_table():
     """For two units pseudo-likelihood is likelihood: J is a quarter of the log-odds ratio."""
     cells = np.array([30.0, 12.0, 25.0, 50.0])
-    objective = PseudoLikelihood(WeightedRows(all_states(2), cells))
+    objective = PseudoLikelihood(all_states(2), cells)
     parameters = newton(objective, objective.independent()).parameters
     signs = np.prod(all_states(2), axis=1)
     assert parameters[2] == pytest.approx(signs @ np.log(cells) / 4, rel=1e-10)
@@ -70,7 +69,7 @@ def test_errors_of_a_few_parameters_are_those_of_the_whole_covariance(l2):
     rng = np.random.default_rng(6)
     states = np.where(rng.random((900, 12)) < 0.4, -1.0, 1.0)
     states[:, 1:] *= np.where(rng.random((900, 11)) < 0.4, states[:, :-1] * states[:, 1:], 1)
-    objective = PseudoLikelihood(WeightedRows(states, rng.random(900) + 0.1), l2)
+    objective = PseudoLikelihood(states, rng.random(900) + 0.1, l2)
     parameters = newton(objective, objective.independent()).parameters
     indices = np.array([0, 7, 12, 40, 77])
     godambe = Godambe(objective, parameters)
@@ -87,7 +86,7 @@ def test_errors_are_the_sandwich_about_the_mean_score(how, weighted):
     states = np.cumprod(np.where(rng.random((25, 4)) < 0.8, 1.0, -1.0), axis=1)
     weights = rng.integers(1, 4, 25).astype(float) if weighted else np.ones(25)
     l2 = 0.1 if how == "ridge" else 0.0
-    objective = PseudoLikelihood(WeightedRows(states, weights), l2)
+    objective = PseudoLikelihood(states, weights, l2)
     start = objective.independent()
     parameters = {
         "firth": lambda: firth(objective, start),
@@ -112,14 +111,14 @@ def test_errors_are_the_sandwich_about_the_mean_score(how, weighted):
 
 def test_a_singular_hessian_is_reported():
     states = np.repeat(all_states(2), 2, axis=1)
-    objective = PseudoLikelihood(WeightedRows(states, np.ones(4)))
+    objective = PseudoLikelihood(states, np.ones(4))
     with pytest.raises(ValueError, match="nearly singular"):
         Godambe(objective, np.zeros(10)).standard_errors_without_matrices(np.array([5]))
 
 
 def test_a_hessian_that_is_not_positive_definite_is_reported():
     """Of rows that are all equal nothing but sums of parameters is known."""
-    objective = PseudoLikelihood(WeightedRows(np.ones((1, 2)), np.ones(1)))
+    objective = PseudoLikelihood(np.ones((1, 2)), np.ones(1))
     message = r"cannot be computed.*not positive definite"
     with pytest.raises(np.linalg.LinAlgError, match=message):
         Godambe(objective, np.array([0.3, 0.2, 0.1])).covariance()
@@ -128,7 +127,7 @@ def test_a_hessian_that_is_not_positive_definite_is_reported():
 def test_for_two_units_the_ratio_test_is_the_likelihood_ratio_test_near_independence():
     """For two units the log-pseudo-likelihood is that of x given y and of y given x."""
     cells = 1e4 * np.array([[0.3, 0.2], [0.3 + 1e-3, 0.2 - 1e-3]])
-    objective = PseudoLikelihood(WeightedRows(all_states(2), cells.reshape(-1)))
+    objective = PseudoLikelihood(all_states(2), cells.reshape(-1))
     parameters = newton(objective, objective.independent()).parameters
     found = Godambe(objective, parameters).likelihood_ratio_test([[0, 1]])
     expected = cells.sum(0) * cells.sum(1)[:, None] / cells.sum()
@@ -151,9 +150,7 @@ def test_size_of_the_ratio_test_under_the_hypothesis(everything):
     pairs = np.transpose(index)[np.full(10, True) if everything else J[index] == 0]
     p_values, naive = [], []
     for _ in range(200):
-        objective = PseudoLikelihood(
-            WeightedRows(all_states(5), rng.multinomial(600, probability) + 1e-9)
-        )
+        objective = PseudoLikelihood(all_states(5), rng.multinomial(600, probability) + 1e-9)
         parameters = newton(objective, objective.independent()).parameters
         found = Godambe(objective, parameters).likelihood_ratio_test(pairs)
         p_values.append(found.p_value)

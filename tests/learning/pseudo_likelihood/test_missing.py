@@ -12,7 +12,6 @@ from fastmf.learning.pseudo_likelihood.missing import (
     Completions,
     IncompleteGodambe,
 )
-from fastmf.learning.pseudo_likelihood.rows import WeightedRows
 
 ROWS = np.array([[0, 2, 1], [1, -1, 0], [-1, -1, 1], [0, 2, 1], [-1, 1, 1]])
 
@@ -28,7 +27,7 @@ def expected_score(parameters, labels, d):
     """Mean of the scores of all rows, by completions of each, one after the other."""
     states = np.array(list(itertools.product([0, 1], repeat=d)))
     spins = 2.0 * states - 1
-    all_states = PseudoLikelihood(WeightedRows(spins, np.ones(len(spins))))
+    all_states = PseudoLikelihood(spins, np.ones(len(spins)))
     scores = all_states.scores(parameters, np.arange(len(spins)), np.ones(len(spins)))
     couplings, field = all_states.unpacked(parameters)
     p = np.exp(spins @ field + ((spins @ couplings) * spins).sum(1) / 2)
@@ -190,7 +189,7 @@ def test_potts_machines_of_incomplete_rows(tmp_path):
     assert machine.edge_inclusion().probability.shape == (3, 3)
     with pytest.raises(ValueError, match="complete rows"):
         machine.likelihood_ratio_test()
-    for options in ({"symmetric": False}, {"solver": "lbfgs"}):
+    for options in ({"solver": "asymmetric"}, {"solver": "lbfgs"}):
         with pytest.raises(ValueError, match="missing='em' needs solver"):
             mf.PottsMachine(missing="em", **options).fit(labels)
 
@@ -278,7 +277,7 @@ def test_columns_without_values_are_refused():
     X = incomplete(scores_of())
     X[:, 3] = np.nan
     for machine in (
-        mf.FullyVisibleBoltzmannMachine(missing="em", threshold=0.5),
+        mf.FullyVisibleBoltzmannMachine(missing="em"),
         mf.OrdinalMachine(missing="em", n_categories=3), mf.PottsMachine(missing="em"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match="column 3"):
@@ -327,13 +326,13 @@ def test_what_cannot_be_summed_over_is_said():
     assert len(caught) == 1
     assert machine.n_dropped_ == 1 and machine.n_missing_ == 13
     with pytest.raises(ValueError, match="X must have values"):
-        fitted(np.full((3, 4), -1), l2=0.1, threshold=0.5)
+        fitted(np.full((3, 4), -1), l2=0.1)
     with pytest.raises(ValueError, match="NaN"):
         mf.FullyVisibleBoltzmannMachine().fit(np.where(labels < 0, np.nan, labels))
     with pytest.raises(ValueError, match="complete rows"):
         fitted(labels, l1="ebic")
     with pytest.raises(ValueError, match="missing='em' needs solver"):
-        fitted(labels, penalty="firth")
+        fitted(labels, solver="firth")
     with pytest.raises(ValueError, match="up to 4194304"):
         Completions.of(np.full((2000, 12), -1), np.ones(2000), np.full(12, 2))
     with pytest.raises(ValueError, match="clusters"):

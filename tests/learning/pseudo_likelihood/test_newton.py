@@ -6,7 +6,6 @@ from potts_data import random_rows
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.potts.dense import DenseObjective
-from fastmf.learning.pseudo_likelihood.rows import WeightedRows
 
 
 def test_newton_finds_the_machine_that_made_the_data():
@@ -26,7 +25,7 @@ def test_newton_from_a_saturated_start():
 
 def test_steps_towards_saturation_are_doubled():
     """Newton's own steps each take about one off |2 eta|, of which there are eighteen."""
-    objective = PseudoLikelihood(WeightedRows(np.array([[1.0], [-1.0]]), np.array([1e8, 1.0])))
+    objective = PseudoLikelihood(np.array([[1.0], [-1.0]]), np.array([1e8, 1.0]))
     fit = newton(objective, np.zeros(1))
     assert fit.stopped and len(fit.history) < 18
     assert fit.parameters[0] == pytest.approx(np.log(1e8) / 2)

@@ -51,9 +51,9 @@ def regression_paths(X, penalties, gamma):
 
 @pytest.mark.parametrize("gamma", [0.0, 0.25])
 def test_edges_are_those_of_logistic_regressions(gamma):
-    X, options = chain(400, 5), {"l1": "ebic", "ebic_gamma": gamma, "tol": 1e-8}
+    X, options = chain(400, 5), {"ebic_gamma": gamma, "tol": 1e-8}
     machines = {
-        rule: mf.FullyVisibleBoltzmannMachine(rule=rule, **options).fit(X) for rule in ("and", "or")
+        rule: mf.FullyVisibleBoltzmannMachine(l1=rule, **options).fit(X) for rule in ("and", "or")
     }
     path = machines["and"].path_
     neighbours, values = regression_paths(X, path.l1, gamma)
@@ -98,7 +98,7 @@ def ordinal_rows(n=300, seed=1):
 
 def test_paths_of_ordinal_items():
     X = ordinal_rows()
-    machine = mf.OrdinalMachine(l1="ebic", rule="or").fit(X)
+    machine = mf.OrdinalMachine(l1="or").fit(X)
     path = machine.path_
     for k, i in ((10, 0), (20, 2), (30, 1), (-1, 3)):
         value, coefficients = ordinal_regression(X, i, path.l1[k, i])
@@ -127,7 +127,7 @@ def test_gradient_of_regressions():
 @pytest.mark.parametrize("rule", ["and", "or"])
 def test_the_fit_is_that_of_the_chosen_graph(rule, tmp_path):
     X = chain(300, 6, 2)
-    options = {"l1": "ebic", "rule": rule}
+    options = {"l1": rule}
     machine = mf.FullyVisibleBoltzmannMachine(**options).fit(X)
     edges = np.argwhere(np.triu(machine.couplings_))
     again = mf.FullyVisibleBoltzmannMachine(graph=edges).fit(X)
@@ -136,7 +136,7 @@ def test_the_fit_is_that_of_the_chosen_graph(rule, tmp_path):
     np.testing.assert_allclose(ordinal.couplings_, 4 * machine.couplings_, atol=1e-5)
     machine.save(tmp_path / "m.npz")
     loaded = mf.FullyVisibleBoltzmannMachine.load(tmp_path / "m.npz")
-    assert loaded.rule == rule and np.array_equal(loaded.covariance(), machine.covariance())
+    assert loaded.l1 == rule and np.array_equal(loaded.covariance(), machine.covariance())
     counts = np.random.default_rng(0).integers(1, 4, 300)
     repeated = mf.FullyVisibleBoltzmannMachine(**options).fit(np.repeat(X, counts, axis=0))
     weighted = mf.FullyVisibleBoltzmannMachine(**options).fit(X, sample_weight=counts)
@@ -156,24 +156,14 @@ def test_separated_constant_and_independent_items():
     X = chain(200, 4, 3)
     X[:, 3] = X[:, 0]  # determined by another item
     with pytest.warns(UserWarning, match="maximum exists"):
-        machine = mf.FullyVisibleBoltzmannMachine(l1="ebic", rule="or").fit(X)
+        machine = mf.FullyVisibleBoltzmannMachine(l1="or").fit(X)
     assert machine.couplings_[0, 3] > 1 and np.isfinite(machine.path_.ebic).all()
     constant = np.column_stack([chain(200, 3, 4), np.ones(200, int)])
-    machine = mf.FullyVisibleBoltzmannMachine(l1="ebic", rule="and", l2=0.01, threshold=0.5)
+    machine = mf.FullyVisibleBoltzmannMachine(l1="and", l2=0.01)
     assert not machine.fit(constant).couplings_[3].any()
     noise = np.random.default_rng(0).integers(0, 2, (500, 5))
-    machine = mf.FullyVisibleBoltzmannMachine(l1="ebic", rule="or", ebic_gamma=1.0).fit(noise)
+    machine = mf.FullyVisibleBoltzmannMachine(l1="or", ebic_gamma=1.0).fit(noise)
     assert not machine.couplings_.any()
-
-
-def test_bad_options_are_named():
-    X = chain(50, 3)
-    for kind in (mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine):
-        with pytest.raises(ValueError, match="rule"):
-            kind(l1="ebic", rule="xor").fit(X)
-        for l1 in (0.0, 0.1, "cv"):
-            with pytest.raises(ValueError, match="rule='and' is for l1='ebic'"):
-                kind(l1=l1, rule="and").fit(X)
 
 
 def neighbours_by_steps(X, gamma):
@@ -217,6 +207,6 @@ def test_edges_are_those_of_the_published_procedure(gamma):
     directed = neighbours_by_steps(X, gamma)
     assert (directed != directed.T).any()
     for rule, expected in (("and", directed & directed.T), ("or", directed | directed.T)):
-        machine = mf.FullyVisibleBoltzmannMachine(l1="ebic", rule=rule, ebic_gamma=gamma).fit(X)
+        machine = mf.FullyVisibleBoltzmannMachine(l1=rule, ebic_gamma=gamma).fit(X)
         assert 5 < expected.sum() // 2 < 36
         assert np.array_equal(machine.couplings_ != 0, expected)

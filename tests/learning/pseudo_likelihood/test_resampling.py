@@ -13,13 +13,12 @@ from fastmf.learning.pseudo_likelihood.resampling import (
     with_replacement,
     without,
 )
-from fastmf.learning.pseudo_likelihood.rows import WeightedRows
 
 
 def objective(weights=None):
     states = np.stack(np.unravel_index(np.arange(16), [2] * 4), axis=1) * 2.0 - 1
     weights = np.arange(5.0, 21.0) if weights is None else weights
-    return PseudoLikelihood(WeightedRows(states, weights))
+    return PseudoLikelihood(states, weights)
 
 
 @pytest.mark.parametrize("change", [0.0, 0.3, 40.0])

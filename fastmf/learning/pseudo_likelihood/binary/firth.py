@@ -23,7 +23,7 @@ def penalty(objective, parameters):
     factor = scaled_cholesky(objective.hessian(parameters))
     value = factor.half_log_determinant / objective.total
     couplings, field = objective.unpacked(parameters)
-    states = objective.rows.states
+    states = objective.states
     terms = objective.weighted_sech2(parameters) * np.tanh(states @ couplings + field)
     terms *= -objective.leverages(factor.inverse()) / objective.total
     coupling_gradient = states.T @ terms

@@ -1,4 +1,4 @@
-"""Solvers of maximum pseudo-likelihood by bounds on its curvature: BSLM and gradient ascent."""
+"""The solver BSLM of maximum pseudo-likelihood, by a bound on its curvature."""
 
 import numpy as np
 
@@ -7,18 +7,18 @@ from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
 from fastmf.kernels.pseudo_likelihood.bslm_arguments import BSLMData, BSLMSettings, bslm_workspaces
 from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, Fit
 
-MAX_ASCENT_ITER = 10_000
+MAX_BSLM_ITER = 10_000
 
 
-def bslm(objective, starts, *, l1=0.0, tol=1e-5, max_iter=MAX_ASCENT_ITER):
+def bslm(objective, starts, *, l1=0.0, tol=1e-5, max_iter=MAX_BSLM_ITER):
     """Maximum by Nguyen & Wood's coordinate updates, from each of several starts."""
     pairs = [objective.unpacked(start) for start in starts]
     couplings, field = (np.stack(arrays) for arrays in zip(*pairs, strict=True))
     history = np.empty((len(starts), max_iter + 1))
     n_iter = np.zeros(len(starts), np.int64)
     data = BSLMData(
-        np.ascontiguousarray(objective.rows.states.T),
-        np.ascontiguousarray(objective.rows.states.T.astype(np.int8)), objective.weights,
+        np.ascontiguousarray(objective.states.T),
+        np.ascontiguousarray(objective.states.T.astype(np.int8)), objective.weights,
         objective.mean, objective.second, float(objective.total),
     )  # fmt: skip
     settings = BSLMSettings(
@@ -26,7 +26,7 @@ def bslm(objective, starts, *, l1=0.0, tol=1e-5, max_iter=MAX_ASCENT_ITER):
         int(max_iter),
         *pl_kernels.bslm_addresses(),
     )  # fmt: skip
-    work = len(starts) * 100 * objective.rows.states.size * objective.n_units
+    work = len(starts) * 100 * objective.states.size * objective.n_units
     n_workers = workers_for(len(starts), work, objective.n_threads, max_iter)
     workspaces = bslm_workspaces(n_workers, *data.states.shape)
     queue = np.zeros(2, np.int64)
@@ -36,23 +36,3 @@ def bslm(objective, starts, *, l1=0.0, tol=1e-5, max_iter=MAX_ASCENT_ITER):
         Fit(objective.packed(J, h), list(values[1 : abs(n) + 1]), bool(n > 0))
         for J, h, values, n in zip(couplings, field, history, n_iter, strict=True)
     ]
-
-
-def gradient_ascent(objective, start, *, tol=1e-5, max_iter=MAX_ASCENT_ITER):
-    """Gradient ascent: all coordinates at once by 1 / n_units times the updates of BSLM.
-
-    The curvature of all coordinates together is at most `n_units` times the bounds that BSLM uses
-    for each, so that the value never decreases.
-    """
-    d, parameters, history = objective.n_units, np.array(start), []
-    rates = np.full(len(parameters), 1 / (d * (2 + objective.l2)))
-    rates[:d] = 1 / (d * (1 + objective.l2))
-    value, gradient = objective.value_and_gradient(parameters)
-    for _ in range(max_iter):
-        parameters = parameters + rates * gradient
-        new, gradient = objective.value_and_gradient(parameters)
-        history.append(objective.total * new)
-        rise, value = TOLERANCE_ROWS * (new - value), new
-        if rise <= tol:
-            return Fit(parameters, history, True)
-    return Fit(parameters, history, False)

@@ -16,15 +16,14 @@ in lexicographic order.
 
 import numpy as np
 
-from fastmf._threads.workers import for_each, in_parallel, workers_for
-from fastmf.kernels.pseudo_likelihood import binary as spin_kernels
+from fastmf._threads.workers import for_each, workers_for
 from fastmf.kernels.pseudo_likelihood.ordinal import ROWS_AT_A_TIME, conditionals
+from fastmf.learning.pseudo_likelihood.coordinates import SeparateCoordinates
 from fastmf.learning.pseudo_likelihood.existence import Items
-from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, TOLERANCE_ROWS, CompositeLikelihood
-from fastmf.learning.pseudo_likelihood.ordinal.coordinates import ItemCoordinates
+from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, TOLERANCE_ROWS, PairwiseLikelihood
 
 
-class OrdinalLikelihood(CompositeLikelihood):
+class OrdinalLikelihood(PairwiseLikelihood):
     """Mean log-pseudo-likelihood of weighted rows of ordinal items, less ridge penalties.
 
     `states` are categories 0..m_i, (n_rows, n_items), best distinct; `pairs` are the items i < j
@@ -34,51 +33,22 @@ class OrdinalLikelihood(CompositeLikelihood):
     def __init__(
         self, states, weights, thresholds, *, l2=0.0, l2_field=0.0, pairs=None, n_threads=None
     ):  # fmt: skip
-        self.states, self.thresholds = np.ascontiguousarray(states, float), thresholds
-        allowed = (self.states >= 0) & (self.states < thresholds.n_categories)
-        if not (allowed & (self.states == np.floor(self.states))).all():
+        states, self.thresholds = np.ascontiguousarray(states, float), thresholds
+        super().__init__(states, weights, len(thresholds.slope), pairs, n_threads)
+        allowed = (states >= 0) & (states < thresholds.n_categories)
+        if not (allowed & (states == np.floor(states))).all():
             raise ValueError(
                 "states must be the numbers 0, 1, ... of categories, fewer than n_categories."
             )
-        self.total = float(np.sum(weights))
-        self.weights, self.n_threads = np.asarray(weights, float) / self.total, n_threads
-        self.n_units = d = self.states.shape[1]
-        self.pairs = np.triu_indices(d, 1) if pairs is None else pairs
-        self.n_fields = len(thresholds.slope)
-        self.n_parameters = self.n_fields + len(self.pairs[0])
+        self.item_of_field = thresholds.item_of_parameter
         self.penalties = float(l2), float(l2_field)
         self.ridge = np.full(self.n_parameters, float(l2))
         self.ridge[: self.n_fields] = l2_field
-        # The parameter that couples two items, -1 if there is none.
-        self.index = np.full((d, d), -1)
-        self.index[self.pairs] = self.n_fields + np.arange(len(self.pairs[0]))
-        self.index.T[self.pairs] = self.index[self.pairs]
         self.frequencies = np.stack([
             self.weights @ (self.states == c) for c in range(thresholds.width)
         ])  # fmt: skip
-        self._latest = None
 
     # --- parameters -----------------------------------------------------------------------------
-
-    def unpacked(self, parameters):
-        """Couplings (n_items, n_items) and parameters of thresholds."""
-        couplings = np.zeros((self.n_units, self.n_units))
-        couplings[self.pairs] = parameters[self.n_fields :]
-        return couplings + couplings.T, parameters[: self.n_fields].copy()
-
-    def packed(self, couplings, fields):
-        """Vector of parameters."""
-        return np.concatenate([fields, couplings[self.pairs]])
-
-    def indices_of(self, first, second):
-        """Parameters of pairs of items: their coupling, or all of the thresholds of one item."""
-        fields = [np.flatnonzero(self.thresholds.item_of_parameter == i) for i in first]
-        result = [of_item if i == j else self.index[i, j, None]
-                 for i, j, of_item in zip(first, second, fields, strict=True)]  # fmt: skip
-        result = np.concatenate([*result, np.zeros(0, int)])
-        if (result < 0).any():
-            raise ValueError("pairs must name items that the machine couples.")
-        return result
 
     def smoothed_frequencies(self):
         """Frequencies of categories with half a row more of each, (width, n_items)."""
@@ -91,9 +61,20 @@ class OrdinalLikelihood(CompositeLikelihood):
         fields = self.thresholds.from_frequencies(self.smoothed_frequencies())
         return np.append(fields, np.zeros(len(self.pairs[0])))
 
+    def independent_curvature(self):
+        """Means and variances of items, and the Hessian and slopes of fields of uncoupled ones."""
+        f, thresholds = self.smoothed_frequencies(), self.thresholds
+        c = np.arange(len(f))[:, None]
+        mean = (c * f).sum(0)
+        variance = (c**2 * f).sum(0) - mean**2
+        flat, item = f[thresholds.category, thresholds.item], thresholds.item
+        covariance = np.diag(flat) - np.outer(flat, flat) * (item[:, None] == item)
+        hessian = thresholds.matrix.T @ covariance @ thresholds.matrix
+        return mean, variance, hessian, thresholds.slope
+
     def coordinates(self, separate):
-        """`ItemCoordinates`, in which each coupling is one coordinate."""
-        return ItemCoordinates(self)
+        """`SeparateCoordinates`, in which each coupling is one coordinate."""
+        return SeparateCoordinates(self)
 
     # --- value and gradient ---------------------------------------------------------------------
 
@@ -127,18 +108,14 @@ class OrdinalLikelihood(CompositeLikelihood):
         for_each(compute, range(len(blocks)), workers_for(len(blocks), work, self.n_threads))
         return [sum(terms) for terms in zip(*parts, strict=True)]
 
-    def value_and_gradient(self, parameters):
-        """Penalised value and its gradient."""
-        if self._latest is None or not np.array_equal(self._latest[0], parameters):
+    def _value_and_derivatives(self, parameters):
+        """Value, half its derivatives by couplings, and derivatives by fields."""
 
-            def sums(x, w, p, residuals, values):
-                return w @ p, x.T @ (w[:, None] * residuals), w @ values
+        def sums(x, w, p, residuals, values):
+            return w @ p, x.T @ (w[:, None] * residuals), w @ values
 
-            expected, by_couplings, value = self._sums_over_blocks(sums, parameters)
-            fields = self.thresholds.gradient(self.frequencies - expected)
-            gradient = self.packed(by_couplings + by_couplings.T, fields) - self.ridge * parameters
-            self._latest = np.array(parameters), value - self.penalty(parameters), gradient
-        return self._latest[1], self._latest[2].copy()
+        expected, by_couplings, value = self._sums_over_blocks(sums, parameters)
+        return value, by_couplings, self.thresholds.gradient(self.frequencies - expected)
 
     # --- existence of the maximum ---------------------------------------------------------------
 
@@ -151,7 +128,7 @@ class OrdinalLikelihood(CompositeLikelihood):
             scores.append(np.arange(float(size))[:, None])
         l2, l2_field = self.penalties
         remedies = "merge rare categories, or take more rows or fewer items"
-        return Items(labels, labels, fields, scores, self.index >= 0,
+        return Items(labels, labels, fields, scores, self.coupled,
                      (l2_field == 0, l2 == 0 and not l1), "items", remedies)  # fmt: skip
 
     def look(self, parameters):
@@ -173,12 +150,6 @@ class OrdinalLikelihood(CompositeLikelihood):
     def hessian(self, parameters):
         """Negative Hessian, penalties included, (n_parameters, n_parameters)."""
         hessian = np.diag(self.ridge)
-        for indices, block in self.item_hessians(parameters):
-            hessian[np.ix_(indices, indices)] += block
-        return hessian
-
-    def item_hessians(self, parameters):
-        """Parameters of the regression of each item on the others, and its negative Hessian."""
         d, width = self.n_units, self.thresholds.width
         of_pairs, of_both = np.zeros((d, d, d)), np.zeros((d, width, d))
         of_fields, numbers = np.zeros((d, width, width)), np.arange(width)[:, None]
@@ -197,11 +168,13 @@ class OrdinalLikelihood(CompositeLikelihood):
             for_each(add, range(d), workers_for(d, x.size * d * d, self.n_threads))
         for i in range(d):
             rows, fields, basis = self.thresholds.of_item(i)
-            c, neighbours = self.thresholds.category[rows], np.flatnonzero(self.index[i] >= 0)
+            c, neighbours = self.thresholds.category[rows], np.flatnonzero(self.coupled[i])
             both = basis.T @ of_both[i][np.ix_(c, neighbours)]
             terms = basis.T @ of_fields[i][np.ix_(c, c)] @ basis
             block = np.block([[terms, both], [both.T, of_pairs[i][np.ix_(neighbours, neighbours)]]])
-            yield np.append(fields, self.index[i, neighbours]), block
+            indices = np.append(fields, self.index[i, neighbours])
+            hessian[np.ix_(indices, indices)] += block
+        return hessian
 
     # --- scores ---------------------------------------------------------------------------------
 
@@ -221,31 +194,16 @@ class OrdinalLikelihood(CompositeLikelihood):
     def scores(self, parameters, rows, factors):
         """Scores of rows, each times a factor, (n_rows, n_parameters)."""
         p, residuals, _ = self.conditionals(parameters, rows)
-        states, d = self.states[rows], self.n_units
-        residuals *= factors[:, None]
+        states = self.states[rows]
         item, category = self.thresholds.item, self.thresholds.category
         of_thresholds = (states[:, item] == category) - p[category, :, item].T
-        pairs = np.empty((len(states), d * (d + 1) // 2))
-        n_tasks = -(-len(states) // spin_kernels.ROWS_AT_A_TIME)
-        n_workers = workers_for(n_tasks, 2 * pairs.size, self.n_threads)
-        in_parallel(
-            spin_kernels.scores, (states, residuals, np.zeros(1, np.int64), pairs), n_workers
-        )
         fields = (of_thresholds @ self.thresholds.matrix) * factors[:, None]
-        return np.hstack([fields, pairs[:, d:][:, self._among_all_pairs()]])
+        of_pairs = self._pair_scores(states, residuals * factors[:, None])[:, self.n_units :]
+        return np.hstack([fields, of_pairs])
 
-    def log_joint(self, parameters):
-        """Logarithms of the probabilities of rows, but for a constant."""
-        couplings, fields = self.unpacked(parameters)
-        table = self.thresholds.table(fields)
-        terms = np.take_along_axis(table, self.states.astype(int), 0).sum(1)
-        return terms + ((self.states @ couplings) * self.states).sum(1) / 2
-
-    def statistics(self, rows):
-        """Derivatives of `log_joint` of rows, (n_rows, n_parameters)."""
-        states, (first, second) = self.states[rows], self.pairs
-        observed = states[:, self.thresholds.item] == self.thresholds.category
-        return np.hstack([observed @ self.thresholds.matrix, states[:, first] * states[:, second]])
+    def _field_statistics(self, rows):
+        observed = self.states[rows][:, self.thresholds.item] == self.thresholds.category
+        return observed @ self.thresholds.matrix
 
     def predictions(self, parameters):
         """Compute scores of rows, conditional means and hits of the most probable category."""
@@ -266,33 +224,13 @@ class OrdinalLikelihood(CompositeLikelihood):
             terms = np.zeros_like(by_thresholds)
             terms[:, i] = by_thresholds[:, i]
             out[i, : self.n_fields] = self.thresholds.gradient(terms)
-            neighbours = np.flatnonzero(self.index[i] >= 0)
+            neighbours = np.flatnonzero(self.coupled[i])
             out[i, self.index[i, neighbours]] = by_couplings[i, neighbours]
         return out
 
-    def reweighted(self, weights):
-        """The objective of these rows with other weights; rows of weight 0 are left out."""
-        positive = weights > 0
-        return self._of(self.states[positive], weights[positive], self.pairs)
-
-    def joined(self, other):
-        """The objective of the rows of two objectives."""
-        weights = [one.weights * one.total for one in (self, other)]
-        states = np.concatenate([self.states, other.states])
-        return self._of(states, np.concatenate(weights), self.pairs)
-
-    def restricted(self, edges):
-        """The objective with the couplings of these edges alone, (n_edges, 2)."""
-        return self._of(self.states, self.weights * self.total, tuple(np.transpose(edges)))
-
-    def _of(self, states, weights, pairs):
+    def _with(self, states, weights, pairs):
         l2, l2_field = self.penalties
         return OrdinalLikelihood(
             states, weights, self.thresholds, l2=l2, l2_field=l2_field, pairs=pairs,
             n_threads=self.n_threads,
         )  # fmt: skip
-
-    def _among_all_pairs(self):
-        """Places of the coupled pairs among all pairs i < j."""
-        first, second = self.pairs
-        return first * (2 * self.n_units - first - 1) // 2 + second - first - 1

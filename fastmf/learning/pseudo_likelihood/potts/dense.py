@@ -15,15 +15,13 @@ from scipy import linalg, sparse
 from fastmf._threads.workers import computed_once
 from fastmf.learning.pseudo_likelihood.existence import Items
 from fastmf.learning.pseudo_likelihood.fit import (
+    MAX_HESSIAN_PARAMETERS,
     SCORE_NUMBERS,
     TOLERANCE_ROWS,
     CompositeLikelihood,
 )
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
 from fastmf.models._gauge import PositionStates, in_gauge
-
-# Parameters, couplings of all pairs of states and fields, up to which matrices of them are made.
-MAX_PARAMETERS = 4000
 
 
 class DenseObjective(CompositeLikelihood):
@@ -40,7 +38,7 @@ class DenseObjective(CompositeLikelihood):
         self.symmetric = symmetric
         self.labels, self.positions, self.n_threads = labels, PositionStates(sizes), None
         self.options = float(l2), float(l2_field), edges, targets
-        self.targets = labels if targets is None else targets
+        self.targets, self.incomplete = labels if targets is None else targets, targets is not None
         self.total = float(weights.sum())
         self.weights = weights / self.total
         self.position = self.positions.position
@@ -74,11 +72,11 @@ class DenseObjective(CompositeLikelihood):
 
     def check_size(self):
         """Refuse more parameters than matrices are made for."""
-        if self.n_parameters > MAX_PARAMETERS:
+        if self.n_parameters > MAX_HESSIAN_PARAMETERS:
             raise ValueError(
                 "Newton's method, standard errors and incomplete rows are for up to "
-                f"{MAX_PARAMETERS} parameters, couplings of pairs of states and fields, got "
-                f"{self.n_parameters}: take fewer positions, states or edges, or solver 'lbfgs'."
+                f"{MAX_HESSIAN_PARAMETERS} parameters, couplings of pairs of states and fields, "
+                f"got {self.n_parameters}: take fewer positions, states or edges, or 'lbfgs'."
             )
 
     def unpacked(self, parameters):
@@ -148,13 +146,7 @@ class DenseObjective(CompositeLikelihood):
         return matrix, of_pairs, pairs
 
     def indices_of(self, first, second):
-        """Parameters of pairs of positions: couplings of all states, or fields of one.
-
-        One number -1 for each pair that is not coupled, in the place of its parameters.
-        """
-        absent = ~self.coupled[first, second] & (first != second)
-        if absent.any():
-            return np.where(absent, -1, 0)
+        """Parameters of pairs of positions: couplings of all states, or fields of one."""
         wanted = np.zeros((self.n_units, self.n_units), bool)
         wanted[first, second] = wanted[second, first] = True
         u, v = self.pairs

@@ -36,7 +36,7 @@ class Options(NamedTuple):
     l2_field: float
     symmetric: bool = True
     tol: float = 1e-4
-    max_iter: int | None = None
+    max_iter: int = lbfgs.MAX_LBFGS_ITER
     single: bool | None = None
     report: Callable | None = None
 
@@ -47,7 +47,7 @@ class PottsFit(NamedTuple):
     couplings: Any
     field: np.ndarray
     history: np.ndarray
-    converged: bool
+    stopped: bool
 
 
 def n_parameters(sizes):
@@ -104,12 +104,12 @@ def _fit_symmetric(data, options, excluded):
     # History, scale, point and two gradients of half a matrix, two whole ones, and the result.
     n_half = 2 * lbfgs.N_PAIRS + 5
     n_bytes = data.n_states**2 * ((n_half / 2 + 2) * dtype.itemsize + 8)
-    _check_memory(n_bytes, "take symmetric=False, or fewer positions")
+    _check_memory(n_bytes, "take solver='asymmetric', or fewer positions")
     objective = SymmetricObjective(data, options.l2, options.l2_field, dtype, excluded)
     z = objective.start(starting_field(data))
     with one_blas_thread():
         minimum = lbfgs.minimise(
-            objective, z, tol=options.tol, max_iter=options.max_iter or lbfgs.MAX_LBFGS_ITER,
+            objective, z, tol=options.tol, max_iter=options.max_iter,
             n_threads=data.n_threads, callback=options.report,
         )  # fmt: skip
         couplings, field = objective.parameters(z)
@@ -127,13 +127,14 @@ def _fit_asymmetric(data, options, by_rows):
     # Coefficients of rows, or couplings to each state.
     shape = (len(data.labels) if by_rows else data.n_states), data.n_states
     results, field = np.empty(shape, layout.dtype), np.zeros(data.n_states)
+    minima = [None] * layout.n_blocks
 
-    def of_block(block):
+    def fit_block(block):
         objective = AsymmetricObjective(data, layout, rows, block, options.l2, options.l2_field)
         z = objective.start(start)
         result = lbfgs.minimise(
             objective, z, tol=options.tol / layout.n_blocks,
-            max_iter=options.max_iter or lbfgs.MAX_LBFGS_ITER, n_threads=1,
+            max_iter=options.max_iter, n_threads=1,
         )  # fmt: skip
         table, field[objective.states] = objective.parameters(z)
         if by_rows:
@@ -142,36 +143,26 @@ def _fit_asymmetric(data, options, by_rows):
         else:
             states = table[layout.place][:, objective.within]
         results[:, objective.states] = states
-        return result._replace(parameters=None)
+        minima[block] = result._replace(parameters=None)
 
-    result = _in_threads(of_block, layout.n_blocks, data)
+    work = len(data.labels) * data.n_states * layout.n_blocks
+    with one_blas_thread():
+        n_workers = workers_for(layout.n_blocks, work, data.n_threads)
+        for_each(fit_block, range(layout.n_blocks), n_workers)
     if by_rows:
         couplings = OfFewRows(results, data.labels, data.sizes)
     else:
         average = np.add(results, results.T, dtype=float)
         average /= 2
         couplings = DenseCouplings(average, data.sizes)
-    return PottsFit(couplings, field, *_together(result))
+    return PottsFit(couplings, field, *_together(minima))
 
 
-def _in_threads(function, n_tasks, data):
-    """Results of function(0), ..., function(n_tasks - 1)."""
-    results = [None] * n_tasks
-    n_workers = workers_for(n_tasks, len(data.labels) * data.n_states * n_tasks, data.n_threads)
-
-    def compute(k):
-        results[k] = function(k)
-
-    with one_blas_thread():
-        for_each(compute, range(n_tasks), n_workers)
-    return results
-
-
-def _together(result):
-    """History of separate fits as if they had been done side by side, and whether all converged."""
-    longest = max(len(one.history) for one in result)
-    histories = [one.history + one.history[-1:] * (longest - len(one.history)) for one in result]
-    return -np.sum(histories, 0), all(one.stopped for one in result)
+def _together(minima):
+    """History of separate fits as if they had been done side by side, and whether all stopped."""
+    longest = max(len(one.history) for one in minima)
+    histories = [one.history + one.history[-1:] * (longest - len(one.history)) for one in minima]
+    return -np.sum(histories, 0), all(one.stopped for one in minima)
 
 
 def log_pseudo_likelihood(data, couplings, field):
@@ -207,11 +198,11 @@ def score_of(fields, labels, sizes):
 def _fit_few_rows(data, options):
     n_rows = len(data.labels)
     n_bytes = 8 * n_rows * (4 * n_rows + (2 * lbfgs.N_PAIRS + 8) * data.n_states)
-    _check_memory(n_bytes, "take symmetric=False, or fewer rows")
+    _check_memory(n_bytes, "take solver='asymmetric', or fewer rows")
     objective = FewRows(data, options.l2, options.l2_field)
     z = objective.start(starting_field(data))
     result = lbfgs.minimise(
-        objective, z, tol=options.tol, max_iter=options.max_iter or lbfgs.MAX_LBFGS_ITER,
+        objective, z, tol=options.tol, max_iter=options.max_iter,
         n_threads=data.n_threads, callback=options.report,
     )  # fmt: skip
     coefficients, field = objective.parameters(z)

@@ -4,13 +4,12 @@ import pytest
 from fastmf.learning.pseudo_likelihood.binary import objective as module
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.newton import newton
-from fastmf.learning.pseudo_likelihood.rows import distinct_rows
 
 
 def problem(d=5, n=200, l2=0.0, seed=0):
     rng = np.random.default_rng(seed)
     states = np.where(rng.random((n, d)) < 0.4, -1.0, 1.0)
-    objective = PseudoLikelihood(distinct_rows(states, rng.random(n)), l2)
+    objective = PseudoLikelihood(states, rng.random(n), l2)
     return objective, rng.normal(size=objective.n_parameters) / 2
 
 
@@ -18,11 +17,11 @@ def by_definition(objective, parameters):
     """Equation 2.1 of the paper, term by term."""
     J, h = objective.unpacked(parameters)
     total = 0.0
-    for x, weight in zip(*objective.rows[:2], strict=True):
+    for x, weight in zip(objective.states, objective.weights, strict=True):
         for j in range(len(h)):
             eta = sum(J[j, k] * x[k] for k in range(len(h))) + h[j]
             total += weight * (x[j] * eta - np.log(np.cosh(eta)) - np.log(2))
-    return total / objective.total - objective.l2 / 2 * (parameters**2).sum()
+    return total - objective.l2 / 2 * (parameters**2).sum()
 
 
 def differences(function, x, step=1e-5):
@@ -50,10 +49,10 @@ def test_scores_and_leverages_against_single_rows():
     leverages = objective.leverages(inverse)
     expected = np.zeros_like(inverse)
     mean_score = objective.value_and_gradient(parameters)[1]
-    for i, (x, weight) in enumerate(zip(*objective.rows[:2], strict=True)):
-        alone = PseudoLikelihood(distinct_rows(x[None]))
+    for i, x in enumerate(objective.states):
+        alone = PseudoLikelihood(x[None])
         score = alone.value_and_gradient(parameters)[1]
-        expected += weight / objective.total * np.outer(score - mean_score, score - mean_score)
+        expected += objective.weights[i] * np.outer(score - mean_score, score - mean_score)
         eta = lambda p, x=x: x @ objective.unpacked(p)[0] + objective.unpacked(p)[1]  # noqa: E731
         features = np.array([eta(e) for e in np.eye(len(parameters))]).T
         for j in range(4):
@@ -65,7 +64,7 @@ def test_score_covariance_of_a_penalised_maximum():
     """With a ridge scores do not vanish in the mean at the maximum."""
     objective, _ = problem(d=4, n=30, l2=0.3)
     parameters = newton(objective, np.zeros(objective.n_parameters)).parameters
-    one_by_one = [PseudoLikelihood(distinct_rows(x[None])) for x in objective.rows.states]
+    one_by_one = [PseudoLikelihood(x[None]) for x in objective.states]
     scores = np.array([alone.value_and_gradient(parameters)[1] for alone in one_by_one])
     np.testing.assert_allclose(objective.weights @ scores, 0.3 * parameters, atol=1e-12)
     expected = np.cov(scores.T, aweights=objective.weights, ddof=0)

@@ -12,7 +12,7 @@ from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.ordinal import objective as module
 from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import Thresholds
-from fastmf.learning.pseudo_likelihood.rows import distinct, distinct_rows, sampling
+from fastmf.learning.pseudo_likelihood.rows import distinct, sampling
 
 SIZES = [2, 3, 5, 4]
 TABLES = {
@@ -180,7 +180,7 @@ def test_items_of_two_categories_are_the_machine_of_spins(weighted):
     """With sigma = 4 J and mu = 2 h - 2 sum J, errors and tests of couplings included."""
     states, weights = ordinal_data.random_rows([2] * 6, 400, weighted=weighted)
     ordinal = OrdinalLikelihood(states, weights, Thresholds([2] * 6))
-    spins = PseudoLikelihood(distinct_rows(2.0 * states - 1, weights))
+    spins = PseudoLikelihood(2.0 * states - 1, weights)
     of_spins = newton(spins, np.zeros(spins.n_parameters)).parameters
     of_items = newton(ordinal, ordinal.independent()).parameters
     J, h = spins.unpacked(of_spins)
@@ -227,7 +227,7 @@ def test_pairs_without_couplings():
     test = Godambe(all_, newton(all_, all_.independent()).parameters).likelihood_ratio_test(absent)
     sigma, fields = few.unpacked(found)
     np.testing.assert_allclose(all_.packed(sigma, fields), test.parameters, atol=1e-8)
-    with pytest.raises(ValueError, match="pairs must name items that the machine couples"):
+    with pytest.raises(ValueError, match="pairs must be edges"):
         Godambe(few, found).standard_errors([[0, 2]])
 
 

@@ -121,6 +121,6 @@ def test_ratio_test_of_independent_positions():
 
 
 def test_too_many_parameters_are_refused(monkeypatch):
-    monkeypatch.setattr(dense, "MAX_PARAMETERS", 10)
+    monkeypatch.setattr(dense, "MAX_HESSIAN_PARAMETERS", 10)
     with pytest.raises(ValueError, match="take fewer positions"):
         sandwich(*random_rows(SIZES)).covariance()

@@ -34,7 +34,7 @@ def test_solvers_agree(missing):
     value, options = penalised(J, h, rows, SIZES, L2, L2_FIELD), Options(L2, L2_FIELD, tol=1e-14)
     for found in (fit(data, options), fitting._fit_few_rows(data, options)):
         assert found.history[-1] == pytest.approx(value, rel=1e-12)
-        assert found.converged
+        assert found.stopped
         np.testing.assert_allclose(found.couplings.dense(), J, atol=1e-6)
         np.testing.assert_allclose(found.field, h, atol=1e-5)
 
@@ -43,7 +43,7 @@ def test_asymmetric_couplings_of_few_rows():
     data, _ = data_of(missing=0.1)
     options = Options(L2, L2_FIELD, False, tol=1e-14)
     dense, few = fit(data, options), fitting._fit_asymmetric(data, options, True)
-    assert dense.converged and few.converged
+    assert dense.stopped and few.stopped
     assert type(few.couplings).__name__ == "OfFewRows"
     np.testing.assert_allclose(few.couplings.dense(), dense.couplings.dense(), atol=1e-5)
     symmetric = fit(data, options._replace(symmetric=True)).couplings.dense()
@@ -121,7 +121,7 @@ def test_strong_penalties_leave_the_first_gradient(how, l2):
     data, rows = data_of(missing=0.1)
     data = data.of_mean_weight_one()
     found = FITS[how](data, Options(l2, l2))
-    assert found.converged and len(found.history) <= 6
+    assert found.stopped and len(found.history) <= 6
     zero = np.zeros((data.n_states, data.n_states))
     by_couplings, by_field = gradient_per_row(zero, zero[0], rows)
     close = 2e-3 * abs(by_couplings).max()
@@ -135,7 +135,7 @@ def test_penalties_of_any_size_take_few_iterations(how, l2, l2_field):
     data, rows = data_of(missing=0.1)
     data = data.of_mean_weight_one()
     found = FITS[how](data, Options(l2, l2_field))
-    assert found.converged and len(found.history) < 80
+    assert found.stopped and len(found.history) < 80
     J, h = found.couplings.dense(), found.field
     by_couplings, by_field = gradient_per_row(J, h, rows, l2, l2_field)
     assert abs(by_couplings).max() < 1e-3 * np.sqrt(1 + l2) * 0.2

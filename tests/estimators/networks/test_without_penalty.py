@@ -1,4 +1,4 @@
-"""Expansions without a penalty: closed forms, finite differences, and sums over all graphs."""
+"""Edges free of the penalty of the fit: finite differences, and sums over all graphs."""
 
 from itertools import product
 
@@ -9,11 +9,6 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 import fastmf as mf
-from fastmf.learning.pseudo_likelihood.expansion import (
-    expanded,
-    mode_ridge,
-    prior_shares,
-)
 
 STATES = np.array(list(product((-1.0, 1.0), repeat=3)))
 PAIRS = np.triu_indices(3, 1)
@@ -126,19 +121,3 @@ def test_another_ridge_has_its_own_derivatives():
     curvatures = [(b[1] - a[1]) / 2e-5 for a, b in zip(up, down, strict=True)]
     np.testing.assert_allclose(objective.hessian(point), curvatures, atol=1e-8)
     assert objective.total == counts.sum()
-
-
-def test_the_expansion_is_a_step_to_the_maximum():
-    """From near the maximum without a penalty it ends there, with the same information."""
-    X = rows_of(COUNTS["weak"])
-    plain = mf.FullyVisibleBoltzmannMachine(tol=1e-8).fit(X)
-    godambe = mf.FullyVisibleBoltzmannMachine(l2=0.2).fit(X)._godambe()
-    estimates, information, inverse = expanded(godambe, np.full(6, 1e-6))
-    np.testing.assert_allclose(estimates, plain._parameters, atol=1e-9)
-    np.testing.assert_allclose(information.covariance(), plain.covariance(), rtol=1e-4)
-    np.testing.assert_allclose(inverse / 198, plain._godambe().naive_covariance(), rtol=1e-4)
-    # Information of the rows is the inverse of their variance.
-    assert prior_shares(3.0, 0.5) == pytest.approx(3 / (3 + 1 / 0.5))
-    ridge = mode_ridge(godambe.objective, 4.0)
-    np.testing.assert_allclose(ridge[3:], 16 / 198)
-    np.testing.assert_allclose(ridge[:3], 0.16 / 198)
