@@ -6,8 +6,7 @@ import numpy as np
 
 from fastmf._common.arguments import count, generator, rows
 from fastmf._common.warning import warn_user
-from fastmf.evaluation.annealed import CLEAR_ERRORS, Exploration
-from fastmf.evaluation.annealed_estimate import MIN_EFFECTIVE_SIZE
+from fastmf.evaluation.annealed import CLEAR_ERRORS, MIN_EFFECTIVE_SIZE, Exploration
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.mean_field.lower_bound import lacking, lower_bound
 from fastmf.inference.sampling.annealing import (

@@ -7,7 +7,7 @@ from stripes import N_HIDDEN, N_VISIBLE, quick, start, stripes
 
 import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.learning.layered.preconditioning import preconditioner, prepare
+from fastmf.learning.layered.directions import preconditioner
 from fastmf.learning.layered.step import Plan, train
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.parameters import ModelParameters
@@ -16,7 +16,7 @@ from fastmf.models import exact
 
 def prepared(model, X, settings):
     state = initial_state(model)
-    prepare(state, X, settings)
+    Plan(model, settings).prepare(state, X)
     return state
 
 
@@ -45,7 +45,7 @@ def test_covariances_are_those_of_the_data_and_of_hidden_units_given_these(unit)
         np.testing.assert_allclose(found, expected, rtol=1e-10)
     # Once more: the mean of both for hidden units, and the same for visible ones.
     before = state.preconditioners
-    prepare(state, X[:30], quick(preconditioning=0.2))
+    Plan(model, quick(preconditioning=0.2)).prepare(state, X[:30])
     np.testing.assert_array_equal(state.preconditioners[0], before[0])
     assert not np.array_equal(state.preconditioners[1], before[1])
 
