@@ -97,13 +97,6 @@ class LayeredSettings(AscentSettings):
                 raise ValueError("preconditioning is of centred units: use centred=True.")
 
 
-def given_data(model, settings):
-    """Options of `tap` for the hidden layers given data; none for an RBM, where they are exact."""
-    if not model.deep:
-        return {}
-    return {"tol": 1e-3, "max_iter": max(10, settings.n_sweeps), "log_partition": False}
-
-
 def gradient_for(model, n_rows, l2=None):
     """The gradient that "auto" chooses."""
     has_maximum = l2 != 0 or any(map(is_real, model.layers))

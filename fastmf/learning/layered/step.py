@@ -30,7 +30,6 @@ from fastmf.learning.layered.gradients import (
     gradient,
 )
 from fastmf.learning.layered.metrics import metrics
-from fastmf.learning.layered.settings import given_data
 from fastmf.learning.training import trainer
 from fastmf.learning.training.ascent import ascend_matrices, finite_sum
 from fastmf.learning.training.parameters import ModelParameters
@@ -108,7 +107,10 @@ class Plan(LayeredSteps):
         super().__init__(settings, n_threads, scaling)
         layers, self.kinds = model.layers, Kinds.of(model)
         self.order = ORDER_OF_GRADIENT.get(settings.gradient, 1)
-        self.options = given_data(model, settings)
+        # Options of the solutions given data in a deep machine.
+        n_iterations = max(10, settings.n_sweeps)
+        of_deep = {"tol": 1e-3, "max_iter": n_iterations, "log_partition": False}
+        self.options = of_deep if model.deep else {}
         self.tilts = directions.tilts(layers)
         self.constrained = has_constraints(layers)
         # Machines of units that move in their fields alone always exist.

@@ -63,7 +63,7 @@ class RunOptions:
     callbacks: Iterable = ()
     # File that is written after each epoch, and from which a run resumes.
     checkpoint: object = None
-    # 1 for a progress bar.
+    # 1 for a line on stderr after each epoch.
     verbose: int = 0
     # An epoch has each row as often as its weight says, on average; None for once each.
     weights: np.ndarray | None = None

@@ -9,9 +9,10 @@ Diebolt 1985); the epoch then follows the gradient of the likelihood of complete
 import numpy as np
 
 from fastmf._common.rows import is_incomplete
+from fastmf._jit.messages import announced, to_stderr
 from fastmf.learning.training.checkpoint import arrays_of, start_of
-from fastmf.learning.training.progress import progress, units_of
 from fastmf.learning.training.settings import RunOptions, learning_rate, learning_rates
+from fastmf.models import CRBM
 
 # Rows from which steps are prepared: see `Steps.prepare`.
 PREPARED_ROWS = 1000
@@ -28,7 +29,7 @@ class Steps:
     """Steps of learning a kind of model in one run, and its functions that the loop calls."""
 
     # The metric that early stopping maximises (with "validation_" before it if there are such
-    # data), and its name in the progress bar.
+    # data), and its name in the lines of `verbose`.
     score, label = "log_likelihood", "log-likelihood per unit"
     # Batches from one preparation of the steps to the next.
     n_between = None
@@ -122,14 +123,11 @@ def train(model, X, steps, **options):
         complete = Completion(X, model, steps.draw)
         X = complete.data
     score = steps.score if options.validation is None else f"validation_{steps.score}"
-    n_batches = -(-arrays_of(X)[0].shape[0] // settings.batch_size)
-    total, done = settings.n_epochs * n_batches, state.epoch * n_batches + state.batch
-    with progress(total, done, options.verbose, units_of(model)) as bar:
+    with announced(_units_of(model)):
         while state.epoch < settings.n_epochs and not _is_finished(state, settings):
             if complete:
                 complete(state, None if state.batch else stream(state.seed, state.epoch, -1, 0))
-            for _ in _epoch(state, steps, X, options.weights):
-                bar.update()
+            _take_epoch(state, steps, X, options.weights)
             steps.settle(state)
             state.epoch, state.batch = state.epoch + 1, 0
             entry = {
@@ -144,7 +142,8 @@ def train(model, X, steps, **options):
                 state.waited = len(values) - 1 - int(np.argmax(values))
                 state.best = state.best if state.waited else state.model
             write_checkpoint(state)
-            bar.set_postfix_str(_line(state.history, steps))
+            if options.verbose:
+                to_stderr(_line(state.history, steps))
             # All are called, whatever the first returns.
             if any([callback(state) is True for callback in options.callbacks]):
                 break
@@ -157,8 +156,8 @@ def _is_finished(state, settings):
     return settings.early_stopping and state.waited >= settings.patience
 
 
-def _epoch(state, steps, X, weights):
-    """Take the remaining steps of an epoch; yields after each."""
+def _take_epoch(state, steps, X, weights):
+    """Take the remaining steps of an epoch."""
     rng, size = stream(state.seed, state.epoch), steps.settings.batch_size
     n_rows = arrays_of(X)[0].shape[0]
     order = rng.permutation(n_rows) if weights is None else weighted_rows(weights, rng)
@@ -169,7 +168,13 @@ def _epoch(state, steps, X, weights):
         rows = _rows(X, order[batch * size : (batch + 1) * size])
         steps(state, rows, rates[batch], stream(state.seed, state.epoch, batch))
         state.batch += 1
-        yield
+
+
+def _units_of(model):
+    """The units of a model in words, such as "Bernoulli x Bernoulli, float32"."""
+    if isinstance(model, CRBM):
+        return f"a conditional RBM, {model.dtype}"
+    return f"{' x '.join(type(prior).__name__ for prior in model.layers)}, {model.dtype}"
 
 
 def _line(history, steps):

@@ -18,7 +18,7 @@ from fastmf.models import CRBM, exact
 METHODS = [
     {"objective": "logistic"},
     {"objective": "cd"},
-    {"objective": "cd", "n_gibbs": 10, "gibbs_start": "logistic"},
+    {"objective": "cd", "n_gibbs": 10},
     {"objective": "perceptron", "n_gibbs": 10},
     {"objective": "likelihood", "inference": "mean_field"},
     {"objective": "likelihood"},
