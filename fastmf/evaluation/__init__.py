@@ -14,7 +14,6 @@ from fastmf.evaluation.inference_data import to_inference_data
 from fastmf.evaluation.landscape import Tracker, isomap, solutions
 from fastmf.evaluation.log_partition import LogPartitionReport, log_partition_report
 from fastmf.evaluation.pseudo_likelihood import pseudo_log_likelihood
-from fastmf.evaluation.trajectory import TrajectoryAnnealing
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.mean_field.solutions import Solutions
 from fastmf.learning.training.averaging import IterateAverage
@@ -25,7 +24,6 @@ __all__ = [
     "LogPartitionReport",
     "Solutions",
     "Tracker",
-    "TrajectoryAnnealing",
     "annealed_importance_sampling",
     "contact_precision",
     "contact_scores",
