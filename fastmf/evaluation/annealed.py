@@ -425,20 +425,14 @@ class Exploration:
         ends = np.cumsum([n_units(layer) for layer in model.layers])[:-1]
         return [np.split(bound.b[k].astype(model.dtype), ends) for k in near[:most]]
 
-    def estimate(self, n_steps, tolerance, *, reverse=True):
-        """Anneal in both directions, or with NaN in the place of the reverse estimate."""
+    def estimate(self, n_steps, tolerance):
+        """Anneal in both directions."""
         path, betas = self.path, refined(self.leg, n_steps)
         explored, self.leg = self.best, self.phases.forward(betas)
         self.best = _higher(self.leg.log_weights, explored)
         if self._is_lacking():
             self._anneal_from_phases(betas)
         forward = log_mean(self.best)
-        if not reverse:
-            nothing = np.full(path.n_chains, np.nan)
-            return AnnealedEstimate(
-                *forward, np.nan, np.nan, self.best, nothing, self.leg.ends, n_steps, tolerance,
-                self.lower_bound,
-            )  # fmt: skip
         if self.from_data is None or _agree(explored, self.leg.log_weights):
             samples = path.sample(self.neutral, self.leg.ends, max(1, n_steps // 2))
         else:
