@@ -116,7 +116,7 @@ def _starts(model, init, n_chains, rng):
 
 
 def _by_layer(model, states):
-    """States of each layer by name, given those of the even and of the odd layers."""
+    """States of each layer by name, given the states of even and odd layers."""
     names = ["visible", "hidden"][: len(model.layers)]
     if len(model.layers) > 2:
         names = ["visible", *(f"hidden_{k}" for k in range(1, len(model.layers)))]

@@ -207,6 +207,13 @@ class Population:
         self.starts = self.starts[chosen]
         return chosen
 
+    def by_start(self):
+        """By start, the log of n_chains times the share of the mean weight of its descendants."""
+        n = len(self.starts)
+        shares = np.bincount(self.starts, self.weights(), n)
+        with np.errstate(divide="ignore"):
+            return self.log_mean + log_mean(self.log_weights)[0] + np.log(n * shares)
+
 
 def systematic(weights, rng, n=None):
     """Draw `n` positions in proportion to weights by systematic resampling; all if None."""

@@ -1,4 +1,4 @@
-"""Exact averages over an RBM, and given the observed values of rows, some of which may be missing.
+"""Exact averages over an RBM, and given rows that may have missing values.
 
 Given the states h of one layer, the units x of the other are independent: log Z and all averages
 are sums over h alone, with the log-partitions and moments of x under the fields W h. With x the

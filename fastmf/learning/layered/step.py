@@ -50,10 +50,7 @@ ROWS_BETWEEN, NEW = 5000, 0.5
 
 
 def own_copy(model):
-    """A machine of the same parameters in arrays of its own, and one vector of those of its units.
-
-    The fields of its layers are views of the vector.
-    """
+    """A copy of a machine, and the vector of its units' parameters, which are views of the vector."""
     couplings = [np.array(w, order="C") for w in model.couplings]
     layers, vector = as_vector(model.layers)
     return model.moved(couplings, layers), vector

@@ -88,18 +88,6 @@ def test_of_a_large_scale_steps_are_those_of_ordinary_gradients():
     np.testing.assert_allclose(found.model.hidden.field, expected.model.hidden.field, rtol=1e-9)
 
 
-def test_learning_stops_where_ordinary_learning_does():
-    """At a maximum of the penalised likelihood, gradients are zero with preconditioners, too."""
-    options = dict(gradient="tap", n_sweeps=30, batch_size=60, momentum=0.9, l2=0.05)
-    learned = train(
-        start(), stripes(), quick(n_epochs=400, learning_rate=0.5, **options), seed=0
-    ).model
-    again = train(
-        learned, stripes(), quick(n_epochs=20, preconditioning=0.1, **options), seed=0
-    ).model
-    np.testing.assert_allclose(again.weights, learned.weights, rtol=1e-5)
-
-
 def bright(n_rows=600):
     """Rows of pixels that are all bright or dark together, but for fine stripes."""
     rng = np.random.default_rng(0)
