@@ -141,7 +141,8 @@ class Learning:
         epoch = self.n_iter_
         if self.early_stopping and epoch:  # the best one is kept
             epoch = int(np.argmax(self.history_["validation_log_likelihood"])) + 1
-        units = begin.units_alone()
+        # Units of the data without couplings: fitted to them, and those before learning.
+        units = begin.independent, begin.model_of_data().layers[0]
         monitored = monitor_rows(raw, settings, state.seed, weights)
         independent = min(mean_alone(prior, *monitored) for prior in units)
         scores = (
@@ -362,7 +363,3 @@ class Begin(NamedTuple):
     def model_of_data(self):
         """The machine of the data as they are."""
         return self.model if self.scaling is None else self.scaling.undone(self.model)
-
-    def units_alone(self):
-        """Units of the data without couplings: those fitted to them, and those before learning."""
-        return self.independent, self.model_of_data().layers[0]

@@ -20,7 +20,7 @@ from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.kernels.training.ascent import AscentStep
 from fastmf.learning.layered import directions
 from fastmf.learning.layered.completion import completed
-from fastmf.learning.layered.domain import after_step, has_constraints, is_solved
+from fastmf.learning.layered.domain import after_step, can_follow, has_constraints
 from fastmf.learning.layered.exact_averages import exact_averages
 from fastmf.learning.layered.gradients import (
     MEAN_FIELD,
@@ -50,7 +50,7 @@ ROWS_BETWEEN, NEW = 5000, 0.5
 
 
 def own_copy(model):
-    """A copy of a machine, and the vector of its units' parameters, which are views of the vector."""
+    """A copy of a machine, and one vector with the parameters of its units, which are views."""
     couplings = [np.array(w, order="C") for w in model.couplings]
     layers, vector = as_vector(model.layers)
     return model.moved(couplings, layers), vector
@@ -228,7 +228,7 @@ class Plan(LayeredSteps):
         A warning announces the change. Chains are then in the state, and it does not change back.
         """
         kind = self.settings.gradient
-        if kind not in MEAN_FIELD or is_solved(state, self.settings):
+        if kind not in MEAN_FIELD or (len(state.chains) != 1 and can_follow(state.model)):
             return kind
         if len(state.chains) != 1:
             state.chains = ()

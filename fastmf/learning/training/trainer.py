@@ -6,12 +6,14 @@ the model given the observed ones, from the values of the epoch before (stochast
 Diebolt 1985); the epoch then follows the gradient of the likelihood of complete rows.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from fastmf._common.rows import is_incomplete
 from fastmf._jit.messages import announced, to_stderr
 from fastmf.learning.training.checkpoint import arrays_of, start_of
-from fastmf.learning.training.settings import RunOptions, learning_rate, learning_rates
+from fastmf.learning.training.settings import learning_rate, learning_rates
 from fastmf.models import CRBM
 
 # Rows from which steps are prepared: see `Steps.prepare`.
@@ -113,28 +115,45 @@ def resampled_rows(weights, n_drawn, offset):
     return np.minimum(np.searchsorted(cumulated, places, "right"), last)
 
 
-def train(model, X, steps, **options):
-    """Maximise the log-likelihood of data, or another objective, by stochastic gradient ascent."""
-    options, settings = RunOptions(**options), steps.settings
-    state, write_checkpoint = start_of(model, X, settings, options)
-    monitored, weights = monitor_rows(X, settings, state.seed, options.weights)
+def train(
+    model,
+    X,
+    steps,
+    *,
+    seed=None,
+    validation=None,
+    weights=None,
+    callbacks=(),
+    checkpoint=None,
+    verbose=0,
+):
+    """Maximise the log-likelihood of data, or another objective, by stochastic gradient ascent.
+
+    The result is a function of the seed; None draws one. An epoch has each row as often as its
+    weight says, on average. Training stops when a callback returns True after an epoch.
+    """
+    if not (isinstance(callbacks, Iterable) and all(map(callable, callbacks))):
+        raise TypeError(f"callbacks must be a sequence of functions, got {callbacks!r:.60}.")
+    settings = steps.settings
+    state, write_checkpoint = start_of(checkpoint, model, X, settings, seed, validation, weights)
+    monitored, of_monitored = monitor_rows(X, settings, state.seed, weights)
     complete = None
     if steps.draw and is_incomplete(arrays_of(X)[0]):
         complete = Completion(X, model, steps.draw)
         X = complete.data
-    score = steps.score if options.validation is None else f"validation_{steps.score}"
+    score = steps.score if validation is None else f"validation_{steps.score}"
     with announced(_units_of(model)):
         while state.epoch < settings.n_epochs and not _is_finished(state, settings):
             if complete:
                 complete(state, None if state.batch else stream(state.seed, state.epoch, -1, 0))
-            _take_epoch(state, steps, X, options.weights)
+            _take_epoch(state, steps, X, weights)
             steps.settle(state)
             state.epoch, state.batch = state.epoch + 1, 0
             entry = {
                 "epoch": state.epoch,
                 "learning_rate": learning_rate(settings, state.epoch - 1),
             }
-            entry |= steps.metrics(state, monitored, options.validation, weights)
+            entry |= steps.metrics(state, monitored, validation, of_monitored)
             for name, value in entry.items():
                 state.history.setdefault(name, []).append(value)
             if settings.early_stopping:
@@ -142,10 +161,10 @@ def train(model, X, steps, **options):
                 state.waited = len(values) - 1 - int(np.argmax(values))
                 state.best = state.best if state.waited else state.model
             write_checkpoint(state)
-            if options.verbose:
+            if verbose:
                 to_stderr(_line(state.history, steps))
             # All are called, whatever the first returns.
-            if any([callback(state) is True for callback in options.callbacks]):
+            if any([callback(state) is True for callback in callbacks]):
                 break
     if settings.early_stopping and state.best is not None:
         state.model = state.best
