@@ -11,10 +11,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from fastmf._common.rows import is_incomplete
-from fastmf._jit.messages import announced, to_stderr
+from fastmf._jit.messages import to_stderr
 from fastmf.learning.training.checkpoint import arrays_of, start_of
 from fastmf.learning.training.settings import learning_rate, learning_rates
-from fastmf.models import CRBM
 
 # Rows from which steps are prepared: see `Steps.prepare`.
 PREPARED_ROWS = 1000
@@ -142,30 +141,29 @@ def train(
         complete = Completion(X, model, steps.draw)
         X = complete.data
     score = steps.score if validation is None else f"validation_{steps.score}"
-    with announced(_units_of(model)):
-        while state.epoch < settings.n_epochs and not _is_finished(state, settings):
-            if complete:
-                complete(state, None if state.batch else stream(state.seed, state.epoch, -1, 0))
-            _take_epoch(state, steps, X, weights)
-            steps.settle(state)
-            state.epoch, state.batch = state.epoch + 1, 0
-            entry = {
-                "epoch": state.epoch,
-                "learning_rate": learning_rate(settings, state.epoch - 1),
-            }
-            entry |= steps.metrics(state, monitored, validation, of_monitored)
-            for name, value in entry.items():
-                state.history.setdefault(name, []).append(value)
-            if settings.early_stopping:
-                values = np.nan_to_num(state.history[score], nan=-np.inf)
-                state.waited = len(values) - 1 - int(np.argmax(values))
-                state.best = state.best if state.waited else state.model
-            write_checkpoint(state)
-            if verbose:
-                to_stderr(_line(state.history, steps))
-            # All are called, whatever the first returns.
-            if any([callback(state) is True for callback in callbacks]):
-                break
+    while state.epoch < settings.n_epochs and not _is_finished(state, settings):
+        if complete:
+            complete(state, None if state.batch else stream(state.seed, state.epoch, -1, 0))
+        _take_epoch(state, steps, X, weights)
+        steps.settle(state)
+        state.epoch, state.batch = state.epoch + 1, 0
+        entry = {
+            "epoch": state.epoch,
+            "learning_rate": learning_rate(settings, state.epoch - 1),
+        }
+        entry |= steps.metrics(state, monitored, validation, of_monitored)
+        for name, value in entry.items():
+            state.history.setdefault(name, []).append(value)
+        if settings.early_stopping:
+            values = np.nan_to_num(state.history[score], nan=-np.inf)
+            state.waited = len(values) - 1 - int(np.argmax(values))
+            state.best = state.best if state.waited else state.model
+        write_checkpoint(state)
+        if verbose:
+            to_stderr(_line(state.history, steps))
+        # All are called, whatever the first returns.
+        if any([callback(state) is True for callback in callbacks]):
+            break
     if settings.early_stopping and state.best is not None:
         state.model = state.best
     return state
@@ -187,13 +185,6 @@ def _take_epoch(state, steps, X, weights):
         rows = _rows(X, order[batch * size : (batch + 1) * size])
         steps(state, rows, rates[batch], stream(state.seed, state.epoch, batch))
         state.batch += 1
-
-
-def _units_of(model):
-    """The units of a model in words, such as "Bernoulli x Bernoulli, float32"."""
-    if isinstance(model, CRBM):
-        return f"a conditional RBM, {model.dtype}"
-    return f"{' x '.join(type(prior).__name__ for prior in model.layers)}, {model.dtype}"
 
 
 def _line(history, steps):
