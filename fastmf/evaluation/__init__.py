@@ -1,7 +1,6 @@
 """Log-partitions and likelihoods of models, scores of estimates, and baseline estimators."""
 
-from fastmf.evaluation.annealed import annealed_importance_sampling
-from fastmf.evaluation.annealed_estimate import AnnealedEstimate
+from fastmf.evaluation.annealed import AnnealedEstimate, annealed_importance_sampling
 from fastmf.evaluation.chains import gibbs_chains
 from fastmf.evaluation.contacts import contact_precision, contact_scores, ranked_pairs
 from fastmf.evaluation.denoising import (
@@ -12,9 +11,8 @@ from fastmf.evaluation.denoising import (
 )
 from fastmf.evaluation.effective_couplings import effective_couplings
 from fastmf.evaluation.inference_data import to_inference_data
-from fastmf.evaluation.landscape import Tracker, isomap
+from fastmf.evaluation.landscape import Tracker, isomap, solutions
 from fastmf.evaluation.log_partition import LogPartitionReport, log_partition_report
-from fastmf.evaluation.many_starts import solutions
 from fastmf.evaluation.pseudo_likelihood import pseudo_log_likelihood
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.mean_field.solutions import Solutions

@@ -101,8 +101,6 @@ def log_partition_report(
     n_chains: int = 100,
     n_steps: int = 1000,
     include_exact: bool | None = None,
-    include_estimates: bool | None = None,
-    include_adaptive: bool = False,
     n_threads: int | None = None,
     rng: Rng = 0,
     verbose: bool = False,

@@ -1,43 +1,34 @@
 """Log-partitions by annealed importance sampling, forward and reverse.
 
-1. A first annealing of `n_steps / 2` steps starts from independent units without bias (fair
-   coins, or the model's uncoupled units if they are not two-valued). Its resampled ends are
-   samples of the model.
-2. A second one starts from independent units whose fields are half of those that give them the
-   means of these samples, which is as accurate with a tenth of the steps, or fewer, on machines
-   of 784 visible units, and does not miss phases as often as with the whole fields. With
-   `data`, a third starts from units that are matched to Gibbs chains that started there: the
-   better one is used.
-3. The forward estimate has this base, and steps such that each adds as much to the variance of
-   the log-weights as any other, as measured in the exploration. The reverse chains start from
-   its resampled ends, after `n_steps / 2` Gibbs sweeps.
-4. An estimate of the exploration replaces the forward one where it is higher by three standard
-   errors and more than about ten chains contribute to it: with a few phases of equal weight the
-   matched base is biased to the one that has more of the samples. (A single chain exceeds the
-   truth by some nats now and then; to select the higher estimate would select such chains.)
-5. Gibbs chains that start from data stay in the phases of the data, whose weights in the model
-   can differ. So the reverse chains start from them only if few chains contribute to the
-   forward estimate, or it is lower than the exploration's.
-6. Naive mean field bounds the log-partition from below (a mixture of its solutions, or a sum
-   over the states that are drawn from them; all states where they are few). It starts from
-   data, samples, states from all over the machine, solutions of TAP, and, where units are
-   two-valued, the state that max-product finds. Machines whose training has diverged have
-   phases that annealing from independent units without bias does not reach, by hundreds of
-   nats. If an estimate is below the bound, by three of its standard errors or by 0.5 nats,
-   chains start from the units of the mean-field solutions of largest
-   weight, and each counts by the probability that its end belongs to its phase. An estimate
-   that remains below the bound by more than the tolerance is not converged.
+1. Annealing of `n_steps / 2` steps from units without bias gives samples of the model. A second
+   one starts from independent units with half of the fields that give them the means of these
+   samples: as accurate with a tenth of the steps, and it misses fewer phases than with the whole
+   fields. With `data`, a third starts from units matched to Gibbs chains from there; the better one
+   is used.
+2. The forward estimate has this base, and steps that add equally to the variance of the
+   log-weights. The reverse chains start from its resampled ends, after `n_steps / 2` Gibbs sweeps.
+3. An estimate of the exploration replaces the forward one where it is higher by three standard
+   errors and more than about ten chains contribute to it: the matched base is biased to the phase
+   that has more of the samples. (To select single chains would select those above the truth.)
+4. The reverse chains start from data only if few chains contribute to the forward estimate, or it
+   is lower than the exploration's: weights of phases in the data differ from those in the model.
+5. Naive mean field bounds the log-partition from below, from data, samples, states from all over
+   the machine, solutions of TAP, and the state that max-product finds. If an estimate is below the
+   bound, by three of its standard errors or by 0.5 nats, chains start from the units of the
+   mean-field solutions of largest weight, and each counts by the probability that its end belongs
+   to its phase. An estimate that remains below the bound is not converged.
 """
 
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
 
+from fastmf._common import html
 from fastmf._common.arguments import count, flag, generator, number, rows
 from fastmf._common.warning import warn_user
 from fastmf._jit.messages import to_stderr
-from fastmf.evaluation.annealed_estimate import MIN_EFFECTIVE_SIZE, AnnealedEstimate
 from fastmf.inference.bp.most_probable import most_probable
 from fastmf.inference.mean_field.discrete_units import is_discrete
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
@@ -53,6 +44,7 @@ from fastmf.inference.sampling.annealing import (
     VisiblePath,
     annealed_model,
     base_between,
+    effective_size,
     log_mean,
     neutral_base,
     refined,
@@ -70,12 +62,145 @@ CLEAR_ERRORS = 3
 # Units of the largest machines with sparse couplings that are made dense: sweeps by colours take
 # longer for fewer.
 MAX_DENSE_CHAIN_UNITS = 100
-# Nats by which the mean-field bounds of phases with chains are lower than the largest at most.
-MAX_FALL_OF_PHASE = 12.0
 # Largest couplings and fields of discrete units: beyond, rounding hides whole nats.
 MAX_PARAMETER = 1e12
-# Sweeps of TAP and of max-product for starts of the bound.
-MAX_TAP_SWEEPS = 100
+# Effective number of chains, of each end, below which an estimate does not count as converged (half
+# of the chains if they are fewer than twenty).
+MIN_EFFECTIVE_SIZE = 10
+
+
+class AnnealedEstimate(NamedTuple):
+    """Result of `annealed_importance_sampling`.
+
+    Parameters
+    ----------
+    log_partition, error : float
+        Forward estimate, from independent units to the model, and its standard error in nats. It is
+        low on average, and exceeds the truth by x nats with probability below exp(-x).
+    reverse, reverse_error : float
+        Reverse estimate, from samples of the model to independent units, and its standard error.
+        With exact samples it is high on average.
+    log_weights, reverse_log_weights : array of shape (n_chains,)
+        Estimates of the chains, by their starts; the estimates are their (harmonic) log-means.
+        Infinite for a start without descendants, as chains are resampled.
+    samples : array of shape (n_chains, n_visible)
+        The samples of the model from which the reverse chains start.
+    n_steps : int
+        Steps of the annealing that was accepted: more than those asked for if they were doubled.
+    tolerance : float
+        Largest gap and standard errors at which the two ends count as closed, in nats.
+    lower_bound : float
+        The log-partition is certainly not lower: the bound of naive mean field, or a sum over
+        states. An estimate that is lower is wrong.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> model = mf.RBM(np.zeros((3, 2)), mf.Ising(np.zeros(3)), mf.Ising(np.zeros(2)))
+    >>> found = mf.annealed_importance_sampling(model, 10, 10, rng=0)
+    >>> np.isclose(found.log_partition, 5 * np.log(2)), found.converged
+    (np.True_, True)
+    """
+
+    log_partition: float
+    error: float
+    reverse: float
+    reverse_error: float
+    log_weights: np.ndarray
+    reverse_log_weights: np.ndarray
+    samples: np.ndarray
+    n_steps: int = 0
+    tolerance: float = 0.5
+    lower_bound: float = -np.inf
+
+    @property
+    def gap(self):
+        """Reverse minus forward estimate, in nats."""
+        return self.reverse - self.log_partition
+
+    @property
+    def effective_size(self):
+        """Effective number of chains of the forward estimate."""
+        return effective_size(self.log_weights)
+
+    @property
+    def reverse_effective_size(self):
+        """Effective number of chains of the reverse estimate."""
+        return effective_size(-self.reverse_log_weights)
+
+    @property
+    def converged(self):
+        """Whether gap, errors and `lacking` are within the tolerance, and enough chains contribute.
+
+        The effective sizes are at least 10, or half of the chains if there are fewer than 20.
+        """
+        enough = min(MIN_EFFECTIVE_SIZE, len(self.log_weights) / 2)
+        smallest = min(self.effective_size, self.reverse_effective_size)
+        sizes = abs(self.gap), self.error, self.reverse_error, self.lacking
+        return bool(all(size <= self.tolerance for size in sizes) and smallest >= enough)
+
+    @property
+    def lacking(self):
+        """Nats by which the lower end is certainly too low; 0 if that is not known."""
+        lower_end = min(self.log_partition, self.reverse)
+        return max(0.0, self.lower_bound - lower_end)
+
+    @property
+    def message(self):
+        """How it ended, and what to raise."""
+        text = (
+            f"forward and reverse estimates are {abs(self.gap):.3g} nats apart, with standard "
+            f"errors of {self.error:.2g} and {self.reverse_error:.2g} (tolerance "
+            f"{self.tolerance:g}), from effectively {self.effective_size:.1f} and "
+            f"{self.reverse_effective_size:.1f} of {len(self.log_weights)} chains"
+        )
+        if self.converged:
+            return (
+                f"converged: {text}; certain is that the log-partition is at least "
+                f"{self.lower_bound:.6g}, as phases that neither chains nor mean field visit are "
+                "missing from both estimates"
+            )
+        n_steps = 4 * self.n_steps
+        if self.lacking > self.tolerance:
+            text += (
+                f", and {self.lacking:.3g} nats below {self.lower_bound:.6g}, a certain lower "
+                "bound of the log-partition: chains miss the states of most weight, as happens "
+                "where training has diverged. Pass rows of these states as data, or train with a "
+                "smaller learning rate; otherwise"
+            )
+        return (
+            f"not converged: {text}; pass n_steps={n_steps}, or max_steps={n_steps} or more to "
+            f"double the {self.n_steps} steps until the ends close, and if that does not close "
+            f"them n_chains={4 * len(self.log_weights)}"
+        )
+
+    def __repr__(self):
+        ended = "converged" if self.converged else "not converged"
+        return (
+            f"AnnealedEstimate(log-partition {self.log_partition:.6g} +- {self.error:.2g}, reverse "
+            f"{self.reverse:.6g} +- {self.reverse_error:.2g}, {ended})"
+        )
+
+    def _repr_html_(self):
+        """HTML for notebooks: both estimates, and whether they agree."""
+        ends = [
+            ("forward", self.log_partition, self.error, self.effective_size),
+            ("reverse", self.reverse, self.reverse_error, self.reverse_effective_size),
+        ]
+        estimates = [
+            (name, f"{value:.6g}", html.number(error), f"{size:.1f}")
+            for name, value, error, size in ends
+        ]
+        header = "", "log-partition (nats)", "standard error", "effective chains"
+        rows = [
+            ("converged", "yes" if self.converged else "no"),
+            ("gap", f"{self.gap:.3g} (tolerance {self.tolerance:g})"),
+            ("chains", f"{len(self.log_weights)}"),
+            ("steps", f"{self.n_steps}"),
+            ("lower bound", f"{self.lower_bound:.6g}"),
+            ("message", self.message),
+        ]
+        return html.section("AnnealedEstimate", html.table(estimates, header), html.table(rows))
 
 
 def annealed_importance_sampling(
@@ -153,7 +278,7 @@ def annealed_importance_sampling(
     max_steps = n_steps if max_steps is None else count("max_steps", max_steps, n_steps)
     tolerance = number("tolerance", tolerance, 0, np.inf)
     n_threads = count("n_threads", n_threads, optional=True)
-    say = to_stderr if flag("verbose", verbose) else _silent
+    say = to_stderr if flag("verbose", verbose) else (lambda text: None)
     n_visible = n_units(model.layers[0])
     starts = None if data is None else _starts(model, data, n_chains)
     rng = generator(rng, optional=True)
@@ -222,10 +347,6 @@ def _dense_if_small(model):
     if issparse(model.couplings) and model.n_units <= MAX_DENSE_CHAIN_UNITS:
         return BoltzmannMachine(model.couplings.toarray(), model.prior)
     return model
-
-
-def _silent(text):
-    """Print nothing."""
 
 
 def _starts(model, data, n_chains):
@@ -298,24 +419,20 @@ class Exploration:
         """Units of the mean-field solutions of largest weight."""
         bound, model = self._bounded, self.path.model
         most = max(1, self.path.n_chains // MIN_EFFECTIVE_SIZE)
-        near = [k for k in bound.phases if bound.bounds[k] > bound.bounds[0] - MAX_FALL_OF_PHASE]
+        # Phases whose weight single precision resolves beside the largest one.
+        least = bound.bounds[0] + np.log(np.finfo(np.float32).eps)
+        near = [k for k in bound.phases if bound.bounds[k] > least]
         ends = np.cumsum([n_units(layer) for layer in model.layers])[:-1]
         return [np.split(bound.b[k].astype(model.dtype), ends) for k in near[:most]]
 
-    def estimate(self, n_steps, tolerance, *, reverse=True):
-        """Anneal in both directions, or with NaN in the place of the reverse estimate."""
+    def estimate(self, n_steps, tolerance):
+        """Anneal in both directions."""
         path, betas = self.path, refined(self.leg, n_steps)
         explored, self.leg = self.best, self.phases.forward(betas)
         self.best = _higher(self.leg.log_weights, explored)
         if self._is_lacking():
             self._anneal_from_phases(betas)
         forward = log_mean(self.best)
-        if not reverse:
-            nothing = np.full(path.n_chains, np.nan)
-            return AnnealedEstimate(
-                *forward, np.nan, np.nan, self.best, nothing, self.leg.ends, n_steps, tolerance,
-                self.lower_bound,
-            )  # fmt: skip
         if self.from_data is None or _agree(explored, self.leg.log_weights):
             samples = path.sample(self.neutral, self.leg.ends, max(1, n_steps // 2))
         else:
@@ -328,12 +445,12 @@ class Exploration:
         )  # fmt: skip
 
 
-def starts_of_bound(model, starts):
+def starts_of_bound(model, starts, max_iter=100):
     """States of much weight that chains may not reach."""
     with np.errstate(all="ignore"):  # units without moments
-        states = [starts_at(collapsed_tap(model, starts, max_iter=MAX_TAP_SWEEPS))]
+        states = [starts_at(collapsed_tap(model, starts, max_iter=max_iter))]
     if all(map(two_values, model.layers)):
-        state = most_probable(model, max_iter=MAX_TAP_SWEEPS).assignment
+        state = most_probable(model, max_iter=max_iter).assignment
         states.append(np.atleast_2d(state[0] if isinstance(state, tuple) else state))
     return states
 

@@ -10,7 +10,7 @@ from fastmf.models._layered import Layered
 from fastmf.models.boltzmann import check_machine
 from fastmf.priors._groups import as_labels, as_states
 from fastmf.priors._protocol import n_units, sample
-from fastmf.priors._values import check_support
+from fastmf.priors._values import check_values
 
 
 def gibbs_chains(
@@ -73,21 +73,30 @@ def gibbs_chains(
     n_threads = count("n_threads", n_threads, optional=True)
     rng = generator(rng, optional=True)
     if isinstance(model, Layered):
-        chains = _LayeredChains(model, n_threads)
+        pair = model.bipartite()
+
+        def move(states, n_sweeps):
+            return gibbs(pair, states[0], n_sweeps, rng, n_threads)
     elif isinstance(model, BoltzmannMachine):
         check_machine(model, "gibbs_chains")
-        chains = _VisibleChains(model, n_threads)
+        units = sampled_units(model)
+
+        def move(states, n_sweeps):
+            return (units.sample(states[0], n_sweeps, rng, n_threads),)
     else:
         raise TypeError(
             f"model must be an RBM, a DBM or a BoltzmannMachine, got {type(model).__name__}: of an "
             "estimator, pass model_."
         )
-    chains.start(_starts(model, init, n_chains, rng), rng)
-    chains.advance(n_warmup, rng)
+    visible = _starts(model, init, n_chains, rng)
+    layered = isinstance(model, Layered)
+    states = (even_layers(model, visible, rng) if layered else visible.astype(model.dtype),)
+    if n_warmup:
+        states = move(states, n_warmup)
     draws = {}
     for k in range(n_draws):
-        chains.advance(thin, rng)
-        for name, values in chains.values().items():
+        states = move(states, thin)
+        for name, values in _by_layer(model, states).items():
             if k == 0:
                 draws[name] = np.empty((n_chains, n_draws, values.shape[1]), values.dtype)
             draws[name][:, k] = values
@@ -103,50 +112,19 @@ def _starts(model, init, n_chains, rng):
     init = rows("init", as_states("init", prior, init), n_units(prior), model.dtype)
     if init.shape != (n_chains, n_units(prior)):
         raise ValueError(f"init must have {n_chains} rows, one a chain, got shape {init.shape}.")
-    check_support(prior, init, False, model.dtype, "init")
+    check_values("init", prior, init)
     return init
 
 
-class _LayeredChains:
-    """Chains of an RBM or DBM: all even layers, then all odd ones, are drawn at once."""
-
-    def __init__(self, model, n_threads):
-        self.model, self.pair, self.n_threads = model, model.bipartite(), n_threads
-
-    def start(self, visible, rng):
-        self.even, self.odd = even_layers(self.model, visible, rng), None
-
-    def advance(self, n_sweeps, rng):
-        self.even, self.odd = gibbs(self.pair, self.even, n_sweeps, rng, self.n_threads)
-
-    def values(self):
-        """States of each layer, by name."""
-        names = ["visible", "hidden"]
-        if self.model.deep:
-            names = ["visible", *(f"hidden_{k}" for k in range(1, len(self.model.layers)))]
-        labels = {}
-        for side, states in enumerate((self.even, self.odd)):
-            ends = np.cumsum(self.model.sizes[side::2])
-            parts = np.split(states, ends[:-1], axis=1)
-            layers = self.model.layers[side::2]
-            for name, layer, part in zip(names[side::2], layers, parts, strict=True):
-                labels[name] = as_labels(layer, part)
-        return {name: labels[name] for name in names}
-
-
-class _VisibleChains:
-    """Chains of a fully visible machine: one unit or group after the other, or by colours."""
-
-    def __init__(self, model, n_threads):
-        self.model, self.n_threads = model, n_threads
-        self.units = sampled_units(model)
-
-    def start(self, visible, rng):
-        self.states = visible.astype(self.model.dtype)
-
-    def advance(self, n_sweeps, rng):
-        self.states = self.units.sample(self.states, n_sweeps, rng, self.n_threads)
-
-    def values(self):
-        """States of the units, by name."""
-        return {"visible": as_labels(self.model.prior, self.states)}
+def _by_layer(model, states):
+    """States of each layer by name, given the states of even and odd layers."""
+    names = ["visible", "hidden"][: len(model.layers)]
+    if len(model.layers) > 2:
+        names = ["visible", *(f"hidden_{k}" for k in range(1, len(model.layers)))]
+    labels = {}
+    for side, x in enumerate(states):
+        layers = model.layers[side::2]
+        ends = np.cumsum([n_units(layer) for layer in layers])[:-1]
+        for name, layer, part in zip(names[side::2], layers, np.split(x, ends, 1), strict=True):
+            labels[name] = as_labels(layer, part)
+    return {name: labels[name] for name in names}

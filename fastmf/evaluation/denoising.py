@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from fastmf._common.arguments import generator, real_array
-from fastmf.learning.layered.starts import nearest_rows
+from fastmf._common.rows import blocks
 
 
 def flip(X, p, rng):
@@ -198,6 +198,20 @@ def matthews_correlation(truth, estimate, axis=-1):
     scale = np.sqrt((tp + fp) * (tp + fn)) * np.sqrt((tn + fp) * (tn + fn))
     coefficient = (tp * tn - fp * fn) / np.where(scale > 0, scale, 1)
     return coefficient if coefficient.ndim else float(coefficient)
+
+
+def nearest_rows(fields, X, costs, n_nearest):
+    """The rows x of X with the smallest cost(x) - field.x, for each of several fields."""
+    nearest = np.empty((len(fields), n_nearest), np.intp)
+    for block in blocks(len(fields), len(fields) * len(X)):
+        misfit = costs - fields[block] @ X.T
+        if n_nearest == 1:
+            nearest[block, 0] = misfit.argmin(1)
+            continue
+        best = np.sort(np.argpartition(misfit, n_nearest - 1, axis=1)[:, :n_nearest], axis=1)
+        order = np.argsort(np.take_along_axis(misfit, best, axis=1), axis=1, kind="stable")
+        nearest[block] = np.take_along_axis(best, order, axis=1)
+    return nearest
 
 
 def _binary(values, name):

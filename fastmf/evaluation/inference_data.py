@@ -19,14 +19,13 @@ def to_inference_data(draws, *, names=None):
     Returns
     -------
     xarray.DataTree
-        With the group "posterior", made by `arviz_base`, the part of ArviZ 1 that holds data; of
-        earlier versions of ArviZ an `InferenceData`. Columns of "visible" are in the dimension
-        "visible_unit", and so on.
+        With the group "posterior", made by `arviz_base`, the part of ArviZ 1 that holds data.
+        Columns of "visible" are in the dimension "visible_unit", and so on.
 
     Raises
     ------
     ImportError
-        If neither arviz_base nor ArviZ is installed.
+        If arviz_base is not installed.
     ValueError
         If arrays differ in chains or draws, or names do not fit.
 
@@ -60,22 +59,13 @@ def to_inference_data(draws, *, names=None):
                 f"{len(columns)} names."
             )
         coords[f"{name}_unit"] = [str(column) for column in columns]
-    return _from_dict(draws, coords=coords, dims=dims)
-
-
-def _from_dict(draws, **options):
     try:
         from arviz_base import from_dict
-
-        return from_dict({"posterior": draws}, **options)
     except ModuleNotFoundError as error:
         if error.name != "arviz_base":
             raise
-    try:
-        from arviz import from_dict
-    except ModuleNotFoundError as error:
         raise ImportError(
             "data for ArviZ need arviz-base: pip install 'fastmf[arviz]', or pass the arrays to "
             "your version of arviz.from_dict."
         ) from error
-    return from_dict(posterior=draws, **options)
+    return from_dict({"posterior": draws}, coords=coords, dims=dims)

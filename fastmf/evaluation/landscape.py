@@ -1,10 +1,64 @@
-"""Free-energy landscapes: quantities recorded during training, and maps of solutions."""
+"""Free-energy landscapes: distinct solutions, quantities recorded in training, and maps."""
 
 import warnings
 
 import numpy as np
 
-from fastmf._common.arguments import count, real_array
+from fastmf._common.arguments import count, one_of, real_array
+from fastmf.inference.ep.adaptive_tap import adaptive_tap
+from fastmf.inference.mean_field._rows import drawn_starts
+from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
+from fastmf.inference.mean_field.relaxed_bp import relaxed_bp
+from fastmf.inference.mean_field.solutions import distinct_solutions
+from fastmf.models.boltzmann import check_machine
+
+SOLVERS = {"tap": collapsed_tap, "relaxed_bp": relaxed_bp, "adaptive_tap": adaptive_tap}
+
+
+def solutions(model, starts=1000, *, solver="tap", merge_tol=1e-2, **options):
+    """Distinct fixed points of a model that a solver reaches from many starts.
+
+    Parameters
+    ----------
+    model : RBM, DBM or BoltzmannMachine
+    starts : int or array of shape (n_starts, n_units)
+        Data, or the number of random starts of the first layer's uncoupled units (by `rng`,
+        default 0).
+    solver : {"tap", "relaxed_bp", "adaptive_tap"}, default "tap"
+        Adaptive TAP converges in spin glasses below their critical temperature, where TAP does not
+        or has solutions that are wrong.
+    merge_tol : float, default 1e-2
+        Solutions are the same if no mean of the first layer differs by more, and no variance by
+        more than twice that (relative to the variance where it exceeds 1).
+    **options
+        Options of the solver: tol, max_iter, n_threads, rng, order of `tap` and so on.
+
+    Returns
+    -------
+    Solutions
+        Their `reliable` and `message` say which of them can be believed.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments of wrong shapes, types or ranges.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> ferromagnet = mf.BoltzmannMachine(3 * (1 - np.eye(50)) / 50, mf.Ising(np.zeros(50)))
+    >>> starts = np.where(np.arange(20)[:, None] < 15, 1.0, -1.0) * np.ones(50)
+    >>> phases = mf.evaluation.solutions(ferromagnet, starts)
+    >>> len(phases.free_energy), np.sort(phases.counts)  # up and down
+    (2, array([ 5, 15]))
+    """
+    check_machine(model)
+    solve, rng = SOLVERS[one_of("solver", solver, tuple(SOLVERS))], options.pop("rng", 0)
+    if isinstance(starts, int | np.integer) and not isinstance(starts, bool):
+        starts = drawn_starts(model, count("starts", starts), rng)
+    else:
+        starts = np.atleast_2d(real_array("starts", starts))
+    return distinct_solutions(solve(model, starts, **options), merge_tol)
 
 
 class Tracker:

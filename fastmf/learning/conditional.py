@@ -45,10 +45,6 @@ MATCHED_INFERENCE = {
     "marginal_svm": "mixed_product",
     "likelihood": "bp",
 }
-# Residual at which the iterations of a row of a batch end early, in units of the last place: the
-# gradient does not resolve less. Not in predictions, as a row that leaves an unstable point slowly
-# would end beside it.
-RESOLVED_ULPS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,9 +54,8 @@ class ConditionalSettings(AscentSettings):
     objective: str = "likelihood"
     # For prediction, and for the gradient of "likelihood"; None: the matched inference.
     inference: str | None = None
-    # Gibbs sweeps of "cd" and "perceptron", and the start of the chains of "cd".
+    # Gibbs sweeps of "cd", from the labels, and of "perceptron", from those by the features alone.
     n_gibbs: int = 1
-    gibbs_start: str = "data"
     # Iterations of inference; None for 7 + epoch, the epochs being counted from 1.
     n_sweeps: int | None = None
 
@@ -74,7 +69,6 @@ class ConditionalSettings(AscentSettings):
                 f"inference={self.inference!r} gives no moments; with objective='likelihood' it "
                 "must be 'bp' or 'mean_field'."
             )
-        check.one_of("gibbs_start", self.gibbs_start, ("data", "logistic", "random"))
         check.count("n_gibbs", self.n_gibbs)
         if self.n_sweeps is not None:
             check.count("n_sweeps", self.n_sweeps)
@@ -138,21 +132,16 @@ def hidden_means(model, visible, field):
     return expit(visible @ model.weights + field)
 
 
-def _gibbs(model, visible, fields, n_sweeps, rng):
-    """Labels after `n_sweeps` Gibbs sweeps from `visible`, and their last means."""
+def _gibbs(model, visible, fields, n_sweeps, rng, drawn=True):
+    """Labels after `n_sweeps` Gibbs sweeps of the `drawn` ones from `visible`, and last means."""
     b, c = fields
     mean = visible
     for _ in range(n_sweeps):
         hidden = rng.random(c.shape, model.dtype) < hidden_means(model, visible, c)
         mean = expit(hidden.astype(model.dtype) @ model.weights.T + b)
-        visible = (rng.random(b.shape, model.dtype) < mean).astype(model.dtype)
+        visible = np.where(drawn, rng.random(b.shape, model.dtype) < mean, visible)
+        visible = visible.astype(model.dtype)
     return visible, mean
-
-
-def _free_energy(model, visible, fields):
-    b, c = fields
-    hidden = np.logaddexp(0, visible @ model.weights + c)
-    return -((visible * b).sum(1, dtype=float) + hidden.sum(1, dtype=float))
 
 
 def gradient(model, Y, X, settings, *, n_sweeps=10, rng=None, n_threads=None):
@@ -167,11 +156,13 @@ def gradient(model, Y, X, settings, *, n_sweeps=10, rng=None, n_threads=None):
     pairs, objective = None, settings.objective
     if objective in ("likelihood", "logistic"):
         inference = settings.prediction_inference
-        tol = RESOLVED_ULPS * np.finfo(model.dtype).eps
+        # The gradient resolves no less. In predictions rows end at no residual: a row that leaves
+        # an unstable point slowly would end beside it.
+        tol = 8 * np.finfo(model.dtype).eps
         beliefs = infer(model, fields, inference, n_sweeps, n_threads, pairs=True, tol=tol)
         visible, hidden, pairs = beliefs[:3]
     elif objective in ("cd", "perceptron"):
-        visible, hidden = _sampled_moments(model, Y, fields, settings, rng)
+        visible, hidden = _sampled_moments(model, Y, X, fields, settings, rng)
     else:
         augmented = fields[0] + (1 - 2 * Y), fields[1]
         beliefs = infer(model, augmented, MATCHED_INFERENCE[objective], n_sweeps, n_threads)
@@ -191,7 +182,7 @@ def gradient(model, Y, X, settings, *, n_sweeps=10, rng=None, n_threads=None):
     )
 
 
-def _sampled_moments(model, Y, fields, settings, rng):
+def _sampled_moments(model, Y, X, fields, settings, rng):
     """Labels by Gibbs sampling, and means of the hidden units given them.
 
     States of "perceptron" are the most probable ones given the hidden units of the last sweep, as
@@ -199,14 +190,12 @@ def _sampled_moments(model, Y, fields, settings, rng):
     """
     b, c = fields
     start = Y
-    if settings.objective == "perceptron" or settings.gibbs_start == "logistic":
+    if settings.objective == "perceptron":
         start = (b > 0).astype(model.dtype)
-    elif settings.gibbs_start == "random":
-        start = (rng.random(b.shape) < 0.5).astype(model.dtype)
     visible, mean = _gibbs(model, start, fields, settings.n_gibbs, rng)
     if settings.objective == "perceptron":
         visible = (mean > 0.5).astype(model.dtype)
-        lower = _free_energy(model, visible, fields) < _free_energy(model, Y, fields)
+        lower = model.free_energy(visible, X) < model.free_energy(Y, X)
         visible = np.where(lower[:, None], visible, Y)
     return visible, hidden_means(model, visible, c)
 
@@ -252,12 +241,8 @@ class ConditionalSteps(Steps):
 
 def drawn_labels(model, Y, missing, fields, n_sweeps, rng, *, draws=True):
     """Labels with draws in the place of those that are not known, by Gibbs sampling."""
-    b, c = fields
-    y = np.where(np.isnan(Y), expit(b), Y).astype(model.dtype)
-    for _ in range(n_sweeps):
-        hidden = rng.random(c.shape, model.dtype) < hidden_means(model, y, c)
-        mean = expit(hidden.astype(model.dtype) @ model.weights.T + b)
-        y = np.where(missing, rng.random(b.shape, model.dtype) < mean, y).astype(model.dtype)
+    y = np.where(np.isnan(Y), expit(fields[0]), Y).astype(model.dtype)
+    y, mean = _gibbs(model, y, fields, n_sweeps, rng, missing)
     return y if draws else np.where(missing, mean > 0.5, y).astype(model.dtype)
 
 

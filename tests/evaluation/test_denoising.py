@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from fastmf.evaluation import flip, matthews_correlation, nearest_neighbour, pointwise_estimate
+from fastmf.evaluation.denoising import nearest_rows
 
 
 @pytest.fixture
@@ -92,3 +93,13 @@ def test_matthews_correlation_of_extremes():
 def test_bad_input_is_named(call, name):
     with pytest.raises(ValueError, match=name):
         call()
+
+
+@pytest.mark.parametrize("pairs", [1, 150, 2**24])
+@pytest.mark.parametrize("n_nearest", [1, 3, 50])
+def test_the_best_rows_come_in_order(monkeypatch, pairs, n_nearest):
+    monkeypatch.setattr("fastmf._common.rows.BLOCK_ENTRIES", pairs)
+    rng = np.random.default_rng(0)
+    fields, X, costs = rng.normal(size=(7, 4)), rng.normal(size=(50, 4)), rng.normal(size=50)
+    expected = np.argsort(costs - np.einsum("ri,ki->rk", fields, X), axis=1)[:, :n_nearest]
+    np.testing.assert_array_equal(nearest_rows(fields, X, costs, n_nearest), expected)

@@ -1,5 +1,4 @@
 import sys
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -53,19 +52,6 @@ def test_bad_arguments(draws, names, match):
 
 
 def test_without_arviz_the_error_says_what_to_install(monkeypatch):
-    for name in ("arviz_base", "arviz"):
-        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "arviz_base", None)
     with pytest.raises(ImportError, match=r"pip install 'fastmf\[arviz\]'"):
         to_inference_data(DRAWS)
-
-
-def test_earlier_versions_of_arviz_get_groups_as_arguments(monkeypatch):
-    earlier = ModuleType("arviz")
-    earlier.from_dict = lambda **groups: groups
-    monkeypatch.setitem(sys.modules, "arviz_base", None)
-    monkeypatch.setitem(sys.modules, "arviz", earlier)
-    found = to_inference_data(DRAWS, names={"visible": "abc"})
-    assert found.pop("coords") == {"visible_unit": ["a", "b", "c"]}
-    assert found.pop("dims") == {"visible": ["visible_unit"]}
-    np.testing.assert_array_equal(found.pop("posterior")["visible"], DRAWS["visible"])
-    assert found == {}

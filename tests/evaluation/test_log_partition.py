@@ -19,21 +19,20 @@ def planted(n_visible, n_hidden, strength):
 
 def test_all_methods_side_by_side():
     model = planted(60, 10, 2.5)
-    report = mf.log_partition_report(model, n_chains=100, n_steps=300, include_adaptive=True)
+    report = mf.log_partition_report(model, n_chains=100, n_steps=300)
     truth = mf.exact(model).log_partition
     names = [entry.name for entry in report]
     assert names[:3] == ["exact", "AIS", "reverse AIS"]
     assert report["exact"].log_partition == pytest.approx(truth, rel=1e-13)
     for name in ("AIS", "reverse AIS"):
         assert abs(report[name].log_partition - truth) < 4 * report[name].error + 0.02
-    for method in ("NMF", "TAP2", "TAP3", "adaptive TAP"):
+    for method in ("NMF", "TAP2", "TAP3"):
         largest, mean, total = (
             report[f"{method}, {kind}"].log_partition for kind in ("largest", "mean", "log-sum-exp")
         )
         assert mean <= largest <= total
     assert report["NMF, largest"].log_partition <= truth
     assert abs(report["TAP2, log-sum-exp"].log_partition - truth) < 0.5
-    assert abs(report["adaptive TAP, log-sum-exp"].log_partition - truth) < 0.1
     text = str(report)
     assert len(text.splitlines()) == 1 + len(report)
     assert "reverse AIS" in text
@@ -82,7 +81,7 @@ def test_estimates_are_shown_as_they_come(capsys):
     model = mf.RBM(np.ones((3, 2)) / 9, mf.Ising(np.zeros(3)), mf.Ising(np.ones(2)))
     options = {"n_chains": 10, "n_steps": 10, "include_exact": True}
     report = mf.log_partition_report(model, **options, verbose=True)
-    shown = [line for line in capsys.readouterr().err.splitlines() if line.endswith(" s")]
+    shown = capsys.readouterr().err.splitlines()
     assert [line[:26].rstrip() for line in shown] == [entry.name for entry in report]
     values = [float(line[26:38]) for line in shown]
     np.testing.assert_allclose(values, [entry.log_partition for entry in report], atol=6e-4)
@@ -102,27 +101,16 @@ def star(n):
 def test_graphs_of_small_width_are_summed_and_not_estimated():
     model, expected = star(5001)
     (entry,) = mf.log_partition_report(model)
-    assert entry.name == "exact" and "include_estimates=True" in entry.remark
+    assert entry.name == "exact" and "include_exact=True" in entry.remark
     assert entry.log_partition == pytest.approx(expected, rel=1e-12)
     model, expected = star(30)
-    report = mf.log_partition_report(model, n_chains=20, n_steps=20)
+    options = {"n_chains": 20, "n_steps": 20}
+    report = mf.log_partition_report(model, include_exact=True, **options)
     assert [entry.name for entry in report][:3] == ["exact", "AIS", "reverse AIS"]
     assert report[0].remark == "" and report[0].log_partition == pytest.approx(expected)
-    (entry,) = mf.log_partition_report(model, include_estimates=False)
-    assert entry.log_partition == pytest.approx(expected)
-    names = [e.name for e in mf.log_partition_report(model, n_chains=5, n_steps=5,
-                                                     include_exact=False)]  # fmt: skip
-    assert names[:2] == ["AIS", "reverse AIS"]
-    with pytest.raises(ValueError, match="include_estimates=False leaves nothing"):
-        mf.log_partition_report(model, include_exact=False, include_estimates=False)
-
-
-def test_large_machines_are_estimated_where_asked():
-    model, expected = star(400)
-    options = {"n_chains": 10, "n_steps": 10}
-    assert len(mf.log_partition_report(model, n_chains=1000, n_steps=100)) == 1
-    report = mf.log_partition_report(model, **options, include_estimates=True)
     assert report["NMF, largest"].log_partition <= expected
+    names = [entry.name for entry in mf.log_partition_report(model, include_exact=False, **options)]
+    assert names[:2] == ["AIS", "reverse AIS"]
 
 
 def test_forbidden_states_leave_the_exact_value():
@@ -138,4 +126,4 @@ def test_forbidden_states_leave_the_exact_value():
     logs = np.einsum("si,ij,sj->s", states, finite, states)[allowed] / 2
     assert entry.log_partition == pytest.approx(np.logaddexp.reduce(logs))
     with pytest.raises(ValueError, match="-inf"):
-        mf.log_partition_report(model, include_estimates=True)
+        mf.log_partition_report(model, include_exact=True)

@@ -25,22 +25,19 @@ class FeatureScale(NamedTuple):
         Constant columns have the scale 1, or in sparse rows their absolute value.
         """
         n_features = X.shape[1]
-        if is_sparse(X):
-            size = abs(X).max(0).toarray().ravel().astype(np.float64)
-            size[size == 0] = 1.0
-            squares = X.astype(np.float64)
-            squares.data = (squares.data / size[X.indices]) ** 2
-            of_rows = np.ones(X.shape[0]) if weights is None else weights
-            square = of_rows @ squares / of_rows.sum()
-            return cls(np.zeros(n_features), _positive(size * np.sqrt(square)))
         offset, scale = np.zeros((2, n_features))
+        if is_sparse(X):
+            of_rows = np.ones(X.shape[0]) if weights is None else weights
+            squares = X.astype(np.float64)
+            with np.errstate(over="ignore"):
+                squares.data = squares.data**2
+            return cls(offset, _positive(np.sqrt(of_rows @ squares / of_rows.sum())))
         for part in blocks(n_features, X.size):
             differences = np.subtract(X[:, part], X[0, part], dtype=np.float64)
             mean = np.average(differences, 0, weights)
-            size = abs(differences).max(0)
-            size[size == 0] = 1.0
-            square = np.average(((differences - mean) / size) ** 2, 0, weights)
-            offset[part], scale[part] = X[0, part] + mean, size * np.sqrt(square)
+            with np.errstate(over="ignore"):
+                square = np.average((differences - mean) ** 2, 0, weights)
+            offset[part], scale[part] = X[0, part] + mean, np.sqrt(square)
         scale[scale <= 10 * np.finfo(X.dtype).eps * abs(offset)] = 0
         return cls(offset, _positive(scale))
 

@@ -46,20 +46,6 @@ from fastmf.priors._protocol import is_unit_prior
 from fastmf.priors._rows import log_prob_of_rows, states
 from fastmf.priors._values import checked_values
 
-# Rows that units are fitted to at least, where rows have weights.
-MIN_REPEATED = 50_000
-# Rows whose likelihood is estimated before a warning, at most.
-MAX_SCORED_ROWS = 2000
-
-
-def fit_dask(estimator, X, validation_data, sample_weight):
-    """Learn from the rows of a Dask array, block by block."""
-    from fastmf.distributed import fit
-
-    if sample_weight is not None:
-        raise ValueError("sample_weight is not possible with a Dask array: leave it out.")
-    return fit(estimator, X, validation_data=validation_data)
-
 
 class Learning:
     """The methods `fit` and `partial_fit` of `LayeredMachine`."""
@@ -118,7 +104,11 @@ class Learning:
         2
         """
         if is_dask(X):
-            return fit_dask(self, X, validation_data, sample_weight)
+            from fastmf.distributed import fit
+
+            if sample_weight is not None:
+                raise ValueError("sample_weight is not possible with a Dask array: leave it out.")
+            return fit(self, X, validation_data=validation_data)
         settings = self._settings()
         seed, validation = seed_of(self.random_state), None
         X = self._checked_rows(X)
@@ -151,7 +141,8 @@ class Learning:
         epoch = self.n_iter_
         if self.early_stopping and epoch:  # the best one is kept
             epoch = int(np.argmax(self.history_["validation_log_likelihood"])) + 1
-        units = begin.units_alone()
+        # Units of the data without couplings: fitted to them, and those before learning.
+        units = begin.independent, begin.model_of_data().layers[0]
         monitored = monitor_rows(raw, settings, state.seed, weights)
         independent = min(mean_alone(prior, *monitored) for prior in units)
         scores = (
@@ -331,11 +322,11 @@ class Learning:
         self.starts_ = states(self.visible_, starts, self.model_.dtype)
 
 
-def scored_rows(X, weights):
-    """Rows and weights that are scored after learning: at most `MAX_SCORED_ROWS`, at random."""
-    if X.shape[0] <= MAX_SCORED_ROWS:
+def scored_rows(X, weights, most=2000):
+    """Rows and weights that are scored after learning, chosen at random if there are more."""
+    if X.shape[0] <= most:
         return X, weights
-    rows = np.random.default_rng(0).choice(X.shape[0], MAX_SCORED_ROWS, replace=False)
+    rows = np.random.default_rng(0).choice(X.shape[0], most, replace=False)
     return X[rows], weights if weights is None else weights[rows]
 
 
@@ -351,9 +342,9 @@ def mean_alone(prior, X, weights=None):
     return float(np.average(logs, weights=weights))
 
 
-def _repeated_rows(weights):
-    """Rows as often as their weights say, several times all of them where they are few."""
-    return resampled_rows(weights, max(len(weights), MIN_REPEATED), 0.5)
+def _repeated_rows(weights, least=50_000):
+    """Rows as often as their weights say, at least this many."""
+    return resampled_rows(weights, max(len(weights), least), 0.5)
 
 
 class Begin(NamedTuple):
@@ -372,7 +363,3 @@ class Begin(NamedTuple):
     def model_of_data(self):
         """The machine of the data as they are."""
         return self.model if self.scaling is None else self.scaling.undone(self.model)
-
-    def units_alone(self):
-        """Units of the data without couplings: those fitted to them, and those before learning."""
-        return self.independent, self.model_of_data().layers[0]

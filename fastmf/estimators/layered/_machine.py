@@ -138,7 +138,10 @@ class LayeredMachine(
         check_is_fitted(self)
         X = self._data(X, missing=True)
         if is_incomplete(X):
-            return self._hidden_given_seen(X)
+            rows = states(self.visible_, X, self.model_.dtype)
+            solutions = means_given_seen(self.model_, rows, **self._given_seen)
+            warn_unless_converged(solutions.converged)
+            return solutions.mean[-1].astype(self.model_.dtype)
         if not self.model_.deep:
             b = data_fields(self.visible_, X, self.model_.weights, self.n_threads)
             return self.model_.hidden.moments(b, b.dtype.type(0))[0]
@@ -412,13 +415,6 @@ class LayeredMachine(
     def _given_seen(self):
         """Options of solutions given rows with missing values."""
         return {"order": self._order, "n_threads": self.n_threads} | self._given_data
-
-    def _hidden_given_seen(self, X):
-        """Means of the highest hidden layer given incomplete rows."""
-        rows = states(self.visible_, X, self.model_.dtype)
-        solutions = means_given_seen(self.model_, rows, **self._given_seen)
-        warn_unless_converged(solutions.converged)
-        return solutions.mean[-1].astype(self.model_.dtype)
 
     def _solve(self, starts, **options):
         return collapsed_tap(

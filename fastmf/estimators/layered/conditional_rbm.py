@@ -50,8 +50,6 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         "marginal_svm", mean field otherwise.
     n_gibbs : int
         Gibbs sweeps of "cd" (CD-k) and "perceptron" (10 in the paper).
-    gibbs_start : {"data", "logistic", "random"}
-        Where the chains of "cd" start.
     n_sweeps : int or None
         Iterations of inference, undamped; None for 7 + epoch, as in the paper. In training, rows
         end earlier where their beliefs have converged to the precision of the type.
@@ -113,7 +111,6 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         objective="likelihood",
         inference=None,
         n_gibbs=1,
-        gibbs_start="data",
         n_sweeps=None,
         learning_rate=0.05,
         momentum=0.0,
@@ -183,7 +180,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         (5, True)
         """
         settings = self._settings()
-        X = self._features(X, reset=True)
+        X = self._features(X)
         Y = self._labels(y, X)
         weights = row_weights(sample_weight, X.shape[0])
         if weights is not None:
@@ -196,7 +193,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
             if not isinstance(validation_data, tuple | list) or len(validation_data) != 2:
                 got = type(validation_data).__name__
                 raise TypeError(f"validation_data must be a tuple (X, y), got {got}.")
-            X_v = self._features(validation_data[0])
+            X_v = self._features(validation_data[0], X.dtype)
             validation = self._labels(validation_data[1], X_v, Y.shape[1]), X_v
         elif self.early_stopping:
             rows, held_out = split(len(Y), self.validation_fraction, seed or 0)
@@ -248,22 +245,14 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         count("n_components", self.n_components)
         return settings
 
-    def _features(self, X, reset=False):
-        dtype = [np.float64, np.float32] if reset else self._dtype
+    def _features(self, X, dtype=None):
+        """Checked rows, of a type where it is given; else they are the rows to learn from."""
+        reset = dtype is None
+        dtype = [np.float64, np.float32] if reset else dtype
         X = checked_data(self, X, reset=reset, dtype=dtype, order="C", accept_sparse="csr")
         if reset:
-            self._dtype = X.dtype
             warn_of_missing_codes(self, X)
         return X
-
-    @property
-    def _dtype(self):
-        return self.model_.dtype if hasattr(self, "model_") else self._first_dtype
-
-    @_dtype.setter
-    def _dtype(self, dtype):
-        self.__dict__.pop("model_", None)
-        self._first_dtype = dtype
 
     def _labels(self, Y, X, n_labels=None):
         """Labels as 0 and 1, one row each; in `fit` they determine the number and values."""
@@ -290,7 +279,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         Y = column_or_1d(Y)[:, None] if Y.ndim == 1 else Y
         if n_labels not in (None, Y.shape[1]):
             raise ValueError(f"y must have {n_labels} columns, got {Y.shape[1]}.")
-        labels = (Y == self.values_[1]).astype(self._dtype)
+        labels = (Y == self.values_[1]).astype(X.dtype)
         if unknown.any():
             labels[unknown] = np.nan
         return labels
@@ -366,7 +355,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
                 "n_starts needs decode='joint_map' or 'marginal_map': the modes of marginals are "
                 "not found by a search."
             )
-        labels = self._infer(self._features(X), inference, **search).visible
+        labels = self._infer(self._features(X, self.model_.dtype), inference, **search).visible
         predicted = self.values_[(labels > 0.5).astype(int)]
         return predicted[:, 0] if self._one_column else predicted
 
@@ -396,7 +385,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         True
         """
         check_is_fitted(self)
-        mean = self._infer(self._features(X), self._marginal_inference()).visible
+        mean = self._infer(self._features(X, self.model_.dtype), self._marginal_inference()).visible
         return np.column_stack([1 - mean, mean]) if self._one_column else mean
 
     def score_samples(self, X, y=None):
@@ -433,7 +422,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         ((200,), True)
         """
         check_is_fitted(self)
-        X = self._features(X)
+        X = self._features(X, self.model_.dtype)
         Y = self._labels(self.predict(X) if y is None else y, X, self.model_.n_visible)
         return self._log_likelihood(X, Y, check=True)
 

@@ -13,12 +13,10 @@ import numpy as np
 
 from fastmf._common.arguments import count, number, real_array
 from fastmf.estimators.common.runs import generator_of
-from fastmf.learning.layered.starts import nearest_rows
+from fastmf.evaluation.denoising import nearest_rows
 from fastmf.priors._protocol import sample
 from fastmf.priors._queries import two_values
 
-# A flip probability of 0 would be an infinite field.
-MIN_FLIP_PROBABILITY = 1e-12
 # Means to better than a grey level of 1 / 255.
 DENOISING_TOL = 1e-3
 
@@ -46,7 +44,8 @@ def flip_field(Y, prior, flip_probability):
             "real units take noise_variance."
         )
     low, high = two_values(prior)
-    p = min(max(p, MIN_FLIP_PROBABILITY), 1 - MIN_FLIP_PROBABILITY)
+    least = np.finfo(np.float64).eps  # a flip probability of 0 would be an infinite field
+    p = min(max(p, least), 1 - least)
     field = np.log((1 - p) / p) / (high - low)
     fields = np.where(Y == high, Y.dtype.type(field), Y.dtype.type(-field))
     fields[np.isnan(Y)] = 0

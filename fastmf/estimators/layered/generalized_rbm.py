@@ -58,6 +58,7 @@ class GeneralizedRBM(LayeredMachine):
     n_threads : int or None
     random_state : int, RandomState or None
     verbose : int
+        1: a line on stderr after each epoch.
 
     Attributes
     ----------

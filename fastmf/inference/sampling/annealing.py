@@ -207,10 +207,6 @@ class Population:
         self.starts = self.starts[chosen]
         return chosen
 
-    def log_mean_weight(self):
-        """Log of the mean weight since the last resampling, and its standard error."""
-        return log_mean(self.log_weights)
-
     def by_start(self):
         """By start, the log of n_chains times the share of the mean weight of its descendants."""
         n = len(self.starts)

@@ -19,7 +19,6 @@ from itertools import pairwise
 import numpy as np
 
 from fastmf._common.linalg import LinAlgError, cholesky
-from fastmf.learning.layered.gradients import MEAN_FIELD
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models._layered import is_integrated
 from fastmf.priors._protocol import as_dtype
@@ -106,11 +105,6 @@ def can_follow(model):
         if (precisions(layer) < PRECISION_MARGIN * reduction)[free].any():
             return False
     return True
-
-
-def is_solved(state, settings):
-    """Whether mean-field iterations, if they are asked for, are made: see `Plan.gradient_of`."""
-    return settings.gradient in MEAN_FIELD and len(state.chains) != 1 and can_follow(state.model)
 
 
 def after_step(model, parameters, step):

@@ -30,8 +30,8 @@ from fastmf.inference.mean_field.gaussian_layers import averages
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.kernels.linear.product import fill_panels, panel_width, product_address
 from fastmf.kernels.training import statistics
+from fastmf.learning.layered.directions import free_units, products_of_units
 from fastmf.learning.layered.exact_averages import ExactAverages
-from fastmf.learning.training.hidden_scales import free_units, products_of_units
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models._layered import is_integrated
 from fastmf.models.dbm import machine_of

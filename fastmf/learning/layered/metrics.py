@@ -3,14 +3,13 @@
 import numpy as np
 
 from fastmf._common.rows import is_incomplete, row_blocks
-from fastmf._common.warning import warn_user
 from fastmf.inference.fixed_point import stacked
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.inference.mean_field.solutions import merge, phases
+from fastmf.inference.mean_field.solutions import phases
 from fastmf.inference.missing.seen import log_likelihood_of_seen, with_means
 from fastmf.inference.sampling.annealing import MIN_ANNEALED, annealed_samples
-from fastmf.learning.layered.domain import can_follow, is_solved
+from fastmf.learning.layered.domain import can_follow
 from fastmf.learning.layered.exact_averages import (
     MAX_SUMMED_STATES,
     exact_averages,
@@ -23,9 +22,6 @@ from fastmf.priors._scaling import is_real
 
 # The log-likelihood after each epoch need not be known better than this.
 MONITOR = {"tol": 1e-4, "max_iter": 200}
-# Solutions of largest weight that are starts in the next epoch: they are nearly solved, and cost a
-# quarter of what a hundred rows of digits of 784 pixels do.
-MAX_SOLUTIONS = 50
 
 
 def metrics(state, monitored, validation, settings, n_threads, weights=None, scaling=None):
@@ -46,9 +42,6 @@ def metrics(state, monitored, validation, settings, n_threads, weights=None, sca
         else:
             solutions = _solutions(model, starts, order, n_threads)
             log_partition = _log_partition(state, solutions, order, n_threads)
-            if settings.starts == "persistent" and is_solved(state, settings):
-                _warn_of_collapse(state, solutions)
-
     options = MONITOR | {"order": order, "n_threads": n_threads} if model.deep else {}
 
     def per_unit(X, weights=None):
@@ -93,9 +86,10 @@ def _solutions(model, starts, order, n_threads):
 def _log_partition(state, reached, order, n_threads):
     """Estimate from the solutions reached from data and from the solutions of the last epoch.
 
-    A solution of great weight is not lost because no row of data leads to it any more.
+    A solution of great weight is not lost because no row of data leads to it any more: solutions of
+    the largest weights, at most one for each row of data, are stored in the state.
     """
-    model, n_layers = state.model, len(state.model.layers)
+    model, n_layers, n_rows = state.model, len(state.model.layers), len(reached.mean[0])
     if state.solutions:
         init = state.solutions[:n_layers], state.solutions[n_layers:]
         reached = stacked(reached, _solutions(model, init, order, n_threads))
@@ -103,19 +97,7 @@ def _log_partition(state, reached, order, n_threads):
     if not len(rows):
         state.solutions = ()
         return np.inf
-    heaviest = np.argsort(-log_weights, kind="stable")[:MAX_SOLUTIONS]
+    heaviest = np.argsort(-log_weights, kind="stable")[:n_rows]
     finite = rows[heaviest[np.isfinite(log_weights[heaviest])]]
     state.solutions = tuple(part[finite] for part in (*reached.mean, *reached.var))
     return float(np.logaddexp.reduce(log_weights))
-
-
-def _warn_of_collapse(state, solutions):
-    """Say so when the persistent solutions have merged although the data still lead to many."""
-    alive = len(merge(state.chains[0], merge_tol=0.05)[0])
-    reached = len(merge(solutions.mean[0], merge_tol=0.05)[0])
-    if alive <= len(state.chains[0]) / 10 and alive <= reached / 10:
-        warn_user(
-            f"after epoch {state.epoch} the {len(state.chains[0])} persistent solutions have "
-            f"collapsed to {alive}, where data lead to {reached}: they no longer represent the "
-            "model. Unlike samples they are not driven apart by noise; use starts='noise'.",
-        )

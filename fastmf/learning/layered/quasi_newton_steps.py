@@ -14,12 +14,16 @@ import numpy as np
 from fastmf._common.linalg import two_loop_product
 from fastmf._common.rows import is_incomplete, row_blocks
 from fastmf.inference.missing.seen import incomplete_rows
+from fastmf.learning.layered.directions import free_units, with_held_precisions
 from fastmf.learning.layered.domain import exists
-from fastmf.learning.layered.exact_averages import exact_averages
-from fastmf.learning.layered.incomplete_rows import added, of_complete, of_incomplete
+from fastmf.learning.layered.exact_averages import (
+    added,
+    exact_averages,
+    of_complete,
+    of_incomplete,
+)
 from fastmf.learning.layered.step import LayeredSteps
 from fastmf.learning.training.ascent import initial_state
-from fastmf.learning.training.hidden_scales import free_units, with_held_precisions
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models.rbm import RBM
 from fastmf.priors import Bernoulli
@@ -27,10 +31,6 @@ from fastmf.priors._protocol import map_parameters, n_units
 from fastmf.priors._rows import states
 from fastmf.priors._scaling import by_log_precision, from_log_precisions, with_log_precisions
 
-# Stored pairs of differences; the weak Wolfe conditions.
-MEMORY, DECREASE, CURVATURE = 20, 1e-4, 0.9
-# Increase that counts as rounding, relative to the log-likelihood if that is above 1.
-ROUNDING = 1e-12
 # Quasi-Newton steps in an epoch.
 STEPS_PER_EPOCH = 2
 
@@ -141,12 +141,12 @@ def _model_of(model, variables):
         return None
 
 
-def take_step(state, objective):
+def take_step(state, objective, memory=20):
     """Move a state one step up; it stays where no step rises."""
-    start, memory = objective.at(state.model), list(state.chains)
+    start = objective.at(state.model)
     if state.model is objective.highest:
         return
-    pairs = (memory[0], memory[1]) if memory else (np.zeros((0, len(start.variables))),) * 2
+    pairs = state.chains or (np.zeros((0, len(start.variables))),) * 2
     direction = _direction(start.gradient, *pairs)
     if not direction @ start.gradient > 0:
         pairs, direction = tuple(p[:0] for p in pairs), start.gradient
@@ -158,7 +158,7 @@ def take_step(state, objective):
         return
     step, change = new.variables - start.variables, start.gradient - new.gradient
     if step @ change > 1e-10 * np.linalg.norm(step) * np.linalg.norm(change):
-        pairs = [np.vstack([p, [x]])[-MEMORY:] for p, x in zip(pairs, (step, change), strict=True)]
+        pairs = [np.vstack([p, [x]])[-memory:] for p, x in zip(pairs, (step, change), strict=True)]
     state.model, state.chains = new.model, tuple(pairs)
 
 
@@ -200,19 +200,21 @@ def _direction(gradient, steps, changes):
     return two_loop_product(gradient, pairs, lambda q: scale * q)
 
 
-def _search(objective, start, direction, length):
+def _search(objective, start, direction, length, decrease=1e-4, curvature=0.9):
     """A point on a line that meets the weak Wolfe conditions, or the highest trial."""
     derivative, low, high, best = direction @ start.gradient, 0.0, np.inf, None
-    resolution = ROUNDING * max(1.0, abs(start.value))
-    for _ in range(np.finfo(np.float64).nmant):
+    float64 = np.finfo(np.float64)
+    # Increases below some thousand roundings of a sum over rows are none.
+    resolution = 2**12 * float64.eps * max(1.0, abs(start.value))
+    for _ in range(float64.nmant):
         if length * derivative < resolution:
             break
         trial = objective.near(start.model, start.variables + length * direction)
-        if trial is None or trial.value < start.value + DECREASE * length * derivative:
+        if trial is None or trial.value < start.value + decrease * length * derivative:
             high = length
         else:
             best = trial if best is None or trial.value > best.value else best
-            if trial.gradient @ direction <= CURVATURE * derivative:
+            if trial.gradient @ direction <= curvature * derivative:
                 return trial
             low = length
         length = 2 * low if high == np.inf else (low + high) / 2

@@ -6,24 +6,24 @@ import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf.inference.mean_field.discrete_units import is_discrete
+from fastmf.learning.layered.directions import free_units
 from fastmf.learning.layered.exact_averages import MAX_SUMMED_STATES, is_cheaply_exact
 from fastmf.learning.layered.gradients import MEAN_FIELD
-from fastmf.learning.layered.starts import STARTS
-from fastmf.learning.training.hidden_scales import free_units
 from fastmf.learning.training.settings import AscentSettings
 from fastmf.priors._protocol import n_units
 from fastmf.priors._queries import largest_variance, precisions, unbounded
 from fastmf.priors._rows import states
 from fastmf.priors._scaling import is_real
 
+STARTS = ("data", "noise", "persistent", "random")
 GRADIENTS = (*MEAN_FIELD, "cd", "pcd", "exact")
 # Batches and weight decay where features and likelihoods of binary machines are good after few
 # epochs, and where gradients that are noisier, or precisions, ask for more rows in a step.
 FEW_ROWS, MANY_ROWS = {"batch_size": 20, "l2": 0.005}, {"batch_size": 100, "l2": 0.001}
 
 # Rows of a step for each unit of variance of a hidden unit times the variance of the first
-# principal component of the data, which power iteration finds in this many products.
-ROWS_PER_VARIANCE, N_POWERS = 14, 5
+# principal component of the data.
+ROWS_PER_VARIANCE = 14
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +50,10 @@ class LayeredSettings(AscentSettings):
         For "noise": probability of a flip, or standard deviations of the data.
     centred : bool
         Follow the gradient in coordinates in which units are counted from their means over the
-        batch; see `fastmf.learning.training.centring`.
+        batch; see `fastmf.learning.layered.directions`.
     preconditioning : float or None
         Variance of units, in some direction, above which steps are shortened; None for ordinary
-        gradients. Allows ten times the rate; see `fastmf.learning.layered.preconditioning`. For
+        gradients. Allows ten times the rate; see `fastmf.learning.layered.directions`. For
         centred units whose fields alone are learned, such as binary ones, and dense rows.
 
     Examples
@@ -97,13 +97,6 @@ class LayeredSettings(AscentSettings):
                 raise ValueError("preconditioning is of centred units: use centred=True.")
 
 
-def given_data(model, settings):
-    """Options of `tap` for the hidden layers given data; none for an RBM, where they are exact."""
-    if not model.deep:
-        return {}
-    return {"tol": 1e-3, "max_iter": max(10, settings.n_sweeps), "log_partition": False}
-
-
 def gradient_for(model, n_rows, l2=None):
     """The gradient that "auto" chooses."""
     has_maximum = l2 != 0 or any(map(is_real, model.layers))
@@ -124,7 +117,7 @@ def steps_for(model, settings, share=1.0):
     return chosen | {"l2": share * chosen["l2"]}
 
 
-def batch_size_for(model, X, weights, least):
+def batch_size_for(model, X, weights, least, n_products=5):
     """Number of rows of a step, at least `least`, whose noise leaves the modes of the data alone.
 
     Steps of a hidden unit of variance v have noise of variance v lambda / batch_size along the
@@ -140,7 +133,7 @@ def batch_size_for(model, X, weights, least):
     if weights is not None:
         rows *= np.sqrt(weights / weights.mean())[:, None]
     component, variance = np.random.default_rng(0).normal(size=rows.shape[1]), 0.0
-    for _ in range(N_POWERS):
+    for _ in range(n_products):  # power iteration
         component = rows.T @ (rows @ (component / np.linalg.norm(component))) / len(rows)
         variance = np.linalg.norm(component)
         if not variance:

@@ -9,15 +9,18 @@ operations on vectors of units.
 import numpy as np
 
 from fastmf._common.memory import Scratch
+from fastmf._common.rows import is_sparse
 from fastmf._common.warning import warn_user
 from fastmf.inference.ep.adaptive_tap import few_iterations
 from fastmf.inference.mean_field._layouts import handed_over, layout_of
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
+from fastmf.inference.mean_field.posterior import posterior
 from fastmf.inference.mean_field.tap import sweeps_from_data
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.kernels.training.ascent import AscentStep
+from fastmf.learning.layered import directions
 from fastmf.learning.layered.completion import completed
-from fastmf.learning.layered.domain import after_step, has_constraints, is_solved
+from fastmf.learning.layered.domain import after_step, can_follow, has_constraints
 from fastmf.learning.layered.exact_averages import exact_averages
 from fastmf.learning.layered.gradients import (
     MEAN_FIELD,
@@ -27,24 +30,27 @@ from fastmf.learning.layered.gradients import (
     gradient,
 )
 from fastmf.learning.layered.metrics import metrics
-from fastmf.learning.layered.preconditioning import ROWS_BETWEEN, prepare
-from fastmf.learning.layered.settings import given_data
-from fastmf.learning.layered.starts import starts
-from fastmf.learning.training import centring, trainer
+from fastmf.learning.training import trainer
 from fastmf.learning.training.ascent import ascend_matrices, finite_sum
-from fastmf.learning.training.hidden_scales import Scales, with_held_precisions
 from fastmf.learning.training.parameters import ModelParameters
-from fastmf.priors._protocol import is_concatenated, learned_fields, map_parameters, offers
-from fastmf.priors._queries import unbounded
+from fastmf.priors._protocol import (
+    is_concatenated,
+    learned_fields,
+    map_parameters,
+    offers,
+    sample,
+)
+from fastmf.priors._queries import perturbed, unbounded
 from fastmf.priors._rows import sparse_or_states, states
 from fastmf.priors._scaling import by_log_precision
 
+# Rows of data after which preconditioners are estimated anew, and the weight of the new ones in
+# their mean with the ones before.
+ROWS_BETWEEN, NEW = 5000, 0.5
+
 
 def own_copy(model):
-    """A machine of the same parameters in arrays of its own, and one vector of those of its units.
-
-    The fields of its layers are views of the vector.
-    """
+    """A copy of a machine, and one vector with the parameters of its units, which are views."""
     couplings = [np.array(w, order="C") for w in model.couplings]
     layers, vector = as_vector(model.layers)
     return model.moved(couplings, layers), vector
@@ -67,6 +73,17 @@ def joined(layers):
     return np.concatenate([np.ravel(x) for prior in layers for x in learned_fields(prior)])
 
 
+def starts(kind, model, X, n_starts, noise, rng):
+    """Starting points of `tap` for one training step."""
+    if kind == "random":
+        zero = np.zeros((n_starts, X.shape[1]), X.dtype)
+        return sample(model.layers[0], zero, zero, rng)
+    n_rows = X.shape[0]
+    rows = X if n_starts == n_rows else X[np.arange(n_starts) % n_rows]
+    rows = states(model.layers[0], rows, model.dtype)
+    return perturbed(model.layers[0], rows, noise, rng) if kind == "noise" else rows
+
+
 class LayeredSteps(trainer.Steps):
     """Steps of RBMs and DBMs of data that may be scaled."""
 
@@ -87,8 +104,11 @@ class Plan(LayeredSteps):
         super().__init__(settings, n_threads, scaling)
         layers, self.kinds = model.layers, Kinds.of(model)
         self.order = ORDER_OF_GRADIENT.get(settings.gradient, 1)
-        self.options = given_data(model, settings)
-        self.tilts = centring.tilts(layers)
+        # Options of the solutions given data in a deep machine.
+        n_iterations = max(10, settings.n_sweeps)
+        of_deep = {"tol": 1e-3, "max_iter": n_iterations, "log_partition": False}
+        self.options = of_deep if model.deep else {}
+        self.tilts = directions.tilts(layers)
         self.constrained = has_constraints(layers)
         # Machines of units that move in their fields alone always exist.
         self.bounded = all(self.kinds.field_alone) and not any(
@@ -106,8 +126,34 @@ class Plan(LayeredSteps):
         self._model, self.scratch = None, Scratch()
 
     def prepare(self, state, X):
-        """Estimate the preconditioners of a state anew."""
-        prepare(state, X, self.settings, self.n_threads)
+        """Estimate the preconditioners anew: O(n_rows n_units^2 + n_units^3) for each layer.
+
+        Covariances are taken over rows of data, and over hidden units given the rows; in deep
+        machines, over the mean-field solutions given the rows.
+        """
+        model, scale = state.model, self.settings.preconditioning
+        if is_sparse(X):
+            raise ValueError("preconditioning needs dense rows: use X.toarray(), or None.")
+        for prior, alone in zip(model.layers, self.kinds.field_alone, strict=True):
+            if not alone:
+                raise ValueError(
+                    "preconditioning is of units whose fields alone are learned, such as binary "
+                    f"ones, got {type(prior).__name__}; use None."
+                )
+        X = states(model.layers[0], X, model.dtype)
+        options = {"order": self.order, "n_threads": self.n_threads}
+        if model.deep:
+            solutions = posterior(model, X, **options, **self.options).solutions
+            hidden = list(zip(solutions.mean, solutions.var, strict=True))
+        else:
+            hidden = [conditional_moments(model, X, **options)[1:]]
+        matrices = list(state.preconditioners[:1]) or [directions.preconditioner(X, 0, scale)]
+        for k, moments in enumerate(hidden, start=1):
+            new = directions.preconditioner(*moments, scale)
+            if state.preconditioners:
+                new = (1 - NEW) * state.preconditioners[k] + NEW * new
+            matrices.append(new)
+        state.preconditioners = tuple(matrix.astype(model.dtype) for matrix in matrices)
 
     def draw(self, model, X, missing, n_sweeps, rng):
         """Rows whose missing values are drawn from the model given the observed ones."""
@@ -182,7 +228,7 @@ class Plan(LayeredSteps):
         A warning announces the change. Chains are then in the state, and it does not change back.
         """
         kind = self.settings.gradient
-        if kind not in MEAN_FIELD or is_solved(state, self.settings):
+        if kind not in MEAN_FIELD or (len(state.chains) != 1 and can_follow(state.model)):
             return kind
         if len(state.chains) != 1:
             state.chains = ()
@@ -218,8 +264,8 @@ class Plan(LayeredSteps):
             pairs = zip(old, layers, strict=True)
             layers = tuple(by_log_precision(*pair, means_held=True) for pair in pairs)
             if self.kinds.free:
-                layers = with_held_precisions(old, layers, self.kinds.free)
-        sides = centring.offsets(model, layers, means, self.tilts, settings.centred)
+                layers = directions.with_held_precisions(old, layers, self.kinds.free)
+        sides = directions.offsets(model, layers, means, self.tilts, settings.centred)
         couplings, layers, steps, sides = self._directions(
             state, gradient.couplings, layers, rate, sides, means, products
         )
@@ -231,7 +277,7 @@ class Plan(LayeredSteps):
         matrices = list(zip(*matrices, strict=True))
         moves = ascend_matrices(matrices, state.epoch, self.n_threads)
         if settings.centred:
-            layers = centring.with_moved_fields(layers, moves, self.tilts)
+            layers = directions.with_moved_fields(layers, moves, self.tilts)
         self._velocity *= settings.momentum
         self._velocity += rate * joined(layers)
         new = finite_sum(self._parameters, self._velocity, state.epoch)
@@ -258,38 +304,29 @@ class Plan(LayeredSteps):
             self._model = state.model
 
     def _directions(self, state, couplings, layers, rate, sides, means, products):
-        """Gradients times preconditioners or scales, with the steps and offsets that suit them."""
-        settings, free = self.settings, self.kinds.free
+        """Natural gradients where there are matrices, with the steps and offsets that suit them."""
+        settings, free, units = self.settings, self.kinds.free, state.model.layers
         step = AscentStep(
             float(rate), float(settings.momentum), float(settings.l2), float(settings.l1)
         )
-        steps, directions, matrices = [step] * len(couplings), [], state.preconditioners
-        if not (matrices or free):
-            return couplings, layers, steps, sides
-        without = step._replace(l2=0.0, l1=0.0)
-        steps = [without] * len(couplings)
-        if free:
-            scales = Scales(state.model.layers, means, products, settings.centred, free)
-            steps = [without._replace(l1=l1) for l1 in scales.of_decay(step.l1)]
-        for k, (w, g, pair) in enumerate(zip(state.model.couplings, couplings, sides, strict=True)):
-            g = g - step.l2 * w
-            if not free:
-                g -= step.l1 * np.sign(w)
-            g = centring.between_deviations(g, pair)
-            directions.append(
-                scales.of_couplings(k, g) if free else matrices[k] @ g @ matrices[k + 1]
-            )
-        if free:
-            layers = scales.of_fields(layers)
+        if state.preconditioners:
+            every = [np.ones(n, bool) for n in state.model.sizes]
+            natural = directions.NaturalGradient(units, state.preconditioners, every)
+            l1, decays = step.l1, [0.0] * len(couplings)
+        elif free:
+            natural = directions.natural_of_scales(units, means, products, free, settings.centred)
+            l1, decays = 0.0, natural.of_decay(step.l1)
         else:
-            layers = tuple(
-                layer._replace(field=p @ layer.field)
-                for layer, p in zip(layers, matrices, strict=True)
-            )
+            return couplings, layers, [step] * len(couplings), sides
+        moves = []
+        for k, (w, g) in enumerate(zip(state.model.couplings, couplings, strict=True)):
+            g = g - step.l2 * w - l1 * np.sign(w)
+            moves.append(natural.of_couplings(k, directions.between_deviations(g, sides[k])))
+        steps = [step._replace(l2=0.0, l1=decay) for decay in decays]
         # Derivatives by fields are accounted for.
         offsets = np.array([[1], [0]], state.model.dtype)
         sides = [tuple(side * offsets for side in pair) for pair in sides]
-        return directions, layers, steps, sides
+        return moves, natural.of_fields(layers), steps, sides
 
 
 def train(model, X, settings, *, n_threads=None, **options):

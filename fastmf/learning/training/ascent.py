@@ -20,9 +20,6 @@ from fastmf.kernels.training.ascent import ascend as ascend_kernel
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models._io import Model
 
-# No machine of any use has such weights, and their powers would overflow.
-MAX_MODULUS = 1e9
-
 
 @dataclass
 class State:
@@ -100,10 +97,11 @@ def ascend_matrices(matrices, epoch, n_threads=None):
             ascend_kernel(*arguments)
 
     in_parallel(take, (), workers_for(n_tasks, work, n_threads))
-    moves = []
+    # No machine of any use has such weights, and their powers would overflow.
+    moves, largest = [], float(np.finfo(np.float32).max) ** 0.25
     for *_, ((of_below, squares), products) in calls:
         # Written so that NaN counts as diverged.
-        if not squares.max(initial=0) < MAX_MODULUS**2:
+        if not squares.max(initial=0) < largest**2:
             raise diverged(epoch)
         moves.append((of_below, products.sum(0)))
     return moves
@@ -120,6 +118,6 @@ def finite_sum(x, step, epoch):
 def diverged(epoch):
     """The error to raise."""
     return FloatingPointError(
-        f"learning diverged in epoch {epoch}: weights or fields exceed {MAX_MODULUS:g}; a smaller "
+        f"learning diverged in epoch {epoch}: weights or fields grow beyond all bounds; a smaller "
         "learning_rate may help."
     )

@@ -19,20 +19,21 @@ from fastmf.models._io import check_folder, model_from_arrays, model_to_arrays, 
 TUPLES = "velocity", "chains", "preconditioners", "solutions", "completed"
 
 
-def start_of(model, X, settings, options):
-    """The state with which a run begins, and a function that writes a checkpoint."""
-    path, state = options.checkpoint, initial_state(model)
+def start_of(path, model, X, settings, seed, *data):
+    """The state with which a run begins, and a function that writes a checkpoint.
+
+    Other data than `X` that the result depends on may be None.
+    """
+    state = initial_state(model)
+    state.seed = fresh_seed() if seed is None else int(seed)
     if path is None:
-        state.seed = fresh_seed() if options.seed is None else int(options.seed)
         return state, lambda state: None
-    validation = () if options.validation is None else arrays_of(options.validation)
-    weights = () if options.weights is None else (options.weights,)
-    run = identity(settings, model, options.seed, *arrays_of(X), *validation, *weights)
+    arrays = [part for x in (X, *data) if x is not None for part in arrays_of(x)]
+    run = identity(settings, model, seed, *arrays)
     if Path(path).exists():
         state = read(path, run, state)
     else:
         check_folder(path)
-        state.seed = fresh_seed() if options.seed is None else int(options.seed)
     run["seed"] = state.seed
     return state, lambda state: write(path, state, run)
 

@@ -1,6 +1,5 @@
-"""Options of gradient ascent, whatever the objective, and of a run of the loop, checked once."""
+"""Options of gradient ascent, whatever the objective."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,29 +48,6 @@ class AscentSettings:
             check.number(name, getattr(self, name), 0, np.inf, below=True)
         check.one_of("early_stopping", self.early_stopping, (True, False))
         learning_rate(self, 0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """Options of a run of the training loop, whatever is trained."""
-
-    # The result is a function of it; None draws one.
-    seed: int | None = None
-    # Metrics are computed on these data, too, and early stopping uses those.
-    validation: object = None
-    # Called as `callback(state)` after each epoch; training stops when one returns True.
-    callbacks: Iterable = ()
-    # File that is written after each epoch, and from which a run resumes.
-    checkpoint: object = None
-    # 1 for a progress bar.
-    verbose: int = 0
-    # An epoch has each row as often as its weight says, on average; None for once each.
-    weights: np.ndarray | None = None
-
-    def __post_init__(self):
-        callbacks = self.callbacks
-        if not (isinstance(callbacks, Iterable) and all(map(callable, callbacks))):
-            raise TypeError(f"callbacks must be a sequence of functions, got {callbacks!r:.60}.")
 
 
 def options_of(estimator, class_):

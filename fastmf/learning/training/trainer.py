@@ -6,12 +6,14 @@ the model given the observed ones, from the values of the epoch before (stochast
 Diebolt 1985); the epoch then follows the gradient of the likelihood of complete rows.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from fastmf._common.rows import is_incomplete
+from fastmf._jit.messages import to_stderr
 from fastmf.learning.training.checkpoint import arrays_of, start_of
-from fastmf.learning.training.progress import progress
-from fastmf.learning.training.settings import RunOptions, learning_rate, learning_rates
+from fastmf.learning.training.settings import learning_rate, learning_rates
 
 # Rows from which steps are prepared: see `Steps.prepare`.
 PREPARED_ROWS = 1000
@@ -28,7 +30,7 @@ class Steps:
     """Steps of learning a kind of model in one run, and its functions that the loop calls."""
 
     # The metric that early stopping maximises (with "validation_" before it if there are such
-    # data), and its name in the progress bar.
+    # data), and its name in the lines of `verbose`.
     score, label = "log_likelihood", "log-likelihood per unit"
     # Batches from one preparation of the steps to the next.
     n_between = None
@@ -112,42 +114,56 @@ def resampled_rows(weights, n_drawn, offset):
     return np.minimum(np.searchsorted(cumulated, places, "right"), last)
 
 
-def train(model, X, steps, **options):
-    """Maximise the log-likelihood of data, or another objective, by stochastic gradient ascent."""
-    options, settings = RunOptions(**options), steps.settings
-    state, write_checkpoint = start_of(model, X, settings, options)
-    monitored, weights = monitor_rows(X, settings, state.seed, options.weights)
+def train(
+    model,
+    X,
+    steps,
+    *,
+    seed=None,
+    validation=None,
+    weights=None,
+    callbacks=(),
+    checkpoint=None,
+    verbose=0,
+):
+    """Maximise the log-likelihood of data, or another objective, by stochastic gradient ascent.
+
+    The result is a function of the seed; None draws one. An epoch has each row as often as its
+    weight says, on average. Training stops when a callback returns True after an epoch.
+    """
+    if not (isinstance(callbacks, Iterable) and all(map(callable, callbacks))):
+        raise TypeError(f"callbacks must be a sequence of functions, got {callbacks!r:.60}.")
+    settings = steps.settings
+    state, write_checkpoint = start_of(checkpoint, model, X, settings, seed, validation, weights)
+    monitored, of_monitored = monitor_rows(X, settings, state.seed, weights)
     complete = None
     if steps.draw and is_incomplete(arrays_of(X)[0]):
         complete = Completion(X, model, steps.draw)
         X = complete.data
-    score = steps.score if options.validation is None else f"validation_{steps.score}"
-    n_batches = -(-arrays_of(X)[0].shape[0] // settings.batch_size)
-    total, done = settings.n_epochs * n_batches, state.epoch * n_batches + state.batch
-    with progress(total, done, options.verbose) as bar:
-        while state.epoch < settings.n_epochs and not _is_finished(state, settings):
-            if complete:
-                complete(state, None if state.batch else stream(state.seed, state.epoch, -1, 0))
-            for _ in _epoch(state, steps, X, options.weights):
-                bar.update()
-            steps.settle(state)
-            state.epoch, state.batch = state.epoch + 1, 0
-            entry = {
-                "epoch": state.epoch,
-                "learning_rate": learning_rate(settings, state.epoch - 1),
-            }
-            entry |= steps.metrics(state, monitored, options.validation, weights)
-            for name, value in entry.items():
-                state.history.setdefault(name, []).append(value)
-            if settings.early_stopping:
-                values = np.nan_to_num(state.history[score], nan=-np.inf)
-                state.waited = len(values) - 1 - int(np.argmax(values))
-                state.best = state.best if state.waited else state.model
-            write_checkpoint(state)
-            bar.set_postfix_str(_line(state.history, steps))
-            # All are called, whatever the first returns.
-            if any([callback(state) is True for callback in options.callbacks]):
-                break
+    score = steps.score if validation is None else f"validation_{steps.score}"
+    while state.epoch < settings.n_epochs and not _is_finished(state, settings):
+        if complete:
+            complete(state, None if state.batch else stream(state.seed, state.epoch, -1, 0))
+        _take_epoch(state, steps, X, weights)
+        steps.settle(state)
+        state.epoch, state.batch = state.epoch + 1, 0
+        entry = {
+            "epoch": state.epoch,
+            "learning_rate": learning_rate(settings, state.epoch - 1),
+        }
+        entry |= steps.metrics(state, monitored, validation, of_monitored)
+        for name, value in entry.items():
+            state.history.setdefault(name, []).append(value)
+        if settings.early_stopping:
+            values = np.nan_to_num(state.history[score], nan=-np.inf)
+            state.waited = len(values) - 1 - int(np.argmax(values))
+            state.best = state.best if state.waited else state.model
+        write_checkpoint(state)
+        if verbose:
+            to_stderr(_line(state.history, steps))
+        # All are called, whatever the first returns.
+        if any([callback(state) is True for callback in callbacks]):
+            break
     if settings.early_stopping and state.best is not None:
         state.model = state.best
     return state
@@ -157,8 +173,8 @@ def _is_finished(state, settings):
     return settings.early_stopping and state.waited >= settings.patience
 
 
-def _epoch(state, steps, X, weights):
-    """Take the remaining steps of an epoch; yields after each."""
+def _take_epoch(state, steps, X, weights):
+    """Take the remaining steps of an epoch."""
     rng, size = stream(state.seed, state.epoch), steps.settings.batch_size
     n_rows = arrays_of(X)[0].shape[0]
     order = rng.permutation(n_rows) if weights is None else weighted_rows(weights, rng)
@@ -169,7 +185,6 @@ def _epoch(state, steps, X, weights):
         rows = _rows(X, order[batch * size : (batch + 1) * size])
         steps(state, rows, rates[batch], stream(state.seed, state.epoch, batch))
         state.batch += 1
-        yield
 
 
 def _line(history, steps):

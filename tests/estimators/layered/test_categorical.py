@@ -69,15 +69,6 @@ def test_missing_labels_are_imputed():
     assert np.isfinite(rbm.transform(holes)).all()
 
 
-def test_deep_machine():
-    dbm = mf.DeepBoltzmannMachine((6, 4), **OPTIONS | {"n_epochs": 5, "pretraining_epochs": 5}).fit(
-        X
-    )
-    assert dbm.transform(X[:7]).shape == (7, 4)
-    assert np.isfinite(dbm.score(X))
-    assert dbm.sample(3, n_sweeps=2, random_state=0).shape == (3, 5)
-
-
 def test_weights_are_repetitions():
     """Rows of weight 0 are never learned from."""
     other = np.vstack([X, np.full((400, 5), 2)])

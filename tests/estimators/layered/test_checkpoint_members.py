@@ -15,24 +15,16 @@ OPTIONS = dict(n_epochs=3, batch_size=10, learning_rate=0.01, random_state=0)
 STOPPING = dict(early_stopping=True, validation_fraction=0.2, patience=5)
 MACHINES = {
     "tap": lambda **o: mf.GeneralizedRBM(3, gradient="tap", **o).fit(B),
-    "float32": lambda **o: mf.GeneralizedRBM(3, gradient="tap", **o).fit(B.astype(np.float32)),
     "persistent": lambda **o: mf.GeneralizedRBM(
         3, gradient="tap", starts="persistent", n_starts=7, **o
     ).fit(B),
     "pcd": lambda **o: mf.GeneralizedRBM(3, gradient="pcd", n_starts=7, **o).fit(B),
-    "preconditioned": lambda **o: mf.GeneralizedRBM(3, preconditioning=0.1, **o).fit(B),
-    "stopping": lambda **o: mf.GeneralizedRBM(3, gradient="tap", **STOPPING, **o).fit(B),
-    "bounded": lambda **o: mf.GeneralizedRBM(
-        2, visible="truncated_gaussian", hidden="gaussian", gradient="pcd", **o
-    ).fit(np.clip(R, -1, 1)),
     "categorical": lambda **o: mf.GeneralizedRBM(
         2, visible="categorical", gradient="pcd", **o
     ).fit(LABELS, sample_weight=np.linspace(0.5, 1, 40)),
-    "deep": lambda **o: mf.DeepBoltzmannMachine((4, 3), pretraining_epochs=0, **o).fit(B),
     "deep pcd": lambda **o: mf.DeepBoltzmannMachine(
         (4, 3), pretraining_epochs=0, gradient="pcd", **STOPPING, **o
     ).fit(B),
-    "conditional": lambda **o: mf.ConditionalRBM(2, **o).fit(R, B[:, :3]),
     "conditional stopping": lambda **o: mf.ConditionalRBM(2, **STOPPING, **o).fit(R, B[:, :3]),
 }  # fmt: skip
 

@@ -146,13 +146,6 @@ def test_one_hidden_layer_is_an_rbm(n_components):
     np.testing.assert_array_equal(deep.sample(3, random_state=1), plain.sample(3, random_state=1))
 
 
-def test_one_step_at_a_time():
-    dbm = mf.DeepBoltzmannMachine((4, 3), random_state=0)
-    for _ in range(3):
-        dbm.partial_fit(X[:50])
-    assert dbm.n_iter_ == 3 and dbm.transform(X).shape == (300, 3)
-
-
 @pytest.mark.parametrize(
     "options, message",
     [

@@ -35,7 +35,8 @@ def test_the_field_of_a_binary_channel_is_its_log_likelihood_ratio(kind, p):
     low, high = prior.support
     field, precision = denoising.tilt(np.array([[low, high]]), prior, flip_probability=p)
     assert precision is None
-    bounded = min(max(p, 1e-12), 1 - 1e-12)
+    least = np.finfo(float).eps
+    bounded = min(max(p, least), 1 - least)
     ratio = np.log((1 - bounded) / bounded)
     np.testing.assert_allclose(field * (high - low), [[-ratio, ratio]], rtol=1e-12, atol=1e-12)
 

@@ -338,19 +338,6 @@ def test_in_a_pipeline_and_a_grid():
 
 
 @pytest.mark.parametrize(
-    ("visible", "hidden"),
-    [("ising", Ising), ("bernoulli", "gaussian"), (Gaussian(0.0, 2.0), Bernoulli(0.1))],
-)
-def test_kinds_of_units(visible, hidden):
-    X = 2 * patterns() - 1 if visible == "ising" else patterns()
-    options = {"n_epochs": 2, "learning_rate": 0.01, "gradient": "auto"}
-    rbm = small(visible=visible, hidden=hidden, **options).fit(X)
-    assert np.isfinite(rbm.score_samples(X)).all()
-    assert rbm.transform(X).shape == (90, 4)
-    assert rbm.sample(4, n_sweeps=2, random_state=0).shape == (4, 8)
-
-
-@pytest.mark.parametrize(
     ("options", "X", "error", "message"),
     [
         ({}, 2 * patterns(), ValueError, r"in \[0, 1\], got 2 in row"),

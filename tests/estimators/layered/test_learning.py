@@ -6,7 +6,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
-from scipy.special import gammaln
 from scipy.stats import norm
 from sklearn.datasets import load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
@@ -111,33 +110,6 @@ def test_columns_learn_alike_in_any_unit_of_measurement(gradient):
     )
 
 
-@pytest.mark.parametrize("kind", ["gauss_bernoulli", "deep", "float32", "init"])
-def test_other_machines_learn_alike_too(kind):
-    factors = 10.0 ** (np.arange(4) - 2)
-    X = IRIS.astype(np.float32) if kind == "float32" else IRIS
-    if kind == "gauss_bernoulli":
-        X = np.where(np.random.default_rng(0).random(X.shape) < 0.3, 0, X)
-    found = []
-    for scale in (np.ones(4), factors):
-        x = (X * scale).astype(X.dtype)
-        options = {"visible": "gauss_bernoulli" if kind == "gauss_bernoulli" else "gaussian"}
-        if kind == "deep":
-            machine = mf.DeepBoltzmannMachine((5, 3), n_epochs=5, random_state=0, **options).fit(x)
-        else:
-            if kind == "init":
-                p = 1 / (IRIS.std(0) * scale) ** 2
-                units = mf.Gaussian(IRIS.mean(0) * scale * p, p)
-                weights = (
-                    np.random.default_rng(0).normal(size=(4, 5)) / (scale * IRIS.std(0))[:, None]
-                )
-                options["init"] = mf.RBM(weights, units, mf.Bernoulli(-weights.T @ x.mean(0)))
-            machine = fitted(x, "pcd", 5, 5, **options)
-        found.append(machine.model_)
-    rtol = 1e-2 if kind == "float32" else 1e-6
-    one, other = (model.couplings[0] for model in found)
-    np.testing.assert_allclose(other * factors[:, None], one, rtol=rtol, atol=rtol * abs(one).max())
-
-
 def test_callbacks_and_files_see_the_data_as_they_are(tmp_path):
     seen = []
     machine = fitted(
@@ -151,17 +123,6 @@ def test_callbacks_and_files_see_the_data_as_they_are(tmp_path):
     np.testing.assert_array_equal(again.weights_, machine.weights_)
     one, other = machine.partial_fit(WINE).weights_, again.set_params(random_state=0)
     np.testing.assert_array_equal(other.partial_fit(WINE).weights_, one)
-
-
-@pytest.mark.parametrize("gradient", ["exact", "pcd", "tap"])
-def test_a_run_resumes_bit_by_bit(gradient, tmp_path):
-    options = {"n_components": 3, "checkpoint": tmp_path / "run.npz"}
-    fitted(WINE, gradient, 4, **options)
-    resumed = fitted(WINE, gradient, 8, **options)
-    whole = fitted(WINE, gradient, 8, n_components=3)
-    np.testing.assert_array_equal(resumed.weights_, whole.weights_)
-    np.testing.assert_array_equal(resumed.visible_.precision, whole.visible_.precision)
-    assert resumed.history_ == whole.history_
 
 
 def test_batches_one_by_one():
@@ -366,19 +327,6 @@ def test_divergence_of_real_units_is_said(estimator):
     assert log_likelihood(machine, X) < independent(X)
 
 
-@pytest.mark.parametrize("gradient", ["auto", "tap", "pcd"])
-def test_raw_tables_are_learned_or_divergence_is_said(gradient):
-    X = (
-        30
-        * np.random.default_rng(0).normal(size=(300, 6))
-        @ np.random.default_rng(1).normal(size=(6, 6))
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        machine = fitted(X, gradient, 20)
-    assert log_likelihood(machine, X) > independent(X) - 0.01
-
-
 def test_gradients_that_cannot_be_taken_are_refused():
     with pytest.raises(ValueError, match=r"'exact' needs .* at most 16384 states"):
         fitted(WINE, "exact", n_components=15)
@@ -401,22 +349,6 @@ def test_which_gradient_is_taken():
     # Decay towards zero has no gradient there: the usual steps, along exact gradients.
     sparse = fitted(standardised(IRIS), "exact", 100, l1=0.1, learning_rate=0.1)
     assert (sparse.weights_ == 0).any()
-
-
-def test_likelihoods_that_decide_on_a_warning_are_not_from_a_log_partition_that_is_too_low():
-    """Of two phases the data are in the one without weight, to which all solutions lead."""
-    n, w = 30, 0.4
-    field = np.full(n, 0.2 - w * n / 2)
-    X = np.zeros((4, n))
-    machine = mf.GeneralizedRBM(n, n_epochs=0, random_state=0).fit(np.eye(n))
-    machine.model_ = mf.RBM(np.full((n, n), w), mf.Bernoulli(field), mf.Bernoulli(field))
-    machine.starts_ = X
-    k = np.arange(n + 1)
-    by_number = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1) + field[0] * k
-    hidden = n * np.logaddexp(0, field[0] + w * k)
-    truth = hidden[0] - np.logaddexp.reduce(by_number + hidden)
-    assert truth < -10
-    assert machine._score_of_some(X, None) == pytest.approx(truth, abs=0.05)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

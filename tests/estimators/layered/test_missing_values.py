@@ -92,13 +92,6 @@ def test_runs_resume_bit_by_bit(options, tmp_path):
     assert found.history_ == expected.history_
 
 
-def test_results_do_not_depend_on_threads():
-    X = lacking(TRAIN[:150], 0.3)
-    options = OPTIONS | {"gradient": "pcd", "n_epochs": 2}
-    one, two = (mf.GeneralizedRBM(**options, n_threads=n).fit(X) for n in (1, 2))
-    np.testing.assert_array_equal(one.weights_, two.weights_)
-
-
 @pytest.mark.parametrize("form", ["negative", "nan", "one-hot"])
 def test_missing_labels(form):
     first = RNG.integers(0, 3, 600)
@@ -119,15 +112,6 @@ def test_missing_labels(form):
     assert rbm.transform(given).shape == (600, 6)
     assert np.isfinite(rbm.score_samples(given)).all()
     assert np.exp(rbm.score_samples(rbm.sample(4, random_state=0))).max() <= 1
-
-
-def test_means_of_binary_units_beside_missing_values():
-    X = lacking(np.clip(TRAIN[:200] * 0.9, 0, 1), 0.2)
-    for gradient in ("exact", "tap", "pcd"):
-        rbm = mf.GeneralizedRBM(**OPTIONS | {"gradient": gradient, "n_epochs": 2}).fit(X)
-        assert np.isfinite(rbm.score_samples(X)).all()
-    wide = mf.GeneralizedRBM(40, n_epochs=2, random_state=0).fit(np.tile(X, (1, 4)))
-    assert np.isfinite(wide.score_samples(np.tile(X, (1, 4)))).all()
 
 
 def test_steps_on_batches_take_missing_values():

@@ -89,20 +89,6 @@ def test_persistent_chains_are_of_all_even_layers():
     np.testing.assert_allclose(even.mean(0), expected, atol=0.015)  # four standard errors
 
 
-def test_likelihood_is_near_the_exact_one():
-    model = random_dbm()
-    h = [(np.arange(8)[:, None] >> np.arange(3)) % 2.0] * 2
-    h1, h2 = np.repeat(h[0], 8, 0), np.tile(h[1], (8, 1))
-    exact = [
-        np.logaddexp.reduce(-model.energy(np.broadcast_to(x, (64, 4)), h1, h2))
-        - mf.exact(model).log_partition
-        for x in X
-    ]
-    free = mf.tap(model, **TIGHT)
-    found = log_likelihood(model, X, free.log_partition, **TIGHT)
-    np.testing.assert_allclose(found, exact, atol=3e-3)
-
-
 def test_chains_learn():
     rng = np.random.default_rng(0)
     data = np.repeat(rng.random((40, 2)) < 0.5, 3, axis=1).astype(float)

@@ -6,10 +6,10 @@ from scipy.optimize import minimize
 
 import fastmf as mf
 from fastmf.inference.missing.seen import log_likelihood_of_seen
+from fastmf.learning.layered.directions import free_units
 from fastmf.learning.layered.exact_averages import exact_averages
 from fastmf.learning.layered.quasi_newton_steps import Objective, take_step
 from fastmf.learning.training.ascent import initial_state
-from fastmf.learning.training.hidden_scales import free_units
 
 RNG = np.random.default_rng(0)
 W = RNG.normal(size=(4, 3)) / 2

@@ -1,13 +1,10 @@
-import warnings
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
-from stripes import N_VISIBLE, quick, start
+from stripes import quick
 
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.mean_field.tap import tap
-from fastmf.learning.layered.metrics import _warn_of_collapse, metrics
+from fastmf.learning.layered.metrics import metrics
 from fastmf.learning.training.ascent import initial_state
 from fastmf.models import DBM, RBM
 from fastmf.priors import Ising
@@ -19,26 +16,6 @@ def two_phases(coupling, n_layers=2):
     layers = (Ising(np.zeros(9)),) * n_layers
     model = RBM(*weights, *layers) if n_layers == 2 else DBM(weights, layers)
     return model, np.ones((3, 9)), np.vstack([np.ones((3, 9)), -np.ones((3, 9))])
-
-
-def test_collapse_of_persistent_solutions_is_announced():
-    patterns = np.eye(N_VISIBLE)
-    merged = np.tile(patterns[0], (10, 1))
-    state = initial_state(start())
-    distinct = SimpleNamespace(mean=(np.vstack([patterns, 1 - patterns]), None))
-    for chains, announced in ((merged, True), (np.vstack([patterns, patterns[:2]]), False)):
-        state.chains = (chains,)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            _warn_of_collapse(state, distinct)
-        assert [
-            ("10 persistent solutions have collapsed to 1" in str(w.message)) for w in caught
-        ] == ([True] * announced)
-    # Nor where the data themselves lead to a single solution, as at the beginning of learning.
-    state.chains = (merged,)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        _warn_of_collapse(state, SimpleNamespace(mean=(merged, None)))
 
 
 @pytest.mark.parametrize("n_layers", [2, 3])

@@ -7,7 +7,7 @@ from stripes import N_HIDDEN, N_VISIBLE, quick, start, stripes
 
 import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.learning.layered.preconditioning import preconditioner, prepare
+from fastmf.learning.layered.directions import preconditioner
 from fastmf.learning.layered.step import Plan, train
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.parameters import ModelParameters
@@ -16,7 +16,7 @@ from fastmf.models import exact
 
 def prepared(model, X, settings):
     state = initial_state(model)
-    prepare(state, X, settings)
+    Plan(model, settings).prepare(state, X)
     return state
 
 
@@ -45,7 +45,7 @@ def test_covariances_are_those_of_the_data_and_of_hidden_units_given_these(unit)
         np.testing.assert_allclose(found, expected, rtol=1e-10)
     # Once more: the mean of both for hidden units, and the same for visible ones.
     before = state.preconditioners
-    prepare(state, X[:30], quick(preconditioning=0.2))
+    Plan(model, quick(preconditioning=0.2)).prepare(state, X[:30])
     np.testing.assert_array_equal(state.preconditioners[0], before[0])
     assert not np.array_equal(state.preconditioners[1], before[1])
 
@@ -86,18 +86,6 @@ def test_of_a_large_scale_steps_are_those_of_ordinary_gradients():
     expected = train(start(), stripes(), quick(**options), seed=0)
     np.testing.assert_allclose(found.model.weights, expected.model.weights, rtol=1e-9)
     np.testing.assert_allclose(found.model.hidden.field, expected.model.hidden.field, rtol=1e-9)
-
-
-def test_learning_stops_where_ordinary_learning_does():
-    """At a maximum of the penalised likelihood, gradients are zero with preconditioners, too."""
-    options = dict(gradient="tap", n_sweeps=30, batch_size=60, momentum=0.9, l2=0.05)
-    learned = train(
-        start(), stripes(), quick(n_epochs=400, learning_rate=0.5, **options), seed=0
-    ).model
-    again = train(
-        learned, stripes(), quick(n_epochs=20, preconditioning=0.1, **options), seed=0
-    ).model
-    np.testing.assert_allclose(again.weights, learned.weights, rtol=1e-5)
 
 
 def bright(n_rows=600):

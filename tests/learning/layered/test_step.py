@@ -220,13 +220,6 @@ def test_the_damping_of_adaptive_tap_is_that_of_the_solver():
     assert abs(found["free"] - found["one"]).max() > 1e-3
 
 
-@pytest.mark.parametrize("kind", ["data", "noise", "random", "persistent"])
-def test_every_kind_of_start(kind):
-    state = train(start(), stripes(), quick(starts=kind, n_epochs=2, n_starts=5), seed=0)
-    assert np.isfinite(state.model.weights).all()
-    assert [len(c) for c in state.chains] == ([5] * 4 if kind == "persistent" else [])
-
-
 def test_gaussian_units_need_no_bound_on_their_precision():
     """Beyond half the critical coupling, and better than units alone."""
     hidden = Gaussian(np.zeros(N_HIDDEN), 1.0)

@@ -3,10 +3,10 @@ import pytest
 
 from fastmf.learning.training.settings import (
     AscentSettings,
-    RunOptions,
     learning_rate,
     learning_rates,
 )
+from fastmf.learning.training.trainer import train
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,7 @@ def test_rates_that_are_functions_of_the_epoch_are_constant_in_it():
     assert learning_rates(settings, 3, 5).tolist() == [0.1] * 5 and called == [3]
 
 
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"callbacks": print}, "callbacks must be a sequence of functions"),
-        ({"callbacks": [1]}, "callbacks must be a sequence of functions"),
-    ],
-)
-def test_bad_options_of_a_run(options, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        RunOptions(**options)
+@pytest.mark.parametrize("callbacks", [print, [1]])
+def test_bad_callbacks(callbacks):
+    with pytest.raises(TypeError, match="callbacks must be a sequence of functions"):
+        train(None, None, None, callbacks=callbacks)

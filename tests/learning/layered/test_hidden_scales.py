@@ -2,22 +2,20 @@
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
 import fastmf as mf
-from fastmf.estimators.layered._units import hidden_prior
 from fastmf.evaluation import log_likelihood
-from fastmf.learning.layered.exact_averages import exact_averages
-from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.learning.layered.step import train
-from fastmf.learning.training.hidden_scales import (
+from fastmf.learning.layered.directions import (
     MEAN_SCALE,
-    Scales,
     free_units,
+    natural_of_scales,
     products_of_units,
     with_held_precisions,
 )
+from fastmf.learning.layered.exact_averages import exact_averages
+from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.learning.layered.step import train
 
 HALF_LINE = mf.TruncatedGaussian(0.0, 1.0, 0.0, np.inf)
 KINDS = {
@@ -62,19 +60,19 @@ def test_steps_have_the_inverse_of_the_covariance_of_units():
     products = products_of_units(free_units(layers), [(mean, var)])
     covariance = np.cov(mean.T, bias=True) + np.diag(var.mean(0) + 1 / 4)
     expected = np.linalg.solve(covariance, x.T).T
-    scales = Scales(layers, [means, mean.mean(0)], products, True, free_units(layers))
+    scales = natural_of_scales(layers, [means, mean.mean(0)], products, free_units(layers), True)
     np.testing.assert_allclose(scales.of_couplings(0, x), expected, rtol=1e-12)
     fields = scales.of_fields((binary(5), mf.Gaussian(x[0], x[1])))[1].field
     np.testing.assert_allclose(fields, expected[0], rtol=1e-12)
     # Where visible units are not counted from their means, these are damped.
-    scales = Scales(layers, [means, mean.mean(0)], products, False, free_units(layers))
+    scales = natural_of_scales(layers, [means, mean.mean(0)], products, free_units(layers), False)
     damped = np.linalg.solve(np.eye(5) + np.outer(means, means) / MEAN_SCALE, expected)
     np.testing.assert_allclose(scales.of_couplings(0, x), damped, rtol=1e-12)
 
     # Other units of the layer keep their steps.
     layers = binary(5), mf.Concatenated(binary(1), gaussian(2, 4.0))
     mean, var, x = (np.hstack([part[:, :1], part]) for part in (mean, var, x))
-    scales = Scales(layers, [means, mean.mean(0)], products, True, free_units(layers))
+    scales = natural_of_scales(layers, [means, mean.mean(0)], products, free_units(layers), True)
     np.testing.assert_allclose(scales.of_couplings(0, x), np.hstack([x[:, :1], damped]), rtol=1e-12)
     gradients = mf.Bernoulli(x[0]), mf.Concatenated(mf.Bernoulli(x[0, :1]), mf.Gaussian(*x[:2, 1:]))
     moved = scales.of_fields((binary(5), gradients[1]))[1]
@@ -105,21 +103,6 @@ def test_machines_of_another_scale_learn_the_same(kind, gradient):
     np.testing.assert_allclose(found[1].visible.field, found[0].visible.field, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(4 * found[1].hidden.field, found[0].hidden.field, atol=1e-8)
     np.testing.assert_array_equal(found[0].hidden.precision, one)
-
-
-@pytest.mark.parametrize("gradient", ["cd", "pcd", "tap"])
-@pytest.mark.parametrize("kind", ["gaussian", "rectified", "spike and slab"])
-def test_sparse_rows_take_the_steps_of_dense_ones(kind, gradient):
-    rng = np.random.default_rng(0)
-    X = two_groups(100, 40) * (rng.random((100, 40)) < 0.3)
-    hidden = hidden_prior(KINDS[kind], 4, np.float64)
-    model = mf.RBM(0.1 * rng.normal(size=(40, 4)), binary(40), hidden)
-    settings = LayeredSettings(gradient=gradient, batch_size=20, n_epochs=3, l1=0.001)
-    found, expected = (train(model, rows, settings, seed=0).model for rows in (csr_array(X), X))
-    assert abs(expected.weights - model.weights).max() > 0.02
-    np.testing.assert_allclose(found.weights, expected.weights, rtol=1e-8, atol=1e-10)
-    for layer, other in zip(found.layers, expected.layers, strict=True):
-        np.testing.assert_allclose(layer, other, rtol=1e-8, atol=1e-10)
 
 
 # Nats a row above independent units that are reached; 57 are the most.
