@@ -115,7 +115,7 @@ def test_an_effect_that_two_blocks_may_have_is_that_of_enumeration(seed, monkeyp
     model = mf.SpikeSlabRegressor(**given).fit(X, y)
     np.testing.assert_allclose(model.inclusion_probability_, expected, atol=5e-3)
     module = "fastmf.inference.ep.expectation_propagation."
-    monkeypatch.setattr(module + "sharing_blocks", lambda *_: None)
+    monkeypatch.setattr(module + "joined_blocks", lambda *_: None)
     apart = mf.SpikeSlabRegressor(**given).fit(X, y)
     assert abs(apart.inclusion_probability_ - expected).max() > 0.03
     assert len(np.unique(apart.blocks_)) == len(np.unique(model.blocks_)) + 1
