@@ -8,7 +8,7 @@ Blocks that were found in the data change where the posterior shows that they mu
 
 - Where updates do not converge, an effect most often has a place in two blocks; at the end, two
   blocks may share an effect, as each knows only the Gaussian of the other. The two blocks whose
-  undecided features are most alike become one.
+  undecided features are most alike become one, and so on.
 - A block whose largest patterns hold much of the weight has more effects than are summed over: it
   is cut in two. Parts are not joined again.
 """
@@ -28,7 +28,7 @@ from fastmf.inference.gaussian.blocks import labels_of, members_of
 MAX_COST, MAX_FEATURES = 100_000, 60
 # Smallest correlation with the lead of a block, which independent columns exceed with this
 # probability at most.
-MIN_CORRELATION, CHANCE = 0.4, 0.05
+MIN_CORRELATION, CHANCE = 0.4, 0.2
 # Leads whose correlations are computed at a time, and features whose blocks may be joined.
 LEADS_AT_A_TIME = 128
 # Largest weight of the largest patterns of a block.
