@@ -84,12 +84,8 @@ CALLS = {
                    "rows shape limits ax"),
     "coefficient_forest": (plotting.coefficient_forest, dict(coefficients=np.ones(4),
                            deviations=np.ones(4)), "coefficients deviations n_top ax"),
-    "coupling_network": (plotting.coupling_network, {"tests": None}, "tests"),
+    "coupling_network": (plotting.coupling_network, {"edges": None}, "edges"),
     "contact_map": (plotting.contact_map, {"scores": SCORES}, "n_top separation cutoff ax"),
-    "letter_information": (plotting.letter_information, {"frequencies": np.full((3, 4), 0.25)},
-                           "frequencies"),
-    "sequence_logo": (plotting.sequence_logo, dict(heights=np.ones((3, 4)), alphabet="ACDE"),
-                      "heights positions ax"),
 }  # fmt: skip
 ESTIMATORS = {
     "GeneralizedRBM": (mf.GeneralizedRBM(2, **SMALL), {"X": X}),

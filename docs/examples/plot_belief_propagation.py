@@ -2,7 +2,7 @@
 Belief propagation: exact on trees, approximate on loops
 ========================================================
 
-Sum-product in small machines of binary units: errors of marginals beside those of naive mean field
+Sum-product in small machines of binary units: errors of marginals beside errors of naive mean field
 and TAP, as the weights grow, and how messages converge.
 """
 

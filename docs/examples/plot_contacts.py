@@ -4,7 +4,7 @@ Contacts of a molecule from its sequences
 
 Positions of a molecule that touch each other change together in evolution. Sequences of a chain
 that folds into a hairpin are made here: facing positions prefer to pair, four letters in all.
-Correlations also link positions that do not touch: those of a chain of neighbours, for instance.
+Correlations also link positions that do not touch, for instance both ends of a chain of neighbours.
 The couplings of a Potts machine, fitted by pseudo-likelihood, are what two positions have in common
 given all others.
 """

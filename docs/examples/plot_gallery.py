@@ -87,11 +87,6 @@ print(plotting.mosaic(train[:12], digits.shape, columns=6).shape)
 figure = plotting.log_partitions(mf.log_partition_report(rbm.model_, train[:300], n_steps=300))
 
 # %%
-# `convergence_history`: residuals of a solver by sweep, one line a row.
-fixed = mf.tap(rbm.model_, test[:50], history=True)
-figure = plotting.convergence_history(fixed)
-
-# %%
 # `coupling_network`: couplings of a fully visible machine, the paler the less sure they are.
 rng = np.random.default_rng(0)
 chain = np.cumprod(np.where(rng.random((800, 8)) < 0.7, 1, -1), axis=1)
@@ -112,14 +107,6 @@ names = [f"gene {k}" for k in range(80)]
 figure = plotting.coefficient_forest(fit, names=names, n_top=10)
 
 # %%
-# `coefficient_paths`: coefficients by how many are expected; the larger a dot, the more probable.
-sizes = (0.03, 0.3, 3, 10, 30)
-fits = [mf.SpikeSlabRegressor(expected_model_size=size).fit(table, y) for size in sizes]
-figure = plotting.coefficient_paths(
-    sizes, fits, names=names, n_named=5, label="expected number of coefficients"
-)
-
-# %%
 # `contact_map`: couplings of a Potts machine above, true contacts below. The sequences are of a
 # hairpin, in which facing positions pair.
 half = rng.integers(0, 4, (1500, 8))
@@ -136,15 +123,6 @@ figure = plotting.contact_map(potts, distances, n_top=8, separation=1)
 n_top = np.arange(1, 17)
 precision = mf.evaluation.contact_precision(contacts, distances, n_top, separation=1)
 figure = plotting.precision_curve({"Potts machine": precision})
-
-# %%
-# `sequence_logo`: letters as high as their information (`letter_information`), in
-# `letter_colours`. Positions of this molecule prefer letters, the more the further to the right.
-prefer = np.where(
-    rng.random((1500, 16)) < positions / 16, positions % 4, rng.integers(0, 4, (1500, 16))
-)
-frequencies = np.stack([(prefer == letter).mean(0) for letter in range(4)], axis=1)
-figure = plotting.sequence_logo(plotting.letter_information(frequencies), "ACGU", label="bits")
 
 # %%
 # `mutation_matrix`: what each single mutation of a sequence changes in its log-probability.

@@ -32,7 +32,7 @@ for name, model in (("spike and slab", slab), ("LassoCV", lasso)):
 print(f"noise: {slab.noise_variance_**0.5:.2f} estimated, 0.50 true")
 
 # %%
-# The lasso shrinks what it keeps, and keeps much that is zero. Shown are coefficients above 0.01.
+# The lasso shrinks its coefficients, and many that it keeps are zero. Those above 0.01 are shown.
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.5), sharey=True, layout="constrained")
 for axes, (name, model) in zip(panels, (("spike and slab", slab), ("LassoCV", lasso)), strict=True):
     axes.vlines(np.flatnonzero(true), 0, true[true != 0], color="0.7", linewidth=5)

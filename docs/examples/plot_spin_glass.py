@@ -5,7 +5,7 @@ Magnetisation of a spin glass
 The Sherrington-Kirkpatrick model: all pairs of n spins are coupled, with independent Gaussian
 couplings of variance 1/n at temperature 1. TAP is exact for large n as long as the system is in one
 phase. A field keeps it there: magnetisation and overlap, as functions of temperature, follow the
-replica-symmetric solution down to low temperatures, and those of naive mean field do not.
+replica-symmetric solution down to low temperatures; solutions of naive mean field do not.
 """
 
 import matplotlib.pyplot as plt

@@ -3,7 +3,7 @@ Do two groups have the same network?
 ====================================
 
 Six yes-or-no questions, asked in two groups of persons whose networks differ in two edges, with
-answers that are missing here and there. Both networks are fitted with what is seen, and compared:
+some answers that are missing. Both networks are fitted to the observed answers, and compared:
 all couplings together, each by itself, and by permutations of the persons.
 """
 

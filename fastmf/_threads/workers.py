@@ -191,6 +191,9 @@ def in_parallel(kernel, arguments, n_workers):
     signals. A short call, such as a call of a step of learning, it makes itself.
     """
     is_long = getattr(n_workers, "work", 0) >= LONG_WORK
+    if n_workers == 1 and not is_long:
+        _as_worker(kernel, arguments)
+        return
     stop_all = partial(stop, kernel, arguments)
     _pool.run(_as_worker, (kernel, arguments), n_workers, stop_all, is_long)
 

@@ -16,7 +16,6 @@ from fastmf.evaluation.landscape import Tracker, isomap
 from fastmf.evaluation.log_partition import LogPartitionReport, log_partition_report
 from fastmf.evaluation.many_starts import solutions
 from fastmf.evaluation.pseudo_likelihood import pseudo_log_likelihood
-from fastmf.evaluation.trajectory import TrajectoryAnnealing
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.mean_field.solutions import Solutions
 from fastmf.learning.training.averaging import IterateAverage
@@ -27,7 +26,6 @@ __all__ = [
     "LogPartitionReport",
     "Solutions",
     "Tracker",
-    "TrajectoryAnnealing",
     "annealed_importance_sampling",
     "contact_precision",
     "contact_scores",

@@ -74,30 +74,6 @@ class Tracker:
     def __call__(self, state: Any) -> None: ...
     def record(self, model: Any, epoch: int) -> None: ...
 
-class TrajectoryAnnealing:
-    epoch: list[int]
-    log_partition: list[float]
-    error: list[float]
-    log_likelihood: list[float]
-    effective_size: list[float]
-    seconds: list[float]
-    difference: list[float]
-    def __init__(
-        self,
-        X: ArrayLike | None = None,
-        *,
-        n_chains: int = 100,
-        n_steps: int = 20,
-        n_sweeps: int = 2,
-        n_fresh_steps: int = 150,
-        n_first_steps: int = 500,
-        every: int = 1,
-        n_threads: int | None = None,
-        rng: Rng = None,
-    ) -> None: ...
-    def __call__(self, state: Any) -> None: ...
-    def record(self, model: Any, epoch: int) -> None: ...
-
 class IterateAverage:
     n_averaged: int
     def __init__(self, first_epoch: int = 1, path: Path | None = None) -> None: ...

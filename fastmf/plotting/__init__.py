@@ -6,10 +6,9 @@ a function returns a new `matplotlib.figure.Figure`, to be saved by `figure.save
 is the figure.
 """
 
-from fastmf.plotting.coefficients import coefficient_forest, coefficient_paths
+from fastmf.plotting.coefficients import coefficient_forest
 from fastmf.plotting.couplings import coupling_network, edge_forest
 from fastmf.plotting.curves import (
-    convergence_history,
     denoising_accuracy,
     learning_curve,
     log_partitions,
@@ -23,18 +22,13 @@ from fastmf.plotting.landscape import (
 )
 from fastmf.plotting.sequences import (
     contact_map,
-    letter_colours,
-    letter_information,
     mutation_matrix,
     precision_curve,
-    sequence_logo,
 )
 
 __all__ = [
     "coefficient_forest",
-    "coefficient_paths",
     "contact_map",
-    "convergence_history",
     "coupling_network",
     "curves_by_epoch",
     "denoising_accuracy",
@@ -42,14 +36,11 @@ __all__ = [
     "free_energy_by_epoch",
     "image_rows",
     "learning_curve",
-    "letter_colours",
-    "letter_information",
     "log_partitions",
     "mosaic",
     "mutation_matrix",
     "precision_curve",
     "receptive_fields",
-    "sequence_logo",
     "solution_map",
     "solutions_and_data",
 ]

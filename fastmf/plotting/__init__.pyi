@@ -5,7 +5,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from fastmf import FixedPoint
 from fastmf._common.signatures import Array
 from fastmf.evaluation import LogPartitionReport
 
@@ -17,19 +16,6 @@ def coefficient_forest(
     names: Sequence[str] | Array | None = None,
     n_top: int = 20,
     ax: Axes | None = None,
-) -> Figure: ...
-def coefficient_paths(
-    parameter: ArrayLike,
-    coefficients: Any,
-    inclusion_probability: ArrayLike | None = None,
-    *,
-    names: Sequence[str] | Array | None = None,
-    n_named: int = 8,
-    label: str | None = None,
-    ax: Axes | None = None,
-) -> Figure: ...
-def convergence_history(
-    result: FixedPoint, *, tol: float | None = None, ax: Axes | None = None
 ) -> Figure: ...
 def coupling_network(
     tests: Any,
@@ -109,8 +95,6 @@ def contact_map(
     cutoff: float = 8.0,
     ax: Axes | None = None,
 ) -> Figure: ...
-def letter_colours(alphabet: str) -> Any: ...
-def letter_information(frequencies: ArrayLike) -> Array: ...
 def mutation_matrix(
     effects: Any,
     alphabet: str | None = None,
@@ -122,12 +106,4 @@ def mutation_matrix(
 ) -> Figure: ...
 def precision_curve(
     precision: Mapping[str, ArrayLike], *, n_columns: int | None = None, ax: Axes | None = None
-) -> Figure: ...
-def sequence_logo(
-    heights: ArrayLike,
-    alphabet: str,
-    *,
-    label: str | None = None,
-    positions: ArrayLike | None = None,
-    ax: Axes | None = None,
 ) -> Figure: ...

@@ -5,7 +5,7 @@ from itertools import cycle
 
 import numpy as np
 
-from fastmf._common.arguments import number, real_array
+from fastmf._common.arguments import real_array
 from fastmf.plotting._axes import axes, drawing, mapping, tidy, with_attributes
 
 # What a history holds, and the name of its axis.
@@ -29,11 +29,6 @@ def learning_curve(history, *, label=None, ax=None):
     label : str, optional
         Name of the machine in the legend, to compare several on one `ax`.
     %(ax)s
-
-    Raises
-    ------
-    ValueError
-        If the history lacks "epoch" or the metric, or one is not as long as the other.
 
     Examples
     --------
@@ -95,11 +90,6 @@ def denoising_accuracy(flip_probability, scores, *, ax=None):
         Matthews correlation of each method, by its name.
     %(ax)s
 
-    Raises
-    ------
-    ValueError
-        If there is no method, or scores and probabilities differ in number.
-
     Examples
     --------
     >>> import fastmf as mf
@@ -128,52 +118,6 @@ def _check_length(name, values, other, reference):
 
 
 @drawing
-def convergence_history(result, *, tol=None, ax=None):
-    """Residuals by sweep, one line for each row; red for rows that did not converge.
-
-    Parameters
-    ----------
-    result : FixedPoint
-        Result of a solver that was called with `history=True`.
-    tol : float, optional
-        Marked by a horizontal line: the tolerance of the solver.
-    %(ax)s
-
-    Raises
-    ------
-    ValueError
-        If the result has no history.
-
-    Examples
-    --------
-    >>> import numpy as np, fastmf as mf
-    >>> model = mf.RBM(np.ones((3, 2)), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
-    >>> found = mf.tap(model, np.eye(3), history=True)
-    >>> figure = mf.plotting.convergence_history(found)
-    >>> figure.axes[0].get_title()
-    '3 of 3 rows converged'
-    """
-    with_attributes("result", result, "FixedPoint", "history")
-    tol = None if tol is None else number("tol", tol, 0, np.inf)
-    if result.history is None:
-        raise ValueError("the result has no history: call the solver with history=True.")
-    residuals = np.atleast_2d(result.history)
-    n_iter = np.broadcast_to(result.n_iter, len(residuals))
-    converged = np.broadcast_to(result.converged, len(residuals))
-    ax = axes(ax, (6, 4))
-    for row, n, ended in zip(residuals, n_iter, converged, strict=True):
-        values = np.where(row[:n] > 0, row[:n], np.nan)  # no logarithm of a residual of zero
-        sweeps, colour = np.arange(1, len(values) + 1), "C0" if ended else "C3"
-        ax.plot(sweeps, values, color=colour, alpha=max(0.1, len(residuals) ** -0.5))
-    if tol is not None:
-        ax.axhline(tol, color="0.3", linestyle=":", label="tolerance")
-        ax.legend(frameon=False)
-    ax.set_yscale("log")
-    ax.set_title(f"{converged.sum()} of {converged.size} rows converged")
-    return tidy(ax, "sweep", "residual")
-
-
-@drawing
 def log_partitions(report, *, ax=None):
     """Log-partitions of one model by several methods, with bars of two standard errors.
 
@@ -183,11 +127,6 @@ def log_partitions(report, *, ax=None):
         Report of `fastmf.log_partition_report`. The vertical line is its first entry: the exact
         value, if there is one.
     %(ax)s
-
-    Raises
-    ------
-    ValueError
-        If the report is empty.
 
     Examples
     --------

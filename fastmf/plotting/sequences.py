@@ -1,21 +1,10 @@
-"""Sequences: contact maps and their precision, logos of letters, effects of mutations."""
-
-from itertools import cycle
+"""Sequences: contact maps and their precision, effects of mutations."""
 
 import numpy as np
 
 from fastmf._common.arguments import count, number, real_array
 from fastmf.evaluation.contacts import ranked_pairs
 from fastmf.plotting._axes import axes, drawing, mapping, tidy
-
-# Amino acids by their chemistry, nucleotides by convention; letters elsewhere take turns.
-_LETTERS_OF_COLOURS = {
-    "#2b7bba": "AVLIMFWC",
-    "#2ca25f": "STNQYGP",
-    "#d7301f": "DE",
-    "#6a51a3": "KRH",
-}
-_NUCLEOTIDES = {"A": "#2ca25f", "C": "#2b7bba", "G": "#e6ab02", "U": "#d7301f", "T": "#d7301f"}
 
 
 @drawing
@@ -36,11 +25,6 @@ def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0,
     cutoff : float, default 8.0
         Pairs at a smaller distance are contacts.
     %(ax)s
-
-    Raises
-    ------
-    ValueError
-        If the arrays are not square, symmetric and of one shape.
 
     Examples
     --------
@@ -105,11 +89,6 @@ def precision_curve(precision, *, n_columns=None, ax=None):
         Marked by a vertical line.
     %(ax)s
 
-    Raises
-    ------
-    ValueError
-        If there is no method, or its precisions are not one-dimensional.
-
     Examples
     --------
     >>> import fastmf as mf
@@ -134,99 +113,6 @@ def precision_curve(precision, *, n_columns=None, ax=None):
     return tidy(ax, "predicted pairs", "share of contacts")
 
 
-def letter_information(frequencies):
-    """Heights of letters in a logo of sequences: frequency times information, in bits.
-
-    Parameters
-    ----------
-    frequencies : array of shape (n_columns, n_states)
-        Frequencies of the states of each column, in sum 1.
-
-    Returns
-    -------
-    heights : array of shape (n_columns, n_states)
-        A column's sum is ``log2(n_states)`` less its entropy.
-
-    Raises
-    ------
-    ValueError
-        If the frequencies are not probabilities.
-
-    Notes
-    -----
-    T. D. Schneider, R. M. Stephens, Nucleic Acids Research 18 (1990) 6097-6100, without their
-    correction for small samples.
-
-    Examples
-    --------
-    >>> import fastmf as mf
-    >>> mf.plotting.letter_information([[1, 0], [0.5, 0.5]])
-    array([[1., 0.],
-           [0., 0.]])
-    """
-    frequencies = _by_column("frequencies", frequencies)
-    if (frequencies < 0).any() or not np.allclose(frequencies.sum(axis=1), 1, atol=1e-4):
-        raise ValueError("frequencies must be at least 0 and have sum 1 in each column.")
-    logarithms = np.log2(np.where(frequencies > 0, frequencies, 1))
-    entropy = -(frequencies * logarithms).sum(axis=1, keepdims=True)
-    return frequencies * (np.log2(frequencies.shape[1]) - entropy)
-
-
-@drawing
-def sequence_logo(heights, alphabet, *, label=None, positions=None, ax=None):
-    """Letters as tall as their numbers, those below 0 under the axis.
-
-    Parameters
-    ----------
-    heights : array of shape (n_columns, n_states)
-        For instance the weights of a hidden unit (``weights[:, j].reshape(n_columns, -1)``), or
-        `letter_information` of the frequencies of data or of samples. In each column the letters
-        of the largest absolute values are the outermost ones.
-    alphabet : str
-        Letters of the states.
-    label : str, optional
-        Label of the vertical axis.
-    positions : array of int of shape (n_columns,), optional
-        Numbers of the columns on the horizontal axis; by default 1, 2, ...
-    %(ax)s
-
-    Raises
-    ------
-    ValueError
-        If `heights` is not finite and of two dimensions, or the alphabet or the positions do not
-        have its lengths.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import fastmf as mf
-    >>> heights = np.array([[1.0, 0.2, 0.0, 0.0], [0.0, -0.5, 0.3, 0.1]])
-    >>> figure = mf.plotting.sequence_logo(heights, "ACGU", label="weight")
-    >>> figure.axes[0].get_ylabel()
-    'weight'
-    """
-    heights = _by_column("heights", heights, alphabet)
-    ax = axes(ax, (max(3, min(16, 0.22 * len(heights) + 1)), 2.2))
-    from matplotlib.collections import PathCollection
-
-    shapes = {letter: _letter_path(letter) for letter in alphabet}
-    colours = letter_colours(alphabet)
-    placed = list(_stacks(heights))
-    paths = [_placed(shapes[alphabet[state]], *box) for state, box in placed]
-    drawn = [colours[alphabet[state]] for state, _ in placed]
-    letters = PathCollection(paths, facecolors=drawn, linewidths=0, transform=ax.transData)
-    ax.add_collection(letters, autolim=False)
-    # The box of 0 to 1 keeps the axis where all heights are 0.
-    top = np.where(heights > 0, heights, 0).sum(axis=1).max() or float(not heights.any())
-    bottom = np.where(heights < 0, heights, 0).sum(axis=1).min()
-    ax.set_ylim(1.05 * bottom, 1.05 * top)
-    ax.axhline(0, color="0.3", linewidth=0.5)
-    _number_columns(ax, len(heights), positions)
-    ax.set_ylabel(label or "height")
-    ax.spines[["top", "right"]].set_visible(False)
-    return ax.figure
-
-
 @drawing
 def mutation_matrix(effects, alphabet=None, *, sequence=None, label=None, positions=None, ax=None):
     """Effects of all single mutations of a sequence as colours, on a scale symmetric about 0.
@@ -247,12 +133,6 @@ def mutation_matrix(effects, alphabet=None, *, sequence=None, label=None, positi
         Numbers of the columns on the horizontal axis; by default 1, 2, ...
     %(ax)s
 
-    Raises
-    ------
-    ValueError
-        If `effects` is not of two dimensions, or the alphabet, the sequence or the positions do
-        not have its lengths.
-
     Examples
     --------
     >>> import numpy as np
@@ -267,7 +147,7 @@ def mutation_matrix(effects, alphabet=None, *, sequence=None, label=None, positi
     """
     if hasattr(effects, "mutants"):
         effects, alphabet = _effects_of(effects, alphabet, sequence)
-    effects = _by_column("effects", effects, _letters(alphabet), missing=True)
+    effects = _by_column(effects, alphabet)
     n_columns, n_states = effects.shape
     # A quantile: scaled by a single large effect all others would be pale.
     sizes = abs(effects[~np.isnan(effects)])
@@ -298,39 +178,6 @@ def mutation_matrix(effects, alphabet=None, *, sequence=None, label=None, positi
     return ax.figure
 
 
-def letter_colours(alphabet):
-    """A colour for each letter of an alphabet.
-
-    Parameters
-    ----------
-    alphabet : str
-
-    Returns
-    -------
-    dict of str to str
-        Nucleotides green, blue, yellow and red; amino acids blue if hydrophobic, green if polar or
-        small, red if acidic, violet if basic; others in turns; gaps grey.
-
-    Examples
-    --------
-    >>> import fastmf as mf
-    >>> colours = mf.plotting.letter_colours("-ACGU")
-    >>> len(set(colours.values()))
-    5
-    """
-    letters = set(_letters(alphabet)) - set("-.")
-    if letters <= set(_NUCLEOTIDES):
-        colours = _NUCLEOTIDES
-    elif letters <= set("".join(_LETTERS_OF_COLOURS.values())):
-        colours = {
-            letter: colour for colour, group in _LETTERS_OF_COLOURS.items() for letter in group
-        }
-    else:
-        turns = cycle(f"C{k}" for k in range(10))
-        colours = {letter: next(turns) for letter in alphabet if letter in letters}
-    return {letter: colours.get(letter, "0.6") for letter in alphabet}
-
-
 def _effects_of(machine, alphabet, sequence):
     """Effects of the mutations of a sequence, and letters of the machine's states."""
     if sequence is None:
@@ -339,62 +186,23 @@ def _effects_of(machine, alphabet, sequence):
     return machine.mutants(sequence), alphabet
 
 
-def _letters(alphabet):
-    """The letters of an alphabet, provided that it is one."""
+def _by_column(effects, alphabet):
+    """Return the effects of all letters of an alphabet in all columns."""
     if alphabet is None:
         raise ValueError("alphabet is needed: a str with the letter of each state.")
     if not isinstance(alphabet, str):
         raise TypeError(f"alphabet must be a str, got {type(alphabet).__name__}.")
-    return alphabet
-
-
-def _by_column(name, values, alphabet=None, *, missing=False):
-    values = real_array(name, values, missing=missing)
-    if values.ndim != 2 or values.size == 0:
-        raise ValueError(f"{name} must have shape (n_columns, n_states), got {values.shape}.")
-    if alphabet is not None and len(_letters(alphabet)) != values.shape[1]:
+    effects = real_array("effects", effects, missing=True)
+    if effects.ndim != 2 or effects.size == 0:
+        raise ValueError(f"effects must have shape (n_columns, n_states), got {effects.shape}.")
+    if len(alphabet) != effects.shape[1]:
         raise ValueError(
-            f"{name} has {values.shape[1]} states, but the alphabet {alphabet} {len(alphabet)} "
+            f"effects has {effects.shape[1]} states, but the alphabet {alphabet} {len(alphabet)} "
             "letters."
         )
-    if np.isinf(values).any() or (np.isnan(values).any() and not missing):
-        raise ValueError(f"{name} must be finite.")
-    return values
-
-
-def _stacks(heights):
-    """State and (column from 1, bottom, height) of each letter that is not of height 0."""
-    for column, values in enumerate(heights, 1):
-        top, bottom = 0.0, 0.0
-        for state in np.argsort(abs(values), kind="stable"):
-            height = abs(values[state])
-            if values[state] > 0:
-                yield state, (column, top, height)
-                top += height
-            elif height:
-                bottom -= height
-                yield state, (column, bottom, height)
-
-
-def _letter_path(letter):
-    """The outline of a letter, scaled to the unit square."""
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.path import Path
-    from matplotlib.textpath import TextPath
-
-    # Without serifs an I would be a bar, like a gap.
-    family = "DejaVu Serif" if letter == "I" else None
-    font = FontProperties(family=family, weight="bold")
-    outline = TextPath((0, 0), letter, size=1, prop=font)
-    box = outline.get_extents()
-    scaled = (outline.vertices - box.min) / np.maximum(box.size, 1e-9)
-    return Path(scaled, outline.codes)
-
-
-def _placed(path, column, bottom, height):
-    """A letter in its place: 0.9 of the column wide."""
-    vertices = path.vertices * (0.9, height) + (column - 0.45, bottom)
-    return type(path)(vertices, path.codes)
+    if np.isinf(effects).any():
+        raise ValueError("effects must be finite.")
+    return effects
 
 
 def _number_columns(ax, n_columns, positions):

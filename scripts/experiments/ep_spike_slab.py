@@ -91,8 +91,8 @@ def paper(options):
     """The two tables of the paper's Figure 1, for each seed."""
     rows = []
     for seed in range(options.seed, options.seed + options.seeds):
-        for k, new_weight in enumerate(PAPER):
-            results = np.array(list(both(options, seed, k)), float)
+        for new_weight in PAPER:
+            results = np.array(list(both(options, seed, new_weight)), float)
             for converged in (0, 1):
                 chosen = results[results[:, 0] == converged, 2:]
                 cells = (value for c in (1, 0) for value in mean_and_error(chosen[:, c]))
@@ -117,9 +117,13 @@ def paper(options):
         print()
 
 
-def both(options, seed, k):
-    """Whether both methods converge on each set of a damping, and their test errors."""
-    rng, weight = np.random.default_rng([seed, k]), list(PAPER)[k]
+def both(options, seed, weight):
+    """Whether both methods converge on each set, and their test errors.
+
+    All dampings have the same sets, as in the paper: there sets times error add to one total for
+    each of the five dampings.
+    """
+    rng = np.random.default_rng(seed)
     for _ in range(options.sets):
         rows, test = data_set(rng)
         model = spike_and_slab(*rows, NOISE, SHARE)
@@ -181,7 +185,7 @@ def counts(options):
     for schedule in SCHEDULES:
         for bound in BOUNDS:
             smallest = np.array([
-                least_residuals(options, k, schedule, bound) for k in range(len(PAPER))
+                least_residuals(options, weight, schedule, bound) for weight in PAPER
             ])  # fmt: skip
             for tol in TOLERANCES:
                 limits = np.array([[tol], [tol]]) / np.stack([np.ones(len(PAPER)), list(PAPER)])
@@ -190,15 +194,15 @@ def counts(options):
                       f"change {missed[1]}", flush=True)  # fmt: skip
 
 
-def least_residuals(options, k, schedule, bound):
+def least_residuals(options, weight, schedule, bound):
     """The smallest residual of regular expectation propagation in each set of a damping."""
-    rng, residuals = np.random.default_rng([options.seed, k]), []
+    rng, residuals = np.random.default_rng(options.seed), []
     for _ in range(options.sets):
         rows, _ = data_set(rng)
         result = mf.expectation_propagation(
             spike_and_slab(*rows, NOISE, SHARE),
             schedule=schedule,
-            damping=1 - list(PAPER)[k],
+            damping=1 - weight,
             max_iter=options.max_iter,
             site_precision_min=bound,
             history=True,

@@ -190,6 +190,7 @@ def denoising(machines, train, test, options, folder):
             )
         estimates["pointwise optimal"] = pointwise_estimate(noisy, train.X.mean(0), p)
         estimates["nearest neighbour"] = nearest_neighbour(noisy, train.X)
+        estimates["nearest of 1,000"] = nearest_neighbour(noisy, train.X[:1000])
         if p == SHOWN:
             shown = {"test images": test, "flipped": noisy, **estimates}
             shown = {name: images[:N_SHOWN] for name, images in shown.items()}

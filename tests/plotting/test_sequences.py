@@ -7,11 +7,8 @@ from matplotlib.figure import Figure
 import fastmf as mf
 from fastmf.plotting import (
     contact_map,
-    letter_colours,
-    letter_information,
     mutation_matrix,
     precision_curve,
-    sequence_logo,
 )
 
 PROTEIN = "-ACDEFGHIKLMNPQRSTVWY"
@@ -78,87 +75,13 @@ def test_precision_curves():
         precision_curve({"one": 0.5})
 
 
-def test_information_is_frequency_times_what_is_known():
-    quarters, certain = np.full(4, 0.25), np.array([0, 1, 0, 0.0])
-    half = np.array([0.5, 0.5, 0, 0])
-    found = letter_information([quarters, certain, half])
-    np.testing.assert_allclose(found, [0 * quarters, 2 * certain, 1 * half], atol=1e-15)
-    for wrong in ([[0.5, 0.6]], [[-0.5, 1.5]], [0.5, 0.5], [[np.nan, 1]]):
-        with pytest.raises(ValueError, match="frequencies"):
-            letter_information(wrong)
-
-
-def boxes(ax):
-    """(column, bottom, top) and colour of each letter of a logo."""
-    (letters,) = ax.collections
-    extents = [path.get_extents() for path in letters.get_paths()]
-    return [
-        ((box.x0 + box.x1) / 2, box.y0, box.y1, tuple(colour))
-        for box, colour in zip(extents, letters.get_facecolors(), strict=True)
-    ]
-
-
-def test_a_logo_stacks_letters_away_from_the_axis(tmp_path):
-    from matplotlib.colors import to_rgba
-
-    heights = np.array([[1.0, -0.5, 0.25, 0, -2], [0, 0, 0, 0, 3]])
-    figure = sequence_logo(heights, "-ACGU", label="weight", positions=[7, 12])
-    (ax,) = figure.axes
-    found = boxes(ax)
-    colours = {letter: to_rgba(colour) for letter, colour in letter_colours("-ACGU").items()}
-    expected = [
-        (1, 0, 0.25, colours["C"]),
-        (1, -0.5, 0, colours["A"]),
-        (1, 0.25, 1.25, colours["-"]),
-        (1, -2.5, -0.5, colours["U"]),
-        (2, 0, 3, colours["U"]),
-    ]
-    assert len(found) == len(expected)
-    for box, wanted in zip(found, expected, strict=True):
-        np.testing.assert_allclose(box[:3], wanted[:3], atol=1e-9)
-        assert box[3] == wanted[3]
-    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["7", "12"]
-    low, high = ax.get_ylim()
-    assert low <= -2.5 and high >= 3 and ax.get_ylabel() == "weight"
-    figure.savefig(tmp_path / "logo.png")
-
-
-def test_a_logo_of_zeros_and_of_one_sign():
-    assert sequence_logo(np.zeros((2, 4)), "ACGU").axes[0].get_ylim() == (0, 1.05)
-    low, high = sequence_logo(-np.ones((1, 2)), "AC").axes[0].get_ylim()
-    assert low < -2 and high == 0
-
-
-@pytest.mark.parametrize(
-    "arguments, says",
-    [
-        ((np.zeros(3), "ACG"), "heights must have shape"),
-        ((np.zeros((2, 3)), "ACGU"), "heights has 3 states, but the alphabet ACGU 4 letters"),
-        ((np.full((2, 3), np.nan), "ACG"), "heights must be finite"),
-    ],
-)
-def test_bad_heights(arguments, says):
-    with pytest.raises(ValueError, match=says):
-        sequence_logo(*arguments)
-
-
-def test_bad_positions():
+def test_positions_number_the_columns_and_long_sequences_have_few_ticks():
     with pytest.raises(ValueError, match=r"positions must have shape \(2,\)"):
-        sequence_logo(np.zeros((2, 3)), "ACG", positions=[1])
-
-
-def test_ticks_of_long_sequences():
-    ax = sequence_logo(np.ones((100, 2)), "AC").axes[0]
-    np.testing.assert_array_equal(ax.get_xticks(), np.arange(5, 101, 5))
-    assert [tick.get_text() for tick in ax.get_xticklabels()] == list(map(str, range(5, 101, 5)))
-
-
-def test_colours():
-    assert len(set(letter_colours("-ACGU").values())) == 5
-    protein = letter_colours(PROTEIN)
-    assert set(protein) == set(PROTEIN) and protein["D"] == protein["E"] != protein["K"]
-    own = letter_colours("_*^")
-    assert len(set(own.values())) == 3
+        mutation_matrix(np.zeros((2, 3)), "ACG", positions=[1])
+    ax = mutation_matrix(np.ones((100, 2)), "AC").axes[0]
+    ticks = np.arange(5, 101, 5)
+    np.testing.assert_array_equal(ax.get_xticks(), ticks)
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == list(map(str, ticks))
 
 
 def test_mutation_matrix(tmp_path):

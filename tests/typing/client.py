@@ -191,16 +191,14 @@ def sequences(folder: Path) -> dict[str, Array]:
     scores = evaluation.contact_scores(effective)
     first, second = evaluation.ranked_pairs(scores, 1)
     precision = evaluation.contact_precision(scores, scores, [1, 2])
-    heights = plotting.letter_information(plmc.frequencies)
     for figure in (
         plotting.contact_map(scores),
         plotting.precision_curve({"machine": precision}),
-        plotting.sequence_logo(heights, potts.alphabet),
         plotting.mutation_matrix(machine.mutants(alignment.X[0]), potts.alphabet),
         plotting.mutation_matrix(machine, sequence=alignment.X[0]),
     ):
         figure.savefig(folder / "figure.png")
-    print(plotting.letter_colours("ACGU"), first, second)
+    print(plmc.frequencies, first, second)
     return {
         "scores": machine.contact_scores(),
         "imputed": machine.impute(alignment.X, method="exact"),
@@ -215,9 +213,8 @@ def evaluations(rbm: mf.RBM, X: Array) -> list[float]:
     )
     log_z: float = annealed.log_partition
     tracker = evaluation.Tracker(every=2, pseudo=lambda model: mf.pseudo_log_likelihood(model, X))
-    trajectory = evaluation.TrajectoryAnnealing(X, rng=0)
     average = evaluation.IterateAverage(first_epoch=3)
-    mf.GeneralizedRBM(8, callbacks=[tracker, trajectory, average]).fit(X)
+    mf.GeneralizedRBM(8, callbacks=[tracker, average]).fit(X)
     evaluation.isomap(evaluation.solutions(rbm, 10).visible)
     noisy = evaluation.flip(X, 0.1, rng=0)
     guess = evaluation.pointwise_estimate(noisy, X.mean(0), 0.1)
@@ -226,7 +223,7 @@ def evaluations(rbm: mf.RBM, X: Array) -> list[float]:
     likelihood: Array = evaluation.log_likelihood(rbm, X, log_z)
     draws: dict[str, Array] = evaluation.gibbs_chains(rbm, 4, 100, thin=2, init=X[:4], rng=0)
     evaluation.to_inference_data(draws, names={"visible": ["a", "b"]}).posterior
-    return [*scores, *trajectory.log_partition, report["TAP2, mean"].log_partition, *likelihood]
+    return [*scores, report["TAP2, mean"].log_partition, *likelihood]
 
 
 def pictures(folder: Path) -> None:
@@ -248,9 +245,6 @@ def pictures(folder: Path) -> None:
         plotting.edge_forest(mf.OrdinalMachine(), level=0.9, n_top=5),
         plotting.coefficient_forest([1.0, 2.0], [0.1, 0.2], [0.5, 1.0], names=["a", "b"]),
         plotting.coefficient_forest(mf.SpikeSlabRegressor().fit(np.eye(4), np.arange(4.0))),
-        plotting.coefficient_paths([1, 2], [[0.1, 0.2], [0.2, 0.3]], label="size"),
-        plotting.coefficient_paths([1], [mf.SpikeSlabRegressor()], n_named=2),
-        plotting.convergence_history(mf.tap(machine, history=True), tol=1e-6),
         plotting.log_partitions(mf.log_partition_report(machine)),
     ):
         figure.savefig(folder / "figure.png")

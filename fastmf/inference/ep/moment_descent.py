@@ -41,8 +41,9 @@ MIN_CURVATURE = 0.01
 # Added to the diagonal of the squared correlations, so that they have an inverse.
 RIDGE = 1e-12
 # Units are taken together whose squared correlations sum to more than this, up to a number: with
-# 200 of 300, classes that are nearly separable take a hundred steps instead of 15.
-MIN_SQUARED_CORRELATION, MAX_JOINT_UNITS = 0.03, 600
+# 200 of 300, classes that are nearly separable take a hundred steps instead of 15. Units below the
+# bound make steps converge linearly; above 0.01 that is too slow to end before rounding does.
+MIN_SQUARED_CORRELATION, MAX_JOINT_UNITS = 0.003, 600
 # Step of finite differences, in units of the scale of a unit.
 DIFFERENCE_STEP = 1e-3
 

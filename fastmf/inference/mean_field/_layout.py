@@ -206,9 +206,10 @@ def _powers(couplings, order):
 
 def _fill_powers(couplings, squares, cubes):
     """Compute the powers for which there is memory."""
+    if not len(squares):
+        return
     with np.errstate(over="ignore"):  # rows that meet an infinity say that they have diverged
-        if len(squares):
-            np.multiply(couplings, couplings, out=squares)
+        np.multiply(couplings, couplings, out=squares)
         if len(cubes):
             np.multiply(squares, couplings, out=cubes)
 

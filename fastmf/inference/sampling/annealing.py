@@ -18,7 +18,7 @@ from fastmf.inference.sampling.visible import sampled_units
 from fastmf.models import RBM, BoltzmannMachine
 from fastmf.priors import Bernoulli
 from fastmf.priors._groups import has_groups
-from fastmf.priors._protocol import by_parts, can_draw, is_concatenated, n_units, sample
+from fastmf.priors._protocol import by_parts, is_concatenated, n_units, sample
 from fastmf.priors._queries import binary_field, tilt_to_mean, two_values
 
 # Field at which one state of a unit has no weight in double precision.
@@ -85,7 +85,7 @@ class Path(NamedTuple):
     @classmethod
     def of(cls, model, shift, n_chains, rng, n_threads):
         """The path to a model."""
-        units = sampled_layers(model) if all(map(can_draw, model.layers)) else None
+        units = sampled_layers(model)
         return cls(model, shift, n_chains, rng, n_threads, units)
 
     def walk(self, base, betas, v):

@@ -35,26 +35,31 @@ def gibbs(model, visible, n_sweeps, rng, n_threads=None):
         ) from None
 
 
-@one_blas_thread()
 def walk(model, base, betas, v, rng, n_threads, layers=None):
     """Log importance weights of chains that are moved along a path, and their states.
 
     Units have the tilts (1 - beta) base + beta W x.
     """
     v = np.array(v, model.dtype, order="C")
+    layers = layers or sampled_layers(model)
+    if layers is None:
+        return _walk_in_numpy(model, base, betas, v, rng)
     h, log_weights = np.zeros((len(v), model.n_hidden), model.dtype), np.zeros(len(v))
-    if all(map(can_draw, model.layers)):
-        layers = layers or sampled_layers(model)
-        seed, address = rng.integers(2**64, dtype=np.uint64), product_address(v.dtype)
-        work = 2 * len(betas) * len(v) * model.weights.size
-        n_workers = workers_for(-(-len(v) // CHAIN_ROWS), work, n_threads)
-        path = LayersPath(*(np.ascontiguousarray(c, v.dtype) for c in base), betas)
-        memory = layers_work(*layers, v.dtype, n_workers)
-        arguments = address, *layers, path, seed, (v, h), log_weights, memory
-        in_parallel(anneal_layers, arguments, n_workers)
-        check_finite(log_weights, v, h)
-        return log_weights, v, h
+    seed, address = rng.integers(2**64, dtype=np.uint64), product_address(v.dtype)
+    work = 2 * len(betas) * len(v) * model.weights.size
+    n_workers = workers_for(-(-len(v) // CHAIN_ROWS), work, n_threads)
+    path = LayersPath(*(np.ascontiguousarray(c, v.dtype) for c in base), betas)
+    memory = layers_work(*layers, v.dtype, n_workers)
+    arguments = address, *layers, path, seed, (v, h), log_weights, memory
+    in_parallel(anneal_layers, arguments, n_workers)
+    check_finite(log_weights, v, h)
+    return log_weights, v, h
 
+
+@one_blas_thread()
+def _walk_in_numpy(model, base, betas, v, rng):
+    """The same for units that kernels cannot sample."""
+    h, log_weights = np.zeros((len(v), model.n_hidden), model.dtype), np.zeros(len(v))
     zero, (visible_base, hidden_base) = model.dtype.type(0), base
     for old, new in pairwise(betas.astype(v.dtype)):
         fields = v @ model.weights
@@ -73,10 +78,12 @@ def walk(model, base, betas, v, rng, n_threads, layers=None):
 
 
 def sampled_layers(model):
-    """The layers as the kernel takes them."""
+    """The layers as the kernel takes them; None for units that it cannot sample."""
     layout = layout_of(model, 1, "blocked")
     if layout.sampled:
         return layout.sampled
+    if not all(map(can_draw, model.layers)):
+        return None
     layers = []
     for k, layer in enumerate(layout.layers.of_model):
         couplings = layer.couplings
@@ -93,7 +100,7 @@ def sampled_layers(model):
 def check_finite(*values):
     """Raise FloatingPointError where log-weights or states have diverged."""
     # Written so that NaN counts as diverged.
-    if not all((abs(x) < MAX_SIZE).all() for x in values):
+    if not all(abs(x).max(initial=0) < MAX_SIZE for x in values):
         raise FloatingPointError(
             "annealed importance sampling diverged: a unit's distribution cannot be normalised "
             "somewhere on the path; check the precisions of the priors against the weights."

@@ -51,33 +51,26 @@ def pair_averages(weights, terms, n_threads=None, scratch=None, name="pairs"):
     """Sum of products of two layers, averaged over rows and weighted."""
     dtype, scratch, (n_left, n_right) = weights.dtype, scratch or Scratch(), weights.shape
     sparse = [term for term in terms if is_sparse(term[0])]
-    if sparse:
-        terms = [term for term in terms if not is_sparse(term[0])]
+    terms = [term for term in terms if not is_sparse(term[0])] if sparse else terms
     out = scratch.take(name, weights.shape, dtype)
     if terms:
-        terms = sorted(terms, key=_minus_power)
-        n_rows = sum(len(visible) for visible, *_ in terms)
+        terms = sorted(terms, key=lambda term: -term[3])
+        table = np.array([(len(term[0]), term[3]) for term in terms])
+        n_rows, width = int(table[:, 0].sum()), panel_width(dtype)
         lefts = scratch.take("lefts", (n_rows, n_left), dtype)
         rights = scratch.take("rights", (n_rows, n_right), dtype)
-        np.concatenate([visible for visible, *_ in terms], out=lefts, casting="same_kind")
-        np.concatenate([hidden for _, hidden, *_ in terms], out=rights, casting="same_kind")
-        table, first = [], 0
-        for visible, _, scale, power in terms:
-            n_rows = len(visible)
-            rights[first : first + n_rows] *= scale / n_rows
-            first += n_rows
-            if table and table[-1][1] == power:
-                n_rows += table.pop()[0]
-            table.append((n_rows, power))
-        width = panel_width(dtype)
-        packed = scratch.take("packed", (-(-n_right // width), len(rights), width), dtype)
+        np.concatenate([term[0] for term in terms], out=lefts, casting="same_kind")
+        first = 0
+        for _, hidden, scale, _ in terms:
+            np.multiply(hidden, scale / len(hidden), out=rights[first : first + len(hidden)])
+            first += len(hidden)
+        packed = scratch.take("packed", (-(-n_right // width), n_rows, width), dtype)
         fill_panels(rights, packed)
-        n_workers = workers_for(
-            len(weights) // statistics.TASK_ROWS + 1, len(lefts) * weights.size, n_threads
-        )
-        arguments = product_address(dtype), np.array(table), lefts, packed, weights
+        n_tasks = n_left // statistics.TASK_ROWS + 1
+        n_workers = workers_for(n_tasks, n_rows * weights.size, n_threads)
         work = statistics.work_of(packed, n_workers, scratch)
-        in_parallel(statistics.pair_averages, (*arguments, work, out), n_workers)
+        arguments = product_address(dtype), table, lefts, packed, weights, work, out
+        in_parallel(statistics.pair_averages, arguments, n_workers)
     else:
         out[:] = 0
     for visible, hidden, scale, _ in sparse:
@@ -85,21 +78,14 @@ def pair_averages(weights, terms, n_threads=None, scratch=None, name="pairs"):
     return out
 
 
-def _minus_power(term):
-    return -term[3]
-
-
-def conditional_moments(model, X, order=2, n_threads=None, scratch=None, name="given"):
+def conditional_moments(model, X, order=2, n_threads=None, scratch=None):
     """Fields, means and variances of the hidden units given the visible ones."""
     weights = model.couplings[0]
-    if is_sparse(X):
+    if is_sparse(X) or has_groups(model.layers[1]):
         b = data_fields(model.layers[0], X, weights, n_threads)
         return b, *model.layers[1].moments(b, b.dtype.type(0))
-    if has_groups(model.layers[1]):
-        b = X @ weights
-        return b, *model.layers[1].moments(b, b.dtype.type(0))
     scratch = scratch or Scratch()
-    b, mean, var = scratch.take(name, (3, len(X), weights.shape[1]), model.dtype)
+    b, mean, var = scratch.take("given", (3, len(X), weights.shape[1]), model.dtype)
     n_workers = workers_for(len(X) // statistics.TASK_ROWS + 1, len(X) * weights.size, n_threads)
     layers = layout_of(model, order, "blocked").layers
     couplings, address = layers.of_model[1].couplings, product_address(model.dtype)
@@ -107,6 +93,15 @@ def conditional_moments(model, X, order=2, n_threads=None, scratch=None, name="g
     arguments = layers.units[1], address, couplings, X, work, b, mean, var
     in_parallel(statistics.conditional_moments, arguments, n_workers)
     return b, mean, var
+
+
+def _given_each(model, parts, order, n_threads, scratch):
+    """The `conditional_moments` given each of several sets of rows, dense ones by one call."""
+    if len(parts) < 2 or any(map(is_sparse, parts)):
+        return [conditional_moments(model, x, order, n_threads, scratch) for x in parts]
+    moments = conditional_moments(model, np.concatenate(parts), order, n_threads, scratch)
+    n = len(parts[0])
+    return [part[:n] for part in moments], [part[n:] for part in moments]
 
 
 def row_mean(rows):
@@ -168,28 +163,49 @@ class Averages(NamedTuple):
     means: list
 
 
-def _of_data(model, X, order, n_threads, kinds, hidden=None, **options):
+def _of_data(model, X, order, n_threads, kinds, hidden, **options):
     """Derivatives of the average over rows of log sum_h exp(-energy(x, h)).
 
     Also returns means and variances of each hidden layer.
     """
-    prior = model.layers[0]
-    if is_sparse(X):
-        mean, visible = row_mean(X), mean_log_prob_gradient(prior, X)
-    else:
-        mean, visible = _unit_averages(prior, kinds.field_alone[0], X, log_prob_gradient, X)
-    if model.deep:
-        machine, solutions = posterior(model, X, order=order, n_threads=n_threads, **options)
-        terms, effects, layers, means = _of_solutions(machine, solutions, order, kinds.above)
-        first = [(X, solutions.mean[0], 1, 0)]
-        moments = list(zip(solutions.mean, solutions.var, strict=True))
-        averages = [first, *terms], [0, *effects], [visible, *layers], [mean, *means]
-        return Averages(*averages), moments
-    b, m, v = conditional_moments(model, X, order, n_threads) if hidden is None else hidden
-    given = m, prior_gradient, b, b.dtype.type(0), m, v
-    above, of_hidden = _unit_averages(model.layers[1], kinds.field_alone[1], *given)
-    averages = [[(X, m, 1, 0)]], [0], [visible, of_hidden], [mean, above]
-    return Averages(*averages), [(m, v)]
+    if not model.deep:
+        return _of_rows(model, X, hidden, kinds), [hidden[1:]]
+    machine, solutions = posterior(model, X, order=order, n_threads=n_threads, **options)
+    terms, effects, layers, means = _of_solutions(machine, solutions, order, kinds.above)
+    mean, visible = _of_values(model.layers[0], X, kinds.field_alone[0])
+    first = [(X, solutions.mean[0], 1, 0)]
+    averages = [first, *terms], [0, *effects], [visible, *layers], [mean, *means]
+    return Averages(*averages), list(zip(solutions.mean, solutions.var, strict=True))
+
+
+def _of_values(prior, x, field_alone):
+    """Means over rows of the units of a layer, and of derivatives of their log-probability."""
+    if is_sparse(x):
+        return row_mean(x), mean_log_prob_gradient(prior, x)
+    return _unit_averages(prior, field_alone, x, log_prob_gradient, x)
+
+
+def _of_rows(model, even, odd, kinds):
+    """Derivatives at states of the even layers, given which the odd ones are independent.
+
+    `odd` has the `conditional_moments`. For an RBM, even layers are the visible units.
+    """
+    units, averages, starts = [], [], [0, 0]
+    layers = zip(model.layers, kinds.field_alone, model.sizes, strict=True)
+    for k, (prior, alone, size) in enumerate(layers):
+        columns = slice(starts[k % 2], starts[k % 2] + size)
+        starts[k % 2] += size
+        if k % 2 == 0:
+            x = even[:, columns] if model.deep else even
+            averages.append(_of_values(prior, x, alone))
+        else:
+            b, x, var = (part[:, columns] for part in odd)
+            given = b, b.dtype.type(0), x, var
+            averages.append(_unit_averages(prior, alone, x, prior_gradient, *given))
+        units.append(x)
+    pairs = [[(below, above, 1, 0)] for below, above in pairwise(units)]
+    means, of_priors = zip(*averages, strict=True)
+    return Averages(pairs, [0] * len(pairs), of_priors, means)
 
 
 def _of_solutions(model, solutions, order, kinds):
@@ -219,29 +235,6 @@ def _of_solutions(model, solutions, order, kinds):
             units.append(_unit_averages(prior, alone, part[2], prior_gradient, *part))
     means, of_priors = zip(*units, strict=True)
     return Averages(pairs, effects, of_priors, means)
-
-
-def _of_samples(model, even, order, n_threads, kinds, scratch):
-    """The same for the even layers of a machine, whose odd layers are independent given these."""
-    machine = model.bipartite()
-    odd = conditional_moments(machine, even, order, n_threads, scratch, "odd")
-    units, averages = [], []
-    starts = [0, 0]
-    layers = zip(model.layers, kinds.field_alone, model.sizes, strict=True)
-    for k, (prior, alone, size) in enumerate(layers):
-        columns = slice(starts[k % 2], starts[k % 2] + size)
-        starts[k % 2] += size
-        if k % 2 == 0:
-            units.append(even[:, columns])
-            averages.append(_unit_averages(prior, alone, units[k], log_prob_gradient, units[k]))
-            continue
-        b, mean, var = (part[:, columns] for part in odd)
-        units.append(mean)
-        given = b, b.dtype.type(0), mean, var
-        averages.append(_unit_averages(prior, alone, mean, prior_gradient, *given))
-    pairs = [[(below, above, 1, 0)] for below, above in pairwise(units)]
-    means, of_priors = zip(*averages, strict=True)
-    return Averages(pairs, [0] * len(pairs), of_priors, means)
 
 
 def group_effects(weights, below, above):
@@ -282,10 +275,17 @@ def gradient(
     """
     kinds = Kinds.of(model) if kinds is None else kinds
     adaptive = isinstance(of_model, ExpectationPropagation)
+    samples = isinstance(of_model, np.ndarray)
+    given = [of_model] if samples else []
+    if hidden is None and not model.deep:
+        given = [X, *given]
+    moments = _given_each(model.bipartite(), given, order, n_threads, scratch)
+    if hidden is None and not model.deep:
+        hidden = moments[0]
     if isinstance(of_model, ExactAverages):
         less = Averages([[]], list(of_model.pairwise), list(of_model.layers), [])
-    elif isinstance(of_model, np.ndarray):  # first, with the packed couplings of sampling
-        less = _of_samples(model, of_model, order, n_threads, kinds, scratch)
+    elif samples:
+        less = _of_rows(model, of_model, moments[-1], kinds)
     else:
         less = _of_solutions(model, of_model, 1 if adaptive else order, kinds)
     data, moments = _of_data(model, X, order, n_threads, kinds, hidden, **options)

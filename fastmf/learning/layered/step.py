@@ -6,12 +6,9 @@ Each step of a `Plan` takes a few calls of kernels: moments of the hidden units 
 operations on vectors of units.
 """
 
-from functools import partial
-
 import numpy as np
 
 from fastmf._common.memory import Scratch
-from fastmf._common.rows import is_sparse
 from fastmf._common.warning import warn_user
 from fastmf.inference.ep.adaptive_tap import few_iterations
 from fastmf.inference.mean_field._layouts import handed_over, layout_of
@@ -44,15 +41,30 @@ from fastmf.priors._scaling import by_log_precision
 
 
 def own_copy(model):
-    """A machine of the same parameters, in arrays of its own."""
+    """A machine of the same parameters in arrays of its own, and one vector of those of its units.
+
+    The fields of its layers are views of the vector.
+    """
     couplings = [np.array(w, order="C") for w in model.couplings]
-    layers = [map_parameters(partial(np.array, order="C"), prior) for prior in model.layers]
-    return model.moved(couplings, layers)
+    layers, vector = as_vector(model.layers)
+    return model.moved(couplings, layers), vector
 
 
-def fields_of(layers):
-    """The arrays that learning changes, of all layers."""
-    return [array for prior in layers for array in learned_fields(prior)]
+def as_vector(layers, values=None):
+    """Layers whose parameters are views of one vector, and this vector."""
+    vector, first = joined(layers) if values is None else values, 0
+
+    def view(x):
+        nonlocal first
+        first += x.size
+        return vector[first - x.size : first].reshape(x.shape)
+
+    return tuple(map_parameters(view, prior) for prior in layers), vector
+
+
+def joined(layers):
+    """The arrays that learning changes, of all layers, as a vector."""
+    return np.concatenate([np.ravel(x) for prior in layers for x in learned_fields(prior)])
 
 
 class LayeredSteps(trainer.Steps):
@@ -83,7 +95,7 @@ class Plan(LayeredSteps):
             offers(type(prior), "project", of="project") for prior in layers
         )
         integrated, grouped = self.kinds.integrated, self.kinds.grouped
-        self.from_data = settings.starts == "data" and not (integrated or grouped)
+        self.from_data = settings.starts == "data" and not (model.deep or grouped)
         self.packed = not (model.deep or grouped)
         self.always_solved = integrated or not any(unbounded(prior).any() for prior in layers)
         self.units_in_place = not any(
@@ -103,7 +115,7 @@ class Plan(LayeredSteps):
 
     def settle(self, state):
         """Give a state a machine that the next steps do not change."""
-        state.model = own_copy(state.model)
+        state.model, _ = own_copy(state.model)
         for w in state.model.couplings:
             w.flags.writeable = False
 
@@ -123,53 +135,38 @@ class Plan(LayeredSteps):
         self._take_over(state)
         model = state.model
         X = sparse_or_states(model.layers[0], X, model.dtype)
-        hidden = None
-        if not model.deep:
-            hidden = conditional_moments(model, X, self.order, self.n_threads, self.scratch)
-        of_model = self.states_of_model(state, X, rng, hidden)
-        return gradient(
-            model,
-            X,
-            of_model,
-            self.order,
-            self.n_threads,
-            hidden,
-            self.kinds,
-            self.scratch,
-            **self.options,
-        )
+        of_model, hidden = self.states_of_model(state, X, rng)
+        arguments = self.order, self.n_threads, hidden, self.kinds, self.scratch
+        return gradient(model, X, of_model, *arguments, **self.options)
 
-    def states_of_model(self, state, X, rng, hidden=None):
+    def states_of_model(self, state, X, rng):
         """Mean-field solutions, samples or exact averages of the model.
 
-        Persistent chains in `state` are advanced. The moments of the hidden units given the batch,
-        if known, spare half a sweep of solutions that start from it.
+        Persistent chains in `state` are advanced. Also returns the moments of the hidden units
+        given the batch where solutions start from it, which spares half a sweep; else None.
         """
         model, settings = state.model, self.settings
         n_starts = settings.n_starts or X.shape[0]
         kind = settings.gradient if self.always_solved else self.gradient_of(state)
         if kind == "exact":
-            return exact_averages(model)
+            return exact_averages(model), None
         if kind not in MEAN_FIELD:
-            return self._samples(state, X, n_starts, rng, kind)
-        at_data = hidden is not None and n_starts <= X.shape[0]
-        if at_data and self.from_data and kind in ORDER_OF_GRADIENT:
-            X = states(model.layers[0], X, model.dtype) if is_sparse(X) else X
-            if n_starts < len(X):
-                X, hidden = X[:n_starts], [part[:n_starts] for part in hidden]
-            return sweeps_from_data(
-                model, X, hidden, self.order, settings.n_sweeps, self.n_threads, self.scratch
-            )
+            return self._samples(state, X, n_starts, rng, kind), None
+        hidden, options = None, {"max_iter": settings.n_sweeps, "n_threads": self.n_threads}
         persistent = settings.starts == "persistent"
         if persistent and state.chains:
             n_layers = len(model.layers)
             init = state.chains[:n_layers], state.chains[n_layers:]
-        elif at_data and settings.starts == "data" and self.kinds.integrated:
-            _, mean, var = (part[:n_starts] for part in hidden)
-            init = (states(model.layers[0], X[:n_starts], model.dtype), mean), (None, var)
+        elif self.from_data and n_starts <= X.shape[0]:
+            hidden = conditional_moments(model, X, self.order, self.n_threads, self.scratch)
+            _, mean, var = given = [part[:n_starts] for part in hidden]
+            x = states(model.layers[0], X[:n_starts], model.dtype)
+            if kind in ORDER_OF_GRADIENT and not self.kinds.integrated:
+                arguments = x, given, self.order, settings.n_sweeps, self.n_threads, self.scratch
+                return sweeps_from_data(model, *arguments), hidden
+            init = ((x, mean), (None, var)) if self.kinds.integrated else x
         else:
             init = starts(settings.starts, model, X, n_starts, settings.noise, rng)
-        options = {"max_iter": settings.n_sweeps, "n_threads": self.n_threads}
         if kind == "adaptive_tap":
             solutions = few_iterations(model, init, damping=settings.damping, **options)
         else:
@@ -177,7 +174,7 @@ class Plan(LayeredSteps):
             solutions = collapsed_tap(model, init, variances=False, order=self.order, **options)
         if persistent:
             state.chains = (*solutions.mean, *solutions.var)
-        return solutions
+        return solutions, hidden
 
     def gradient_of(self, state):
         """The gradient of a step: chains where mean-field iterations have no moments.
@@ -215,7 +212,7 @@ class Plan(LayeredSteps):
         free.
         """
         self._take_over(state)
-        model, settings, momentum = state.model, self.settings, self.settings.momentum
+        model, settings = state.model, self.settings
         old, layers = model.layers, gradient.layers
         if not self.bounded:
             pairs = zip(old, layers, strict=True)
@@ -235,22 +232,17 @@ class Plan(LayeredSteps):
         moves = ascend_matrices(matrices, state.epoch, self.n_threads)
         if settings.centred:
             layers = centring.with_moved_fields(layers, moves, self.tilts)
-        fields, velocities = fields_of(old), fields_of(state.velocity.layers)
-        for velocity, of_parameter in zip(velocities, fields_of(layers), strict=True):
-            velocity *= momentum
-            velocity += rate * of_parameter
-        new = [finite_sum(*pair, state.epoch) for pair in zip(fields, velocities, strict=True)]
+        self._velocity *= settings.momentum
+        self._velocity += rate * joined(layers)
+        new = finite_sum(self._parameters, self._velocity, state.epoch)
         if not self.bounded:
-            values = iter(new)
-            moved = tuple(map_parameters(lambda x: next(values), prior) for prior in old)
-            parameters = ModelParameters(couplings=model.couplings, layers=moved)
-            moved = after_step(before, parameters, state.velocity)
-            new = fields_of(moved.layers)
+            moved = ModelParameters(couplings=model.couplings, layers=as_vector(old, new)[0])
+            moved = after_step(before, moved, state.velocity)
+            new = joined(moved.layers)
             if moved.couplings[0] is not model.couplings[0]:
                 for w, shortened in zip(model.couplings, moved.couplings, strict=True):
                     w[:] = shortened
-        for parameter, value in zip(fields, new, strict=True):
-            parameter[...] = value
+        self._parameters[:] = new
         # A new machine of the same arrays: a machine knows some functions of its parameters.
         self._model = state.model = model.moved(model.couplings, old)
         if layout is not None:
@@ -259,7 +251,11 @@ class Plan(LayeredSteps):
     def _take_over(self, state):
         """Give a state the arrays of the run, which steps change in place."""
         if state.model is not self._model:
-            self._model = state.model = own_copy(state.model)
+            state.model, self._parameters = own_copy(state.model)
+            layers, self._velocity = as_vector(state.velocity.layers)
+            couplings = state.velocity.couplings
+            state.velocity = ModelParameters(couplings=couplings, layers=layers)
+            self._model = state.model
 
     def _directions(self, state, couplings, layers, rate, sides, means, products):
         """Gradients times preconditioners or scales, with the steps and offsets that suit them."""

@@ -27,7 +27,8 @@ def paper_problem(seed):
     return problem(10, 25, seed, noise=0.005, inclusion_probability=0.2)[0]
 
 
-@pytest.mark.parametrize("seed", range(12))
+# The last six failed where fewer units were taken together in a step.
+@pytest.mark.parametrize("seed", [*range(12), 204, 347, 501, 557, 576, 633])
 def test_convergent_schedule_converges_and_its_energy_never_rises(seed):
     result = mf.expectation_propagation(paper_problem(seed), schedule="convergent", history=True)
     assert result.converged and result.residual <= 1e-8
