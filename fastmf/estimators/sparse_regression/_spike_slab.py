@@ -16,7 +16,7 @@ from fastmf.estimators.common.files import Saved
 from fastmf.estimators.common.frames import check_options, feature_names, pandas
 from fastmf.estimators.sparse_regression._rows import as_array, is_stored, mean_and_deviation, some
 from fastmf.estimators.sparse_regression._unpenalised import Unpenalised, columns_of
-from fastmf.inference.ep.block_partition import full_blocks
+from fastmf.inference.ep.partition import full_blocks
 from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.learning.evidence import (
     NEVER_ZERO,
@@ -185,10 +185,10 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
             priors = priors._replace(n_of_groups=n_of_groups)
         options = {"priors": priors, "n_threads": self.n_threads}
         options["report"] = reported(self.verbose, "log-evidence with priors")
-        task = with_blocks(with_grams(task), self.blocks, start, self.n_threads)
-        nearby = FixedPoints(start, (None,) * len(task.parts), -np.inf)
+        task, leads = with_blocks(with_grams(task), self.blocks, start, self.n_threads)
+        nearby = FixedPoints(start, leads, -np.inf)
         if free_mask(fixed, len(start.log_odds)).any():
-            nearby = maximise_evidence(task, start, fixed, **options)
+            nearby = maximise_evidence(task, start, fixed, results=leads, **options)
             task = with_blocks_of(task, nearby.results)
         task = with_found_blocks(task, lambda blocks: blocks._replace(shares=True))
         best = self._final(task, nearby)

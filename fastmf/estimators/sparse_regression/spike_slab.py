@@ -57,8 +57,8 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
     standardize : bool, default True
         Scale all features to standard deviation 1 first.
     blocks : "auto", None or array of shape (n_features,), default "auto"
-        Features that share a site, as in `expectation_propagation`: correlated or linearly
-        dependent features, or all if there are at most 11 ("auto"); none; or labels.
+        Features that share a site, as in `expectation_propagation`: correlated features, or all
+        if there are at most 11 ("auto"); none; or labels.
     unpenalised : sequence of int, str or bool, or None, default None
         Columns (numbers, names or a mask) whose coefficients are never zero and have a flat prior,
         such as age and sex. They are projected out; their inclusion probability is 1.

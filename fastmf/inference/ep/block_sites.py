@@ -6,10 +6,6 @@ sites of their own. Energy and fixed points are as in `sites`, with vectors in t
 numbers; naturals and moments are vectors as `fastmf.inference.gaussian.blocks` lays them out.
 """
 
-from bisect import bisect_right
-from functools import lru_cache
-from itertools import accumulate
-from math import comb
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +14,7 @@ from numpy.linalg import LinAlgError
 from fastmf._outcomes import CONVERGED, LOST, MESSAGES
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.ep.parallel import BARREN_SWEEPS, parallel_sweeps
+from fastmf.inference.ep.partition import most_included
 from fastmf.inference.ep.result import ExpectationPropagation
 from fastmf.inference.ep.sites import (
     EPProblem,
@@ -37,9 +34,6 @@ from fastmf.priors._protocol import as_dtype, n_units, parts_of, take
 from fastmf.priors.concatenated import concatenate
 from fastmf.special import sigmoid
 
-# Largest sum of the squared sizes of the patterns of a block, which limits their size (to all
-# patterns of 11 features, four of 20); but three features may be included in any case.
-MAX_COST = 100_000
 # Largest precision of a first site, in units of the slab's, or of a latent variable's.
 MAX_FIRST_PRECISION = 1e6
 
@@ -197,14 +191,6 @@ def block_problem(model, blocks, options):
     largest = np.array([most_included(c) for c in np.diff(blocks.starts).tolist()], np.int64)
     patterns = SiteBlocks(blocks.starts, blocks.squares, largest, prior)
     return BlockProblem(side, single, patterns, 1 / second, *options, evaluations=[0])
-
-
-@lru_cache
-def most_included(c):
-    """Features that patterns of a block of c features may include."""
-    # Exact: of 55 features the sum exceeds 64 bits, of 2,000 a floating-point number.
-    costs = list(accumulate(comb(c, s) * s * s for s in range(c + 1)))
-    return max(min(c, 3), bisect_right(costs, MAX_COST) - 1)
 
 
 def tilt(problem, cavity):

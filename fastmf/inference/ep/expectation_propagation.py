@@ -16,16 +16,17 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf._common.arguments import iteration
 from fastmf._threads.workers import one_blas_thread
-from fastmf.inference.ep.block_partition import (
+from fastmf.inference.ep.block_sites import solve_with_blocks
+from fastmf.inference.ep.parallel import proper_start
+from fastmf.inference.ep.partition import (
     FoundBlocks,
-    blocks_of,
+    correlated_blocks,
     cut_blocks,
     full_blocks,
     joined_blocks,
-    sharing_blocks,
+    members_with,
+    one_block,
 )
-from fastmf.inference.ep.block_sites import solve_with_blocks
-from fastmf.inference.ep.parallel import proper_start
 from fastmf.inference.ep.posterior_check import PosteriorCheck
 from fastmf.inference.ep.result import ExpectationPropagation, result_of
 from fastmf.inference.ep.schedules import SCHEDULES, descent
@@ -39,6 +40,8 @@ from fastmf.priors._protocol import n_units, parts_of
 
 # Tolerance, and iterations, of the fit with single sites by which blocks are found.
 LEAD_TOL, LEAD_ITERATIONS = 1e-2, 15
+# Number of times that blocks are joined without convergence.
+MAX_JOINS = 8
 
 
 def expectation_propagation(
@@ -126,18 +129,16 @@ def expectation_propagation(
     if site_precision_min is not None:
         bound = check.number("site_precision_min", site_precision_min, -np.inf, np.inf, below=True)
     damping, *options = iteration(damping, tol, max_iter, n_threads)
-    leads = Leads(model, options[-1])
-    members = blocks_of(model.X, blocks, scores=leads, few_are_one=not model.has_latent)
+    lead = None
+    if isinstance(blocks, str) and blocks == "auto":
+        members, lead = found_blocks(model, model.n_features, n_threads=options[-1])
+        blocks = FoundBlocks(labels_of(members, model.X.shape[1]), shares=True)
+    else:
+        members = members_with(blocks, model.X.shape[1])
     if members:
-        if isinstance(blocks, str):
-            blocks = FoundBlocks(
-                labels_of(members, model.X.shape[1]), shares=True, lead=leads.result
-            )
-        variable = blocks if isinstance(blocks, FoundBlocks) else None
-        if variable and bound > -np.inf:
-            variable = variable._replace(max_joins=0, shares=False, lead=None)
-        if init is None and variable and variable.lead:
-            init = variable.lead.sites
+        # Under a bound, states need not be fixed points.
+        variable = blocks if isinstance(blocks, FoundBlocks) and bound == -np.inf else None
+        init = lead.sites if init is None and lead is not None else init
         settings, options = (damping, bool(history)), (bound, *options)
         result = _with_blocks(model, members, variable, init, settings, options)
         return with_check(_with_absent(model.log_absent, result), PosteriorCheck(model))
@@ -153,24 +154,21 @@ def expectation_propagation(
     return with_check(result, PosteriorCheck(model))
 
 
-class Leads:
-    """How likely each feature is to have an effect, by a few iterations with single sites.
-
-    `result` is the last of these results, if there are any, to start from.
-    """
-
-    def __init__(self, model, n_threads=None):
-        self._model, self._n_threads, self.result = model, n_threads, None
-
-    def __call__(self):
-        """Log-odds of inclusion, or squared means over variances where there is no spike."""
-        options = {"tol": LEAD_TOL, "max_iter": LEAD_ITERATIONS, "n_threads": self._n_threads}
-        self.result = result = expectation_propagation(self._model, **options)
-        prior, n_features = parts_of(self._model.prior)[0], self._model.n_features
-        if not isinstance(prior, GaussBernoulli):
-            return (result.mean**2 / result.var)[:n_features]
-        n = n_units(prior)
-        return prior.tilted_log_odds(result.b[:n], result.a[:n])[:n_features]
+def found_blocks(model, n, n_rows=None, n_threads=None):
+    """Blocks of the first n features, and the fit with single sites by which they were found."""
+    X = model.X if n == model.X.shape[1] else model.X[:, :n]
+    members = None if model.has_latent else one_block(X)
+    if members is not None:
+        return members, None
+    options = {"tol": LEAD_TOL, "max_iter": LEAD_ITERATIONS, "n_threads": n_threads}
+    lead = expectation_propagation(model, **options)
+    prior = parts_of(model.prior)[0]
+    if isinstance(prior, GaussBernoulli):
+        units = slice(n_units(prior))
+        scores = prior.tilted_log_odds(lead.b[units], lead.a[units])
+    else:
+        scores = lead.mean**2 / lead.var
+    return correlated_blocks(X, scores[:n], n_rows), lead
 
 
 def _with_absent(constant, result):
@@ -194,7 +192,7 @@ def _with_blocks(model, members, variable, init, settings, options):
         return solve_with_blocks(model, members, init, damping, options, EPTrace(history))
 
     with one_blas_thread(order_of(model)):
-        result, n_joins = solve(members, init), variable.max_joins if variable else 0
+        result, n_joins = solve(members, init), MAX_JOINS
         while variable:
             changed = None
             if n_joins and not result.converged:
@@ -204,11 +202,12 @@ def _with_blocks(model, members, variable, init, settings, options):
             if changed is None:
                 break
             members, result = changed, solve(changed, result)
-        if variable and variable.shares and result.converged:
-            changed = sharing_blocks(model.X, members, result)
-            shared = result if changed is None else solve(changed, result)
+        shares = variable and variable.shares and result.converged
+        while shares and (members := joined_blocks(model.X, members, result)):
+            shared = solve(members, result)
             # A block with more effects than are summed over is worse than its parts.
-            result = shared if shared.converged and not full_blocks(shared) else result
+            shares = shared.converged and not full_blocks(shared)
+            result = shared if shares else result
     return result if history else replace(result, history=None, energies=None)
 
 

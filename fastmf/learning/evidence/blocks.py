@@ -4,8 +4,12 @@ import numpy as np
 
 from fastmf._common.linalg import Gram
 from fastmf._common.stored_columns import StoredColumns
-from fastmf.inference.ep.block_partition import FoundBlocks, blocks_of, checked_labels
-from fastmf.inference.ep.expectation_propagation import Leads
+from fastmf.inference.ep.expectation_propagation import found_blocks
+from fastmf.inference.ep.partition import (
+    FoundBlocks,
+    checked_labels,
+    members_with,
+)
 from fastmf.inference.gaussian.blocks import labels_of
 from fastmf.learning.evidence import Regression
 
@@ -25,40 +29,24 @@ def with_grams(task):
     return _with_parts(task, with_gram)
 
 
-def with_blocks(task, blocks, start=None, n_threads=None):
-    """The task with blocks in all of its parts."""
-    if isinstance(blocks, str) and blocks == "auto":
-        return _with_parts(
-            task, lambda part: _with_found_blocks(part, task.total_rows, start, n_threads)
-        )
-    parts = []
-    labels = None if blocks is None else checked_labels(blocks, len(task.groups))
+def with_blocks(task, blocks, start, n_threads=None):
+    """The task with blocks in all of its parts, and fixed points to start from."""
+    parts, results = [], []
+    is_auto = isinstance(blocks, str) and blocks == "auto"
+    labels = None if blocks is None or is_auto else checked_labels(blocks, len(task.groups))
     for part, units in zip(task.parts, task.units, strict=True):
-        members = blocks_of(_features_of(part), None if labels is None else labels[units])
-        labels_of_part = labels_of(members, part.X.shape[1]) if members else None
+        # Columns behind the features are always in, and in no block.
+        (n, n_units), lead = (len(part.groups), part.X.shape[1]), None
+        if is_auto:
+            members, lead = found_blocks(part.model(start), n, task.total_rows, n_threads)
+        else:
+            members = members_with(None if labels is None else labels[units], n)
+        labels_of_part = labels_of(members, n_units) if members else None
+        if is_auto and members:
+            labels_of_part = FoundBlocks(labels_of_part)
         parts.append(part._replace(blocks=labels_of_part))
-    return task._replace(parts=tuple(parts))
-
-
-def _features_of(part):
-    """The columns of a part without those behind them, which are always in, and in no block."""
-    n = len(part.groups)
-    return part.X if n == part.X.shape[1] else part.X[:, :n]
-
-
-def _with_found_blocks(part, n_rows, start, n_threads):
-    """A part with blocks of correlated features, about features that seem to have effects."""
-    X, leads, scores = _features_of(part), None, None
-    if start is not None:
-        leads = Leads(part.model(start), n_threads)
-        scores = lambda: leads()[: X.shape[1]]  # noqa: E731
-    gaussian = isinstance(part, Regression)
-    members = blocks_of(X, "auto", n_rows, scores, few_are_one=gaussian)
-    if not members:
-        return part._replace(blocks=None)
-    lead = None if leads is None else leads.result
-    labels = labels_of(members, part.X.shape[1])
-    return part._replace(blocks=FoundBlocks(labels, lead=lead))
+        results.append(lead)
+    return task._replace(parts=tuple(parts)), tuple(results)
 
 
 def with_blocks_of(task, results):
@@ -96,5 +84,5 @@ def labels_of_task(task):
     for part, units in zip(task.parts, task.units, strict=True):
         if part.blocks is not None:
             features = np.arange(len(task.groups))[units]
-            members += [features[block] for block in blocks_of(part.X, part.blocks)]
+            members += [features[block] for block in members_with(part.blocks, part.X.shape[1])]
     return labels_of(members, len(task.groups))
