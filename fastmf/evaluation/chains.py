@@ -10,7 +10,7 @@ from fastmf.models._layered import Layered
 from fastmf.models.boltzmann import check_machine
 from fastmf.priors._groups import as_labels, as_states
 from fastmf.priors._protocol import n_units, sample
-from fastmf.priors._values import check_values
+from fastmf.priors._values import check_support
 
 
 def gibbs_chains(
@@ -112,7 +112,7 @@ def _starts(model, init, n_chains, rng):
     init = rows("init", as_states("init", prior, init), n_units(prior), model.dtype)
     if init.shape != (n_chains, n_units(prior)):
         raise ValueError(f"init must have {n_chains} rows, one a chain, got shape {init.shape}.")
-    check_values("init", prior, init)
+    check_support(prior, init, False, model.dtype, "init")
     return init
 
 
