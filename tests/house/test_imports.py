@@ -51,7 +51,7 @@ ROOMS = {
     "inference": {
         "fixed_point": (),
         "gaussian": (),
-        "mean_field": ("fixed_point", "gaussian"),
+        "mean_field": ("fixed_point",),
         "bp": ("fixed_point", "mean_field"),
         "ep": ("fixed_point", "gaussian", "mean_field"),
         "sampling": ("mean_field",),

@@ -27,8 +27,6 @@ from fastmf.priors._rows import log_prob_of_rows, states
 MAX_WORK, MAX_WORK_OF_ROW = 1 << 24, 1 << 22
 # A log-partition of a unit takes about as long as this many terms of a product.
 LOG_PARTITION_COST = 8
-# Mean-field solutions of a row are the same if no mean differs by more.
-SAME_MEANS = 1e-2
 
 
 class GivenSeen(NamedTuple):
@@ -181,13 +179,13 @@ def _log_likelihoods(prior, X, solutions):
     return total
 
 
-def average_of_phases(means, log_partition, converged):
+def average_of_phases(means, log_partition, converged, merge_tol=1e-2):
     """Means of several solutions of each row, weighted as phases of their own."""
     any_converged = converged.any(1)
     counts = (converged | ~any_converged[:, None]) & np.isfinite(log_partition)
     for k in range(means.shape[1]):
         for earlier in range(k):
-            is_equal = abs(means[:, k] - means[:, earlier]).max(1) <= SAME_MEANS
+            is_equal = abs(means[:, k] - means[:, earlier]).max(1) <= merge_tol
             counts[:, k] &= ~(is_equal & counts[:, earlier])
     nothing = ~counts.any(1)
     counts[nothing] = True
