@@ -25,6 +25,7 @@ from fastmf._jit.kernel import REORDER, address_of, call, kernel
 from fastmf._outcomes import DAMPING_WINDOW, MAX_PRODUCT, RUNNING, SUM_PRODUCT
 from fastmf._threads.interrupts import next_task, stopped
 from fastmf.kernels.bp.convergence import assess_row, sweep_damping
+from fastmf.kernels.bp.messages import max_message
 from fastmf.kernels.linear.copies import copy
 from fastmf.special import exp, log, sigmoid_pair, softplus
 
@@ -167,24 +168,18 @@ def send_odds(e, weights, damping, work, s):
 
 
 @kernel(mode="inner")
-def max_message(w, cavity):
-    """max(0, w + cavity) - max(0, cavity), which would lose w where the cavity is large."""
-    return larger(w, -cavity) - larger(0.0, -cavity)
-
-
-@kernel(mode="inner")
 def max_group(w, hidden, damping, log_s, log_weights, changes):
     """The messages of a group by max-product, after the weights of its states."""
     n_states, n = w.shape
     for j in range(n):
         cavity = hidden[j] - log_s[j]
         for a in range(n_states):
-            log_weights[a] += max_message(w[a, j], cavity)
+            log_weights[a] += max_message(w[a, j], -cavity, 0.0)
     for j in range(n):
         cavity, one, zero = hidden[j] - log_s[j], -np.inf, -np.inf
         for a in range(n_states):
-            rest = log_weights[a] - max_message(w[a, j], cavity)
-            one, zero = larger(rest + w[a, j], one), larger(rest, zero)
+            without = log_weights[a] - max_message(w[a, j], -cavity, 0.0)
+            one, zero = larger(without + w[a, j], one), larger(without, zero)
         before = log_s[j]
         log_s[j] = (1 - damping) * (one - zero) + damping * before
         changes[j] = larger(abs(log_s[j] - before), changes[j])
