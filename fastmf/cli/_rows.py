@@ -166,7 +166,7 @@ def alphabet_of(machine, arguments):
     alphabet = getattr(machine, "alphabet_", None) or arguments.alphabet
     if alphabet is None:
         raise ValueError(
-            f"{arguments.model} does not say which letters its states stand for: give --alphabet."
+            f"{arguments.model} does not hold the letters of its states: give --alphabet."
         )
     return ALPHABETS.get(alphabet.lower(), alphabet)
 

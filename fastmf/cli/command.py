@@ -23,7 +23,7 @@ examples:
   fastmf network symptoms.csv --group diagnosis     networks of items, as a page
   fastmf regress table.csv --target yield           find the columns that predict another one
   fastmf tap model.npz                              marginals and log-partition of a model
-  fastmf info model.npz                             say what is in a file
+  fastmf info model.npz                             describe a file
   fastmf warmup                                     compile what the first calls would compile
 
 DATA is a file of numbers, one sample per row: .npy, .npz (or .npz:KEY), a table of text (.csv,
@@ -48,7 +48,7 @@ COMMANDS = {
     "network": "the network of a table of binary or ordinal items",
     "regress": "find the columns that predict another one",
     "tap": "marginals and log-partition of a model",
-    "info": "say what is in a file",
+    "info": "describe a file",
     "warmup": "compile the kernels beforehand",
 }
 

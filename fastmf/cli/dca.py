@@ -46,7 +46,7 @@ def add(parser):
     _options.add_quiet(parser)
     parser.add_argument(
         "--top", type=int, metavar="N",
-        help=f"best pairs, at least {SEPARATION} columns apart, to write and draw [as many as "
+        help=f"best pairs, at least {SEPARATION} columns apart, to write and draw [the number of "
         "columns]",
     )  # fmt: skip
     parser.add_argument(

@@ -8,7 +8,7 @@ from fastmf.priors._queries import two_values
 EPILOG = """\
 examples:
   fastmf denoise model.npz noisy.npy --flip-probability 0.1 --output restored.npy
-      binary data of which each entry was flipped with probability 0.1
+      binary data whose entries were flipped with probability 0.1
   fastmf denoise model.npz noisy.npy --noise-variance 0.04 --output restored.csv
       real values with Gaussian noise of standard deviation 0.2
   fastmf denoise model.npz noisy.npy --flip-probability 0.3 --n-starts 10 --candidates train.npy

@@ -225,7 +225,7 @@ def _regression(machine):
     """Results of a sparse regression or classification."""
     included = np.atleast_2d(machine.inclusion_probability_) > 0.5
     counts = ", ".join(map(str, included.sum(1)))
-    features = f"{machine.n_features_in_}, of which {counts} with probability above 1/2"
+    features = f"{machine.n_features_in_}, {counts} with probability above 1/2"
     properties = {"features": features}
     for name in ("noise_variance_", "slab_variance_", "prior_inclusion_", "log_evidence_"):
         if hasattr(machine, name):

@@ -147,7 +147,7 @@ def _warn_of_order(names, values):
         if not np.allclose(steps, steps[0]):
             warn_user(
                 f"numbers are not evenly spaced, {listed} Their scores are 0, 1, 2, ... in this "
-                "order: leave cells empty where a number, such as 99, stands for a missing value."
+                "order: leave cells empty where a number, such as 99, marks a missing value."
             )
 
 

@@ -29,8 +29,8 @@ examples:
 Options are those of `fastmf.GeneralizedRBM`, whose documentation says more. Units "bernoulli" take
 values in [0, 1], as probabilities, "ising" units -1 and 1, others real values, in any unit of
 measurement. Tables may have a line of names, and empty cells, which are missing values. The
-log-likelihood shown is that of 100 rows of data, by mean field (TAP) or, of small machines of real
-units, exact: in nats per unit, visible and hidden, and in nats a row.
+log-likelihood shown is the mean of 100 rows of data, by mean field (TAP) or, for small machines of
+real units, exact: in nats per unit, visible and hidden, and in nats a row.
 """
 # Parameters of the estimator that other options set, or that no text can give.
 _NO_OPTIONS = {"init", "callbacks", "early_stopping", "validation_fraction", "random_state",
@@ -104,7 +104,7 @@ def run(arguments):
         if arguments.checkpoint and Path(arguments.checkpoint).exists():
             print(
                 f"fastmf: {arguments.checkpoint} holds the last whole epoch; the same command "
-                "goes on from there",
+                "resumes there",
                 file=sys.stderr,
             )
         raise

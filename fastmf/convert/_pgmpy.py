@@ -53,7 +53,7 @@ def from_pgmpy(network):
         for variable, n in zip(factor.variables, np.shape(factor.values), strict=True):
             states.setdefault(variable, _state_names(factor, variable, n))
     missing = [name for name in getattr(network, "nodes", list)() if name not in states]
-    missing = [name for name in missing if not hasattr(name, "variables")]  # those of factor graphs
+    missing = [name for name in missing if not hasattr(name, "variables")]  # of factor graphs
     if missing or not states:
         raise ValueError(
             f"network must have a factor for each variable, got none of {missing!r:.80}."

@@ -22,7 +22,7 @@ from fastmf.models._state_tables import (
 from fastmf.models.boltzmann import BoltzmannMachine
 
 _NETWORKS = (b"MARKOV", b"BAYES")
-# Memory of a word while a file is read: units take as much as 3 of them, factors as much as 5.
+# Memory of a word, and of the numbers made of it, while a file is read.
 _WORD_BYTES = 100
 
 
@@ -111,7 +111,7 @@ def load_uai(path, evidence=None, *, max_bytes=2**33):
     [0.2, 0.8, 0.47, 0.07, 0.47]
     """
     path, max_bytes = file_path("path", path), number("max_bytes", max_bytes, 0, np.inf)
-    tables, log_factor = _read(path, "a pairwise UAI file", _read_model, max_bytes)
+    tables, log_factor = _read(path, "a pairwise UAI file", _read_model, max_bytes=max_bytes)
     clamp = None
     if evidence is not None:
         n_states = tables.sizes.tolist()
@@ -120,30 +120,26 @@ def load_uai(path, evidence=None, *, max_bytes=2**33):
     return UAIModel(machine_of_tables(tables), clamp, log_factor)
 
 
-def _read(path, what, read, *arguments):
+def _read(path, what, read, *arguments, max_bytes=np.inf):
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file.")
     if path.is_dir():
         raise ValueError(f"{path} is a folder; give the name of a file.")
     try:
-        return read(Words(path), *arguments)
+        return read(Words(path, max_bytes), *arguments)
     except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"{path} is not {what}: {error!s:.200}") from error
 
 
-def _read_model(words, max_bytes):
+def _read_model(words):
     (kind,) = words.take(1, "its kind")
     if kind.upper() not in _NETWORKS:
         words.fail(f"it begins with {kind[:20]!a}, not with MARKOV or BAYES")
     n_units = words.number("the number of variables", 1)
-    _check_memory(words, 3 * n_units, max_bytes)
     sizes = words.numbers(n_units, "a number of states", int, 1, 2**31)
     n_factors = words.number("the number of factors")
-    _check_memory(words, 3 * n_units + 5 * n_factors, max_bytes)
     scopes = [_read_scope(words, f"factor {k}", n_units) for k in range(n_factors)]
-    n_entries = sum(math.prod(sizes[scope].tolist()) for scope in scopes) + int(sizes.sum())
-    _check_memory(words, 3 * n_units + 5 * n_factors + n_entries, max_bytes)
-
+    words.reserve(int(sizes.sum()))
     fields = [np.zeros(q) for q in sizes.tolist()]
     edges, couplings, log_factor = [], [], 0.0
     for k, scope in enumerate(scopes):
@@ -159,15 +155,6 @@ def _read_model(words, max_bytes):
             couplings.append(table)
     words.end()
     return Tables.of(fields, edges, couplings), log_factor
-
-
-def _check_memory(words, n_words, max_bytes):
-    n_bytes = n_words * _WORD_BYTES
-    if n_bytes > max_bytes:
-        words.fail(
-            f"its variables and tables would take some {n_bytes:.3g} bytes, more than "
-            f"max_bytes={max_bytes:.3g}"
-        )
 
 
 def _read_scope(words, factor, n_units):
@@ -285,8 +272,18 @@ def _write(path, lines):
 class Words:
     """Reader of words between blanks; no more of a file is decompressed than is asked for."""
 
-    def __init__(self, path):
+    def __init__(self, path, max_bytes):
         self._words, self.line = _numbered_words(path), 1
+        self._n_bytes, self._max_bytes = 0, max_bytes
+
+    def reserve(self, n):
+        """Fail if n more numbers would take more memory than there may be."""
+        self._n_bytes += n * _WORD_BYTES
+        if self._n_bytes > self._max_bytes:
+            self.fail(
+                f"its variables and tables would take some {self._n_bytes:.3g} bytes, more than "
+                f"max_bytes={self._max_bytes:.3g}"
+            )
 
     def take(self, n, what):
         """Take the next n words; `what` names them in errors."""
@@ -298,6 +295,7 @@ class Words:
 
     def numbers(self, n, what, kind, low=0, high=np.inf):
         """Take the next n words as finite numbers of a kind, int or float, in [low, high]."""
+        self.reserve(n)
         return self._converted(list(islice(self._words, n)), n, what, kind, low, high)
 
     def rest(self, n_most, what, kind, low=0):

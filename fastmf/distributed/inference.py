@@ -8,7 +8,6 @@ import numpy as np
 
 from fastmf._common.rows import is_dask
 from fastmf._outcomes import MESSAGES
-from fastmf.distributed._rows import blocks, checked_dask
 from fastmf.inference.bp.belief_propagation import belief_propagation as solve_beliefs
 from fastmf.inference.bp.most_probable import most_probable as solve_assignments
 from fastmf.inference.fixed_point import FixedPoint
@@ -37,11 +36,6 @@ def tap(model, init=None, *, field=None, precision=None, clamp=None, n_threads=1
     -------
     FixedPoint
         Its fields are Dask arrays, blocked as the rows are.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If there is no Dask array, and as `fastmf.tap` does.
 
     Examples
     --------
@@ -75,11 +69,6 @@ def belief_propagation(model, *, field, n_threads=1, **options):
     -------
     Beliefs
         Its fields are Dask arrays, blocked as the rows are.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `field` has no Dask array, and as `fastmf.belief_propagation` does.
 
     Examples
     --------
@@ -133,11 +122,6 @@ def score_samples(estimator, X, log_partition="auto"):
     Dask array of shape (n_rows,)
         Nats.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If X is no Dask array with two axes, and as the estimator's method does.
-
     Examples
     --------
     >>> import dask.array as da, numpy as np, fastmf as mf
@@ -157,6 +141,25 @@ def score_samples(estimator, X, log_partition="auto"):
 
     rows = X.rechunk({1: -1})
     return rows.map_blocks(score, drop_axis=1, dtype=np.float64, meta=np.empty(0))
+
+
+def checked_dask(name, X, known_sizes=False):
+    """Return `X` if it is a Dask array with two axes, and with chunks of known sizes if asked."""
+    if not is_dask(X):
+        raise TypeError(f"{name} must be a Dask array, got {type(X).__name__}.")
+    if X.ndim != 2:
+        raise ValueError(f"{name} must have shape (n_rows, n_features), got {X.shape}.")
+    if known_sizes and not all(size == size for sizes in X.chunks for size in sizes):
+        raise ValueError(
+            f"{name} must have chunks of known sizes, got shape {X.shape}: call its method "
+            "compute_chunk_sizes, or of a Dask data frame to_dask_array(lengths=True)."
+        )
+    return X
+
+
+def blocks(rows):
+    """The blocks of an array that is divided along its rows only, each as one task."""
+    return rows.to_delayed().ravel()
 
 
 def _leaves(value):

@@ -8,7 +8,7 @@ import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf._common.rows import is_dask
-from fastmf.distributed._rows import blocks, checked_dask
+from fastmf.distributed.inference import blocks, checked_dask
 from fastmf.learning.layered.scaling import scaling_of
 from fastmf.learning.layered.settings import MANY_ROWS, LayeredSettings, gradient_for
 from fastmf.learning.layered.step import Plan
@@ -240,11 +240,6 @@ def transform(estimator, X):
     -------
     Dask array of shape (n_rows, n_components)
         With the blocks of rows of `X`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If X is no Dask array with two axes, and as the estimator's method does.
 
     Examples
     --------

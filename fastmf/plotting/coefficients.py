@@ -42,7 +42,7 @@ def coefficient_forest(
     if hasattr(coefficients, "coef_var_"):
         if deviations is not None or inclusion_probability is not None:
             raise ValueError(
-                "deviations and inclusion_probability are those of the fitted estimator: leave "
+                "deviations and inclusion_probability come from the fitted estimator: leave "
                 "them out."
             )
         model = coefficients

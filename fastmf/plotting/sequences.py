@@ -106,7 +106,7 @@ def precision_curve(precision, *, n_columns=None, ax=None):
     for name, values in precision.items():
         ax.plot(np.arange(1, len(values) + 1), values, label=name)
     if n_columns is not None:
-        ax.axvline(n_columns, color="0.6", linestyle=":", label="as many as columns")
+        ax.axvline(n_columns, color="0.6", linestyle=":", label="number of columns")
     ax.set_xscale("log")
     ax.set_ylim(0, 1.02)
     ax.legend(frameon=False)

@@ -121,7 +121,7 @@ def test_a_checkpoint_is_resumed(stripes, tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(GeneralizedRBM, "fit", interrupted)
     assert train(tmp_path / "x.npy", tmp_path / "m.npz", *options) == 130
-    assert "goes on from there" in capsys.readouterr().err
+    assert "resumes there" in capsys.readouterr().err
     assert not (tmp_path / "m.npz").exists()
     monkeypatch.undo()
     assert train(tmp_path / "x.npy", tmp_path / "m.npz", *options) == 0

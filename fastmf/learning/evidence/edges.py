@@ -44,7 +44,7 @@ EDGE_TOL, LOG_TOL = 1e-6, 1e-4
 # Effects up to which all patterns are enumerated, and of the largest block beyond, which correlate
 # by more than this. Without blocks, probabilities of few effects with large errors were wrong by
 # 0.07.
-MAX_ENUMERATED, MAX_BLOCK, MIN_CORRELATION = 10, 5, 0.1
+MAX_ENUMERATED, MAX_BLOCK, MIN_ERROR_CORRELATION = 10, 5, 0.1
 # Bounds of the search for the logarithm of a scale that is learned, and for log-odds.
 BOUNDS = (-7.0, 7.0), (-12.0, 12.0)
 SLABS = ("gaussian", "cauchy")
@@ -172,7 +172,7 @@ class Whitened(NamedTuple):
         precision = self.X.T @ self.X
         deviations = np.sqrt(precision.diagonal())
         correlation = abs(precision / np.outer(deviations, deviations))
-        first, second = np.nonzero(np.triu(correlation > MIN_CORRELATION, 1))
+        first, second = np.nonzero(np.triu(correlation > MIN_ERROR_CORRELATION, 1))
         labels, sizes = np.arange(n), np.ones(n, int)
         for k in np.argsort(-correlation[first, second], kind="stable"):
             i, j = labels[first[k]], labels[second[k]]
