@@ -41,7 +41,6 @@ CALLS = {
                          hidden=mf.Ising([0.0])), "visible hidden"),
     "load": (mf.load, {}, "path"),
     "save": (RBM.save, {}, "path"),
-    "in_gauge": (SITES.in_gauge, {"gauge": "lattice"}, "gauge reference"),
     "given": (CRBM.given, {"x": X[0]}, "x"),
     "energy": (RBM.energy, {"visible": X, "hidden": np.zeros((12, 3))}, "visible hidden"),
     "Bernoulli": (mf.Bernoulli, {"field": [0.0]}, "field"),

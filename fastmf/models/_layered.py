@@ -51,15 +51,15 @@ class Layered(Model):
 
     def rebuilt(self, couplings, layers):
         """A machine of the same kind with these couplings and layers."""
-        return type(self)(**self._members(couplings, layers))
+        return type(self)(**self._named(couplings, layers))
 
     def moved(self, couplings, layers):
         """The machine after a step, whose parameters are known to be finite and to fit."""
         model = object.__new__(type(self))
-        model.__dict__.update(self._members(couplings, layers))
+        model.__dict__.update(self._named(couplings, layers))
         return model
 
-    def _members(self, couplings, layers):
+    def _named(self, couplings, layers):
         """Fields of the class, by name."""
         raise NotImplementedError
 

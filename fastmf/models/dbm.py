@@ -86,7 +86,7 @@ class DBM(Layered):
         """The weights."""
         return self.weights
 
-    def _members(self, couplings, layers):
+    def _named(self, couplings, layers):
         return {"weights": tuple(couplings), "layers": tuple(layers)}
 
     def __repr__(self):

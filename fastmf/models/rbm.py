@@ -101,7 +101,7 @@ class RBM(Layered):
         """The priors, (visible, hidden)."""
         return self.visible, self.hidden
 
-    def _members(self, couplings, layers):
+    def _named(self, couplings, layers):
         return {"weights": couplings[0], "visible": layers[0], "hidden": layers[1]}
 
     def bipartite(self):
