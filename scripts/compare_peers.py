@@ -11,8 +11,7 @@ import warnings
 from functools import partial
 
 import numpy as np
-from scaling_bp import by_odds, by_the_paper, machine
-from scaling_fvbm import chain
+from scaling import by_odds, by_the_paper, chain, machine
 from scipy.optimize import minimize
 from speed_page import line, run
 from timing import interleaved, with_own_blas

@@ -1,46 +1,50 @@
-"""Common parts of the scaling scripts: pinned threads, ceilings of speed, the table, the figure.
+#!/usr/bin/env python3
+"""How time grows with size, rows and threads, on this machine: fastmf beside NumPy.
 
-A script defines the points to be measured and the solvers to be timed at each. Here the solvers of
-a point alternate, beside a ceiling (as in the roofline model): the time of the work's matrix
-products at the rate of a single large product, or of reading and writing its arrays at the rate of
-a copy of arrays too large for the caches (smaller ones can be faster). Both rates are measured at
-all points, with the same number of threads, which are bound to cores; the largest rate counts,
-because the machine may have been busy at other points. Compilation is not timed; on a busy machine
-compare ratios of alternating runs, not milliseconds.
+    python scripts/scaling.py tap bp ep fvbm distributed
+
+Each name writes scaling_NAME.csv and scaling_NAME.png. Solvers of a point alternate, with pinned
+threads, beside a ceiling (as in the roofline model): the time of the work's matrix products at the
+rate of a single large product, or of moving its arrays at the rate of a copy of arrays too large
+for the caches (smaller ones can be faster). The largest rate measured so far counts, because the
+machine may have been busy at other points. Compilation is not timed; on a busy machine compare
+ratios of alternating runs, not milliseconds.
 """
 
 import argparse
 import csv
+import logging
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from timing import REST, blas_threads, interleaved, median, positive
+from timing import (
+    REST,
+    blas_threads,
+    images,
+    interleaved,
+    median,
+    pinned,
+    positive,
+    with_own_blas,
+)
 
-FIELDS = ("axis", "x", "task", "dtype", "size", "n_rows", "threads", "who", "seconds",
-          "efficiency")  # fmt: skip
+import fastmf as mf
+from fastmf.inference.mean_field._layout import rows_per_worker
+
+from kernel_cases import Size, case  # isort: skip  (found through timing)
+from kernel_cases.tap import tap_arguments  # isort: skip
+
 STRONG, WEAK = "threads", "threads, work in proportion"
+TAP = case("mean_field.tap.tap-blocked")
 
 
 class Point(NamedTuple):
-    """One thing to measure.
-
-    Parameters
-    ----------
-    axis : str
-        What varies: a panel of the picture.
-    x : int
-        Its value.
-    task : str
-    dtype : str
-    size : tuple of int
-        Units: (visible, hidden), (features,) or the like.
-    n_rows : int
-    threads : int
-    """
+    """One measurement: what varies (a panel of the picture), its value, and the problem."""
 
     axis: str
     x: int
@@ -57,148 +61,408 @@ class Work(NamedTuple):
     operations: float = 0.0
     bytes: float = 0.0
 
-    def measure(self, dtype, threads, quick=False):
-        """Measure the machine's rates of such work; the largest so far is used."""
-        rates = {}
-        if self.operations:
-            rates["product", dtype, threads] = product_rate(dtype, quick)
-        if self.bytes:
-            rates["copy", dtype, threads] = copy_rate(threads, quick)
-        for key, rate in rates.items():
-            BEST[key] = max(rate, BEST.get(key, 0))
-
-    def ceiling(self, dtype, threads):
-        """Least seconds for it on this machine; None for no work known."""
-        work = {"product": self.operations, "copy": self.bytes}
-        seconds = [amount / BEST[kind, dtype, threads] for kind, amount in work.items() if amount]
-        return sum(seconds) if seconds else None
+    def ceiling(self, dtype, threads, quick=False):
+        """Least seconds for it on this machine, None without work."""
+        seconds = 0.0
+        for amount, rate in ((self.operations, product_rate), (self.bytes, copy_rate)):
+            if amount:
+                key = rate, dtype, threads
+                BEST[key] = max(rate(dtype, threads, quick), BEST.get(key, 0))
+                seconds += amount / BEST[key]
+        return seconds or None
 
 
 # Operations or bytes a second, by kind of work, type and threads.
 BEST: dict = {}
 
 
-def product_rate(dtype, quick=False):
+def product_rate(dtype, threads, quick):
     """Operations a second of NumPy's matrix product (a multiply-add is two), the best of five."""
     n = 512 if quick else 1024
     a = np.random.default_rng(0).random((n, n)).astype(dtype)
     out = np.empty_like(a)
-    times = interleaved({"product": lambda: np.matmul(a, a, out=out)}, 5, _rest(quick))
+    times = interleaved({"product": lambda: np.matmul(a, a, out=out)}, 5, 0 if quick else REST)
     return 2 * n**3 / min(times["product"])
 
 
-def copy_rate(threads, quick=False):
+def copy_rate(dtype, threads, quick):
     """Bytes a second, read and written, of a copy in several threads, the best of five."""
     source = np.ones((threads, (1 << 20 if quick else 1 << 26) // 8))
     target = np.zeros_like(source)
     with ThreadPoolExecutor(threads) as pool:
         copies = {"copy": lambda: list(pool.map(np.copyto, target, source))}
-        times = interleaved(copies, 5, _rest(quick))
+        times = interleaved(copies, 5, 0 if quick else REST)
     return 2 * source.nbytes / min(times["copy"])
-
-
-def _rest(quick):
-    """Seconds of pause before each run: none where nobody looks at the times."""
-    return 0.0 if quick else REST
-
-
-@contextmanager
-def pinned(n_threads):
-    """Limit NumPy's BLAS to a number of threads, and the process to a number of cores."""
-    if not hasattr(os, "sched_setaffinity"):
-        with blas_threads(n_threads):
-            yield
-        return
-    cores = sorted(os.sched_getaffinity(0))
-    _bind(cores[:n_threads])
-    try:
-        with blas_threads(n_threads):
-            yield
-    finally:
-        _bind(cores)
-
-
-def _bind(cores):
-    for thread in os.listdir("/proc/self/task"):
-        with suppress(ProcessLookupError):  # it has ended
-            os.sched_setaffinity(int(thread), cores)
-
-
-def sized(options, tiny, quick, full):
-    """Choose by the size of the problems that was asked for."""
-    return tiny if options.tiny else quick if options.quick else full
-
-
-def counts(most):
-    """1, 2, 4, ... threads, up to a limit."""
-    return [n for n in (1, 2, 4, 8, 16, 32, 64) if n <= most]
 
 
 def over_threads(task, dtype, size, n_rows, options):
     """Points of strong and weak scaling; `n_rows` is for the largest number of threads."""
-    several = counts(options.threads)
-    for n in several:
+    counts = [n for n in (1, 2, 4, 8, 16, 32, 64) if n <= options.threads]
+    for n in counts:
         yield Point(STRONG, n, task, dtype, size, n_rows, n)
-    for n in several:
-        yield Point(WEAK, n, task, dtype, size, max(1, n_rows * n // several[-1]), n)
+    for n in counts:
+        yield Point(WEAK, n, task, dtype, size, max(1, n_rows * n // counts[-1]), n)
 
 
-def run(name, text, points, problem, options=(), argv=None):
-    """Measure all points, and write the table and the picture.
+def types(options):
+    """Types of floating-point numbers to measure."""
+    return ("float32",) if options.quick else ("float64", "float32")
 
-    Parameters
-    ----------
-    name : str
-        Of the files, without ending.
-    text : str
-        What --help says first.
-    points : function of the options
-        Yields points.
-    problem : context manager of a point and the options
-        Gives what is timed, as functions by name (seconds, if they return a number), and the Work
-        in one of them.
-    options : sequence of (name, dict)
-        Further options of the command line.
-    """
-    parser = argparse.ArgumentParser(
-        description=text, formatter_class=argparse.RawDescriptionHelpFormatter
+
+def timed_by(function, n):
+    """A function that returns the seconds of one of n equal parts of a call."""
+
+    def timed():
+        start = time.perf_counter()
+        function()
+        return (time.perf_counter() - start) / n
+
+    return timed
+
+
+# --- TAP ----------------------------------------------------------------------------------------
+
+
+def tap_points(options):
+    """Hidden units, rows and threads of machines strong enough that solves take tens of sweeps."""
+    n_visible, units, n_hidden, rows, many = {
+        "tiny": (60, (10, 30), 30, (4, 20), 20),
+        "quick": (784, (25, 100), 100, (30, 100), 100),
+        "full": (784, (25, 100, 400, 1600), 100, (1, 10, 100, 1000), 1000),
+    }[options.extent]  # fmt: skip
+    for dtype in types(options):
+        for n in units:
+            yield Point(
+                "hidden units", n, "solve", dtype, (n_visible, n), rows[-1], options.threads
+            )
+        for n in rows:
+            yield Point("rows", n, "solve", dtype, (n_visible, n_hidden), n, options.threads)
+        yield from over_threads("solve", dtype, (n_visible, n_hidden), many, options)
+
+
+def tap(point, options):
+    """The kernel and its twin in NumPy, from the same starts."""
+    size, n_sweeps = Size(*point.size, point.n_rows), {}
+    TAP.compiled(*TAP.build(Size(20, 10, 2), point.dtype))  # compiles
+
+    def solve(which):
+        workers = rows_per_worker(size.n_rows, point.threads)
+        arguments = tap_arguments(size, point.dtype, tol=1e-8, rows_per_worker=workers)
+        start = time.perf_counter()
+        TAP.run(which, arguments, min(point.threads, size.n_rows))
+        n_sweeps[which] = arguments[-1].n_iter.sum()
+        return time.perf_counter() - start
+
+    # Means and variances, from layer to layer and back.
+    per_sweep = 4 * 2.0 * size.n_visible * size.n_hidden
+    solvers = {"fastmf": partial(solve, "compiled"), "NumPy": partial(solve, "twin")}
+    return solvers, lambda: Work(operations=per_sweep * n_sweeps["compiled"])
+
+
+# --- belief propagation -------------------------------------------------------------------------
+
+SWEEPS = 10
+
+
+def machine(n_visible, n_hidden, dtype):
+    """An RBM of random weights whose beliefs ten sweeps do not saturate."""
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=(n_visible, n_hidden)).astype(dtype)
+    weights *= 2 / np.sqrt(n_visible + n_hidden)
+    visible, hidden = (rng.normal(size=n).astype(dtype) for n in weights.shape)
+    return mf.RBM(weights, mf.Bernoulli(visible), mf.Bernoulli(hidden))
+
+
+def by_odds(model, n_sweeps):
+    """Sum-product with ratios of messages m(1) / m(0) in NumPy: one array of messages, in place."""
+    e = np.exp(model.weights)
+    s, a, b = np.ones_like(e), np.empty_like(e), np.empty_like(e)
+    b1, b2 = (prior.field for prior in model.layers)
+    odds = np.exp(b2)
+    for _ in range(n_sweeps):
+        np.multiply(e, odds, out=a)
+        a += s
+        np.add(s, odds, out=b)
+        a /= b
+        np.log(a, out=b)
+        visible = np.exp(b1 + b.sum(1))[:, None]
+        np.multiply(e, visible, out=b)
+        b += a
+        a += visible
+        np.divide(b, a, out=s)
+        np.log(s, out=a)
+        odds = np.exp(b2 + a.sum(0))
+    return visible[:, 0] / (1 + visible[:, 0]), odds / (1 + odds)
+
+
+def by_the_paper(model, n_sweeps):
+    """Sum-product by the matrix equations of Ping and Ihler (2017): Eqs. 13, 14, 16 and 17."""
+    e = np.exp(model.weights)
+    b1, b2 = (prior.field for prior in model.layers)
+    one = model.dtype.type(1)
+    m_vh = np.full_like(e, 0.5)  # hidden to visible
+    m_hv = np.full(e.shape[::-1], 0.5, e.dtype)  # visible to hidden
+    tau_h = 1 / (1 + np.exp(-b2))
+    for _ in range(n_sweeps):
+        received = m_hv.T
+        yes = tau_h * (one - received)
+        no = (one - tau_h) * received
+        high = e * yes + no
+        m_vh = high / (high + yes + no)
+        tau_v = 1 / (1 + np.exp(-(b1 + (np.log(m_vh) - np.log(one - m_vh)).sum(1))))
+        yes = tau_v[:, None] * (one - m_vh)
+        no = (one - tau_v)[:, None] * m_vh
+        high = e * yes + no
+        m_hv = (high / (high + yes + no)).T
+        tau_h = 1 / (1 + np.exp(-(b2 + (np.log(m_hv) - np.log(one - m_hv)).sum(1))))
+    return tau_v, tau_h
+
+
+def bp_points(options):
+    """Couplings of one row on one thread, rows, and threads."""
+    sizes, many, n_rows = {
+        "tiny": (((50, 20), (200, 100)), (100, 50), 30),
+        "quick": (((300, 150), (1000, 500)), (784, 256), 30),
+        "full": (((100, 50), (300, 150), (1000, 500), (3000, 1000)), (784, 256), 100),
+    }[options.extent]
+    for dtype in types(options):
+        for size in sizes:
+            yield Point("couplings", size[0] * size[1], "solve", dtype, size, 1, 1)
+        for n in (1, n_rows, 10 * n_rows):
+            yield Point("rows", n, "solve", dtype, many, n, options.threads)
+        yield from over_threads("solve", dtype, many, n_rows, options)
+
+
+def bp(point, options):
+    """Ten sweeps; for one row on one thread also in NumPy."""
+    model = machine(*point.size, point.dtype)
+    field = np.random.default_rng(1).normal(size=(point.n_rows, point.size[0])).astype(point.dtype)
+    ours = partial(
+        mf.belief_propagation, model, tol=0, damping=0.0, max_iter=SWEEPS, n_threads=point.threads,
+        field=field if point.n_rows > 1 else None,
+    )  # fmt: skip
+    ours()
+    solvers = {"fastmf": ours}
+    if point.n_rows == point.threads == 1:
+        solvers["NumPy in odds"] = partial(by_odds, model, SWEEPS)
+        solvers["NumPy of the paper"] = partial(by_the_paper, model, SWEEPS)
+    # Couplings are read, messages read and written, twice a sweep.
+    moved = 6.0 * model.weights.nbytes * SWEEPS * point.n_rows
+    return solvers, lambda: Work(bytes=moved)
+
+
+# --- expectation propagation --------------------------------------------------------------------
+
+
+def regression(n, d):
+    """A regression with some twenty non-zero coefficients."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d))
+    prior_odds = 0.1 * n / d
+    w = np.where(rng.random(d) < prior_odds, rng.normal(size=d), 0)
+    y = X @ w + 0.1 * rng.normal(size=n)
+    return mf.SparseLinearModel(X, y, 0.01, mf.GaussBernoulli(np.zeros(d), 1, np.log(prior_odds)))
+
+
+def numpy_iterations(model, n_iter, damping=0.1):
+    """Parallel expectation propagation by NumPy, without checks."""
+    X, y, s2, prior = model.X, model.y, model.noise_variance, model.prior
+    odds = np.exp(prior.log_odds)
+    var = odds / (1 + odds) / prior.precision
+    t1, t2 = np.zeros(len(var)), 1 / var
+    for _ in range(n_iter):
+        t2 = np.maximum(t2, 1e-3)
+        scaled = X / np.sqrt(t2)
+        B = s2 * np.eye(len(y)) + scaled @ scaled.T
+        inverse = np.linalg.inv(B)
+        product = inverse @ X
+        var = (1 - np.einsum("ij,ij->j", X, product) / t2) / t2
+        mean = (t1 + (y - X @ (t1 / t2)) @ product) / t2
+        a = 1 / var - t2
+        b = mean / var - t1
+        s = 1 / (prior.precision + a)
+        mu = s * b
+        p = 1 / (1 + np.exp(-prior.log_odds - (np.log(prior.precision * s) + mu * b) / 2))
+        tilted = p * (s + mu * mu) - (p * mu) ** 2
+        precision = np.minimum(1 / tilted, 1e9 * np.maximum(abs(a), 1))
+        t1 = damping * t1 + (1 - damping) * (p * mu * precision - b)
+        t2 = damping * t2 + (1 - damping) * (precision - a)
+    return mean
+
+
+def ep_points(options):
+    """Features, rows, threads (more of them: more features)."""
+    n, d, features = {
+        "tiny": (30, 150, (60, 150)),
+        "quick": (100, 2000, (500, 2000)),
+        "full": (200, 5000, (1000, 5000, 10_000, 50_000)),
+    }[options.extent]
+    for size in features:
+        # With 50,000 features, 100 rows hardly determine the ten that matter: fits take minutes.
+        for task in ("iteration", "parallel", "convergent")[: 3 if size <= 10_000 else 1]:
+            yield Point("features", size, task, "float64", (size,), n // 2, options.threads)
+    for rows in (n // 2, n, 2 * n):
+        yield Point("rows", rows, "iteration", "float64", (d,), rows, options.threads)
+    for point in over_threads("iteration", "float64", (d,), n, options):
+        weak = point.axis == WEAK
+        yield point._replace(n_rows=n, size=(d * point.threads,)) if weak else point
+
+
+def ep(point, options):
+    """An iteration or a fit; NumPy but for the convergent double loop."""
+    model = regression(point.n_rows, *point.size)
+    solve = partial(mf.expectation_propagation, model, n_threads=point.threads)
+    n_fit = solve().n_iter
+    if point.task != "iteration":
+        solvers = {"fastmf": partial(solve, schedule=point.task)}
+        solvers["fastmf"]()
+        if point.task == "parallel":
+            solvers["NumPy"] = partial(numpy_iterations, model, n_fit)
+        return solvers, Work
+    n = min(n_fit, 10)
+    ours, theirs = partial(solve, max_iter=n, tol=0), partial(numpy_iterations, model, n)
+
+    def one_blas_thread():
+        with blas_threads(1):
+            theirs()
+
+    solvers = {"fastmf": ours, "NumPy": theirs, "NumPy, one thread": one_blas_thread}
+    # The products of two symmetric or triangular matrices with the features.
+    work = Work(operations=2.0 * point.n_rows**2 * point.size[0])
+    return {who: timed_by(solver, n) for who, solver in solvers.items()}, lambda: work
+
+
+# --- fully visible machines ---------------------------------------------------------------------
+
+
+def chain(n_units, n_rows, agreement=0.75, seed=0):
+    """Rows of a Markov chain along the units: a fully visible machine that is drawn at once."""
+    rng = np.random.default_rng(seed)
+    agrees = rng.random((n_rows, n_units)) < agreement
+    agrees[:, 0] = rng.random(n_rows) < 0.6
+    return np.cumprod(np.where(agrees, 1.0, -1.0), axis=1)
+
+
+def fvbm_points(options):
+    """Units, and threads."""
+    n, units = {
+        "tiny": (640, (5, 10)),
+        "quick": (8000, (20, 40)),
+        "full": (16_000, (20, 40, 100, 200, 1000)),
+    }[options.extent]
+    for d in units:
+        for task in ("fit", "errors")[: 2 if d <= 40 else 1]:
+            yield Point("units", d, task, "float64", (d,), n, options.threads)
+    yield from over_threads("fit", "float64", (units[-1],), n, options)
+
+
+def fvbm(point, options):
+    """A fit from raw rows, the decision on existence included, perhaps with standard errors."""
+    (d,) = point.size
+    X = chain(d, point.n_rows)
+    learner = mf.FullyVisibleBoltzmannMachine(n_threads=point.threads)
+    learner.fit(X)
+    solvers = {"fastmf": partial(learner.fit, X)}
+    if point.task == "errors":
+        solvers = {"fastmf": lambda: learner.fit(X).standard_errors()}
+    # Fields and gradient, a product each, for every value of the objective.
+    n_distinct = len(np.unique(X, axis=0))
+    return solvers, lambda: Work(operations=4.0 * n_distinct * d * d * len(learner.history_))
+
+
+# --- Dask ---------------------------------------------------------------------------------------
+
+
+def distributed_points(options):
+    """Epochs and solves on one worker, on two, ...; every worker is a process of one thread."""
+    n_rows, n_hidden = {"tiny": (64, 10), "quick": (2048, 100), "full": (8192, 500)}[options.extent]
+    for task in ("epoch",) if options.extent == "tiny" else ("epoch", "tap"):
+        yield from over_threads(task, "float32", (784, n_hidden), n_rows, options)
+
+
+# By the number of their workers.
+CLIENTS: dict = {}
+
+
+def client_of(n_workers):
+    """A client of a cluster of this many workers."""
+    from distributed import Client, LocalCluster
+
+    if n_workers not in CLIENTS:
+        logging.getLogger("distributed").setLevel(logging.ERROR)  # how a cluster ends
+        cluster = LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0")
+        CLIENTS[n_workers] = Client(cluster, set_as_default=False)
+    return CLIENTS[n_workers]
+
+
+def distributed(point, options):
+    """The task on a cluster of workers; beside the epoch the same learning without Dask."""
+    import dask.array as da
+
+    client = client_of(point.threads)
+    X = images(point.n_rows).astype(np.float32)
+    weights = np.random.default_rng(0).normal(scale=0.01, size=point.size).astype(np.float32)
+    zeros = (np.zeros(n, np.float32) for n in point.size)
+    model = mf.RBM(weights, *map(mf.Bernoulli, zeros))
+    chunk = max(16, point.n_rows // 32)
+    rows = client.persist(da.from_array(X, chunks=(chunk, -1)))
+    settings = mf.distributed.LayeredSettings(
+        n_epochs=1, batch_size=8 * chunk, monitor_rows=10, n_sweeps=3
     )
-    add = parser.add_argument
-    add("--quick", action="store_true", help="small problems, in a minute")
-    add("--tiny", action="store_true", help="problems too small to be timed: does it run?")
-    add("--threads", type=positive, default=os.cpu_count(), metavar="N",
-        help="at most [cores]")  # fmt: skip
-    add("--repeats", type=positive, metavar="N",
-        help="rounds of runs that take turns [7; 3 if quick]")  # fmt: skip
-    add("--output", type=Path, default=Path("."), metavar="FOLDER", help="[here]")
-    for option, settings in options:
-        add(option, **settings)
-    chosen = parser.parse_args(argv)
-    chosen.quick |= chosen.tiny
-    chosen.repeats = chosen.repeats or (3 if chosen.quick else 7)
-    chosen.output.mkdir(parents=True, exist_ok=True)
-    table, work = [], {}
-    with open(chosen.output / f"{name}.csv", "w", newline="") as file:
+
+    def ours():
+        with client.as_current():
+            if point.task == "tap":
+                mf.distributed.tap(model, rows, max_iter=20).mean[1].compute()
+            else:
+                mf.distributed.train(model, rows, settings, chunk_rows=chunk)
+
+    ours()
+    solvers = {"fastmf": ours}
+    if point.task == "epoch":
+        from fastmf.learning.layered.step import train
+
+        solvers["plain"] = partial(train, model, X, settings, n_threads=1)
+        solvers["plain"]()
+    # Averages over data and over solutions take two products each, a sweep four.
+    products = 4 + 4 * 3 if point.task == "epoch" else 0
+    return solvers, lambda: Work(operations=2.0 * products * X.size * point.size[1])
+
+
+# --- tables and pictures ------------------------------------------------------------------------
+
+TASKS = {
+    "tap": (tap_points, tap),
+    "bp": (bp_points, bp),
+    "ep": (ep_points, ep),
+    "fvbm": (fvbm_points, fvbm),
+    "distributed": (distributed_points, distributed),
+}
+
+
+def measure(name, options):
+    """Measure all points of a task, and write the table and the picture."""
+    points, problem = TASKS[name]
+    table = []
+    with open(options.output / f"scaling_{name}.csv", "w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(FIELDS)
-
-        def note(point, who, seconds):
-            table.append((point, who, seconds))
-            shown = efficiency(table, point, who, seconds)
-            row = *point._replace(size=" x ".join(map(str, point.size))), who, f"{seconds:.4g}"
-            row = *row, "" if shown is None else f"{shown:.2f}"
-            writer.writerow(row)
-            print(" ".join(f"{value!s:>11}" for value in row), flush=True)
-
-        for point in points(chosen):
-            medians, work[point] = _measure(point, problem, chosen)
-            for who, seconds in medians.items():
-                note(point, who, seconds)
+        writer.writerow((*Point._fields, "who", "seconds", "efficiency"))
+        for point in points(options):
+            with pinned(point.threads):
+                solvers, work = problem(point, options)
+                times = interleaved(solvers, options.repeats, 0 if options.quick else REST)
+                medians = {who: median(seconds) for who, seconds in times.items()}
+                least = work().ceiling(point.dtype, point.threads, options.quick)
+            for who, seconds in (medians | ({"ceiling": least} if least else {})).items():
+                table.append((point, who, seconds))
+                speed = efficiency(table, point, who, seconds)
+                size = " x ".join(map(str, point.size))
+                row = *point._replace(size=size), who, f"{seconds:.4g}"
+                row = *row, "" if speed is None else f"{speed:.2f}"
+                writer.writerow(row)
+                print(" ".join(f"{value!s:>11}" for value in row), flush=True)
             file.flush()
-        for point, of_point in work.items():
-            if (least := of_point.ceiling(point.dtype, point.threads)) is not None:
-                note(point, "ceiling", least)
-    draw(table, chosen.output / f"{name}.png")
+    draw(table, options.output / f"scaling_{name}.png")
 
 
 def efficiency(table, point, who, seconds):
@@ -208,24 +472,11 @@ def efficiency(table, point, who, seconds):
     """
     if point.axis not in (STRONG, WEAK) or who == "ceiling":
         return None
-    alike = point._replace(threads=1)
     for first, name, alone in table:
-        comparable = (first.axis, first.task, first.dtype, first.size) == (
-            alike.axis, alike.task, alike.dtype, alike.size,
-        )  # fmt: skip
-        if comparable and name == who and first.threads == 1:
+        same = first[:1] + first[2:5] == point[:1] + point[2:5] and name == who
+        if same and first.threads == 1:
             return alone / seconds / (point.threads if point.axis == STRONG else 1)
     return None
-
-
-def _measure(point, problem, options):
-    """Median seconds of each contestant, and the work."""
-    with pinned(point.threads), problem(point, options) as (solvers, work):
-        times = interleaved(solvers, options.repeats, _rest(options.quick))
-        medians = {who: median(seconds) for who, seconds in times.items()}
-        done = work()
-        done.measure(point.dtype, point.threads, options.quick)
-    return medians, done
 
 
 def draw(table, path):
@@ -250,13 +501,39 @@ def draw(table, path):
                     label = ", ".join((who, *task))
                     panel.loglog(*zip(*points, strict=True), style, color=f"C{k}", markersize=4,
                                  label=label)  # fmt: skip
-        if axis in (STRONG, WEAK):
-            ticks = sorted({point.x for point, _, _ in table if point.axis == axis})
-            panel.set_xticks(ticks, ticks, minor=False)
-            panel.set_xticks([], minor=True)
         panel.set(xlabel=axis)
         panel.grid(alpha=0.3, which="both")
         # Below, where no curve is.
         panel.legend(fontsize=6, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     panels[0][0].set_ylabel("seconds")
     figure.savefig(path, dpi=150)
+
+
+def main(argv=None):
+    """Measure the tasks that the command line names."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("tasks", nargs="+", choices=TASKS)
+    add("--extent", choices=("full", "quick", "tiny"), default="full",
+        help="size of the problems; quick: a minute; tiny: does it run? [full]")  # fmt: skip
+    add("--threads", type=positive, default=os.cpu_count(), metavar="N", help="at most [cores]")
+    add("--repeats", type=positive, metavar="N", help="rounds that take turns [7; 3 if quick]")
+    add("--output", type=Path, default=Path("."), metavar="FOLDER", help="[here]")
+    options = parser.parse_args(argv)
+    options.quick = options.extent != "full"
+    options.repeats = options.repeats or (3 if options.quick else 7)
+    options.output.mkdir(parents=True, exist_ok=True)
+    try:
+        for name in options.tasks:
+            measure(name, options)
+    finally:
+        for client in CLIENTS.values():
+            client.close()
+            client.cluster.close()
+        CLIENTS.clear()
+
+
+if __name__ == "__main__":
+    with_own_blas(main)

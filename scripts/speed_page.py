@@ -5,8 +5,7 @@ import re
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from scaling import pinned
-from timing import ROOT, conditions, median, positive, ratio
+from timing import ROOT, conditions, median, pinned, positive, ratio
 
 PAGE, README = ROOT / "scripts" / "SPEED.md", ROOT / "README.md"
 MARKERS = "<!-- speed rows: begin -->", "<!-- speed rows: end -->"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,28 @@ def conditions():
 def blas_threads(n_threads):
     """Context in which NumPy's BLAS uses at most `n_threads` threads."""
     return POOLS.limit(limits=n_threads, user_api="blas")
+
+
+@contextmanager
+def pinned(n_threads):
+    """Limit NumPy's BLAS to a number of threads, and the process to a number of cores."""
+    if not hasattr(os, "sched_setaffinity"):
+        with blas_threads(n_threads):
+            yield
+        return
+    cores = sorted(os.sched_getaffinity(0))
+    _bind(cores[:n_threads])
+    try:
+        with blas_threads(n_threads):
+            yield
+    finally:
+        _bind(cores)
+
+
+def _bind(cores):
+    for thread in os.listdir("/proc/self/task"):
+        with suppress(ProcessLookupError):  # it has ended
+            os.sched_setaffinity(int(thread), cores)
 
 
 def positive(text):

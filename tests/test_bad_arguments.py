@@ -84,7 +84,7 @@ CALLS = {
                    "rows shape limits ax"),
     "coefficient_forest": (plotting.coefficient_forest, dict(coefficients=np.ones(4),
                            deviations=np.ones(4)), "coefficients deviations n_top ax"),
-    "coupling_network": (plotting.coupling_network, {"tests": None}, "tests"),
+    "coupling_network": (plotting.coupling_network, {"edges": None}, "edges"),
     "contact_map": (plotting.contact_map, {"scores": SCORES}, "n_top separation cutoff ax"),
 }  # fmt: skip
 ESTIMATORS = {

@@ -1,5 +1,6 @@
 """The pages of `docs/`: code runs, links and names lead somewhere, the reference is complete."""
 
+import ast
 import inspect
 import re
 import sys
@@ -44,6 +45,21 @@ def public_objects():
             yield f"{name}.{inner}", getattr(value, inner)
 
 
+WITH_CODE = [page for page in PAGES if code(page)]
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.stem)
+def test_the_code_of_a_page_names_what_there_is(page):
+    """Each night the code runs."""
+    program = ast.parse(code(page), page.name)
+    for node in ast.walk(program):
+        if isinstance(node, ast.Attribute) and re.fullmatch(r"mf(\.\w+)*", ast.unparse(node)):
+            resolve_name("fastmf." + ast.unparse(node).removeprefix("mf."))
+        elif isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "fastmf":
+            for alias in node.names:
+                resolve_name(f"{node.module}.{alias.name}")
+
+
 @cache
 def names_of(page):
     """The names that the code of a page defines."""
@@ -53,14 +69,16 @@ def names_of(page):
     return names
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("page", [page for page in PAGES if code(page)], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.stem)
 def test_the_code_of_a_page_runs(page):
     if page.name in NEEDS:
         pytest.importorskip(NEEDS[page.name])
     assert names_of(page)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_examples_of_the_quickstart_find_what_they_say():
     names = names_of(DOCS / "quickstart.md")

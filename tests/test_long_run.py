@@ -49,6 +49,7 @@ def test_the_check_sees_a_leak():
     assert kept(lambda: leak.append(X.copy())) > ALLOWED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORK)
 def test_repeated_work_does_not_slow_down(name):
     def median_seconds(n):

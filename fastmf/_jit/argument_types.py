@@ -9,7 +9,6 @@ annotated with its contents:
         tol: float           number
         span: tuple[int, int]
         tilt: Tilt           another such class
-        memory: Workers[Row] that class, its arrays with an axis more, for all workers
 
 `argument_types` makes types of these, for which a kernel that is called by its address is compiled
 before there are arguments.
@@ -23,9 +22,8 @@ from fastmf._jit.lazily import types
 
 # A number of a Python type has the type of Numba of this name.
 _NUMBERS = {int: "int64", float: "float64", bool: "bool"}
-# Bits of an array's flags that its type depends on.
-_C, _F, _ALIGNED = 1, 2, 256
-TYPE_FLAGS = _C | _F | _ALIGNED
+# Bits of an array's flags that its type depends on: contiguous (C, Fortran), aligned.
+TYPE_FLAGS = 0x1 | 0x2 | 0x100
 
 
 class ArrayType(NamedTuple):
@@ -72,10 +70,11 @@ def type_of(value):
     Whether an array may be written is no part of it.
     """
     if isinstance(value, np.ndarray):
-        flags, item = value.flags.num, value.dtype
-        if item.kind not in "biuf" or not item.isnative or not flags & _ALIGNED:
+        flags, item = value.flags, value.dtype
+        if item.kind not in "biuf" or not item.isnative or not flags.aligned:
             return None
-        return ArrayType(item.name, value.ndim, "C" if flags & _C else "F" if flags & _F else "A")
+        layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
+        return ArrayType(item.name, value.ndim, layout)
     if isinstance(value, tuple):
         members = tuple(map(type_of, value))
         return None if None in members else TupleType(members, _class_of(value))
@@ -101,16 +100,6 @@ class _Arrays:
         return _Arrays(self.dtype, n_axes, self.layout)
 
 
-class _Workers:
-    """A NamedTuple of arrays, each with a first axis of workers: `Workers[Class]`."""
-
-    def __init__(self, class_=None):
-        self.class_ = class_
-
-    def __getitem__(self, class_):
-        return _Workers(class_)
-
-
 Real: Any = _Arrays()
 Strided: Any = _Arrays(layout="A")
 Float64: Any = _Arrays(np.float64)
@@ -119,7 +108,6 @@ Int32: Any = _Arrays(np.int32)
 UInt64: Any = _Arrays(np.uint64)
 Int8: Any = _Arrays(np.int8)
 Bool: Any = _Arrays(np.bool_)
-Workers: Any = _Workers()
 
 
 def argument_types(dtype, *arguments):
@@ -127,16 +115,14 @@ def argument_types(dtype, *arguments):
     return tuple(_type(argument, np.dtype(dtype)) for argument in arguments)
 
 
-def _type(argument, dtype, n_more=0):
+def _type(argument, dtype):
     if isinstance(argument, _Arrays):
         item = np.dtype(argument.dtype or dtype).name
-        return ArrayType(item, argument.n_axes + n_more, argument.layout)
-    if isinstance(argument, _Workers):
-        return _type(argument.class_, dtype, 1)
+        return ArrayType(item, argument.n_axes, argument.layout)
     members = argument if isinstance(argument, tuple) else get_args(argument)
     if members:
-        return TupleType(tuple(_type(item, dtype, n_more) for item in members), None)
+        return TupleType(tuple(_type(item, dtype) for item in members), None)
     if argument in _NUMBERS:
         return _NUMBERS[argument]
     members = argument.__annotations__.values()
-    return TupleType(tuple(_type(item, dtype, n_more) for item in members), argument)
+    return TupleType(tuple(_type(item, dtype) for item in members), argument)

@@ -23,7 +23,7 @@ from fastmf._jit.lazily import activate, cgutils, ir, is_disabled, numba, types,
 REORDER = {"reassoc", "contract", "nsz", "arcp"}
 
 # Ways in which a kernel is called and compiled.
-MODES = ("python", "inner", "inline", "merged", "by_address", "from_kernels")
+MODES = ("python", "inner", "inline", "merged", "by_address")
 
 
 def kernel(function=None, *, mode="python", fastmath=False, name="", views=False):
@@ -81,7 +81,7 @@ class Kernel:
             error_model="numpy",
             fastmath=fastmath,
             no_cpython_wrapper=within or self.mode == "by_address",
-            no_cfunc_wrapper=self.mode not in ("by_address", "from_kernels"),
+            no_cfunc_wrapper=self.mode != "by_address",
             forceinline=self.mode == "inline",
             inline="always" if self.mode == "merged" else "never",
             _nrt=not (within or views),

@@ -93,18 +93,32 @@ class Code(NamedTuple):
 
 
 class Page:
-    """A title, an introduction, sections of a heading and parts, and a foot.
+    """A page whose text is a file of this folder, as HTML or Markdown.
 
-    Parts are paragraphs of text, or have methods `html` and `markdown`.
+    The file begins with a title; paragraphs are divided by empty lines, the last one is the foot,
+    and `##` begins a section. ``$name`` is a value, and a paragraph ``{name}`` the parts of this
+    name: paragraphs, sections (lines that begin with `##`), or objects with methods `html` and
+    `markdown`. A section is left out where its parts are None.
     """
 
-    def __init__(self, title, introduction=(), foot=""):
-        self.title, self.introduction, self.foot = title, introduction, foot
-        self.sections = []
+    def __init__(self, name, values, parts):
+        paragraphs = _text(f"{name}.txt").strip().split("\n\n")
+        texts = [Template(paragraph).substitute(values) for paragraph in paragraphs]
+        self.title, self.foot = texts[0].removeprefix("# "), texts[-1]
+        self.introduction, self.sections = [], []
+        for paragraph, text in zip(paragraphs[1:-1], texts[1:-1], strict=True):
+            is_name = re.fullmatch(r"\{(\w+)\}", paragraph)
+            self._add(parts[is_name[1]] if is_name else [text])
 
-    def add(self, heading, *parts):
-        """Add a section."""
-        self.sections.append((heading, parts))
+    def _add(self, parts):
+        if parts is None:
+            del self.sections[-1]
+            return
+        for part in parts:
+            if isinstance(part, str) and part.startswith("## "):
+                self.sections.append((part[3:], []))
+            else:
+                (self.sections[-1][1] if self.sections else self.introduction).append(part)
 
     def write(self, path):
         """Write the page in the format of the file's suffix, .html or .md."""
@@ -121,8 +135,7 @@ class Page:
             sections.append(
                 f'<section id="{name}">\n<h2>{escape(heading)}</h2>\n{body}\n</section>'
             )
-        template = Template(files("fastmf.cli").joinpath("page.html").read_text("utf-8"))
-        return template.substitute(
+        return Template(_text("page.html")).substitute(
             title=escape(self.title),
             introduction="\n".join(map(_html_of, self.introduction)),
             links="\n".join(links),
@@ -137,6 +150,10 @@ class Page:
             body.append(f"## {heading}")
             body += [p if isinstance(p, str) else p.markdown(picture) for p in parts]
         return "\n\n".join([*body, self.foot]) + "\n"
+
+
+def _text(name):
+    return files("fastmf.cli").joinpath(name).read_text("utf-8")
 
 
 def _html_of(part):

@@ -44,7 +44,6 @@ def add(parser):
 def run(arguments):
     """Denoise, write the estimate and print its score if clean data are given."""
     from fastmf import GeneralizedRBM
-    from fastmf._jit.messages import announced
 
     inputs = arguments.model, arguments.data, arguments.clean
     _options.check_outputs(inputs, (arguments.output, _options.OUTPUTS))
@@ -60,8 +59,7 @@ def run(arguments):
     if arguments.candidates is not None:
         candidates = _rows.read_table(arguments.candidates, machine, arguments, all_rows=True)
         options["candidates"] = candidates
-    with announced("denoising"):
-        estimate = machine.denoise(Y, **options)
+    estimate = machine.denoise(Y, **options)
     binary = arguments.noise_variance is None
     states = _rounded(estimate, machine.visible_) if binary or arguments.round else None
     written = states if arguments.round else estimate

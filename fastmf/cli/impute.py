@@ -25,8 +25,6 @@ def add(parser):
 
 def run(arguments):
     """Impute and write."""
-    from fastmf._jit.messages import announced
-
     inputs = arguments.model, arguments.data
     _options.check_outputs(inputs, (arguments.output, _options.OUTPUTS + _rows.FASTA))
     machine = _rows.load(arguments.model, "impute")
@@ -34,7 +32,6 @@ def run(arguments):
     X, alignment = _rows.read_rows(arguments.data, machine, arguments)
     names = None if alignment is None else alignment.names
     n_missing = int(((X != X) | ((X < 0) & (names is not None))).sum())
-    with announced("imputing"):
-        complete = machine.impute(X)
+    complete = machine.impute(X)
     _rows.write_rows(arguments.output, complete, names, machine, arguments)
     print(f"{n_missing} of {X.size} values were missing")

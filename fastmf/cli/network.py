@@ -66,12 +66,7 @@ def run(arguments):
         raise ValueError("--permutations are of groups: name their column by --group.")
     start = time.perf_counter()
     network = TableNetwork(arguments)
-    steps = network.steps()
-    for k, (text, step) in enumerate(steps, 1):
-        if not arguments.quiet:
-            print(f"fastmf: {k}/{len(steps)} {text}", file=sys.stderr, flush=True)
-        step()
-    network.page.write(output)
+    network.page().write(output)
     _rows.write_table(edges, network.edge_table())
     seconds = time.perf_counter() - start
     print(f"{output}, {edges}: {network.summary()}, {seconds:.1f} s")
@@ -194,23 +189,41 @@ class TableNetwork:
         self.weights = None if weights is None else _numbers(roles["weight"], weights)
         self.scores, self.categories = _scores(self.items, columns)
         self.pairs = np.triu_indices(len(self.items), 1)
-        self.page = Page(
-            f"Network of {Path(arguments.table).name}",
-            foot=f"Written by fastmf network, fastmf {fastmf.__version__}.",
-        )
 
-    def steps(self):
-        """Texts and functions of the steps in order."""
-        steps = [
-            ("fitting couplings of all pairs", self._fit),
-            ("errors and probabilities of edges", self._edges),
-            ("centralities and predictability", self._nodes),
+    def page(self):
+        """Fit the machine, and return the page."""
+        options = self.options
+        self._say("fitting couplings of all pairs")
+        machine = self.machine = self._fitted()
+        kind = "ordinal" if isinstance(machine, fastmf.OrdinalMachine) else "binary"
+        sizes = [
+            ("rows", str(len(self.scores))),
+            ("items", f"{len(self.items)}, {kind}"),
+            ("couplings", str(len(self.pairs[0]))),
+            ("empty cells", str(machine.n_missing_)),
+            ("rows left out for them", str(machine.n_dropped_)),
         ]
-        if self.options.bootstraps:
-            steps.append((f"{self.options.bootstraps} samples of fewer rows", self._stability))
-        if self.groups is not None:
-            steps.append(("comparing groups", self._groups))
-        return steps
+        penalty = f"A ridge penalty of {options.l2:g} pulls couplings towards zero."
+        self._say("errors and probabilities of edges")
+        self.edges = edges = machine.edge_inclusion()
+        figures = fastmf.plotting.coupling_network(edges), fastmf.plotting.edge_forest(machine)
+        parts = {
+            "penalty": [penalty] if options.l2 else [],
+            "sizes": [Table(("", ""), sizes)],
+            "network": [Figure(figures[0], "Network of the items")],
+            "forest": [Figure(figures[1], "Strongest couplings")],
+            "edges": [self._edges()],
+            "items": [self._nodes()],
+            "stability": self._stability() if options.bootstraps else None,
+            "groups": [] if self.groups is None else self._comparisons(),
+        }
+        p_zero, scale = f"{1 - edges.inclusion_probability:.2g}", f"{edges.scale:g}"
+        values = {"p_zero": p_zero, "scale": scale, "version": fastmf.__version__}
+        return Page("network", values | {"table": Path(options.table).name}, parts)
+
+    def _say(self, step):
+        if not self.options.quiet:
+            print(f"fastmf: {step}", file=sys.stderr, flush=True)
 
     def _fitted(self, rows=slice(None), whose=""):
         """A machine fitted to rows, with the categories of all rows."""
@@ -234,37 +247,8 @@ class TableNetwork:
         machine.feature_names_in_ = np.array(self.items, object)
         return machine
 
-    def _fit(self):
-        self.machine = machine = self._fitted()
-        kind = "ordinal" if isinstance(machine, fastmf.OrdinalMachine) else "binary"
-        rows = [
-            ("rows", str(len(self.scores))), ("items", f"{len(self.items)}, {kind}"),
-            ("couplings", str(len(self.pairs[0]))), ("empty cells", str(machine.n_missing_)),
-            ("rows left out for them", str(machine.n_dropped_)),
-        ]  # fmt: skip
-        text = (
-            "Items are coupled with each other, all pairs at once, by maximum pseudo-likelihood: a "
-            "coupling says how two items go together given all others."
-        )
-        if self.options.l2:
-            text += f" A ridge penalty of {self.options.l2:g} pulls couplings towards zero."
-        self.page.add("Table", text, Table(("", ""), rows))
-
     def _edges(self):
-        self.edges = edges = self.machine.edge_inclusion()
-        self.page.add(
-            "Network",
-            "The wider a line, the stronger the coupling; the paler, the less sure that it is not "
-            "zero. Before the data, each coupling is zero with probability "
-            f"{1 - edges.inclusion_probability:.2g}, and otherwise normal with a standard "
-            f"deviation of {edges.scale:g}.",
-            Figure(fastmf.plotting.coupling_network(edges), "Network of the items"),
-        )
-        self.page.add(
-            "Couplings",
-            "Estimates with 95% intervals by the sandwich formula, the 30 strongest at most.",
-            Figure(fastmf.plotting.edge_forest(self.machine), "Strongest couplings"),
-        )
+        edges = self.edges
         scales = (edges.sensitivity.probability[k][self.pairs] for k in (0, 2))
         interval = edges.interval()[self.pairs].T
         values = (edges.mean, edges.probability, edges.log_bayes_factor)
@@ -274,14 +258,7 @@ class TableNetwork:
             "pair", "mean", "lower", "upper", "probability", "log Bayes factor", "half the scale",
             "twice",
         )  # fmt: skip
-        self.page.add(
-            "Edges",
-            "Posterior means and 95% intervals of couplings that may be zero, probabilities that "
-            "they are not, and the evidence for that over none: negative where the data speak for "
-            "absence. Probabilities with half and twice the scale of couplings are in the last "
-            "columns.",
-            Table(header, sorted(rows, key=lambda row: -row[4])),
-        )
+        return Table(header, sorted(rows, key=lambda row: -row[4]))
 
     def _pair_names(self):
         return [f"{self.items[i]} - {self.items[j]}" for i, j in zip(*self.pairs, strict=True)]
@@ -297,17 +274,13 @@ class TableNetwork:
             "item", "strength", "error", "expected influence", "error", "R2", "error", "accuracy",
             "without others",
         )  # fmt: skip
-        self.page.add(
-            "Items",
-            "Sums of the moduli and of the values of an item's couplings, and how well it is known "
-            "from all others: the share of its variance that is explained, and how often its most "
-            "probable value is right, beside that of its most frequent value.",
-            Table(header, list(zip(self.items, *columns, strict=True))),
-        )
+        return Table(header, list(zip(self.items, *columns, strict=True)))
 
     def _stability(self):
+        options = self.options
+        self._say(f"{options.bootstraps} samples of fewer rows")
         result = self.machine.stability(
-            self.options.bootstraps, rng=self.options.random_state, verbose=not self.options.quiet
+            options.bootstraps, rng=options.random_state, verbose=not options.quiet
         )
         rows = []
         for k in np.flatnonzero(result.converged.any(1)):
@@ -317,16 +290,14 @@ class TableNetwork:
                 row += [np.mean(values[k, exists]), np.quantile(values[k, exists], 0.05)]
             rows.append(row)
         header = "rows dropped", "with a maximum", "strength", "5%", "expected influence", "5%"
-        self.page.add(
-            "Stability",
-            "Correlations with the centralities of all rows when some are dropped, means and 5% "
-            "quantiles of the samples that have a maximum, whose share is in the second column. "
+        coefficients = (
             f"Stability coefficients: strength {result.coefficient():.2g}, expected influence "
-            f"{result.coefficient('expected_influence'):.2g}.",
-            Table(header, rows),
+            f"{result.coefficient('expected_influence'):.2g}."
         )
+        return [coefficients, Table(header, rows)]
 
-    def _groups(self):
+    def _comparisons(self):
+        self._say("comparing groups")
         names = sorted(set(self.groups.tolist()))
         if len(names) < 2:
             raise ValueError("the column of --group must have at least two values.")
@@ -336,8 +307,9 @@ class TableNetwork:
             verbose=not self.options.quiet,
         )  # fmt: skip
         comparisons = {(0, 1): result} if len(names) == 2 else result.pairwise
+        parts = []
         if len(names) > 2:
-            self.page.add("Groups", _omnibus("all groups have the same couplings", result))
+            parts = ["## Groups", _omnibus("all groups have the same couplings", result)]
         header = "pair", "difference", "error", "p-value", "probability"
         for (a, b), one in comparisons.items():
             sizes = [int((self.groups == names[k]).sum()) for k in (a, b)]
@@ -353,7 +325,8 @@ class TableNetwork:
             values = (one.difference, one.std, one.p_value, one.probability)
             rows = zip(self._pair_names(), *(x[self.pairs] for x in values), strict=True)
             table = Table(header, sorted(rows, key=lambda row: -row[4]))
-            self.page.add(f"Groups {names[a]} and {names[b]}", text, table)
+            parts += [f"## Groups {names[a]} and {names[b]}", text, table]
+        return parts
 
     def edge_table(self):
         """All edges, a row each, below a row of names."""

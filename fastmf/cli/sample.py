@@ -27,8 +27,6 @@ def add(parser):
 
 def run(arguments):
     """Draw and write."""
-    from fastmf._jit.messages import announced
-
     _options.check_outputs([arguments.model], (arguments.output, _options.OUTPUTS + _rows.FASTA))
     machine = _rows.load(arguments.model, "sample")
     if arguments.start is not None and not hasattr(machine, "solutions"):
@@ -36,6 +34,5 @@ def run(arguments):
             f"--start is for machines with hidden units, not a {type(machine).__name__}."
         )
     options = _options.given(arguments, "n_samples", "n_sweeps", "start", "random_state")
-    with announced("sampling"):
-        X = machine.sample(**options)
+    X = machine.sample(**options)
     _rows.write_rows(arguments.output, X, None, machine, arguments)

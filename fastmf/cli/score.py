@@ -29,8 +29,6 @@ def add(parser):
 
 def run(arguments):
     """Score, write and print the mean."""
-    from fastmf._jit.messages import announced
-
     inputs = arguments.model, arguments.data
     _options.check_outputs(inputs, (arguments.output, _options.OUTPUTS))
     machine = _rows.load(arguments.model, "score_samples")
@@ -40,8 +38,7 @@ def run(arguments):
             f"--energy is for machines of visible units alone, not a {type(machine).__name__}."
         )
     X, alignment = _rows.read_rows(arguments.data, machine, arguments)
-    with announced("scoring"):
-        scores = np.asarray(getattr(machine, method)(X))
+    scores = np.asarray(getattr(machine, method)(X))
     likelihood = "log-likelihood" if hasattr(machine, "solutions") else "log-pseudo-likelihood"
     what = "energy" if arguments.energy else likelihood
     if arguments.output.lower().endswith(".csv"):

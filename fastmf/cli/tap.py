@@ -39,7 +39,6 @@ def add(parser):
 def run(arguments):
     """Solve, write the table and print the log-partition."""
     import fastmf
-    from fastmf._jit.messages import announced
 
     method = arguments.method
     _options.check_outputs([arguments.model, arguments.clamp], (arguments.output, (".csv",)))
@@ -51,8 +50,7 @@ def run(arguments):
         options["clamp"] = clamp
     if method == "exact" and "max_iter" in options:
         raise ValueError("--method exact has no sweeps: leave out --max-iter.")
-    with announced("solving"):
-        result = getattr(fastmf, _SOLVER_NAMES[method])(model, **options)
+    result = getattr(fastmf, _SOLVER_NAMES[method])(model, **options)
     _write(arguments.output, result.mean, getattr(result, "var", None))
     value = float(result.log_partition) + log_factor
     print(f"log-partition: {value:.8g} nats ({value / np.log(10):.8g} in base 10)")

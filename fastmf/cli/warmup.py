@@ -8,14 +8,12 @@ import os
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import fastmf
 from fastmf._common.arguments import count
 from fastmf._common.cores import n_cores
 from fastmf._jit import cache
-from fastmf._jit.messages import to_stderr
 
 EPILOG = """\
 examples:
@@ -38,7 +36,7 @@ _WORKER = """
 import sys
 sys.path.append(sys.argv[1])
 from fastmf.cli._warmup_tasks import main
-main(sys.argv[2:])
+main(sys.argv[3:], verbose=sys.argv[2] == "True")
 """
 
 
@@ -94,47 +92,30 @@ def warmup(n_processes=None, verbose=True):
         )
     from fastmf.cli import _warmup_tasks
 
-    names = list(_warmup_tasks.STANDARD)
-    start = time.perf_counter()
-    failures = _in_processes(names, n_processes or n_cores(), verbose)
-    if failures:
-        reasons = "; ".join(sorted(failures))
-        raise Failed(f"{len(failures)} of {len(names)} tasks failed: {reasons}")
-    return time.perf_counter() - start
-
-
-def _in_processes(names, n_processes, verbose):
-    """Run tasks in processes, each its share; a line for each that failed."""
-    n_processes = min(n_processes, len(names))
-    workers = [_worker(names[k::n_processes]) for k in range(n_processes)]
-    n_done, failures = iter(range(1, len(names) + 1)), []
-
-    def follow(worker, tasks):
-        for name in tasks:
-            line = worker.stdout.readline()
-            error = line.rstrip("\n") if line else "the process has ended"
-            if error:
-                failures.append(f"{name}: {error}")
-            if verbose:
-                to_stderr(f"fastmf: compiled {next(n_done)}/{len(names)}: {name}")
-
+    names, start = list(_warmup_tasks.STANDARD), time.perf_counter()
+    n_processes = min(n_processes or n_cores(), len(names))
+    workers = [_worker(names[k::n_processes], verbose) for k in range(n_processes)]
     try:
-        with ThreadPoolExecutor(n_processes) as threads:
-            list(threads.map(follow, workers, (names[k::n_processes] for k in range(n_processes))))
+        outputs = [worker.communicate()[0] for worker in workers]
     finally:
         for worker in workers:  # if interrupted, in the middle of a task
             worker.kill()
             worker.wait()
             worker.stdout.close()
-    return failures
+    failures = [line for output in outputs for line in output.splitlines()]
+    failures += ["a process has ended" for worker in workers if worker.returncode]
+    if failures:
+        raise Failed(f"of {len(names)} tasks some failed: {'; '.join(sorted(failures))}")
+    return time.perf_counter() - start
 
 
-def _worker(names):
-    """Start a process that runs tasks and answers each with a line."""
+def _worker(names, verbose):
+    """Start a process that runs tasks, and writes a line for each that fails."""
     # Compilation has one thread; more of BLAS would only spin.
     environment = {**os.environ, "FASTMF_QUIET": "1", "OPENBLAS_NUM_THREADS": "1"}
+    folder = str(Path(fastmf.__file__).parent.parent)
     return subprocess.Popen(
-        [sys.executable, "-c", _WORKER, str(Path(fastmf.__file__).parent.parent), *names],
+        [sys.executable, "-c", _WORKER, folder, str(verbose), *names],
         env=environment,
         stdout=subprocess.PIPE,
         text=True,

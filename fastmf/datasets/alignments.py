@@ -4,7 +4,9 @@ import gzip
 import math
 import re
 import string
+import sys
 import zlib
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,8 +26,7 @@ _STOP = ord("*")
 _LETTERS = string.ascii_letters.encode()
 _SPACES = b" \t\r\n\v\f"
 _TEXT = bytes([*range(33, 127), *_SPACES])
-# What a line counts for at least, as it takes time, and a sequence, whose name is kept, in all.
-_LINE_BYTES = 32
+# Memory that a sequence takes beside its letters, such as for its name.
 _ROW_BYTES = 100
 # First words of Clustal's format, as other programs write it, too.
 _CLUSTAL = (b"CLUSTAL", b"MUSCLE", b"PROBCONS", b"MSAPROBS", b"Kalign")
@@ -448,21 +449,17 @@ def _read(path, max_bytes):
 
 
 class _TextLines:
-    """Lines of a file, long ones in pieces; text is counted against the limit."""
+    """Lines of a file, without spaces at their ends; text is counted against the limit."""
 
     def __init__(self, file, max_bytes):
         self.file, self.max_bytes = file, max_bytes
-        self.n_bytes, self.number, self.ended = 0, 0, True
+        self.n_bytes = self.number = 0
 
     def __iter__(self):
-        """Yield (whether a line begins, the piece without spaces at its ends)."""
-        while piece := self.file.readline(BLOCK_BYTES):
-            self.count(max(len(piece), _LINE_BYTES))
-            begins, self.ended = self.ended, piece.endswith(b"\n")
-            self.number += begins
-            if self.number == 1 and begins:
-                piece = piece.removeprefix(b"\xef\xbb\xbf")
-            yield begins, piece.strip()
+        while line := self.file.readline(self.max_bytes - self.n_bytes + 1):
+            self.number += 1
+            self.count(max(len(line), sys.getsizeof(b"")))
+            yield (line.removeprefix(b"\xef\xbb\xbf") if self.number == 1 else line).strip()
 
     def count(self, n_bytes):
         """Count bytes against the limit."""
@@ -473,19 +470,14 @@ class _TextLines:
                 "memory for three times as much."
             )
 
-    def whole(self):
-        """Raise if the piece is not a whole line."""
-        if not self.ended and self.file.peek(1):
-            raise ValueError(f"line {self.number} is longer than {BLOCK_BYTES} bytes.")
-
-    def letters(self, piece):
-        """The letters of a piece of a sequence."""
-        if strange := piece.translate(None, _TEXT):
+    def letters(self, line):
+        """The letters of a line of a sequence."""
+        if strange := line.translate(None, _TEXT):
             raise ValueError(
                 f"line {self.number} holds the byte 0x{strange[0]:02x}, which is no letter; it is "
                 "damaged or of another format."
             )
-        return piece.translate(None, _SPACES)
+        return line.translate(None, _SPACES)
 
 
 def begins_like_alignment(text):
@@ -501,15 +493,15 @@ def sequences(lines):
 
     Lines before the first title that begin with '#', as HHblits writes, or ';' are comments.
     """
-    for begins, piece in lines:
-        if piece.startswith(b"# STOCKHOLM"):
+    for line in lines:
+        if line.startswith(b"# STOCKHOLM"):
             return _in_blocks(lines)
-        if not piece or not begins or piece.startswith((b"#", b";")):
+        if not line or line.startswith((b"#", b";")):
             continue
-        if piece.startswith(_CLUSTAL):
+        if line.startswith(_CLUSTAL):
             return _in_blocks(lines, clustal=True)
-        if piece.startswith(b">"):
-            return _fasta(lines, piece)
+        if line.startswith(b">"):
+            return _fasta(lines, line)
         raise ValueError(
             "it begins neither with '>' (FASTA, A2M, A3M) nor with '# STOCKHOLM' or 'CLUSTAL'."
         )
@@ -521,19 +513,15 @@ def _name(words):
 
 
 def _fasta(lines, first):
-    lines.whole()
-    lines.count(_ROW_BYTES)
-    names, letters, ends = [_name(first[1:])], bytearray(), []
-    for begins, piece in lines:
-        if begins and piece.startswith(b">"):
-            lines.whole()
+    names, letters, starts = [], bytearray(), []
+    for line in chain([first], lines):
+        if line.startswith(b">"):
             lines.count(_ROW_BYTES)
-            names.append(_name(piece[1:]))
-            ends.append(len(letters))
+            names.append(_name(line[1:]))
+            starts.append(len(letters))
         else:
-            letters += lines.letters(piece)
-    ends.append(len(letters))
-    return names, letters, np.diff(ends, prepend=0)
+            letters += lines.letters(line)
+    return names, letters, np.diff(starts, append=len(letters))
 
 
 def _in_blocks(lines, clustal=False):
@@ -541,17 +529,16 @@ def _in_blocks(lines, clustal=False):
     sequences_by_name: dict[bytes, bytearray] = {}
     block: set[bytes] = set()
     closed = False
-    for _, piece in lines:
-        if closed and piece:
+    for line in lines:
+        if closed and line:
             raise ValueError("it holds more than one alignment; split it at the lines '//'.")
-        if not piece:
+        if not line:
             block.clear()
-        closed = closed or (piece == b"//" and not clustal)
-        comment = _CONSERVED.fullmatch(piece) if clustal else piece.startswith(b"#")
-        if not piece or comment or closed:
+        closed = closed or (line == b"//" and not clustal)
+        comment = _CONSERVED.fullmatch(line) if clustal else line.startswith(b"#")
+        if not line or comment or closed:
             continue
-        lines.whole()
-        name, *letters = piece.split(None, 1)
+        name, *letters = line.split(None, 1)
         if not letters or name in block:
             what = "holds no letters" if not letters else "repeats a name of its block"
             raise ValueError(f"line {lines.number}, {name[:60]!r}, {what}.")

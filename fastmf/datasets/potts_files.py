@@ -2,6 +2,8 @@
 
 import gzip
 import zlib
+from array import array
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -11,9 +13,6 @@ import numpy as np
 from fastmf.datasets._compressed import BLOCK_BYTES, open_decompressed
 from fastmf.datasets.alignments import checked_alphabet
 from fastmf.models._io import replacing
-
-# Memory of a line of adabmDCA: at most four indices and a value.
-_ADABM_ROW_BYTES = 40
 
 
 class PottsParameters(NamedTuple):
@@ -181,8 +180,8 @@ def write_plmc(path, couplings, field, alphabet="protein", **more):
     more = _plmc_more(more, L, q, alphabet)
     sizes = [L, q, more["n_rows"], more["n_skipped"], more["n_iter"]]
     checked = {"couplings": couplings, "field": field} | {k: more[k] for k in _REAL_NAMES}
-    for name, array in checked.items():
-        if not (abs(np.asarray(array, float)) <= np.finfo(np.float32).max).all():
+    for name, part in checked.items():
+        if not (abs(np.asarray(part, float)) <= np.finfo(np.float32).max).all():
             raise ValueError(f"{name} must hold finite numbers of single precision, plmc's type.")
     with replacing(path) as file:
         file.write(np.array(sizes, "<i4").tobytes())
@@ -191,12 +190,12 @@ def write_plmc(path, couplings, field, alphabet="protein", **more):
         file.write(more["n_neighbours"].astype("<f4").tobytes())
         file.write(more["target"].encode("ascii"))
         file.write(more["positions"].astype("<i4").tobytes())
-        for array in (more["frequencies"], field):
-            file.write(array.astype("<f4").tobytes())
-        for array in (more["pair_frequencies"], couplings):
+        for part in (more["frequencies"], field):
+            file.write(part.astype("<f4").tobytes())
+        for part in (more["pair_frequencies"], couplings):
             # Row by row of pairs: all of them at once would double the memory.
             for i in range(L - 1):
-                pairs = array[i, :, i + 1 :].transpose(1, 0, 2)
+                pairs = part[i, :, i + 1 :].transpose(1, 0, 2)
                 file.write(pairs.astype("<f4").tobytes())
 
 
@@ -227,12 +226,12 @@ def _plmc_text(path, letters):
 
 
 def _read_pairs(file, dtype, L, q):
-    array = np.zeros((L, q, L, q), dtype)
+    tables = np.zeros((L, q, L, q), dtype)
     for i in range(L - 1):
         pairs = np.fromfile(file, dtype, (L - 1 - i) * q * q).reshape(-1, q, q)
-        array[i, :, i + 1 :] = pairs.transpose(1, 0, 2)
-        array[i + 1 :, :, i] = pairs.transpose(0, 2, 1)
-    return array
+        tables[i, :, i + 1 :] = pairs.transpose(1, 0, 2)
+        tables[i + 1 :, :, i] = pairs.transpose(0, 2, 1)
+    return tables
 
 
 def _plmc_more(more, L, q, alphabet):
@@ -371,51 +370,38 @@ def write_adabmdca(path, couplings, field, alphabet="protein"):
             file.write("".join(text).encode("ascii"))
 
 
-def _line_blocks(path):
-    """Lists of the lines of a file; lines longer than a block are refused."""
-    line = b""
-    with open_decompressed(path) as file:
-        while chunk := file.read(BLOCK_BYTES):
-            *lines, line = (line + chunk).split(b"\n")
-            if len(line) > BLOCK_BYTES:
-                raise ValueError(f"it has a line of more than {BLOCK_BYTES} bytes.")
-            yield lines
-    yield [line]
-
-
 def _read_lines(path, alphabet, max_bytes):
-    """Parts of both kinds of lines: indices (n, 2 or 4) and values (n,)."""
-    n_words = {b"h": 4, b"J": 6}
-    parts = {kind: ([np.empty((0, n - 2), int)], [np.empty(0)]) for kind, n in n_words.items()}
-    n_before = n_lines = 0
-    for lines in _line_blocks(path):
-        rows = [line.split() for line in lines]
-        for k, row in enumerate(rows, n_before + 1):
-            if row and n_words.get(row[0]) != len(row):
+    """Indices (n, 2 or 4) and values (n,) of both kinds of lines; states are letters or numbers."""
+    n_places = {b"h": 2, b"J": 4}
+    indices = {kind: array("q") for kind in n_places}
+    values = {kind: array("d") for kind in n_places}
+    state_of = {letter.encode(): state for state, letter in enumerate(alphabet)}
+    n_numbers = 0
+    with open_decompressed(path) as file:
+        for k, line in enumerate(iter(partial(file.readline, BLOCK_BYTES), b""), 1):
+            kind, *words = line.split() or [b""]
+            if not kind:
+                continue
+            n = n_places.get(kind)
+            if n is None or len(words) != n + 1:
                 raise ValueError(f"line {k} is neither 'J i j a b value' nor 'h i a value'.")
-        n_before, n_lines = n_before + len(rows), n_lines + sum(map(bool, rows))
-        _check_memory(n_lines * _ADABM_ROW_BYTES, max_bytes)
-        for kind, (indices, values) in parts.items():
-            words = np.array([row for row in rows if row and row[0] == kind])
-            if len(words):
-                n = n_words[kind] // 2
-                states = _state_numbers(words[:, n:-1], alphabet)
-                indices.append(np.hstack([words[:, 1:n].astype(int), states]))
-                values.append(words[:, -1].astype(float))
-    return {kind: tuple(map(np.concatenate, lists)) for kind, lists in parts.items()}
-
-
-def _state_numbers(words, alphabet):
-    """States of letters or, where no word is one, of numbers."""
-    states = np.full(words.shape, -1)
-    for state, letter in enumerate(alphabet):
-        states[words == letter.encode()] = state
-    if (states < 0).all():
-        states = words.astype(np.int64)
-    if (states < 0).any() or (states >= len(alphabet)).any():
-        strange = words[(states < 0) | (states >= len(alphabet))][0].decode("latin-1")
-        raise ValueError(f"{strange:.20} is not in the alphabet {alphabet}; pass alphabet=...")
-    return states
+            n_numbers += n + 1
+            _check_memory(8 * n_numbers, max_bytes)
+            states = words[n // 2 : n]
+            if k == 1 and states[0] not in state_of and states[0].isdigit():
+                state_of = {b"%d" % state: state for state in range(len(alphabet))}
+            if strange := [word for word in states if word not in state_of]:
+                raise ValueError(
+                    f"{strange[0].decode('latin-1'):.20} is not in the alphabet {alphabet}; pass "
+                    "alphabet=..."
+                )
+            indices[kind].extend(map(int, words[: n // 2]))
+            indices[kind].extend(map(state_of.get, states))
+            values[kind].append(float(words[-1]))
+    return {
+        kind: (np.array(indices[kind]).reshape(-1, n), np.array(values[kind]))
+        for kind, n in n_places.items()
+    }
 
 
 def _turn_upwards(index):
@@ -433,12 +419,12 @@ def _placed(index, value, shape, dtype):
     if not np.isfinite(value).all():
         raise ValueError("it holds NaN or infinity.")
     flat = np.ravel_multi_index(tuple(index.T), shape)
-    array = np.zeros(shape, dtype)
-    array.ravel()[flat] = value
+    placed = np.zeros(shape, dtype)
+    placed.ravel()[flat] = value
     flat.sort()
     if (flat[1:] == flat[:-1]).any():
         raise ValueError("a parameter comes twice.")
-    return array
+    return placed
 
 
 # --- both ---------------------------------------------------------------------------------------
@@ -455,8 +441,8 @@ def _checked_parameters(couplings, field, alphabet):
         )
     if couplings.shape != 2 * field.shape:
         raise ValueError(f"couplings must have shape {2 * field.shape}, got {couplings.shape}.")
-    for name, array in (("field", field), ("couplings", couplings)):
-        if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
+    for name, part in (("field", field), ("couplings", couplings)):
+        if part.dtype.kind not in "fiub" or not np.isfinite(part).all():
             raise ValueError(f"{name} must hold finite numbers.")
     for i in range(len(field)):
         if couplings[i, :, i].any():

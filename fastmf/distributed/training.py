@@ -13,7 +13,7 @@ from fastmf.learning.layered.scaling import scaling_of
 from fastmf.learning.layered.settings import MANY_ROWS, LayeredSettings, gradient_for
 from fastmf.learning.layered.step import Plan
 from fastmf.learning.training import trainer
-from fastmf.learning.training.ascent import State
+from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.learning.training.settings import options_of
 from fastmf.models._checks import states_of
@@ -106,11 +106,11 @@ class _ChunkedPlan(Plan):
         import dask
 
         chunks = X.rechunk({0: self._chunk_rows})
-        start = dask.delayed(State(state.model, ModelParameters()), traverse=False)
+        model = dask.delayed(state.model, traverse=False)
         task = dask.delayed(_chunk_gradient, pure=False)
         generators = rng.spawn(chunks.numblocks[0])
         parts = [
-            task(start, chunk, self.settings, generator, self.n_threads)
+            task(model, chunk, self.settings, generator, self.n_threads)
             for chunk, generator in zip(blocks(chunks), generators, strict=True)
         ]
         fractions = np.array(chunks.chunks[0]) / len(X)
@@ -136,14 +136,14 @@ class _ChunkedPlan(Plan):
         super().prepare(state, X.compute())
 
 
-def _chunk_gradient(state, chunk, settings, rng, n_threads):
+def _chunk_gradient(model, chunk, settings, rng, n_threads):
     """Gradient and moments of one chunk, whose rows are checked when they are first read."""
     if not np.isfinite(chunk).all():
         raise ValueError(
             "X must be finite, got NaN or infinity: missing values need an array in memory, as "
             "X.compute() is."
         )
-    return Plan(state.model, settings, n_threads).gradient(state, chunk, rng)
+    return Plan(model, settings, n_threads).gradient(initial_state(model), chunk, rng)
 
 
 def fit(estimator, X, *, validation_data=None, chunk_rows=256, n_threads=1):

@@ -31,11 +31,6 @@ def coefficient_forest(
         How many are drawn.
     %(ax)s
 
-    Raises
-    ------
-    ValueError
-        If arrays or names are not one for each coefficient.
-
     Examples
     --------
     >>> import numpy as np, fastmf as mf

@@ -1,6 +1,7 @@
 """Networks of couplings, and couplings with their intervals."""
 
 from importlib import import_module
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -15,19 +16,17 @@ LAYOUTS = ("auto", "spring", "circle")
 
 @drawing
 def coupling_network(
-    tests, *, level=0.05, names=None, groups=None, layout="auto", minimum=0.5, legend=True, ax=None
+    edges, *, names=None, groups=None, layout="auto", minimum=0.5, legend=True, ax=None
 ):
     """Features as dots, and lines between those whose couplings differ from zero.
 
     Parameters
     ----------
-    tests : fitted machine, EdgeInclusion or CouplingTests
+    edges : fitted machine or EdgeInclusion
         A `FullyVisibleBoltzmannMachine`, `OrdinalMachine` or `PottsMachine`, or the result of
         `edge_inclusion`: the more probable a coupling, from `minimum` to 1, the less transparent
-        its line. Or the result of `test_couplings`. Lines are red if couplings are positive, blue
-        if negative, grey for pairs of positions of a Potts machine, and the wider the stronger.
-    level : float, default 0.05
-        Couplings of tests with an adjusted p-value below are drawn.
+        its line. Lines are red if couplings are positive, blue if negative, grey for pairs of
+        positions of a Potts machine, and the wider the stronger.
     names : sequence of str of length n_features, optional
         Default: the machine's names, or numbers.
     groups : sequence of str of length n_features, optional
@@ -36,17 +35,10 @@ def coupling_network(
         Coupled features are near each other in "spring", which needs networkx; "auto" is "spring"
         if networkx is installed.
     minimum : float, default 0.5
-        Couplings of machines and edges with a smaller probability are not drawn.
+        Couplings with a smaller probability are not drawn.
     legend : bool, default True
         Whether to explain widths, colours and transparency.
     %(ax)s
-
-    Raises
-    ------
-    ValueError
-        If there is no coupling, `level` is not in (0, 1], or names or groups are missing.
-    ImportError
-        If networkx is not installed, for "spring".
 
     Examples
     --------
@@ -59,7 +51,7 @@ def coupling_network(
     3
     """
     one_of("layout", layout, LAYOUTS)
-    edges = _edges(tests, level, number("minimum", minimum, 0, 1))
+    edges = _edges(edges, number("minimum", minimum, 0, 1))
     names = names_of(edges.names if names is None else names, edges.n_features, "units")
     if groups is not None:
         groups = names_of(groups, edges.n_features, "units")
@@ -90,59 +82,47 @@ def coupling_network(
     return ax.figure
 
 
-class _Edges:
-    """Edges that are drawn: ends, couplings, opacities, and title."""
+class _Edges(NamedTuple):
+    """Edges that are drawn: ends, couplings, opacities, names of all units, and title."""
 
-    def __init__(self, ends, coupling, alpha, names, title, signed=True):
-        (self.first, self.second), self.coupling, self.alpha = ends, coupling, alpha
-        self.names, self.title, self.signed = names, title, signed
-        self.n_features = len(names)
+    first: np.ndarray
+    second: np.ndarray
+    coupling: np.ndarray
+    alpha: np.ndarray
+    names: list
+    title: str
+    signed: bool
+
+    @property
+    def n_features(self):
+        return len(self.names)
 
 
-def _edges(tests, level, minimum):
-    """The edges of a machine, of its edge inclusion, or of tests."""
+def _edges(tests, minimum):
+    """Edges by their probabilities; of pairs of positions, with the norms of their couplings."""
     if hasattr(tests, "edge_inclusion"):
         tests = tests.edge_inclusion()
-    if hasattr(tests, "probability"):
-        return _of_inclusion(tests, minimum)
-    with_attributes("tests", tests, "CouplingTests", "first", "second", "coupling", "adjusted")
-    first, second = (np.asarray(units, int) for units in (tests.first, tests.second))
-    if not len(first):
-        raise ValueError("tests must hold at least one coupling.")
-    level = number("level", level, 0, 1)
-    if level == 0:
-        raise ValueError(f"level must be in (0, 1], got {level}.")
-    drawn = np.flatnonzero(np.asarray(tests.adjusted) < level)
-    coupling = np.asarray(tests.coupling, float)[drawn]
-    fraction = abs(coupling) / (abs(coupling).max(initial=0) or 1.0)
-    title = f"{len(drawn)} of {len(first)} couplings differ from zero ($p$ < {level:g})"
-    names = [str(k) for k in range(int(max(first.max(), second.max())) + 1)]
-    ends = first[drawn], second[drawn]
-    return _Edges(ends, coupling, 0.4 + 0.6 * fraction, names, title)
-
-
-def _of_inclusion(found, minimum):
-    """Edges by their probabilities; of pairs of positions, with the norms of their couplings."""
-    p, n = np.asarray(found.probability), len(found.probability)
+    with_attributes("edges", tests, "machine or EdgeInclusion", "probability", "mean", "names")
+    p, n = np.asarray(tests.probability), len(tests.probability)
     pairs = np.triu_indices(n, 1)
     mask = p[pairs] >= max(minimum, np.finfo(float).tiny)
     first, second = pairs[0][mask], pairs[1][mask]
-    signed = np.shape(found.mean) == p.shape and hasattr(found, "std")
-    coupling = found.mean[first, second] if signed else _norms(found, first, second)
+    signed = np.shape(tests.mean) == p.shape and hasattr(tests, "std")
+    coupling = tests.mean[first, second] if signed else _norms(tests, first, second)
     certainty = p[first, second]
     # From the least probable coupling that may be drawn: above one half few alphas differ visibly.
     certainty = (certainty - minimum) / (1 - minimum) if minimum < 1 else np.ones(len(certainty))
     alpha = MIN_ALPHA + (1 - MIN_ALPHA) * certainty
     title = f"{len(first)} of {len(pairs[0])} couplings have a probability of {minimum:g} or more"
-    return _Edges((first, second), coupling, alpha, list(found.names), title, signed)
+    return _Edges(first, second, coupling, alpha, list(tests.names), title, signed)
 
 
-def _norms(found, first, second):
+def _norms(tests, first, second):
     """Frobenius norms of the couplings of pairs of positions, or their evidence if sizes differ."""
-    mean = np.asarray(found.mean)
+    mean = np.asarray(tests.mean)
     if mean.ndim == 4:
         return np.sqrt(np.square(mean).sum((1, 3)))[first, second]
-    return np.asarray(found.log_bayes_factor)[first, second]
+    return np.asarray(tests.log_bayes_factor)[first, second]
 
 
 def _colour(edges, k):
@@ -211,11 +191,6 @@ def edge_forest(machine, *, level=0.95, n_top=30, names=None, ax=None):
     names : sequence of str of length n_features, optional
         Default: the machine's names.
     %(ax)s
-
-    Raises
-    ------
-    ValueError
-        If the machine has no standard errors, or names are missing.
 
     Examples
     --------

@@ -30,11 +30,6 @@ def learning_curve(history, *, label=None, ax=None):
         Name of the machine in the legend, to compare several on one `ax`.
     %(ax)s
 
-    Raises
-    ------
-    ValueError
-        If the history lacks "epoch" or the metric, or one is not as long as the other.
-
     Examples
     --------
     >>> import fastmf as mf
@@ -95,11 +90,6 @@ def denoising_accuracy(flip_probability, scores, *, ax=None):
         Matthews correlation of each method, by its name.
     %(ax)s
 
-    Raises
-    ------
-    ValueError
-        If there is no method, or scores and probabilities differ in number.
-
     Examples
     --------
     >>> import fastmf as mf
@@ -137,11 +127,6 @@ def log_partitions(report, *, ax=None):
         Report of `fastmf.log_partition_report`. The vertical line is its first entry: the exact
         value, if there is one.
     %(ax)s
-
-    Raises
-    ------
-    ValueError
-        If the report is empty.
 
     Examples
     --------

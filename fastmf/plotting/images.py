@@ -26,11 +26,6 @@ def mosaic(images, shape, columns, *, gap=1):
     array of shape (rows * (height + gap) - gap, columns * (width + gap) - gap)
         NaN where there is no image.
 
-    Raises
-    ------
-    ValueError
-        If there are no images, or they are not of that shape.
-
     Examples
     --------
     >>> import numpy as np, fastmf as mf
@@ -69,11 +64,6 @@ def receptive_fields(weights, shape, *, n_fields=100, columns=None, order=None, 
     order : int array of shape (n_hidden,), optional
         Hidden units in the order in which they are shown; by default by norm, the largest first.
     %(ax)s
-
-    Raises
-    ------
-    ValueError
-        If the weights do not have height * width rows, or `order` has other units.
 
     Examples
     --------
@@ -125,11 +115,6 @@ def image_rows(rows, shape, *, limits=(0, 1), ax=None):
     limits : tuple of float, default (0, 1)
         Values shown as black and as white; those beyond are clipped.
     %(ax)s
-
-    Raises
-    ------
-    ValueError
-        If there are no rows, they differ in length, or the images are not of that shape.
 
     Examples
     --------

@@ -33,11 +33,6 @@ def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=Non
         Label of the vertical axis.
     %(axes)s
 
-    Raises
-    ------
-    ValueError
-        If there is no curve, or one is not as long as the epochs.
-
     Examples
     --------
     >>> import fastmf as mf
@@ -73,11 +68,6 @@ def free_energy_by_epoch(epoch, solutions, *, ax=None):
     %(axes)s
         Its dots are solutions, larger if more starts led to them; on a second vertical axis their
         number.
-
-    Raises
-    ------
-    ValueError
-        If there is not one entry for each epoch, or none.
 
     Notes
     -----
@@ -132,11 +122,6 @@ def solution_map(points, solutions, *, shape=None, n_images=12, ax=None):
         Solutions shown as images, far from each other on the map.
     %(axes)s
 
-    Raises
-    ------
-    ValueError
-        If there is not one point for each solution.
-
     Examples
     --------
     >>> import numpy as np, fastmf as mf
@@ -190,11 +175,6 @@ def solutions_and_data(solutions, X, shape, *, n_solutions=10, n_data=12, ax=Non
     n_solutions, n_data : int
         Rows, and data in each.
     %(axes)s
-
-    Raises
-    ------
-    ValueError
-        If X does not have a row for each start.
 
     Examples
     --------

@@ -26,11 +26,6 @@ def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0,
         Pairs at a smaller distance are contacts.
     %(ax)s
 
-    Raises
-    ------
-    ValueError
-        If the arrays are not square, symmetric and of one shape.
-
     Examples
     --------
     >>> import numpy as np
@@ -94,11 +89,6 @@ def precision_curve(precision, *, n_columns=None, ax=None):
         Marked by a vertical line.
     %(ax)s
 
-    Raises
-    ------
-    ValueError
-        If there is no method, or its precisions are not one-dimensional.
-
     Examples
     --------
     >>> import fastmf as mf
@@ -142,12 +132,6 @@ def mutation_matrix(effects, alphabet=None, *, sequence=None, label=None, positi
     positions : array of int of shape (n_columns,), optional
         Numbers of the columns on the horizontal axis; by default 1, 2, ...
     %(ax)s
-
-    Raises
-    ------
-    ValueError
-        If `effects` is not of two dimensions, or the alphabet, the sequence or the positions do
-        not have its lengths.
 
     Examples
     --------

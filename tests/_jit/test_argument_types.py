@@ -8,7 +8,6 @@ from fastmf._jit.argument_types import (
     Bool,
     Int8,
     Real,
-    Workers,
     argument_types,
     numba_type,
     type_of,
@@ -21,7 +20,7 @@ class Row(NamedTuple):
 
 
 class Rows(NamedTuple):
-    memory: Workers[Row]
+    memory: Row
     found: Bool[1]
     tol: float
     size: int
@@ -29,7 +28,7 @@ class Rows(NamedTuple):
 
 
 def an_instance(dtype):
-    memory = Row(np.zeros((2, 3, 4), dtype), np.zeros((2, 3), np.int8))
+    memory = Row(np.zeros((3, 4), dtype), np.zeros(3, np.int8))
     return Rows(memory, np.zeros(3, bool), 0.5, 3, (1, 2.0))
 
 

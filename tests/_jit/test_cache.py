@@ -217,6 +217,7 @@ def tree(tmp_path):
     return Path(shutil.copytree(PACKAGE, tmp_path / "tree" / "fastmf", ignore=left_out))
 
 
+@pytest.mark.slow
 def test_another_version_does_not_run_the_code_of_the_first(tmp_path, tree):
     folder, words, packages = str(tmp_path / "cache"), [], []
     for name in ("first", "second", "third"):
@@ -381,6 +382,7 @@ print("numba.typed.typeddict" in sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_loading_imports_nothing_that_only_compilation_needs(tmp_path):
     here = {}
     exec(TAP, here)
@@ -393,6 +395,7 @@ def test_loading_imports_nothing_that_only_compilation_needs(tmp_path):
 
 
 @needs_fork
+@pytest.mark.slow
 def test_twelve_processes_on_an_empty_cache(tmp_path):
     results, n_compiled, left = at_once(tmp_path, MODULE, 6)
     assert results == {48}

@@ -17,6 +17,8 @@ import fastmf
 
 PACKAGE = Path(fastmf.__file__).parent
 
+pytestmark = pytest.mark.slow
+
 # A module that a user wrote beside the package: priors, and a function that has kernels call one of
 # them. It returns a mean and how many functions were found in the cache, or None for the latter if
 # none was looked for.

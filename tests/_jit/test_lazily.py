@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 from fastmf.special import exp
 import sys
@@ -17,6 +19,7 @@ assert abs(f(1.0) - 2.718281828459045) < 1e-15
 """
 
 
+@pytest.mark.slow
 def test_users_functions_call_special_ones_whichever_is_imported_first():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -19,7 +19,9 @@ import fastmf
 ROOT = Path(fastmf.__file__).parents[1]
 LEVEL = "x86-64-v3"
 
+# The library takes as long to build as many tests to run, and each process compiles anew.
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(
         platform.machine().lower() not in ("x86_64", "amd64") or os.name != "posix",
         reason="of another platform",
@@ -108,7 +110,6 @@ def complete(tmp_path_factory):
     return build(tmp_path_factory.mktemp("complete"))
 
 
-@pytest.mark.slow
 def test_eight_fits_are_those_of_compiled_kernels(complete):
     ahead, compiled = (json.loads(python("-c", EIGHT, library=x).stdout) for x in (complete, "0"))
     assert ahead == compiled and len(ahead) == 8
@@ -144,7 +145,6 @@ for name, call in calls.items():
 """
 
 
-@pytest.mark.slow
 def test_first_calls_compile_nothing(complete):
     python("-c", FIRST_CALLS, library=complete)
 

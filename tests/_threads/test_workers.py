@@ -130,6 +130,7 @@ def test_what_one_thread_computes_once_keeps_no_other_waiting():
     assert Costly.value.__doc__ == "Something."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["loky", "threading"])
 def test_jobs_of_joblib(backend, expected):
     joblib = pytest.importorskip("joblib")
@@ -138,6 +139,7 @@ def test_jobs_of_joblib(backend, expected):
         assert joblib.Parallel()(jobs) == [expected] * 4
 
 
+@pytest.mark.slow
 def test_one_thread_of_openmp(expected, tmp_path):
     environment = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     folders = [
@@ -298,6 +300,7 @@ print(mf.tap(model, np.ones((200, 200))).converged.all())
 """
 
 
+@pytest.mark.slow
 def test_numbas_threads_are_not_needed():
     """Nor, therefore, the library for them that a user may have named without having it."""
     environment = os.environ | {"NUMBA_THREADING_LAYER": "tbb"}

@@ -64,7 +64,7 @@ def test_the_page_needs_no_other_file(folder, page):
 
 def test_every_image_is_valid_and_described(page):
     images = Elements(page).all("img")
-    assert len(images) == 6 + 2 + 5 * len(demo.SHOWN_AT) + 4
+    assert len(images) == 6 + 2 + 5 * len(demo.FLIP_PROBABILITY) + 4
     for image in images:
         kind, data = re.fullmatch(r"data:image/(.+);base64,(.+)", image["src"]).groups()
         content = base64.b64decode(data)
@@ -94,16 +94,14 @@ def test_the_page_gives_settings_and_numbers(text):
         assert name in text
     for p in demo.FLIP_PROBABILITY:
         assert re.search(rf" {p:g} (-?\d\.\d{{3}} ){{3}}(RBM|pointwise|nearest)", text)
-    for p in demo.SHOWN_AT:
         assert f"with probability p = {p:g}," in text
     assert re.search(r"(converged|not converged): forward and reverse estimates are", text)
-    assert re.search(r"learning binary digits \d+\.\d \d+\.\d ", text)
+    assert re.search(r"learning binary digits \d+\.\d ", text)
     assert "--quick" in text and "chosen by this very score" not in text
 
 
 def test_log_partitions_are_compared_with_the_exact_one(text):
     # 16 hidden units are enumerated.
-    assert "is enumerated, too" in text
     value = float(re.search(r" exact (-?\d+\.\d{3}) \+0\.000 ", text)[1])
     annealed, error = map(float, re.search(r" AIS (-?\d+\.\d{3}) (\d\.\d{3}) ", text).groups())
     assert abs(annealed - value) < 5 * error + 0.01

@@ -268,14 +268,12 @@ def test_what_is_left_out_is_known(tmp_path):
         (b">a\nAC\xc3\xa9DE\n", "line 2 holds the byte 0xc3"),
         (b">a\nBJZ\n>b\nXXX\n", "letters outside it are X B J Z"),
         (b">a\nacde\n", "pass inserts='keep'"),
-        (b">" + b"a" * 2**20 + b"\nACD\n", "line 1 is longer"),
         (b"# STOCKHOLM 1.0\n//\n", "holds no sequences"),
         (b"# STOCKHOLM 1.0\na ACD\n", "without the line '//'"),
         (b"# STOCKHOLM 1.0\na ACD\na ACD\n//\n", "repeats a name"),
         (b"# STOCKHOLM 1.0\na\n//\n", "holds no letters"),
         (b"# STOCKHOLM 1.0\na ACD\nb AC\n//\n", "sequence 2"),
         (b"# STOCKHOLM 1.0\na ACD\n//\n# STOCKHOLM 1.0\n", "more than one alignment"),
-        (b"# STOCKHOLM 1.0\na " + b"A" * 2**21 + b"\n//\n", "line 2 is longer"),
         (gzip.compress(A2M.encode(), mtime=0)[:-9], "cannot be read"),
         (gzip.compress(A2M.encode(), mtime=0)[:9], "cannot be read"),
         (b"\x1f\x8b" + b"x" * 40, "cannot be read"),
@@ -335,17 +333,17 @@ def test_a_missing_file_and_a_folder(tmp_path):
 
 @pytest.mark.parametrize("unit", [b"A", b"\0", b"A\n", b"A\n>\n", b">\nA\n", b" ", b"\n"])
 def test_a_gzip_bomb_needs_no_more_memory_than_allowed(tmp_path, unit):
-    """64 MiB in a file of some 100 KiB, of which 4 may be read."""
+    """16 MiB in a file of some 30 KiB, of which one may be read."""
     path = tmp_path / "bomb.gz"
     with gzip.open(path, "wb") as file:
         file.write(b">a\n")
-        for _ in range(64):
+        for _ in range(16):
             file.write(unit * (2**20 // len(unit)))
     tracemalloc.start()
     try:
-        with pytest.raises(ValueError, match=r"max_bytes=4194304|which is no letter"):
-            load_alignment(path, max_bytes=2**22)
-        assert tracemalloc.get_traced_memory()[1] < 2**24
+        with pytest.raises(ValueError, match=r"max_bytes=1048576|which is no letter"):
+            load_alignment(path, max_bytes=2**20)
+        assert tracemalloc.get_traced_memory()[1] < 2**22
     finally:
         tracemalloc.stop()
 

@@ -309,23 +309,23 @@ HEAD = struct.pack(">HBB2I", 0, 8, 2, 2**5, 2**20)
 @pytest.mark.parametrize(
     "name, content, says",
     [
-        ("x.idx", bomb("x.idx", 32, HEAD), "more than max_bytes=1048576"),
+        ("x.idx", bomb("x.idx", 8, HEAD), "more than max_bytes=262144"),
         # The header announces less, or as much, than there is.
-        ("x.idx", bomb("x.idx", 32, struct.pack(">HBB2I", 0, 8, 2, 2, 8)), "it has more"),
-        ("x.idx", bomb("x.idx", 1, struct.pack(">HBB2I", 0, 8, 2, 1, 2**19)), "it has more"),
-        ("x.idx", gzip.compress(struct.pack(">HBB2I", 0, 8, 2, 1, 2**19) + b"abc"), "it has 15"),
+        ("x.idx", bomb("x.idx", 8, struct.pack(">HBB2I", 0, 8, 2, 2, 8)), "it has more"),
+        ("x.idx", bomb("x.idx", 1, struct.pack(">HBB2I", 0, 8, 2, 1, 2**17)), "it has more"),
+        ("x.idx", gzip.compress(struct.pack(">HBB2I", 0, 8, 2, 1, 2**17) + b"abc"), "it has 15"),
         ("x.idx", gzip.compress(struct.pack(">HBB3I", 0, 14, 3, *3 * [2**32 - 1])), "max_bytes="),
-        ("x.csv", bomb("x.csv", 32), "more than max_bytes=1048576"),
+        ("x.csv", bomb("x.csv", 8), "more than max_bytes=262144"),
         ("x.csv.gz", gzip.compress(b"0," * 2**16), "line of more than 65536 bytes"),
         ("x.csv", gzip.compress(b"\n" * 2**22), "more than max_bytes"),
         ("x.csv", gzip.compress(b"#\n" * 2**20), "more than max_bytes"),
-        ("x.npy.gz", gzip.compress(npy(np.zeros(2**22))), "more than max_bytes=1048576"),
-        ("x.npy", gzip.compress(npy(np.zeros(2**22))), "more than max_bytes=1048576"),
+        ("x.npy.gz", gzip.compress(npy(np.zeros(2**20))), "more than max_bytes=262144"),
+        ("x.npy", gzip.compress(npy(np.zeros(2**20))), "more than max_bytes=262144"),
     ],
     ids=lambda value: value if isinstance(value, str) else f"{len(value)} bytes",
 )
 def test_a_bomb_needs_no_more_memory_than_allowed(tmp_path, monkeypatch, name, content, says):
-    monkeypatch.setattr("fastmf.models._archive.MIN_MEMORY_BYTES", 2**20)
+    monkeypatch.setattr("fastmf.models._archive.MIN_MEMORY_BYTES", 2**18)
     monkeypatch.setattr("fastmf.datasets._tables.MAX_LINE_BYTES", 2**16)
     path = tmp_path / name
     path.write_bytes(content)
@@ -333,7 +333,7 @@ def test_a_bomb_needs_no_more_memory_than_allowed(tmp_path, monkeypatch, name, c
     try:
         with pytest.raises(ValueError, match=says) as caught:
             read_array(path)
-        assert tracemalloc.get_traced_memory()[1] < 2**23
+        assert tracemalloc.get_traced_memory()[1] < 2**22
     finally:
         tracemalloc.stop()
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)

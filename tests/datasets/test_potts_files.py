@@ -167,7 +167,7 @@ GOOD = "J 0 1 A - 0.5\nh 0 - 1\nh 0 A 1\nh 1 - 1\nh 1 A 1\n"
         (GOOD.replace("0.5\n", "0.5\nJ 1 0 - A 1\n"), "comes twice"),
         (GOOD.replace("h 1 A", "h 1 -"), "comes twice"),
         (GOOD.replace("h 1 A", "h 1 C"), "C is not in the alphabet -A"),
-        ("\0" * 2**21, "more than 1048576 bytes"),
+        ("\0" * 2**21, "line 1 is neither"),
     ],
     ids=lambda value: value[:20].encode("unicode_escape").decode(),
 )

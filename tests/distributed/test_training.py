@@ -79,6 +79,7 @@ def test_chunks_give_the_steps_of_units_whose_scale_is_free():
     np.testing.assert_array_equal(chunks.hidden.precision, 1)
 
 
+@pytest.mark.slow
 def test_workers_are_killed_and_nothing_is_lost(tmp_path):
     import_before_forks()
     X = data()

@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from fastmf._jit.argument_types import Int64, Workers, argument_types
+from fastmf._jit.argument_types import Int64, argument_types
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
 from fastmf._outcomes import CONFIRMING, RUNNING
@@ -22,8 +22,6 @@ from fastmf.kernels.mean_field.arguments import (
     SOURCE,
     START,
     WIDTH,
-    MeanFieldRecord,
-    Sweep,
     TapSettings,
     Tilt,
     packed_couplings,
@@ -152,7 +150,7 @@ def _store_ended_rows(layers, active, n_active, settings, tilt, record):
     return n_active
 
 
-@kernel(fastmath=REORDER, views=True, mode="from_kernels")
+@kernel(fastmath=REORDER, views=True)
 def tap(sweep, settings, tilt, workers, queue, record):
     """Take rows from the queue and iterate them to fixed points of the mean-field equations."""
     w, layers, blocks = fetch_and_increment(queue[1:]), sweep.layers, sweep.blocks
@@ -185,10 +183,3 @@ def update_address(dtype, update=update_block):
     """Address of the compiled update of a block of units, for a floating type."""
     arguments = Int64[1], (int, int), int, ActiveRows, TapSettings, Tilt
     return address_of(update, *argument_types(dtype, *arguments))
-
-
-@cache
-def tap_address(dtype):
-    """Address of the compiled `tap`, for a floating type."""
-    arguments = Sweep, TapSettings, Tilt, Workers[ActiveRows], Int64[1], MeanFieldRecord
-    return address_of(tap, *argument_types(dtype, *arguments))

@@ -3,8 +3,7 @@
 from contextlib import contextmanager
 
 from fastmf._common.progress import Stderr
-from fastmf._jit.messages import announced, to_stderr
-from fastmf.models import CRBM
+from fastmf._jit.messages import to_stderr
 
 
 class _Lines:
@@ -23,29 +22,15 @@ class _Silent(_Lines):
 
 
 @contextmanager
-def progress(total, initial, verbose, what):
-    """A bar over all batches of a run; above it, a line if kernels are compiled."""
+def progress(total, initial, verbose):
+    """A bar over all batches of a run."""
     if not verbose:
-        with announced(what):
-            yield _Silent()
+        yield _Silent()
         return
     try:
         from tqdm import tqdm
     except ImportError:
-        with announced(what):
-            yield _Lines()
+        yield _Lines()
         return
     with tqdm(total=total, initial=initial, unit="batch", file=Stderr()) as bar:
-
-        def write(text):
-            bar.write(text, file=bar.fp)
-
-        with announced(what, show=write):
-            yield bar
-
-
-def units_of(model):
-    """The units of a model in words, such as "Bernoulli x Bernoulli, float32"."""
-    if isinstance(model, CRBM):
-        return f"a conditional RBM, {model.dtype}"
-    return f"{' x '.join(type(prior).__name__ for prior in model.layers)}, {model.dtype}"
+        yield bar

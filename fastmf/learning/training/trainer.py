@@ -10,7 +10,7 @@ import numpy as np
 
 from fastmf._common.rows import is_incomplete
 from fastmf.learning.training.checkpoint import arrays_of, start_of
-from fastmf.learning.training.progress import progress, units_of
+from fastmf.learning.training.progress import progress
 from fastmf.learning.training.settings import RunOptions, learning_rate, learning_rates
 
 # Rows from which steps are prepared: see `Steps.prepare`.
@@ -124,7 +124,7 @@ def train(model, X, steps, **options):
     score = steps.score if options.validation is None else f"validation_{steps.score}"
     n_batches = -(-arrays_of(X)[0].shape[0] // settings.batch_size)
     total, done = settings.n_epochs * n_batches, state.epoch * n_batches + state.batch
-    with progress(total, done, options.verbose, units_of(model)) as bar:
+    with progress(total, done, options.verbose) as bar:
         while state.epoch < settings.n_epochs and not _is_finished(state, settings):
             if complete:
                 complete(state, None if state.batch else stream(state.seed, state.epoch, -1, 0))
