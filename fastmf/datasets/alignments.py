@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.arguments import count, number, real_array
+from fastmf._common.arguments import count, number, one_of, real_array
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.datasets._compressed import BLOCK_BYTES, beginning, check_file, open_decompressed
 from fastmf.kernels.pseudo_likelihood import hamming
@@ -271,9 +271,9 @@ def load_and_compare(
     max_gaps=1.0, max_bytes=2**29,
 ):  # fmt: skip
     """The result of `load_alignment`, and a `LeftOut` of the rest of the file."""
-    _check_choice("gaps", gaps, ("state", "missing"))
-    _check_choice("inserts", inserts, ("drop", "keep"))
-    _check_choice("outside", outside, ("drop", "gap", "missing"))
+    one_of("gaps", gaps, ("state", "missing"))
+    one_of("inserts", inserts, ("drop", "keep"))
+    one_of("outside", outside, ("drop", "gap", "missing"))
     max_gaps = _checked_fractions(max_gaps)
     if not isinstance(focus, str | None):
         raise TypeError(f"focus must be a str or None, got {type(focus).__name__}.")
@@ -339,11 +339,6 @@ def gap_state(alphabet):
 
 
 # --- options and letters ------------------------------------------------------------------------
-
-
-def _check_choice(name, value, choices):
-    if value not in choices:
-        raise ValueError(f"{name} must be {' or '.join(map(repr, choices))}, got {value!r:.60}.")
 
 
 def checked_alphabet(alphabet):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.arguments import one_of
 from fastmf.datasets.files import read_array
 from fastmf.models._archive import reason
 
@@ -115,7 +116,7 @@ def load_mnist(folder=None, *, split="train", binary=False, dtype=np.float32, do
     >>> mf.datasets.load_mnist(folder).labels
     array([5, 0])
     """
-    prefix = _choice("split", split, {"train": "train", "test": "t10k"})
+    prefix = {"train": "train", "test": "t10k"}[one_of("split", split, ("train", "test"))]
     try:
         paths = [
             _find(
@@ -177,7 +178,8 @@ def load_caltech_silhouettes(folder=None, *, split="train", dtype=np.float32):
     """
     from scipy.io import loadmat, whosmat
 
-    name = _choice("split", split, {"train": "train", "validation": "val", "test": "test"})
+    splits = {"train": "train", "validation": "val", "test": "test"}
+    name = splits[one_of("split", split, tuple(splits))]
     path = _find("caltech101_silhouettes_28_split1.mat", folder, "", "load_caltech_silhouettes")
     try:
         shapes = {key: shape for key, shape, _ in whosmat(path)}
@@ -230,7 +232,7 @@ def load_cbcl_faces(folder=None, *, split="train", dtype=np.float32):
     >>> faces.X.shape, float(faces.X.max())
     ((3, 361), 1.0)
     """
-    _choice("split", split, {"train": None, "test": None})
+    one_of("split", split, ("train", "test"))
     path = _find("cbcl_faces_19x19.npz", folder, "", "load_cbcl_faces")
     pixels = read_array(f"{path}:faces_{split}")
     if pixels.ndim != 2 or pixels.shape[1] != 19 * 19:
@@ -266,13 +268,6 @@ def _sklearn(name):
         import sklearn  # noqa: F401
     except ModuleNotFoundError as error:
         raise ImportError(f"{name} needs scikit-learn: pip install 'fastmf[sklearn]'") from error
-
-
-def _choice(name, value, choices):
-    if value not in choices:
-        allowed = ", ".join(map(repr, choices))
-        raise ValueError(f"{name} must be one of {allowed}; got {value!r}.")
-    return choices[value]
 
 
 def _scaled(pixels, white, binary, dtype):

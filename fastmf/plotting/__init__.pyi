@@ -18,9 +18,8 @@ def coefficient_forest(
     ax: Axes | None = None,
 ) -> Figure: ...
 def coupling_network(
-    tests: Any,
+    edges: Any,
     *,
-    level: float = 0.05,
     names: Sequence[str] | Array | None = None,
     groups: Sequence[str] | Array | None = None,
     layout: str = "auto",

@@ -5,9 +5,6 @@ import numpy as np
 from fastmf._common.arguments import count, real_array
 from fastmf.plotting._axes import drawing, forest, names_of, tidy
 
-# Area of a dot of probability 1, in square points.
-MAX_AREA = 45.0
-
 
 @drawing
 def coefficient_forest(

@@ -48,15 +48,6 @@ def names(folder):
     return sorted(path.suffix for path in folder.iterdir())
 
 
-@pytest.fixture
-def file(folder):
-    """The file of the compiled function, removed; the folder is empty."""
-    use()
-    (path,) = folder.iterdir()
-    path.rename(folder.parent / "kept")
-    return path
-
-
 # --- one process after another --------------------------------------------------------------------
 
 
@@ -76,16 +67,11 @@ def digested(content):
     "damage",
     [
         lambda content: b"",
-        lambda content: content[:10],
         lambda content: content[:-1],
         lambda content: content[:-9] + bytes([content[-9] ^ 1]) + content[-8:],
-        lambda content: bytes(len(content)),
         lambda content: bytes(cache.DIGEST_BYTES) + content[cache.DIGEST_BYTES :],
-        lambda content: digested(b""),
         lambda content: digested(b"cno_such_module\nname\n."),
         lambda content: digested(pickle.dumps((1, 2))),
-        lambda content: digested(pickle.dumps(3)),
-        lambda content: digested(b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\x7f."),
     ],
 )
 def test_a_damaged_file_is_replaced(folder, damage):
@@ -117,28 +103,21 @@ def test_an_interrupt_in_reading_or_writing_leaves_nothing(folder, monkeypatch, 
 def read_only(monkeypatch):
     """A function that makes all writing fail, as root is not kept from it by permissions."""
 
-    def make(code=errno.EROFS):
+    def make():
         def refuse(self, *args, **options):
-            raise OSError(code, os.strerror(code), str(self))
-
-        open_really = Path.open
-
-        def open_to_read(self, mode="r", *args, **options):
-            return open_really(self, mode, *args, **options) if "r" in mode else refuse(self)
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self))
 
         for name in ("mkdir", "write_bytes", "replace", "unlink", "touch"):
             monkeypatch.setattr(Path, name, refuse)
-        monkeypatch.setattr(Path, "open", open_to_read)
         monkeypatch.setattr(os, "utime", refuse)
         monkeypatch.setattr(cache.tempfile, "TemporaryFile", refuse)
 
     return make
 
 
-@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES])
-def test_a_folder_that_becomes_read_only(folder, read_only, code):
+def test_a_folder_that_becomes_read_only(folder, read_only):
     use()
-    read_only(code)
+    read_only()
     assert use() == (6, 1)
     assert use(1.5) == (3.0, 0)
     assert names(folder) == [".nbc"]
@@ -246,7 +225,7 @@ def test_code_of_sources_that_cannot_be_read_is_not_kept(monkeypatch, tmp_path):
     assert cache.folder.__wrapped__() is None
 
 
-@pytest.mark.parametrize("name", ["OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE"])
+@pytest.mark.parametrize("name", ["OPT", "LOOP_VECTORIZE"])
 def test_code_of_other_settings_of_numba_is_not_loaded(folder, monkeypatch, name):
     assert use() == (6, 0)
     monkeypatch.setenv(f"NUMBA_{name}", "1" if name != "LOOP_VECTORIZE" else "0")
@@ -336,12 +315,12 @@ else:
 """
 
 
-def at_once(tmp_path, module, n_forks, n_processes=2, meanwhile=lambda cache: None):
+def at_once(tmp_path, n_forks, n_processes=2):
     """Results of processes that call at the same time, functions compiled, and files left.
 
     Each of `n_processes` forks others, which takes less time than to import everything anew.
     """
-    (tmp_path / "module.py").write_text(module)
+    (tmp_path / "module.py").write_text(MODULE)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("COV_")}
     environment |= {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "FASTMF_QUIET": "1"}
     environment |= {"PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), str(tmp_path)])}
@@ -357,7 +336,6 @@ def at_once(tmp_path, module, n_forks, n_processes=2, meanwhile=lambda cache: No
         assert all(process.poll() in (None, 0) for process in processes)
         time.sleep(0.02)
     (tmp_path / "go").touch()
-    meanwhile(tmp_path / "cache")
     assert [process.communicate()[1] for process in processes] == [""] * n_processes
     outputs = [json.loads(path.read_text()) for path in tmp_path.glob("result-*")]
     assert len(outputs) == n_processes * n_forks
@@ -397,7 +375,7 @@ def test_loading_imports_nothing_that_only_compilation_needs(tmp_path):
 @needs_fork
 @pytest.mark.slow
 def test_twelve_processes_on_an_empty_cache(tmp_path):
-    results, n_compiled, left = at_once(tmp_path, MODULE, 6)
+    results, n_compiled, left = at_once(tmp_path, 6)
     assert results == {48}
     assert 2 <= n_compiled <= 24
     assert left == [".nbc"] * 2

@@ -291,9 +291,9 @@ def test_a_damaged_file_is_one_line_with_its_name(tmp_path, text, says):
 @pytest.mark.parametrize(
     "options, error, says",
     [
-        ({"gaps": "none"}, ValueError, "gaps must be 'state' or 'missing'"),
-        ({"inserts": "none"}, ValueError, "inserts must be 'drop' or 'keep'"),
-        ({"outside": "none"}, ValueError, "outside must be 'drop' or 'gap' or 'missing'"),
+        ({"gaps": "none"}, ValueError, "gaps must be one of 'state', 'missing'"),
+        ({"inserts": "none"}, ValueError, "inserts must be one of 'drop', 'keep'"),
+        ({"outside": "none"}, ValueError, "outside must be one of 'drop', 'gap', 'missing'"),
         ({"alphabet": "AAC"}, ValueError, "at least two different"),
         ({"alphabet": "A"}, ValueError, "at least two different"),
         ({"alphabet": "Protein?"}, ValueError, "upper-case"),

@@ -240,7 +240,7 @@ def pictures(folder: Path) -> None:
         plotting.receptive_fields(weights, digits.shape, order=[1, 0]),
         plotting.image_rows({"digits": digits.X[:8]}, digits.shape),
         plotting.denoising_accuracy([0.1], {"TAP": [0.9]}),
-        plotting.coupling_network(mf.FullyVisibleBoltzmannMachine().test_couplings(), level=0.1),
+        plotting.coupling_network(mf.FullyVisibleBoltzmannMachine().edge_inclusion(), minimum=0.9),
         plotting.coupling_network(mf.OrdinalMachine(), groups="ab", layout="circle", legend=False),
         plotting.edge_forest(mf.OrdinalMachine(), level=0.9, n_top=5),
         plotting.coefficient_forest([1.0, 2.0], [0.1, 0.2], [0.5, 1.0], names=["a", "b"]),

@@ -73,7 +73,7 @@ def single_effects(X, y, n_effects=4, noise=1.0, variance=0.25):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("options", [{}, {"blocks": None}, {"average_parameters": True}])
 def test_sets_and_groups_are_as_probable_as_their_features_say(seed, options):
     """At most the sum of inclusion probabilities, and at least the largest."""

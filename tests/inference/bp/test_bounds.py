@@ -53,7 +53,7 @@ def random_machine(rng, strength):
 
 def test_bounds_of_random_machines_hold_at_all_strengths():
     rng, n_close = np.random.default_rng(0), 0
-    for _ in range(120):
+    for _ in range(60):
         strength = 10 ** rng.uniform(-1, np.log10(15))
         model = random_machine(rng, strength)
         log_partition = mf.exact(model, averages=False).log_partition
@@ -61,7 +61,7 @@ def test_bounds_of_random_machines_hold_at_all_strengths():
         assert found.lower <= log_partition <= found.upper, model
         assert found.lower <= found.estimate <= found.upper
         n_close += found.upper - found.lower < 1
-    assert n_close > 30
+    assert n_close > 15
 
 
 @pytest.mark.parametrize("strength", [0.1, 1.0, 15.0])
