@@ -9,8 +9,8 @@ from scipy.special import ndtri
 from fastmf._common.arguments import count, number, one_of, proper_fraction
 from fastmf.plotting._axes import axes, bare, drawing, forest, names_of, tidy, with_attributes
 
-# Width of the line of the strongest coupling, in points, and opacity of the least certain one.
-MAX_WIDTH, MIN_ALPHA = 5.0, 0.15
+# Width of the line of the strongest coupling, in points.
+MAX_WIDTH = 5.0
 LAYOUTS = ("auto", "spring", "circle")
 
 
@@ -112,7 +112,7 @@ def _edges(tests, minimum):
     certainty = p[first, second]
     # From the least probable coupling that may be drawn: above one half few alphas differ visibly.
     certainty = (certainty - minimum) / (1 - minimum) if minimum < 1 else np.ones(len(certainty))
-    alpha = MIN_ALPHA + (1 - MIN_ALPHA) * certainty
+    alpha = 0.15 + 0.85 * certainty
     title = f"{len(first)} of {len(pairs[0])} couplings have a probability of {minimum:g} or more"
     return _Edges(first, second, coupling, alpha, list(tests.names), title, signed)
 

@@ -15,9 +15,6 @@ from fastmf.plotting._axes import (
 )
 from fastmf.plotting.images import mosaic
 
-# Height or width of an image on a map, the larger of both, if it has fewer pixels.
-MIN_IMAGE_POINTS = 24
-
 
 @drawing
 def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=None):
@@ -150,7 +147,7 @@ def solution_map(points, solutions, *, shape=None, n_images=12, ax=None):
         shape = image_shape(shape)
         from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
-        zoom = max(1.0, MIN_IMAGE_POINTS / max(shape))
+        zoom = max(1.0, 24 / max(shape))  # to 24 points at least
         for k in _farthest_points(points, n_images):
             pixels = solutions.visible[k].reshape(shape)
             image = OffsetImage(pixels, zoom=zoom, cmap="gray_r", interpolation="nearest")
