@@ -164,6 +164,7 @@ class ConditionalRBM(_Saved, _Estimator):
         objective: str = "likelihood",
         inference: str | None = None,
         n_gibbs: int = 1,
+        gibbs_start: str = "data",
         n_sweeps: int | None = None,
         learning_rate: _Rate = 0.05,
         momentum: float = 0.0,

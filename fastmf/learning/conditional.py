@@ -54,8 +54,9 @@ class ConditionalSettings(AscentSettings):
     objective: str = "likelihood"
     # For prediction, and for the gradient of "likelihood"; None: the matched inference.
     inference: str | None = None
-    # Gibbs sweeps of "cd", from the labels, and of "perceptron", from those by the features alone.
+    # Gibbs sweeps of "cd" and "perceptron", and the start of the chains of "cd".
     n_gibbs: int = 1
+    gibbs_start: str = "data"
     # Iterations of inference; None for 7 + epoch, the epochs being counted from 1.
     n_sweeps: int | None = None
 
@@ -69,6 +70,7 @@ class ConditionalSettings(AscentSettings):
                 f"inference={self.inference!r} gives no moments; with objective='likelihood' it "
                 "must be 'bp' or 'mean_field'."
             )
+        check.one_of("gibbs_start", self.gibbs_start, ("data", "logistic", "random"))
         check.count("n_gibbs", self.n_gibbs)
         if self.n_sweeps is not None:
             check.count("n_sweeps", self.n_sweeps)
@@ -190,8 +192,10 @@ def _sampled_moments(model, Y, X, fields, settings, rng):
     """
     b, c = fields
     start = Y
-    if settings.objective == "perceptron":
+    if settings.objective == "perceptron" or settings.gibbs_start == "logistic":
         start = (b > 0).astype(model.dtype)
+    elif settings.gibbs_start == "random":
+        start = (rng.random(b.shape) < 0.5).astype(model.dtype)
     visible, mean = _gibbs(model, start, fields, settings.n_gibbs, rng)
     if settings.objective == "perceptron":
         visible = (mean > 0.5).astype(model.dtype)

@@ -145,10 +145,11 @@ def test_logistic_regression_needs_no_hidden_units():
         assert derivative[unit] == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=1e-7)
 
 
-def test_long_chains_give_the_likelihood_gradient():
+@pytest.mark.parametrize("start", ["data", "logistic", "random"])
+def test_long_chains_give_the_likelihood_gradient(start):
     model, rows = crbm(2, 0.5), 4000
     many_X, many_Y = np.tile(X[0], (rows, 1)), np.tile(Y[0], (rows, 1))
-    settings = ConditionalSettings(objective="cd", n_gibbs=20)
+    settings = ConditionalSettings(objective="cd", n_gibbs=20, gibbs_start=start)
     found = gradient(model, many_Y, many_X, settings, rng=np.random.default_rng(0))
     answer = exact(model.given(X[0]))
     np.testing.assert_allclose(found.visible_bias, Y[0] - answer.mean[0], atol=0.035)

@@ -50,6 +50,8 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         "marginal_svm", mean field otherwise.
     n_gibbs : int
         Gibbs sweeps of "cd" (CD-k) and "perceptron" (10 in the paper).
+    gibbs_start : {"data", "logistic", "random"}
+        Where the chains of "cd" start. Chains from the data hardly learn from small weights.
     n_sweeps : int or None
         Iterations of inference, undamped; None for 7 + epoch, as in the paper. In training, rows
         end earlier where their beliefs have converged to the precision of the type.
@@ -111,6 +113,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         objective="likelihood",
         inference=None,
         n_gibbs=1,
+        gibbs_start="data",
         n_sweeps=None,
         learning_rate=0.05,
         momentum=0.0,

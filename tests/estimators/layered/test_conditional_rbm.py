@@ -18,7 +18,7 @@ from fastmf.models import CRBM, exact
 METHODS = [
     {"objective": "logistic"},
     {"objective": "cd"},
-    {"objective": "cd", "n_gibbs": 10},
+    {"objective": "cd", "n_gibbs": 10, "gibbs_start": "logistic"},
     {"objective": "perceptron", "n_gibbs": 10},
     {"objective": "likelihood", "inference": "mean_field"},
     {"objective": "likelihood"},
@@ -365,3 +365,15 @@ def test_forms_of_unknown_labels():
     weights = np.ones(len(X))
     weights[4] = 0
     assert quick(n_epochs=1).fit(X, known, sample_weight=weights).n_iter_ == 1
+
+
+@pytest.mark.parametrize("method", [METHODS[0], METHODS[4]])
+def test_weights_count_only_relative_to_each_other(method):
+    rng = np.random.default_rng(0)
+    X, Y, weights = rng.normal(size=(60, 3)), rng.integers(0, 2, (60, 2)), rng.random(60)
+    fits = [
+        ConditionalRBM(2, n_epochs=3, random_state=0, **method).fit(X, Y, sample_weight=c * weights)
+        for c in (1.0, 2.0**-40, 2.0**40)
+    ]
+    for found in fits[1:]:
+        np.testing.assert_array_equal(found.predict_proba(X), fits[0].predict_proba(X))

@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from scipy.special import gammaln
 from scipy.stats import norm
 from sklearn.datasets import load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
@@ -402,3 +403,32 @@ def test_likelihoods_of_early_stopping_are_annealed():
         log_z = mf.exact(model).log_partition
         right = mf.evaluation.log_likelihood(model, X[400:], log_z).mean()
         assert value == pytest.approx(right, abs=3e-3)
+
+
+@pytest.mark.parametrize("gradient", ["auto", "tap", "pcd"])
+def test_raw_tables_are_learned_or_divergence_is_said(gradient):
+    X = (
+        30
+        * np.random.default_rng(0).normal(size=(300, 6))
+        @ np.random.default_rng(1).normal(size=(6, 6))
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        machine = fitted(X, gradient, 20)
+    assert log_likelihood(machine, X) > independent(X) - 0.01
+
+
+def test_likelihoods_that_decide_on_a_warning_are_not_from_a_log_partition_that_is_too_low():
+    """Of two phases the data are in the one without weight, to which all solutions lead."""
+    n, w = 30, 0.4
+    field = np.full(n, 0.2 - w * n / 2)
+    X = np.zeros((4, n))
+    machine = mf.GeneralizedRBM(n, n_epochs=0, random_state=0).fit(np.eye(n))
+    machine.model_ = mf.RBM(np.full((n, n), w), mf.Bernoulli(field), mf.Bernoulli(field))
+    machine.starts_ = X
+    k = np.arange(n + 1)
+    by_number = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1) + field[0] * k
+    hidden = n * np.logaddexp(0, field[0] + w * k)
+    truth = hidden[0] - np.logaddexp.reduce(by_number + hidden)
+    assert truth < -10
+    assert machine._score_of_some(X, None) == pytest.approx(truth, abs=0.05)

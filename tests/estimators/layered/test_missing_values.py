@@ -242,3 +242,19 @@ def test_labels_have_modes_means_and_probabilities():
     assert machine.impute(X).tolist() == [[first.argmax(), 1], [2, second.argmax()], [0, 0]]
     with pytest.raises(ValueError, match="labels"):
         machine.impute(X, labels="modes")
+
+
+def test_results_do_not_depend_on_threads():
+    X = lacking(TRAIN[:150], 0.3)
+    options = OPTIONS | {"gradient": "pcd", "n_epochs": 2}
+    one, two = (mf.GeneralizedRBM(**options, n_threads=n).fit(X) for n in (1, 2))
+    np.testing.assert_array_equal(one.weights_, two.weights_)
+
+
+def test_means_of_binary_units_beside_missing_values():
+    X = lacking(np.clip(TRAIN[:200] * 0.9, 0, 1), 0.2)
+    for gradient in ("exact", "tap", "pcd"):
+        rbm = mf.GeneralizedRBM(**OPTIONS | {"gradient": gradient, "n_epochs": 2}).fit(X)
+        assert np.isfinite(rbm.score_samples(X)).all()
+    wide = mf.GeneralizedRBM(40, n_epochs=2, random_state=0).fit(np.tile(X, (1, 4)))
+    assert np.isfinite(wide.score_samples(np.tile(X, (1, 4)))).all()

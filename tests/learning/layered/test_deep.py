@@ -103,3 +103,17 @@ def test_chains_learn():
     )
     # Two bits in six pixels: -log 4 at best, -log 64 of independent ones.
     assert after > -2.2 > before
+
+
+def test_likelihood_is_near_the_exact_one():
+    model = random_dbm()
+    h = [(np.arange(8)[:, None] >> np.arange(3)) % 2.0] * 2
+    h1, h2 = np.repeat(h[0], 8, 0), np.tile(h[1], (8, 1))
+    exact = [
+        np.logaddexp.reduce(-model.energy(np.broadcast_to(x, (64, 4)), h1, h2))
+        - mf.exact(model).log_partition
+        for x in X
+    ]
+    free = mf.tap(model, **TIGHT)
+    found = log_likelihood(model, X, free.log_partition, **TIGHT)
+    np.testing.assert_allclose(found, exact, atol=3e-3)

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
 import fastmf as mf
+from fastmf.estimators.layered._units import hidden_prior
 from fastmf.evaluation import log_likelihood
 from fastmf.learning.layered.directions import (
     MEAN_SCALE,
@@ -158,3 +160,18 @@ def test_exact_gradients_do_not_let_precisions_escape_decay():
     machine = mf.GeneralizedRBM(2, hidden="gaussian", n_epochs=100, random_state=0).fit(X)
     assert machine.gradient_ == "exact"
     np.testing.assert_array_equal(machine.hidden_.precision, 1)
+
+
+@pytest.mark.parametrize("gradient", ["cd", "pcd", "tap"])
+@pytest.mark.parametrize("kind", ["gaussian", "rectified", "spike and slab"])
+def test_sparse_rows_take_the_steps_of_dense_ones(kind, gradient):
+    rng = np.random.default_rng(0)
+    X = two_groups(100, 40) * (rng.random((100, 40)) < 0.3)
+    hidden = hidden_prior(KINDS[kind], 4, np.float64)
+    model = mf.RBM(0.1 * rng.normal(size=(40, 4)), binary(40), hidden)
+    settings = LayeredSettings(gradient=gradient, batch_size=20, n_epochs=3, l1=0.001)
+    found, expected = (train(model, rows, settings, seed=0).model for rows in (csr_array(X), X))
+    assert abs(expected.weights - model.weights).max() > 0.02
+    np.testing.assert_allclose(found.weights, expected.weights, rtol=1e-8, atol=1e-10)
+    for layer, other in zip(found.layers, expected.layers, strict=True):
+        np.testing.assert_allclose(layer, other, rtol=1e-8, atol=1e-10)

@@ -1,6 +1,11 @@
 import json
+import os
+import subprocess
+import sys
+import time
 from dataclasses import replace
 
+import forks
 import numpy as np
 import pytest
 
@@ -145,3 +150,38 @@ def test_damaged_and_foreign_checkpoints(tmp_path):
     path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(ValueError, match="damaged"):
         train(start(), data(), settings, seed=0, checkpoint=path)
+
+
+SCRIPT = """
+import sys
+import numpy as np
+from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.learning.layered.step import train
+from fastmf.models import RBM
+from fastmf.priors import Bernoulli
+
+X = (np.random.default_rng(0).random((50, 8)) < 0.3).astype(float)
+weights = 0.1 * np.random.default_rng(1).normal(size=(8, 4))
+model = RBM(weights, Bernoulli(np.zeros(8)), Bernoulli(np.zeros(4)))
+settings = LayeredSettings(n_epochs=60, batch_size=10, starts="data")
+state = train(model, X, settings, seed=5, checkpoint=sys.argv[1])
+state.model.save(sys.argv[2])
+"""
+
+
+def test_killed_process_resumes_to_the_same_bits(tmp_path):
+    path, result = tmp_path / "run", tmp_path / "result"
+    command = [sys.executable, "-c", SCRIPT, str(path)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    process = subprocess.Popen([*command, str(result)], env=environment)
+    while not path.exists() and process.poll() is None:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    process.kill()
+    assert process.wait() != 0
+    assert not result.exists()
+    whole = tmp_path / "whole"
+    for files in ((path, result), (tmp_path / "other", whole)):
+        done = forks.python(SCRIPT, *map(str, files), out=tmp_path, environment=environment)
+        assert done.returncode == 0, done.stderr
+    assert result.read_bytes() == whole.read_bytes()
