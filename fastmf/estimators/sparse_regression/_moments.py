@@ -11,6 +11,7 @@ import numpy as np
 import scipy
 
 from fastmf._common.arguments import doubles, positive
+from fastmf.estimators.sparse_regression._credible_sets import MIN_LINK
 
 # Rounding of a matrix of moments, relative to its diagonal, in double precision; and in the product
 # with its factor, beyond which the matrix was not positive semidefinite.
@@ -163,9 +164,8 @@ def _joined(parts):
 # values are no z-scores, but p-values or coefficients.
 
 # The message names a share above NOTABLE_SHARE; and features whose probability, together with the
-# features that correlate by more than MIN_NEAR, exceeds PROBABLE although their scores are small.
-NOTABLE_SHARE = 0.02
-PROBABLE, MIN_NEAR = 0.95, 0.5
+# features that are linked to it, exceeds PROBABLE although their scores are small.
+NOTABLE_SHARE, PROBABLE = 0.02, 0.95
 # Rounding of eigenvalues of R, and of differences of the scores of copies.
 CORRELATION_ROUNDING = 1e-10
 # Grids of the share s and of t.
@@ -230,7 +230,7 @@ class Summary(NamedTuple):
         """Text about features that are in although no score near them exceeds chance, or None."""
         hidden, limit = [], largest_by_chance(len(self.z)) * np.sqrt(noise_variance)
         for units, block in zip(self.units, self.blocks, strict=True):
-            near = abs(block) > MIN_NEAR
+            near = abs(block) > MIN_LINK
             probability = included[units]
             certain = near @ probability > PROBABLE
             small = np.where(near, abs(self.z[units]), 0).max(1) < limit

@@ -24,7 +24,7 @@ from fastmf.inference.ep.sites import (
     tilted_units,
     total,
 )
-from fastmf.inference.gaussian.blocks import BlockSide, block_side, blocks_of_members
+from fastmf.inference.gaussian.blocks import Blocks, BlockSide, block_side
 from fastmf.inference.gaussian.latent import RepeatedRows
 from fastmf.kernels.ep.site_blocks import SiteBlocks, pattern_work, tilt_blocks
 from fastmf.kernels.ep.sites import MAX_RELATIVE_PRECISION
@@ -292,7 +292,7 @@ def solve_with_blocks(model, members, init, damping, options, trace):
 
     A block of all units needs no steps: its cavity is the likelihood, whatever its site.
     """
-    blocks = blocks_of_members(members, model.n_units)
+    blocks = Blocks(members, model.n_units)
     problem = block_problem(model, blocks, options)
     start = None if init is None else _sites_from(problem, init)
     bounded = problem.min_site_precision > -np.inf

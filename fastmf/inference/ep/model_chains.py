@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.rows import BLOCK_ENTRIES
+
 # Smallest part of the precision of a feature that a pattern leaves it: below, it is a copy.
 INDEPENDENT_PART = 1e-10
-# Numbers in arrays of patterns with one feature more.
-MAX_EXTENDED_NUMBERS = 1 << 22
 
 
 class InclusionPosterior(NamedTuple):
@@ -55,7 +55,7 @@ class InclusionPosterior(NamedTuple):
         """Log-weights of patterns, bool (n, n_features), with each feature more: see `extended`."""
         sizes = included.sum(1)
         patterns = np.argsort(~included, axis=1, kind="stable")[:, : max(sizes.max(initial=0), 1)]
-        step = max(1, int(MAX_EXTENDED_NUMBERS / (included.shape[1] * (1 + patterns.shape[1]))))
+        step = max(1, int(BLOCK_ENTRIES / (included.shape[1] * (1 + patterns.shape[1]))))
         parts = [slice(first, first + step) for first in range(0, len(sizes), step)]
         weights = [self.extended(patterns[part], sizes[part])[1] for part in parts]
         return np.concatenate([np.empty((0, included.shape[1])), *weights])

@@ -8,7 +8,6 @@ Naturals of sites, cavities and marginals, and moments, are one vector each,
 so that sums and multiples of them are sums and multiples of vectors. `Blocks` is this layout.
 """
 
-from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
@@ -185,18 +184,6 @@ class Blocks:
             of_blocks = self.products(elements, linear)
             mean = self.spread(single * linear[self.singles], of_blocks)
         return (linear @ mean - log_determinant + self.n_units * np.log(2 * np.pi)) / 2
-
-
-@lru_cache(maxsize=4)
-def _blocks_of(units, ends, n_units):
-    return Blocks(np.split(np.frombuffer(units, np.int64), ends), n_units)
-
-
-def blocks_of_members(members, n_units):
-    """`Blocks`, which searches ask for again and again."""
-    members = [np.ascontiguousarray(units, np.int64) for units in members]
-    ends = tuple(np.cumsum([len(units) for units in members[:-1]]).tolist())
-    return _blocks_of(b"".join(map(bytes, members)), ends, n_units)
 
 
 class BlockSide(NamedTuple):
