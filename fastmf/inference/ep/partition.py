@@ -17,7 +17,7 @@ from math import comb
 from typing import NamedTuple
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, linkage
+import scipy
 
 from fastmf._common.stored_columns import StoredColumns, column_squares
 from fastmf._threads.workers import one_blas_thread
@@ -160,8 +160,9 @@ def _halves(X, units):
     """Two clusters of some features by complete linkage, of any sizes."""
     columns = unit_columns(X[:, units])
     distance = 1 - abs(columns.T @ columns)
-    tree = linkage(np.clip(distance[np.triu_indices(len(units), 1)], 0, 1), "complete")
-    first = fcluster(tree, t=2, criterion="maxclust") == 1
+    distance = np.clip(distance[np.triu_indices(len(units), 1)], 0, 1)
+    tree = scipy.cluster.hierarchy.linkage(distance, "complete")
+    first = scipy.cluster.hierarchy.fcluster(tree, t=2, criterion="maxclust") == 1
     # Equal columns may not be told apart.
     first = np.arange(len(units)) < len(units) // 2 if first.all() else first
     return [units[first], units[~first]]
