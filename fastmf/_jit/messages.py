@@ -25,7 +25,8 @@ SILENT_SECONDS = 1.0
 def to_stderr(text):
     """Print a line to stderr, if there is one that takes it."""
     with suppress(AttributeError, OSError, ValueError):  # None, a full disk, closed
-        print(text, file=sys.stderr, flush=True)
+        sys.stderr.write(f"{text}\n")  # print would take stdout in the place of None
+        sys.stderr.flush()
 
 
 def is_quiet():

@@ -14,10 +14,10 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 65_300,
-    "lines of code": 40_530,
-    "numeric constants": 418,
-    "lines of tests": 47_850,
+    "lines": 62_250,
+    "lines of code": 38_640,
+    "numeric constants": 340,
+    "lines of tests": 46_700,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 84,
     "parameters of tap": 14,

@@ -18,7 +18,7 @@ def test_a_small_run_gives_all_figures_and_goes_on_from_its_checkpoint(script, m
         assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert len(rows(folder / "likelihood.csv")) == 1 + 2 * 2
     scores = rows(folder / "denoising.csv")
-    assert len(scores) == 1 + 6 * len(script.FLIP_PROBABILITY)
+    assert len(scores) == 1 + 7 * len(script.FLIP_PROBABILITY)
     assert {row[1] for row in scores[1:]} >= {"pointwise optimal", "nearest neighbour"}
     # Eq. 39: the mean over solutions is at most their log-sum-exp, so that likelihoods are larger.
     _, *measured = rows(folder / "solutions.csv")

@@ -63,6 +63,12 @@ def test_a_line_an_epoch(capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_lines_go_nowhere_without_stderr(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr", None)
+    train(start(), stripes(), quick(n_epochs=1), seed=0, verbose=1)
+    assert capsys.readouterr().out == ""
+
+
 @pytest.mark.parametrize("n_rows", [1, 7, 300])
 @pytest.mark.parametrize("n_drawn", [1, 50, 10_000])
 @pytest.mark.parametrize("offset", [0.0, 0.5, 1.0])
