@@ -92,7 +92,7 @@ def test_types_agree_with_the_code(tmp_path):
     # What has no stub is compared with itself, and NamedTuples with methods are not understood.
     assert "fastmf.priors.binary.Bernoulli.__new__" in found.stdout, found.stdout + found.stderr
     wrong = [line for line in found.stdout.splitlines() if is_public(line)]
-    # How classes are laid out in memory, and whether a property is cached, is no part of their types.
+    # Neither the layout of classes in memory nor the cache of a property is part of their types.
     untyped = "disjoint base", "cannot reconcile @property on stub"
     assert [line for line in wrong if not any(text in line for text in untyped)] == []
 
