@@ -19,15 +19,9 @@ MIN_EIGENVALUE = 1e-10
 
 
 class Cholesky(NamedTuple):
-    """Factorisation A = L L' of a positive definite matrix, of single or double precision.
+    """Factorisation A = L L' of a positive definite matrix, of single or double precision."""
 
-    Parameters
-    ----------
-    lower : array of shape (n, n)
-        L, its upper triangle zero.
-    """
-
-    lower: np.ndarray
+    lower: np.ndarray  # (n, n): L, its upper triangle zero
 
     @property
     def half_log_determinant(self):
@@ -52,17 +46,10 @@ class Cholesky(NamedTuple):
 
 
 class ScaledCholesky(NamedTuple):
-    """Factorisation of a positive definite matrix whose diagonal was scaled to ones.
+    """Factorisation of a positive definite matrix whose diagonal was scaled to ones."""
 
-    Parameters
-    ----------
-    factor : Cholesky
-        Factor of S A S with S = diag(scale).
-    scale : array of shape (n,)
-    """
-
-    factor: Cholesky
-    scale: np.ndarray
+    factor: Cholesky  # factor of S A S with S = diag(scale)
+    scale: np.ndarray  # (n,)
 
     def solve(self, right):
         """A^-1 times a vector or matrix."""

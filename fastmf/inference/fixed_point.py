@@ -17,26 +17,17 @@ JUDGES: list = []
 
 
 class Question(NamedTuple):
-    """What a `FixedPoint` answers, for the judge of its `reliable`.
+    """What a `FixedPoint` answers, for the judge of its `reliable`."""
 
-    Parameters
-    ----------
-    model : RBM, DBM or BoltzmannMachine
-    tilt : Tilt
-        With one row or one for each row of the answer, units in the order of `model.bipartite()`.
-    whole : bool
-        Whether rows are answers for the whole model, having no starts of their own.
-    mixed : callable, optional
-        mixed(model, **tilts): a `FixedPoint` of mixtures of the solver's fixed points; None for
-        adaptive TAP, and for rows that are such mixtures.
-    stable : list of bool, optional
-        Of rows that are such mixtures: whether they have a stable fixed point.
-    """
-
-    model: object
+    model: object  # RBM, DBM or BoltzmannMachine
+    # Tilt: with one row or one for each row of the answer, units in the order of
+    # `model.bipartite()`
     tilt: tuple
-    whole: bool
+    whole: bool  # whether rows are answers for the whole model, having no starts of their own
+    # callable, optional: mixed(model, **tilts): a `FixedPoint` of mixtures of the solver's fixed
+    # points; None for adaptive TAP, and for rows that are such mixtures
     mixed: Callable | None = None
+    # list of bool, optional: of rows that are such mixtures: whether they have a stable fixed point
     stable: list | None = None
 
 

@@ -25,33 +25,19 @@ MAX_BITS = 60
 
 
 class EliminationPlan(NamedTuple):
-    """Order of elimination, its cliques and their sizes.
+    """Order of elimination, its cliques and their sizes."""
 
-    Parameters
-    ----------
-    order : list of int
-        Unit of each step.
-    separators : list of lists of int
-        For each step the later steps whose units its clique has, ascending.
-    sizes : list of int
-        States of the unit of each step.
-    partners : list of lists of int
-        For each step the later steps to whose units its unit is coupled.
-    width : int
-        Units of the largest separator.
-    log2_largest, log2_total : float
-        Logarithms of the numbers of entries of the largest clique and of all.
-    complete : bool
-        False if the search was given up: sizes are then lower bounds, and there is no order.
-    """
-
-    order: list
+    order: list  # list of int: unit of each step
+    # list of lists of int: for each step the later steps whose units its clique has, ascending
     separators: list
-    sizes: list
+    sizes: list  # list of int: states of the unit of each step
+    # list of lists of int: for each step the later steps to whose units its unit is coupled
     partners: list
-    width: int
+    width: int  # units of the largest separator
+    # Logarithms of the numbers of entries of the largest clique and of all (this and the next).
     log2_largest: float
     log2_total: float
+    # False if the search was given up: sizes are then lower bounds, and there is no order.
     complete: bool = True
 
     @property

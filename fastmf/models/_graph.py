@@ -11,27 +11,19 @@ from fastmf.priors._queries import state_counts
 
 
 class PairwiseGraph(NamedTuple):
-    """Edges between units, where a group of states is one unit.
+    """Edges between units, where a group of states is one unit."""
 
-    Parameters
-    ----------
-    edges : int64 array of shape (n_edges, 2)
-        Pairs with a coupling that is not zero, each once, the smaller number first, in
-        lexicographic order.
-    n_states : int64 array of shape (n_units,)
-        Number of states of each unit; 0 for units with a continuum of values, or with
-        unknown values.
-    values : array of shape (offsets[-1],)
-        The coupling of each edge. For categorical units i < j
-        ``values[offsets[e]:offsets[e + 1]].reshape(n_states[i], n_states[j])`` is the table of the
-        logarithms; a unit that is no group has one row or column in it, which its value multiplies.
-    offsets : int64 array of shape (n_edges + 1,)
-    """
-
+    # int64 (n_edges, 2): pairs with a coupling that is not zero, each once, the smaller number
+    # first, in lexicographic order
     edges: np.ndarray
+    # int64 (n_units,): number of states of each unit; 0 for units with a continuum of values, or
+    # with unknown values
     n_states: np.ndarray
+    # (offsets[-1],): the coupling of each edge. For categorical units i < j
+    # ``values[offsets[e]:offsets[e + 1]].reshape(n_states[i], n_states[j])`` is the table of the
+    # logarithms; a unit that is no group has one row or column in it, which its value multiplies
     values: np.ndarray
-    offsets: np.ndarray
+    offsets: np.ndarray  # int64 (n_edges + 1,)
 
 
 def pairwise_graph(model):

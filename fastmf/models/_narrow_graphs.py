@@ -25,48 +25,25 @@ MAX_VISITS = 20
 
 
 class Round(NamedTuple):
-    """Units that are summed over at once, by their numbers of neighbours, 0 to 2.
+    """Units that are summed over at once, by their numbers of neighbours, 0 to 2."""
 
-    Parameters
-    ----------
-    alone : int array of shape (n_alone,)
-    leaves : int array of shape (n_leaves, 3)
-        Unit, neighbour and number of the edge.
-    inner : int array of shape (n_inner, 5)
-        Unit, its neighbours, the smaller number first, and the numbers of both edges.
-    retained : int array of shape (n_retained, 2)
-        Edges that remain: their numbers before and after.
-    made : int array of shape (n_inner,)
-        Numbers after the round of the edges between both neighbours.
-    n_edges : int
-        Edges after the round.
-    edges : int array of shape (n_edges_before, 2)
-    """
-
-    alone: np.ndarray
-    leaves: np.ndarray
+    alone: np.ndarray  # int (n_alone,)
+    leaves: np.ndarray  # int (n_leaves, 3): unit, neighbour and number of the edge
+    # int (n_inner, 5): unit, its neighbours, the smaller number first, and the numbers of both
+    # edges
     inner: np.ndarray
-    retained: np.ndarray
-    made: np.ndarray
-    n_edges: int
-    edges: np.ndarray
+    retained: np.ndarray  # int (n_retained, 2): edges that remain: their numbers before and after
+    made: np.ndarray  # int (n_inner,): numbers after the round of the edges between both neighbours
+    n_edges: int  # edges after the round
+    edges: np.ndarray  # int (n_edges_before, 2)
 
 
 class Reduction(NamedTuple):
-    """Rounds, and the graph that they leave.
+    """Rounds, and the graph that they leave."""
 
-    Parameters
-    ----------
-    rounds : list of Round
-    core : int array of shape (n_core,)
-        Units that are left, ascending.
-    edges : int array of shape (n_edges, 2)
-        Edges between them, by their places in `core`.
-    """
-
-    rounds: list
-    core: np.ndarray
-    edges: np.ndarray
+    rounds: list  # list of Round
+    core: np.ndarray  # int (n_core,): units that are left, ascending
+    edges: np.ndarray  # int (n_edges, 2): edges between them, by their places in `core`
 
 
 def reduction_of(n_units, edges, n_states=2, max_entries=np.inf):

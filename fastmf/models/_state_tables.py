@@ -23,23 +23,12 @@ MAX_LOG = math.log(np.finfo(np.float64).max)
 
 
 class Tables(NamedTuple):
-    """Log-weights of a pairwise graph.
+    """Log-weights of a pairwise graph."""
 
-    Parameters
-    ----------
-    sizes : int array of shape (n_units,)
-        Numbers of states.
-    edges : int array of shape (n_edges, 2)
-        Every pair once.
-    fields : array of shape (n_states,)
-        Unit after unit.
-    couplings : array of shape (n_entries,)
-        Edge after edge, each a table with the states of its first unit along the rows.
-    """
-
-    sizes: np.ndarray
-    edges: np.ndarray
-    fields: np.ndarray
+    sizes: np.ndarray  # int (n_units,): numbers of states
+    edges: np.ndarray  # int (n_edges, 2): every pair once
+    fields: np.ndarray  # (n_states,): unit after unit
+    # (n_entries,): edge after edge, each a table with the states of its first unit along the rows
     couplings: np.ndarray
 
     @classmethod
@@ -87,23 +76,13 @@ class Marginals(NamedTuple):
 
 
 class States(NamedTuple):
-    """States of the units of a model, unit after unit.
+    """States of the units of a model, unit after unit."""
 
-    Parameters
-    ----------
-    sizes : int array of shape (n_units,)
-    columns : int array of shape (n_states,)
-        Number in the prior of the unit, or state of a group, that takes the value.
-    values : array of shape (n_states,)
-        Values in ascending order, or 1 for the states of a group.
-    weights : array of shape (n_states,)
-        Log-weights without couplings.
-    """
-
-    sizes: np.ndarray
+    sizes: np.ndarray  # int (n_units,)
+    # int (n_states,): number in the prior of the unit, or state of a group, that takes the value
     columns: np.ndarray
-    values: np.ndarray
-    weights: np.ndarray
+    values: np.ndarray  # (n_states,): values in ascending order, or 1 for the states of a group
+    weights: np.ndarray  # (n_states,): log-weights without couplings
 
     def possible(self, given, wanted):
         """Whether each state agrees with the given values of the prior's units, by a mask."""

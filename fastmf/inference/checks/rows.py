@@ -56,27 +56,15 @@ def agree(answer, other, width, slack=0.0):
 
 
 class JudgedRows(NamedTuple):
-    """Rows to be judged: answers, and tilts with which they were solved.
+    """Rows to be judged: answers, and tilts with which they were solved."""
 
-    Parameters
-    ----------
-    machine : RBM or BoltzmannMachine
-        In double precision; a DBM as `bipartite()`.
-    mean, var : array of shape (n_rows, n_units)
-        Units are in the order of the machine's layers.
-    log_partition : array of shape (n_rows,)
-    field, precision : array of shape (n_rows, n_units)
-    clamped : bool array of shape (n_rows, n_units)
-        Units that have their means as values.
-    """
-
-    machine: object
-    mean: np.ndarray
-    var: np.ndarray
-    log_partition: np.ndarray
-    field: np.ndarray
-    precision: np.ndarray
-    clamped: np.ndarray
+    machine: object  # RBM or BoltzmannMachine: in double precision; a DBM as `bipartite()`
+    mean: np.ndarray  # (n_rows, n_units): units are in the order of the machine's layers
+    var: np.ndarray  # (n_rows, n_units)
+    log_partition: np.ndarray  # (n_rows,)
+    field: np.ndarray  # (n_rows, n_units)
+    precision: np.ndarray  # (n_rows, n_units)
+    clamped: np.ndarray  # bool (n_rows, n_units): units that have their means as values
 
     def chosen(self, rows):
         """The same for some rows."""

@@ -52,19 +52,13 @@ SUM_ROUNDING = 64 * np.finfo(np.float64).eps
 
 
 class Sides(NamedTuple):
-    """A machine in double precision as one or two sets of units without couplings inside.
+    """A machine in double precision as one or two sets of units without couplings inside."""
 
-    Parameters
-    ----------
-    priors : tuple
-        Priors of the units of each side, in the order of the layout: of an RBM visible and hidden
-        ones, of a DBM even and odd layers, and of a fully visible machine all units, coupled to
-        themselves.
-    couplings : float64 array of shape (n_first, n_last), or csr_array
-    """
-
+    # Priors of the units of each side, in the order of the layout: of an RBM visible and hidden
+    # ones, of a DBM even and odd layers, and of a fully visible machine all units, coupled to
+    # themselves.
     priors: tuple
-    couplings: np.ndarray
+    couplings: np.ndarray  # float64 (n_first, n_last), or csr_array
 
     @property
     def slices(self):
@@ -169,23 +163,15 @@ def bounded_products(solve, model, starts, tilt, values, max_iter=1000):
 
 
 class LowerBound(NamedTuple):
-    """Result of `lower_bound`.
+    """Result of `lower_bound`."""
 
-    Parameters
-    ----------
-    value : float
-        The log-partition is not lower; -inf if nothing is known.
-    b : float64 array of shape (n_solutions, n_units)
-        Tilts of the mean-field solutions, in the order of `sides_of`, largest bound first.
-    bounds : array of shape (n_solutions,)
-        The bound of each.
-    phases : list of int
-        Solutions that hardly overlap, whose mixture has the largest bound; the largest first.
-    """
-
-    value: float
+    value: float  # the log-partition is not lower; -inf if nothing is known
+    # float64 (n_solutions, n_units): tilts of the mean-field solutions, in the order of `sides_of`,
+    # largest bound first
     b: np.ndarray
-    bounds: np.ndarray
+    bounds: np.ndarray  # (n_solutions,): the bound of each
+    # list of int: solutions that hardly overlap, whose mixture has the largest bound; the largest
+    # first
     phases: list
 
 

@@ -10,18 +10,11 @@ from fastmf.models.dbm import machine_of
 
 
 class Posterior(NamedTuple):
-    """Result of `posterior`.
+    """Result of `posterior`."""
 
-    Parameters
-    ----------
-    model : RBM or DBM
-        The machine without its visible layer.
-    solutions : FixedPoint
-        Solutions of that machine, one row for each row of data; `log_partition` is the log of the
-        sum over hidden states, without the prior of the visible ones.
-    """
-
-    model: RBM | DBM
+    model: RBM | DBM  # RBM or DBM: the machine without its visible layer
+    # Solutions of that machine, one row for each row of data; `log_partition` is the log of the sum
+    # over hidden states, without the prior of the visible ones.
     solutions: FixedPoint
 
 

@@ -160,17 +160,12 @@ class TapOptions(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Means and variances of the units of each layer, and the tilts that have these moments.
+    """Means and variances of the units of each layer, and the tilts that have these moments."""
 
-    Parameters
-    ----------
-    mean, var, b, a : tuple of arrays of shape (n_rows, n_units)
-    """
-
-    mean: tuple
-    var: tuple
-    b: tuple
-    a: tuple
+    mean: tuple  # tuple of arrays of shape (n_rows, n_units)
+    var: tuple  # tuple of arrays of shape (n_rows, n_units)
+    b: tuple  # tuple of arrays of shape (n_rows, n_units)
+    a: tuple  # tuple of arrays of shape (n_rows, n_units)
 
 
 def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None, scratch=None):

@@ -30,21 +30,13 @@ GOAL_ERROR, WORST_ERROR = 0.003, 0.01
 
 
 class ConditionalMeans(NamedTuple):
-    """Result of `conditional_means`.
+    """Result of `conditional_means`."""
 
-    Parameters
-    ----------
-    mean : array of shape (n_rows, n_units)
-        Observed values are unchanged.
-    error : array of shape (n_rows,)
-        Largest standard error of the probability of a state: 0 where the means are exact, NaN where
-        that is not known (TAP).
-    converged : bool array of shape (n_rows,)
-    """
-
-    mean: np.ndarray
+    mean: np.ndarray  # (n_rows, n_units): observed values are unchanged
+    # (n_rows,): largest standard error of the probability of a state: 0 where the means are exact,
+    # NaN where that is not known (TAP)
     error: np.ndarray
-    converged: np.ndarray
+    converged: np.ndarray  # bool (n_rows,)
 
 
 def conditional_means(model, X, method="auto", *, seed=0, n_threads=None):

@@ -30,23 +30,17 @@ LOG_PARTITION_COST = 8
 
 
 class GivenSeen(NamedTuple):
-    """Result of `exact_given`.
+    """Result of `exact_given`."""
 
-    Parameters
-    ----------
-    mean : float64 array of shape (n_rows, n_visible)
-        Means of the visible units; those that were seen are unchanged.
-    log_partition : float64 array of shape (n_rows,)
-        Log of the sum over all unobserved units; without constants, log p(observed).
-    exact : bool array of shape (n_rows,)
-        False, and NaN in the others, where either side has too many states.
-    sides : tuple of two arrays of shape (n_rows, n_units)
-        Means of the units of all even layers, and of all odd layers.
-    """
-
+    # float64 (n_rows, n_visible): means of the visible units; those that were seen are unchanged
     mean: np.ndarray
+    # float64 (n_rows,): log of the sum over all unobserved units; without constants, log
+    # p(observed)
     log_partition: np.ndarray
+    # bool (n_rows,): false, and NaN in the others, where either side has too many states
     exact: np.ndarray
+    # tuple of two arrays of shape (n_rows, n_units): means of the units of all even layers, and of
+    # all odd layers
     sides: tuple
 
 

@@ -24,20 +24,11 @@ ROW_CHAINS, ROW_STEPS = 16, 128
 
 
 class MeansGivenSeen(NamedTuple):
-    """Result of `means_given_seen`.
+    """Result of `means_given_seen`."""
 
-    Parameters
-    ----------
-    mean : tuple of arrays of shape (n_rows, n_units)
-        Means of the units of each layer.
-    log_partition : float64 array of shape (n_rows,)
-        See `GivenSeen`.
-    converged : bool array of shape (n_rows,)
-        Whether means are exact, or their mean-field solution has converged.
-    """
-
-    mean: tuple
-    log_partition: np.ndarray
+    mean: tuple  # tuple of arrays of shape (n_rows, n_units): means of the units of each layer
+    log_partition: np.ndarray  # float64 (n_rows,): see `GivenSeen`
+    # bool (n_rows,): whether means are exact, or their mean-field solution has converged
     converged: np.ndarray
 
 

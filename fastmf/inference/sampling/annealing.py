@@ -38,49 +38,26 @@ MATCHING = 0.5
 
 
 class Leg(NamedTuple):
-    """Result of `Path.anneal`.
+    """Result of `Path.anneal`."""
 
-    Parameters
-    ----------
-    log_weights : array of shape (n_chains,)
-        By start, the log of the total importance weight of its descendants; -inf without any.
-    ends : array of shape (n_chains, n_visible)
-        States of equal weight.
-    betas : array of shape (n_steps + 1,)
-    edges : int array of shape (n_segments + 1,)
-        Steps at the ends of the segments.
-    variances : array of shape (n_segments,)
-        Over chains, of the log-weight added in each segment.
-    """
-
+    # (n_chains,): by start, the log of the total importance weight of its descendants; -inf without
+    # any
     log_weights: np.ndarray
-    ends: np.ndarray
-    betas: np.ndarray
-    edges: np.ndarray
-    variances: np.ndarray
+    ends: np.ndarray  # (n_chains, n_visible): states of equal weight
+    betas: np.ndarray  # (n_steps + 1,)
+    edges: np.ndarray  # int (n_segments + 1,): steps at the ends of the segments
+    variances: np.ndarray  # (n_segments,): over chains, of the log-weight added in each segment
 
 
 class Path(NamedTuple):
-    """The path from independent units to a model.
-
-    Parameters
-    ----------
-    model : RBM
-    shift : float
-        Added to its log-partition.
-    n_chains : int
-    rng : numpy.random.Generator
-    n_threads : int or None
-    units : object
-        The layers as the kernel takes them, None if it does not draw such units.
-    """
+    """The path from independent units to a model."""
 
     model: RBM
-    shift: float
+    shift: float  # added to its log-partition
     n_chains: int
-    rng: np.random.Generator
-    n_threads: int | None
-    units: object
+    rng: np.random.Generator  # numpy.random.Generator
+    n_threads: int | None  # int or None
+    units: object  # the layers as the kernel takes them, None if it does not draw such units
 
     @classmethod
     def of(cls, model, shift, n_chains, rng, n_threads):

@@ -57,20 +57,12 @@ def sample(model, n_samples, rng, n_sweeps=100):
 
 
 class Columns(NamedTuple):
-    """A machine of columns of one-hot states.
+    """A machine of columns of one-hot states."""
 
-    Parameters
-    ----------
-    log_weights : float64 array of shape (n_states,)
-    couplings : float64 array of shape (n_states, n_states)
-        Symmetric; zero between states of one column.
-    offsets : int array of shape (n_columns + 1,)
-        First state of each column, and the number of all.
-    """
-
-    log_weights: np.ndarray
+    log_weights: np.ndarray  # float64 (n_states,)
+    # float64 (n_states, n_states): symmetric; zero between states of one column
     couplings: np.ndarray
-    offsets: np.ndarray
+    offsets: np.ndarray  # int (n_columns + 1,): first state of each column, and the number of all
 
     @classmethod
     def of(cls, states, couplings):

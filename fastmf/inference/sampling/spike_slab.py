@@ -22,23 +22,15 @@ COEFFICIENTS_AT_A_TIME, MIN_SQUARE = 64, 0.04
 
 
 class SparsePosterior(NamedTuple):
-    """The posterior of a linear model with spike-and-slab coefficients.
+    """The posterior of a linear model with spike-and-slab coefficients."""
 
-    Parameters
-    ----------
-    X : array of shape (n_rows, n_units)
-    y : array of shape (n_rows,), or None
-        None: positive latent variables, of which there is nothing but X, as for probit.
-    noise_variance : float
-    log_odds, precision : array of shape (n_units,)
-        Log-odds of the prior, and precisions of its slabs of mean 0.
-    """
-
-    X: np.ndarray
+    X: np.ndarray  # (n_rows, n_units)
+    # (n_rows,), or None: none: positive latent variables, of which there is nothing but X, as for
+    # probit
     y: np.ndarray | None
     noise_variance: float
-    log_odds: np.ndarray
-    precision: np.ndarray
+    log_odds: np.ndarray  # (n_units,): log-odds of the prior, and precisions of its slabs of mean 0
+    precision: np.ndarray  # (n_units,)
 
 
 def draw_coefficients(posterior, included, moments, n, rng, n_sweeps, order=None):

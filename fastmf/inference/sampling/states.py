@@ -14,24 +14,13 @@ from fastmf.priors._queries import columns_of_values
 
 
 class FlatStates(NamedTuple):
-    """The states of all columns of a layer side by side.
+    """The states of all columns of a layer side by side."""
 
-    Parameters
-    ----------
-    values : sparse array of shape (n_states, n_units)
-        Values of the units of a column in its states, zero for all others.
-    log_weights : float64 array of shape (n_states,)
-        Log-weights of the prior.
-    offsets : int array of shape (n_columns + 1,)
-        First state of each column, and the number of all.
-    first_units : int array of shape (n_columns,)
-        First unit of each column.
-    """
-
+    # sparse (n_states, n_units): values of the units of a column in its states, zero for all others
     values: scipy.sparse.csr_array
-    log_weights: np.ndarray
-    offsets: np.ndarray
-    first_units: np.ndarray
+    log_weights: np.ndarray  # float64 (n_states,): log-weights of the prior
+    offsets: np.ndarray  # int (n_columns + 1,): first state of each column, and the number of all
+    first_units: np.ndarray  # int (n_columns,): first unit of each column
 
     def missing(self, X):
         """Whether each column of rows is missing: NaN in its first unit."""

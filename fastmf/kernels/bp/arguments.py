@@ -18,29 +18,17 @@ LOG_ODDS, P, Q, CHANGES, LOGS = range(5)
 
 
 class BPProblem(NamedTuple):
-    """Couplings and fields of {0, 1} units.
+    """Couplings and fields of {0, 1} units."""
 
-    Parameters
-    ----------
-    weights : array of shape (n_visible, n_padded)
-        Not read by sum-product; may then have no rows.
-    exponentials : array of shape (n_visible, n_padded)
-        exp(weights). Not read by max-product; may then have no rows.
-    starts : array of shape (n_visible, n_padded)
-        exp(weights / 2), the messages that rows start from. Read by sum-product, if there are
-        fewer entries of messages than rows; may otherwise have no rows.
-    row_sums : float64 array of shape (n_visible,)
-        Sums of the rows of `weights`; read by mixed-product only.
-    visible_field : float64 array of shape (1 or n_rows, n_visible)
-    hidden_field : float64 array of shape (1 or n_rows, n_padded)
-    """
-
-    weights: Real[2]
+    weights: Real[2]  # (n_visible, n_padded): not read by sum-product; may then have no rows
+    # (n_visible, n_padded): exp(weights). Not read by max-product; may then have no rows
     exponentials: Real[2]
+    # (n_visible, n_padded): exp(weights / 2), the messages that rows start from. Read by
+    # sum-product, if there are fewer entries of messages than rows; may otherwise have no rows
     starts: Real[2]
-    row_sums: Float64[1]
-    visible_field: Float64[2]
-    hidden_field: Float64[2]
+    row_sums: Float64[1]  # (n_visible,): sums of the rows of `weights`; read by mixed-product only
+    visible_field: Float64[2]  # (1 or n_rows, n_visible)
+    hidden_field: Float64[2]  # (1 or n_rows, n_padded)
 
 
 class BPSettings(NamedTuple):
@@ -83,29 +71,17 @@ class BPSettings(NamedTuple):
 
 
 class BPRecord(NamedTuple):
-    """Beliefs and convergence record of all rows.
+    """Beliefs and convergence record of all rows."""
 
-    Parameters
-    ----------
-    visible, hidden : float64 array of shape (n_rows, n_visible) and (n_rows, n_padded)
-        Log-odds of the beliefs.
-    best : bool array of shape (n_rows, n_visible)
-        Best assignment of all sweeps, of max- and mixed-product.
-    objective : float64 array of shape (n_rows,)
-        Log-probability of that assignment plus log Z, with the hidden units maximised (max-product)
-        or summed out (mixed-product).
-    bethe : float64 array of shape (n_rows,)
-        Bethe log-partition, of sum-product.
-    status, n_iter, residual, damping, min_residual, n_stalled, limit, history
-        As in `ConvergenceRecord`.
-    """
-
-    visible: Float64[2]
-    hidden: Float64[2]
+    visible: Float64[2]  # (n_rows, n_visible) and (n_rows, n_padded): log-odds of the beliefs
+    hidden: Float64[2]  # (n_rows, n_visible) and (n_rows, n_padded)
+    # bool (n_rows, n_visible): best assignment of all sweeps, of max- and mixed-product
     best: Bool[2]
+    # (n_rows,): log-probability of that assignment plus log Z, with the hidden units maximised
+    # (max-product) or summed out (mixed-product)
     objective: Float64[1]
-    bethe: Float64[1]
-    status: Int64[1]
+    bethe: Float64[1]  # (n_rows,): Bethe log-partition, of sum-product
+    status: Int64[1]  # as in `ConvergenceRecord` (this and the next 7)
     n_iter: Int64[1]
     residual: Float64[1]
     damping: Float64[1]
@@ -119,37 +95,29 @@ class BPWorkspaces(NamedTuple):
     """Results of the blocks of a sweep, and the buffers that this needs.
 
     All have one entry for each worker.
-
-    Parameters
-    ----------
-    beliefs : array of shape (n_workers, 3, n_padded)
-        p, q and log-odds of the hidden units, in the type of the messages.
-    message_sums : float64 array of shape (n_workers, n_blocks, n_padded)
-        Sums over a block of the log-messages to each hidden unit.
-    decoded_sums : float64 array of shape (n_workers, n_blocks or 0, n_padded)
-        Sums over the units decoded as 1 of their couplings; max-product only.
-    change, decoded_field : float64 array of shape (n_workers, n_blocks)
-        Largest change of a belief or message, -1 before the first sweep of a row whose messages
-        are not set; sum of the fields of the units decoded as 1.
-    received : array of shape (n_workers, TILE_UNITS, n_padded)
-        Messages to a tile of visible units, of max-product.
-    tile : float64 array of shape (n_workers, 5, TILE_UNITS)
-        Log-odds of these units, P, Q, the changes of their beliefs, and logarithms of products.
-    product : array of shape (n_workers, n_padded)
-        Products of messages to the hidden units; sums, for max- and mixed-product.
-    message_changes : array of shape (n_workers, n_padded)
-        Largest change of a message to each hidden unit, relative for sum-product.
-    product64 : float64 array of shape (n_workers, n_padded)
-        Products of these products; changes of the beliefs of the hidden units.
     """
 
+    # (n_workers, 3, n_padded): p, q and log-odds of the hidden units, in the type of the messages
     beliefs: Real[3]
+    # (n_workers, n_blocks, n_padded): sums over a block of the log-messages to each hidden unit
     message_sums: Float64[3]
+    # (n_workers, n_blocks or 0, n_padded): sums over the units decoded as 1 of their couplings;
+    # max-product only
     decoded_sums: Float64[3]
+    # (n_workers, n_blocks): largest change of a belief or message, -1 before the first sweep of a
+    # row whose messages are not set; sum of the fields of the units decoded as 1
     change: Float64[2]
-    decoded_field: Float64[2]
+    decoded_field: Float64[2]  # (n_workers, n_blocks)
+    # (n_workers, TILE_UNITS, n_padded): messages to a tile of visible units, of max-product
     received: Real[3]
+    # (n_workers, 5, TILE_UNITS): log-odds of these units, P, Q, the changes of their beliefs, and
+    # logarithms of products
     tile: Float64[3]
+    # (n_workers, n_padded): products of messages to the hidden units; sums, for max- and
+    # mixed-product
     product: Real[2]
+    # (n_workers, n_padded): largest change of a message to each hidden unit, relative for
+    # sum-product
     message_changes: Real[2]
+    # (n_workers, n_padded): products of these products; changes of the beliefs of the hidden units
     product64: Float64[2]

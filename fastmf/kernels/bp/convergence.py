@@ -25,49 +25,31 @@ from fastmf._threads.interrupts import next_task
 
 
 class ConvergenceSettings(NamedTuple):
-    """When rows end, and are damped.
+    """When rows end, and are damped."""
 
-    Parameters
-    ----------
-    tol, rounding_error : float
-        Largest change of a row that has converged, and change that rounding may cause.
-    max_iter : int
-    adaptive : bool
-        Whether rows are damped that do not converge.
-    """
-
+    # Largest change of a row that has converged, and change that rounding may cause (this and the
+    # next).
     tol: float
     rounding_error: float
     max_iter: int
-    adaptive: bool
+    adaptive: bool  # whether rows are damped that do not converge
 
 
 class ConvergenceRecord(NamedTuple):
-    """Progress of rows: fields of every record of belief propagation.
+    """Progress of rows: fields of every record of belief propagation."""
 
-    Parameters
-    ----------
-    status, n_iter : int64 array of shape (n_rows,)
-    residual, damping, min_residual : float64 array of shape (n_rows,)
-        Largest change of a belief in the last sweep and, if it was undamped, of its log-odds and,
-        if these are below the tolerance, of a message; damping of all sweeps but the ones that
-        confirm convergence; smallest residual since the damping was last raised.
-    n_stalled : int64 array of shape (n_rows,)
-        Sweeps since `min_residual`.
-    limit : float64 array of shape (n_rows,)
-        Largest change in a damped sweep after which the next one is undamped.
-    history : float64 array of shape (n_rows, max_iter) or (0, 0)
-        Residuals of all sweeps.
-    """
-
-    status: np.ndarray
-    n_iter: np.ndarray
+    status: np.ndarray  # int64 (n_rows,)
+    n_iter: np.ndarray  # int64 (n_rows,)
+    # float64 (n_rows,): largest change of a belief in the last sweep and, if it was undamped, of
+    # its log-odds and, if these are below the tolerance, of a message; damping of all sweeps but
+    # the ones that confirm convergence; smallest residual since the damping was last raised
     residual: np.ndarray
-    damping: np.ndarray
-    min_residual: np.ndarray
-    n_stalled: np.ndarray
+    damping: np.ndarray  # float64 (n_rows,)
+    min_residual: np.ndarray  # float64 (n_rows,)
+    n_stalled: np.ndarray  # int64 (n_rows,): sweeps since `min_residual`
+    # float64 (n_rows,): largest change in a damped sweep after which the next one is undamped
     limit: np.ndarray
-    history: np.ndarray
+    history: np.ndarray  # float64 (n_rows, max_iter) or (0, 0): residuals of all sweeps
 
 
 @kernel(mode="merged")

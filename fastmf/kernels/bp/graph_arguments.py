@@ -17,93 +17,57 @@ CAVITY, WEIGHTS, SENT = range(3)
 
 
 class BinaryProblem(NamedTuple):
-    """A graph of units with two states, s = -1 and s = 1, and exponents K s s'.
+    """A graph of units with two states, s = -1 and s = 1, and exponents K s s'."""
 
-    Parameters
-    ----------
-    starts : int64 array of shape (n_units + 1,)
-        First slot of each unit.
-    neighbours, reverse, edges : int32 array of shape (n_slots,)
-        The unit that receives the message of a slot, the slot of the message in the opposite
-        direction, and the number of the edge.
-    exponentials : float64 array of shape (n_slots,)
-        exp(2 K).
-    odds : float64 array of shape (1 or n_rows, n_units)
-        exp(field of the state 1 less the field of -1).
-    clamped : int8 array of shape (0, 1 or n_rows, n_units)
-        0 and 1 for units that are clamped to -1 and 1, `FREE` for free units.
-    """
-
-    starts: Int64[1]
+    starts: Int64[1]  # (n_units + 1,): first slot of each unit
+    # int32 (n_slots,): the unit that receives the message of a slot, the slot of the message in the
+    # opposite direction, and the number of the edge
     neighbours: Int32[1]
-    reverse: Int32[1]
-    edges: Int32[1]
-    exponentials: Float64[1]
-    odds: Float64[2]
+    reverse: Int32[1]  # int32 (n_slots,)
+    edges: Int32[1]  # int32 (n_slots,)
+    exponentials: Float64[1]  # (n_slots,): exp(2 K)
+    odds: Float64[2]  # (1 or n_rows, n_units): exp(field of the state 1 less the field of -1)
+    # int8 (0, 1 or n_rows, n_units): 0 and 1 for units that are clamped to -1 and 1, `FREE` for
+    # free units
     clamped: Int8[2]
 
 
 class StatesProblem(NamedTuple):
-    """A graph of units with any numbers of states, and a table of exponents for each edge.
+    """A graph of units with any numbers of states, and a table of exponents for each edge."""
 
-    Parameters
-    ----------
-    starts, neighbours, reverse, edges
-        As for `BinaryProblem`.
-    first_state : int64 array of shape (n_units + 1,)
-    first_entry : int64 array of shape (n_slots + 1,)
-        First entry of the message of each slot, which has an entry for each state of the receiver.
-    first_value : int64 array of shape (n_edges + 1,)
-        First entry of the table of each edge.
-    transposed : bool array of shape (n_slots,)
-        Whether the receiver's states are the rows of the table.
-    tables, exponentials : float64 array of shape (n_values,)
-        Exponents divided by the edge's probability, and exp of them less the largest of the edge.
-    largest, probability : float64 array of shape (n_edges,)
-        Largest exponent, -inf if there is no finite one; probability of the edge in a spanning tree
-        for tree-reweighted belief propagation, 1 otherwise.
-    field : float64 array of shape (1 or n_rows, n_states)
-        -inf for states that are forbidden.
-    maximum : bool
-        Whether messages are maxima over the states of the sender, and not sums.
-    """
-
-    starts: Int64[1]
+    starts: Int64[1]  # as for `BinaryProblem` (this and the next 3)
     neighbours: Int32[1]
     reverse: Int32[1]
     edges: Int32[1]
-    first_state: Int64[1]
+    first_state: Int64[1]  # (n_units + 1,)
+    # (n_slots + 1,): first entry of the message of each slot, which has an entry for each state of
+    # the receiver
     first_entry: Int64[1]
-    first_value: Int64[1]
-    transposed: Bool[1]
+    first_value: Int64[1]  # (n_edges + 1,): first entry of the table of each edge
+    transposed: Bool[1]  # bool (n_slots,): whether the receiver's states are the rows of the table
+    # (n_values,): exponents divided by the edge's probability, and exp of them less the largest of
+    # the edge
     tables: Float64[1]
-    exponentials: Float64[1]
+    exponentials: Float64[1]  # (n_values,)
+    # (n_edges,): largest exponent, -inf if there is no finite one; probability of the edge in a
+    # spanning tree for tree-reweighted belief propagation, 1 otherwise
     largest: Float64[1]
-    probability: Float64[1]
-    field: Float64[2]
-    maximum: bool
+    probability: Float64[1]  # (n_edges,)
+    field: Float64[2]  # (1 or n_rows, n_states): -inf for states that are forbidden
+    maximum: bool  # whether messages are maxima over the states of the sender, and not sums
 
 
 class GraphState(NamedTuple):
-    """Messages and beliefs of all rows.
+    """Messages and beliefs of all rows."""
 
-    Parameters
-    ----------
-    messages : float64 array of shape (n_rows, n_slots or n_entries)
-        Odds of binary units, logarithms otherwise, whose largest entry is 0.
-    beliefs : float64 array of shape (n_rows, n_units or n_states)
-        Odds or logarithms, of the messages that were read.
-    damping, residual : float64 array of shape (n_rows,)
-        Damping; largest relative change of odds, or change of a logarithm x relative to
-        1 + abs(x), in a belief or a message; inf if a unit has no state left.
-    receivers : int
-        `ALL`, `FOLLOWING` or `NO_RECEIVERS`.
-    scratch : float64 array of shape (n_workers, 3, largest number of states)
-    """
-
+    # (n_rows, n_slots or n_entries): odds of binary units, logarithms otherwise, whose largest
+    # entry is 0
     messages: Float64[2]
+    # (n_rows, n_units or n_states): odds or logarithms, of the messages that were read
     beliefs: Float64[2]
+    # (n_rows,): damping; largest relative change of odds, or change of a logarithm x relative to 1
+    # + abs(x), in a belief or a message; inf if a unit has no state left
     damping: Float64[1]
-    residual: Float64[1]
-    receivers: int
-    scratch: Float64[3]
+    residual: Float64[1]  # (n_rows,)
+    receivers: int  # `ALL`, `FOLLOWING` or `NO_RECEIVERS`
+    scratch: Float64[3]  # (n_workers, 3, largest number of states)

@@ -22,26 +22,17 @@ NONE, UNSEEN = range(-1, -3, -1)
 
 
 class ForestMemory(NamedTuple):
-    """Working memory of `forest_move`, for each worker.
+    """Working memory of `forest_move`, for each worker."""
 
-    Parameters
-    ----------
-    above : int64 array of shape (n_workers, n_units)
-        The next unit on the way to the representative of the tree; -1 for units that are not taken.
-    parent : int64 array of shape (n_workers, n_units)
-        Slot from each unit to its parent, -1 for roots.
-    sequence : int64 array of shape (n_workers, n_units)
-        Units of the forest, parents before children.
-    waiting : int64 array of shape (n_workers, n_units)
-        Units that are still to be moved, in the order in which forests grow.
-    totals : float64 array of shape (n_workers, n_states)
-        Largest exponents of the subtree below each unit, for each of its states.
-    """
-
+    # (n_workers, n_units): the next unit on the way to the representative of the tree; -1 for units
+    # that are not taken
     above: Int64[2]
-    parent: Int64[2]
-    sequence: Int64[2]
+    parent: Int64[2]  # (n_workers, n_units): slot from each unit to its parent, -1 for roots
+    sequence: Int64[2]  # (n_workers, n_units): units of the forest, parents before children
+    # (n_workers, n_units): units that are still to be moved, in the order in which forests grow
     waiting: Int64[2]
+    # (n_workers, n_states): largest exponents of the subtree below each unit, for each of its
+    # states
     totals: Float64[2]
 
 

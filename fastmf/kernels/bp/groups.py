@@ -31,69 +31,37 @@ from fastmf.special import exp, log, sigmoid_pair, softplus
 
 
 class GroupProblem(NamedTuple):
-    """Couplings and fields; hidden units are {0, 1} units.
+    """Couplings and fields; hidden units are {0, 1} units."""
 
-    Parameters
-    ----------
-    weights, exponentials : float64 array of shape (n_states, n_hidden)
-        W and exp(W); the latter is not read by max-product.
-    starts : int64 array of shape (n_groups + 1,)
-        First state of each group, and the number of states.
-    visible_field : float64 array of shape (1 or n_rows, n_states)
-    hidden_field : float64 array of shape (1 or n_rows, n_hidden)
-    """
-
-    weights: Float64[2]
-    exponentials: Float64[2]
-    starts: Int64[1]
-    visible_field: Float64[2]
-    hidden_field: Float64[2]
+    weights: Float64[2]  # (n_states, n_hidden): W and exp(W); the latter is not read by max-product
+    exponentials: Float64[2]  # (n_states, n_hidden)
+    starts: Int64[1]  # (n_groups + 1,): first state of each group, and the number of states
+    visible_field: Float64[2]  # (1 or n_rows, n_states)
+    hidden_field: Float64[2]  # (1 or n_rows, n_hidden)
 
 
 class GroupSettings(NamedTuple):
-    """Options of the iteration, as in `fastmf.kernels.bp.arguments.BPSettings`.
-
-    Parameters
-    ----------
-    algorithm : int
-    adaptive : bool
-    tol, rounding_error : float
-    max_iter : int
-    max_factors : int
-        Number of messages whose product is a number.
-    sweep : int
-        Address of the compiled sweep of a row: see `sweep_address`.
-    """
+    """Options of the iteration, as in `fastmf.kernels.bp.arguments.BPSettings`."""
 
     algorithm: int
     adaptive: bool
     tol: float
     rounding_error: float
     max_iter: int
-    max_factors: int
-    sweep: int
+    max_factors: int  # number of messages whose product is a number
+    sweep: int  # address of the compiled sweep of a row: see `sweep_address`
 
 
 class GroupRecord(NamedTuple):
-    """Beliefs and convergence record of all rows.
+    """Beliefs and convergence record of all rows."""
 
-    Parameters
-    ----------
-    visible : float64 array of shape (n_rows, n_states)
-        log O.
-    hidden : float64 array of shape (n_rows, n_hidden)
-        log Q.
-    labels, best : int64 array of shape (n_rows, n_groups)
-        State of largest weight, -1 before the first sweep; the same of the best sweep.
-    objective, bethe, status, n_iter, residual, damping, min_residual, n_stalled, limit, history
-        As in `fastmf.kernels.bp.arguments.BPRecord`.
-    """
-
-    visible: Float64[2]
-    hidden: Float64[2]
+    visible: Float64[2]  # (n_rows, n_states): log O
+    hidden: Float64[2]  # (n_rows, n_hidden): log Q
+    # (n_rows, n_groups): state of largest weight, -1 before the first sweep; the same of the best
+    # sweep
     labels: Int64[2]
-    best: Int64[2]
-    objective: Float64[1]
+    best: Int64[2]  # (n_rows, n_groups)
+    objective: Float64[1]  # as in `fastmf.kernels.bp.arguments.BPRecord` (this and the next 9)
     bethe: Float64[1]
     status: Int64[1]
     n_iter: Int64[1]
@@ -106,21 +74,14 @@ class GroupRecord(NamedTuple):
 
 
 class GroupWorkspace(NamedTuple):
-    """Memory of the workers, along a first axis.
+    """Memory of the workers, along a first axis."""
 
-    Parameters
-    ----------
-    messages : float64 array of shape (n_workers, n_groups, n_hidden)
-        Odds of the messages to hidden units, log-odds by max-product.
-    hidden : float64 array of shape (n_workers, 9, n_hidden)
-        Beliefs p and q, four buffers, log Q, products of messages, and the largest changes of the
-        messages in a sweep.
-    states : float64 array of shape (n_workers, 3, max_states)
-    """
-
+    # (n_workers, n_groups, n_hidden): odds of the messages to hidden units, log-odds by max-product
     messages: Float64[3]
+    # (n_workers, 9, n_hidden): beliefs p and q, four buffers, log Q, products of messages, and the
+    # largest changes of the messages in a sweep
     hidden: Float64[3]
-    states: Float64[3]
+    states: Float64[3]  # (n_workers, 3, max_states)
 
 
 @kernel(mode="inner", fastmath=REORDER)

@@ -31,27 +31,16 @@ ZERO, ONE = range(1, 3)
 
 
 class ClimbSettings(NamedTuple):
-    """Arguments that are the same for all rows.
+    """Arguments that are the same for all rows."""
 
-    Parameters
-    ----------
-    joint : bool
-        Whether hidden units are maximised (joint MAP) or summed out (marginal MAP).
-    max_factors : int
-        Number of factors between 1 and exp(weight) whose product is a number in float64.
-    scale : float64 array of shape (n_visible,)
-        1 plus the sum of the absolute weights of each unit.
-    temperatures : float64 array of shape (n_annealed,)
-        Temperature of each round over all units before the local search.
-    logs : float64 array
-        Logarithms of uniform random numbers, read in a circle from another place for each row; not
-        read without temperatures.
-    """
-
-    joint: bool
+    joint: bool  # whether hidden units are maximised (joint MAP) or summed out (marginal MAP)
+    # Number of factors between 1 and exp(weight) whose product is a number in float64.
     max_factors: int
-    scale: Float64[1]
+    scale: Float64[1]  # (n_visible,): 1 plus the sum of the absolute weights of each unit
+    # (n_annealed,): temperature of each round over all units before the local search
     temperatures: Float64[1]
+    # float64 array: logarithms of uniform random numbers, read in a circle from another place for
+    # each row; not read without temperatures
     logs: Float64[1]
 
 

@@ -18,22 +18,13 @@ PANEL_SIZE = 2**20
 
 
 class CompressedRows(NamedTuple):
-    """A sparse matrix in CSR form.
+    """A sparse matrix in CSR form."""
 
-    Parameters
-    ----------
-    values : array of shape (n_stored,)
-    columns : int32 array of shape (n_stored,)
-        Column of each stored entry, ascending in each row.
-    positions : int64 array of shape (n_rows,)
-        Where the entries of each row begin that have not been used yet.
-    ends : int64 array of shape (n_rows,)
-    """
-
-    values: Real[1]
-    columns: Int32[1]
+    values: Real[1]  # (n_stored,)
+    columns: Int32[1]  # int32 (n_stored,): column of each stored entry, ascending in each row
+    # (n_rows,): where the entries of each row begin that have not been used yet
     positions: Int64[1]
-    ends: Int64[1]
+    ends: Int64[1]  # (n_rows,)
 
 
 @kernel(mode="merged")

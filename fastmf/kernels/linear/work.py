@@ -9,18 +9,12 @@ import numpy as np
 
 
 class Work(NamedTuple):
-    """Scratch memory and queue of a kernel.
+    """Scratch memory and queue of a kernel."""
 
-    Parameters
-    ----------
-    scratch : array, or NamedTuple of arrays
-        The part of each worker, on the first axis. A worker beyond it leaves at once.
-    queue : int64 array of shape (2,)
-        Next task, next worker.
-    """
-
+    # array, or NamedTuple of arrays: the part of each worker, on the first axis. A worker beyond it
+    # leaves at once
     scratch: np.ndarray
-    queue: np.ndarray
+    queue: np.ndarray  # int64 (2,): next task, next worker
 
 
 def new_work(scratch):

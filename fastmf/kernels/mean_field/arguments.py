@@ -24,27 +24,17 @@ EARLY_RESIDUAL, LATE_RESIDUAL = 0.005, 0.05
 
 
 class Layer(NamedTuple):
-    """One layer of units and its packed couplings.
+    """One layer of units and its packed couplings."""
 
-    Parameters
-    ----------
-    prior : unit prior
-    n_units : int
-    start : int
-        Position of the layer's first unit among all units of the model.
-    source : int
-        Position of the first unit that the layer is coupled to.
-    couplings, squares, cubes : array of shape (n_panels, n_source, panel_width)
-        Packed couplings and their elementwise powers (no panels if the order does not need them).
-    """
-
-    prior: tuple
+    prior: tuple  # unit prior
     n_units: int
-    start: int
-    source: int
+    start: int  # position of the layer's first unit among all units of the model
+    source: int  # position of the first unit that the layer is coupled to
+    # (n_panels, n_source, panel_width): packed couplings and their elementwise powers (no panels if
+    # the order does not need them)
     couplings: Real[3]
-    squares: Real[3]
-    cubes: Real[3]
+    squares: Real[3]  # (n_panels, n_source, panel_width)
+    cubes: Real[3]  # (n_panels, n_source, panel_width)
 
 
 # The columns of a table of layers: first the columns of a table of units
@@ -59,29 +49,20 @@ PRODUCT, TARGETS, SOURCES, ALONE, N_TARGETS, N_SOURCES, SHIFTED = range(
 
 
 class Groups(NamedTuple):
-    """The groups of states of one layer and of the units that it is coupled to.
+    """The groups of states of one layer and of the units that it is coupled to."""
 
-    Parameters
-    ----------
-    targets : int64 array of shape (n_targets, 6)
-        Each group of the layer, and runs of its other units: first unit, number of units, first
-        panel of their couplings, for a group where the fields of the group alone are among all
-        fields of single groups (otherwise -1), first column of the squared couplings, and place
-        among the fields that one group has on the layer.
-    sources : int64 array of shape (n_sources, 5)
-        Runs of the units that the layer is coupled to: first one, number, kind (below), of a group
-        where its fields on the layer are among all fields of single groups, and place among the
-        fields that one group of the layer has. Runs of groups are followed by their groups.
-    alone : array of shape (n_units,)
-        1 for units that are no groups, 0 for states of groups.
-    shifted : int
-        Number of fields of single groups of the whole model.
-    """
-
+    # (n_targets, 6): each group of the layer, and runs of its other units: first unit, number of
+    # units, first panel of their couplings, for a group where the fields of the group alone are
+    # among all fields of single groups (otherwise -1), first column of the squared couplings, and
+    # place among the fields that one group has on the layer
     targets: Int64[2]
+    # (n_sources, 5): runs of the units that the layer is coupled to: first one, number, kind
+    # (below), of a group where its fields on the layer are among all fields of single groups, and
+    # place among the fields that one group of the layer has. Runs of groups are followed by their
+    # groups
     sources: Int64[2]
-    alone: Real[1]
-    shifted: int
+    alone: Real[1]  # (n_units,): 1 for units that are no groups, 0 for states of groups
+    shifted: int  # number of fields of single groups of the whole model
 
 
 # Kinds of sources: a run of units that are no groups, a run of groups, a single group.
@@ -163,108 +144,63 @@ def sources_of(layer):
 
 
 class Sweep(NamedTuple):
-    """The updates of one sweep.
+    """The updates of one sweep."""
 
-    Parameters
-    ----------
-    layers : Layers
-    blocks : int64 array of shape (n_blocks, 3)
-        Layer, first panel and last panel of each block of units, in order.
-    """
-
-    layers: Int64[2]
+    layers: Int64[2]  # Layers
+    # (n_blocks, 3): layer, first panel and last panel of each block of units, in order
     blocks: Int64[2]
 
 
 class TapSettings(NamedTuple):
-    """Options of a TAP solve.
+    """Options of a TAP solve."""
 
-    Parameters
-    ----------
-    order : int
-        1 naive mean field, 2 TAP, 3 third order (binary units).
-    tol : float
-        Largest change of a mean or variance, before damping, of a row that has converged: see
-        `fastmf.FixedPoint`.
-    max_iter : int
-    update : int
-        Address of the compiled update of a block: see
-        `fastmf.kernels.mean_field.tap.update_address`.
-    finish : int
-        Address of the last part of it, or of the measurement of the log-partition: see
-        `fastmf.kernels.mean_field.units.units_address`.
-    assess : int
-        Address of the assessment of a row: see `fastmf.kernels.mean_field.rows.assess_address`.
-    damping : float
-        Weight of the old mean; the smallest one if `adaptive`.
-    adaptive : bool
-        Raise the damping of rows that oscillate.
-    early_residual, late_residual : float
-        Residuals below which a row is accelerated (momentum, half-implicit Onsager terms): from the
-        third sweep on, and after LATE_SWEEPS.
-    one_by_one : bool
-        Update the units of a block one after another (for a layer coupled to itself).
-    rows_per_worker : int
-        Number of rows that a worker iterates at a time.
-    resolution : float
-        Relative spacing of the floating type.
-    measures : bool
-        Whether `finish` is the measurement of the log-partition, which needs all fields of groups.
-    half_sweep_done : bool
-        Whether the start is data and the moments of the first layer in the sweep given these data:
-        that layer is then skipped in the first sweep. Its tilts are in the record.
-    """
-
-    order: int
+    order: int  # 1 naive mean field, 2 TAP, 3 third order (binary units)
+    # Largest change of a mean or variance, before damping, of a row that has converged: see
+    # `fastmf.FixedPoint`.
     tol: float
     max_iter: int
+    # Address of the compiled update of a block: see `fastmf.kernels.mean_field.tap.update_address`.
     update: int
+    # Address of the last part of it, or of the measurement of the log-partition: see
+    # `fastmf.kernels.mean_field.units.units_address`.
     finish: int
+    # Address of the assessment of a row: see `fastmf.kernels.mean_field.rows.assess_address`.
     assess: int = 0
-    damping: float = 0.0
-    adaptive: bool = True
+    damping: float = 0.0  # weight of the old mean; the smallest one if `adaptive`
+    adaptive: bool = True  # raise the damping of rows that oscillate
+    # Residuals below which a row is accelerated (momentum, half-implicit Onsager terms): from the
+    # third sweep on, and after LATE_SWEEPS (this and the next).
     early_residual: float = 0.0
     late_residual: float = LATE_RESIDUAL
+    # Update the units of a block one after another (for a layer coupled to itself).
     one_by_one: bool = False
-    rows_per_worker: int = 1
-    resolution: float = 2.0**-52
+    rows_per_worker: int = 1  # number of rows that a worker iterates at a time
+    resolution: float = 2.0**-52  # relative spacing of the floating type
+    # Whether `finish` is the measurement of the log-partition, which needs all fields of groups.
     measures: bool = False
+    # Whether the start is data and the moments of the first layer in the sweep given these data:
+    # that layer is then skipped in the first sweep. Its tilts are in the record.
     half_sweep_done: bool = False
 
 
 class Tilt(NamedTuple):
-    """External tilts and clamped units, per row or (with one row) the same for all rows.
+    """External tilts and clamped units, per row or (with one row) the same for all rows."""
 
-    Parameters
-    ----------
-    field, precision : array of shape (n_rows, n_units) or (1, n_units)
-        Tilt exp(field x - precision x^2 / 2) of each unit.
-    clamped : bool array of the same shapes
-        Units that stay at their starting mean and variance.
-    """
-
+    # (n_rows, n_units) or (1, n_units): tilt exp(field x - precision x^2 / 2) of each unit
     field: Real[2]
-    precision: Real[2]
+    precision: Real[2]  # (n_rows, n_units) or (1, n_units)
+    # bool array of the same shapes: units that stay at their starting mean and variance
     clamped: Bool[2]
 
 
 class MeanFieldRecord(NamedTuple):
-    """Starts on entry and results on exit, row by row.
+    """Starts on entry and results on exit, row by row."""
 
-    Parameters
-    ----------
-    state : array of shape (4, n_rows, n_units)
-        Mean, variance and the tilts b and a of which these are the moments (external tilts
-        included). On entry the first two hold the start.
-    status, n_iter : int64 array of shape (n_rows,)
-    residual : array of shape (n_rows,)
-        Largest change of a mean or variance, before damping, in the last sweep.
-    history : array of shape (n_rows, max_iter) or (0, 0)
-        The residual of every sweep.
-    """
-
+    # (4, n_rows, n_units): mean, variance and the tilts b and a of which these are the moments
+    # (external tilts included). On entry the first two hold the start
     state: Real[3]
-    status: Int64[1]
-    n_iter: Int64[1]
+    status: Int64[1]  # (n_rows,)
+    n_iter: Int64[1]  # (n_rows,)
+    # (n_rows,): largest change of a mean or variance, before damping, in the last sweep
     residual: Real[1]
-    history: Real[2]
+    history: Real[2]  # (n_rows, max_iter) or (0, 0): the residual of every sweep

@@ -62,18 +62,12 @@ WATCHED, N_MEASURES = range(7, 9)
 
 
 class LayerView(NamedTuple):
-    """One layer of units with its couplings to the units that it receives messages from.
+    """One layer of units with its couplings to the units that it receives messages from."""
 
-    Parameters
-    ----------
-    units : Units
-    couplings : array of shape (n_source, n_units)
-    start, source : int
-        Position of the layer's first unit, and of the first unit that it is coupled to.
-    """
-
-    units: Int64[1]
-    couplings: Real[2]
+    units: Int64[1]  # Units
+    couplings: Real[2]  # (n_source, n_units)
+    # Position of the layer's first unit, and of the first unit that it is coupled to (this and the
+    # next).
     start: int
     source: int
 
@@ -90,32 +84,19 @@ class RelaxedBPSettings(NamedTuple):
 
 
 class RelaxedBPRow(NamedTuple):
-    """The row that a worker iterates, and its scratch space.
+    """The row that a worker iterates, and its scratch space."""
 
-    Parameters
-    ----------
-    messages : array of shape (4, n_messages)
-        Means and variances of the messages into the first layer of a sweep, and of those from it.
-    state : array of shape (6, n_units)
-        Mean, variance, damped tilts b and a, and undamped ones: see the planes above.
-    tilt : array of shape (2, n_units)
-        Tilts b and a of the newest messages, undamped.
-    external : array of shape (2, n_units)
-        Field and precision.
-    scratch : array of shape (4, n_units)
-    tile : array of shape (2, TILE_SOURCES, n_units)
-        Means and variances of messages before they are transposed.
-    measures : float64 array of shape (N_MEASURES,)
-        Measures of the sweep so far: see above.
-    """
-
+    # (4, n_messages): means and variances of the messages into the first layer of a sweep, and of
+    # those from it
     messages: Real[2]
+    # (6, n_units): mean, variance, damped tilts b and a, and undamped ones: see the planes above
     state: Real[2]
-    tilt: Real[2]
-    external: Real[2]
-    scratch: Real[2]
+    tilt: Real[2]  # (2, n_units): tilts b and a of the newest messages, undamped
+    external: Real[2]  # (2, n_units): field and precision
+    scratch: Real[2]  # (4, n_units)
+    # (2, TILE_SOURCES, n_units): means and variances of messages before they are transposed
     tile: Real[3]
-    measures: Float64[1]
+    measures: Float64[1]  # (N_MEASURES,): measures of the sweep so far: see above
 
 
 @kernel(mode="inline", fastmath=REORDER)

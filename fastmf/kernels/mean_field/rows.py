@@ -49,27 +49,19 @@ STRICTNESS, STATUS, RETRACTED, SLOT_SIZE = range(20, 24)
 
 
 class ActiveRows(NamedTuple):
-    """The rows that a worker iterates, one per slot, and its scratch space.
+    """The rows that a worker iterates, one per slot, and its scratch space."""
 
-    Parameters
-    ----------
-    slots : float64 array of shape (1, n_slots, SLOT_SIZE)
-    state : array of shape (5, n_slots, n_units), or (6, n_slots, n_units) for order 3
-        Mean, variance, tilt b, tilt a without the external precision, last step of the mean, and
-        third cumulant.
-    products : array of shape (3, n_slots, max_columns), or (4, n_slots, max_columns) with groups
-        Means, variances and third cumulants times one block of couplings, their squares and cubes;
-        with groups of states see `fastmf.kernels.mean_field.groups`.
-    scratch : array of shape (5, max(max_columns, n_units))
-    group_fields : array of shape (1, n_slots, n_group_fields)
-        With groups of states, the fields of single groups, and after them the shifted means of the
-        units that a group is coupled to; otherwise empty.
-    """
-
-    slots: Float64[3]
+    slots: Float64[3]  # (1, n_slots, SLOT_SIZE)
+    # (5, n_slots, n_units), or (6, n_slots, n_units) for order 3: mean, variance, tilt b, tilt a
+    # without the external precision, last step of the mean, and third cumulant
     state: Real[3]
+    # (3, n_slots, max_columns), or (4, n_slots, max_columns) with groups: means, variances and
+    # third cumulants times one block of couplings, their squares and cubes; with groups of states
+    # see `fastmf.kernels.mean_field.groups`
     products: Real[3]
-    scratch: Real[2]
+    scratch: Real[2]  # (5, max(max_columns, n_units))
+    # (1, n_slots, n_group_fields): with groups of states, the fields of single groups, and after
+    # them the shifted means of the units that a group is coupled to; otherwise empty
     group_fields: Real[3]
 
 

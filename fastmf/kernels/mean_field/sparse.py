@@ -38,52 +38,29 @@ CHUNK_UNITS = 2048
 
 
 class SparseCouplings(NamedTuple):
-    """Couplings by rows of the units; the rows of a group of states have the same sources.
+    """Couplings by rows of the units; the rows of a group of states have the same sources."""
 
-    Parameters
-    ----------
-    starts : int64 array of shape (n_units + 1,)
-    sources : int32 array of shape (n_entries,)
-        Ascending in each row. All states of a group are there, or none.
-    values : array of shape (n_entries,)
-    sizes : int32 array of shape (n_units,), or empty
-        Number of states of the group that a unit belongs to, 1 for other units; empty without
-        groups.
-    alone : array of shape (n_units,), or empty
-        0 for states of a group, 1 for other units; empty without groups.
-    """
-
-    starts: Int64[1]
+    starts: Int64[1]  # (n_units + 1,)
+    # int32 (n_entries,): ascending in each row. All states of a group are there, or none
     sources: Int32[1]
-    values: Real[1]
+    values: Real[1]  # (n_entries,)
+    # int32 (n_units,), or empty: number of states of the group that a unit belongs to, 1 for other
+    # units; empty without groups
     sizes: Int32[1]
+    # (n_units,), or empty: 0 for states of a group, 1 for other units; empty without groups
     alone: Real[1]
 
 
 class SparseWork(NamedTuple):
-    """State of all rows, and memory of each thread.
+    """State of all rows, and memory of each thread."""
 
-    Parameters
-    ----------
-    queue : int64 array of shape (2,)
-        Next task and next worker not taken yet.
-    state : array of shape (n_rows, 5 or 6, 1, n_units)
-        Planes as of `ActiveRows`.
-    slots : float64 array of shape (n_rows, 1, 1, SLOT_SIZE)
-    measures : float64 array of shape (n_rows, n_chunks, 1, 1, SLOT_SIZE)
-        Slots of the chunks of a sweep.
-    products : array of shape (n_workers, 4, 1, width)
-    scratch : array of shape (n_workers, 5, width)
-    group_fields : array of shape (n_workers, 1, 1, largest number of sources of a group)
-    """
-
-    queue: Int64[1]
-    state: Real[4]
-    slots: Float64[4]
-    measures: Float64[5]
-    products: Real[4]
-    scratch: Real[3]
-    group_fields: Real[4]
+    queue: Int64[1]  # (2,): next task and next worker not taken yet
+    state: Real[4]  # (n_rows, 5 or 6, 1, n_units): planes as of `ActiveRows`
+    slots: Float64[4]  # (n_rows, 1, 1, SLOT_SIZE)
+    measures: Float64[5]  # (n_rows, n_chunks, 1, 1, SLOT_SIZE): slots of the chunks of a sweep
+    products: Real[4]  # (n_workers, 4, 1, width)
+    scratch: Real[3]  # (n_workers, 5, width)
+    group_fields: Real[4]  # (n_workers, 1, 1, largest number of sources of a group)
 
 
 @kernel(mode="inner", fastmath=REORDER)

@@ -48,30 +48,20 @@ _VECTORS = 4
 
 
 class PottsRows(NamedTuple):
-    """Weighted rows of labels, each after its parent.
+    """Weighted rows of labels, each after its parent."""
 
-    Parameters
-    ----------
-    labels : uint8 array of shape (n_rows, n_blocks * n_positions)
-        `ABSENT` for absent positions and, at the end, for positions that there are not.
-    weights : array of shape (n_rows,)
-    parents : int64 array of shape (n_rows,)
-        -1 for roots.
-    spans : int64 array of shape (n_rows + 1, 2)
-        Bounds: changes[spans[s, 0]:spans[s, 1]] are the states of the parent of row s that it has
-        not, and changes[spans[s, 1]:spans[s + 1, 0]] the states that it has beside those of its
-        parent.
-    changes : int32 array
-        Rows of the tables of couplings.
-    forests : int64 array of shape (n_forests + 1,)
-        The first row of each forest, a number of whole trees, and the number of rows.
-    """
-
+    # uint8 (n_rows, n_blocks * n_positions): `ABSENT` for absent positions and, at the end, for
+    # positions that there are not
     labels: np.ndarray
-    weights: np.ndarray
-    parents: np.ndarray
+    weights: np.ndarray  # (n_rows,)
+    parents: np.ndarray  # int64 (n_rows,): -1 for roots
+    # int64 (n_rows + 1, 2): bounds: changes[spans[s, 0]:spans[s, 1]] are the states of the parent
+    # of row s that it has not, and changes[spans[s, 1]:spans[s + 1, 0]] the states that it has
+    # beside those of its parent
     spans: np.ndarray
-    changes: np.ndarray
+    changes: np.ndarray  # int32 array: rows of the tables of couplings
+    # int64 (n_forests + 1,): the first row of each forest, a number of whole trees, and the number
+    # of rows
     forests: np.ndarray
 
 

@@ -25,48 +25,27 @@ from fastmf.special import constant
 
 
 class SampledLayer(NamedTuple):
-    """A layer of units.
+    """A layer of units."""
 
-    Parameters
-    ----------
-    units : Units
-        With draws and log-partitions.
-    couplings : array of shape (n_panels, n_source, panel_width)
-        Packed couplings from the other layer to this one.
-    """
-
-    units: np.ndarray
+    units: np.ndarray  # Units: with draws and log-partitions
+    # (n_panels, n_source, panel_width): packed couplings from the other layer to this one
     couplings: np.ndarray
 
 
 class LayersPath(NamedTuple):
-    """The distributions between uncoupled units and the model.
+    """The distributions between uncoupled units and the model."""
 
-    Parameters
-    ----------
-    visible_base, hidden_base : array of shape (n_visible,) and (n_hidden,)
-        Tilts of uncoupled units, at beta = 0.
-    betas : float64 array of shape (n_steps + 1,)
-        Rising or falling, or all 1 for Gibbs sampling of the model.
-    """
-
-    visible_base: np.ndarray
-    hidden_base: np.ndarray
+    visible_base: np.ndarray  # (n_visible,) and (n_hidden,): tilts of uncoupled units, at beta = 0
+    hidden_base: np.ndarray  # (n_visible,) and (n_hidden,)
+    # float64 (n_steps + 1,): rising or falling, or all 1 for Gibbs sampling of the model
     betas: np.ndarray
 
 
 class LayersMemory(NamedTuple):
-    """Scratch memory of each thread.
+    """Scratch memory of each thread."""
 
-    Parameters
-    ----------
-    rows : array of shape (n_workers, TASK_ROWS + 3, n_columns)
-        The last but two is zero.
-    uniforms : float64 array of shape (n_workers, n_columns)
-    """
-
-    rows: np.ndarray
-    uniforms: np.ndarray
+    rows: np.ndarray  # (n_workers, TASK_ROWS + 3, n_columns): the last but two is zero
+    uniforms: np.ndarray  # float64 (n_workers, n_columns)
 
 
 def layers_work(visible, hidden, dtype, n_workers=1):

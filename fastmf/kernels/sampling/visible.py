@@ -26,36 +26,20 @@ FIELDS, UNIT_LOGS, CHANCES = range(3)
 
 
 class VisibleUnits(NamedTuple):
-    """Columns of data: two-valued units, and groups of states.
+    """Columns of data: two-valued units, and groups of states."""
 
-    Parameters
-    ----------
-    first : int64 array of shape (n_columns + 1,)
-        First unit of each column; of a group it has more than one.
-    low, high : float64 array of shape (n_units,)
-        The two values; 0 and 1 in groups.
-    field : float64 array of shape (n_units,)
-        Fields of the uncoupled units.
-    """
-
+    # int64 (n_columns + 1,): first unit of each column; of a group it has more than one
     first: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    field: np.ndarray
+    low: np.ndarray  # float64 (n_units,): the two values; 0 and 1 in groups
+    high: np.ndarray  # float64 (n_units,)
+    field: np.ndarray  # float64 (n_units,): fields of the uncoupled units
 
 
 class TiltedBetas(NamedTuple):
-    """The distributions between uncoupled units and the model.
+    """The distributions between uncoupled units and the model."""
 
-    Parameters
-    ----------
-    tilt : float64 array of shape (n_units,)
-        The tilt c of the uncoupled units.
-    betas : float64 array of shape (n_steps + 1,)
-        Rising or falling, or all 1 for Gibbs sampling of the model.
-    """
-
-    tilt: np.ndarray
+    tilt: np.ndarray  # float64 (n_units,): the tilt c of the uncoupled units
+    # float64 (n_steps + 1,): rising or falling, or all 1 for Gibbs sampling of the model
     betas: np.ndarray
 
 

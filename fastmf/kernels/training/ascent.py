@@ -20,21 +20,11 @@ from fastmf.kernels.linear.copies import add_multiple, set_to_zero
 
 
 class AscentStep(NamedTuple):
-    """Step size, momentum and weight decay.
+    """Step size, momentum and weight decay."""
 
-    Parameters
-    ----------
-    rate : float
-        Learning rate.
-    momentum : float
-        Weight of the last step in this one.
-    l2, l1 : float
-        Weight decay: l2 W + l1 S is subtracted from the gradient.
-    """
-
-    rate: float
-    momentum: float
-    l2: float
+    rate: float  # learning rate
+    momentum: float  # weight of the last step in this one
+    l2: float  # weight decay: l2 W + l1 S is subtracted from the gradient (this and the next)
     l1: float
 
 

@@ -36,17 +36,11 @@ MIN_RELATIVE_PRECISION = 1e-3
 
 
 class Hyperparameters(NamedTuple):
-    """Hyper-parameters of a spike-and-slab model.
-
-    Parameters
-    ----------
-    noise_variance, slab_variance : float
-    log_odds : array of shape (n_groups,)
-        Prior log-odds of a non-zero coefficient, for each group of features.
-    """
+    """Hyper-parameters of a spike-and-slab model."""
 
     noise_variance: float
     slab_variance: float
+    # (n_groups,): prior log-odds of a non-zero coefficient, for each group of features
     log_odds: np.ndarray
 
     def prior(self, groups):
@@ -56,20 +50,13 @@ class Hyperparameters(NamedTuple):
 
 
 class Task(NamedTuple):
-    """Independent problems that share their hyper-parameters.
+    """Independent problems that share their hyper-parameters."""
 
-    Parameters
-    ----------
-    parts : tuple of Regression, or of one Classification
-        Their numbers of rows sum to the number of rows of the data.
-    units : tuple of int arrays or slices
-        The features of each part.
-    groups : int array of shape (n_features,)
-        Group of every feature: features of a group share their log-odds.
-    """
-
+    # tuple of Regression, or of one Classification: their numbers of rows sum to the number of rows
+    # of the data
     parts: tuple
-    units: tuple
+    units: tuple  # tuple of int arrays or slices: the features of each part
+    # int (n_features,): group of every feature: features of a group share their log-odds
     groups: np.ndarray
 
     @classmethod
@@ -109,32 +96,18 @@ class Task(NamedTuple):
 
 
 class Regression(NamedTuple):
-    """The data of a linear regression.
+    """The data of a linear regression."""
 
-    Parameters
-    ----------
-    X : array of shape (n_samples, n_features)
-    y : array of shape (n_samples,)
-        Centred.
-    groups : int array of shape (n_features,)
-    n_rows : float, optional
-        Sum of the weights of the rows, if each was multiplied by the root of its weight. The
-        evidence equals the evidence of repeated rows, up to the normaliser of the repetitions.
-    absent_square : float
-        Sum of squares of y less the squares of its elements.
-    blocks : int array of shape (n_features,), optional
-        Labels of the features that share a site. None: each has its own.
-    gram : Gram, optional
-        X'X, for all models of the search.
-    """
-
-    X: np.ndarray
-    y: np.ndarray
-    groups: np.ndarray
+    X: np.ndarray  # (n_samples, n_features)
+    y: np.ndarray  # (n_samples,): centred
+    groups: np.ndarray  # int (n_features,)
+    # Sum of the weights of the rows, if each was multiplied by the root of its weight. The evidence
+    # equals the evidence of repeated rows, up to the normaliser of the repetitions.
     n_rows: float | None = None
-    absent_square: float = 0.0
+    absent_square: float = 0.0  # sum of squares of y less the squares of its elements
+    # int (n_features,), optional: labels of the features that share a site. None: each has its own
     blocks: np.ndarray | None = None
-    gram: Gram | None = None
+    gram: Gram | None = None  # Gram, optional: X'X, for all models of the search
 
     @property
     def total_rows(self):
@@ -164,24 +137,18 @@ class Classification(NamedTuple):
     A class is the sign of u = X w + noise of variance 1. The latent variables u are units like the
     coefficients, nearly uniform on the half-line of the class; so 0 = X w - u + noise is a linear
     regression with latent variables.
-
-    Parameters
-    ----------
-    X : array of shape (n_samples, n_features + n_columns)
-        Features and unpenalised columns, with the signs of the classes: see `of`.
-    groups : int array of shape (n_features,)
-    precisions : array of shape (n_columns,)
-        Precisions of the Gaussian priors of the unpenalised columns.
-    blocks : int array of shape (n_features + n_columns,), optional
-        Labels of the columns that share a site. None: each has its own.
-    weights : float or array of shape (n_samples,)
-        Weights of the rows; X is multiplied by their roots.
     """
 
+    # (n_samples, n_features + n_columns): features and unpenalised columns, with the signs of the
+    # classes: see `of`
     X: np.ndarray
-    groups: np.ndarray
+    groups: np.ndarray  # int (n_features,)
+    # (n_columns,): precisions of the Gaussian priors of the unpenalised columns
     precisions: np.ndarray
+    # int (n_features + n_columns,), optional: labels of the columns that share a site. None: each
+    # has its own
     blocks: np.ndarray | None = None
+    # float or array of shape (n_samples,): weights of the rows; X is multiplied by their roots
     weights: float | np.ndarray = 1.0
 
     @property
@@ -287,21 +254,13 @@ def gaussian_statistics(result):
 
 
 class FixedPoints(NamedTuple):
-    """Fixed points of the parts of a task at some hyper-parameters.
-
-    Parameters
-    ----------
-    hyperparameters : Hyperparameters
-    results : tuple of ExpectationPropagation
-    log_density : float
-        Log-evidence, plus the log-density of the priors where there are priors.
-    gradient : array of shape (2 + n_groups,)
-        Gradient of the log-evidence by ln noise variance, ln slab variance and log-odds.
-    """
+    """Fixed points of the parts of a task at some hyper-parameters."""
 
     hyperparameters: Hyperparameters
-    results: tuple
-    log_density: float
+    results: tuple  # tuple of ExpectationPropagation
+    log_density: float  # log-evidence, plus the log-density of the priors where there are priors
+    # (2 + n_groups,): gradient of the log-evidence by ln noise variance, ln slab variance and
+    # log-odds
     gradient: np.ndarray | None = None
 
     @property

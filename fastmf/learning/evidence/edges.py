@@ -58,26 +58,14 @@ MIN_INCLUSION = 1e-9
 
 
 class Effects(NamedTuple):
-    """Posterior of some effects.
+    """Posterior of some effects."""
 
-    Parameters
-    ----------
-    log_odds : array of shape (n,)
-        Posterior log-odds of an effect that is not zero.
-    mean, std : array of shape (n,)
-    prior_log_odds, scale : float
-        Parameters of the prior, as given or learned.
-    log_evidence : float
-        Log-density of the estimates.
-    converged : bool
-    """
-
-    log_odds: np.ndarray
-    mean: np.ndarray
-    std: np.ndarray
-    prior_log_odds: float
+    log_odds: np.ndarray  # (n,): posterior log-odds of an effect that is not zero
+    mean: np.ndarray  # (n,)
+    std: np.ndarray  # (n,)
+    prior_log_odds: float  # parameters of the prior, as given or learned (this and the next)
     scale: float
-    log_evidence: float
+    log_evidence: float  # log-density of the estimates
     converged: bool
 
     @property
@@ -128,19 +116,11 @@ class _Estimates:
 
 
 class Whitened(NamedTuple):
-    """Estimates as rows of a regression with noise of variance 1.
+    """Estimates as rows of a regression with noise of variance 1."""
 
-    Parameters
-    ----------
-    X : array of shape (n, n)
-    y : array of shape (n,)
-    log_scale : float
-        Log-determinant of `X`.
-    """
-
-    X: np.ndarray
-    y: np.ndarray
-    log_scale: float
+    X: np.ndarray  # (n, n)
+    y: np.ndarray  # (n,)
+    log_scale: float  # log-determinant of `X`
 
     @classmethod
     def of(cls, estimate, covariance):
@@ -327,22 +307,13 @@ def _enumerated(precision, linear, log_odds, variance):
 
 
 class CauchySlab(NamedTuple):
-    """Cauchy slab of effects whose other factors are Gaussian.
+    """Cauchy slab of effects whose other factors are Gaussian."""
 
-    Parameters
-    ----------
-    variance : array of shape (n,)
-        Variance of the normal slab with the same mean.
-    change : array of shape (n,)
-        Log of the integral with the Cauchy slab, less that with the normal one.
-    mean, spread : array of shape (n,)
-        Mean and variance of the effect if it is not zero.
-    """
-
-    variance: np.ndarray
+    variance: np.ndarray  # (n,): variance of the normal slab with the same mean
+    # (n,): log of the integral with the Cauchy slab, less that with the normal one
     change: np.ndarray
-    mean: np.ndarray
-    spread: np.ndarray
+    mean: np.ndarray  # (n,): mean and variance of the effect if it is not zero
+    spread: np.ndarray  # (n,)
 
 
 def _cauchy(mean, spread, variance, scale):
@@ -418,18 +389,11 @@ class EffectSets(_Estimates):
 
 
 class SlabMixture(NamedTuple):
-    """Prior of the effects of a set that are not zero: a mixture of normal distributions.
+    """Prior of the effects of a set that are not zero: a mixture of normal distributions."""
 
-    Parameters
-    ----------
-    variances, log_weights : array of shape (n_components,)
-    least : float
-        Smallest eigenvalue that the precision of a cavity is taken to have.
-    """
-
-    variances: np.ndarray
-    log_weights: np.ndarray
-    least: float
+    variances: np.ndarray  # (n_components,)
+    log_weights: np.ndarray  # (n_components,)
+    least: float  # smallest eigenvalue that the precision of a cavity is taken to have
 
     @classmethod
     def of(cls, kind, scale):

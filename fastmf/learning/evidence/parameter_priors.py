@@ -27,22 +27,13 @@ STRENGTH = 0.5
 
 
 class ParameterPriors(NamedTuple):
-    """Priors on ln noise variance, ln slab variance and the log-odds of each group.
+    """Priors on ln noise variance, ln slab variance and the log-odds of each group."""
 
-    Parameters
-    ----------
-    noise, slab : float
-        Centres of the variances.
-    n_of_groups : array of shape (n_groups,)
-        Number of features of each group.
-    n_lost : int
-        1 if the rows are centred: the integral over the constant, of flat prior, is proportional to
-        the deviation of the noise.
-    """
-
-    noise: float
+    noise: float  # centres of the variances (this and the next)
     slab: float
-    n_of_groups: np.ndarray
+    n_of_groups: np.ndarray  # (n_groups,): number of features of each group
+    # 1 if the rows are centred: the integral over the constant, of flat prior, is proportional to
+    # the deviation of the noise.
     n_lost: int = 0
 
     @classmethod

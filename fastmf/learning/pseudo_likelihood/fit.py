@@ -213,21 +213,13 @@ class PairwiseLikelihood(CompositeLikelihood):
 
 
 class Fit(NamedTuple):
-    """Result of a solver.
+    """Result of a solver."""
 
-    Parameters
-    ----------
-    parameters : array of shape (n_parameters,)
-    history : list of float
-        Penalised log-pseudo-likelihood of all rows together, or the minimised function, after each
-        iteration.
-    stopped : bool
-        Whether the stopping rule ended the solver, not the limit of iterations.
-    """
-
-    parameters: np.ndarray
+    parameters: np.ndarray  # (n_parameters,)
+    # list of float: penalised log-pseudo-likelihood of all rows together, or the minimised
+    # function, after each iteration
     history: list
-    stopped: bool
+    stopped: bool  # whether the stopping rule ended the solver, not the limit of iterations
 
 
 def few_blas_threads(n_parameters=0):

@@ -35,21 +35,12 @@ NEGLIGIBLE_PROBABILITY = 1e-6
 
 
 class Completions(NamedTuple):
-    """Complete rows that incomplete ones may be.
+    """Complete rows that incomplete ones may be."""
 
-    Parameters
-    ----------
-    states : int array of shape (n_states, n_units)
-        Distinct.
-    share : sparse array of shape (n_rows, n_states)
-        Probabilities of the completions of each row given its seen values.
-    row_weights : array of shape (n_rows,)
-        Weights of the rows.
-    """
-
-    states: np.ndarray
+    states: np.ndarray  # int (n_states, n_units): distinct
+    # sparse (n_rows, n_states): probabilities of the completions of each row given its seen values
     share: sparse.csr_array
-    row_weights: np.ndarray
+    row_weights: np.ndarray  # (n_rows,): weights of the rows
 
     @classmethod
     def of(cls, labels, weights, sizes, seen_only=False):

@@ -29,28 +29,16 @@ class SelectionPath(NamedTuple):
 
     Item by item (`fastmf.learning.pseudo_likelihood.nodewise`), arrays have a column for each item:
     penalties, neighbours and log-likelihoods of its regression on the others; `chosen` is an array.
-
-    Parameters
-    ----------
-    l1 : array of shape (n_penalties,)
-        Penalties.
-    n_edges : int array of shape (n_penalties,)
-        Couplings that are not zero.
-    log_pseudo_likelihood : array of shape (n_penalties,)
-        Maximum over these couplings, without penalty `l1`.
-    ebic : array of shape (n_penalties,)
-        Criterion of each graph.
-    chosen : int
-        Index of the smallest criterion, or of the largest score.
-    score : array of shape (n_penalties,), optional
-        By cross-validation, log-pseudo-likelihood of a row that was left out.
     """
 
-    l1: np.ndarray
-    n_edges: np.ndarray
+    l1: np.ndarray  # (n_penalties,): penalties
+    n_edges: np.ndarray  # int (n_penalties,): couplings that are not zero
+    # (n_penalties,): maximum over these couplings, without penalty `l1`
     log_pseudo_likelihood: np.ndarray
-    ebic: np.ndarray
-    chosen: int
+    ebic: np.ndarray  # (n_penalties,): criterion of each graph
+    chosen: int  # index of the smallest criterion, or of the largest score
+    # (n_penalties,), optional: by cross-validation, log-pseudo-likelihood of a row that was left
+    # out
     score: np.ndarray | None = None
 
 
