@@ -40,8 +40,9 @@ from fastmf.priors._protocol import n_units, parts_of
 
 # Tolerance, and iterations, of the fit with single sites by which blocks are found.
 LEAD_TOL, LEAD_ITERATIONS = 1e-2, 15
-# Number of times that blocks are joined without convergence.
-MAX_JOINS = 8
+# Number of times that blocks are joined without convergence: with 8 a fit of 1,001 variants takes
+# twice as long and finds the same.
+MAX_JOINS = 3
 
 
 def expectation_propagation(
