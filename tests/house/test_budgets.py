@@ -16,7 +16,7 @@ ROOT = PACKAGE.parent
 BUDGETS = {
     "lines": 61_560,
     "lines of code": 38_640,
-    "numeric constants": 338,
+    "numeric constants": 340,
     "lines of tests": 46_570,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 84,
