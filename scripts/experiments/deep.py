@@ -47,14 +47,9 @@ def main(argv=None):
 
 def parser():
     made = experiment.parser(
-        __doc__,
-        "seed",
-        "threads",
-        "data",
-        "output",
-        "quiet",
+        __doc__, "seed", "threads", "data", "output", "quiet",
         quick="small machines, 2000 images, 5 epochs",
-    )
+    )  # fmt: skip
     add = made.add_argument
     add(
         "--layers",

@@ -69,14 +69,9 @@ def main(argv=None):
 
 def parser():
     made = experiment.parser(
-        __doc__,
-        "seed",
-        "threads",
-        "data",
-        "output",
-        "quiet",
+        __doc__, "seed", "threads", "data", "output", "quiet",
         quick="30 hidden units, 6 epochs, 2000 images, 500 starts",
-    )
+    )  # fmt: skip
     add = made.add_argument
     add("--dataset", choices=experiment.TABLE_1, default="binary",
         help="digits, black and white or grey, or grey faces [binary]")  # fmt: skip
