@@ -206,7 +206,7 @@ class CouplingNetwork(Network):
             )
         objective, parameters = self._objective, self._parameters
         if self._sampling is None:
-            check_counts(objective.total, len(objective.weights), "weights='sampling'")
+            check_counts(objective.total, len(objective.weights), "clusters=range(len(X))")
         if self._penalty_l1:
             objective, parameters = self._without_l1()
             warn_user(

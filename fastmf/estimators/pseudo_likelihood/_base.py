@@ -24,7 +24,6 @@ from fastmf.estimators.common.runs import generator_of
 from fastmf.estimators.networks.network import CouplingNetwork
 from fastmf.estimators.networks.resampling import Resampling
 from fastmf.estimators.pseudo_likelihood._observed import (
-    KINDS_OF_WEIGHTS,
     MISSING,
     observe,
     saved_rows,
@@ -54,9 +53,9 @@ class ItemMachine(Saved, BaseEstimator):
     a `BoltzmannMachine` with `Categorical` units.
     """
 
-    _removed_options: ClassVar[dict] = dict.fromkeys(("existence_seconds", "step", "init"), ...) | {
-        "penalty": None, "rule": None, "symmetric": True, "threshold": None, "verbose": False,
-    }  # fmt: skip
+    _removed_options: ClassVar[dict] = dict.fromkeys(
+        ("existence_seconds", "step", "init", "pseudocount", "weights"), ...
+    ) | {"penalty": None, "rule": None, "symmetric": True, "threshold": None, "verbose": False}
 
     def score(self, X, y=None):
         """Mean of `score_samples`."""
@@ -306,7 +305,8 @@ class PairwiseMachine(Resampling, CouplingNetwork, ItemMachine):
             without Firth's penalty, and divides the variances of errors.
         clusters : array of shape (n_samples,), optional
             Labels of what was sampled independently, such as persons with several rows each: for
-            errors, tests and bootstraps.
+            errors, tests and bootstraps. With ``range(n_samples)`` a weight is the sampling weight
+            of one observation, as in surveys, in the place of a number of rows.
 
         Returns
         -------
@@ -344,9 +344,8 @@ class PairwiseMachine(Resampling, CouplingNetwork, ItemMachine):
         return self._maximised(solve, self._objective.independent())
 
     def _check_selection(self):
-        """Check `l1`, `missing` and `weights`, and what does not go together."""
+        """Check `l1` and `missing`, which do not all go together."""
         one_of("missing", self.missing, MISSING)
-        one_of("weights", self.weights, KINDS_OF_WEIGHTS)
         number("ebic_gamma", self.ebic_gamma, 0, np.inf, below=True)
         if not isinstance(self.l1, str):
             number("l1", self.l1, 0, np.inf, below=True)

@@ -146,7 +146,7 @@ class Reports:
         >>> rng = np.random.default_rng(0)
         >>> X = rng.normal(size=(50, 4))[:, [0, 0, 1, 2, 3]]
         >>> y = X[:, 0] + 0.3 * rng.normal(size=50)
-        >>> model = mf.SpikeSlabRegressor(expected_model_size=0.2).fit(X, y)
+        >>> model = mf.SpikeSlabRegressor(inclusion_probability=0.04).fit(X, y)
         >>> model.inclusion_probability_[:2].round(1)
         array([0.5, 0.5])
         >>> round(model.group_inclusion_probability([0, 1]), 2)
@@ -229,7 +229,7 @@ class Reports:
         >>> rng = np.random.default_rng(0)
         >>> X = rng.normal(size=(50, 4))[:, [0, 0, 1, 2, 3]]
         >>> y = X[:, 0] + 0.3 * rng.normal(size=50)
-        >>> model = mf.SpikeSlabRegressor(expected_model_size=1).fit(X, y)
+        >>> model = mf.SpikeSlabRegressor(inclusion_probability=0.2).fit(X, y)
         >>> draws = model.sample_coefficients(1000, rng)
         >>> (draws[:, :2] != 0).any(axis=1).mean().round(2)
         np.float64(1.0)

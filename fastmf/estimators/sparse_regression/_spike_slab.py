@@ -1,5 +1,7 @@
 """The base class of spike-and-slab regression and classification."""
 
+from typing import ClassVar
+
 import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
@@ -48,16 +50,17 @@ MIN_LOG_ODDS = -30.0
 # Options to give where an optimum is at a bound of the search.
 BOUND_ADVICE = {
     "noise variance": "give noise_variance, as features explain all of y, or nothing",
-    "slab variance": "give slab_variance, or expected_model_size, as effects are not visible",
+    "slab variance": "give slab_variance, or inclusion_probability, as effects are not visible",
     "prior inclusion": (
-        "give inclusion_probability or expected_model_size, as weak data cannot tell whether all "
-        "features matter or none"
+        "give inclusion_probability, as weak data cannot tell whether all features matter or none"
     ),
 }
 
 
 class SpikeSlabEstimator(Saved, BaseEstimator):
     """Parameters, standardised features, the search for hyper-parameters, and files."""
+
+    _removed_options: ClassVar = dict.fromkeys(("expected_model_size", "parameter_prior"), ...)
 
     # Learned numbers and arrays, as they are saved in files.
     _learned: tuple
@@ -176,13 +179,11 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
 
     def _solution(self, task, start, fixed, *, centred=False, average=False):
         """Hyper-parameters with their fixed points, the best ones first, and their weights."""
-        priors = None
-        if self.parameter_prior is not None:
-            priors = ParameterPriors.of(task, int(centred))
-            candidates = np.ones(len(task.groups))
-            candidates[self._columns()] = 0
-            n_of_groups = np.bincount(task.groups, candidates, len(priors.n_of_groups))
-            priors = priors._replace(n_of_groups=n_of_groups)
+        priors = ParameterPriors.of(task, int(centred))
+        candidates = np.ones(len(task.groups))
+        candidates[self._columns()] = 0
+        n_of_groups = np.bincount(task.groups, candidates, len(priors.n_of_groups))
+        priors = priors._replace(n_of_groups=n_of_groups)
         options = {"priors": priors, "n_threads": self.n_threads}
         options["report"] = reported(self.verbose, "log-evidence with priors")
         task, leads = with_blocks(with_grams(task), self.blocks, start, self.n_threads)
@@ -239,12 +240,10 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
 
     def __str__(self):
         """The options, and the priors of the hyper-parameters that are learned."""
-        if self.parameter_prior is None:
-            return f"{self!r}\n  hyper-parameters of largest evidence (ML-II), without priors"
         n = getattr(self, "n_features_in_", "n_features")
         n = n if self.groups is None else "n_features of the group"
         learned = {
-            f"inclusion_probability ~ Beta(1/2, {n}/2)": self._inclusion(n_features=1) is None,
+            f"inclusion_probability ~ Beta(1/2, {n}/2)": self.inclusion_probability is None,
             f"slab_variance / {self._slab_unit} ~ log-normal(median 0.5, deviation 2)": (
                 self.slab_variance is None
             ),
@@ -257,11 +256,6 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
     def _check(self, *variances):
         """Raise unless these variances are None or positive, and the other options valid."""
         limits = dict.fromkeys(variances, np.inf)
-        limits["expected_model_size"] = self.n_features_in_ - len(self._columns())
-        if self.inclusion_probability is not None and self.expected_model_size is not None:
-            raise ValueError(
-                "inclusion_probability and expected_model_size say the same: give only one of them."
-            )
         if _is_array(self.inclusion_probability):
             self._check_inclusions()
         else:
@@ -272,7 +266,6 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         for name in ("fit_intercept", "standardize", "verbose"):
             one_of(name, getattr(self, name), (True, False))
         one_of("solver", self.solver, tuple(SCHEDULES))
-        one_of("parameter_prior", self.parameter_prior, ("weak", None))
         count("n_threads", self.n_threads, optional=True)
 
     def _check_inclusions(self):
@@ -356,16 +349,9 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
             raise ValueError(f"groups must have shape ({n_features},), got {groups.shape}.")
         return groups, len(labels)
 
-    def _inclusion(self, n_features=None):
-        """The given inclusion probability, or the one that the model size implies, or None."""
-        if self.expected_model_size is None:
-            return self.inclusion_probability
-        return self.expected_model_size / (n_features or self.n_features_in_ - len(self._columns()))
-
     def _first_log_odds(self, shape, n_groups):
         """Log-odds from which the search starts: of one feature for ten rows, or as given."""
-        n, d = shape
-        given = self._inclusion()
+        (n, d), given = shape, self.inclusion_probability
         inclusion = min(0.5, max(1.0, n / 10) / d) if given is None else np.asarray(given, float)
         with np.errstate(divide="ignore"):
             log_odds = np.full(n_groups, np.log(inclusion) - np.log1p(-inclusion))

@@ -43,13 +43,13 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
     Parameters
     ----------
     noise_variance : float or None, default None
-        Variance of the noise, in units of y^2. None: learned; see `parameter_prior`.
+        Variance of the noise, in units of y^2. None: learned, as are the following two, with weak
+        priors that `print(estimator)` states.
     slab_variance : float or None, default None
         Prior variance of a non-zero coefficient, in units of y^2 (after `standardize`).
     inclusion_probability : float, array of shape (n_features,) or None, default None
-        Prior probability of a non-zero coefficient, or one for each feature (0 and 1 included).
-    expected_model_size : float or None, default None
-        Prior expected number of non-zero coefficients, instead of `inclusion_probability`.
+        Prior probability of a non-zero coefficient, such as one over n_features where one is
+        expected, or one for each feature (0 and 1 included). None: learned.
     groups : array of shape (n_features,) or None, default None
         Features with the same label share an inclusion probability, learned for each group.
     fit_intercept : bool, default True
@@ -64,9 +64,6 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
         such as age and sex. They are projected out; their inclusion probability is 1.
     solver : {"auto", "convergent", "parallel", "sequential"}, default "auto"
         Schedule of `expectation_propagation` at the learned parameters.
-    parameter_prior : {"weak", None}, default "weak"
-        Priors on learned parameters, printed by `print(estimator)`. None: maximise the evidence
-        alone, which on weak data may include all features with tiny coefficients.
     average_parameters : bool, default False
         Average results over the posterior of the parameters instead of using its maximum: for weak
         data, at two to ten times the cost. `log_evidence_`, `sites_` and the learned parameters
@@ -124,7 +121,7 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
     )  # fmt: skip
     _advice = (
         "take solver='convergent', or give noise_variance, slab_variance or "
-        "expected_model_size, of which one may have gone to its bound"
+        "inclusion_probability, of which one may have gone to its bound"
     )
 
     def __init__(
@@ -133,14 +130,12 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
         noise_variance=None,
         slab_variance=None,
         inclusion_probability=None,
-        expected_model_size=None,
         groups=None,
         fit_intercept=True,
         standardize=True,
         blocks="auto",
         unpenalised=None,
         solver="auto",
-        parameter_prior="weak",
         average_parameters=False,
         n_threads=None,
         verbose=False,
@@ -369,11 +364,6 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
         """Raise for options that are none."""
         self._check("noise_variance", "slab_variance")
         one_of("average_parameters", self.average_parameters, (True, False))
-        if self.average_parameters and self.parameter_prior is None:
-            raise ValueError(
-                "average_parameters needs a parameter_prior: the evidence alone has no finite "
-                "integral. Take parameter_prior='weak'."
-            )
 
     def _hyperparameters(self, shape, unit, n_groups):
         """The start of the search, for y of variance 1, and the fixed parameters."""
@@ -384,6 +374,6 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
         fixed = Hyperparameters(
             self.noise_variance is not None,
             self.slab_variance is not None,
-            self._inclusion() is not None,
+            self.inclusion_probability is not None,
         )
         return Hyperparameters(noise, slab, log_odds), fixed

@@ -40,8 +40,9 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
     ----------
     slab_variance : float or None
         Prior variance of a non-zero coefficient, for noise of variance 1 (per unit of the features
-        squared, after `standardize`). None: learned, see `parameter_prior`.
-    inclusion_probability, expected_model_size, groups, standardize, blocks
+        squared, after `standardize`). None: learned, as is `inclusion_probability`, with weak
+        priors that `print(estimator)` states.
+    inclusion_probability, groups, standardize, blocks
         As in `SpikeSlabRegressor`.
     unpenalised : sequence of int, str or bool, or None
         Columns, by their numbers or names or as a mask, whose coefficients are never zero. Their
@@ -55,11 +56,6 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
         Whether to fit a constant, with a Gaussian prior of standard deviation 10.
     solver, n_threads, verbose
         As in `SpikeSlabRegressor`.
-    parameter_prior : {"weak", None}
-        Priors on the learned parameters. "weak": the inclusion probability has the distribution
-        Beta(1/2, d/2) for d features (of a group), and `slab_variance` (per mean square of the
-        features) is log-normal of median 0.5, its logarithm of standard deviation 2. None: none,
-        the values of largest evidence are learned.
 
     Attributes
     ----------
@@ -96,7 +92,7 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
     The evidence may have several maxima: with few coefficients, and with nearly all of them, each
     of little weight. The priors on the parameters decide for few. To see the other one, fit with
     `inclusion_probability=0.9` and compare `log_evidence_`. To select features, give
-    `expected_model_size`; and `slab_variance` (1, say) where few features separate the classes,
+    a small one; and `slab_variance` (1, say) where few features separate the classes,
     which say then no more than that it is large.
 
     Examples
@@ -118,8 +114,8 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
     )  # fmt: skip
     _slab_unit = "the variance of the noise"
     _advice = (
-        "give slab_variance (1, say), which may have gone to its bound, or expected_model_size; or "
-        "take solver='convergent'"
+        "give slab_variance (1, say), which may have gone to its bound, or inclusion_probability; "
+        "or take solver='convergent'"
     )
 
     def __init__(
@@ -127,14 +123,12 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
         *,
         slab_variance=None,
         inclusion_probability=None,
-        expected_model_size=None,
         groups=None,
         fit_intercept=True,
         standardize=True,
         blocks="auto",
         unpenalised=None,
         solver="auto",
-        parameter_prior="weak",
         class_weight=None,
         n_threads=None,
         verbose=False,
@@ -194,7 +188,7 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
         slab = self.slab_variance
         n_included = max(float(expit(log_odds).mean()) * len(groups), 1.0)
         start = Hyperparameters(1.0, 1 / n_included if slab is None else slab, log_odds)
-        fixed = Hyperparameters(True, slab is not None, self._inclusion() is not None)
+        fixed = Hyperparameters(True, slab is not None, self.inclusion_probability is not None)
         task, (point, *_), _ = self._solution(task, start, fixed)
         best, (result,) = point.hyperparameters, point.results
         mean, variance, included = moments = moments_of(task, point)

@@ -99,7 +99,7 @@ def test_memory_is_that_of_bytes(shape, monkeypatch):
     X, y = genotypes(*shape)
     y = X[:, 2] - X[:, 7] + 0.2 * np.random.default_rng(0).normal(size=len(X))
     model = mf.SpikeSlabRegressor(
-        noise_variance=0.04, slab_variance=0.3, expected_model_size=2, blocks=None
+        noise_variance=0.04, slab_variance=0.3, inclusion_probability=2 / X.shape[1], blocks=None
     )
     model.fit(X, y).predict(X[:1], return_std=True)  # compiles, which does not count
     tracemalloc.start()
