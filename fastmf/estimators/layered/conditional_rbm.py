@@ -370,17 +370,6 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         -------
         array of shape (n_samples, n_labels)
             Or (n_samples, 2), the probabilities of both values, if `y` had one axis.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(200, 3))
-        >>> Y = (X @ rng.normal(size=(3, 4)) > 0).astype(int)
-        >>> crbm = mf.ConditionalRBM(2, n_epochs=5, random_state=0).fit(X, Y)
-        >>> probability = crbm.predict_proba(X)
-        >>> bool(((probability > 0.5) == crbm.predict(X)).all())
-        True
         """
         check_is_fitted(self)
         mean = self._infer(self._features(X, self.model_.dtype), self._marginal_inference()).visible
@@ -408,16 +397,6 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         ConvergenceWarning
             If the approximate log-partitions of ten rows differ by more than 0.1 nats on average
             from values by annealing.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(200, 3))
-        >>> Y = (X @ rng.normal(size=(3, 4)) > 0).astype(int)
-        >>> crbm = mf.ConditionalRBM(2, n_epochs=5, random_state=0).fit(X, Y)
-        >>> crbm.score_samples(X, Y).shape, bool((crbm.score_samples(X, Y) < 0).all())
-        ((200,), True)
         """
         check_is_fitted(self)
         X = self._features(X, self.model_.dtype)
@@ -449,16 +428,6 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         Returns
         -------
         float
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(200, 3))
-        >>> Y = (X @ rng.normal(size=(3, 4)) > 0).astype(int)
-        >>> crbm = mf.ConditionalRBM(2, n_epochs=5, random_state=0).fit(X, Y)
-        >>> np.isclose(crbm.score(X, Y), (crbm.predict(X) == Y).mean())
-        np.True_
         """
         predicted, (y, unknown) = self.predict(X), partly_known_labels(y)
         if y.shape != predicted.shape:

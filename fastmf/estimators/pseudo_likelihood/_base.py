@@ -22,7 +22,6 @@ from fastmf.estimators.common.frames import feature_names, like_frame
 from fastmf.estimators.common.imputing import means_of_missing
 from fastmf.estimators.common.runs import generator_of
 from fastmf.estimators.networks.network import CouplingNetwork
-from fastmf.estimators.networks.resampling import Resampling
 from fastmf.estimators.pseudo_likelihood._observed import (
     MISSING,
     observe,
@@ -277,7 +276,7 @@ class ItemMachine(Saved, BaseEstimator):
         self.n_missing_, self.n_dropped_ = map(int, missing)
 
 
-class PairwiseMachine(Resampling, CouplingNetwork, ItemMachine):
+class PairwiseMachine(CouplingNetwork, ItemMachine):
     """Base of machines whose `_objective` is a `PairwiseLikelihood`.
 
     A subclass gives `_check_options`; `_learned_labels`, which sets `categories_`; `_objective_of`

@@ -18,7 +18,7 @@ from fastmf.estimators.common.categories import (
 from fastmf.estimators.common.frames import square_frame
 from fastmf.estimators.common.missing_codes import CODES, warn_of_missing_codes
 from fastmf.estimators.networks.network import Network
-from fastmf.estimators.networks.permutations import PooledRows
+from fastmf.estimators.networks.resampling import PooledRows
 from fastmf.estimators.pseudo_likelihood._base import ItemMachine, check_sizes, labels_from
 from fastmf.estimators.pseudo_likelihood._observed import observe, restored_rows
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided

@@ -91,6 +91,10 @@ class FittedPart(NamedTuple):
         prior = GaussBernoulli(np.zeros(len(self.mean)), self.precision, self.log_odds)
         return SparseLinearModel(X, y, self.noise_variance, prior)
 
+    def inverse(self):
+        """The covariance of the units, which follows from the sites."""
+        return inverse_with(self.model(), self.labels, self.sites, self.matrices)
+
     def rest(self):
         """The Gaussian of all units by which a component sees the others."""
         model, matrix = self.model(), np.maximum(self.sites[1], self.precision)

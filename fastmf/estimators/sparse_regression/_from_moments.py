@@ -9,8 +9,8 @@ from fastmf.estimators.sparse_regression import _moments
 from fastmf.estimators.sparse_regression._credible_sets import FittedPart
 from fastmf.estimators.sparse_regression._reports import MIN_REPORTED_WEIGHT
 from fastmf.estimators.sparse_regression._unpenalised import projected_parts
-from fastmf.inference.gaussian.blocks import inverse_with, n_elements
-from fastmf.learning.evidence import Hyperparameters, Regression, Task
+from fastmf.inference.gaussian.blocks import n_elements
+from fastmf.learning.evidence import Regression, Task
 
 
 def _names(name, matrix, other, vector):
@@ -168,52 +168,36 @@ class FromMoments:
             self._rows = np.concatenate([np.ravel(rows) for _, rows in parts])
         self.mismatch_ = 0.0
 
-    def _parts(self):
-        """Features and rows of each part."""
-        last, first = 0, 0
-        flat = self._rows.reshape(-1) if len(self._shapes) > 1 else None
-        for n_rows, n_features in self._shapes:
-            units = self._features[first : first + n_features]
-            size = n_rows * n_features
-            rows = self._rows if flat is None else flat[last : last + size].reshape(n_rows, -1)
-            yield units, rows
-            last, first = last + size, first + n_features
-
-    def _inverses(self, noise_variance, point):
-        """Features and covariance of each part of the regression, at a point of the grid."""
-        zero, sites = Hyperparameters(noise_variance, 1.0, np.zeros(1)), self._point_sites[point]
-        labels = np.atleast_2d(self.blocks_)[self._target_of_point[point]]
-        matrices = self._matrices_of_point(point)
-        for units, rows in self._parts():
-            task = Regression(rows, np.zeros(len(rows)), np.zeros(rows.shape[1], int))
-            labels_of_part = labels[units]
-            yield units, inverse_with(task.model(zero), labels_of_part, sites[:, units], matrices)
-            matrices = matrices[n_elements(labels_of_part) :]
-
-    def _matrices_of_point(self, point):
-        """Number of elements of the matrices of block sites, at later points too."""
-        labels, targets = np.atleast_2d(self.blocks_), self._target_of_point[:point]
-        return self._point_matrices[sum(n_elements(labels[target]) for target in targets) :]
+    def _parts_at(self, point):
+        """The parts of the model at a value of the hyper-parameters."""
+        target, sizes = self._target_of_point[point], np.prod(self._shapes, axis=1)
+        unit, labels = np.atleast_1d(self._unit)[target], np.atleast_2d(self.blocks_)
+        y = np.split(np.atleast_2d(self._targets)[target], np.cumsum(self._shapes[:-1, 0]))
+        features = np.split(self._features, np.cumsum(self._shapes[:-1, 1]))
+        rows = [self._rows]
+        if len(sizes) > 1:
+            rows = np.split(self._rows, np.cumsum(sizes)[:-1])
+            rows = [x.reshape(shape) for x, shape in zip(rows, self._shapes, strict=True)]
+        mean = self._point_coef[point] * self._scale / unit
+        mean[self._unpenalised] = 0
+        var = np.atleast_2d(self.coef_var_)[target] * (self._scale / unit) ** 2
+        first = sum(n_elements(labels[k]) for k in self._target_of_point[:point])
+        parts, noise = [], self._point_noise[point] / unit**2
+        precision, labels = unit**2 / self._point_slab[point], labels[target]
+        for units, X, y_of_part in zip(features, rows, y, strict=True):
+            last = first + n_elements(labels[units])
+            part = FittedPart(
+                units, X, y_of_part, noise, self._point_odds[point, units],
+                np.full(len(units), precision), mean[units], var[units], labels[units],
+                self._point_sites[point][:, units], self._point_matrices[first:last],
+            )  # fmt: skip
+            parts.append(part)
+            first = last
+        return parts
 
     def _fitted_parts(self, target):
         """Weights of values of the hyper-parameters, and the parts of the model at each of them."""
-        unit, labels = np.atleast_1d(self._unit)[target], np.atleast_2d(self.blocks_)[target]
         points = np.flatnonzero(self._target_of_point == target)
-        for k in points[
-            self._point_weights[points] >= MIN_REPORTED_WEIGHT * self._point_weights[points].max()
-        ]:
-            noise, y = self._point_noise[k] / unit**2, np.atleast_2d(self._targets)[target]
-            mean = self._point_coef[k] * self._scale / unit
-            mean[self._unpenalised] = 0
-            var = np.atleast_2d(self.coef_var_)[target] * (self._scale / unit) ** 2
-            matrices, parts = self._matrices_of_point(k), []
-            for units, X in self._parts():
-                precision = np.full(len(units), unit**2 / self._point_slab[k])
-                part = FittedPart(
-                    units, X, y[: len(X)], noise, self._point_odds[k, units], precision,
-                    mean[units], var[units], labels[units], self._point_sites[k][:, units],
-                    matrices[: n_elements(labels[units])],
-                )  # fmt: skip
-                parts.append(part)
-                y, matrices = y[len(X) :], matrices[n_elements(labels[units]) :]
-            yield self._point_weights[k], parts
+        weights = self._point_weights[points]
+        for k in points[weights >= MIN_REPORTED_WEIGHT * weights.max()]:
+            yield self._point_weights[k], self._parts_at(k)

@@ -16,7 +16,8 @@ from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import checked_data
 from fastmf.estimators.common.files import Saved
 from fastmf.estimators.common.frames import check_options, feature_names, pandas
-from fastmf.estimators.sparse_regression._rows import as_array, is_stored, mean_and_deviation, some
+from fastmf.estimators.common.rows import mean_and_deviation, some
+from fastmf.estimators.sparse_regression._rows import as_array, is_stored
 from fastmf.estimators.sparse_regression._unpenalised import Unpenalised, columns_of
 from fastmf.inference.ep.partition import full_blocks
 from fastmf.inference.ep.schedules import SCHEDULES

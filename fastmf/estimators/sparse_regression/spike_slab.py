@@ -10,16 +10,15 @@ from fastmf._common.arguments import one_of, row_weights
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import checked_data
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
+from fastmf.estimators.common.rows import check_variances, mean_and_deviation
 from fastmf.estimators.common.weights import check_counts
 from fastmf.estimators.sparse_regression._from_moments import FromMoments
 from fastmf.estimators.sparse_regression._reports import Reports
 from fastmf.estimators.sparse_regression._rows import (
     ArrayRows,
     StoredRows,
-    check_variances,
     is_large,
     is_stored,
-    mean_and_deviation,
 )
 from fastmf.estimators.sparse_regression._spike_slab import (
     MIN_LOG_ODDS,
@@ -289,8 +288,9 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
         for k, target in enumerate(self._target_of_point):
             unit, noise = np.atleast_1d(self._unit)[target], self._point_noise[k]
             variance = self._mean_noise * noise * (whiten**2).sum(1)
-            for units, inverse in self._inverses(noise / unit**2, k):
-                variance = variance + unit**2 * inverse.variance_along(gain[:, units])
+            for part in self._parts_at(k):
+                along = part.inverse().variance_along(gain[:, part.units])
+                variance = variance + unit**2 * along
             variances[target, columns] += (
                 self._point_weights[k] * variance / self._scale[columns] ** 2
             )
@@ -333,7 +333,7 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
         coefficients, variance = np.atleast_2d(self.coef_)[target], 0.0
         for k in np.flatnonzero(self._target_of_point == target):
             noise, change = self._point_noise[k], self._point_coef[k] - coefficients
-            inverses = list(self._inverses(noise / unit**2, k))
+            inverses = [(part.units, part.inverse()) for part in self._parts_at(k)]
             of_rows = by_blocks(partial(self._variances, inverses, change, unit, noise), X)
             variance = variance + self._point_weights[k] * (noise * self._n_noises + of_rows)
         return np.sqrt(variance)

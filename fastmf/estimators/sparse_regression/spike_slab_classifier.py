@@ -20,7 +20,6 @@ from fastmf.estimators.sparse_regression._spike_slab import (
     zero_columns,
 )
 from fastmf.estimators.sparse_regression._unpenalised import Unpenalised
-from fastmf.inference.gaussian.blocks import inverse_with
 from fastmf.learning.evidence import NEVER_ZERO, Classification, Hyperparameters, Task
 from fastmf.learning.evidence.blocks import labels_of_task
 
@@ -261,9 +260,7 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
         """
         check_is_fitted(self)
         X = checked_data(self, X, **self._kinds_of(X), reset=False)
-        inverse = self._inverse()
-
-        columns = self._unpenalised
+        inverse, columns = self._part().inverse(), self._unpenalised
         n_constant = len(self._others) - len(columns)  # 1 for the intercept, if any
 
         def scores(rows):
@@ -276,15 +273,12 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
 
         return by_blocks(scores, X)
 
-    def _inverse(self):
-        """The covariance of coefficients and latent variables."""
-        # It follows from the sites: the prior is not used.
-        start = Hyperparameters(1.0, 1.0, np.zeros(len(self.prior_inclusion_)))
-        task = Classification(self._rows, self._group_of, self._others)
-        return inverse_with(task.model(start), self.blocks_, self.sites_, self._site_matrices)
-
     def _fitted_parts(self, target):
         """Weight 1 of the hyper-parameters, and the model."""
+        yield 1.0, [self._part()]
+
+    def _part(self):
+        """The model of the coefficients, without the latent variables."""
         # Rows have the roots of their weights as factors, with which the same sites give the same
         # Gaussian of the coefficients: see `fastmf.inference.gaussian.latent`.
         n_others, n = len(self._others), self.n_features_in_
@@ -299,13 +293,12 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
         T = np.maximum(T, np.finfo(float).tiny)
         y = np.sqrt(self._row_weights / (T * (1 + T))) * t
         likelihood = self._rows * np.sqrt(T / (1 + T))[:, None], y
-        part = FittedPart(
+        return FittedPart(
             np.arange(n), self._rows, None, 1.0, np.append(odds, np.full(n_others, NEVER_ZERO)),
             np.append(np.full(n, 1 / self.slab_variance_), self._others),
             *np.concatenate([moments, self._flat_moments], axis=1), labels,
             self.sites_[:, : n + n_others], self._site_matrices, likelihood,
         )  # fmt: skip
-        yield 1.0, [part]
 
     def _in_units_of_data(self, target, part, draws, others, rng):
         """Draws of the coefficients, unpenalised features included."""

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 import fastmf as mf
-from fastmf.estimators.sparse_regression import _rows
+from fastmf.estimators.common.rows import mean_and_deviation
 from fastmf.estimators.sparse_regression._rows import genotype_code
 from fastmf.learning.evidence import robust_solution
 
@@ -82,7 +82,7 @@ def test_weights_targets_files_and_reports(kind, tmp_path, monkeypatch):
 def test_standardised_moments_of_rows():
     rng = np.random.default_rng(0)
     X, weights = rng.normal(size=(50, 4)) * [1, 1e-3, 1e3, 0] + 1e5, rng.random(50)
-    mean, deviation = _rows.mean_and_deviation("X", X, True, weights)
+    mean, deviation = mean_and_deviation("X", X, True, weights)
     expected = np.average(X, axis=0, weights=weights)
     np.testing.assert_allclose(mean, expected, rtol=1e-14)
     square = np.average((X - expected) ** 2, axis=0, weights=weights)
