@@ -1,4 +1,4 @@
-"""Resampled and permuted rows of a network, and what they say of it."""
+"""Results of resampled rows of a network, and permutation tests."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -2,7 +2,7 @@
 
 import numpy as np
 from scipy.special import expit, ndtr
-from sklearn.base import ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
 
@@ -10,7 +10,6 @@ from fastmf._common.arguments import row_weights
 from fastmf.estimators.common.data import checked_data
 from fastmf.estimators.common.weights import check_counts, class_factors, whole_weights
 from fastmf.estimators.sparse_regression._credible_sets import FittedPart
-from fastmf.estimators.sparse_regression._reports import Reports
 from fastmf.estimators.sparse_regression._rows import as_floats
 from fastmf.estimators.sparse_regression._spike_slab import (
     SpikeSlabEstimator,
@@ -30,7 +29,7 @@ INTERCEPT_PRECISION, UNPENALISED_PRECISION = 0.01, 1e-4
 MAX_REPEATED_ROWS = 100_000
 
 
-class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
+class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
     """Probit classification with mostly zero coefficients, by expectation propagation.
 
     The second class has probability Phi(x'w + intercept): a probit likelihood.
@@ -300,9 +299,9 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
             self.sites_[:, : n + n_others], self._site_matrices, likelihood,
         )  # fmt: skip
 
-    def _in_units_of_data(self, target, part, draws, others, rng):
+    def _in_units_of_data(self, target, part, draws, columns, rng):
         """Draws of the coefficients, unpenalised features included."""
-        draws[:, self._unpenalised] = others[:, : len(self._unpenalised)]
+        draws[:, self._unpenalised] = columns[:, : len(self._unpenalised)]
         return draws / self._scale
 
     def sample_coefficients(self, n, rng, n_sweeps=None):
