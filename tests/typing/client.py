@@ -212,7 +212,8 @@ def evaluations(rbm: mf.RBM, X: Array) -> list[float]:
     log_z: float = annealed.log_partition
     tracker = evaluation.Tracker(every=2, pseudo=lambda model: mf.pseudo_log_likelihood(model, X))
     average = evaluation.IterateAverage(first_epoch=3)
-    mf.GeneralizedRBM(8, callbacks=[tracker, average]).fit(X)
+    checkpoint = evaluation.Checkpoint("run.npz")
+    mf.GeneralizedRBM(8, callbacks=[tracker, average, checkpoint]).fit(X)
     evaluation.isomap(evaluation.solutions(rbm, 10).visible)
     noisy = evaluation.flip(X, 0.1, rng=0)
     guess = evaluation.pointwise_estimate(noisy, X.mean(0), 0.1)
