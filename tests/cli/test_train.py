@@ -125,7 +125,7 @@ def test_a_checkpoint_is_resumed(stripes, tmp_path, monkeypatch, capsys):
         def stop(state):
             raise KeyboardInterrupt
 
-        return fit(self.set_params(callbacks=[stop]), *args, **kwargs)
+        return fit(self.set_params(callbacks=[*self.callbacks, stop]), *args, **kwargs)
 
     monkeypatch.setattr(GeneralizedRBM, "fit", interrupted)
     assert train(tmp_path / "x.npy", tmp_path / "m.npz", *options) == 130
