@@ -170,7 +170,7 @@ class Network:
 
         Returns
         -------
-        EdgeInclusion, or PairInclusion for Potts machines
+        EdgeInclusion
             `probability`, `log_bayes_factor`, `mean`, `log_evidence`, `as_frame`, the `sensitivity`
             to the scale, and for single couplings `std` and `interval`.
 

@@ -123,14 +123,3 @@ class StoredRows:
         if len(self._pivots):
             reduced[:] = solve_triangular(self._triangle, moment[self._pivots], trans=1)
         return reduced, max(float(y @ y - reduced @ reduced), 0.0)
-
-
-class ArrayRows:
-    """Standardised and weighted rows that are an array."""
-
-    def __init__(self, X):
-        self.X = X
-
-    def target(self, y):
-        """A target, and what of its square the rows do not have: nothing."""
-        return y, 0.0

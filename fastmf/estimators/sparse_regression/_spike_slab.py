@@ -625,13 +625,13 @@ class SpikeSlabEstimator(Saved):
         values, weights = self._values(target)
         free = np.setdiff1d(linked(included), self._unpenalised)
         for parts in zip(*values, strict=True):
-            part, rests = parts[0], None
+            part, components = parts[0], None
             probabilities, n = included[part.units], len(part.units)
             chosen = np.isin(part.units, free) & (part.log_odds[:n] < ALWAYS)
             for units in components_of(part, np.flatnonzero(chosen)):
                 if worth(part.units[units]):
-                    rests = rests or [value.rest() for value in parts]
-                    members = joint_patterns(parts, rests, weights, probabilities, units)
+                    components = components or [value.components() for value in parts]
+                    members = joint_patterns(part, components, weights, probabilities, units)
                     yield part, units, members, probabilities
 
     def _any(self, target, included, wanted):

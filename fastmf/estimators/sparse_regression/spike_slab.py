@@ -16,7 +16,6 @@ from fastmf.estimators.common.weights import check_counts
 from fastmf.estimators.sparse_regression import _moments
 from fastmf.estimators.sparse_regression._credible_sets import FittedPart
 from fastmf.estimators.sparse_regression._rows import (
-    ArrayRows,
     StoredRows,
     is_large,
     is_stored,
@@ -189,8 +188,8 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
                 "give noise_variance, or more rows."
             )
         n_rows = X.shape[0] if weights is None else float(weights.sum())
-        rows = self._rows_of(X, weights, stored)
-        X = without_columns(rows.X, self._excluded())
+        X, target = self._rows_of(X, weights, stored)
+        X = without_columns(X, self._excluded())
         projection = projection_of(X, self._columns()) if len(self._columns()) else None
         n_free = n_rows
         if projection is not None:
@@ -198,7 +197,7 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
             self._keep_unpenalised(projection.of_features)
             n_free = self._rows_left(n_rows, projection.of_features)
         first = Regression(X, np.zeros(len(X)), groups[0], n_free)
-        given = groups[1], weights, projection, rows
+        given = groups[1], weights, projection, target
         fits = [self._fit_one(first, column, *given) for column in targets.T]
         self._keep(fits, np.ndim(y) == 1)
         self._keep_parts([(np.arange(X.shape[1]), X)])
@@ -384,26 +383,28 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
             yield self._point_weights[k], self._parts_at(k)
 
     def _rows_of(self, X, weights, stored):
-        """Standardised rows, multiplied by the roots of their weights."""
+        """Standardised and weighted rows, and the function of weighted targets for them."""
         if stored:
             self._offset, deviation = mean_and_deviation("X", X, self.fit_intercept, weights)
             constant = deviation == 0
             ones = np.ones(X.shape[1])
             self._scale = np.where(constant, 1.0, deviation) if self.standardize else ones
-            return StoredRows(X, weights, self._offset, self._scale, constant & self.standardize)
+            constant &= bool(self.standardize)
+            rows = StoredRows(X, weights, self._offset, self._scale, constant)
+            return rows.X, rows.target
         X = self._standardised(X, weights)
         if weights is not None:
             X *= np.sqrt(weights)[:, None].astype(X.dtype)
-        return ArrayRows(X)
+        return X, lambda y: (y, 0.0)
 
-    def _fit_one(self, task, y, n_groups, weights, projection, rows):
+    def _fit_one(self, task, y, n_groups, weights, projection, target):
         """The fitted attributes for one target; X is multiplied by the roots of the weights."""
         center, deviation = mean_and_deviation("y", y, self.fit_intercept, weights)
         unit = float(deviation) or 1.0
         check_variances("y over X", unit / self._scale)
         y = (y - center) / unit if deviation else 0 * y
         y = y if weights is None else y * np.sqrt(weights)
-        y, absent = rows.target(y)
+        y, absent = target(y)
         flat, y = (0.0, y) if projection is None else projection.split(y)
         task = task._replace(y=y, absent_square=absent)
         return self._fit_task(
