@@ -56,7 +56,7 @@ def by_fastmf(options, n_hidden, X, seed, seconds):
             marks.pop(0)
         return not marks
 
-    options = {"monitor_rows": 1, "n_threads": 1, "random_state": seed, **options}
+    options = {"n_threads": 1, "random_state": seed, **options}
     mf.GeneralizedRBM(n_hidden, n_epochs=1, **options).fit(X[:200])  # compiles
     start = time.process_time()
     mf.GeneralizedRBM(n_hidden, n_epochs=10**6, callbacks=[look], **options).fit(X)

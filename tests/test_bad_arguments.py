@@ -131,7 +131,7 @@ def test_functions_name_the_argument_that_is_wrong(function, kind):
 def test_estimators_name_the_argument_that_is_wrong(name, kind):
     estimator, data = ESTIMATORS[name]
     for option in estimator.get_params():
-        if option not in FREE and not (kind == "str" and option == "checkpoint"):
+        if option not in FREE:
             refused(lambda **k: clone(estimator).set_params(**k).fit(**data), option, ODD[kind])
     for argument in data.keys() & {"X"}:
         if kind not in ("strings", "masked", "frame") or name[:5] not in ("Potts", "Fully"):

@@ -5,6 +5,7 @@ import pytest
 
 from fastmf.learning.layered.step import Plan, train
 from fastmf.learning.training.ascent import initial_state
+from fastmf.learning.training.checkpoint import Checkpoint
 from fastmf.learning.training.trainer import stream
 from fastmf.priors._protocol import learned_fields
 
@@ -41,7 +42,7 @@ def assert_resumes(model, X, settings, folder, epoch=1):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(model, X, settings, seed=3, checkpoint=file, callbacks=[stop])
-    resumed = train(model, X, settings, seed=3, checkpoint=file)
+        train(model, X, settings, seed=3, callbacks=[Checkpoint(file), stop])
+    resumed = train(model, X, settings, seed=3, callbacks=[Checkpoint(file)])
     assert_equal(resumed, complete, rtol=0, atol=0)
     return complete

@@ -101,7 +101,7 @@ class SparseRows:
         X = scipy.sparse.random(2000, 20_000, 0.01, "csr", random_state=0)
         self.rows = X.astype(bool).astype(np.float32)
         self.as_given = (lambda X: X) if rows == "sparse" else (lambda X: X.toarray())
-        options = {"batch_size": 500, "n_starts": 20, "n_sweeps": 1, "monitor_rows": 1}
+        options = {"batch_size": 500, "n_starts": 20, "n_sweeps": 1}
         self.rbm = mf.GeneralizedRBM(200, gradient="pcd", n_epochs=1, random_state=0, **options)
         self.rbm.fit(self.as_given(self.rows[:500]))
 

@@ -36,7 +36,7 @@ def add(parser):
     _options.add_plot(parser, "the largest coefficients")
     parser.add_argument("--model", metavar="NPZ", help="file to write the fitted estimator to")
     parser.add_argument("--classify", action="store_true", help="the target is a class")
-    _options.add_parameters(parser, SpikeSlabRegressor, ("expected_model_size",))
+    _options.add_parameters(parser, SpikeSlabRegressor, ("inclusion_probability",))
     parser.add_argument(
         "--unpenalised", nargs="+", metavar="NAME", help="columns that are in the model in any case"
     )
@@ -60,7 +60,7 @@ def run(arguments):
     X, y, feature_names = _table(arguments)
     names = feature_names or [f"x{j}" for j in range(X.shape[1])]
     _check(X, y, names, arguments)
-    options = _options.given(arguments, "expected_model_size")
+    options = _options.given(arguments, "inclusion_probability")
     if arguments.unpenalised:
         options["unpenalised"] = [_place(name, names) for name in arguments.unpenalised]
     kind = fastmf.SpikeSlabClassifier if arguments.classify else fastmf.SpikeSlabRegressor

@@ -19,7 +19,7 @@ examples:
       real values in [0, 1], many of them exactly 0; a learning rate that decreases by epoch
   fastmf train rbm table.csv --visible gaussian --hidden-units 8 --epochs 100
       columns of numbers in their own units of measurement, with empty cells
-  fastmf train rbm votes.csv --hidden-units 10 --validation-share 0.2 --patience 10
+  fastmf train rbm votes.csv --hidden-units 10 --validation-share 0.2 --early-stopping 10
       stop when the log-likelihood of validation rows no longer increases
   fastmf train rbm big.npy --checkpoint run.npz
       if it is interrupted, the same command resumes after the last whole epoch
@@ -33,8 +33,7 @@ log-likelihood shown is the mean of 100 rows of data, by mean field (TAP) or, fo
 real units, exact: in nats per unit, visible and hidden, and in nats a row.
 """
 # Parameters of the estimator that other options set, or that no text can give.
-_NO_OPTIONS = {"init", "callbacks", "early_stopping", "validation_fraction", "random_state",
-               "verbose"}  # fmt: skip
+_NO_OPTIONS = {"init", "callbacks", "early_stopping", "random_state", "verbose"}
 
 
 def _names():
@@ -70,17 +69,26 @@ def add(parser):
     group.add_argument(
         "--validation-share", dest="validation_data", type=float, metavar="R",
         help="fraction of the rows that are not learned from, whose log-likelihood is computed "
-        "after each epoch; with --patience it decides when to stop",
+        "after each epoch; with --early-stopping it decides when to stop",
+    )  # fmt: skip
+    group.add_argument(
+        "--early-stopping", type=int, metavar="N",
+        help="stop when the log-likelihood of validation rows has not risen for N epochs",
+    )  # fmt: skip
+    group.add_argument(
+        "--checkpoint", metavar="FILE",
+        help="file written after each epoch, with which the same command resumes",
     )  # fmt: skip
 
 
 def run(arguments):
     """Train, write the model and print a summary."""
     from fastmf import GeneralizedRBM
+    from fastmf.evaluation import Checkpoint
 
     inputs = arguments.data, arguments.checkpoint
     _options.check_outputs(inputs, (arguments.output, (".npz",)))
-    options = _options.given(arguments, *_names(), "random_state")
+    options = _options.given(arguments, *_names(), "random_state", "early_stopping")
     X, alignment, names = _rows_of(arguments, options)
     validation, weights = None, None
     if (fraction := arguments.validation_data) is not None:
@@ -94,9 +102,8 @@ def run(arguments):
     if alignment is not None:
         weights = weights_of(X, arguments.identity)
         X = X.astype(arguments.dtype)
-    machine = GeneralizedRBM(
-        **options, early_stopping=arguments.patience is not None, verbose=int(not arguments.quiet)
-    )
+    callbacks = [Checkpoint(arguments.checkpoint)] if arguments.checkpoint else None
+    machine = GeneralizedRBM(**options, callbacks=callbacks, verbose=int(not arguments.quiet))
     start = time.perf_counter()
     try:
         machine.fit(X, validation_data=validation, sample_weight=weights)

@@ -14,6 +14,7 @@ from fastmf.learning.layered.settings import MANY_ROWS, LayeredSettings, gradien
 from fastmf.learning.layered.step import Plan
 from fastmf.learning.training import trainer
 from fastmf.learning.training.ascent import initial_state
+from fastmf.learning.training.checkpoint import Checkpoint
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.learning.training.settings import options_of
 from fastmf.models._checks import states_of
@@ -84,8 +85,8 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
             "persistent chains and solutions are not possible in chunks: use gradient='cd', or "
             "starts at data or noise."
         )
-    if options.get("checkpoint") is not None:
-        raise ValueError("checkpoint is not offered for Dask arrays: save from a callback.")
+    if Checkpoint.path_in(options.get("callbacks", ())) is not None:
+        raise ValueError("checkpoints are not offered for Dask arrays: save from a callback.")
     validation = validation.compute() if is_dask(validation) else validation
     validation = check.rows("validation", validation, n_visible, model.dtype)
     plan = _ChunkedPlan(model, settings, n_threads, chunk_rows)
@@ -154,7 +155,7 @@ def fit(estimator, X, *, validation_data=None, chunk_rows=256, n_threads=1):
     Parameters
     ----------
     estimator : GeneralizedRBM or DeepBoltzmannMachine
-        Persistent chains ("pcd"), `n_starts`, `checkpoint` and `early_stopping` are not possible;
+        Persistent chains ("pcd"), `n_starts`, checkpoints and `early_stopping` are not possible;
         a deep machine has no pre-training.
     X : Dask array of shape (n_rows, n_features)
         Complete rows; to be persisted, or every batch is read again.
@@ -191,9 +192,8 @@ def fit(estimator, X, *, validation_data=None, chunk_rows=256, n_threads=1):
     ((400, 3), 2)
     """
     X = checked_dask("X", X, known_sizes=True)
-    for name, without in (("early_stopping", False), ("checkpoint", None)):
-        if getattr(estimator, name) not in (without, 0):
-            raise ValueError(f"{name} is not possible with a Dask array: leave it out.")
+    if estimator.early_stopping:
+        raise ValueError("early_stopping is not possible with a Dask array: leave it out.")
     n_epochs = check.count("n_epochs", estimator.n_epochs, 0)
     begin = {"n_epochs": 0, "verbose": 0}
     if hasattr(estimator, "pretraining_epochs"):

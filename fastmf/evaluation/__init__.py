@@ -17,9 +17,11 @@ from fastmf.evaluation.pseudo_likelihood import pseudo_log_likelihood
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.mean_field.solutions import Solutions
 from fastmf.learning.training.averaging import IterateAverage
+from fastmf.learning.training.checkpoint import Checkpoint
 
 __all__ = [
     "AnnealedEstimate",
+    "Checkpoint",
     "IterateAverage",
     "LogPartitionReport",
     "Solutions",

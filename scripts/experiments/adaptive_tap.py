@@ -185,10 +185,11 @@ def trained(method, iterations, X, test, options, folder):
     measures = record.measures
     if options.hours == 0 or "annealed" in measures:
         return {"annealed": np.nan} | measures
-    run = {"callbacks": [record], "checkpoint": path.with_suffix(".npz")}
+    run = {"callbacks": [record, mf.evaluation.Checkpoint(path.with_suffix(".npz"))]}
     run |= {"n_epochs": options.epochs - options.begin}
     if options.begin:
-        first = {"n_epochs": options.begin, "checkpoint": folder / f"begin-{iterations}.npz"}
+        checkpoint = mf.evaluation.Checkpoint(folder / f"begin-{iterations}.npz")
+        first = {"n_epochs": options.begin, "callbacks": [checkpoint]}
         run["init"] = learner("tap", iterations, options, **first).fit(X).model_
     model = learner(method, iterations, options, **run).fit(X).model_
     annealed = mf.annealed_importance_sampling(model, n_steps=300, data=X[:100], rng=options.seed)

@@ -173,7 +173,7 @@ def trained(task, method, train, validation, options, folder):
     if path.exists() and seconds_path.exists():
         return mf.ConditionalRBM.load(path), json.loads(seconds_path.read_text())["seconds"]
     machine = untrained(task, method, options, folder).set_params(
-        checkpoint=folder / f"checkpoint-{task}-{method}.npz",
+        callbacks=[mf.evaluation.Checkpoint(folder / f"checkpoint-{task}-{method}.npz")],
         **searched(task, method, train, validation, options, folder),
     )
     start = time.perf_counter()
@@ -198,8 +198,7 @@ def untrained(task, method, options, folder):
         weight_scale=options.weight_scale,
         standardize=False,
         batch_size=options.batch_size,
-        patience=options.patience,
-        early_stopping=True,
+        early_stopping=options.patience,
         init=None if logistic or options.start == "small" else logistic_of_all(task, folder),
         n_threads=options.threads,
         random_state=options.seed,

@@ -115,8 +115,7 @@ def trained(X, options, epochs, folder):
             state.model.save(paths[state.epoch])
 
     machine = learner(options, options.epochs).set_params(
-        callbacks=[save],
-        checkpoint=folder / "checkpoint.npz",
+        callbacks=[save, mf.evaluation.Checkpoint(folder / "checkpoint.npz")],
         verbose=int(not options.quiet),
     )
     machine.fit(as_learned(X, options)).save(folder / "rbm.npz")

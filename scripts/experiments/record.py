@@ -21,7 +21,7 @@ import numpy as np
 
 import fastmf as mf
 from fastmf.datasets import load_caltech_silhouettes, load_mnist
-from fastmf.evaluation import IterateAverage, log_likelihood
+from fastmf.evaluation import Checkpoint, IterateAverage, log_likelihood
 
 
 def drawn(folder, split, n_draws=1):
@@ -45,7 +45,6 @@ DATA = {
 RECIPE = {
     "gradient": "pcd", "n_sweeps": 1, "batch_size": 100,
     "momentum": 0.0, "l2": 0.0, "weight_scale": 0.01,
-    "monitor_rows": 1,  # monitoring takes no time to speak of
 }  # fmt: skip
 # What is added to it: the faster the model moves, the more chains it takes to follow. At first
 # rates the noise of steps costs many nats.
@@ -157,10 +156,8 @@ def learned(train, run, folder, options):
     average = IterateAverage(first, folder / f"{name}.average.npz")
     learner(1, seed, options, init).fit(train[:200])  # compiles
     clock = Clock(folder / f"{name}.seconds.json")
-    last = learner(
-        n_epochs, seed, options, init, callbacks=[average, clock],
-        checkpoint=folder / f"{name}.checkpoint.npz",
-    ).fit(train).model_  # fmt: skip
+    callbacks = [average, clock, Checkpoint(folder / f"{name}.checkpoint.npz")]
+    last = learner(n_epochs, seed, options, init, callbacks=callbacks).fit(train).model_
     average.model.save(folder / f"{name}.npz")
     seconds = before[0] + clock.seconds, before[1] + clock.cpu_seconds
     return last, average.model if averaged else last, seconds

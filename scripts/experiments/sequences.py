@@ -47,7 +47,7 @@ FAMILIES = {
 }
 METHODS = "mean-field inversion", "pseudo-likelihood", "RBM, TAP", "RBM, PCD"
 RBM = {
-    "visible": "categorical", "batch_size": 100, "weight_scale": 0.01, "monitor_rows": 20,
+    "visible": "categorical", "batch_size": 100, "weight_scale": 0.01,
     "learning_rate": (0.05, 0.0025), "l2": 0.001,
 }  # fmt: skip
 OF_METHOD = {
@@ -154,7 +154,7 @@ def unfitted(method, data, options):
     """The estimator of a method."""
     n_states = int(data.X.max()) + 1
     if method == "mean-field inversion":
-        return mf.PottsMachine(solver="naive_mean_field", pseudocount=0.5, n_states=n_states)
+        return mf.PottsMachine(solver="naive_mean_field", n_states=n_states)
     if method == "pseudo-likelihood":
         # plmc's usual penalty: 0.2 for each other position and state.
         n_others = (data.X.shape[1] - 1) * (n_states - 1)

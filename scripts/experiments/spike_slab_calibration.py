@@ -47,7 +47,6 @@ LEVELS = np.array([0.5, 0.9, 0.95, 0.99])
 METHODS = {
     "average": {"average_parameters": True},
     "MAP": {},
-    "ML": {"parameter_prior": None},
     "true": {},
 }
 EDGES = np.array([0, 0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0001])
@@ -134,7 +133,7 @@ def draw(design, rng, options, ratio):
 
 
 def draw_from_priors(design, rng, options):
-    """The same, with parameters from the priors of the fit: see `parameter_prior`."""
+    """The same, with parameters from the priors of the fit."""
     n, p = options.rows + 2000, options.features
     X = DESIGNS[design](rng, n, p)
     deviation = X[: options.rows].std(0)
@@ -162,7 +161,7 @@ def fit(design, ratio, method, k, options):
     n, given = options.rows, dict(METHODS[method])
     if method == "true":
         given |= {"noise_variance": noise, "slab_variance": 1.0, "standardize": False}
-        given["expected_model_size"] = 5.0
+        given["inclusion_probability"] = 5 / X.shape[1]
     start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -17,7 +17,7 @@ from fastmf.evaluation import log_likelihood
 
 BATCH = 100
 PCD = "PCD-1 (scikit-learn)"
-NOISE = {"starts": "noise", "noise": 0.1}
+NOISE = {"starts": "noise"}
 CENTRED = {"centred": True}
 BEST = {"n_sweeps": 10, "momentum": 0.9, "learning_rate": (0.05, 0.005)}
 FALLING = {"n_sweeps": 3, "momentum": 0.9, "l2": 1e-4, "learning_rate": (0.05, 0.002)}
@@ -102,7 +102,6 @@ def by_fastmf(settings, X, options):
             options.hidden,
             **common | settings,
             batch_size=BATCH,
-            monitor_rows=100,
             n_epochs=n_epochs,
             callbacks=callbacks,
             n_threads=options.threads,

@@ -64,7 +64,12 @@ def _facts(path, capsys):
 def test_info_of_a_checkpoint(stripes, tmp_path, capsys, gradient):
     path = tmp_path / "run.npz"
     machine = mf.GeneralizedRBM(
-        6, gradient=gradient, n_epochs=3, batch_size=20, checkpoint=path, random_state=1
+        6,
+        gradient=gradient,
+        n_epochs=3,
+        batch_size=20,
+        callbacks=[mf.evaluation.Checkpoint(path)],
+        random_state=1,
     ).fit(stripes)
     facts = _facts(path, capsys)
     assert facts["checkpoint"] == "after 3 of 3 epochs" and facts["model"] == "RBM"
@@ -81,7 +86,7 @@ def test_info_of_a_checkpoint_within_an_epoch(stripes, tmp_path, capsys):
         return 0.01
 
     path = tmp_path / "run.npz"
-    options = dict(n_epochs=4, batch_size=20, checkpoint=path)
+    options = dict(n_epochs=4, batch_size=20, callbacks=[mf.evaluation.Checkpoint(path)])
     with pytest.raises(KeyboardInterrupt):
         mf.DeepBoltzmannMachine((4, 3), pretraining_epochs=0, learning_rate=rate, **options).fit(
             stripes
@@ -97,7 +102,7 @@ def test_info_of_a_checkpoint_within_an_epoch(stripes, tmp_path, capsys):
 @pytest.mark.parametrize("member", ["run", "position", "model/weights", "history/learning_rate"])
 def test_info_of_a_damaged_checkpoint_is_one_line(stripes, tmp_path, capsys, member):
     path = tmp_path / "run.npz"
-    mf.GeneralizedRBM(2, n_epochs=1, checkpoint=path).fit(stripes)
+    mf.GeneralizedRBM(2, n_epochs=1, callbacks=[mf.evaluation.Checkpoint(path)]).fit(stripes)
     with np.load(path) as file:
         np.savez(path, **dict(file) | {member: np.array(["x" * 10**5])})
     assert main(["info", str(path)]) == 1

@@ -142,9 +142,9 @@ def test_classes_and_columns_that_stay(table):
     X, y, _ = table
     np.save("X.npy", X)
     np.save("y.npy", (y > 0).astype(int))
-    options = ["--classify", "--expected-model-size", "2", "--unpenalised", "1"]
+    options = ["--classify", "--inclusion-probability", "0.4", "--unpenalised", "1"]
     assert main(["regress", "X.npy", "--target", "y.npy", *options]) == 0
-    expected = mf.SpikeSlabClassifier(expected_model_size=2, unpenalised=[0]).fit(X, y > 0)
+    expected = mf.SpikeSlabClassifier(inclusion_probability=0.4, unpenalised=[0]).fit(X, y > 0)
     found = {row["feature"]: float(row["coefficient"]) for row in coefficients()}
     np.testing.assert_allclose(
         [found[f"x{j}"] for j in range(5)], expected.coef_.ravel(), rtol=1e-4

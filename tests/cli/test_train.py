@@ -73,19 +73,27 @@ def test_a_raw_table_with_names_and_empty_cells_is_learned(tmp_path, capsys):
 
 def test_validation_two_rates_and_double_precision(stripes, tmp_path, capsys):
     np.savez(tmp_path / "x.npz", a=stripes, b=1 - stripes)
-    options = ["--validation-share", "0.25", "--learning-rate", "0.1", "0.01", "--patience", "9"]
+    options = [
+        "--validation-share",
+        "0.25",
+        "--learning-rate",
+        "0.1",
+        "0.01",
+        "--early-stopping",
+        "9",
+    ]
     options += ["--dtype", "float64"]
     assert train(f"{tmp_path / 'x.npz'}:b", tmp_path / "m.npz", *options) == 0
     assert "(validation -" in capsys.readouterr().out
     machine = GeneralizedRBM.load(tmp_path / "m.npz")
     assert machine.history_["learning_rate"] == pytest.approx([0.1, 0.01])
-    assert machine.early_stopping and machine.patience == 9
+    assert machine.early_stopping == 9
     assert machine.weights_.dtype == np.float64
 
 
 def test_what_is_said_is_of_the_model_that_is_kept(stripes, tmp_path, capsys):
     np.save(tmp_path / "x.npy", stripes)
-    options = ["--validation-share", "0.25", "--patience", "1", "--epochs", "40"]
+    options = ["--validation-share", "0.25", "--early-stopping", "1", "--epochs", "40"]
     assert train(tmp_path / "x.npy", tmp_path / "m.npz", *options, "--learning-rate", "2") == 0
     scores = GeneralizedRBM.load(tmp_path / "m.npz").history_["validation_log_likelihood"]
     assert scores[-1] < max(scores)
@@ -117,7 +125,7 @@ def test_a_checkpoint_is_resumed(stripes, tmp_path, monkeypatch, capsys):
         def stop(state):
             raise KeyboardInterrupt
 
-        return fit(self.set_params(callbacks=[stop]), *args, **kwargs)
+        return fit(self.set_params(callbacks=[*self.callbacks, stop]), *args, **kwargs)
 
     monkeypatch.setattr(GeneralizedRBM, "fit", interrupted)
     assert train(tmp_path / "x.npy", tmp_path / "m.npz", *options) == 130
@@ -138,7 +146,7 @@ def test_a_checkpoint_is_resumed(stripes, tmp_path, monkeypatch, capsys):
         (["--visible", "nonsense"], "visible must be one of"),
         (["--rows", "0"], "--rows must be at least 1"),
         (["--validation-share", "nan"], "nothing on one side"),
-        (["--patience", "0"], "patience must be at least 1"),
+        (["--early-stopping", "0"], "early-stopping must be at least 1"),
         (["--scale", "0"], "--scale must be positive"),
         (["--scale", "inf"], "--scale must be positive and finite"),
         (["--threshold", "nan"], "--threshold must be a number"),

@@ -87,7 +87,7 @@ def test_features_of_blocks(chunks):
     "options, says",
     [
         ({"early_stopping": True}, "early_stopping is not possible"),
-        ({"checkpoint": "run.npz"}, "checkpoint is not possible"),
+        ({"callbacks": [mf.evaluation.Checkpoint("run.npz")]}, "checkpoints are not offered"),
         ({"n_starts": 10}, "n_starts must be None"),
         ({"gradient": "pcd"}, "persistent chains"),
     ],

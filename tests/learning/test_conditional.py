@@ -10,6 +10,7 @@ from fastmf.learning.conditional import (
     infer,
 )
 from fastmf.learning.training.ascent import initial_state
+from fastmf.learning.training.checkpoint import Checkpoint
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.learning.training.trainer import train
 from fastmf.models import CRBM, exact
@@ -190,13 +191,13 @@ def test_an_interrupted_run_resumes_to_the_same_bits(tmp_path, features):
     whole = train(crbm(3), data, steps, **options)
     path = tmp_path / "run"
     stop = [lambda state: state.epoch == 2]
-    train(crbm(3), data, steps, checkpoint=path, callbacks=stop, **options)
-    resumed = train(crbm(3), data, steps, checkpoint=path, **options)
+    train(crbm(3), data, steps, callbacks=[Checkpoint(path), *stop], **options)
+    resumed = train(crbm(3), data, steps, callbacks=[Checkpoint(path)], **options)
     assert resumed.history == whole.history
     for name in vars(ModelParameters.of(whole.model)):
         np.testing.assert_array_equal(getattr(resumed.model, name), getattr(whole.model, name))
     with pytest.raises(ValueError, match="differs in data"):
-        train(crbm(3), (1 - Y, data[1]), steps, checkpoint=path, **options)
+        train(crbm(3), (1 - Y, data[1]), steps, callbacks=[Checkpoint(path)], **options)
 
 
 def test_biases_that_are_not_finite_are_told():

@@ -7,9 +7,9 @@ from fastmf._common.warning import warn_user
 
 # Largest error of log-likelihoods without a warning, in nats.
 MAX_ERROR = 0.1
-# Learning of labels counts as diverged at this multiple of the log-likelihood of uniform values,
-# with which it may begin; learning of machines at this many nats a unit below independent units.
-BELOW_UNIFORM, BELOW_INDEPENDENT = 1.1, 0.02
+# Learning counts as diverged at this many nats a unit below independent units, and of labels below
+# values drawn uniformly at random.
+BELOW_INDEPENDENT = 0.02
 # Share of what the best epoch gained over independent units that the last one may have lost.
 LOST_GAIN = 0.5
 
@@ -38,12 +38,12 @@ def warn_of_approximation(what, approximate, sums):
         )
 
 
-def warn_if_below_uniform(found, n_labels):
+def warn_if_below_uniform(value, n_labels):
     """Warn if the log-likelihood of a row of labels is below the value for random labels."""
     uniform = -n_labels * np.log(2)
-    if not found >= BELOW_UNIFORM * uniform:
+    if not value >= uniform - BELOW_INDEPENDENT * n_labels:
         warn_user(
-            f"learning has diverged: the log-likelihood of the labels, {found:.3g} nats a row, is "
+            f"learning has diverged: the log-likelihood of the labels, {value:.3g} nats a row, is "
             f"below that of values drawn uniformly at random, {uniform:.3g}. Use a smaller "
             "learning_rate, or standardize=True.",
             ConvergenceWarning,

@@ -56,7 +56,7 @@ class Saved:
     """Estimators with their options and fitted values in files."""
 
     # Options that say how to train rather than what was learned, and may hold anything.
-    _forgotten: tuple = ("callbacks", "checkpoint")
+    _forgotten: tuple = ("callbacks",)
 
     # Options of earlier versions, which files may have with these values (...: with any).
     _removed_options: ClassVar[dict] = {}
@@ -93,7 +93,7 @@ class Saved:
     def save(self, path):
         """Write the fitted estimator to `path` (.npz, without pickles, atomically).
 
-        Its options are kept, but for `callbacks`, `checkpoint`, `init` of machines that are
+        Its options are kept, but for `callbacks`, `init` of machines that are
         trained, and a `random_state` that is no integer.
 
         Parameters

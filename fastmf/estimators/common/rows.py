@@ -1,9 +1,9 @@
-"""Rows of data as users give them to estimators of layered machines, checked."""
+"""Rows of data as users give them, checked, and moments of their columns."""
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from fastmf._common.rows import canonical, is_incomplete, is_sparse
+from fastmf._common.rows import canonical, is_incomplete, is_sparse, row_blocks
 from fastmf.estimators.common.data import checked_data, column_name, with_nan
 from fastmf.priors._groups import column_is_group, column_sizes, has_groups, has_groups_of_states
 from fastmf.priors._protocol import is_unit_prior
@@ -65,3 +65,50 @@ def check_seen(estimator, X, weights=None, columns=True):
         raise ValueError(
             f"X must have a value in each column, got none in column {name}: leave it out."
         )
+
+
+def some(X, rows):
+    """Some rows in double precision."""
+    part = X[rows]
+    return (part.toarray() if is_sparse(part) else part).astype(np.float64, copy=False)
+
+
+def mean_and_deviation(name, X, centred, weights=None):
+    """Mean and standard deviation of columns, or of one, around 0 if not centred.
+
+    Deviations of the order of rounding in double precision are 0, so that constant columns have
+    none. Sums are of differences to the first row, whose rounding errors do not grow with the
+    number of rows, and squares in units of the largest difference, so that none overflows.
+    """
+    columns = X if X.ndim > 1 else X[:, None]
+    weights = np.ones(columns.shape[0]) if weights is None else weights
+    mean, size, square = np.zeros((3, columns.shape[1]))
+    blocks = row_blocks(columns, dense=True)
+    if centred:
+        first = some(columns, slice(0, 1))[0]
+        differences = sum(weights[rows] @ (some(columns, rows) - first) for rows in blocks)
+        mean = first + differences / weights.sum()
+    for rows in blocks:
+        size = np.maximum(size, abs(some(columns, rows) - mean).max(0))
+    size[size == 0] = 1.0
+    for rows in blocks:
+        square += weights[rows] @ ((some(columns, rows) - mean) / size) ** 2
+    deviation = size * np.sqrt(square / weights.sum())
+    deviation[deviation <= 10 * np.finfo(np.float64).eps * abs(mean)] = 0
+    check_variances(name, deviation)
+    return mean.reshape(X.shape[1:])[()], deviation.reshape(X.shape[1:])[()]
+
+
+def check_variances(name, deviations):
+    """Raise unless squares of these standard deviations are finite, and 0 only if they are."""
+    largest = np.finfo(float).max ** 0.49
+    for wrong, what, remedy in (
+        (~(deviations <= largest), "finite", "divide"),
+        ((deviations > 0) & (deviations < 1 / largest), "not rounded to 0", "multiply"),
+    ):
+        if wrong.any():
+            column = int(np.argmax(wrong))
+            raise ValueError(
+                f"{name} must have values whose squares are {what}, got a standard deviation of "
+                f"{deviations[column]:.1e} in column {column}: {remedy} by a constant."
+            )

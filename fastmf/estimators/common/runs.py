@@ -6,10 +6,14 @@ from dataclasses import replace
 import numpy as np
 from sklearn.utils import check_random_state
 
-from fastmf._common.arguments import count, file_path, number, proper_fraction
+from fastmf._common.arguments import count, number
 from fastmf._threads.workers import one_blas_thread
+from fastmf.learning.training.checkpoint import Checkpoint
 from fastmf.learning.training.settings import options_of
 from fastmf.learning.training.trainer import train
+
+# Options of earlier versions of estimators that learn by the training loop.
+REMOVED_OPTIONS = "monitor_rows", "noise", "patience", "validation_fraction"
 
 
 def seed_of(random_state):
@@ -33,9 +37,9 @@ def generator_of(random_state):
     return np.random.default_rng(drawn_seed(random_state))
 
 
-def split(n_rows, fraction, seed):
-    """Numbers of the rows to learn from, and of those set aside for early stopping."""
-    n = max(1, round(proper_fraction("validation_fraction", fraction) * n_rows))
+def split(n_rows, seed):
+    """Numbers of the rows to learn from, and of a tenth that is set aside for early stopping."""
+    n = max(1, round(0.1 * n_rows))
     if n >= n_rows:
         raise ValueError(f"early_stopping needs more than {n_rows} sample to set some aside.")
     order = np.random.default_rng([seed, 0, 2]).permutation(n_rows)
@@ -47,11 +51,8 @@ def settings_of(estimator, class_, **others):
     settings = class_(**options_of(estimator, class_) | others)
     if estimator.weight_scale is not None:
         number("weight_scale", estimator.weight_scale, 0, np.inf, below=True)
-    number("validation_fraction", estimator.validation_fraction, 0, 1)
     if not isinstance(estimator.verbose, bool | np.bool_):
         count("verbose", estimator.verbose, 0)
-    if estimator.checkpoint is not None:
-        file_path("checkpoint", estimator.checkpoint)
     count("n_threads", estimator.n_threads, optional=True)
     return settings
 
@@ -62,7 +63,6 @@ def run(estimator, model, data, steps, seed, validation, raw=None, **options):
         "seed": seed,
         "validation": validation,
         "callbacks": _with_raw_models(estimator.callbacks, raw),
-        "checkpoint": estimator.checkpoint,
         "verbose": estimator.verbose,
     }
     with one_blas_thread():  # the products of one batch are small
@@ -86,4 +86,4 @@ def _with_raw_models(callbacks, raw):
 
         return called
 
-    return [seeing_raw(callback) for callback in callbacks]
+    return [one if isinstance(one, Checkpoint) else seeing_raw(one) for one in callbacks]

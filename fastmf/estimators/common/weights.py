@@ -12,14 +12,14 @@ from fastmf._common.warning import warn_user
 # Total weight up to which numbers of rows are told apart.
 MAX_TOTAL = math.ldexp(1.0, float_info.mant_dig)
 # Total weight below which squares of sums over rows would be rounded to 0.
-MIN_TOTAL = 1e-100
+MIN_TOTAL = np.sqrt(np.finfo(float).tiny) / np.finfo(float).eps
 
 
 def check_counts(total, n_rows, option=""):
     """Warn if weights that count rows add up to next to none, as those that add up to 1 do."""
     if total < MIN_TOTAL:
         raise ValueError(
-            f"sample_weight counts rows, and must add up to {MIN_TOTAL:g} at least, got "
+            f"sample_weight counts rows, and must add up to {MIN_TOTAL:.1g} at least, got "
             f"{total:.3g}: multiply by a common factor."
         )
     if total > MAX_TOTAL:

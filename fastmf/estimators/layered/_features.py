@@ -5,11 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.rows import blocks, is_sparse, row_blocks
-
-# Standard deviations beyond, and below one over it, are not divided by: weights would be no numbers
-# in single precision.
-MAX_SCALE = 1e30
+from fastmf._common.rows import is_sparse, row_blocks
+from fastmf.estimators.common.rows import check_variances, mean_and_deviation
 
 
 class FeatureScale(NamedTuple):
@@ -24,22 +21,16 @@ class FeatureScale(NamedTuple):
 
         Constant columns have the scale 1, or in sparse rows their absolute value.
         """
-        n_features = X.shape[1]
-        offset, scale = np.zeros((2, n_features))
         if is_sparse(X):
             of_rows = np.ones(X.shape[0]) if weights is None else weights
             squares = X.astype(np.float64)
             with np.errstate(over="ignore"):
                 squares.data = squares.data**2
-            return cls(offset, _positive(np.sqrt(of_rows @ squares / of_rows.sum())))
-        for part in blocks(n_features, X.size):
-            differences = np.subtract(X[:, part], X[0, part], dtype=np.float64)
-            mean = np.average(differences, 0, weights)
-            with np.errstate(over="ignore"):
-                square = np.average((differences - mean) ** 2, 0, weights)
-            offset[part], scale[part] = X[0, part] + mean, np.sqrt(square)
-        scale[scale <= 10 * np.finfo(X.dtype).eps * abs(offset)] = 0
-        return cls(offset, _positive(scale))
+            offset, scale = np.zeros(X.shape[1]), np.sqrt(of_rows @ squares / of_rows.sum())
+            check_variances("X", scale)
+        else:
+            offset, scale = mean_and_deviation("X", X, True, weights)
+        return cls(offset, np.where(scale == 0, 1.0, scale))
 
     def standardised(self, X):
         """Rows in these units, of the same type."""
@@ -69,18 +60,3 @@ class FeatureScale(NamedTuple):
             parameters |= {f"{layer}_weights": weights, f"{layer}_bias": bias}
         cast = {name: value.astype(model.dtype) for name, value in parameters.items()}
         return replace(model, **cast)
-
-
-def _positive(scale):
-    """Standard deviations, with 1 for those that are 0."""
-    scale = np.where(scale == 0, 1.0, scale)
-    fits = (scale >= 1 / MAX_SCALE) & (scale <= MAX_SCALE)
-    if not fits.all():
-        column = int(np.argmin(fits))
-        small = scale[column] < 1
-        raise ValueError(
-            f"X must have values {'that differ by more than' if small else 'below'} "
-            f"{1 / MAX_SCALE if small else MAX_SCALE:.0e}, got {'smaller' if small else 'larger'} "
-            f"ones in column {column}: {'multiply' if small else 'divide'} it by a constant."
-        )
-    return scale

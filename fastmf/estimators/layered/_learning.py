@@ -121,7 +121,7 @@ class Learning:
             model_of_data = begin.model_of_data()
             validation = self._data(validation_data, missing=True, model=model_of_data)
         elif self.early_stopping:
-            rows, held_out = split(raw.shape[0], self.validation_fraction, seed or 0)
+            rows, held_out = split(raw.shape[0], seed or 0)
             validation, raw = raw[held_out], raw[rows]
             weights = weights if weights is None else weights[rows]
             scaled = scaled[rows]

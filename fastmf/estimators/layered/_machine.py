@@ -2,6 +2,7 @@
 
 from copy import copy
 from numbers import Integral
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import softmax
@@ -22,7 +23,7 @@ from fastmf.estimators.common.files import Saved, pointwise_and_starts
 from fastmf.estimators.common.imputing import LayeredImputing
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.common.rows import checked_rows, with_nan_labels
-from fastmf.estimators.common.runs import generator_of
+from fastmf.estimators.common.runs import REMOVED_OPTIONS, generator_of
 from fastmf.estimators.layered import denoising
 from fastmf.estimators.layered._learning import Learning
 from fastmf.estimators.layered._units import given_layers, hidden_prior, visible_prior
@@ -77,6 +78,7 @@ class LayeredMachine(
     """Base of `GeneralizedRBM` and `DeepBoltzmannMachine`, which give `_chains` and the layers."""
 
     _forgotten = (*Saved._forgotten, "init")
+    _removed_options: ClassVar = dict.fromkeys(REMOVED_OPTIONS, ...)
 
     @property
     def visible_(self):
@@ -125,15 +127,6 @@ class LayeredMachine(
         -----
         ConvergenceWarning
             If the mean-field solutions of some rows have not converged.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
-        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
-        >>> hidden = rbm.transform(X)
-        >>> hidden.shape, bool((0 < hidden).all() and (hidden < 1).all())
-        ((200, 8), True)
         """
         check_is_fitted(self)
         X = self._data(X, missing=True)
@@ -364,14 +357,6 @@ class LayeredMachine(
         Returns
         -------
         float
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
-        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
-        >>> np.isclose(rbm.score(X), rbm.score_samples(X).mean())
-        np.True_
         """
         return float(np.mean(self.score_samples(X)))
 
@@ -390,15 +375,6 @@ class LayeredMachine(
         Solutions
             With `visible` and `hidden` means, `free_energy`, `log_partition`, `converged`, one row
             a solution, lowest free energy first, and `members`, for each start its solution.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
-        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
-        >>> found = rbm.solutions(X)
-        >>> len(found.members), bool(found.converged.all())
-        (200, True)
         """
         check_is_fitted(self)
         reached = self._solve(self.starts_ if X is None else self._dense_data(X))

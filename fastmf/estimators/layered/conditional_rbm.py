@@ -1,5 +1,7 @@
 """Conditional restricted Boltzmann machine, a multi-label classifier."""
 
+from typing import ClassVar
+
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import column_or_1d
@@ -18,7 +20,7 @@ from fastmf.estimators.common.data import (
 )
 from fastmf.estimators.common.files import Saved, check_n_features
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
-from fastmf.estimators.common.runs import run, seed_of, settings_of, split
+from fastmf.estimators.common.runs import REMOVED_OPTIONS, run, seed_of, settings_of, split
 from fastmf.estimators.layered._features import FeatureScale
 from fastmf.learning.conditional import (
     PROBABILISTIC,
@@ -55,12 +57,9 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
     n_sweeps : int or None
         Iterations of inference, undamped; None for 7 + epoch, as in the paper. In training, rows
         end earlier where their beliefs have converged to the precision of the type.
-    learning_rate, momentum, l2, l1, n_epochs, batch_size, monitor_rows, patience
-        As for `GeneralizedRBM`. Weight decay applies to all three weight matrices.
-    early_stopping : bool
-        Keep the model with the smallest error of validation data, and stop when it no longer falls.
-    validation_fraction : float
-        Fraction of the data held out for that, unless `fit` is given validation data.
+    learning_rate, momentum, l2, n_epochs, batch_size, early_stopping
+        As for `GeneralizedRBM`. Weight decay applies to all three weight matrices, and early
+        stopping is by the error of validation data.
     weight_scale : float
         Standard deviation of the initial `weights`; all other parameters are initially 0. Larger
         weights, such as 0.1, let the hidden units of support vector machines differ sooner.
@@ -71,7 +70,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
     init : CRBM or None
         Initial model. Without hidden units (a logistic regression) it gives the weights and biases
         of the labels only.
-    callbacks, checkpoint, n_threads, random_state, verbose
+    callbacks, n_threads, random_state, verbose
         As for `GeneralizedRBM`.
 
     Attributes
@@ -84,7 +83,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
     history_ : dict of lists
         By epoch: "accuracy" (fraction of correct labels) and "converged" (fraction of rows whose
         beliefs, and log-odds relative to their size, change by at most 1e-3 in the last sweep) of
-        `monitor_rows` rows of data, and "validation_accuracy".
+        100 rows of data, and "validation_accuracy".
     n_iter_, n_features_in_ : int
     n_sweeps_ : int
         Iterations of inference in prediction, as in the epoch of the model.
@@ -104,6 +103,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
     """
 
     _forgotten = (*Saved._forgotten, "init")
+    _removed_options: ClassVar = dict.fromkeys((*REMOVED_OPTIONS, "l1"), ...)
     _models = ("CRBM",)
 
     def __init__(
@@ -118,18 +118,13 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         learning_rate=0.05,
         momentum=0.0,
         l2=0.0,
-        l1=0.0,
         n_epochs=50,
         batch_size=20,
-        monitor_rows=100,
         early_stopping=False,
-        validation_fraction=0.1,
-        patience=5,
         weight_scale=0.01,
         standardize=True,
         init=None,
         callbacks=None,
-        checkpoint=None,
         n_threads=None,
         random_state=None,
         verbose=0,
@@ -199,7 +194,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
             X_v = self._features(validation_data[0], X.dtype)
             validation = self._labels(validation_data[1], X_v, Y.shape[1]), X_v
         elif self.early_stopping:
-            rows, held_out = split(len(Y), self.validation_fraction, seed or 0)
+            rows, held_out = split(len(Y), seed or 0)
             X, Y, validation = X[rows], Y[rows], (Y[held_out], X[held_out])
             weights = weights if weights is None else weights[rows]
         model = self._initial_model(X, Y, seed or 0)
@@ -207,7 +202,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         from_epoch = state.epoch - (state.waited if self.early_stopping else 0)
         self.n_sweeps_ = sweeps(settings, max(from_epoch - 1, 0))
         if self.objective in PROBABILISTIC and self.history_:
-            rows = np.linspace(0, len(Y) - 1, min(self.monitor_rows, len(Y))).astype(int)
+            rows = np.linspace(0, len(Y) - 1, min(settings.monitor_rows, len(Y))).astype(int)
             values = self._log_likelihood(X[rows], Y[rows])
             weights = None if weights is None else weights[rows]
             warn_if_below_uniform(np.average(values, weights=weights), Y.shape[1])
@@ -375,17 +370,6 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         -------
         array of shape (n_samples, n_labels)
             Or (n_samples, 2), the probabilities of both values, if `y` had one axis.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(200, 3))
-        >>> Y = (X @ rng.normal(size=(3, 4)) > 0).astype(int)
-        >>> crbm = mf.ConditionalRBM(2, n_epochs=5, random_state=0).fit(X, Y)
-        >>> probability = crbm.predict_proba(X)
-        >>> bool(((probability > 0.5) == crbm.predict(X)).all())
-        True
         """
         check_is_fitted(self)
         mean = self._infer(self._features(X, self.model_.dtype), self._marginal_inference()).visible
@@ -413,16 +397,6 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         ConvergenceWarning
             If the approximate log-partitions of ten rows differ by more than 0.1 nats on average
             from values by annealing.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(200, 3))
-        >>> Y = (X @ rng.normal(size=(3, 4)) > 0).astype(int)
-        >>> crbm = mf.ConditionalRBM(2, n_epochs=5, random_state=0).fit(X, Y)
-        >>> crbm.score_samples(X, Y).shape, bool((crbm.score_samples(X, Y) < 0).all())
-        ((200,), True)
         """
         check_is_fitted(self)
         X = self._features(X, self.model_.dtype)
@@ -454,16 +428,6 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         Returns
         -------
         float
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(200, 3))
-        >>> Y = (X @ rng.normal(size=(3, 4)) > 0).astype(int)
-        >>> crbm = mf.ConditionalRBM(2, n_epochs=5, random_state=0).fit(X, Y)
-        >>> np.isclose(crbm.score(X, Y), (crbm.predict(X) == Y).mean())
-        np.True_
         """
         predicted, (y, unknown) = self.predict(X), partly_known_labels(y)
         if y.shape != predicted.shape:

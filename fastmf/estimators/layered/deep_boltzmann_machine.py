@@ -12,7 +12,6 @@ from fastmf.learning.layered.completion import completed_once
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
 from fastmf.learning.layered.step import train
 from fastmf.models import RBM
-from fastmf.models._io import check_folder
 from fastmf.models.dbm import machine_of
 from fastmf.priors._protocol import is_unit_prior, n_units, sample
 
@@ -35,9 +34,9 @@ class DeepBoltzmannMachine(LayeredMachine):
         Averages over the model, as for `GeneralizedRBM`; "auto" is "pcd" wherever there are
         unbounded units. Averages over the data are of mean-field solutions of the same order, with
         "pcd" of naive mean field.
-    learning_rate, momentum, l2, l1, n_epochs, batch_size, n_starts, n_sweeps, starts, noise, \
-    centred, preconditioning, monitor_rows, early_stopping, validation_fraction, patience, \
-    weight_scale, callbacks, checkpoint, n_threads, random_state, verbose
+    learning_rate, momentum, l2, l1, n_epochs, batch_size, n_starts, n_sweeps, starts, \
+    centred, preconditioning, early_stopping, weight_scale, callbacks, n_threads, random_state, \
+    verbose
         As for `GeneralizedRBM`, but for 10 sweeps. Batches of machines of several hidden layers
         have 100 rows by default, `l2` is 0.001, and weights above the first are of scale 0.001,
         but between a hidden layer without bounds and a bounded one. A run that resumes from a
@@ -98,17 +97,12 @@ class DeepBoltzmannMachine(LayeredMachine):
         n_starts=None,
         n_sweeps=10,
         starts="data",
-        noise=0.1,
         centred=True,
         preconditioning=None,
-        monitor_rows=100,
         early_stopping=False,
-        validation_fraction=0.1,
-        patience=5,
         weight_scale=None,
         init=None,
         callbacks=None,
-        checkpoint=None,
         n_threads=None,
         random_state=None,
         verbose=0,
@@ -160,8 +154,6 @@ class DeepBoltzmannMachine(LayeredMachine):
         """Each layer trained as the RBM of the one below (Algorithm 4, first part)."""
         if self.pretraining_epochs == 0 or not model.deep or self.init is not None:
             return model
-        if self.checkpoint is not None:
-            check_folder(self.checkpoint)
         settings = replace(settings, n_epochs=self.pretraining_epochs, early_stopping=False)
         rng = np.random.default_rng([seed, 0, 4])
         weights, layers = list(model.weights), list(model.layers)

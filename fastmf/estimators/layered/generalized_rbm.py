@@ -17,9 +17,9 @@ class GeneralizedRBM(LayeredMachine):
         by name or class are fitted to the columns first. Bernoulli units accept probabilities;
         categorical units have one label each, an integer from 0.
     gradient : {"auto", "tap", "mean_field", "adaptive_tap", "cd", "pcd", "exact"}
-        How averages over the model are computed; see `fastmf.distributed.LayeredSettings` for this
-        and the following options up to `patience`. "auto": "exact" (quasi-Newton steps from all
-        rows) where sums over states are cheap, "pcd" with unbounded units, otherwise "tap".
+        How averages over the model are computed; for this and the options that follow see
+        `fastmf.distributed.LayeredSettings`. "auto": "exact" (quasi-Newton steps from all rows)
+        where sums over states are cheap, "pcd" with unbounded units, otherwise "tap".
     learning_rate : float, (start, end), (start, end, "linear") or callable
     momentum : float
     l2 : float or None
@@ -36,25 +36,20 @@ class GeneralizedRBM(LayeredMachine):
     damping : float in [0, 1) or None
         Damping of adaptive TAP; None: adaptive.
     starts : {"data", "noise", "persistent", "random"}
-    noise : float
     centred : bool
     preconditioning : float or None
         Variance of units above which natural-gradient steps are shortened; None: no such steps.
-    monitor_rows : int
-        Rows from which the log-partition is estimated, after each epoch and for `log_partition_`.
-    early_stopping : bool
-        Stop when the log-likelihood of validation data no longer rises, and keep the best model.
-    validation_fraction : float
-        Share of the data set aside for early stopping, unless `fit` is given validation data.
-    patience : int
+    early_stopping : bool or int
+        Stop when the log-likelihood of validation data has not risen for this many epochs (True:
+        5), and keep the best model. A tenth of the rows is set aside unless `fit` is given such
+        data.
     weight_scale : float or None
         Standard deviation of the first weights, on standardised columns; None: by kinds of units.
     init : RBM or None
         The first model; replaces `n_components`, `visible`, `hidden` and `weight_scale`.
     callbacks : sequence of callable or None
-        Called as `callback(state)` after each epoch; training stops when one returns True.
-    checkpoint : str, path or None
-        File written after each epoch, from which `fit` resumes to bitwise the same result.
+        Called as `callback(state)` after each epoch; training stops when one returns True. With
+        `fastmf.evaluation.Checkpoint` an interrupted `fit` resumes.
     n_threads : int or None
     random_state : int, RandomState or None
     verbose : int
@@ -67,7 +62,7 @@ class GeneralizedRBM(LayeredMachine):
     visible_, hidden_, pointwise_ : unit prior
         Units of the model, and independent units fitted to the data.
     starts_ : array of shape (n_rows, n_features)
-        Rows from which solutions and chains start.
+        Up to 100 rows of data from which solutions and chains start.
     history_ : dict of lists
         By epoch: "epoch", "learning_rate", "log_likelihood" (nats per unit, visible and hidden) and
         "validation_log_likelihood".
@@ -108,17 +103,12 @@ class GeneralizedRBM(LayeredMachine):
         n_sweeps=3,
         damping=None,
         starts="data",
-        noise=0.1,
         centred=True,
         preconditioning=None,
-        monitor_rows=100,
         early_stopping=False,
-        validation_fraction=0.1,
-        patience=5,
         weight_scale=None,
         init=None,
         callbacks=None,
-        checkpoint=None,
         n_threads=None,
         random_state=None,
         verbose=0,

@@ -2,9 +2,9 @@
 
 Files of the room:
 
-    network.py                           methods of machines, those with single couplings apart
-    covariances.py                       covariances of couplings, penalties, few rows
-    edge_inclusion.py                    posterior of edges from estimates and their covariance
-    group_comparison.py, permutations.py differences between groups
-    resampling.py                        predictability, bootstraps, stability
+    network.py           methods of machines
+    covariances.py       covariances of couplings, penalties, few rows
+    edge_inclusion.py    posterior of edges from estimates and their covariance
+    group_comparison.py  differences between groups
+    resampling.py        results of resampled rows, and permutations of the rows of groups
 """

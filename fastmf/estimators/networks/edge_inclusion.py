@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -33,8 +33,8 @@ class ScaleSensitivity(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Inclusion:
-    """Posterior of pairs that are coupled or not.
+class EdgeInclusion:
+    """Posterior of couplings that are zero or not; see `edge_inclusion` of a machine.
 
     Parameters
     ----------
@@ -45,7 +45,10 @@ class Inclusion:
         Log of the evidence for couplings over that for their absence: negative where the data speak
         for absence.
     mean : array
-        Posterior means of couplings, with the weight at zero.
+        Posterior means with the weight at zero: of couplings in {0, 1} coding, (n_features,
+        n_features), or as `couplings_` of a Potts machine, in the zero-sum gauge.
+    std : array of shape (n_features, n_features), or None for Potts machines
+        Posterior standard deviations, with the weight at zero.
     log_evidence : float
         Log-density of the estimates, in nats.
     inclusion_probability, scale : float
@@ -60,6 +63,7 @@ class Inclusion:
     probability: np.ndarray
     log_bayes_factor: np.ndarray
     mean: np.ndarray
+    std: np.ndarray | None
     log_evidence: float
     inclusion_probability: float
     scale: float
@@ -68,93 +72,38 @@ class Inclusion:
     sensitivity: ScaleSensitivity | None
     names: np.ndarray
 
-    @classmethod
-    def of(cls, effects, estimates, slab, scale, mean, **more):
-        """Results for the matrices of estimates; warns unless they have converged."""
-        if not effects.converged:
-            warn_user(
-                "Expectation propagation has not converged: probabilities of inclusion are "
-                "approximate. Give a smaller scale, or errors of more rows.",
-                ConvergenceWarning,
-            )
-        return cls(
-            probability=estimates.matrix(effects.probability),
-            log_bayes_factor=estimates.matrix(effects.log_odds - effects.prior_log_odds),
-            mean=mean,
-            log_evidence=effects.log_evidence,
-            inclusion_probability=float(sigmoid(np.float64(effects.prior_log_odds))),
-            scale=float(scale),
-            slab=slab,
-            converged=effects.converged,
-            sensitivity=None,
-            names=estimates.names,
-            **more,
-        )
-
-    def _columns(self, *names):
-        """Names and values of each pair."""
-        pairs = np.triu_indices(len(self.names), 1)
-        columns = {"first": self.names[pairs[0]], "second": self.names[pairs[1]]}
-        return columns | {name: getattr(self, name)[pairs] for name in names}
-
-    def _repr_html_(self):
-        """HTML for notebooks: the prior, and how many pairs are coupled, or not."""
-        p = self.probability[np.triu_indices(len(self.names), 1)]
-        lines = [
-            (self._pairs, str(len(p))),
-            ("probability > 0.9", str((p > 0.9).sum())),
-            ("probability < 0.1", str((p < 0.1).sum())),
-            ("log-evidence", html.number(self.log_evidence)),
-            ("prior inclusion", html.number(self.inclusion_probability)),
-            ("scale", html.number(self.scale)),
-        ]
-        return html.section(type(self).__name__, html.table(lines))
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class EdgeInclusion(Inclusion):
-    """Posterior of couplings that are zero or not; see `edge_inclusion` of a machine.
-
-    Parameters
-    ----------
-    mean, std : array of shape (n_features, n_features)
-        Posterior means and standard deviations of couplings in {0, 1} coding, with the weight at
-        zero. All other attributes are as in `Inclusion`.
-    """
-
-    std: np.ndarray
-    _pairs: ClassVar = "couplings"
-
     def interval(self, level=0.95):
-        """Equal-tailed credible intervals of couplings, which may end at zero."""
+        """Equal-tailed credible intervals of single couplings, which may end at zero."""
         level = proper_fraction("level", level)
+        if self.std is None:
+            raise ValueError("intervals are of single couplings: those of Potts machines are sets.")
         moments = slab_moments(self.mean, self.std**2, self.probability)
         ends = [quantile(q, self.probability, *moments) for q in ((1 - level) / 2, (1 + level) / 2)]
         return np.stack(ends, axis=-1)
 
     def as_frame(self, level=0.95):
         """One line for each pair of features, as a pandas data frame."""
-        columns = self._columns("mean", "std", "probability", "log_bayes_factor")
-        lower, upper = self.interval(level)[np.triu_indices(len(self.names), 1)].T
-        return pandas().DataFrame(columns | {"lower": lower, "upper": upper})
+        pairs = np.triu_indices(len(self.names), 1)
+        columns = {"first": self.names[pairs[0]], "second": self.names[pairs[1]]}
+        single = () if self.std is None else ("mean", "std")
+        for name in (*single, "probability", "log_bayes_factor"):
+            columns[name] = getattr(self, name)[pairs]
+        if single:
+            columns["lower"], columns["upper"] = self.interval(level)[pairs].T
+        return pandas().DataFrame(columns)
 
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class PairInclusion(Inclusion):
-    """Posterior of pairs of positions that are coupled or not; see `PottsMachine.edge_inclusion`.
-
-    Parameters
-    ----------
-    mean : array of shape (n_groups, q, n_groups, q)
-        Posterior means of couplings in the zero-sum gauge; flat if positions have different numbers
-        of states. All other attributes are as in `Inclusion`.
-    """
-
-    _pairs: ClassVar = "pairs of positions"
-
-    def as_frame(self):
-        """One line for each pair of positions, as a pandas data frame."""
-        return pandas().DataFrame(self._columns("probability", "log_bayes_factor"))
+    def _repr_html_(self):
+        """HTML for notebooks: the prior, and how many pairs are coupled, or not."""
+        p = self.probability[np.triu_indices(len(self.names), 1)]
+        lines = [
+            ("pairs", str(len(p))),
+            ("probability > 0.9", str((p > 0.9).sum())),
+            ("probability < 0.1", str((p < 0.1).sum())),
+            ("log-evidence", html.number(self.log_evidence)),
+            ("prior inclusion", html.number(self.inclusion_probability)),
+            ("scale", html.number(self.scale)),
+        ]
+        return html.section("EdgeInclusion", html.table(lines))
 
 
 class Estimates(NamedTuple):
@@ -194,31 +143,56 @@ class Estimates(NamedTuple):
         return out
 
     def inclusion(self, inclusion_probability, scale, slab="gaussian", sensitivity=True):
-        """Posterior with checked arguments: an `EdgeInclusion` or a `PairInclusion`."""
-        if self.unpacked is None:
-            covariance = self.covariance
-            if isinstance(covariance, NodeCovariances):
-                nodes = covariance.blocks, covariance.edges
-                estimates = SingleEffects.of_nodes(self.values, *nodes)
-            else:
-                estimates = SingleEffects.of(self.values, covariance)
+        """Compute the `EdgeInclusion` of checked arguments, and with other scales."""
+        log_odds = checked_prior(inclusion_probability, scale)
+        one_of("slab", slab, SLABS)
+        estimates, factor = self._effects()
 
-            def with_prior(log_odds, scale):
-                effects = estimates.posterior(log_odds, scale, slab)
-                moments = {"mean": self.matrix(effects.mean), "std": self.matrix(effects.std)}
-                return EdgeInclusion.of(effects, self, slab, effects.scale, **moments)
+        def with_prior(log_odds, scale):
+            scale = None if scale is None else scale / factor
+            return self._of(estimates.posterior(log_odds, scale, slab, 1 / factor), factor, slab)
 
-        else:
-            sets = EffectSets(self.values, self.covariance, self.sets)
+        result = with_prior(log_odds, scale)
+        if not sensitivity:
+            return result
+        log_odds = _log_odds(result.inclusion_probability)
+        scales = result.scale * np.array([0.5, 1.0, 2.0])
+        results = [with_prior(log_odds, scales[0]), result, with_prior(log_odds, scales[2])]
+        evidence = np.array([each.log_evidence for each in results])
+        probability = np.stack([each.probability for each in results])
+        return replace(result, sensitivity=ScaleSensitivity(scales, evidence, probability))
 
-            def with_prior(log_odds, scale):
-                # The difference of two contrasts of states of a position has twice the deviation.
-                half = None if scale is None else scale / 2
-                effects = sets.posterior(log_odds, half, slab, 0.5)
-                mean = self.unpacked(effects.mean)
-                return PairInclusion.of(effects, self, slab, 2 * effects.scale, mean)
+    def _effects(self):
+        """The effects whose posterior there is, and the factor of their scale."""
+        if self.unpacked is not None:
+            # The difference of two contrasts of states of a position has twice the deviation.
+            return EffectSets(self.values, self.covariance, self.sets), 2.0
+        if isinstance(self.covariance, NodeCovariances):
+            nodes = self.covariance.blocks, self.covariance.edges
+            return SingleEffects.of_nodes(self.values, *nodes), 1.0
+        return SingleEffects.of(self.values, self.covariance), 1.0
 
-        return _with_sensitivity(inclusion_probability, scale, slab, with_prior, sensitivity)
+    def _of(self, effects, factor, slab):
+        """Results for the matrices of estimates; warns unless they have converged."""
+        if not effects.converged:
+            warn_user(
+                "Expectation propagation has not converged: probabilities of inclusion are "
+                "approximate. Give a smaller scale, or errors of more rows.",
+                ConvergenceWarning,
+            )
+        return EdgeInclusion(
+            probability=self.matrix(effects.probability),
+            log_bayes_factor=self.matrix(effects.log_odds - effects.prior_log_odds),
+            mean=self.couplings(effects.mean),
+            std=self.matrix(effects.std) if self.unpacked is None else None,
+            log_evidence=effects.log_evidence,
+            inclusion_probability=float(sigmoid(np.float64(effects.prior_log_odds))),
+            scale=float(factor * effects.scale),
+            slab=slab,
+            converged=effects.converged,
+            sensitivity=None,
+            names=self.names,
+        )
 
     def deviations(self):
         """Standard errors of the couplings."""
@@ -241,21 +215,6 @@ class Estimates(NamedTuple):
         if isinstance(self.covariance, NodeCovariances):
             return np.nan
         return Whitened.of(self.values, self.covariance).chi_square
-
-
-def _with_sensitivity(inclusion_probability, scale, slab, with_prior, sensitivity):
-    """Posterior with checked arguments, and with other scales, from a function of the prior."""
-    log_odds = checked_prior(inclusion_probability, scale)
-    one_of("slab", slab, SLABS)
-    result = with_prior(log_odds, scale)
-    if not sensitivity:
-        return result
-    log_odds = _log_odds(result.inclusion_probability)
-    scales = result.scale * np.array([0.5, 1.0, 2.0])
-    results = [with_prior(log_odds, scales[0]), result, with_prior(log_odds, scales[2])]
-    evidence = np.array([each.log_evidence for each in results])
-    probability = np.stack([each.probability for each in results])
-    return replace(result, sensitivity=ScaleSensitivity(scales, evidence, probability))
 
 
 def checked_prior(inclusion_probability, scale):

@@ -11,7 +11,7 @@ from fastmf._common.arguments import count, flag
 from fastmf.estimators.common.runs import generator_of
 from fastmf.estimators.networks.covariances import NodeCovariances
 from fastmf.estimators.networks.network import Network
-from fastmf.estimators.networks.permutations import PermutationTest, permutation_test
+from fastmf.estimators.networks.resampling import PermutationTest, permutation_test
 
 
 class Omnibus(NamedTuple):

@@ -1,23 +1,16 @@
-"""Predictability of features, and what resampled rows say of a network."""
+"""Results of resampled rows of a network, and permutation tests."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, flag, real_array
 from fastmf._common.progress import followed
 from fastmf._common.warning import warn_user
-from fastmf.estimators.common.frames import features_frame
-from fastmf.estimators.common.runs import generator_of
-from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
-from fastmf.learning.pseudo_likelihood.resampling import (
-    Refits,
-    counts_of,
-    with_replacement,
-    without,
-)
+from fastmf.learning.pseudo_likelihood.fit import CompositeLikelihood, few_blas_threads
+from fastmf.learning.pseudo_likelihood.lbfgs import maximum
+from fastmf.learning.pseudo_likelihood.resampling import Refits
 
 
 class Predictability(NamedTuple):
@@ -83,173 +76,93 @@ class Stability(NamedTuple):
         return float(np.sort(self.dropped)[enough].max(initial=0.0))
 
 
-class Resampling:
-    """Predictability, bootstraps and stability of a machine with a pseudo-likelihood."""
+class PermutationTest(NamedTuple):
+    """Differences of two groups beside differences after dealing rows to them at random.
 
-    def predictability(self, *, as_frame=False):
-        """How well each feature is known from all others, in the rows of the fit.
+    The couplings of a pair of positions of Potts machines count as one, by their Frobenius norm in
+    the zero-sum gauge, and so do their differences.
 
-        Parameters
-        ----------
-        as_frame : bool, default False
-            A pandas data frame instead, with the names of the features.
+    Parameters
+    ----------
+    n : int
+        Number of permutations.
+    largest, largest_p_value : float
+        Largest absolute difference of a coupling, and its p-value.
+    strength, strength_p_value : float
+        Difference of the sums of all absolute couplings, the first group's less the second's, and
+        its two-sided p-value.
+    p_value : array of shape (n_features, n_features)
+        Two-sided p-values of single couplings, not adjusted for their number; 1 on the diagonal.
+    converged : float
+        Share of the permutations whose maxima were found. All others are left out of the p-values,
+        which are then exact for the permutations under which both maxima exist.
+    """
 
-        Returns
-        -------
-        Predictability
-            `r2` of binary units is the Brier skill of the conditional probabilities; its
-            `standard_error` is by the delta method.
+    n: int
+    largest: float
+    largest_p_value: float
+    strength: float
+    strength_p_value: float
+    p_value: np.ndarray
+    converged: float
 
-        Notes
-        -----
-        Values of the rows of the fit are larger than values of other rows would be. Scores of
-        ordinal items are taken as numbers.
-        """
-        godambe = self._godambe()
-        objective, parameters = godambe.objective, godambe.parameters
-        states, means, hits, frequent = objective.predictions(parameters)
-        weights = objective.term_weights()
-        residuals, deviations = states - means, states - (weights * states).sum(0)
-        unexplained, total = ((weights * x**2).sum(0) for x in (residuals, deviations))
-        constant = total <= 1e-14 * np.square(states).max(0)
-        total = np.where(constant, 1.0, total)
-        factors = -2 * weights * residuals
-        direct = residuals**2 - unexplained / total * deviations**2
-        with few_blas_threads():
-            variances = godambe.variances_of(
-                objective.prediction_gradients(parameters, factors),
-                direct * weights / objective.weights[:, None],
-            )
-        result = Predictability(
-            np.where(constant, np.nan, 1 - unexplained / total),
-            np.where(constant, np.nan, np.sqrt(variances) / total),
-            (weights * hits).sum(0),
-            frequent,
-        )
-        return features_frame(self, result) if as_frame else result
 
-    def _refits(self, what):
-        """Fits for other weights, from the estimate."""
-        check_is_fitted(self)
-        if self._completions is not None:
-            raise ValueError(f"{what} is for complete rows: fit with missing='drop'.")
-        if self.solver == "firth":
-            raise ValueError(
-                f"{what} is for maxima without Firth's penalty: fit with another solver."
-            )
-        return Refits(self._objective, self._parameters, self._penalty_l1, self._tol)
+class PooledRows(NamedTuple):
+    """Rows of two groups together, to be dealt to them anew.
 
-    def bootstrap(self, n=1000, rng=0, verbose=False):
-        """Estimates of rows that are drawn with replacement.
+    `counts` and `of_first` (n_rows,) are numbers of rows of both groups, and of the first, that
+    each row of the objective replaces, of this `weight` each; `contrasts` is a function of
+    parameters, and `starts` (n_pairs,) the first contrast of each of the `pairs`.
+    """
 
-        Parameters
-        ----------
-        n : int
-            Number of samples, each of the size that all weights count, or of all clusters.
-        rng : int, RandomState or None, default 0
-        verbose : bool, default False
-            Whether to show on stderr how many samples are done.
+    objective: CompositeLikelihood
+    counts: np.ndarray
+    of_first: np.ndarray
+    weight: float | np.ndarray
+    contrasts: Callable
+    starts: np.ndarray
+    pairs: tuple
+    l1: float
+    tol: float
 
-        Returns
-        -------
-        Bootstrap
-            Couplings and fields of every sample, and whether it has a maximum.
+    def norms(self, couplings):
+        """Norms of the couplings of each pair of features: moduli, where there is one."""
+        return np.sqrt(np.add.reduceat(np.square(couplings), self.starts))
 
-        Raises
-        ------
-        ValueError
-            With Firth's penalty, or rows that were completed.
 
-        Warns
-        -----
-        ConvergenceWarning
-            If the maximum of some samples does not exist or was not found.
+def permutation_test(rows, n, rng, verbose=False):
+    """The test for rows of two groups."""
+    objective, n_first = rows.objective, int(rows.of_first.sum())
+    with few_blas_threads(objective.n_parameters):
+        pooled = maximum(objective, objective.independent(), rows.tol).parameters
+        refits = Refits(objective, pooled, rows.l1, rows.tol)
 
-        Notes
-        -----
-        Where values are rare some samples have no maximum, and their couplings are where the solver
-        stopped: leave out samples that have not `converged`, or fit with a penalty `l2`. Couplings
-        that were selected by `l1` are selected in all samples.
+        def differences(of_a):
+            fits = [refits.maximum(k * rows.weight + 0.0) for k in (of_a, rows.counts - of_a)]
+            a, b = (rows.contrasts(fit.parameters) for fit in fits)
+            strength = rows.norms(a).sum() - rows.norms(b).sum()
+            return rows.norms(a - b), strength, all(fit.stopped for fit in fits)
 
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> samples = machine.bootstrap(100)
-        >>> ratio = samples.couplings.std(0)[0, 1] / machine.standard_errors()[0][0, 1]
-        >>> bool(0.7 < ratio < 1.4)
-        True
-        """
-        with few_blas_threads():
-            refits = self._refits("bootstrap")
-            n, rng, weights = count("n", n), generator_of(rng), self._row_weights()
-            if self._sampling is None:
-                counts_of(np.array([round(weights.sum())]))
-            samples = followed(range(n), "bootstrap samples", flag("verbose", verbose))
-            fits = [refits.maximum(with_replacement(rng, weights, self._sampling)) for _ in samples]
-        d = self.n_features_in_
-        couplings, field = np.empty((n, d, d)), np.empty((n, self._objective.n_fields))
-        for k, fit in enumerate(fits):
-            couplings[k], field[k] = self._objective.unpacked(fit.parameters)
-        return Bootstrap(couplings, field, warn_of_refits([fit.stopped for fit in fits]))
+        delta, strength, _ = differences(rows.of_first)
+        results = [
+            differences(rng.multivariate_hypergeometric(rows.counts, n_first, method="marginals"))
+            for _ in followed(range(n), "permutations", verbose)
+        ]
+    norms, strengths, stopped = map(np.array, zip(*results, strict=True))
+    share, stopped = float(stopped.mean()), warn_of_refits(stopped)
+    norms, strengths = norms[stopped], strengths[stopped]
+    p_value = np.ones((objective.n_units, objective.n_units))
+    p_value[rows.pairs] = p_value.T[rows.pairs] = _p_value(norms >= delta)
+    largest = delta.max()
+    return PermutationTest(
+        n, float(largest), float(_p_value(norms.max(1) >= largest)), float(strength),
+        float(_p_value(abs(strengths) >= abs(strength))), p_value, share,
+    )  # fmt: skip
 
-    def _row_weights(self):
-        """Weights of the rows of the objective."""
-        return self._objective.weights * self._objective.total
 
-    def stability(self, n=100, dropped=(0.1, 0.25, 0.5, 0.75), rng=0, verbose=False):
-        """Whether centralities stay as they are if fewer rows had been seen.
-
-        Parameters
-        ----------
-        n : int
-            Samples of each share.
-        dropped : sequence of float
-            Shares of the rows, or clusters, that are dropped at random.
-        rng : int, RandomState or None, default 0
-        verbose : bool, default False
-            Whether to show on stderr how many samples are done.
-
-        Returns
-        -------
-        Stability
-            Correlations with the centralities of all rows; its `coefficient` is the largest share
-            of which 95% of the samples have correlations of 0.7 or more.
-
-        Raises
-        ------
-        ValueError
-            As `bootstrap`; if weights do not count rows.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> found = mf.FullyVisibleBoltzmannMachine().fit(X).stability(20, (0.1, 0.5))
-        >>> found.strength.shape, found.coefficient("expected_influence")
-        ((2, 20), 0.5)
-        """
-        refits = self._refits("stability")
-        n, rng, weights = count("n", n), generator_of(rng), self._row_weights()
-        verbose = flag("verbose", verbose)
-        dropped = np.atleast_1d(real_array("dropped", dropped)).astype(float)
-        if dropped.ndim != 1 or not ((dropped > 0) & (dropped < 1)).all():
-            raise ValueError(f"dropped must be shares between 0 and 1, got {dropped.tolist()}.")
-        full = self.couplings_
-        result, converged = np.empty((2, len(dropped), n)), np.empty((len(dropped), n), bool)
-        with few_blas_threads():
-            for i, share in enumerate(dropped):
-                for k in followed(range(n), f"samples without {share:.0%}", verbose):
-                    fit = refits.maximum(without(rng, share, weights, self._sampling))
-                    couplings, _ = self._objective.unpacked(fit.parameters)
-                    result[0, i, k] = _correlation(abs(couplings).sum(0), abs(full).sum(0))
-                    result[1, i, k] = _correlation(couplings.sum(0), full.sum(0))
-                    converged[i, k] = fit.stopped
-        result[:, ~warn_of_refits(converged)] = np.nan
-        return Stability(dropped, *result, converged)
+def _p_value(as_large):
+    """Share of permutations, with the data as one of them, whose statistic is as large."""
+    return (1 + as_large.sum(0)) / (1 + len(as_large))
 
 
 def warn_of_refits(converged):
@@ -264,7 +177,7 @@ def warn_of_refits(converged):
     return converged
 
 
-def _correlation(x, y):
+def correlation(x, y):
     """Correlation of two vectors, 0 if one does not vary."""
     x, y = x - x.mean(), y - y.mean()
     norm = np.sqrt((x @ x) * (y @ y))

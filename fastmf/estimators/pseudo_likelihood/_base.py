@@ -22,9 +22,7 @@ from fastmf.estimators.common.frames import feature_names, like_frame
 from fastmf.estimators.common.imputing import means_of_missing
 from fastmf.estimators.common.runs import generator_of
 from fastmf.estimators.networks.network import CouplingNetwork
-from fastmf.estimators.networks.resampling import Resampling
 from fastmf.estimators.pseudo_likelihood._observed import (
-    KINDS_OF_WEIGHTS,
     MISSING,
     observe,
     saved_rows,
@@ -54,9 +52,9 @@ class ItemMachine(Saved, BaseEstimator):
     a `BoltzmannMachine` with `Categorical` units.
     """
 
-    _removed_options: ClassVar[dict] = dict.fromkeys(("existence_seconds", "step", "init"), ...) | {
-        "penalty": None, "rule": None, "symmetric": True, "threshold": None, "verbose": False,
-    }  # fmt: skip
+    _removed_options: ClassVar[dict] = dict.fromkeys(
+        ("existence_seconds", "step", "init", "pseudocount", "weights"), ...
+    ) | {"penalty": None, "rule": None, "symmetric": True, "threshold": None, "verbose": False}
 
     def score(self, X, y=None):
         """Mean of `score_samples`."""
@@ -278,7 +276,7 @@ class ItemMachine(Saved, BaseEstimator):
         self.n_missing_, self.n_dropped_ = map(int, missing)
 
 
-class PairwiseMachine(Resampling, CouplingNetwork, ItemMachine):
+class PairwiseMachine(CouplingNetwork, ItemMachine):
     """Base of machines whose `_objective` is a `PairwiseLikelihood`.
 
     A subclass gives `_check_options`; `_learned_labels`, which sets `categories_`; `_objective_of`
@@ -306,7 +304,8 @@ class PairwiseMachine(Resampling, CouplingNetwork, ItemMachine):
             without Firth's penalty, and divides the variances of errors.
         clusters : array of shape (n_samples,), optional
             Labels of what was sampled independently, such as persons with several rows each: for
-            errors, tests and bootstraps.
+            errors, tests and bootstraps. With ``range(n_samples)`` a weight is the sampling weight
+            of one observation, as in surveys, in the place of a number of rows.
 
         Returns
         -------
@@ -344,9 +343,8 @@ class PairwiseMachine(Resampling, CouplingNetwork, ItemMachine):
         return self._maximised(solve, self._objective.independent())
 
     def _check_selection(self):
-        """Check `l1`, `missing` and `weights`, and what does not go together."""
+        """Check `l1` and `missing`, which do not all go together."""
         one_of("missing", self.missing, MISSING)
-        one_of("weights", self.weights, KINDS_OF_WEIGHTS)
         number("ebic_gamma", self.ebic_gamma, 0, np.inf, below=True)
         if not isinstance(self.l1, str):
             number("l1", self.l1, 0, np.inf, below=True)

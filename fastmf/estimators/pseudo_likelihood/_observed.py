@@ -9,7 +9,6 @@ from fastmf.learning.pseudo_likelihood.missing import MAX_OF_A_ROW, Completions,
 from fastmf.learning.pseudo_likelihood.rows import available, distinct, sampling
 
 MISSING = ("error", "drop", "available", "em")
-KINDS_OF_WEIGHTS = ("counts", "sampling")
 
 
 def observe(machine, labels, weights, sizes, *, seen_only, edges, clusters=None, merge=True):
@@ -40,9 +39,8 @@ def observe(machine, labels, weights, sizes, *, seen_only, edges, clusters=None,
     if merge:
         rows, sums, members = distinct(rows, sums)
     machine._sampling = machine._completions = None
-    if clusters is not None or getattr(machine, "weights", None) == "sampling":
-        units = np.arange(len(labels)) if clusters is None else np.asarray(clusters)
-        machine._sampling = sampling(members, weights[used], units[used])
+    if clusters is not None:
+        machine._sampling = sampling(members, weights[used], np.asarray(clusters)[used])
     if missing == "em" and (rows < 0).any():
         machine._completions = Completions.of(rows, sums, sizes, seen_only)
         rows, sums = machine._completions.states, machine._completions.weights

@@ -68,8 +68,6 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         of units seen together with all their neighbours in `graph`. Both are right where values
         are missing completely at random. "em" sums over the missing values by expectation and
         maximisation, right where they are missing at random, for up to 12 in a row.
-    weights : {"counts", "sampling"}
-        Whether a weight is a number of equal rows, or the sampling weight of one observation.
     n_threads : int or None
         Threads of the compiled kernels; results do not depend on it.
 
@@ -115,7 +113,7 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
 
     def __init__(
         self, *, solver="auto", l1=0.0, l2=0.0, tol=1e-5, max_iter=None, graph=None,
-        ebic_gamma=0.25, missing="error", weights="counts", n_threads=None,
+        ebic_gamma=0.25, missing="error", n_threads=None,
     ):  # fmt: skip
         self._store(locals())
 

@@ -47,8 +47,6 @@ class OrdinalMachine(PairwiseMachine):
     missing : {"error", "drop", "available", "em"}
         As in `FullyVisibleBoltzmannMachine`, with all pairs coupled ("available" is "drop"). "em"
         is for rows of up to 4,096 completions.
-    weights : {"counts", "sampling"}
-        Whether a weight is a number of equal rows, or the sampling weight of one observation.
     ebic_gamma : float
         As in `FullyVisibleBoltzmannMachine`.
     solver : {"auto", "newton", "lbfgs"}
@@ -92,7 +90,7 @@ class OrdinalMachine(PairwiseMachine):
 
     def __init__(
         self, *, n_categories=None, thresholds="free", l1=0.0, l2=0.0, l2_field=0.0,
-        missing="error", weights="counts", ebic_gamma=0.25, solver="auto", tol=1e-5,
+        missing="error", ebic_gamma=0.25, solver="auto", tol=1e-5,
         max_iter=None, n_threads=None,
     ):  # fmt: skip
         self._store(locals())

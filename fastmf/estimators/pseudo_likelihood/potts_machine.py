@@ -7,7 +7,7 @@ from scipy import sparse
 from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, flag, number, one_of, row_weights
+from fastmf._common.arguments import count, flag, one_of, row_weights
 from fastmf._common.progress import reported
 from fastmf.estimators.common.categories import (
     checked_table,
@@ -18,7 +18,7 @@ from fastmf.estimators.common.categories import (
 from fastmf.estimators.common.frames import square_frame
 from fastmf.estimators.common.missing_codes import CODES, warn_of_missing_codes
 from fastmf.estimators.networks.network import Network
-from fastmf.estimators.networks.permutations import PooledRows
+from fastmf.estimators.networks.resampling import PooledRows
 from fastmf.estimators.pseudo_likelihood._base import ItemMachine, check_sizes, labels_from
 from fastmf.estimators.pseudo_likelihood._observed import observe, restored_rows
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
@@ -62,11 +62,9 @@ class PottsMachine(Network, ItemMachine):
         "lbfgs" ("auto" is the same) computes in single precision beyond 500,000 parameters.
         "newton" is exact, for up to 6,000 parameters. "asymmetric" fits each position alone, with
         couplings of its own and half the penalty, and averages the two estimates of each coupling
-        (PlmDCA); it takes less memory. "naive_mean_field" inverts the covariance matrix (Morcos et
-        al., PNAS 108, 2011), to whose diagonal `l2` is added.
-    pseudocount : float
-        Fraction of a uniform distribution, in [0, 1), that is mixed with the frequencies of
-        "naive_mean_field". Morcos et al. take 0.5.
+        (PlmDCA); it takes less memory. "naive_mean_field" inverts a covariance matrix, to whose
+        diagonal `l2` is added (Morcos et al., PNAS 108, 2011): half of its frequencies are uniform,
+        which halves weak couplings and leaves the order of contacts.
     tol : float
         Ends when the predicted rise of the penalised log-pseudo-likelihood of 100,000 rows is less,
         or too small to be told from rounding errors.
@@ -121,7 +119,7 @@ class PottsMachine(Network, ItemMachine):
     _item_name = "positions"
 
     def __init__(
-        self, *, n_states=None, l2=0.0, l2_field=0.0, solver="auto", pseudocount=0.0, tol=1e-4,
+        self, *, n_states=None, l2=0.0, l2_field=0.0, solver="auto", tol=1e-4,
         max_iter=None, graph=None, missing="absent", n_threads=None, verbose=False,
     ):  # fmt: skip
         self._store(locals())
@@ -181,9 +179,6 @@ class PottsMachine(Network, ItemMachine):
             )
         self._check_numbers("l2", "l2_field")
         flag("verbose", self.verbose)
-        number("pseudocount", self.pseudocount, 0, 1, below=True)
-        if self.pseudocount and self.solver != "naive_mean_field":
-            raise ValueError("pseudocount is for solver='naive_mean_field'; give l2 instead.")
         if self.graph is not None and self.solver in ("asymmetric", "naive_mean_field"):
             raise ValueError(
                 f"graph needs solver 'auto', 'lbfgs' or 'newton', got {self.solver!r}."
@@ -234,9 +229,8 @@ class PottsMachine(Network, ItemMachine):
         """Fit by naive mean field, and unknown `Existence`."""
         data = PottsData(labels, weights, self.sizes_, self.n_threads)
         couplings, field = naive_mean_field(
-            data.labels, data.weights / data.total, self.sizes_, float(self.pseudocount),
-            float(self.l2),
-        )  # fmt: skip
+            data.labels, data.weights / data.total, self.sizes_, 0.5, float(self.l2)
+        )
         couplings = DenseCouplings(couplings, self.sizes_)
         value = fitting.log_pseudo_likelihood(data, couplings, field)
         self.log_pseudo_likelihood_ = value / data.total

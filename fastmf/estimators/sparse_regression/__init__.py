@@ -2,9 +2,8 @@
 
 Files of the room:
 
-    _spike_slab.py             what both share: options, the search for hyper-parameters, files
-    _from_moments.py           fits from moments and summary statistics, in place of rows
-    _reports.py                intervals, joint inclusion, draws, and chains that check them
+    _spike_slab.py             the base: options, the search for hyper-parameters, reports, files
+    _moments.py                rows that have given moments, or z-scores and correlations
     _credible_sets.py          sets of correlated features that hold an effect
     _unpenalised.py            features that are always in
     _rows.py                   features that stay in files

@@ -91,9 +91,17 @@ class FittedPart(NamedTuple):
         prior = GaussBernoulli(np.zeros(len(self.mean)), self.precision, self.log_odds)
         return SparseLinearModel(X, y, self.noise_variance, prior)
 
-    def rest(self):
-        """The Gaussian of all units by which a component sees the others."""
-        model, matrix = self.model(), np.maximum(self.sites[1], self.precision)
+    def inverse(self):
+        """The covariance of the units, which follows from the sites."""
+        return inverse_with(self.model(), self.labels, self.sites, self.matrices)
+
+    def components(self):
+        """Function that returns the sparse linear model of a component of the units.
+
+        It takes the units of the blocks of the component, and the active ones; the others are zero.
+        All other units are a Gaussian.
+        """
+        model, precision = self.model(), np.maximum(self.sites[1], self.precision)
         blocks = Blocks(members_of(self.labels), len(self.labels))
         elements = self.matrices[: blocks.squares[-1]].copy()
         # Sites of negative precision make cavities of other blocks improper: no site is wider than
@@ -102,10 +110,30 @@ class FittedPart(NamedTuple):
             values, vectors = np.linalg.eigh(T)
             values = np.maximum(values, self.precision[units])
             T[:] = vectors * values[:, None] @ np.swapaxes(vectors, 1, 2)
-        inverse = inverse_with(model, self.labels, np.stack([self.sites[0], matrix]), elements)
+        inverse = inverse_with(model, self.labels, np.stack([self.sites[0], precision]), elements)
         # The linear term of the likelihood at the mean, not a difference of large sites.
         residual = (model.y - model.prediction(self.mean)) / self.noise_variance
-        return _Rest(model, inverse, blocks, matrix, elements, residual)
+
+        def component(units, active):
+            sites = np.diag(precision[units])
+            for M, members in zip(blocks.matrices(elements), blocks.by_size, strict=True):
+                for T, block in zip(M, members, strict=True):
+                    if np.isin(block[0], units):
+                        place = np.searchsorted(units, block)
+                        sites[np.ix_(place, place)] = T
+            P = np.linalg.inv(inverse.covariance(units)) - sites
+            linear = P @ self.mean[units]
+            linear += np.asarray(model.X[:, units].T @ residual, np.float64)
+            place = np.searchsorted(units, active)
+            values, vectors = np.linalg.eigh(P[np.ix_(place, place)])
+            proper = values > len(values) * np.finfo(float).eps * values[-1]
+            roots, vectors = np.sqrt(values[proper]), vectors[:, proper]
+            slabs = self.precision[active], self.log_odds[active]
+            y = vectors.T @ linear[place] / roots
+            prior = GaussBernoulli(np.zeros(len(active)), *slabs)
+            return SparseLinearModel((vectors * roots).T, y, 1.0, prior)
+
+        return component
 
     def correlations(self, units):
         """Correlations of the columns of some units."""
@@ -113,38 +141,6 @@ class FittedPart(NamedTuple):
         length = np.sqrt(np.einsum("ij,ij->j", columns, columns))
         columns = columns / np.where(length > 0, length, 1.0)
         return columns.T @ columns
-
-
-class _Rest(NamedTuple):
-    """The Gaussian of a part with bounded sites: see `FittedPart.rest`."""
-
-    model: SparseLinearModel
-    inverse: object
-    blocks: Blocks
-    precision: np.ndarray
-    elements: np.ndarray
-    residual: np.ndarray
-
-    def component(self, part, units, active):
-        """The sparse linear model of active units, other units of their blocks being zero."""
-        sites = np.diag(self.precision[units])
-        for M, members in zip(
-            self.blocks.matrices(self.elements), self.blocks.by_size, strict=True
-        ):
-            for T, block in zip(M, members, strict=True):
-                if np.isin(block[0], units):
-                    place = np.searchsorted(units, block)
-                    sites[np.ix_(place, place)] = T
-        precision = np.linalg.inv(self.inverse.covariance(units)) - sites
-        linear = precision @ part.mean[units]
-        linear += np.asarray(self.model.X[:, units].T @ self.residual, np.float64)
-        place = np.searchsorted(units, active)
-        values, vectors = np.linalg.eigh(precision[np.ix_(place, place)])
-        proper = values > len(values) * np.finfo(float).eps * values[-1]
-        roots, vectors = np.sqrt(values[proper]), vectors[:, proper]
-        prior = GaussBernoulli(np.zeros(len(active)), part.precision[active], part.log_odds[active])
-        y = vectors.T @ linear[place] / roots
-        return SparseLinearModel((vectors * roots).T, y, 1.0, prior)
 
 
 def linked(included):
@@ -167,13 +163,11 @@ def components_of(part, units):
     return [units[of_units == k] for k in np.unique(of_units)]
 
 
-def joint_patterns(parts, rests, weights, included, units):
+def joint_patterns(part, components, weights, included, units):
     """Patterns of a component at each value of the hyper-parameters, and their weights."""
-    in_blocks = np.flatnonzero(np.isin(parts[0].labels, parts[0].labels[units]))
-    components = [gaussian.component(part, in_blocks, units)
-                  for part, gaussian in zip(parts, rests, strict=True)]  # fmt: skip
+    in_blocks = np.flatnonzero(np.isin(part.labels, part.labels[units]))
     return [
-        (weight, inclusion_patterns(component, included[units], weight))
+        (weight, inclusion_patterns(component(in_blocks, units), included[units], weight))
         for component, weight in zip(components, weights, strict=True)
     ]
 

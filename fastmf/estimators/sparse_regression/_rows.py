@@ -14,6 +14,7 @@ from fastmf._common import rows as table_rows
 from fastmf._common.stored_columns import StoredColumns
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
+from fastmf.estimators.common.rows import some
 from fastmf.estimators.sparse_regression._moments import factor
 
 
@@ -64,53 +65,6 @@ def as_floats(X):
     """Checked features as an array, large ones in single precision unless they are doubles."""
     X = X.toarray() if issparse(X) else X
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
-
-
-def some(X, rows):
-    """Some rows in double precision."""
-    part = X[rows]
-    return (part.toarray() if issparse(part) else part).astype(np.float64, copy=False)
-
-
-def mean_and_deviation(name, X, centred, weights=None):
-    """Mean and standard deviation of columns, or of one, around 0 if not centred.
-
-    Deviations of the order of rounding in double precision are 0, so that constant columns have
-    none. Sums are of differences to the first row, whose rounding errors do not grow with the
-    number of rows, and squares in units of the largest difference, so that none overflows.
-    """
-    columns = X if X.ndim > 1 else X[:, None]
-    weights = np.ones(columns.shape[0]) if weights is None else weights
-    mean, size, square = np.zeros((3, columns.shape[1]))
-    blocks = table_rows.row_blocks(columns, dense=True)
-    if centred:
-        first = some(columns, slice(0, 1))[0]
-        differences = sum(weights[rows] @ (some(columns, rows) - first) for rows in blocks)
-        mean = first + differences / weights.sum()
-    for rows in blocks:
-        size = np.maximum(size, abs(some(columns, rows) - mean).max(0))
-    size[size == 0] = 1.0
-    for rows in blocks:
-        square += weights[rows] @ ((some(columns, rows) - mean) / size) ** 2
-    deviation = size * np.sqrt(square / weights.sum())
-    deviation[deviation <= 10 * np.finfo(np.float64).eps * abs(mean)] = 0
-    check_variances(name, deviation)
-    return mean.reshape(X.shape[1:])[()], deviation.reshape(X.shape[1:])[()]
-
-
-def check_variances(name, deviations):
-    """Raise unless squares of these standard deviations are finite, and 0 only if they are."""
-    largest = np.finfo(float).max ** 0.49
-    for wrong, what, remedy in (
-        (~(deviations <= largest), "finite", "divide"),
-        ((deviations > 0) & (deviations < 1 / largest), "not rounded to 0", "multiply"),
-    ):
-        if wrong.any():
-            column = int(np.argmax(wrong))
-            raise ValueError(
-                f"{name} must have values whose squares are {what}, got a standard deviation of "
-                f"{deviations[column]:.1e} in column {column}: {remedy} by a constant."
-            )
 
 
 class StoredRows:
@@ -169,14 +123,3 @@ class StoredRows:
         if len(self._pivots):
             reduced[:] = solve_triangular(self._triangle, moment[self._pivots], trans=1)
         return reduced, max(float(y @ y - reduced @ reduced), 0.0)
-
-
-class ArrayRows:
-    """Standardised and weighted rows that are an array."""
-
-    def __init__(self, X):
-        self.X = X
-
-    def target(self, y):
-        """A target, and what of its square the rows do not have: nothing."""
-        return y, 0.0

@@ -3,26 +3,26 @@
 from functools import partial
 
 import numpy as np
-from sklearn.base import RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import one_of, row_weights
+from fastmf._common.arguments import doubles, one_of, row_weights
+from fastmf._common.names import check_order, names_along
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import checked_data
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
+from fastmf.estimators.common.rows import check_variances, mean_and_deviation
 from fastmf.estimators.common.weights import check_counts
-from fastmf.estimators.sparse_regression._from_moments import FromMoments
-from fastmf.estimators.sparse_regression._reports import Reports
+from fastmf.estimators.sparse_regression import _moments
+from fastmf.estimators.sparse_regression._credible_sets import FittedPart
 from fastmf.estimators.sparse_regression._rows import (
-    ArrayRows,
     StoredRows,
-    check_variances,
     is_large,
     is_stored,
-    mean_and_deviation,
 )
 from fastmf.estimators.sparse_regression._spike_slab import (
     MIN_LOG_ODDS,
+    MIN_REPORTED_WEIGHT,
     SpikeSlabEstimator,
     by_blocks,
     matrices_of,
@@ -30,26 +30,31 @@ from fastmf.estimators.sparse_regression._spike_slab import (
     sites_of,
     zero_columns,
 )
-from fastmf.estimators.sparse_regression._unpenalised import projection_of, without_columns
+from fastmf.estimators.sparse_regression._unpenalised import (
+    projected_parts,
+    projection_of,
+    without_columns,
+)
+from fastmf.inference.gaussian.blocks import n_elements
 from fastmf.learning.evidence import Hyperparameters, Regression, Task
 from fastmf.learning.evidence.blocks import labels_of_task
 from fastmf.learning.evidence.parameter_priors import NOISE_CENTER
 from fastmf.special import sigmoid
 
 
-class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimator):
+class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
     """Linear regression in which most coefficients are exactly zero, by expectation propagation.
 
     Parameters
     ----------
     noise_variance : float or None, default None
-        Variance of the noise, in units of y^2. None: learned; see `parameter_prior`.
+        Variance of the noise, in units of y^2. None: learned, as are the following two, with weak
+        priors that `print(estimator)` states.
     slab_variance : float or None, default None
         Prior variance of a non-zero coefficient, in units of y^2 (after `standardize`).
     inclusion_probability : float, array of shape (n_features,) or None, default None
-        Prior probability of a non-zero coefficient, or one for each feature (0 and 1 included).
-    expected_model_size : float or None, default None
-        Prior expected number of non-zero coefficients, instead of `inclusion_probability`.
+        Prior probability of a non-zero coefficient, such as one over n_features where one is
+        expected, or one for each feature (0 and 1 included). None: learned.
     groups : array of shape (n_features,) or None, default None
         Features with the same label share an inclusion probability, learned for each group.
     fit_intercept : bool, default True
@@ -64,9 +69,6 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
         such as age and sex. They are projected out; their inclusion probability is 1.
     solver : {"auto", "convergent", "parallel", "sequential"}, default "auto"
         Schedule of `expectation_propagation` at the learned parameters.
-    parameter_prior : {"weak", None}, default "weak"
-        Priors on learned parameters, printed by `print(estimator)`. None: maximise the evidence
-        alone, which on weak data may include all features with tiny coefficients.
     average_parameters : bool, default False
         Average results over the posterior of the parameters instead of using its maximum: for weak
         data, at two to ten times the cost. `log_evidence_`, `sites_` and the learned parameters
@@ -124,7 +126,7 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
     )  # fmt: skip
     _advice = (
         "take solver='convergent', or give noise_variance, slab_variance or "
-        "expected_model_size, of which one may have gone to its bound"
+        "inclusion_probability, of which one may have gone to its bound"
     )
 
     def __init__(
@@ -133,14 +135,12 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
         noise_variance=None,
         slab_variance=None,
         inclusion_probability=None,
-        expected_model_size=None,
         groups=None,
         fit_intercept=True,
         standardize=True,
         blocks="auto",
         unpenalised=None,
         solver="auto",
-        parameter_prior="weak",
         average_parameters=False,
         n_threads=None,
         verbose=False,
@@ -188,8 +188,8 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
                 "give noise_variance, or more rows."
             )
         n_rows = X.shape[0] if weights is None else float(weights.sum())
-        rows = self._rows_of(X, weights, stored)
-        X = without_columns(rows.X, self._excluded())
+        X, target = self._rows_of(X, weights, stored)
+        X = without_columns(X, self._excluded())
         projection = projection_of(X, self._columns()) if len(self._columns()) else None
         n_free = n_rows
         if projection is not None:
@@ -197,34 +197,214 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
             self._keep_unpenalised(projection.of_features)
             n_free = self._rows_left(n_rows, projection.of_features)
         first = Regression(X, np.zeros(len(X)), groups[0], n_free)
-        given = groups[1], weights, projection, rows
+        given = groups[1], weights, projection, target
         fits = [self._fit_one(first, column, *given) for column in targets.T]
         self._keep(fits, np.ndim(y) == 1)
         self._keep_parts([(np.arange(X.shape[1]), X)])
         self._keep_noises(n_rows, self.fit_intercept)
         return self
 
+    def fit_moments(self, gram, moment, y_square, n):
+        """Learn from moments: the posterior needs no more of the rows.
+
+        Parameters
+        ----------
+        gram : array of shape (n_features, n_features), list of arrays, or SciPy sparse matrix
+            X'X, of columns as they are: `standardize` has no effect. A list holds blocks of
+            features that are orthogonal to all others; they are found in a sparse matrix.
+        moment : array of shape (n_features,)
+            X'y.
+        y_square : float
+            y'y.
+        n : float
+            Number of rows. With `fit_intercept` columns and y are taken to be centred.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If no data have these moments.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 60))
+        >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
+        >>> model = mf.SpikeSlabRegressor(fit_intercept=False)
+        >>> model.fit_moments(X.T @ X, X.T @ y, y @ y, 40).coef_[[3, 7]].round(1)
+        array([ 2., -1.])
+        """
+        blocks, names = _moments.blocks_of(gram), _names("gram", gram, "moment", moment)
+        moment = doubles("moment", moment)
+        n_features = sum(len(units) for units, _ in blocks)
+        if moment.shape != (n_features,):
+            raise ValueError(f"moment must have shape {(n_features,)}, X'y, got {moment.shape}.")
+        units, rows = [], []
+        for features, block in blocks:
+            block, of_block, y_square, n = _moments.checked_moments(
+                block, moment[features], y_square, n
+            )
+            units.append(features)
+            rows.append(_moments.rows_of_moments(block, of_block, y_square)[:2])
+        return self._fit_parts(units, rows, y_square, n, names)
+
+    def fit_summary(self, z, R, n):
+        """Learn from z-scores of single features and the correlations of the features.
+
+        Parameters
+        ----------
+        z : array of shape (n_features,)
+            z-scores (t-statistics) of the regressions on each feature alone, with a constant.
+        R : array of shape (n_features, n_features), list of arrays, or SciPy sparse matrix
+            Correlations of the features. A series z or data frames R of pandas name the features,
+            which must be in the same order. A list holds blocks that are not correlated with each
+            other, which are found in a sparse matrix. Blocks share the parameters only,
+            and cost little: take one for each locus.
+        n : float
+            Number of rows.
+
+        Returns
+        -------
+        self
+            Coefficients and variances refer to standardised features and y.
+
+        Warns
+        -----
+        UserWarning
+            If R does not fit z, scores have the wrong sign, z are too small for z-scores, as
+            p-values are, R seems to be rounded to one decimal or to hold squares, or a feature
+            whose z-score chance explains seems to have an effect.
+
+        Notes
+        -----
+        `mismatch_` is the share s of the variance of z that is no correlation of the features, by
+        maximum likelihood: the noise of z has covariance (1 - s) R + s I, negative eigenvalues
+        are cut, and scores of the wrong sign are turned. Rounding of z and R is such a share.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> R = np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 1.0]])
+        >>> model = mf.SpikeSlabRegressor().fit_summary([9.0, 8.1, 0.3], R, 1000)
+        >>> model.inclusion_probability_.round()
+        array([1., 0., 0.])
+        """
+        names = _names("R", R, "z", z)
+        summary = _moments.summary_of(z, R, n, names)
+        if (message := summary.message(names)) is not None:
+            warn_user(message)
+        self._fit_parts(summary.units, summary.rows, float(n), float(n), names)
+        self.mismatch_ = summary.share
+        included = self.inclusion_probability_.copy()
+        included[self._unpenalised] = 0
+        message = summary.message_of_hidden(included, self.noise_variance_, names)
+        if message is not None:
+            warn_user(message)
+        return self
+
+    def _fit_parts(self, units, rows, y_square, n, names):
+        """Fit to rows with the moments of the data, of independent parts of the features."""
+        self.n_features_in_ = sum(map(len, units))
+        self.__dict__.pop("feature_names_in_", None)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, object)
+        self._check_options()
+        groups, n_groups = self._groups(self.n_features_in_)
+        self._offset, self._scale = np.zeros(self.n_features_in_), np.ones(self.n_features_in_)
+        unit = float(np.sqrt(y_square / n)) or 1.0
+        for (X, _), features in zip(rows, units, strict=True):
+            X[:, self._excluded()[features]] = 0
+        flat, n_free, columns = 0.0, n, self._columns()
+        if len(columns):
+            explained = sum(float(y @ y) for _, y in rows)
+            rows, flat, unpenalised = projected_parts(rows, units, columns)
+            flat = flat / unit
+            self._keep_unpenalised(unpenalised)
+            n_free = self._rows_left(n, unpenalised)
+            y_square -= explained - sum(float(y @ y) for _, y in rows)
+        # What no part explains, and the rows that it has too few of, is in the first.
+        total, absent = _moments.absent_of([y for _, y in rows], y_square, n_free)
+        n_rows, absent = total - sum(len(y) for _, y in rows[1:]), absent / unit**2
+        parts = [Regression(rows[0][0], rows[0][1] / unit, groups[units[0]], n_rows, absent)]
+        for features, (X, y) in zip(units[1:], rows[1:], strict=True):
+            parts.append(Regression(X, y / unit, groups[features]))
+        task = Task(tuple(parts), tuple(units), groups)
+        fit = self._fit_task(task, n_groups, 0.0, unit, flat, centred=self.fit_intercept)
+        self._keep([fit], True)
+        self._keep_parts([(features, X) for features, (X, _) in zip(units, rows, strict=True)])
+        self._keep_noises(n, self.fit_intercept)
+        return self
+
+    def _keep_parts(self, parts):
+        """The features and rows of each part, as arrays that go to files."""
+        self._features = np.concatenate([units for units, _ in parts])
+        self._shapes = np.array([rows.shape for _, rows in parts])
+        self._rows = parts[0][1]
+        if len(parts) > 1:
+            self._rows = np.concatenate([np.ravel(rows) for _, rows in parts])
+        self.mismatch_ = 0.0
+
+    def _parts_at(self, point):
+        """The parts of the model at a value of the hyper-parameters."""
+        target, sizes = self._target_of_point[point], np.prod(self._shapes, axis=1)
+        unit, labels = np.atleast_1d(self._unit)[target], np.atleast_2d(self.blocks_)
+        y = np.split(np.atleast_2d(self._targets)[target], np.cumsum(self._shapes[:-1, 0]))
+        features = np.split(self._features, np.cumsum(self._shapes[:-1, 1]))
+        rows = [self._rows]
+        if len(sizes) > 1:
+            rows = np.split(self._rows, np.cumsum(sizes)[:-1])
+            rows = [x.reshape(shape) for x, shape in zip(rows, self._shapes, strict=True)]
+        mean = self._point_coef[point] * self._scale / unit
+        mean[self._unpenalised] = 0
+        var = np.atleast_2d(self.coef_var_)[target] * (self._scale / unit) ** 2
+        first = sum(n_elements(labels[k]) for k in self._target_of_point[:point])
+        parts, noise = [], self._point_noise[point] / unit**2
+        precision, labels = unit**2 / self._point_slab[point], labels[target]
+        for units, X, y_of_part in zip(features, rows, y, strict=True):
+            last = first + n_elements(labels[units])
+            part = FittedPart(
+                units, X, y_of_part, noise, self._point_odds[point, units],
+                np.full(len(units), precision), mean[units], var[units], labels[units],
+                self._point_sites[point][:, units], self._point_matrices[first:last],
+            )  # fmt: skip
+            parts.append(part)
+            first = last
+        return parts
+
+    def _fitted_parts(self, target):
+        """Weights of values of the hyper-parameters, and the parts of the model at each of them."""
+        points = np.flatnonzero(self._target_of_point == target)
+        weights = self._point_weights[points]
+        for k in points[weights >= MIN_REPORTED_WEIGHT * weights.max()]:
+            yield self._point_weights[k], self._parts_at(k)
+
     def _rows_of(self, X, weights, stored):
-        """Standardised rows, multiplied by the roots of their weights."""
+        """Standardised and weighted rows, and the function of weighted targets for them."""
         if stored:
             self._offset, deviation = mean_and_deviation("X", X, self.fit_intercept, weights)
             constant = deviation == 0
             ones = np.ones(X.shape[1])
             self._scale = np.where(constant, 1.0, deviation) if self.standardize else ones
-            return StoredRows(X, weights, self._offset, self._scale, constant & self.standardize)
+            constant &= bool(self.standardize)
+            rows = StoredRows(X, weights, self._offset, self._scale, constant)
+            return rows.X, rows.target
         X = self._standardised(X, weights)
         if weights is not None:
             X *= np.sqrt(weights)[:, None].astype(X.dtype)
-        return ArrayRows(X)
+        return X, lambda y: (y, 0.0)
 
-    def _fit_one(self, task, y, n_groups, weights, projection, rows):
+    def _fit_one(self, task, y, n_groups, weights, projection, target):
         """The fitted attributes for one target; X is multiplied by the roots of the weights."""
         center, deviation = mean_and_deviation("y", y, self.fit_intercept, weights)
         unit = float(deviation) or 1.0
         check_variances("y over X", unit / self._scale)
         y = (y - center) / unit if deviation else 0 * y
         y = y if weights is None else y * np.sqrt(weights)
-        y, absent = rows.target(y)
+        y, absent = target(y)
         flat, y = (0.0, y) if projection is None else projection.split(y)
         task = task._replace(y=y, absent_square=absent)
         return self._fit_task(
@@ -294,8 +474,9 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
         for k, target in enumerate(self._target_of_point):
             unit, noise = np.atleast_1d(self._unit)[target], self._point_noise[k]
             variance = self._mean_noise * noise * (whiten**2).sum(1)
-            for units, inverse in self._inverses(noise / unit**2, k):
-                variance = variance + unit**2 * inverse.variance_along(gain[:, units])
+            for part in self._parts_at(k):
+                along = part.inverse().variance_along(gain[:, part.units])
+                variance = variance + unit**2 * along
             variances[target, columns] += (
                 self._point_weights[k] * variance / self._scale[columns] ** 2
             )
@@ -338,7 +519,7 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
         coefficients, variance = np.atleast_2d(self.coef_)[target], 0.0
         for k in np.flatnonzero(self._target_of_point == target):
             noise, change = self._point_noise[k], self._point_coef[k] - coefficients
-            inverses = list(self._inverses(noise / unit**2, k))
+            inverses = [(part.units, part.inverse()) for part in self._parts_at(k)]
             of_rows = by_blocks(partial(self._variances, inverses, change, unit, noise), X)
             variance = variance + self._point_weights[k] * (noise * self._n_noises + of_rows)
         return np.sqrt(variance)
@@ -353,7 +534,7 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
             variance = variance + inverse.variance_along(standardised[:, units])
         return variance * unit**2 + ((rows - self._offset) @ change) ** 2
 
-    def _in_units_of_data(self, target, part, draws, others, rng):
+    def _in_units_of_data(self, target, part, draws, columns, rng):
         """Draws of the coefficients, unpenalised features included."""
         unit, flat = np.atleast_1d(self._unit)[target], self._unpenalised_features()
         if len(flat.units):
@@ -369,11 +550,6 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
         """Raise for options that are none."""
         self._check("noise_variance", "slab_variance")
         one_of("average_parameters", self.average_parameters, (True, False))
-        if self.average_parameters and self.parameter_prior is None:
-            raise ValueError(
-                "average_parameters needs a parameter_prior: the evidence alone has no finite "
-                "integral. Take parameter_prior='weak'."
-            )
 
     def _hyperparameters(self, shape, unit, n_groups):
         """The start of the search, for y of variance 1, and the fixed parameters."""
@@ -384,6 +560,14 @@ class SpikeSlabRegressor(Reports, RegressorMixin, FromMoments, SpikeSlabEstimato
         fixed = Hyperparameters(
             self.noise_variance is not None,
             self.slab_variance is not None,
-            self._inclusion() is not None,
+            self.inclusion_probability is not None,
         )
         return Hyperparameters(noise, slab, log_odds), fixed
+
+
+def _names(name, matrix, other, vector):
+    """Names of the features, if the vector or the matrix has some, in the same order."""
+    parts = matrix if isinstance(matrix, list | tuple) else [matrix]
+    names = names_along(other, [vector])
+    check_order(name, parts, names, other)
+    return names_along(name, parts) if names is None else names

@@ -2,7 +2,7 @@
 
 import numpy as np
 from scipy.special import expit, ndtr
-from sklearn.base import ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
 
@@ -10,7 +10,6 @@ from fastmf._common.arguments import row_weights
 from fastmf.estimators.common.data import checked_data
 from fastmf.estimators.common.weights import check_counts, class_factors, whole_weights
 from fastmf.estimators.sparse_regression._credible_sets import FittedPart
-from fastmf.estimators.sparse_regression._reports import Reports
 from fastmf.estimators.sparse_regression._rows import as_floats
 from fastmf.estimators.sparse_regression._spike_slab import (
     SpikeSlabEstimator,
@@ -20,7 +19,6 @@ from fastmf.estimators.sparse_regression._spike_slab import (
     zero_columns,
 )
 from fastmf.estimators.sparse_regression._unpenalised import Unpenalised
-from fastmf.inference.gaussian.blocks import inverse_with
 from fastmf.learning.evidence import NEVER_ZERO, Classification, Hyperparameters, Task
 from fastmf.learning.evidence.blocks import labels_of_task
 
@@ -31,7 +29,7 @@ INTERCEPT_PRECISION, UNPENALISED_PRECISION = 0.01, 1e-4
 MAX_REPEATED_ROWS = 100_000
 
 
-class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
+class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
     """Probit classification with mostly zero coefficients, by expectation propagation.
 
     The second class has probability Phi(x'w + intercept): a probit likelihood.
@@ -40,8 +38,9 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
     ----------
     slab_variance : float or None
         Prior variance of a non-zero coefficient, for noise of variance 1 (per unit of the features
-        squared, after `standardize`). None: learned, see `parameter_prior`.
-    inclusion_probability, expected_model_size, groups, standardize, blocks
+        squared, after `standardize`). None: learned, as is `inclusion_probability`, with weak
+        priors that `print(estimator)` states.
+    inclusion_probability, groups, standardize, blocks
         As in `SpikeSlabRegressor`.
     unpenalised : sequence of int, str or bool, or None
         Columns, by their numbers or names or as a mask, whose coefficients are never zero. Their
@@ -55,11 +54,6 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
         Whether to fit a constant, with a Gaussian prior of standard deviation 10.
     solver, n_threads, verbose
         As in `SpikeSlabRegressor`.
-    parameter_prior : {"weak", None}
-        Priors on the learned parameters. "weak": the inclusion probability has the distribution
-        Beta(1/2, d/2) for d features (of a group), and `slab_variance` (per mean square of the
-        features) is log-normal of median 0.5, its logarithm of standard deviation 2. None: none,
-        the values of largest evidence are learned.
 
     Attributes
     ----------
@@ -96,7 +90,7 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
     The evidence may have several maxima: with few coefficients, and with nearly all of them, each
     of little weight. The priors on the parameters decide for few. To see the other one, fit with
     `inclusion_probability=0.9` and compare `log_evidence_`. To select features, give
-    `expected_model_size`; and `slab_variance` (1, say) where few features separate the classes,
+    a small one; and `slab_variance` (1, say) where few features separate the classes,
     which say then no more than that it is large.
 
     Examples
@@ -118,8 +112,8 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
     )  # fmt: skip
     _slab_unit = "the variance of the noise"
     _advice = (
-        "give slab_variance (1, say), which may have gone to its bound, or expected_model_size; or "
-        "take solver='convergent'"
+        "give slab_variance (1, say), which may have gone to its bound, or inclusion_probability; "
+        "or take solver='convergent'"
     )
 
     def __init__(
@@ -127,14 +121,12 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
         *,
         slab_variance=None,
         inclusion_probability=None,
-        expected_model_size=None,
         groups=None,
         fit_intercept=True,
         standardize=True,
         blocks="auto",
         unpenalised=None,
         solver="auto",
-        parameter_prior="weak",
         class_weight=None,
         n_threads=None,
         verbose=False,
@@ -194,7 +186,7 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
         slab = self.slab_variance
         n_included = max(float(expit(log_odds).mean()) * len(groups), 1.0)
         start = Hyperparameters(1.0, 1 / n_included if slab is None else slab, log_odds)
-        fixed = Hyperparameters(True, slab is not None, self._inclusion() is not None)
+        fixed = Hyperparameters(True, slab is not None, self.inclusion_probability is not None)
         task, (point, *_), _ = self._solution(task, start, fixed)
         best, (result,) = point.hyperparameters, point.results
         mean, variance, included = moments = moments_of(task, point)
@@ -267,9 +259,7 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
         """
         check_is_fitted(self)
         X = checked_data(self, X, **self._kinds_of(X), reset=False)
-        inverse = self._inverse()
-
-        columns = self._unpenalised
+        inverse, columns = self._part().inverse(), self._unpenalised
         n_constant = len(self._others) - len(columns)  # 1 for the intercept, if any
 
         def scores(rows):
@@ -282,15 +272,12 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
 
         return by_blocks(scores, X)
 
-    def _inverse(self):
-        """The covariance of coefficients and latent variables."""
-        # It follows from the sites: the prior is not used.
-        start = Hyperparameters(1.0, 1.0, np.zeros(len(self.prior_inclusion_)))
-        task = Classification(self._rows, self._group_of, self._others)
-        return inverse_with(task.model(start), self.blocks_, self.sites_, self._site_matrices)
-
     def _fitted_parts(self, target):
         """Weight 1 of the hyper-parameters, and the model."""
+        yield 1.0, [self._part()]
+
+    def _part(self):
+        """The model of the coefficients, without the latent variables."""
         # Rows have the roots of their weights as factors, with which the same sites give the same
         # Gaussian of the coefficients: see `fastmf.inference.gaussian.latent`.
         n_others, n = len(self._others), self.n_features_in_
@@ -305,17 +292,16 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
         T = np.maximum(T, np.finfo(float).tiny)
         y = np.sqrt(self._row_weights / (T * (1 + T))) * t
         likelihood = self._rows * np.sqrt(T / (1 + T))[:, None], y
-        part = FittedPart(
+        return FittedPart(
             np.arange(n), self._rows, None, 1.0, np.append(odds, np.full(n_others, NEVER_ZERO)),
             np.append(np.full(n, 1 / self.slab_variance_), self._others),
             *np.concatenate([moments, self._flat_moments], axis=1), labels,
             self.sites_[:, : n + n_others], self._site_matrices, likelihood,
         )  # fmt: skip
-        yield 1.0, [part]
 
-    def _in_units_of_data(self, target, part, draws, others, rng):
+    def _in_units_of_data(self, target, part, draws, columns, rng):
         """Draws of the coefficients, unpenalised features included."""
-        draws[:, self._unpenalised] = others[:, : len(self._unpenalised)]
+        draws[:, self._unpenalised] = columns[:, : len(self._unpenalised)]
         return draws / self._scale
 
     def sample_coefficients(self, n, rng, n_sweeps=None):

@@ -45,9 +45,8 @@ class LayeredSettings(AscentSettings):
     damping : float in [0, 1) or None
         Weight of the old sites in the new ones of adaptive TAP; None: adaptive.
     starts : {"data", "noise", "persistent", "random"}
-        Where the mean-field solutions start.
-    noise : float
-        For "noise": probability of a flip, or standard deviations of the data.
+        Where the mean-field solutions start. "noise": at data of which a tenth is flipped, or with
+        noise of 0.1 standard deviations.
     centred : bool
         Follow the gradient in coordinates in which units are counted from their means over the
         batch; see `fastmf.learning.layered.directions`.
@@ -69,7 +68,6 @@ class LayeredSettings(AscentSettings):
     n_sweeps: int = 3
     damping: float | None = None
     starts: str = "data"
-    noise: float = 0.1
     centred: bool = True
     preconditioning: float | None = None
 
@@ -87,8 +85,6 @@ class LayeredSettings(AscentSettings):
                 )
         if self.n_starts is not None:
             check.count("n_starts", self.n_starts)
-        most = 1 if self.starts == "noise" else np.inf
-        check.number("noise", self.noise, 0, most, below=True)
         check.one_of("centred", self.centred, (True, False))
         if self.preconditioning is not None:
             if not check.number("preconditioning", self.preconditioning, 0, np.inf, below=True):

@@ -73,7 +73,7 @@ def joined(layers):
     return np.concatenate([np.ravel(x) for prior in layers for x in learned_fields(prior)])
 
 
-def starts(kind, model, X, n_starts, noise, rng):
+def starts(kind, model, X, n_starts, rng):
     """Starting points of `tap` for one training step."""
     if kind == "random":
         zero = np.zeros((n_starts, X.shape[1]), X.dtype)
@@ -81,7 +81,7 @@ def starts(kind, model, X, n_starts, noise, rng):
     n_rows = X.shape[0]
     rows = X if n_starts == n_rows else X[np.arange(n_starts) % n_rows]
     rows = states(model.layers[0], rows, model.dtype)
-    return perturbed(model.layers[0], rows, noise, rng) if kind == "noise" else rows
+    return perturbed(model.layers[0], rows, 0.1, rng) if kind == "noise" else rows
 
 
 class LayeredSteps(trainer.Steps):
@@ -212,7 +212,7 @@ class Plan(LayeredSteps):
                 return sweeps_from_data(model, *arguments), hidden
             init = ((x, mean), (None, var)) if self.kinds.integrated else x
         else:
-            init = starts(settings.starts, model, X, n_starts, settings.noise, rng)
+            init = starts(settings.starts, model, X, n_starts, rng)
         if kind == "adaptive_tap":
             solutions = few_iterations(model, init, damping=settings.damping, **options)
         else:
@@ -245,7 +245,7 @@ class Plan(LayeredSteps):
         if kind == "pcd" and state.chains:
             chains = state.chains[0]
         else:
-            chains = even_layers(model, starts("data", model, X, n_starts, 0.0, rng), rng)
+            chains = even_layers(model, starts("data", model, X, n_starts, rng), rng)
         samples, _ = gibbs(model.bipartite(), chains, self.settings.n_sweeps, rng, self.n_threads)
         if kind == "pcd":
             state.chains = (samples,)

@@ -15,6 +15,48 @@ from fastmf.learning.training.ascent import State, initial_state
 from fastmf.models._archive import reading, shown
 from fastmf.models._io import check_folder, model_from_arrays, model_to_arrays, plain, write_arrays
 
+
+class Checkpoint:
+    """A callback by which `fit` writes its state after each epoch, and resumes from the file.
+
+    The result has the same bits as without an interruption. A run of more epochs continues a
+    shorter one, if the learning rate is a number or a function of the epoch.
+
+    Parameters
+    ----------
+    path : str or path
+        File (.npz). A file of another run is refused.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no folder for `path`.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np, fastmf as mf
+    >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+    >>> checkpoint = mf.evaluation.Checkpoint(pathlib.Path(tempfile.mkdtemp()) / "run.npz")
+    >>> options = {"gradient": "pcd", "callbacks": [checkpoint], "random_state": 0}
+    >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, **options).fit(X)
+    >>> mf.GeneralizedRBM(8, n_epochs=3, **options).fit(X).n_iter_  # one epoch more
+    3
+    """
+
+    def __init__(self, path):
+        check_folder(path)
+        self.path = path
+
+    def __call__(self, state):
+        """Do nothing: `train` writes the state before it calls any callback."""
+
+    @classmethod
+    def path_in(cls, callbacks):
+        """The path of the checkpoint among some callbacks, or None."""
+        return next((one.path for one in callbacks if isinstance(one, cls)), None)
+
+
 # Members of a state that are tuples of arrays.
 TUPLES = "velocity", "chains", "preconditioners", "solutions", "completed"
 
@@ -32,8 +74,6 @@ def start_of(path, model, X, settings, seed, *data):
     run = identity(settings, model, seed, *arrays)
     if Path(path).exists():
         state = read(path, run, state)
-    else:
-        check_folder(path)
     run["seed"] = state.seed
     return state, lambda state: write(path, state, run)
 

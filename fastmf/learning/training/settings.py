@@ -24,9 +24,9 @@ class AscentSettings:
     n_epochs, batch_size : int
     monitor_rows : int
         Rows of data on which the metrics of each epoch are computed.
-    early_stopping : bool
-    patience : int
-        Epochs without a better score before training stops.
+    early_stopping : bool or int
+        Epochs without a better score after which training stops and keeps the best model; True
+        for 5.
     """
 
     learning_rate: object = 0.05
@@ -36,18 +36,25 @@ class AscentSettings:
     n_epochs: int = 20
     batch_size: int = 100
     monitor_rows: int = 100
-    early_stopping: bool = False
-    patience: int = 5
+    early_stopping: bool | int = False
 
     def __post_init__(self):
-        for name in ("batch_size", "monitor_rows", "patience"):
+        for name in ("batch_size", "monitor_rows"):
             check.count(name, getattr(self, name))
         check.count("n_epochs", self.n_epochs, 0)
         check.number("momentum", self.momentum, 0, 1, below=True)
         for name in ("l2", "l1"):
             check.number(name, getattr(self, name), 0, np.inf, below=True)
-        check.one_of("early_stopping", self.early_stopping, (True, False))
+        if not isinstance(self.early_stopping, bool | np.bool_):
+            check.count("early_stopping", self.early_stopping)
         learning_rate(self, 0)
+
+    @property
+    def patience(self):
+        """Epochs without a better score before training stops; infinite without early stopping."""
+        if self.early_stopping is True or self.early_stopping is np.True_:
+            return 5
+        return self.early_stopping or np.inf
 
 
 def options_of(estimator, class_):

@@ -12,7 +12,7 @@ import numpy as np
 
 from fastmf._common.rows import is_incomplete
 from fastmf._jit.messages import to_stderr
-from fastmf.learning.training.checkpoint import arrays_of, start_of
+from fastmf.learning.training.checkpoint import Checkpoint, arrays_of, start_of
 from fastmf.learning.training.settings import learning_rate, learning_rates
 
 # Rows from which steps are prepared: see `Steps.prepare`.
@@ -123,7 +123,6 @@ def train(
     validation=None,
     weights=None,
     callbacks=(),
-    checkpoint=None,
     verbose=0,
 ):
     """Maximise the log-likelihood of data, or another objective, by stochastic gradient ascent.
@@ -133,7 +132,7 @@ def train(
     """
     if not (isinstance(callbacks, Iterable) and all(map(callable, callbacks))):
         raise TypeError(f"callbacks must be a sequence of functions, got {callbacks!r:.60}.")
-    settings = steps.settings
+    settings, checkpoint = steps.settings, Checkpoint.path_in(callbacks)
     state, write_checkpoint = start_of(checkpoint, model, X, settings, seed, validation, weights)
     monitored, of_monitored = monitor_rows(X, settings, state.seed, weights)
     complete = None
@@ -141,7 +140,7 @@ def train(
         complete = Completion(X, model, steps.draw)
         X = complete.data
     score = steps.score if validation is None else f"validation_{steps.score}"
-    while state.epoch < settings.n_epochs and not _is_finished(state, settings):
+    while state.epoch < settings.n_epochs and state.waited < settings.patience:
         if complete:
             complete(state, None if state.batch else stream(state.seed, state.epoch, -1, 0))
         _take_epoch(state, steps, X, weights)
@@ -167,10 +166,6 @@ def train(
     if settings.early_stopping and state.best is not None:
         state.model = state.best
     return state
-
-
-def _is_finished(state, settings):
-    return settings.early_stopping and state.waited >= settings.patience
 
 
 def _take_epoch(state, steps, X, weights):

@@ -126,9 +126,12 @@ def test_a_checkpoint_of_exact_learning_in_single_precision_is_resumed(tmp_path,
     X = bits().astype(np.float32)
     options = {"visible": visible, "gradient": "exact", "random_state": 0}
     for n_epochs in (2, 4):
-        rbm = mf.GeneralizedRBM(2, n_epochs=n_epochs, checkpoint=tmp_path / "c.npz", **options).fit(
-            X
-        )
+        rbm = mf.GeneralizedRBM(
+            2,
+            n_epochs=n_epochs,
+            callbacks=[mf.evaluation.Checkpoint(tmp_path / "c.npz")],
+            **options,
+        ).fit(X)
     again = mf.GeneralizedRBM(2, n_epochs=4, **options).fit(X)
     np.testing.assert_array_equal(rbm.weights_, again.weights_)
 

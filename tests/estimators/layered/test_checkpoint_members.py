@@ -12,7 +12,7 @@ B = (rng.random((40, 6)) < 0.4).astype(float)
 R = rng.normal(size=(40, 6))
 LABELS = rng.integers(0, 3, (40, 4))
 OPTIONS = dict(n_epochs=3, batch_size=10, learning_rate=0.01, random_state=0)
-STOPPING = dict(early_stopping=True, validation_fraction=0.2, patience=5)
+STOPPING = dict(early_stopping=5)
 MACHINES = {
     "tap": lambda **o: mf.GeneralizedRBM(3, gradient="tap", **o).fit(B),
     "persistent": lambda **o: mf.GeneralizedRBM(
@@ -34,8 +34,10 @@ def run(request, tmp_path_factory):
     """The checkpoint of a run stopped after two epochs, a way to go on, and the run's number."""
     path = tmp_path_factory.mktemp("run") / "run.npz"
     make = MACHINES[request.param]
-    make(**OPTIONS, checkpoint=path, callbacks=[lambda state: state.epoch == 2])
-    return path, lambda: make(**OPTIONS, checkpoint=path), list(MACHINES).index(request.param)
+    checkpoint = mf.evaluation.Checkpoint(path)
+    make(**OPTIONS, callbacks=[checkpoint, lambda state: state.epoch == 2])
+    number = list(MACHINES).index(request.param)
+    return path, lambda: make(**OPTIONS, callbacks=[checkpoint]), number
 
 
 def _altered(array):
@@ -82,7 +84,7 @@ def test_members_that_no_such_run_has(tmp_path, name):
     path = tmp_path / "run.npz"
 
     def fit():
-        return MACHINES["tap"](**OPTIONS, checkpoint=path)
+        return MACHINES["tap"](**OPTIONS, callbacks=[mf.evaluation.Checkpoint(path)])
 
     fit()
     with np.load(path) as file:
@@ -94,17 +96,17 @@ def test_members_that_no_such_run_has(tmp_path, name):
 @pytest.mark.parametrize("text", ["3", "[1]", "{}", "nonsense", "[" * 10**5, '{"seed": "x"}'])
 def test_options_of_a_run_that_are_none(tmp_path, text):
     path = tmp_path / "run.npz"
-    MACHINES["tap"](**OPTIONS, checkpoint=path)
+    MACHINES["tap"](**OPTIONS, callbacks=[mf.evaluation.Checkpoint(path)])
     with np.load(path) as file:
         np.savez(path, **dict(file) | {"run": np.array([text])})
     with pytest.raises(ValueError, match=r"run\.npz is not a checkpoint") as caught:
-        MACHINES["tap"](**OPTIONS, checkpoint=path)
+        MACHINES["tap"](**OPTIONS, callbacks=[mf.evaluation.Checkpoint(path)])
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 400
 
 
 def test_a_run_of_another_kind_names_what_differs(tmp_path):
     path = tmp_path / "run.npz"
-    MACHINES["tap"](**OPTIONS, checkpoint=path)
+    MACHINES["tap"](**OPTIONS, callbacks=[mf.evaluation.Checkpoint(path)])
     with pytest.raises(ValueError, match="differs in"):
-        MACHINES["pcd"](**OPTIONS, checkpoint=path)
+        MACHINES["pcd"](**OPTIONS, callbacks=[mf.evaluation.Checkpoint(path)])
     assert json.loads(str(np.load(path)["run"][0]))["gradient"] == "tap"

@@ -13,6 +13,7 @@ from sklearn.model_selection import KFold, cross_val_predict, cross_val_score
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
 
 from fastmf.estimators import ConditionalRBM
+from fastmf.evaluation import Checkpoint
 from fastmf.models import CRBM, exact
 
 METHODS = [
@@ -257,7 +258,7 @@ def test_sparse_labels(convert):
 def test_early_stopping_and_start_from_a_logistic_regression():
     X, Y = copies()
     logistic = quick(objective="logistic").fit(X, Y)
-    machine = quick(init=logistic.model_, early_stopping=True, patience=2).fit(X, Y)
+    machine = quick(init=logistic.model_, early_stopping=2).fit(X, Y)
     scores = machine.history_["validation_accuracy"]
     assert machine.n_iter_ == len(scores) == np.argmax(scores) + 1 + 2
     assert machine.n_sweeps_ == 7 + np.argmax(scores) + 1
@@ -341,9 +342,9 @@ def test_labels_may_be_partly_unknown(options, tmp_path):
     assert np.isfinite(crbm.score_samples(X, known)).all()
     assert (crbm.score_samples(X, known) > crbm.score_samples(X, Y) - 1e-6).mean() > 0.95
 
-    X, known, path = X[:60], known[:60], tmp_path / "run.npz"
-    quick(**options | {"n_epochs": 2}, checkpoint=path).fit(X, known)
-    resumed = quick(**options | {"n_epochs": 4}, checkpoint=path).fit(X, known)
+    X, known, callbacks = X[:60], known[:60], [Checkpoint(tmp_path / "run.npz")]
+    quick(**options | {"n_epochs": 2}, callbacks=callbacks).fit(X, known)
+    resumed = quick(**options | {"n_epochs": 4}, callbacks=callbacks).fit(X, known)
     expected = quick(**options | {"n_epochs": 4}).fit(X, known)
     np.testing.assert_array_equal(resumed.model_.weights, expected.model_.weights)
 

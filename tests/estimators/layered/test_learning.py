@@ -245,9 +245,9 @@ def test_steps_that_are_too_long_are_said():
 def test_likelihoods_of_epochs_are_weighted_averages(visible, gradient):
     """As of repeated rows, all of which are monitored; steps of no size leave a given machine."""
     rng = np.random.default_rng(0)
-    X, weights = (rng.random((40, 4)) < 0.4) * 1.0, rng.integers(1, 9, 40)
+    X, weights = (rng.random((12, 4)) < 0.4) * 1.0, rng.integers(1, 9, 12)
     X[:, 0] = np.where(weights > 4, 1 - X[:, 0], X[:, 0])
-    options = {"gradient": gradient, "learning_rate": 0.0, "n_epochs": 2, "monitor_rows": 400}
+    options = {"gradient": gradient, "learning_rate": 0.0, "n_epochs": 2}
     if visible == "bernoulli":
         layers = mf.Bernoulli(np.array([1.0, -1, 0, 2])), mf.Bernoulli(np.zeros(2))
         options["init"] = mf.RBM(rng.normal(size=(4, 2)), *layers)
@@ -267,7 +267,7 @@ def test_rows_of_little_weight_hardly_count_among_those_that_are_monitored():
     weights = np.r_[np.full(990, 1e-6), np.full(10, 1e6)]
     units = mf.Bernoulli(np.full(3, 2.0)), mf.Bernoulli(np.zeros(1))
     options = {"init": mf.RBM(np.zeros((3, 1)), *units), "learning_rate": 0.0, "n_epochs": 1}
-    machine = mf.GeneralizedRBM(gradient="tap", monitor_rows=20, random_state=0, **options)
+    machine = mf.GeneralizedRBM(gradient="tap", random_state=0, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         machine.fit(X, sample_weight=weights)
@@ -371,10 +371,10 @@ def test_noise_of_steps_does_not_move_modes_of_columns_that_go_together(seed):
 @pytest.mark.parametrize("lacking", [0.0, 0.2])
 def test_likelihoods_of_epochs_are_of_the_data_in_their_own_units(lacking):
     rng = np.random.default_rng(0)
-    X = rng.normal([0, 5, -3e3], [1, 100, 0.01], size=(400, 3))
+    X = rng.normal([0, 5, -3e3], [1, 100, 0.01], size=(100, 3))
     X[rng.random(X.shape) < lacking] = np.nan
     X[np.isnan(X).all(1)] = [0, 5, -3e3]
-    options = {"weight_scale": 0.0, "learning_rate": 0.0, "n_epochs": 1, "monitor_rows": 400}
+    options = {"weight_scale": 0.0, "learning_rate": 0.0, "n_epochs": 1}
     rbm = mf.GeneralizedRBM(2, visible="gaussian", gradient="pcd", random_state=0, **options)
     rbm.fit(X)
     alone = rbm.pointwise_  # the hidden units do nothing

@@ -83,10 +83,10 @@ def test_runs_resume_bit_by_bit(options, tmp_path):
         if state.epoch == 2:
             raise Interrupted
 
-    file = {"checkpoint": tmp_path / "run.npz"}
+    checkpoint = mf.evaluation.Checkpoint(tmp_path / "run.npz")
     with pytest.raises(Interrupted):
-        mf.GeneralizedRBM(**options, **file, callbacks=[interrupt]).fit(X)
-    found = mf.GeneralizedRBM(**options, **file).fit(X)
+        mf.GeneralizedRBM(**options, callbacks=[checkpoint, interrupt]).fit(X)
+    found = mf.GeneralizedRBM(**options, callbacks=[checkpoint]).fit(X)
     np.testing.assert_array_equal(found.weights_, expected.weights_)
     np.testing.assert_array_equal(found.starts_, expected.starts_)
     assert found.history_ == expected.history_

@@ -54,8 +54,8 @@ def test_it_is_learned_resumed_and_saved(tmp_path, monkeypatch):
 
     whole = machine(20).fit(X)
     with pytest.raises(Stopped):
-        machine(20, checkpoint=tmp_path / "checkpoint", callbacks=[stop]).fit(X)
-    resumed = machine(20, checkpoint=tmp_path / "checkpoint").fit(X)
+        machine(20, callbacks=[mf.evaluation.Checkpoint(tmp_path / "checkpoint"), stop]).fit(X)
+    resumed = machine(20, callbacks=[mf.evaluation.Checkpoint(tmp_path / "checkpoint")]).fit(X)
     np.testing.assert_array_equal(resumed.components_, whole.components_)
 
     # Uncoupled units, known in closed form, are worse than what was learned of the two alike.

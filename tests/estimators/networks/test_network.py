@@ -94,7 +94,7 @@ def test_edges_of_ordinal_items():
 def test_scores_of_surveys_are_multiplied_by_weights(kind):
     X, rng = table(200, 3), np.random.default_rng(1)
     weights, persons = rng.uniform(0.2, 3, 200), rng.integers(0, 60, 200)
-    machine = kind(weights="sampling", tol=1e-9).fit(X, sample_weight=weights)
+    machine = kind(tol=1e-9).fit(X, sample_weight=weights, clusters=range(200))
     objective, theta = machine._objective, machine._parameters
     inverse = np.linalg.inv(objective.hessian(theta))
     # One row at a time, as they came.

@@ -115,7 +115,9 @@ def test_sensitivity_frame_and_errors():
             machine.edge_inclusion(**options)
     with pytest.raises(ValueError, match="symmetric"):
         mf.PottsMachine(solver="asymmetric", l2=0.1, l2_field=0.1).fit(states()).edge_inclusion()
-    assert "pairs of positions" in found._repr_html_()
+    assert "EdgeInclusion" in found._repr_html_()
+    with pytest.raises(ValueError, match="single couplings"):
+        found.interval()
 
 
 def test_frames_have_names():

@@ -158,8 +158,8 @@ def test_what_cannot_be_resampled_is_refused():
     for method in ("bootstrap", "stability"):
         with pytest.raises(ValueError, match="weights"):
             getattr(few, method)(2)
-    surveyed = mf.FullyVisibleBoltzmannMachine(weights="sampling")
-    surveyed.fit(X, sample_weight=np.full(len(X), 1e-4))
+    surveyed = mf.FullyVisibleBoltzmannMachine()
+    surveyed.fit(X, sample_weight=np.full(len(X), 1e-4), clusters=range(len(X)))
     spread = surveyed.bootstrap(200).couplings.std(0)[0, 1]
     error = mf.FullyVisibleBoltzmannMachine().fit(X).standard_errors()[0][0, 1]
     assert spread == pytest.approx(error, rel=0.2)

@@ -50,7 +50,9 @@ def test_units_of_features_and_of_y(scale):
 @pytest.mark.parametrize("average", [False, True])
 def test_learned_parameters(average):
     X, y = copies()
-    model = mf.SpikeSlabRegressor(average_parameters=average, expected_model_size=1).fit(X, y)
+    model = mf.SpikeSlabRegressor(
+        average_parameters=average, inclusion_probability=1 / X.shape[1]
+    ).fit(X, y)
     assert model.reliable_ is True
     model.inclusion_probability_ = model.inclusion_probability_ - [0, 0.3, 0, 0]
     assert model.reliable_ is False
@@ -87,7 +89,7 @@ def test_moments_of_independent_parts():
 
 def test_what_cannot_be_checked():
     X, y = copies()
-    model = mf.SpikeSlabClassifier(expected_model_size=1).fit(X, y > 0)
+    model = mf.SpikeSlabClassifier(inclusion_probability=1 / X.shape[1]).fit(X, y > 0)
     assert model.reliable_ is None
     assert model.message_ == ""
     rng = np.random.default_rng(0)

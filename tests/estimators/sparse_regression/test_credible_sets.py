@@ -22,7 +22,7 @@ def test_sets_hold_the_cause_as_often_as_they_say():
     held = sizes = n_sets = n_found = 0
     for seed in range(20):
         X, y, causes = locus([1, seed], effects=2)
-        sets = mf.SpikeSlabRegressor(expected_model_size=2).fit(X, y).credible_sets()
+        sets = mf.SpikeSlabRegressor(inclusion_probability=2 / X.shape[1]).fit(X, y).credible_sets()
         n_sets += len(sets)
         held += sum(np.isin(causes, found.features).any() for found in sets)
         n_found += sum(any(c in found.features for found in sets) for c in causes)
@@ -51,8 +51,12 @@ def test_sets_reach_across_blocks():
     """A feature and its copies may be in several blocks."""
     X, y, _ = locus(3, correlation=0.93)
     labels = np.arange(60) // 6
-    sets = mf.SpikeSlabRegressor(blocks=labels, expected_model_size=1).fit(X, y).credible_sets()
-    whole = mf.SpikeSlabRegressor(expected_model_size=1).fit(X, y).credible_sets()
+    sets = (
+        mf.SpikeSlabRegressor(blocks=labels, inclusion_probability=1 / X.shape[1])
+        .fit(X, y)
+        .credible_sets()
+    )
+    whole = mf.SpikeSlabRegressor(inclusion_probability=1 / X.shape[1]).fit(X, y).credible_sets()
     assert len(sets) == len(whole) == 1
     assert len(np.setxor1d(sets[0].features, whole[0].features)) <= 2
 
@@ -104,7 +108,9 @@ def test_sets_of_very_many_copies(n_copies, jitter):
     base = rng.normal(size=(100, 1))
     copies = base + jitter * rng.normal(size=(100, n_copies))
     X = np.hstack([copies, rng.normal(size=(100, 10))])
-    model = mf.SpikeSlabRegressor(expected_model_size=1).fit(X, X[:, 5] + rng.normal(size=100))
+    model = mf.SpikeSlabRegressor(inclusion_probability=1 / X.shape[1]).fit(
+        X, X[:, 5] + rng.normal(size=100)
+    )
     (found,) = model.credible_sets()
     assert 0.85 * n_copies < len(found.features) < n_copies
     assert 0.95 <= found.probability <= model.inclusion_probability_[found.features].sum() + 1e-9
@@ -135,7 +141,9 @@ def test_sets_of_independent_loci_from_summaries():
     r = Z.T @ (y - y.mean()) / y.std() / n
     z = r * np.sqrt((n - 2) / (1 - r * r))
     R = block_diag(*[np.corrcoef(X.T) for X, _, _ in loci])
-    sets = mf.SpikeSlabRegressor(expected_model_size=2).fit_summary(z, R, n).credible_sets()
+    sets = (
+        mf.SpikeSlabRegressor(inclusion_probability=2 / len(z)).fit_summary(z, R, n).credible_sets()
+    )
     causes = loci[0][2][0], 24 + loci[1][2][0]
     assert len(sets) == 2
     for cause, found in zip(causes, sets, strict=True):

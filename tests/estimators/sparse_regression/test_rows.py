@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 import fastmf as mf
-from fastmf.estimators.sparse_regression import _rows
+from fastmf.estimators.common.rows import mean_and_deviation
 from fastmf.estimators.sparse_regression._rows import genotype_code
 from fastmf.learning.evidence import robust_solution
 
@@ -82,7 +82,7 @@ def test_weights_targets_files_and_reports(kind, tmp_path, monkeypatch):
 def test_standardised_moments_of_rows():
     rng = np.random.default_rng(0)
     X, weights = rng.normal(size=(50, 4)) * [1, 1e-3, 1e3, 0] + 1e5, rng.random(50)
-    mean, deviation = _rows.mean_and_deviation("X", X, True, weights)
+    mean, deviation = mean_and_deviation("X", X, True, weights)
     expected = np.average(X, axis=0, weights=weights)
     np.testing.assert_allclose(mean, expected, rtol=1e-14)
     square = np.average((X - expected) ** 2, axis=0, weights=weights)
@@ -99,7 +99,7 @@ def test_memory_is_that_of_bytes(shape, monkeypatch):
     X, y = genotypes(*shape)
     y = X[:, 2] - X[:, 7] + 0.2 * np.random.default_rng(0).normal(size=len(X))
     model = mf.SpikeSlabRegressor(
-        noise_variance=0.04, slab_variance=0.3, expected_model_size=2, blocks=None
+        noise_variance=0.04, slab_variance=0.3, inclusion_probability=2 / X.shape[1], blocks=None
     )
     model.fit(X, y).predict(X[:1], return_std=True)  # compiles, which does not count
     tracemalloc.start()

@@ -136,16 +136,12 @@ def test_what_does_not_converge_warns(one_iteration):
     [
         ({"noise_variance": 0.0}, ValueError, "noise_variance must be positive"),
         ({"inclusion_probability": 1.0}, ValueError, "inclusion_probability must be positive"),
-        ({"expected_model_size": 8}, ValueError, "expected_model_size must be .* below 8"),
-        ({"expected_model_size": True}, TypeError, "expected_model_size must be a number"),
-        ({"expected_model_size": 2, "inclusion_probability": 0.1}, ValueError, "only one of them"),
         ({"slab_variance": "wide"}, TypeError, "slab_variance must be a number"),
         ({"groups": [0, 1]}, ValueError, "groups must have shape"),
         ({"groups": [0.0, np.nan]}, ValueError, "groups must name"),
         ({"groups": [None, "a"] * 4}, TypeError, "groups must be labels of one kind"),
         ({"fit_intercept": "no"}, ValueError, "fit_intercept must be one of True, False"),
         ({"solver": "fast"}, ValueError, "solver must be one of"),
-        ({"parameter_prior": "flat"}, ValueError, "parameter_prior must be one of"),
         ({"average_parameters": 2}, ValueError, "average_parameters must be one of"),
     ],
 )
@@ -232,13 +228,11 @@ def test_weights_of_several_targets_and_bad_ones():
 
 
 @pytest.mark.parametrize("groups", [None, np.arange(8) // 4])
-def test_a_model_size_is_an_inclusion_probability(groups):
+def test_a_given_inclusion_probability_stays(groups):
     model, _ = problem(20, 8)
-    options = {"noise_variance": 0.09, "groups": groups}
-    by_size = mf.SpikeSlabRegressor(expected_model_size=2, **options).fit(model.X, model.y)
-    by_odds = mf.SpikeSlabRegressor(inclusion_probability=0.25, **options).fit(model.X, model.y)
-    np.testing.assert_array_equal(by_size.coef_, by_odds.coef_)
-    np.testing.assert_allclose(by_size.prior_inclusion_, 0.25)
+    options = {"noise_variance": 0.09, "groups": groups, "inclusion_probability": 0.25}
+    fitted = mf.SpikeSlabRegressor(**options).fit(model.X, model.y)
+    np.testing.assert_allclose(fitted.prior_inclusion_, 0.25)
 
 
 # --- units, memory and few rows -----------------------------------------------------------------
@@ -304,7 +298,7 @@ def test_advice_is_of_arguments_that_exist(estimator, one_iteration):
                   estimator.__name__ else y > 0)  # fmt: skip
     advice = str(caught[0].message).partition("): ")[2]
     named = set(re.findall(r"\b[a-z]+_[a-z_]+\b", advice)) | {"solver"}
-    assert named >= {"slab_variance", "expected_model_size"}
+    assert named >= {"slab_variance", "inclusion_probability"}
     assert named <= set(estimator().get_params())
 
 
@@ -322,8 +316,6 @@ def test_features_of_pure_noise_are_not_called_in():
     rng = np.random.default_rng([9, 11])
     X, y = rng.normal(size=(60, 100)), rng.normal(size=60)
     assert (mf.SpikeSlabRegressor().fit(X, y).inclusion_probability_ < 0.2).all()
-    dense = mf.SpikeSlabRegressor(parameter_prior=None).fit(X, y)
-    assert dense.inclusion_probability_.min() > 0.3  # the evidence is flat beyond
 
 
 @pytest.mark.parametrize("deviation", [1e-2, 1e-4, 1e-5])
@@ -369,15 +361,12 @@ def test_averages_over_parameters():
     # What is known has nothing to be averaged.
     known = mf.SpikeSlabRegressor(average_parameters=True, **KNOWN).fit(X, Y)
     np.testing.assert_array_equal(known.coef_, mf.SpikeSlabRegressor(**KNOWN).fit(X, Y).coef_)
-    with pytest.raises(ValueError, match="average_parameters needs a parameter_prior"):
-        mf.SpikeSlabRegressor(average_parameters=True, parameter_prior=None).fit(X, Y)
 
 
 def test_the_priors_are_printed():
     text = str(mf.SpikeSlabRegressor(slab_variance=1.0).fit(np.eye(4), np.arange(4.0)))
     assert "inclusion_probability ~ Beta(1/2, 4/2)" in text and "noise_variance / var(y) ~" in text
     assert "slab_variance / " not in text
-    assert "without priors" in str(mf.SpikeSlabRegressor(parameter_prior=None))
     assert "noise_variance /" not in str(mf.SpikeSlabClassifier())
 
 

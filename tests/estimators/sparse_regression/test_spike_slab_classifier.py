@@ -189,7 +189,7 @@ def test_fractional_weights_are_those_of_equal_rows(n, d, blocks, fine):
 def test_learned_parameters_with_fractional_weights():
     X, y, _ = data(100, 5)
     weights = np.concatenate([np.full(100, 0.25), np.full(100, 0.75)])
-    model = mf.SpikeSlabClassifier(expected_model_size=1)
+    model = mf.SpikeSlabClassifier(inclusion_probability=0.2)
     once = clone(model).fit(X, y)
     twice = model.fit(np.concatenate([X, X]), np.concatenate([y, y]), sample_weight=weights)
     np.testing.assert_allclose(twice.slab_variance_, once.slab_variance_, rtol=0.02)

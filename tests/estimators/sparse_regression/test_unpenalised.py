@@ -205,8 +205,6 @@ def test_inclusion_of_each_feature_against_enumeration():
         ({"inclusion_probability": EACH * np.nan}, "between 0 and 1"),
         ({"inclusion_probability": 0 * EACH}, "above 0 for some feature"),
         ({"inclusion_probability": EACH, "groups": [0] * 6}, "groups are for"),
-        ({"inclusion_probability": EACH, "expected_model_size": 2}, "only one of them"),
-        ({"unpenalised": [0], "expected_model_size": 5}, "below 5"),
     ],
 )
 def test_bad_inclusions(options, message):

@@ -214,7 +214,7 @@ def test_bootstrap_samples_without_a_maximum_have_not_converged(kind, monkeypatc
         drawn.append(with_replacement(*arguments))
         return drawn[-1]
 
-    module = "fastmf.estimators.networks.resampling.with_replacement"
+    module = "fastmf.estimators.networks.network.with_replacement"
     monkeypatch.setattr(module, recorded)
     with pytest.warns(ConvergenceWarning, match="have no maximum"):
         samples = machine.bootstrap(40, rng=0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.evaluation import IterateAverage
+from fastmf.evaluation import Checkpoint, IterateAverage
 from fastmf.learning.training.parameters import ModelParameters
 
 RNG = np.random.default_rng(0)
@@ -127,7 +127,7 @@ def resumable(folder, n_epochs, callbacks=()):
     X = (np.random.default_rng(2).random((60, 8)) < 0.3).astype(np.float32)
     mf.GeneralizedRBM(
         3, gradient="pcd", n_epochs=n_epochs, batch_size=20, random_state=0, learning_rate=0.1,
-        checkpoint=folder / "checkpoint.npz", callbacks=[average, *callbacks],
+        callbacks=[Checkpoint(folder / "checkpoint.npz"), average, *callbacks],
     ).fit(X)  # fmt: skip
     return average
 

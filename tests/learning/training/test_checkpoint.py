@@ -12,6 +12,7 @@ import pytest
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.step import train
 from fastmf.learning.training import checkpoint
+from fastmf.learning.training.checkpoint import Checkpoint
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli, Gaussian
 
@@ -74,19 +75,19 @@ def test_interrupted_run_resumes_to_the_same_bits(tmp_path, monkeypatch, options
     whole = run()
     monkeypatch.setattr(checkpoint, "write", interrupted_write)
     with pytest.raises(Interrupted):
-        run(checkpoint=path)
+        run(callbacks=[Checkpoint(path)])
     monkeypatch.setattr(checkpoint, "write", write)
-    resumed = run(checkpoint=path)
+    resumed = run(callbacks=[Checkpoint(path)])
     assert_same(resumed, whole)
     # A finished run is only read.
-    assert_same(run(checkpoint=path), whole)
+    assert_same(run(callbacks=[Checkpoint(path)]), whole)
 
 
 def test_run_without_a_seed_resumes_with_the_seed_it_drew(tmp_path):
     path, settings = tmp_path / "run", LayeredSettings(**OPTIONS)
     stop_after_two = [lambda state: state.epoch == 2]
-    train(start(), data(), settings, checkpoint=path, callbacks=stop_after_two)
-    resumed = train(start(), data(), settings, checkpoint=path)
+    train(start(), data(), settings, callbacks=[Checkpoint(path), *stop_after_two])
+    resumed = train(start(), data(), settings, callbacks=[Checkpoint(path)])
     seed = json.loads(str(np.load(path)["run"][0]))["seed"]
     assert_same(resumed, train(start(), data(), settings, seed=seed))
 
@@ -94,9 +95,9 @@ def test_run_without_a_seed_resumes_with_the_seed_it_drew(tmp_path):
 def test_checkpoint_of_another_run_is_refused(tmp_path):
     path, settings = tmp_path / "run", LayeredSettings(**OPTIONS)
     model, of_numpy = start(), replace(settings, n_epochs=np.int64(4), l2=np.float32(0.125))
-    train(model, data(), of_numpy, seed=0, checkpoint=path)
+    train(model, data(), of_numpy, seed=0, callbacks=[Checkpoint(path)])
     settings = replace(settings, l2=0.125)
-    train(model, data(), settings, seed=0, checkpoint=path)  # the same run
+    train(model, data(), settings, seed=0, callbacks=[Checkpoint(path)])  # the same run
     scaled = RBM(2 * model.weights, model.visible, model.hidden)
     for case, expected in (
         ((scaled, data(), settings, 0), "start"),
@@ -108,48 +109,40 @@ def test_checkpoint_of_another_run_is_refused(tmp_path):
     ):
         model, X, changed, seed = case
         with pytest.raises(ValueError, match=f"differs in {expected}"):
-            train(model, X, changed, seed=seed, checkpoint=path)
+            train(model, X, changed, seed=seed, callbacks=[Checkpoint(path)])
 
 
 @pytest.mark.parametrize("rate", [0.3, lambda epoch: 0.3 / (1 + epoch)])
 def test_more_epochs_go_on_from_a_shorter_run(tmp_path, rate):
     settings = LayeredSettings(n_epochs=5, batch_size=10, learning_rate=rate, starts="data")
     shorter, path = replace(settings, n_epochs=2), tmp_path / "run"
-    train(start(), data(), shorter, seed=0, checkpoint=path)
-    longer = train(start(), data(), settings, seed=0, checkpoint=path)
+    train(start(), data(), shorter, seed=0, callbacks=[Checkpoint(path)])
+    longer = train(start(), data(), settings, seed=0, callbacks=[Checkpoint(path)])
     assert_same(longer, train(start(), data(), settings, seed=0))
     with pytest.raises(ValueError, match="differs in n_epochs"):
-        train(start(), data(), shorter, seed=0, checkpoint=path)
+        train(start(), data(), shorter, seed=0, callbacks=[Checkpoint(path)])
 
 
 def test_a_rate_that_depends_on_the_last_epoch_does_not_go_on(tmp_path):
     settings, path = LayeredSettings(**OPTIONS), tmp_path / "run"
-    train(start(), data(), settings, seed=0, checkpoint=path)
+    train(start(), data(), settings, seed=0, callbacks=[Checkpoint(path)])
     with pytest.raises(ValueError, match="differs in n_epochs"):
-        train(start(), data(), replace(settings, n_epochs=6), seed=0, checkpoint=path)
+        train(start(), data(), replace(settings, n_epochs=6), seed=0, callbacks=[Checkpoint(path)])
 
 
-def test_a_checkpoint_without_a_folder_is_met_before_learning(tmp_path):
-    def rate(epoch):
-        rates.append(epoch)
-        return 0.1
-
-    rates = []
-    settings = LayeredSettings(n_epochs=1, learning_rate=rate)
-    rates.clear()  # the settings have tried it
+def test_a_checkpoint_without_a_folder(tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no folder"):
-        train(start(), data(), settings, seed=0, checkpoint=tmp_path / "none" / "run")
-    assert rates == []
+        Checkpoint(tmp_path / "none" / "run")
 
 
 def test_damaged_and_foreign_checkpoints(tmp_path):
     path, settings = tmp_path / "run", LayeredSettings(**OPTIONS)
     start().save(path)
     with pytest.raises(ValueError, match="not a checkpoint"):
-        train(start(), data(), settings, seed=0, checkpoint=path)
+        train(start(), data(), settings, seed=0, callbacks=[Checkpoint(path)])
     path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(ValueError, match="damaged"):
-        train(start(), data(), settings, seed=0, checkpoint=path)
+        train(start(), data(), settings, seed=0, callbacks=[Checkpoint(path)])
 
 
 SCRIPT = """
@@ -157,6 +150,7 @@ import sys
 import numpy as np
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.step import train
+from fastmf.learning.training.checkpoint import Checkpoint
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli
 
@@ -164,7 +158,7 @@ X = (np.random.default_rng(0).random((50, 8)) < 0.3).astype(float)
 weights = 0.1 * np.random.default_rng(1).normal(size=(8, 4))
 model = RBM(weights, Bernoulli(np.zeros(8)), Bernoulli(np.zeros(4)))
 settings = LayeredSettings(n_epochs=60, batch_size=10, starts="data")
-state = train(model, X, settings, seed=5, checkpoint=sys.argv[1])
+state = train(model, X, settings, seed=5, callbacks=[Checkpoint(sys.argv[1])])
 state.model.save(sys.argv[2])
 """
 

@@ -34,7 +34,7 @@ def test_early_stopping_keeps_the_best_model():
     X = stripes()
     # Validation data of the opposite kind: learning can only make it worse.
     validation = np.ones_like(X)
-    settings = quick(early_stopping=True, patience=2, n_epochs=50)
+    settings = quick(early_stopping=2, n_epochs=50)
     state = train(start(), X, settings, seed=0, validation=validation)
     scores = state.history["validation_log_likelihood"]
     assert len(scores) < 50
