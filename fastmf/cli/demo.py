@@ -17,7 +17,7 @@ import numpy as np
 import fastmf
 from fastmf._common.cores import n_cores
 from fastmf.cli import _options
-from fastmf.cli._page import Code, Figure, Page, Strips, Table
+from fastmf.cli._page import Code, Figure, Page, Table
 
 EPILOG = """\
 example:
@@ -183,12 +183,16 @@ class Demo:
 
     def _samples(self):
         samples = self.binary.sample(self.n_shown, n_sweeps=1000, random_state=self.seed)
-        rows = [("training digits", self.ones[: self.n_shown]), ("samples", samples)]
+        rows = {"training digits": self.ones[: self.n_shown], "samples": samples}
         caption = (
             f"Training digits, and samples of the binary machine: {self.n_shown} Gibbs chains "
             "after 1000 sweeps each. Samples resemble digits, not always one."
         )
-        return [Strips(rows, self.shape, caption)]
+        return [self._images(rows, caption)]
+
+    def _images(self, rows, caption):
+        """Named rows of images as a figure."""
+        return Figure(fastmf.plotting.image_rows(rows, self.shape), caption)
 
     def _report(self):
         starts = self.ones[: ANNEALING["n_steps"]]
@@ -226,15 +230,15 @@ class Demo:
             scores = {name: matthews_correlation(test, X).mean() for name, X in estimates.items()}
             for name, score in scores.items():
                 self.scores.setdefault(name, []).append(score)
-            texts = {name: f"{score:.3f}" for name, score in scores.items()}
-            rows.append((f"{p:g}", *texts.values(), max(scores, key=scores.get)))
+            texts = [f"{score:.3f}" for score in scores.values()]
+            rows.append((f"{p:g}", *texts, max(scores, key=scores.get)))
             images = {"clean": test, "noisy": noisy} | estimates
             caption = (
                 f"Test digits with pixels flipped with probability p = {p:g}, the estimates "
-                "(posterior means in grey), and the score of each method over all test digits."
+                "(posterior means in grey)."
             )
-            images = [(name, X[: self.n_shown], texts.get(name, "")) for name, X in images.items()]
-            strips.append(Strips(images, self.shape, caption))
+            images = {name: X[: self.n_shown] for name, X in images.items()}
+            strips.append(self._images(images, caption))
         figure = fastmf.plotting.denoising_accuracy(FLIP_PROBABILITY, self.scores)
         curve = Figure(figure, "Matthews correlation against the probability of a flip.")
         return [curve, Table(("p", *self.scores, "best"), rows), *strips]
@@ -251,15 +255,15 @@ class Demo:
             "RBM (TAP)": machine.denoise(noisy, noise_variance=variance),
             "pointwise optimal": machine.pointwise_.moments(field, precision)[0],
         }
-        rows = [
-            (name, X[: self.n_shown], f"{((X - test) ** 2).mean():.4f}")
+        rows = {
+            f"{name}, {((X - test) ** 2).mean():.4f}": X[: self.n_shown]
             for name, X in images.items()
-        ]
+        }
         caption = (
             "The same test digits in grey: clean, noisy, and two estimates, with the mean squared "
             "error of a pixel over all test digits."
         )
-        return [Strips(rows, self.shape, caption)]
+        return [self._images(rows, caption)]
 
 
 def _table_of(report):
