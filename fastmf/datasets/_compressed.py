@@ -5,6 +5,8 @@ import zlib
 
 # Bytes of a file that are read at a time: the longest word, line of numbers or title.
 BLOCK_BYTES = 2**20
+# Memory of a word and its number, or of a sequence beside its letters, while a file is read.
+ITEM_BYTES = 100
 
 
 def is_compressed(path):
@@ -56,3 +58,12 @@ def beginning(path, n_bytes):
             return file.read(n_bytes)
         except (EOFError, zlib.error, gzip.BadGzipFile):
             return b""
+
+
+def check_memory(n_bytes, max_bytes):
+    """Raise if the contents of a file would take more memory than there may be."""
+    if n_bytes > max_bytes:
+        raise ValueError(
+            f"it needs {n_bytes:.0f} bytes, more than max_bytes={max_bytes}; decompress it, or "
+            "pass a larger one if there is memory"
+        )

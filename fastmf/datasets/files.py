@@ -2,11 +2,18 @@
 
 import math
 import struct
+import sys
 from pathlib import Path
 
 import numpy as np
 
-from fastmf.datasets._compressed import BLOCK_BYTES, check_file, is_compressed, open_decompressed
+from fastmf.datasets._compressed import (
+    BLOCK_BYTES,
+    check_file,
+    check_memory,
+    is_compressed,
+    open_decompressed,
+)
 from fastmf.datasets._tables import read_table, read_texts
 from fastmf.models._archive import Archive, memory_limit, read_header, reason
 
@@ -99,16 +106,8 @@ def _attempt(read, path, format, max_bytes):
 def _limit(path, max_bytes):
     """Largest memory of the array of a compressed file; other arrays have about the file's size."""
     if not is_compressed(path) and max_bytes is None:
-        return math.inf
+        return sys.maxsize - 1
     return memory_limit(path.stat().st_size, max_bytes)
-
-
-def _check_memory(n_bytes, limit):
-    if n_bytes > limit:
-        raise ValueError(
-            f"its array needs more than max_bytes={limit} bytes; decompress the file, or pass a "
-            "larger one if there is memory"
-        )
 
 
 def _read_npy(path, max_bytes):
@@ -118,7 +117,7 @@ def _read_npy(path, max_bytes):
         n_bytes = math.prod(shape) * dtype.itemsize
         if not is_compressed(path) and path.stat().st_size < n_bytes:
             raise ValueError(f"shape {shape} needs {n_bytes} bytes; it may be truncated")
-        _check_memory(n_bytes, _limit(path, max_bytes))
+        check_memory(n_bytes, _limit(path, max_bytes))
         file.seek(0)
         return np.lib.format.read_array(file, allow_pickle=False)
 
@@ -146,13 +145,7 @@ def _read_npz(path, key, max_bytes):
 
 
 def _read_text(path, max_bytes):
-    return _read_text_and_names(path, max_bytes)[0]
-
-
-def _read_text_and_names(path, max_bytes, ignored=()):
-    limit = _limit(path, max_bytes)
-    check = None if limit == math.inf else lambda n_bytes: _check_memory(n_bytes, limit)
-    return read_table(path, check, ignored)
+    return read_table(path, _limit(path, max_bytes))[0]
 
 
 def read_named(path, ignored=()):
@@ -164,7 +157,7 @@ def read_named(path, ignored=()):
     path = Path(path)
     check_file(path)
     return _attempt(
-        lambda path, _: _read_text_and_names(path, None, ignored), path, "a table", None
+        lambda path, _: read_table(path, _limit(path, None), ignored), path, "a table", None
     )
 
 
@@ -174,7 +167,7 @@ def read_text(path):
     check_file(path)
     if not is_text(path):
         raise ValueError(f"{path}: the name of a table must end in {' or '.join(TEXT_SUFFIXES)}.")
-    return _attempt(lambda path, _: read_texts(path), path, "a table", None)
+    return _attempt(lambda path, _: read_texts(path, _limit(path, None)), path, "a table", None)
 
 
 def is_text(path):
@@ -199,7 +192,7 @@ def _read_idx(path, max_bytes):
         needs = f"shape {shape} needs {expected} bytes, it has "
         if not is_compressed(path) and path.stat().st_size != expected:
             raise ValueError(f"{needs}{path.stat().st_size}")
-        _check_memory(expected, _limit(path, max_bytes))
+        check_memory(expected, _limit(path, max_bytes))
         # No more than what the header announces is decompressed.
         content, n_read = np.empty(expected - start, np.uint8), 0
         while got := file.readinto(memoryview(content)[n_read : n_read + BLOCK_BYTES]):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.datasets._compressed import BLOCK_BYTES, open_decompressed
+from fastmf.datasets._compressed import BLOCK_BYTES, check_memory, open_decompressed
 from fastmf.datasets.alignments import checked_alphabet
 from fastmf.models._io import replacing
 
@@ -91,14 +91,12 @@ _REAL_NAMES = ("frequencies", "pair_frequencies", "n_neighbours")
 _PARAMETER_NAMES = ("theta", "lambda_field", "lambda_couplings", "lambda_group", "n_effective")
 
 
-def read_plmc(path, *, max_bytes=2**33):
+def read_plmc(path):
     """Read parameters of a Potts model from a binary file of plmc (its option -o).
 
     Parameters
     ----------
     path : str or path
-    max_bytes : int, default 2**33
-        Largest memory that couplings and pair frequencies may take.
 
     Returns
     -------
@@ -108,7 +106,7 @@ def read_plmc(path, *, max_bytes=2**33):
     Raises
     ------
     ValueError
-        If the file is of another kind, truncated or damaged, or too large.
+        If the file is of another kind, truncated or damaged.
 
     Notes
     -----
@@ -124,7 +122,6 @@ def read_plmc(path, *, max_bytes=2**33):
         sizes = np.fromfile(file, "<i4", 5)
         try:
             dtype = _plmc_dtype(path.stat().st_size, sizes)
-            _check_memory(2 * np.prod(sizes[:2], dtype=float) ** 2 * dtype.itemsize, max_bytes)
         except ValueError as error:
             raise ValueError(f"{path}: these are no parameters of plmc: {error}") from error
         L, q, n_rows, n_skipped, n_iter = sizes.tolist()
@@ -312,7 +309,7 @@ def read_adabmdca(path, alphabet="protein", *, dtype=np.float64, max_bytes=2**33
         if len(value) == 0 or len(value) != L * q:
             raise ValueError(f"it holds {len(value)} fields, not {q} for each column.")
         field = _placed(index, value, (L, q), dtype)
-        _check_memory((L * q) ** 2 * np.dtype(dtype).itemsize, max_bytes)
+        check_memory((L * q) ** 2 * np.dtype(dtype).itemsize, max_bytes)
         index, value = lines[b"J"]
         _turn_upwards(index)
         couplings = _placed(index[:, [0, 2, 1, 3]], value, (L, q, L, q), dtype)
@@ -386,7 +383,7 @@ def _read_lines(path, alphabet, max_bytes):
             if n is None or len(words) != n + 1:
                 raise ValueError(f"line {k} is neither 'J i j a b value' nor 'h i a value'.")
             n_numbers += n + 1
-            _check_memory(8 * n_numbers, max_bytes)
+            check_memory(8 * n_numbers, max_bytes)
             states = words[n // 2 : n]
             if k == 1 and states[0] not in state_of and states[0].isdigit():
                 state_of = {b"%d" % state: state for state in range(len(alphabet))}
@@ -452,11 +449,3 @@ def _checked_parameters(couplings, field, alphabet):
                 "couplings must be symmetric: couplings[i, a, j, b] = couplings[j, b, i, a]."
             )
     return couplings, field, alphabet
-
-
-def _check_memory(needed, max_bytes):
-    if needed > max_bytes:
-        raise ValueError(
-            f"its arrays need {needed:.0f} bytes, more than max_bytes={max_bytes}; pass a larger "
-            "one if there is memory."
-        )

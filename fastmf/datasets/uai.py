@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.arguments import file_path, number
-from fastmf.datasets._compressed import BLOCK_BYTES, open_decompressed
+from fastmf.datasets._compressed import BLOCK_BYTES, ITEM_BYTES, open_decompressed
 from fastmf.models._io import replacing
 from fastmf.models._state_tables import (
     Tables,
@@ -22,8 +22,6 @@ from fastmf.models._state_tables import (
 from fastmf.models.boltzmann import BoltzmannMachine
 
 _NETWORKS = (b"MARKOV", b"BAYES")
-# Memory of a word, and of the numbers made of it, while a file is read.
-_WORD_BYTES = 100
 
 
 class UAIModel(NamedTuple):
@@ -258,7 +256,7 @@ class Words:
 
     def reserve(self, n):
         """Fail if n more numbers would take more memory than there may be."""
-        self._n_bytes += n * _WORD_BYTES
+        self._n_bytes += n * ITEM_BYTES
         if self._n_bytes > self._max_bytes:
             self.fail(
                 f"its variables and tables would take some {self._n_bytes:.3g} bytes, more than "

@@ -260,7 +260,5 @@ def of_dask_arrays(rows: Any, rbm: mf.RBM) -> Any:
     machine = distributed.fit(mf.GeneralizedRBM(), rows, chunk_rows=100)
     print(distributed.transform(machine, rows))
     result: mf.FixedPoint = distributed.tap(rbm, rows, tol=1e-6)
-    beliefs: mf.Beliefs = distributed.belief_propagation(rbm, field=rows)
-    beliefs = distributed.most_probable(rbm, field=rows, rng=0)
     scores = distributed.score_samples(mf.GeneralizedRBM(), rows)
-    return result, beliefs, scores, distributed.train(rbm, rows, settings)
+    return result, scores, distributed.train(rbm, rows, settings)
