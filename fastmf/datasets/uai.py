@@ -12,12 +12,12 @@ from fastmf._common.arguments import file_path, number
 from fastmf.datasets._compressed import BLOCK_BYTES, ITEM_BYTES, open_decompressed
 from fastmf.models._io import replacing
 from fastmf.models._state_tables import (
-    Tables,
     allowed_states,
     equal_factors,
     factors_of,
     machine_of_tables,
     state_tables,
+    tables_of_factors,
 )
 from fastmf.models.boltzmann import BoltzmannMachine
 
@@ -118,21 +118,11 @@ def _read_model(words):
     n_factors = words.number("the number of factors")
     scopes = [_read_scope(words, f"factor {k}", n_units) for k in range(n_factors)]
     words.reserve(int(sizes.sum()))
-    fields = [np.zeros(q) for q in sizes.tolist()]
-    edges, couplings, log_factor = [], [], 0.0
-    for k, scope in enumerate(scopes):
-        table = _read_table(words, f"factor {k}", sizes[scope])
-        if len(scope) == 0:
-            log_factor += float(table)
-        elif len(scope) == 1:
-            fields[scope[0]] += table
-            if fields[scope[0]].max() == -np.inf:
-                words.fail(f"no state of variable {scope[0]} is possible by its factors up to {k}")
-        else:
-            edges.append(scope)
-            couplings.append(table)
+    factors = [
+        (scope, _read_table(words, f"factor {k}", sizes[scope])) for k, scope in enumerate(scopes)
+    ]
     words.end()
-    return Tables.of(fields, edges, couplings), log_factor
+    return tables_of_factors(sizes, factors)
 
 
 def _read_scope(words, factor, n_units):
