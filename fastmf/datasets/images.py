@@ -154,14 +154,7 @@ def load_caltech_silhouettes(folder=None, *, split="train", dtype=np.float32):
 
     Examples
     --------
-    >>> import pathlib, tempfile
-    >>> import numpy as np, fastmf as mf
-    >>> from scipy.io import savemat
-    >>> folder = pathlib.Path(tempfile.mkdtemp())  # three images in the format of the file
-    >>> arrays = {"train_data": np.ones((3, 784)), "train_labels": np.array([1, 2, 2])}
-    >>> savemat(folder / "caltech101_silhouettes_28_split1.mat", arrays)
-    >>> mf.datasets.load_caltech_silhouettes(folder).X.shape
-    (3, 784)
+    See `load_mnist`.
     """
     from scipy.io import loadmat, whosmat
 
@@ -211,13 +204,7 @@ def load_cbcl_faces(folder=None, *, split="train", dtype=np.float32):
 
     Examples
     --------
-    >>> import pathlib, tempfile
-    >>> import numpy as np, fastmf as mf
-    >>> folder = pathlib.Path(tempfile.mkdtemp())  # three images in the format of the file
-    >>> np.savez(folder / "cbcl_faces_19x19.npz", faces_train=np.full((3, 361), 255))
-    >>> faces = mf.datasets.load_cbcl_faces(folder)
-    >>> faces.X.shape, float(faces.X.max())
-    ((3, 361), 1.0)
+    See `load_mnist`.
     """
     one_of("split", split, ("train", "test"))
     path = _find("cbcl_faces_19x19.npz", folder, "", "load_cbcl_faces")

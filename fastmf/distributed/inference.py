@@ -90,13 +90,20 @@ def score_samples(estimator, X, log_partition="auto"):
     X = checked_dask("X", X)
     if isinstance(log_partition, str):
         log_partition = estimator.log_partition(log_partition)
+    scores = of_rows(X, lambda block: estimator.score_samples(block, log_partition)[:, None], 1)
+    return scores[:, 0]
 
-    def score(block):
+
+def of_rows(X, function, n_columns, dtype=np.float64):
+    """Lazy results of a function of the rows of a Dask array, of shape (n_rows, n_columns)."""
+
+    def of_block(block):
         # A selection of rows can leave blocks without rows.
-        return estimator.score_samples(block, log_partition) if len(block) else np.empty(0)
+        return np.asarray(function(block) if len(block) else np.empty((0, n_columns)), dtype)
 
     rows = X.rechunk({1: -1})
-    return rows.map_blocks(score, drop_axis=1, dtype=np.float64, meta=np.empty(0))
+    chunks = rows.chunks[0], (n_columns,)
+    return rows.map_blocks(of_block, dtype=dtype, chunks=chunks, meta=np.empty((0, 0), dtype))
 
 
 def checked_dask(name, X, known_sizes=False):
