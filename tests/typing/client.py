@@ -73,9 +73,8 @@ def files_and_graphs(machine: mf.BoltzmannMachine, path: Path) -> float:
     datasets.save_uai(machine, path, clamp=[np.nan, 1.0, np.nan], log_factor=0.5)
     uai: datasets.UAIModel = datasets.load_uai(path, evidence=f"{path}.evid", max_bytes=2**20)
     sums = mf.exact(uai.model, clamp=uai.clamp, averages=False, mode=True, max_bytes=2**20)
-    converted: convert.Converted = convert.from_networkx(convert.to_networkx(machine), "ising")
+    converted: convert.Converted = convert.from_dimod(convert.to_dimod(machine, beta=2.0), beta=2.0)
     convert.from_pgmpy(convert.to_pgmpy(converted.model, names=["a", "b", "c"]))
-    convert.from_dimod(convert.to_dimod(machine, beta=2.0), beta=2.0)
     return converted.log_factor + sums.log_partition
 
 
