@@ -1,7 +1,10 @@
-"""Files that are perhaps compressed by gzip."""
+"""Files that are perhaps compressed by gzip, and messages of errors in them."""
 
 import gzip
 import zlib
+from contextlib import contextmanager
+
+from fastmf.models._archive import reason
 
 # Bytes of a file that are read at a time: the longest word, line of numbers or title.
 BLOCK_BYTES = 2**20
@@ -58,6 +61,19 @@ def beginning(path, n_bytes):
             return file.read(n_bytes)
         except (EOFError, zlib.error, gzip.BadGzipFile):
             return b""
+
+
+@contextmanager
+def reading(path, what):
+    """Check that there is a file, and say in one line of it that its contents are not `what`."""
+    check_file(path)
+    try:
+        yield
+    except MemoryError as error:
+        raise MemoryError(f"{path}: there is not enough memory for its array.") from error
+    # On damaged files parsers raise errors of many types, some with the whole file as message.
+    except Exception as error:
+        raise ValueError(f"{path} cannot be read as {what}: {reason(error)}") from error
 
 
 def check_memory(n_bytes, max_bytes):

@@ -1,11 +1,9 @@
 """Alignments of sequences: FASTA, A2M, A3M, Stockholm and Clustal files, as integer labels."""
 
-import gzip
 import math
 import re
 import string
 import sys
-import zlib
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -18,8 +16,8 @@ from fastmf.datasets._compressed import (
     BLOCK_BYTES,
     ITEM_BYTES,
     beginning,
-    check_file,
     open_decompressed,
+    reading,
 )
 from fastmf.kernels.pseudo_likelihood import hamming
 from fastmf.models._io import replacing
@@ -435,13 +433,8 @@ def _fitting_alphabet(rows, columns):
 
 
 def _read(path, max_bytes):
-    check_file(path)
-    try:
-        with open_decompressed(path) as file:
-            names, letters, lengths = sequences(_TextLines(file, max_bytes))
-    # What gzip and zlib say of damaged files, and what the parsers below do.
-    except (EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
-        raise ValueError(f"{path} cannot be read as an alignment: {error!s:.300}") from error
+    with reading(path, "an alignment"), open_decompressed(path) as file:
+        names, letters, lengths = sequences(_TextLines(file, max_bytes))
     if not names:
         raise ValueError(f"{path} holds no sequences.")
     return _Text(path, names, np.frombuffer(letters, np.uint8), np.array(lengths))

@@ -1,7 +1,5 @@
 """Parameters of Potts models in the files of plmc (binary) and of adabmDCA (text)."""
 
-import gzip
-import zlib
 from array import array
 from functools import partial
 from itertools import product
@@ -10,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.datasets._compressed import BLOCK_BYTES, check_memory, open_decompressed
+from fastmf.datasets._compressed import BLOCK_BYTES, check_memory, open_decompressed, reading
 from fastmf.datasets.alignments import checked_alphabet
 from fastmf.models._io import replacing
 
@@ -118,22 +116,19 @@ def read_plmc(path):
     See `write_plmc`, which writes such a file and reads it again.
     """
     path = Path(path)
-    with open(path, "rb") as file:
+    with reading(path, "parameters of plmc"), open(path, "rb") as file:
         sizes = np.fromfile(file, "<i4", 5)
-        try:
-            dtype = _plmc_dtype(path.stat().st_size, sizes)
-        except ValueError as error:
-            raise ValueError(f"{path}: these are no parameters of plmc: {error}") from error
+        dtype = _plmc_dtype(path.stat().st_size, sizes)
         L, q, n_rows, n_skipped, n_iter = sizes.tolist()
         numbers = np.fromfile(file, dtype, 5).tolist()
-        alphabet = _plmc_text(path, file.read(q))
+        alphabet = _plmc_text(file.read(q))
         n_neighbours = np.fromfile(file, dtype, n_rows + n_skipped)
-        target = _plmc_text(path, file.read(L))
+        target = _plmc_text(file.read(L))
         positions = np.fromfile(file, "<i4", L)
         frequencies, field = (np.fromfile(file, dtype, L * q).reshape(L, q) for _ in range(2))
         pair_frequencies, couplings = (_read_pairs(file, dtype, L, q) for _ in range(2))
-    if not all(np.isfinite(x).all() for x in (field, couplings, frequencies, pair_frequencies)):
-        raise ValueError(f"{path} is damaged: it holds NaN or infinity.")
+        if not all(np.isfinite(x).all() for x in (field, couplings, frequencies, pair_frequencies)):
+            raise ValueError("it holds NaN or infinity.")
     return PlmcParameters(
         couplings, field, alphabet, frequencies, pair_frequencies, target, positions, n_neighbours,
         n_rows, n_skipped, n_iter, *numbers,
@@ -216,9 +211,9 @@ def _plmc_dtype(size, sizes):
     )
 
 
-def _plmc_text(path, letters):
+def _plmc_text(letters):
     if not all(33 <= letter < 127 for letter in letters):
-        raise ValueError(f"{path} is damaged: its alphabet or target is no text.")
+        raise ValueError("its alphabet or target is no text.")
     return letters.decode("ascii")
 
 
@@ -302,7 +297,7 @@ def read_adabmdca(path, alphabet="protein", *, dtype=np.float64, max_bytes=2**33
     """
     alphabet = checked_alphabet(alphabet)
     path, q = Path(path), len(alphabet)
-    try:
+    with reading(path, "parameters of adabmDCA"):
         lines = _read_lines(path, alphabet, max_bytes)
         index, value = lines[b"h"]
         L = len(value) // q
@@ -313,9 +308,6 @@ def read_adabmdca(path, alphabet="protein", *, dtype=np.float64, max_bytes=2**33
         index, value = lines[b"J"]
         _turn_upwards(index)
         couplings = _placed(index[:, [0, 2, 1, 3]], value, (L, q, L, q), dtype)
-    # OverflowError: a number of too many digits; others: damaged gzip.
-    except (ValueError, OverflowError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path}: these are no parameters of adabmDCA: {error!s:.200}") from error
     for i in range(L):
         # Only pairs i < j are in the file: the other half is still zero.
         couplings[i + 1 :, :, i] = couplings[i, :, i + 1 :].transpose(1, 2, 0)

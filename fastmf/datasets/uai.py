@@ -2,14 +2,13 @@
 
 import gzip
 import math
-import zlib
 from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from fastmf._common.arguments import file_path, number
-from fastmf.datasets._compressed import BLOCK_BYTES, ITEM_BYTES, open_decompressed
+from fastmf.datasets._compressed import BLOCK_BYTES, ITEM_BYTES, open_decompressed, reading
 from fastmf.models._io import replacing
 from fastmf.models._state_tables import (
     allowed_states,
@@ -89,24 +88,15 @@ def load_uai(path, evidence=None, *, max_bytes=2**33):
     [0.2, 0.8, 0.47, 0.07, 0.47]
     """
     path, max_bytes = file_path("path", path), number("max_bytes", max_bytes, 0, np.inf)
-    tables, log_factor = _read(path, "a pairwise UAI file", _read_model, max_bytes=max_bytes)
+    with reading(path, "a pairwise UAI file"):
+        tables, log_factor = _read_model(Words(path, max_bytes))
     clamp = None
     if evidence is not None:
         n_states = tables.sizes.tolist()
         evidence = file_path("evidence", evidence)
-        clamp = _read(evidence, "an evidence file", _read_evidence, n_states)
+        with reading(evidence, "evidence"):
+            clamp = _read_evidence(Words(evidence, np.inf), n_states)
     return UAIModel(machine_of_tables(tables), clamp, log_factor)
-
-
-def _read(path, what, read, *arguments, max_bytes=np.inf):
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: there is no such file.")
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; give the name of a file.")
-    try:
-        return read(Words(path, max_bytes), *arguments)
-    except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path} is not {what}: {error!s:.200}") from error
 
 
 def _read_model(words):
