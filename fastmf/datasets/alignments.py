@@ -25,7 +25,7 @@ from fastmf.models._io import replacing
 ALPHABETS = {"protein": "-ACDEFGHIKLMNPQRSTVWY", "rna": "-ACGU", "dna": "-ACGT"}
 
 _GAPS = b"-."
-_OUTSIDE = -2
+_OUTSIDE = np.iinfo(np.int8).min
 _STOP = ord("*")
 _LETTERS = string.ascii_letters.encode()
 _SPACES = b" \t\r\n\v\f"
