@@ -13,7 +13,8 @@ CONVERGED, OUT_OF_ITERATIONS, CYCLING, DIVERGED = range(1, 5)
 # How it may end in expectation propagation, and on graphs with forbidden pairs of states.
 IMPROPER, BOUNDED, STALLED, LOST, INFEASIBLE = range(5, 10)
 
-# Oscillations are detected from the residuals of windows of this many sweeps.
+# Oscillations are detected from the residuals of windows of this many sweeps. Rows of belief
+# propagation that have no new smallest residual in a window are damped more.
 WINDOW_SWEEPS = 16
 # Damping is raised 0, 1/2, 3/4, ... up to this.
 MAX_DAMPING = 0.97
@@ -27,7 +28,7 @@ MEAN_ROUNDING, VAR_ROUNDING, STEEPNESS = 4, 16, 16
 # a row that has converged.
 WATCHED_CHANGE = 100
 # A variance whose inverse is finite in any floating type.
-SMALLEST_NORMAL = 2.0**-126
+SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
 
 # --- belief propagation ---------------------------------------------------------------------------
 
@@ -40,8 +41,6 @@ FREE = -1
 
 # Visible units of one block: the product of their messages is accumulated before its logarithm.
 BLOCK_UNITS = 256
-# Sweeps without a new smallest residual after which the damping of a row is raised.
-DAMPING_WINDOW = 16
 # Smallest factor of `BPRecord.limit` after an undamped sweep that has changed too much, and of all
 # such sweeps together.
 MIN_LIMIT_FACTOR, MIN_LIMIT = 1 / 64, 1e-4

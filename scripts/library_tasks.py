@@ -6,13 +6,24 @@ import numpy as np
 from scipy.sparse import csr_array
 
 import fastmf as mf
-from fastmf.cli._warmup_tasks import STANDARD
+from fastmf.cli._warmup_tasks import (
+    BITS,
+    STANDARD,
+    classification,
+    conditional,
+    linear_model,
+    machine,
+    pixels,
+    regression,
+    spins,
+    tap,
+)
 from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
 
 DTYPES = ("float64", "float32")
-# Units of each layer, and rows.
-SIZES, N_ROWS = (4, 3, 2), 6
+# Units of each layer.
+SIZES = 4, 3, 2
 
 
 def prior(name, n, dtype="float64"):
@@ -45,86 +56,9 @@ def fully_visible(dtype="float64", name="Ising"):
     return mf.BoltzmannMachine(couplings, prior(name, 4, dtype))
 
 
-def binary_rows(dtype="float32", n=5):
-    """Rows of zeros and ones, in which every column has both."""
-    return (np.random.default_rng(0).random((20, n)) < 0.5).astype(dtype)
-
-
-def linear_model(dtype="float64", n_features=5):
-    """A sparse linear model with more features than samples, or fewer."""
-    X = np.random.default_rng(0).normal(size=(N_ROWS, n_features)).astype(dtype)
-    return mf.SparseLinearModel(X, X[:, 0], 0.1, prior("GaussBernoulli", n_features, dtype))
-
-
-def tap(model, **options):
-    """Solve from a few rows of data, some of them clamped."""
-    rows = np.zeros((2, SIZES[0]), model.dtype)
-    mf.tap(model, rows, max_iter=2, **options)
-
-
 def belief_propagation(dtype="float64", **options):
     """Solve for two rows of fields."""
     mf.belief_propagation(layered(dtype), field=np.zeros((2, SIZES[0]), dtype), **options)
-
-
-def machine(estimator=None, X=None, noise=None, **options):
-    """Fit a machine of layers, and use it."""
-    X = binary_rows() if X is None else X
-    options = {"n_epochs": 1, "random_state": 0, **options}
-    fitted = (estimator or mf.GeneralizedRBM)(**options).fit(X, validation_data=X)
-    fitted.transform(X)
-    fitted.score_samples(X, "log_sum_exp")
-    fitted.denoise(X, **(noise or {"flip_probability": 0.1}), n_starts=2)
-    fitted.sample(2, n_sweeps=1, random_state=0)
-
-
-def rbm(**options):
-    """Fit a `GeneralizedRBM`, and use it."""
-    machine(n_components=3, **options)
-
-
-def pixels(dtype="float32"):
-    """The same with spike-and-slab pixels, as in `fastmf demo`."""
-    X = binary_rows(dtype) * np.linspace(0.2, 1, 20, dtype=dtype)[:, None]
-    rbm(X=X, visible="truncated_gauss_bernoulli", noise={"noise_variance": 0.1})
-
-
-def deep(**options):
-    """Fit a `DeepBoltzmannMachine`, pre-training included."""
-    machine(mf.DeepBoltzmannMachine, n_components=(3, 2), pretraining_epochs=1, **options)
-
-
-def conditional(dtype="float32", **options):
-    """Fit a `ConditionalRBM`, and predict."""
-    X = binary_rows(dtype)
-    fitted = mf.ConditionalRBM(3, n_epochs=1, random_state=0, **options).fit(X, X)
-    fitted.predict(X)
-    if options.get("objective") != "logistic":  # which has no hidden units
-        mf.belief_propagation(fitted.model_.given(X[0]))
-
-
-def regression(dtype="float64", **options):
-    """Fit a `SpikeSlabRegressor`, with more features than samples and with fewer."""
-    for n_features in (2, 9):
-        X = np.random.default_rng(0).normal(size=(6, n_features)).astype(dtype)
-        mf.SpikeSlabRegressor(**options).fit(X, X[:, 0]).predict(X, return_std=True)
-
-
-def classification(dtype="float64", **options):
-    """Fit a `SpikeSlabClassifier`."""
-    for n_features in (2, 9):
-        X = np.random.default_rng(0).normal(size=(6, n_features)).astype(dtype)
-        mf.SpikeSlabClassifier(**options).fit(X, np.arange(6) % 2).predict_proba(X)
-
-
-def spins(**options):
-    """Fit a `FullyVisibleBoltzmannMachine`, and test couplings."""
-    X = 2 * binary_rows(n=3) - 1
-    fitted = mf.FullyVisibleBoltzmannMachine(l2=0.1, **options).fit(X)
-    fitted.score_samples(X)
-    fitted.covariance()
-    fitted.sample(2, n_sweeps=1, random_state=0)
-    fitted.impute(np.full((1, 3), np.nan), method="annealing")
 
 
 def potts(dtype="float64"):
@@ -239,13 +173,18 @@ def _of_type(dtype):
 
 
 def _estimators(dtype):
-    X = binary_rows(dtype)
+    X = BITS.astype(dtype)
+
+    def rbm(**options):
+        machine(mf.GeneralizedRBM(3, **options), X)
+
     for gradient in ("tap", "mean_field", "adaptive_tap", "cd", "pcd"):
-        yield f"GeneralizedRBM, {gradient}", lambda g=gradient: rbm(X=X, gradient=g)
+        yield f"GeneralizedRBM, {gradient}", lambda g=gradient: rbm(gradient=g)
     for hidden in ("ising", "gaussian", "gauss_bernoulli"):
-        yield f"GeneralizedRBM, {hidden} units", lambda h=hidden: rbm(X=X, hidden=h)
+        yield f"GeneralizedRBM, {hidden} units", lambda h=hidden: rbm(hidden=h)
     yield "GeneralizedRBM, spike-and-slab pixels", lambda: pixels(dtype)
-    yield "DeepBoltzmannMachine", lambda: deep(X=X)
+    deep = mf.DeepBoltzmannMachine((3, 2), pretraining_epochs=1)
+    yield "DeepBoltzmannMachine", lambda: machine(deep, X)
     for objective in ("likelihood", "logistic", "cd", "perceptron", "latent_svm", "marginal_svm"):
         yield (
             f"ConditionalRBM, {objective}",
@@ -265,5 +204,5 @@ def everything():
             tasks[f"{name}, {dtype}"] = task
     for solver in ("newton", "lbfgs", "bslm"):
         name = f"FullyVisibleBoltzmannMachine, {solver}"
-        tasks.setdefault(name, lambda solver=solver: spins(solver=solver))
+        tasks.setdefault(name, lambda solver=solver: spins(solver))
     return tasks

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How time grows with size, rows and threads, on this machine: fastmf beside NumPy.
 
-    python scripts/scaling.py tap bp ep fvbm distributed
+    python scripts/scaling.py tap bp ep fvbm
 
 Each name writes scaling_NAME.csv and scaling_NAME.png. Solvers of a point alternate, with pinned
 threads, beside a ceiling (as in the roofline model): the time of the work's matrix products at the
@@ -13,7 +13,6 @@ ratios of alternating runs, not milliseconds.
 
 import argparse
 import csv
-import logging
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +24,6 @@ import numpy as np
 from timing import (
     REST,
     blas_threads,
-    images,
     interleaved,
     median,
     pinned,
@@ -370,65 +368,6 @@ def fvbm(point, options):
     return solvers, lambda: Work(operations=4.0 * n_distinct * d * d * len(learner.history_))
 
 
-# --- Dask ---------------------------------------------------------------------------------------
-
-
-def distributed_points(options):
-    """Epochs and solves on one worker, on two, ...; every worker is a process of one thread."""
-    n_rows, n_hidden = {"tiny": (64, 10), "quick": (2048, 100), "full": (8192, 500)}[options.extent]
-    for task in ("epoch",) if options.extent == "tiny" else ("epoch", "tap"):
-        yield from over_threads(task, "float32", (784, n_hidden), n_rows, options)
-
-
-# By the number of their workers.
-CLIENTS: dict = {}
-
-
-def client_of(n_workers):
-    """A client of a cluster of this many workers."""
-    from distributed import Client, LocalCluster
-
-    if n_workers not in CLIENTS:
-        logging.getLogger("distributed").setLevel(logging.ERROR)  # how a cluster ends
-        cluster = LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0")
-        CLIENTS[n_workers] = Client(cluster, set_as_default=False)
-    return CLIENTS[n_workers]
-
-
-def distributed(point, options):
-    """The task on a cluster of workers; beside the epoch the same learning without Dask."""
-    import dask.array as da
-
-    client = client_of(point.threads)
-    X = images(point.n_rows).astype(np.float32)
-    weights = np.random.default_rng(0).normal(scale=0.01, size=point.size).astype(np.float32)
-    zeros = (np.zeros(n, np.float32) for n in point.size)
-    model = mf.RBM(weights, *map(mf.Bernoulli, zeros))
-    chunk = max(16, point.n_rows // 32)
-    rows = client.persist(da.from_array(X, chunks=(chunk, -1)))
-    settings = mf.distributed.LayeredSettings(
-        n_epochs=1, batch_size=8 * chunk, monitor_rows=10, n_sweeps=3
-    )
-
-    def ours():
-        with client.as_current():
-            if point.task == "tap":
-                mf.distributed.tap(model, rows, max_iter=20).mean[1].compute()
-            else:
-                mf.distributed.train(model, rows, settings, chunk_rows=chunk)
-
-    ours()
-    solvers = {"fastmf": ours}
-    if point.task == "epoch":
-        from fastmf.learning.layered.step import train
-
-        solvers["plain"] = partial(train, model, X, settings, n_threads=1)
-        solvers["plain"]()
-    # Averages over data and over solutions take two products each, a sweep four.
-    products = 4 + 4 * 3 if point.task == "epoch" else 0
-    return solvers, lambda: Work(operations=2.0 * products * X.size * point.size[1])
-
-
 # --- tables and pictures ------------------------------------------------------------------------
 
 TASKS = {
@@ -436,7 +375,6 @@ TASKS = {
     "bp": (bp_points, bp),
     "ep": (ep_points, ep),
     "fvbm": (fvbm_points, fvbm),
-    "distributed": (distributed_points, distributed),
 }
 
 
@@ -446,7 +384,7 @@ def measure(name, options):
     table = []
     with open(options.output / f"scaling_{name}.csv", "w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow((*Point._fields, "who", "seconds", "efficiency"))
+        writer.writerow((*Point._fields, "who", "seconds"))
         for point in points(options):
             with pinned(point.threads):
                 solvers, work = problem(point, options)
@@ -455,28 +393,12 @@ def measure(name, options):
                 least = work().ceiling(point.dtype, point.threads, options.quick)
             for who, seconds in (medians | ({"ceiling": least} if least else {})).items():
                 table.append((point, who, seconds))
-                speed = efficiency(table, point, who, seconds)
                 size = " x ".join(map(str, point.size))
                 row = *point._replace(size=size), who, f"{seconds:.4g}"
-                row = *row, "" if speed is None else f"{speed:.2f}"
                 writer.writerow(row)
                 print(" ".join(f"{value!s:>11}" for value in row), flush=True)
             file.flush()
     draw(table, options.output / f"scaling_{name}.png")
-
-
-def efficiency(table, point, who, seconds):
-    """Speed by thread beside that of one thread: 1 where twice the threads do twice the work.
-
-    None on other axes, and for a ceiling.
-    """
-    if point.axis not in (STRONG, WEAK) or who == "ceiling":
-        return None
-    for first, name, alone in table:
-        same = first[:1] + first[2:5] == point[:1] + point[2:5] and name == who
-        if same and first.threads == 1:
-            return alone / seconds / (point.threads if point.axis == STRONG else 1)
-    return None
 
 
 def draw(table, path):
@@ -525,14 +447,8 @@ def main(argv=None):
     options.quick = options.extent != "full"
     options.repeats = options.repeats or (3 if options.quick else 7)
     options.output.mkdir(parents=True, exist_ok=True)
-    try:
-        for name in options.tasks:
-            measure(name, options)
-    finally:
-        for client in CLIENTS.values():
-            client.close()
-            client.cluster.close()
-        CLIENTS.clear()
+    for name in options.tasks:
+        measure(name, options)
 
 
 if __name__ == "__main__":

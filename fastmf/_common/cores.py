@@ -28,47 +28,19 @@ def _quota_of_this_process():
 
 def quota(root, groups):
     """Cores' worth of time that control groups leave to a process; infinite without a limit."""
-    smallest = math.inf
-    for line in _text(groups).splitlines():
-        number, _, group = line.partition(":")
-        controllers, _, path = group.partition(":")
-        if number == "0":
-            folder, limit = root, _limit
-        elif "cpu" in controllers.split(","):
-            folder, limit = _mounted(root, controllers), _first_limit
-        else:
-            continue
-        while True:
-            smallest = min(smallest, limit(folder / path.strip("/")))
-            if not path.strip("/"):
-                break
-            path = path.rstrip("/").rpartition("/")[0]
-    return smallest
-
-
-def _mounted(root, controllers):
-    """The folder of version 1's controllers: of their names, in this order, or of `cpu` alone."""
-    folder = root / controllers
-    return folder if folder.is_dir() else root / "cpu"
+    line = next((line for line in _text(groups).splitlines() if line.startswith("0::")), "")
+    group = root / line.removeprefix("0::").strip("/")
+    folders = [group, *group.parents] if line else []
+    return min((_limit(folder) for folder in folders), default=math.inf)
 
 
 def _limit(group):
-    """The limit of a group of version 2."""
-    return _ratio(*_text(group / "cpu.max").split()[:2])
-
-
-def _first_limit(group):
-    """The limit of a group of version 1."""
-    return _ratio(_text(group / "cpu.cfs_quota_us"), _text(group / "cpu.cfs_period_us"))
-
-
-def _ratio(quota="", period="100000"):
-    """Cores' worth of time; infinite for "max", -1 and text that is no number."""
+    """Cores' worth of time; infinite for "max" and text that is no number."""
     try:
-        cores = int(quota) / int(period)
+        time, period = map(int, _text(group / "cpu.max").split())
+        return time / period
     except (ValueError, ZeroDivisionError):
         return math.inf
-    return cores if cores > 0 else math.inf
 
 
 def _text(file):

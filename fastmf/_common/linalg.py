@@ -11,9 +11,6 @@ import numpy as np
 import scipy
 from numpy.linalg import LinAlgError
 
-# Order from which inverses of triangles are computed by blocks: LAPACK's own take up to twice as
-# long.
-MIN_SPLIT_ORDER = 128
 # Eigenvalues below this part of the largest one are zero but for rounding.
 MIN_EIGENVALUE = 1e-10
 
@@ -42,7 +39,7 @@ class Cholesky(NamedTuple):
 
     def inverse_factor(self, overwrite=False):
         """L^-1, which whitens: A^-1 = L^-T L^-1."""
-        return _inverse_of_triangle(self.lower if overwrite else self.lower.copy("F"), True)
+        return _lapack("trtri", self.lower)(self.lower, lower=1, overwrite_c=overwrite)[0]
 
 
 class ScaledCholesky(NamedTuple):
@@ -100,26 +97,6 @@ def _lapack(name, matrix):
     return getattr(scipy.linalg.lapack, ("s" if matrix.dtype == np.float32 else "d") + name)
 
 
-def _inverse_of_triangle(triangle, lower):
-    """The inverse of a lower or upper triangle in Fortran order, in its place."""
-    # By blocks: [A 0; B C] has the inverse [A^-1 0; -C^-1 B A^-1 C^-1]; likewise its transpose.
-    n = len(triangle)
-    if n < MIN_SPLIT_ORDER:
-        return _lapack("trtri", triangle)(triangle, lower=lower, overwrite_c=1)[0]
-    trmm = scipy.linalg.blas.strmm if triangle.dtype == np.float32 else scipy.linalg.blas.dtrmm
-    blocks = slice(n // 2), slice(n // 2, n)
-    parts = [np.asfortranarray(triangle[block, block]) for block in blocks]
-    inverses = [_inverse_of_triangle(part, lower) for part in parts]
-    order = -1 if lower else 1
-    place, (before, after) = blocks[::order], inverses[::order]
-    across = np.asfortranarray(triangle[place])
-    across = trmm(-1.0, before, across, lower=lower, overwrite_b=1)
-    triangle[place] = trmm(1.0, after, across, side=1, lower=lower, overwrite_b=1)
-    for block, inverse in zip(blocks, inverses, strict=True):
-        triangle[block, block] = inverse
-    return triangle
-
-
 def inverse_factor(matrix):
     """The inverse L^-1 of the Cholesky factor of a matrix, and half its log-determinant."""
     # In Fortran's order the matrix is its transpose, whose factor is L'.
@@ -128,7 +105,7 @@ def inverse_factor(matrix):
     if failed or not np.isfinite(diagonal).all():
         raise LinAlgError("the matrix is not positive definite.")
     half_log_determinant = np.log(diagonal).sum()
-    return _inverse_of_triangle(upper, False).T, half_log_determinant
+    return scipy.linalg.lapack.dtrtri(upper, lower=0, overwrite_c=1)[0].T, half_log_determinant
 
 
 def cholesky_with_ridge(matrix, ridge=0.0):

@@ -38,9 +38,8 @@ SETTINGS = (
 )
 # What code is compiled by: `-O` leaves assertions out.
 _COMPILERS = (
-    *(sys.version, sys.flags.optimize, numba.__version__, llvmlite.__version__, np.__version__),
-    os.environ.get("FASTMF_PLAIN_NUMBA", ""),
-)
+    sys.version, sys.flags.optimize, numba.__version__, llvmlite.__version__, np.__version__
+)  # fmt: skip
 # Vectors in kernels are as wide as this processor's, whatever NUMBA_CPU_FEATURES says.
 _PROCESSOR = llvmlite.binding.get_host_cpu_features().flatten()
 

@@ -69,7 +69,7 @@ class Kernel:
         return getattr(self.dispatcher, attribute)
 
     def _compile(self):
-        from fastmf._jit import cache, messages, passes  # noqa: F401  messages are registered
+        from fastmf._jit import cache, messages  # noqa: F401  messages are registered
 
         activate()
 
@@ -85,7 +85,6 @@ class Kernel:
             forceinline=self.mode == "inline",
             inline="always" if self.mode == "merged" else "never",
             _nrt=not (within or views),
-            **passes.OPTIONS,
         )
         cached = self.name is not None and self.mode != "merged" and not is_disabled()
         if cached and cache.folder() is not None:

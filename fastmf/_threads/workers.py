@@ -20,8 +20,6 @@ from fastmf._threads.interrupts import stop
 # Multiplications of a call that is worth several threads (1 ms), and of one in which a user who
 # presses Ctrl-C would have to wait (0.1 s).
 SHARED_WORK, LONG_WORK = 10**6, 10**8
-# Order of a matrix from which its factorisation is faster with several threads of BLAS.
-MIN_THREADED_ORDER = 1000
 
 
 class computed_once:
@@ -189,10 +187,11 @@ def one_blas_thread(order=0):
 
     After each product the threads of BLAS spin for a while, on cores that the next kernel needs,
     and on a busy machine each product waits for all of them. Without threadpoolctl, a dependency
-    of scikit-learn, nothing is changed. The whole process has one setting: of overlapping blocks
-    the first one saves it, and the last one restores it.
+    of scikit-learn, nothing is changed, and neither is it where the factorisation of a matrix of
+    this order is long. The whole process has one setting: of overlapping blocks the first one saves
+    it, and the last one restores it.
     """
-    if order >= MIN_THREADED_ORDER or _libraries() is None:
+    if order**3 / 3 >= LONG_WORK or _libraries() is None:
         yield
         return
     _blas.enter()

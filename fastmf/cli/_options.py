@@ -12,7 +12,6 @@ _FLAGS = {
     "n_epochs": ("--epochs",),
     "n_sweeps": ("--sweeps",),
     "random_state": ("--seed",),
-    "n_processes": ("-j", "--processes"),
 }
 
 

@@ -1,10 +1,10 @@
-"""Pages of results: HTML that needs no other file, or Markdown with pictures beside it."""
+"""Pages of results: HTML that needs no other file."""
 
 import base64
 import re
 from html import escape
 from importlib.resources import files
-from io import BytesIO, StringIO
+from io import StringIO
 from string import Template
 from typing import Any, NamedTuple
 
@@ -25,17 +25,10 @@ class Table(NamedTuple):
     rows: list
 
     def html(self):
-        """The table in HTML."""
-        rows = [list(map(_cell, row)) for row in self.rows]
-        return (
-            f'<div class="wide">{html.table(rows, self.header if any(self.header) else ())}</div>'
-        )
-
-    def markdown(self, path):
-        """The table in Markdown."""
-        lines = [self.header, ["---"] * len(self.header), *self.rows]
-        cells = [[_cell(cell).replace("|", "\\|") for cell in line] for line in lines]
-        return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+        """The table in HTML; numbers have two digits."""
+        rows = [[x if isinstance(x, str) else f"{x:.2f}" for x in row] for row in self.rows]
+        header = self.header if any(self.header) else ()
+        return f'<div class="wide">{html.table(rows, header)}</div>'
 
 
 class Figure(NamedTuple):
@@ -51,34 +44,11 @@ class Figure(NamedTuple):
         text = buffer.getvalue()
         tag, _, content = text[text.index("<svg") :].partition(">")
         image = f"{tag}>{_FIGURE_STYLE}{content.replace('#000000', 'currentColor')}"
+        data, caption = base64.b64encode(image.encode()).decode(), escape(self.caption)
         return (
-            f"<figure>{_image('svg+xml', image.encode(), self.caption)}"
-            f"<figcaption>{escape(self.caption)}</figcaption></figure>"
+            f'<figure><img alt="{caption}" src="data:image/svg+xml;base64,{data}">'
+            f"<figcaption>{caption}</figcaption></figure>"
         )
-
-    def markdown(self, path):
-        """The figure in Markdown, in a file beside the page."""
-        with replacing(path) as file:
-            self.figure.savefig(file, format="png", dpi=130)
-        return f"![{self.caption}]({path.name})"
-
-
-class Strips(NamedTuple):
-    """Rows of images: (name, images, perhaps a text), the shape of an image, and a caption."""
-
-    rows: list
-    shape: tuple
-    caption: str
-
-    def html(self):
-        """The rows as a table in HTML; browsers enlarge the images."""
-        lines = []
-        for name, images, *texts in self.rows:
-            image = _image("png", _mosaic(images, self.shape), f"{len(images)} images: {name}")
-            cells = "".join(f"<td>{cell}</td>" for cell in (image, *map(escape, texts)))
-            lines.append(f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>')
-        caption = f"<caption>{escape(self.caption)}</caption>"
-        return "\n".join(['<table class="strips">', caption, *lines, "</table>"])
 
 
 class Code(NamedTuple):
@@ -93,12 +63,12 @@ class Code(NamedTuple):
 
 
 class Page:
-    """A page whose text is a file of this folder, as HTML or Markdown.
+    """A page of HTML whose text is a file of this folder.
 
     The file begins with a title; paragraphs are divided by empty lines, the last one is the foot,
     and `##` begins a section. ``$name`` is a value, and a paragraph ``{name}`` the parts of this
-    name: paragraphs, sections (lines that begin with `##`), or objects with methods `html` and
-    `markdown`. A section is left out where its parts are None.
+    name: paragraphs, sections (lines that begin with `##`), or objects with a method `html`. A
+    section is left out where its parts are None.
     """
 
     def __init__(self, name, values, parts):
@@ -121,12 +91,7 @@ class Page:
                 (self.sections[-1][1] if self.sections else self.introduction).append(part)
 
     def write(self, path):
-        """Write the page in the format of the file's suffix, .html or .md."""
-        text = self._html() if path.suffix.lower() == ".html" else self._markdown(path)
-        with replacing(path) as file:
-            file.write(text.encode())
-
-    def _html(self):
+        """Write the page."""
         names = [re.sub(r"\W+", "-", heading.lower()) for heading, _ in self.sections]
         links, sections = [], []
         for name, (heading, parts) in zip(names, self.sections, strict=True):
@@ -135,21 +100,15 @@ class Page:
             sections.append(
                 f'<section id="{name}">\n<h2>{escape(heading)}</h2>\n{body}\n</section>'
             )
-        return Template(_text("page.html")).substitute(
+        text = Template(_text("page.html")).substitute(
             title=escape(self.title),
             introduction="\n".join(map(_html_of, self.introduction)),
             links="\n".join(links),
             sections="\n".join(sections),
             foot=escape(self.foot),
         )
-
-    def _markdown(self, path):
-        body = [f"# {self.title}", *self.introduction]
-        for k, (heading, parts) in enumerate(self.sections):
-            picture = path.with_name(f"{path.stem}_{k}.png")
-            body.append(f"## {heading}")
-            body += [p if isinstance(p, str) else p.markdown(picture) for p in parts]
-        return "\n\n".join([*body, self.foot]) + "\n"
+        with replacing(path) as file:
+            file.write(text.encode())
 
 
 def _text(name):
@@ -158,25 +117,3 @@ def _text(name):
 
 def _html_of(part):
     return f"<p>{escape(part)}</p>" if isinstance(part, str) else part.html()
-
-
-def _cell(value):
-    """Text, or a number with two digits."""
-    return value if isinstance(value, str) else f"{value:.2f}"
-
-
-def _mosaic(images, shape):
-    """Images side by side as a file, one pixel a pixel."""
-    from matplotlib.image import imsave
-
-    from fastmf.plotting import mosaic
-
-    buffer = BytesIO()
-    image = mosaic(images, shape, len(images))
-    imsave(buffer, image, cmap="gray", vmin=0, vmax=1, format="png")
-    return buffer.getvalue()
-
-
-def _image(kind, content, description):
-    data = base64.b64encode(content).decode()
-    return f'<img alt="{escape(description)}" src="data:image/{kind};base64,{data}">'

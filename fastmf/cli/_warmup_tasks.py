@@ -43,30 +43,39 @@ def machine(estimator, X=BITS, noise=("flip_probability", 0.1)):
     fitted.sample(2, n_sweeps=1, random_state=0)
 
 
-def pixels():
+def pixels(dtype="float32"):
     """Fit a machine of spike-and-slab pixels, as in `fastmf demo`."""
-    X = BITS * np.linspace(0.2, 1, 20, dtype=BITS.dtype)[:, None]
+    X = (BITS * np.linspace(0.2, 1, 20)[:, None]).astype(dtype)
     units = mf.GeneralizedRBM(3, visible="truncated_gauss_bernoulli")
     machine(units, X, ("noise_variance", 0.1))
 
 
-def conditional():
+def conditional(dtype="float32", **options):
     """Fit a `ConditionalRBM`, and predict."""
-    fitted = mf.ConditionalRBM(3, n_epochs=1, random_state=0).fit(BITS, BITS)
-    fitted.predict(BITS)
-    mf.belief_propagation(fitted.model_.given(BITS[0]))
+    X = BITS.astype(dtype)
+    fitted = mf.ConditionalRBM(3, n_epochs=1, random_state=0, **options).fit(X, X)
+    fitted.predict(X)
+    if options.get("objective") != "logistic":  # which has no hidden units
+        mf.belief_propagation(fitted.model_.given(X[0]))
 
 
-def sparse(estimator, y, predict):
-    """Fit a spike-and-slab estimator with fewer features than samples and with more."""
+def regression(dtype="float64"):
+    """Fit a `SpikeSlabRegressor` with fewer features than samples and with more, and predict."""
     for n_features in (2, 9):
-        X = NORMALS[:, :n_features]
-        predict(estimator.fit(X, y), X)
+        X = NORMALS[:, :n_features].astype(dtype)
+        mf.SpikeSlabRegressor().fit(X, X[:, 0]).predict(X, return_std=True)
 
 
-def spins():
-    """Fit a `FullyVisibleBoltzmannMachine` by BSLM, and use it."""
-    fitted = mf.FullyVisibleBoltzmannMachine(l2=0.1, solver="bslm").fit(2 * BITS[:, :3] - 1)
+def classification(dtype="float64"):
+    """Fit a `SpikeSlabClassifier`, and predict."""
+    for n_features in (2, 9):
+        X = NORMALS[:, :n_features].astype(dtype)
+        mf.SpikeSlabClassifier().fit(X, np.arange(6) % 2).predict_proba(X)
+
+
+def spins(solver="bslm"):
+    """Fit a `FullyVisibleBoltzmannMachine`, and use it."""
+    fitted = mf.FullyVisibleBoltzmannMachine(l2=0.1, solver=solver).fit(2 * BITS[:, :3] - 1)
     fitted.score_samples(2 * BITS[:, :3] - 1)
     fitted.covariance()
     fitted.sample(2, n_sweeps=1, random_state=0)
@@ -87,10 +96,11 @@ def potts():
     mf.datasets.sequence_weights(LABELS)
 
 
-def linear_model():
+def linear_model(dtype="float64", n_features=5):
     """A sparse linear model."""
-    units = mf.GaussBernoulli(np.zeros(5), np.ones(5), np.zeros(5))
-    return mf.SparseLinearModel(NORMALS[:, :5], NORMALS[:, 0], 0.1, units)
+    units = mf.GaussBernoulli(*np.array([[0.0], [1], [0]], dtype).repeat(n_features, axis=1))
+    X = NORMALS[:, :n_features].astype(dtype)
+    return mf.SparseLinearModel(X, X[:, 0], 0.1, units)
 
 
 # The longest first; neighbours have little code in common.
@@ -100,17 +110,13 @@ STANDARD = {
     "FullyVisibleBoltzmannMachine, bslm": spins,
     "GeneralizedRBM": lambda: machine(mf.GeneralizedRBM(3)),
     "PottsMachine": potts,
-    "SpikeSlabClassifier": lambda: sparse(
-        mf.SpikeSlabClassifier(), np.arange(6) % 2, lambda fitted, X: fitted.predict_proba(X)
-    ),
+    "SpikeSlabClassifier": classification,
     "ConditionalRBM": conditional,
     "GeneralizedRBM, spike-and-slab pixels": pixels,
     "FullyVisibleBoltzmannMachine": spins_with_errors,
     "DeepBoltzmannMachine": lambda: machine(mf.DeepBoltzmannMachine((3, 2), pretraining_epochs=1)),
     "relaxed_bp": lambda: mf.relaxed_bp(layered(), max_iter=2),
-    "SpikeSlabRegressor": lambda: sparse(
-        mf.SpikeSlabRegressor(), NORMALS[:, 0], lambda fitted, X: fitted.predict(X, return_std=True)
-    ),
+    "SpikeSlabRegressor": regression,
     "adaptive_tap": lambda: mf.adaptive_tap(fully_visible(), max_iter=2),
     "tap, float32": lambda: tap(layered(dtype="float32")),
     "expectation_propagation": lambda: mf.expectation_propagation(linear_model(), max_iter=3),

@@ -7,8 +7,6 @@ import numpy as np
 
 from fastmf.cli import _options, _rows
 
-SEPARATION = 5
-
 EPILOG = """\
 examples:
   fastmf dca PF00014.fasta --plot contacts.png
@@ -46,9 +44,11 @@ def add(parser):
     _options.add_quiet(parser)
     parser.add_argument(
         "--top", type=int, metavar="N",
-        help=f"best pairs, at least {SEPARATION} columns apart, to write and draw [the number of "
-        "columns]",
+        help="best pairs to write and draw [the number of columns]",
     )  # fmt: skip
+    parser.add_argument(
+        "--separation", type=int, default=5, metavar="N", help="of columns, at least [5]"
+    )
     parser.add_argument(
         "--distances", metavar="FILE",
         help="matrix of distances of the columns that are kept (.npy, .npz, .csv); contacts are "
@@ -74,9 +74,9 @@ def run(arguments):
         raise ValueError(f"--top must be at least 1, got {arguments.top}.")
     alignment = read_alignment(arguments.alignment, arguments)
     n_columns = alignment.X.shape[1]
-    if n_columns <= SEPARATION:
+    if n_columns <= arguments.separation:
         raise ValueError(
-            f"{arguments.alignment} has {n_columns} columns: none are {SEPARATION} apart."
+            f"{arguments.alignment} has {n_columns} columns: none are {arguments.separation} apart."
         )
     distances = _distances(arguments.distances, n_columns)
     start = time.perf_counter()
@@ -95,7 +95,7 @@ def run(arguments):
         f"{arguments.out}: {n_pairs} best pairs of {n_columns} columns, from {len(weights)} "
         f"sequences ({weights.sum():.1f} effective), {seconds:.1f} s"
     )
-    curve = None if distances is None else _precision(scores, distances)
+    curve = None if distances is None else _precision(scores, distances, arguments.separation)
     if curve is not None:
         n = min(n_pairs, len(curve))
         print(f"precision of the best {n} pairs: {curve[n - 1]:.3f}")
@@ -103,7 +103,7 @@ def run(arguments):
         _rows.keep_alignment(machine, alignment)
         machine.save(arguments.model)
     if arguments.plot is not None:
-        _draw(arguments.plot, scores, distances, n_pairs, curve)
+        _draw(arguments, scores, distances, n_pairs, curve)
 
 
 def read_alignment(name, arguments):
@@ -176,27 +176,26 @@ def _write(arguments, scores, alignment):
         residues = residues_of(arguments.alignment, arguments.focus, alignment, **inserts)
     columns = alignment.columns + 1
     lines = []
-    for i, j in list(zip(*ranked_pairs(scores, SEPARATION), strict=True))[
-        : arguments.top or len(scores)
-    ]:
+    pairs = np.transpose(ranked_pairs(scores, arguments.separation))
+    for i, j in pairs[: arguments.top or len(scores)]:
         line = [i + 1, j + 1, columns[i], columns[j], f"{scores[i, j]:.6g}"]
         lines.append(line + ([residues[i], residues[j]] if residues else []))
     _rows.write_table(arguments.out, [head, *lines])
     return len(lines)
 
 
-def _precision(scores, distances):
+def _precision(scores, distances, separation):
     """Precision of the best 1, 2, ... pairs, up to five for each column."""
     from fastmf.evaluation import contact_precision, ranked_pairs
 
-    n_known = len(ranked_pairs(scores, SEPARATION, ~np.isnan(distances))[0])
+    n_known = len(ranked_pairs(scores, separation, ~np.isnan(distances))[0])
     if n_known == 0:
         return None
     n_top = np.arange(1, min(n_known, 5 * len(scores)) + 1)
-    return contact_precision(scores, distances, n_top, SEPARATION)
+    return contact_precision(scores, distances, n_top, separation)
 
 
-def _draw(path, scores, distances, n_top, curve):
+def _draw(arguments, scores, distances, n_top, curve):
     from fastmf.plotting import contact_map, precision_curve
     from fastmf.plotting._axes import axes
 
@@ -206,5 +205,5 @@ def _draw(path, scores, distances, n_top, curve):
         figure.clear()
         ax, right = figure.subplots(1, 2)
         precision_curve({"pseudo-likelihood": curve}, n_columns=len(scores), ax=right)
-    contact_map(scores, distances, n_top=n_top, separation=SEPARATION, ax=ax)
-    _rows.write_figure(path, figure)
+    contact_map(scores, distances, n_top=n_top, separation=arguments.separation, ax=ax)
+    _rows.write_figure(arguments.plot, figure)

@@ -35,38 +35,27 @@ def add(parser):
     )
     _options.add_seed(group)
     group.add_argument("--round", action="store_true", help="write states, not means")
-    parser.add_argument(
-        "--clean", metavar="FILE", help="clean data: print the score of the estimate"
-    )
     _rows.add_data(parser)
 
 
 def run(arguments):
-    """Denoise, write the estimate and print its score if clean data are given."""
+    """Denoise and write the estimate."""
     from fastmf import GeneralizedRBM
 
-    inputs = arguments.model, arguments.data, arguments.clean
+    inputs = arguments.model, arguments.data, arguments.candidates
     _options.check_outputs(inputs, (arguments.output, _options.OUTPUTS))
     machine = GeneralizedRBM.load(arguments.model)
     Y = _rows.read_table(arguments.data, machine, arguments)
-    clean = arguments.clean and _rows.read_table(arguments.clean, machine, arguments)
-    if clean is not None and clean.shape != Y.shape:
-        raise ValueError(
-            f"{arguments.clean} has shape {clean.shape}, but {arguments.data} {Y.shape}."
-        )
     names = "flip_probability", "noise_variance", "n_starts", "anneal", "random_state"
     options = _options.given(arguments, *names)
     if arguments.candidates is not None:
         candidates = _rows.read_table(arguments.candidates, machine, arguments, all_rows=True)
         options["candidates"] = candidates
     estimate = machine.denoise(Y, **options)
-    binary = arguments.noise_variance is None
-    states = _rounded(estimate, machine.visible_) if binary or arguments.round else None
-    written = states if arguments.round else estimate
-    _rows.write(arguments.output, written, _rows.names_of(machine))
+    if arguments.round:
+        estimate = _rounded(estimate, machine.visible_)
+    _rows.write(arguments.output, estimate, _rows.names_of(machine))
     print(f"{arguments.output}: {len(estimate)} rows of {estimate.shape[1]} values")
-    if clean is not None:
-        print(_score(clean, Y, states if binary else written, binary))
 
 
 def _rounded(estimate, prior):
@@ -75,15 +64,3 @@ def _rounded(estimate, prior):
         raise ValueError(f"--round needs two-valued units, not {type(prior).__name__}.")
     low, high = values
     return np.where(estimate > (low + high) / 2, high, low).astype(estimate.dtype)
-
-
-def _score(clean, Y, estimate, binary):
-    from fastmf.evaluation import matthews_correlation
-
-    def error(clean, X):
-        return (X - clean) ** 2
-
-    score = matthews_correlation if binary else error
-    before, after = (score(clean, X).mean() for X in (Y, estimate))
-    name = "Matthews correlation" if binary else "mean squared error"
-    return f"{name}, mean of {len(clean)} rows: {after:.5g} (noisy {before:.5g})"

@@ -1,8 +1,4 @@
-"""Describe a file.
-
-A trained machine, a bare model, a checkpoint, an alignment of sequences, parameters of a Potts
-model (plmc, adabmDCA), or an array of numbers.
-"""
+"""Describe a file: a trained machine, a bare model, a checkpoint, an alignment or an array."""
 
 import dataclasses
 
@@ -23,7 +19,7 @@ examples:
 
 def add(parser):
     """Add the options to a parser."""
-    parser.add_argument("model", metavar="FILE", help="any file that fastmf writes or reads")
+    parser.add_argument("model", metavar="FILE", help="such as one of fastmf train")
     _rows.add_alignment(parser, "identity")
 
 
@@ -39,17 +35,10 @@ def _reader(path):
     """The function that describes a file, from its first bytes or its name."""
     from fastmf.datasets._compressed import beginning
     from fastmf.datasets.alignments import is_alignment
-    from fastmf.datasets.files import is_text
 
     if is_alignment(path):
         return _alignment
-    begin = beginning(path, 2)
-    if begin == b"PK":
-        return _machine_or_model
-    if begin in (b"J ", b"h "):
-        return _adabmdca
-    name = str(path).lower().removesuffix(".gz")
-    return _array if begin in (b"\0\0", b"\x93N") or is_text(name) else _plmc
+    return _machine_or_model if beginning(path, 2) == b"PK" else _array
 
 
 # --- files of data --------------------------------------------------------------------------------
@@ -84,51 +73,6 @@ def _alignment(arguments):
         "alphabet": f"{alphabet} ({len(alphabet)} states)",
         "gaps": "none" if gap is None else f"{(X == gap).mean():.1%}",
         "effective number": f"{effective:.1f} sequences at {arguments.identity:.0%} identity",
-    }
-
-
-def _adabmdca(arguments):
-    from fastmf.datasets import read_adabmdca
-
-    alphabets = [arguments.alphabet] if arguments.alphabet else ["rna", "dna", "protein"]
-    for alphabet in alphabets:
-        try:
-            parameters = read_adabmdca(arguments.model, alphabet)
-        except ValueError:
-            if alphabet == alphabets[-1]:
-                raise
-        else:
-            return {"file": "parameters of adabmDCA"} | _potts(parameters)
-
-
-def _plmc(arguments):
-    from fastmf.datasets import read_plmc
-
-    try:
-        parameters = read_plmc(arguments.model)
-    except ValueError as error:
-        raise ValueError(
-            f"{arguments.model} is no file that fastmf writes or reads; {error}"
-        ) from error
-    counts = f"{parameters.n_rows} ({parameters.n_effective:.1f} effective)"
-    penalties = parameters.lambda_field, parameters.lambda_couplings
-    return (
-        {"file": "parameters of plmc"}
-        | _potts(parameters)
-        | {
-            "sequences": f"{counts}, {parameters.n_skipped} left out",
-            "penalties": "lambda_h {:g}, lambda_e {:g}".format(*penalties),
-        }
-    )
-
-
-def _potts(parameters):
-    """Properties of `PottsParameters`."""
-    return {
-        "columns": f"{len(parameters.field)}",
-        "alphabet": f"{parameters.alphabet} ({len(parameters.alphabet)} states)",
-        "couplings": _values(parameters.couplings),
-        "field": _values(parameters.field),
     }
 
 

@@ -18,8 +18,8 @@ examples:
       network.html: which items go together given all others, and how sure that is
   fastmf network symptoms.csv --group diagnosis --permutations 1000
       also, which couplings differ between two groups of rows, or more
-  fastmf network answers.csv --missing em --output report.md
-      a page in Markdown, with pictures beside it; empty cells are summed over
+  fastmf network answers.csv --missing em --output report.html
+      empty cells are summed over
 
 TABLE is a .csv, .tsv or .txt file with a line of names, one row a person; cells are separated by
 commas, semicolons or tabs; it may be compressed by gzip. Items of two values are binary units,
@@ -34,7 +34,7 @@ def add(parser):
     """Add the options to a parser."""
     machine = fastmf.OrdinalMachine
     parser.add_argument("table", metavar="TABLE", help="table of items, with a line of names")
-    what = "page to write, .html or .md, and the table of edges beside it"
+    what = "page to write, and the table of edges beside it"
     _options.add_output(parser, "network.html", what, "PAGE")
     parser.add_argument("--group", metavar="COLUMN", help="column that holds groups of rows")
     parser.add_argument("--weight", metavar="COLUMN", help="column of weights of the rows")
@@ -58,7 +58,7 @@ def run(arguments):
     """Fit, write the page and the table of edges, and print a summary."""
     output = Path(arguments.output)
     edges = output.with_suffix(".csv")
-    _options.check_outputs([arguments.table], (output, (".html", ".md")), (edges, (".csv",)))
+    _options.check_outputs([arguments.table], (output, (".html",)), (edges, (".csv",)))
     for name in ("bootstraps", "n_permutations"):
         if getattr(arguments, name) < 0:
             raise ValueError(f"{name} must be at least 0, got {getattr(arguments, name)}.")

@@ -40,9 +40,6 @@ def add(parser):
     parser.add_argument(
         "--unpenalised", nargs="+", metavar="NAME", help="columns that are in the model in any case"
     )
-    parser.add_argument(
-        "--names", metavar="FILE", help="names of the features, one a line, for files without them"
-    )
     _rows.add_limits(parser)
     _options.add_quiet(parser)
 
@@ -52,7 +49,7 @@ def run(arguments):
     import fastmf
 
     _options.check_outputs(
-        [arguments.data, arguments.target, arguments.names],
+        [arguments.data, arguments.target],
         (arguments.output, (".csv",)),
         (arguments.plot, _options.PICTURES),
         (arguments.model, (".npz",)),
@@ -90,8 +87,6 @@ def _table(arguments):
     ignored = [*arguments.ignore, *([] if y is None else [arguments.target])]
     table, names = read_named(arguments.data, ignored)
     X = _rows.as_matrix(table, arguments.data)
-    if arguments.names is not None:
-        names = Path(arguments.names).read_text(encoding="utf-8").splitlines()
     if y is None and arguments.target is not None and Path(arguments.target).is_file():
         y = np.ravel(read_array(arguments.target))
         if len(X) != len(y):
@@ -100,14 +95,11 @@ def _table(arguments):
             )
     elif y is None:
         n = X.shape[1]
-        of_all = names if names and len(names) == n else None
-        place = _place(arguments.target or str(n), of_all, n)
+        place = _place(arguments.target or str(n), names, n)
         X, y = np.delete(X, place, axis=1), X[:, place]
-        names = of_all[:place] + of_all[place + 1 :] if of_all else names
+        names = names and names[:place] + names[place + 1 :]
     if X.shape[1] == 0:
         raise ValueError(f"{arguments.data} has no column beside the target.")
-    if names and len(names) != X.shape[1]:
-        raise ValueError(f"there are {len(names)} names, but {X.shape[1]} features.")
     rows = slice(_rows.n_rows(arguments))
     return X[rows], y[rows], names
 

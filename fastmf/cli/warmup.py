@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 import fastmf
-from fastmf._common.arguments import count
 from fastmf._common.cores import n_cores
 from fastmf._jit import cache
+from fastmf.cli import _options
 
 EPILOG = """\
 examples:
@@ -42,25 +42,20 @@ main(sys.argv[3:], verbose=sys.argv[2] == "True")
 
 def add(parser):
     """Add the options to a parser."""
-    from fastmf.cli import _options
-
-    _options.add_parameters(parser, warmup, ("n_processes",))
     _options.add_quiet(parser)
 
 
 def run(arguments):
     """Compile, and print how long it took."""
-    seconds = warmup(arguments.n_processes, not arguments.quiet)
+    seconds = warmup(not arguments.quiet)
     print(f"kernels are in {cache.folder()}, {seconds:.1f} s")
 
 
-def warmup(n_processes=None, verbose=True):
-    """Compile kernels beforehand and keep them in the cache, for all later processes.
+def warmup(verbose=True):
+    """Compile kernels beforehand and keep them in the cache, in one process for each core.
 
     Parameters
     ----------
-    n_processes : int, optional
-        Processes that compile; default the number of cores.
     verbose : bool, default True
         Show a line for each task on stderr.
 
@@ -71,8 +66,6 @@ def warmup(n_processes=None, verbose=True):
 
     Raises
     ------
-    ValueError, TypeError
-        If `n_processes` is not a positive integer.
     RuntimeError
         If there is no cache folder, or code cannot be compiled.
     ImportError
@@ -83,8 +76,6 @@ def warmup(n_processes=None, verbose=True):
     >>> import fastmf as mf
     >>> seconds = mf.warmup(verbose=False)  # doctest: +SKIP
     """
-    if n_processes is not None:
-        count("n_processes", n_processes)
     fastmf.GeneralizedRBM  # noqa: B018  says what to install where scikit-learn is missing
     if cache.folder() is None:
         raise Failed(
@@ -93,7 +84,7 @@ def warmup(n_processes=None, verbose=True):
     from fastmf.cli import _warmup_tasks
 
     names, start = list(_warmup_tasks.STANDARD), time.perf_counter()
-    n_processes = min(n_processes or n_cores(), len(names))
+    n_processes = min(n_cores(), len(names))
     workers = [_worker(names[k::n_processes], verbose) for k in range(n_processes)]
     try:
         outputs = [worker.communicate()[0] for worker in workers]

@@ -1,20 +1,374 @@
-"""Pairwise models from and to graphs of networkx, networks of pgmpy and models of dimod.
+"""Pairwise models from and to networks of pgmpy and models of dimod.
 
-None of these packages is needed to convert their objects to models: those are read by their
-attributes. To make an object of one, it must be installed.
+Objects of these packages are read by their attributes, without an import. To make one, its package
+must be installed. Of graphs, `networkx.to_scipy_sparse_array` gives the couplings.
 """
 
-from fastmf.convert._converted import Converted
-from fastmf.convert._dimod import from_dimod, to_dimod
-from fastmf.convert._networkx import from_networkx, to_networkx
-from fastmf.convert._pgmpy import from_pgmpy, to_pgmpy
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import coo_array
+
+from fastmf._common.arguments import number
+from fastmf.models._graph import pairwise_graph
+from fastmf.models._state_tables import (
+    factors_of,
+    machine_of_tables,
+    state_tables,
+    tables_of_factors,
+)
+from fastmf.models.boltzmann import BoltzmannMachine
+from fastmf.priors._queries import columns_of_values
+from fastmf.priors.binary import Bernoulli, Ising
 
 __all__ = [
     "Converted",
     "from_dimod",
-    "from_networkx",
     "from_pgmpy",
     "to_dimod",
-    "to_networkx",
     "to_pgmpy",
 ]
+
+
+class Converted(NamedTuple):
+    """Result of the functions named ``from_...``.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+        Sparse couplings.
+    names : list
+        Names of the units in the other package, in the order of units.
+    states : list of lists
+        Names of the values of each unit there; of categorical units in the order of states.
+    log_factor : float, default 0
+        Logarithm of a constant factor that is not part of the model.
+
+    Examples
+    --------
+    See `from_dimod`.
+    """
+
+    model: BoltzmannMachine
+    names: list[Any]
+    states: list[list[Any]]
+    log_factor: float = 0.0
+
+
+def _check_machine(model):
+    """Raise a TypeError unless the model is a BoltzmannMachine."""
+    if not isinstance(model, BoltzmannMachine):
+        raise TypeError(f"model must be a BoltzmannMachine, got {type(model).__name__}.")
+
+
+def _names_of_units(model, names):
+    """A name for each unit or group of states, by default numbers."""
+    n = len(columns_of_values(model.prior) or model.prior[0])
+    names = list(range(n)) if names is None else list(names)
+    if len(names) != n or len(set(names)) != n:
+        raise ValueError(f"names must be {n} different ones, one for each unit, got {len(names)}.")
+    return names
+
+
+def _finite(name, value, of):
+    """A number from another package as a float."""
+    try:
+        value = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} of {of!r:.60} must be a number, got {value!r:.40}.") from None
+    if not np.isfinite(value):
+        raise ValueError(f"{name} of {of!r:.60} must be finite, got {value}.")
+    return value
+
+
+def _imported(module, caller):
+    """A module of an optional package."""
+    package = module.partition(".")[0]
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"{caller} needs {package}: pip install {package}", name=package
+        ) from error
+
+
+# --- pgmpy ----------------------------------------------------------------------------------------
+
+
+def from_pgmpy(network):
+    """A machine of categorical units from a network of pgmpy.
+
+    Parameters
+    ----------
+    network : pgmpy.models.DiscreteMarkovNetwork, MarkovNetwork or DiscreteBayesianNetwork
+        Or any object with a method get_factors, or get_cpds, whose factors have the attributes
+        variables, values and perhaps state_names. Factors have two variables at most.
+
+    Returns
+    -------
+    Converted
+        Factors of no variable are in `log_factor`. States of a variable that factors list in
+        different orders are matched by their names.
+
+    Raises
+    ------
+    TypeError
+        If the object has none of these methods.
+    ValueError
+        If there is no factor, one has more than two variables, negative entries or none that is
+        positive, or if variables have no factor, or states that do not match.
+
+    Notes
+    -----
+    Zeros become couplings or fields of -inf. A variable with one state gets a second one that never
+    occurs, and has the name None.
+
+    Examples
+    --------
+    >>> import types
+    >>> import numpy as np, fastmf as mf
+    >>> factor = types.SimpleNamespace(
+    ...     variables=["rain", "wet"], values=np.array([[3.0, 1.0], [0.0, 4.0]]),
+    ...     state_names={"rain": ["no", "yes"], "wet": ["no", "yes"]},
+    ... )
+    >>> network = types.SimpleNamespace(get_factors=lambda: [factor])
+    >>> model, names, states, _ = mf.convert.from_pgmpy(network)
+    >>> names, states[0], mf.exact(model).mean.round(3).tolist()
+    (['rain', 'wet'], ['no', 'yes'], [0.5, 0.5, 0.375, 0.625])
+    """
+    factors = _factors(network)
+    states = {}
+    for factor in factors:
+        for variable, n in zip(factor.variables, np.shape(factor.values), strict=True):
+            states.setdefault(variable, _state_names(factor, variable, n))
+    missing = [name for name in getattr(network, "nodes", list)() if name not in states]
+    missing = [name for name in missing if not hasattr(name, "variables")]  # of factor graphs
+    if missing or not states:
+        raise ValueError(
+            f"network must have a factor for each variable, got none of {missing!r:.80}."
+        )
+    unit = {name: k for k, name in enumerate(states)}
+    scopes = ([unit[variable] for variable in factor.variables] for factor in factors)
+    tables = (_logarithms(factor, states) for factor in factors)
+    sizes = list(map(len, states.values()))
+    tables, log_factor = tables_of_factors(sizes, zip(scopes, tables, strict=True), list(states))
+    named = [of_unit + [None] * (len(of_unit) == 1) for of_unit in states.values()]
+    return Converted(machine_of_tables(tables), list(states), named, log_factor)
+
+
+def _factors(network):
+    if hasattr(network, "get_factors"):
+        return list(network.get_factors())
+    if hasattr(network, "get_cpds"):
+        return [table.to_factor() for table in network.get_cpds()]
+    raise TypeError(
+        "network must be one of pgmpy, with a method get_factors or get_cpds, got "
+        f"{type(network).__name__}."
+    )
+
+
+def _state_names(factor, variable, n):
+    names = (getattr(factor, "state_names", None) or {}).get(variable, range(n))
+    return list(names)
+
+
+def _logarithms(factor, states):
+    """The logarithms of a factor, with the states of its variables in this order."""
+    variables, values = list(factor.variables), np.asarray(factor.values, float)
+    if len(variables) > 2:
+        raise ValueError(
+            "factors must have two variables at most, as models are pairwise, got "
+            f"{variables!r:.80}."
+        )
+    if not (np.isfinite(values) & (values >= 0)).all() or not values.any():
+        raise ValueError(
+            f"the factor of {variables!r:.80} must have entries at least 0, one of them positive."
+        )
+    for axis, variable in enumerate(variables):
+        state_names = _state_names(factor, variable, values.shape[axis])
+        if sorted(map(repr, state_names)) != sorted(map(repr, states[variable])):
+            raise ValueError(
+                f"the states of {variable!r:.60} must be the same in all factors, got "
+                f"{state_names!r:.60} and {states[variable]!r:.60}."
+            )
+        values = values.take([state_names.index(name) for name in states[variable]], axis=axis)
+    with np.errstate(divide="ignore"):
+        return np.log(values)
+
+
+def to_pgmpy(model, names=None, states=None):
+    """A Markov network of pgmpy with the distribution of a machine.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+        Discrete units.
+    names : sequence, optional
+        Variable of each unit; default 0, 1, ...
+    states : sequence of sequences, optional
+        Names of the values of each unit, from the lowest up; default 0, 1, ...
+
+    Returns
+    -------
+    pgmpy.models.DiscreteMarkovNetwork
+        Or MarkovNetwork, in older versions. A factor for each unit and each pair of coupled ones,
+        or several equal ones where the exponentials of one would overflow.
+
+    Raises
+    ------
+    ImportError
+        If pgmpy is not installed.
+    TypeError
+        If the model is of another class.
+    ValueError
+        If units are not discrete, or names or states do not fit.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> machine = mf.BoltzmannMachine([[0.0, 0.5], [0.5, 0.0]], mf.Ising(np.zeros(2)))
+    >>> network = mf.convert.to_pgmpy(machine, ["a", "b"])  # doctest: +SKIP
+    >>> float(network.get_partition_function())  # doctest: +SKIP
+    4.510503...
+    """
+    _check_machine(model)
+    tables, _ = state_tables(model)
+    names = _names_of_units(model, names)
+    sizes = tables.sizes.tolist()
+    states = [list(range(q)) for q in sizes] if states is None else list(map(list, states))
+    if list(map(len, states)) != sizes or any(len(set(s)) != len(s) for s in states):
+        raise ValueError(f"states must be different names of {sizes!s:.60} states, unit by unit.")
+    models = _imported("pgmpy.models", "to_pgmpy")
+    factor_class = _imported("pgmpy.factors.discrete", "to_pgmpy").DiscreteFactor
+    network = getattr(models, "DiscreteMarkovNetwork", None) or models.MarkovNetwork
+    network = network()
+    network.add_nodes_from(names)
+    network.add_edges_from((names[i], names[j]) for i, j in tables.edges.tolist())
+    for scope, table in factors_of(tables):
+        factor = factor_class(
+            [names[k] for k in scope],
+            [sizes[k] for k in scope],
+            table.ravel(),
+            state_names={names[k]: states[k] for k in scope},
+        )
+        network.add_factors(factor)
+    return network
+
+
+# --- dimod ----------------------------------------------------------------------------------------
+
+_DIMOD_UNITS = {"SPIN": (Ising, [-1, 1]), "BINARY": (Bernoulli, [0, 1])}
+
+
+def from_dimod(model, *, beta=1.0):
+    """A machine of the Boltzmann distribution of a binary quadratic model.
+
+    Parameters
+    ----------
+    model : dimod.BinaryQuadraticModel
+        Or any object with its attributes variables, linear, quadratic, offset and vartype.
+    beta : float, default 1
+        Inverse temperature: p(x) is proportional to exp(-beta E(x)).
+
+    Returns
+    -------
+    Converted
+        Ising units for spins, Bernoulli units for binary variables; the offset in `log_factor`.
+
+    Raises
+    ------
+    TypeError
+        If the object lacks one of these attributes, or a bias is no number.
+    ValueError
+        If the variables are of another kind, there are none, or a bias is not finite.
+
+    Examples
+    --------
+    >>> import types
+    >>> import fastmf as mf
+    >>> quadratic = types.SimpleNamespace(
+    ...     variables=["a", "b"], linear={"a": 0.5, "b": 0.0}, quadratic={("a", "b"): -1.0},
+    ...     offset=0.0, vartype="SPIN",
+    ... )
+    >>> converted = mf.convert.from_dimod(quadratic)
+    >>> converted.names, converted.model.couplings.toarray().tolist()
+    (['a', 'b'], [[0.0, 1.0], [1.0, 0.0]])
+    >>> converted.model.prior.field.tolist()
+    [-0.5, -0.0]
+    """
+    beta = number("beta", beta, 0, np.finfo(float).max)
+    try:
+        names, linear = list(model.variables), model.linear
+        quadratic, offset, vartype = model.quadratic.items(), model.offset, model.vartype
+    except AttributeError as error:
+        raise TypeError(
+            f"model must be a dimod.BinaryQuadraticModel, got {type(model).__name__}: {error}."
+        ) from error
+    kind = getattr(vartype, "name", vartype)
+    if kind not in _DIMOD_UNITS:
+        raise ValueError(f"the variables must be SPIN or BINARY, got {kind!r:.40}.")
+    if not names:
+        raise ValueError("model must have variables, got none.")
+    class_, states = _DIMOD_UNITS[kind]
+    unit = {name: k for k, name in enumerate(names)}
+    field = np.array([-beta * _finite("the bias", linear[name], name) for name in names])
+    pairs = [(unit[a], unit[b], _finite("the bias", bias, (a, b))) for (a, b), bias in quadratic]
+    rows, columns, biases = np.array(pairs, float).reshape(-1, 3).T
+    # Pairs that occur twice add up.
+    half = coo_array((-beta * biases, (rows.astype(int), columns.astype(int))), 2 * (len(names),))
+    couplings = (half + half.T).tocsr()
+    machine = BoltzmannMachine(couplings, class_(field))
+    log_factor = -beta * _finite("the offset", offset, "model")
+    return Converted(machine, names, [list(states) for _ in names], log_factor)
+
+
+def to_dimod(model, names=None, *, beta=1.0, log_factor=0.0):
+    """The binary quadratic model with the Boltzmann distribution of a machine.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+        Ising or Bernoulli units.
+    names : sequence, optional
+        Variable of each unit; default 0, 1, ...
+    beta : float, default 1
+        Inverse temperature: the machine's energies are divided by it.
+    log_factor : float, default 0
+        Logarithm of a constant factor, which becomes the offset.
+
+    Returns
+    -------
+    dimod.BinaryQuadraticModel
+
+    Raises
+    ------
+    ImportError
+        If dimod is not installed.
+    TypeError
+        If the model is of another class.
+    ValueError
+        If the units are of another kind, or names are too few or not unique.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> machine = mf.BoltzmannMachine([[0.0, 0.5], [0.5, 0.0]], mf.Ising(np.zeros(2)))
+    >>> mf.convert.to_dimod(machine, ["a", "b"])  # doctest: +SKIP
+    BinaryQuadraticModel({'a': 0.0, 'b': 0.0}, {('b', 'a'): -0.5}, -0.0, 'SPIN')
+    """
+    _check_machine(model)
+    beta = number("beta", beta, np.finfo(float).tiny, np.finfo(float).max)
+    kinds = [kind for kind, (class_, _) in _DIMOD_UNITS.items() if isinstance(model.prior, class_)]
+    if not kinds:
+        raise ValueError(
+            f"model must have Ising or Bernoulli units, got {type(model.prior).__name__}."
+        )
+    names, graph = _names_of_units(model, names), pairwise_graph(model)
+    linear = dict(zip(names, (-model.prior.field / beta).tolist(), strict=True))
+    pairs = zip(graph.edges.tolist(), (-graph.values / beta).tolist(), strict=True)
+    quadratic = {(names[i], names[j]): value for (i, j), value in pairs}
+    dimod = _imported("dimod", "to_dimod")
+    made = dimod.BinaryQuadraticModel(linear, {}, -log_factor / beta, kinds[0])
+    made.add_quadratic_from(quadratic)  # afterwards: variables keep the order of the units
+    return made

@@ -10,9 +10,6 @@ class Converted(NamedTuple):
     log_factor: float = 0.0
 
 def from_dimod(model: Any, *, beta: float = 1.0) -> Converted: ...
-def from_networkx(
-    graph: Any, units: str = "ising", *, weight: str = "weight", field: str = "field"
-) -> Converted: ...
 def from_pgmpy(network: Any) -> Converted: ...
 def to_dimod(
     model: BoltzmannMachine,
@@ -20,13 +17,6 @@ def to_dimod(
     *,
     beta: float = 1.0,
     log_factor: float = 0.0,
-) -> Any: ...
-def to_networkx(
-    model: BoltzmannMachine,
-    names: Sequence[Hashable] | None = None,
-    *,
-    weight: str = "weight",
-    field: str = "field",
 ) -> Any: ...
 def to_pgmpy(
     model: BoltzmannMachine,

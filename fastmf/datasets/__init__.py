@@ -22,14 +22,7 @@ from fastmf.datasets.potts_files import (
     write_adabmdca,
     write_plmc,
 )
-from fastmf.datasets.uai import (
-    UAIModel,
-    UAIResult,
-    load_uai,
-    read_uai_result,
-    save_uai,
-    write_uai_result,
-)
+from fastmf.datasets.uai import UAIModel, load_uai, save_uai
 
 __all__ = [
     "Alignment",
@@ -37,7 +30,6 @@ __all__ = [
     "PlmcParameters",
     "PottsParameters",
     "UAIModel",
-    "UAIResult",
     "load_alignment",
     "load_caltech_silhouettes",
     "load_cbcl_faces",
@@ -47,11 +39,9 @@ __all__ = [
     "read_adabmdca",
     "read_array",
     "read_plmc",
-    "read_uai_result",
     "save_uai",
     "sequence_weights",
     "write_adabmdca",
     "write_fasta",
     "write_plmc",
-    "write_uai_result",
 ]

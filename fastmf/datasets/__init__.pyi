@@ -47,11 +47,6 @@ class UAIModel(NamedTuple):
     clamp: Array | None
     log_factor: float
 
-class UAIResult(NamedTuple):
-    log_partition: float | None = None
-    marginals: list[Array] | None = None
-    state: Array | None = None
-
 def load_alignment(
     path: Path,
     alphabet: str | None = "protein",
@@ -76,7 +71,6 @@ def load_mnist(
     split: str = "train",
     binary: bool = False,
     dtype: type[np.floating[Any]] = np.float32,
-    download: bool = False,
 ) -> Images: ...
 def load_uai(path: Path, evidence: Path | None = None, *, max_bytes: float = ...) -> UAIModel: ...
 def read_adabmdca(
@@ -87,8 +81,7 @@ def read_adabmdca(
     max_bytes: int = ...,
 ) -> PottsParameters: ...
 def read_array(path: Path, *, max_bytes: int | None = ...) -> Array: ...
-def read_plmc(path: Path, *, max_bytes: int = ...) -> PlmcParameters: ...
-def read_uai_result(path: Path, *, max_bytes: float = ...) -> UAIResult: ...
+def read_plmc(path: Path) -> PlmcParameters: ...
 def save_uai(
     model: BoltzmannMachine,
     path: Path,
@@ -110,11 +103,4 @@ def write_fasta(
 ) -> None: ...
 def write_plmc(
     path: Path, couplings: ArrayLike, field: ArrayLike, alphabet: str = "protein", **more: Any
-) -> None: ...
-def write_uai_result(
-    path: Path,
-    *,
-    log_partition: float | None = None,
-    marginals: Sequence[ArrayLike] | Array | None = None,
-    state: ArrayLike | None = None,
 ) -> None: ...

@@ -1,10 +1,15 @@
-"""Files that are perhaps compressed by gzip."""
+"""Files that are perhaps compressed by gzip, and messages of errors in them."""
 
 import gzip
 import zlib
+from contextlib import contextmanager
+
+from fastmf.models._archive import reason
 
 # Bytes of a file that are read at a time: the longest word, line of numbers or title.
 BLOCK_BYTES = 2**20
+# Memory of a word and its number, or of a sequence beside its letters, while a file is read.
+ITEM_BYTES = 100
 
 
 def is_compressed(path):
@@ -56,3 +61,25 @@ def beginning(path, n_bytes):
             return file.read(n_bytes)
         except (EOFError, zlib.error, gzip.BadGzipFile):
             return b""
+
+
+@contextmanager
+def reading(path, what):
+    """Check that there is a file, and say in one line of it that its contents are not `what`."""
+    check_file(path)
+    try:
+        yield
+    except MemoryError as error:
+        raise MemoryError(f"{path}: there is not enough memory for its array.") from error
+    # On damaged files parsers raise errors of many types, some with the whole file as message.
+    except Exception as error:
+        raise ValueError(f"{path} cannot be read as {what}: {reason(error)}") from error
+
+
+def check_memory(n_bytes, max_bytes):
+    """Raise if the contents of a file would take more memory than there may be."""
+    if n_bytes > max_bytes:
+        raise ValueError(
+            f"it needs {n_bytes:.0f} bytes, more than max_bytes={max_bytes}; decompress it, or "
+            "pass a larger one if there is memory"
+        )

@@ -10,10 +10,8 @@ from itertools import chain, islice
 import numpy as np
 
 from fastmf._common.warning import warn_user
-from fastmf.datasets._compressed import is_compressed, open_decompressed
+from fastmf.datasets._compressed import check_memory, open_decompressed
 
-# Longest line of a compressed table.
-MAX_LINE_BYTES = 2**26
 # A missing value, in lower case; an empty cell is one, too.
 MISSING_CELLS = (
     "na", "n/a", "nan", "null", "none", "?", ".",
@@ -33,13 +31,12 @@ _NO_THOUSANDS = "write decimal points, and no separators of thousands"
 
 
 @contextmanager
-def opened(path, check_memory=None):
+def opened(path, max_bytes):
     """Open a table: the names of its columns or None, an iterator over its rows, the separator."""
     with open_decompressed(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
-        longest = MAX_LINE_BYTES if is_compressed(path) else -1
         try:
-            lines = _without_comments(_lines(text, longest, check_memory))
+            lines = _without_comments(_lines(text, max_bytes))
             begin = list(islice(lines, 2))
             separator = _separator(begin[-1]) if begin else ","
             rows = _rows(chain(begin, lines), separator)
@@ -52,9 +49,9 @@ def opened(path, check_memory=None):
             ) from error
 
 
-def read_table(path, check_memory=None, ignored=()):
+def read_table(path, max_bytes, ignored=()):
     """Read the numbers of a table, and the names of its columns, None without names."""
-    with opened(path, check_memory) as (names, rows, separator):
+    with opened(path, max_bytes) as (names, rows, separator):
         first = next(rows, None)
         if first is None:
             raise ValueError("it has no line of numbers")
@@ -77,9 +74,9 @@ def read_table(path, check_memory=None, ignored=()):
     return numbers, names
 
 
-def read_texts(path):
+def read_texts(path, max_bytes):
     """Read the names of the columns of a table, and its rows of text, decimal points in numbers."""
-    with opened(path) as (names, rows, separator):
+    with opened(path, max_bytes) as (names, rows, separator):
         if names is None:
             raise ValueError("it must have a line of names, with a letter or in quotes")
         point = _DECIMAL_COMMA.sub if separator in ";\t" else lambda _, cell: cell
@@ -165,15 +162,12 @@ class _Numbers:
 # --- lines and cells ------------------------------------------------------------------------------
 
 
-def _lines(text, longest, check_memory):
+def _lines(text, max_bytes):
     """Yield the lines of a file that are not empty."""
     n_chars = n_cells = 0
-    while line := text.readline(longest):
-        if len(line) == longest:
-            raise ValueError(f"it has a line of more than {longest} bytes")
-        if check_memory:
-            n_chars, n_cells = n_chars + len(line), n_cells + 1 + max(map(line.count, "\t;, "))
-            check_memory(max(n_chars, 8 * n_cells))
+    while line := text.readline(max_bytes + 1):
+        n_chars, n_cells = n_chars + len(line), n_cells + 1 + max(map(line.count, "\t;, "))
+        check_memory(max(n_chars, 8 * n_cells), max_bytes)
         if line.strip(" \r\n"):  # tabs alone may be a row of empty cells
             yield line
 

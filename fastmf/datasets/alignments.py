@@ -1,11 +1,9 @@
 """Alignments of sequences: FASTA, A2M, A3M, Stockholm and Clustal files, as integer labels."""
 
-import gzip
 import math
 import re
 import string
 import sys
-import zlib
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -14,20 +12,24 @@ import numpy as np
 
 from fastmf._common.arguments import count, number, one_of, real_array
 from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.datasets._compressed import BLOCK_BYTES, beginning, check_file, open_decompressed
+from fastmf.datasets._compressed import (
+    BLOCK_BYTES,
+    ITEM_BYTES,
+    beginning,
+    open_decompressed,
+    reading,
+)
 from fastmf.kernels.pseudo_likelihood import hamming
 from fastmf.models._io import replacing
 
 ALPHABETS = {"protein": "-ACDEFGHIKLMNPQRSTVWY", "rna": "-ACGU", "dna": "-ACGT"}
 
 _GAPS = b"-."
-_OUTSIDE = -2
+_OUTSIDE = np.iinfo(np.int8).min
 _STOP = ord("*")
 _LETTERS = string.ascii_letters.encode()
 _SPACES = b" \t\r\n\v\f"
 _TEXT = bytes([*range(33, 127), *_SPACES])
-# Memory that a sequence takes beside its letters, such as for its name.
-_ROW_BYTES = 100
 # First words of Clustal's format, as other programs write it, too.
 _CLUSTAL = (b"CLUSTAL", b"MUSCLE", b"PROBCONS", b"MSAPROBS", b"Kalign")
 # In Clustal's files, marks of conserved columns below a block, and the count at the end of a line.
@@ -431,13 +433,8 @@ def _fitting_alphabet(rows, columns):
 
 
 def _read(path, max_bytes):
-    check_file(path)
-    try:
-        with open_decompressed(path) as file:
-            names, letters, lengths = sequences(_TextLines(file, max_bytes))
-    # What gzip and zlib say of damaged files, and what the parsers below do.
-    except (EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
-        raise ValueError(f"{path} cannot be read as an alignment: {error!s:.300}") from error
+    with reading(path, "an alignment"), open_decompressed(path) as file:
+        names, letters, lengths = sequences(_TextLines(file, max_bytes))
     if not names:
         raise ValueError(f"{path} holds no sequences.")
     return _Text(path, names, np.frombuffer(letters, np.uint8), np.array(lengths))
@@ -511,7 +508,7 @@ def _fasta(lines, first):
     names, letters, starts = [], bytearray(), []
     for line in chain([first], lines):
         if line.startswith(b">"):
-            lines.count(_ROW_BYTES)
+            lines.count(ITEM_BYTES)
             names.append(_name(line[1:]))
             starts.append(len(letters))
         else:
@@ -538,7 +535,7 @@ def _in_blocks(lines, clustal=False):
             what = "holds no letters" if not letters else "repeats a name of its block"
             raise ValueError(f"line {lines.number}, {name[:60]!r}, {what}.")
         if name not in sequences_by_name:
-            lines.count(_ROW_BYTES)
+            lines.count(ITEM_BYTES)
         block.add(name)
         text = _COUNT.sub(b"", letters[0]) if clustal else letters[0].translate(_GAPS_OF_STOCKHOLM)
         sequences_by_name.setdefault(name, bytearray()).extend(lines.letters(text))

@@ -2,11 +2,18 @@
 
 import math
 import struct
+import sys
 from pathlib import Path
 
 import numpy as np
 
-from fastmf.datasets._compressed import BLOCK_BYTES, check_file, is_compressed, open_decompressed
+from fastmf.datasets._compressed import (
+    BLOCK_BYTES,
+    check_memory,
+    is_compressed,
+    open_decompressed,
+    reading,
+)
 from fastmf.datasets._tables import read_table, read_texts
 from fastmf.models._archive import Archive, memory_limit, read_header, reason
 
@@ -64,16 +71,15 @@ def read_array(path, *, max_bytes=None):
            [3. , 4. ]])
     """
     path, key = _split_key(path)
-    check_file(path)
     name = path.name.lower().removesuffix(".gz")
     if path.name.lower().endswith(".npz"):
         array = _read_npz(path, key, max_bytes)
-    elif name.endswith(".npy"):
-        array = _attempt(_read_npy, path, ".npy", max_bytes)
-    elif is_text(name):
-        array = _attempt(_read_text, path, Path(name).suffix, max_bytes)
     else:
-        array = _attempt(_read_idx, path, "IDX", max_bytes)
+        suffix = Path(name).suffix
+        kind = suffix if suffix in (".npy", *TEXT_SUFFIXES) else "IDX"
+        read = _read_npy if kind == ".npy" else _read_idx if kind == "IDX" else _read_text
+        with reading(path, kind):
+            array = read(path, _limit(path, max_bytes))
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{path} holds values of type {array.dtype}, not numbers.")
     if array.size == 0:
@@ -86,29 +92,11 @@ def _split_key(path):
     return (Path(head + ".npz"), key) if separator else (Path(path), None)
 
 
-def _attempt(read, path, format, max_bytes):
-    try:
-        return read(path, max_bytes)
-    except MemoryError as error:
-        raise MemoryError(f"{path}: there is not enough memory for its array.") from error
-    # On damaged files parsers raise errors of many types, some with the whole file as message.
-    except Exception as error:
-        raise ValueError(f"{path} cannot be read as {format}: {reason(error)}") from error
-
-
 def _limit(path, max_bytes):
     """Largest memory of the array of a compressed file; other arrays have about the file's size."""
     if not is_compressed(path) and max_bytes is None:
-        return math.inf
+        return sys.maxsize - 1
     return memory_limit(path.stat().st_size, max_bytes)
-
-
-def _check_memory(n_bytes, limit):
-    if n_bytes > limit:
-        raise ValueError(
-            f"its array needs more than max_bytes={limit} bytes; decompress the file, or pass a "
-            "larger one if there is memory"
-        )
 
 
 def _read_npy(path, max_bytes):
@@ -118,17 +106,14 @@ def _read_npy(path, max_bytes):
         n_bytes = math.prod(shape) * dtype.itemsize
         if not is_compressed(path) and path.stat().st_size < n_bytes:
             raise ValueError(f"shape {shape} needs {n_bytes} bytes; it may be truncated")
-        _check_memory(n_bytes, _limit(path, max_bytes))
+        check_memory(n_bytes, max_bytes)
         file.seek(0)
         return np.lib.format.read_array(file, allow_pickle=False)
 
 
 def _read_npz(path, key, max_bytes):
-    def keys(path, max_bytes):
-        with open(path, "rb") as file:
-            return list(Archive(file, max_bytes))
-
-    names = _attempt(keys, path, ".npz", max_bytes)
+    with reading(path, ".npz"), open(path, "rb") as file:
+        names = list(Archive(file, max_bytes))
     if key is None and len(names) == 1:
         key = names[0]
     if key not in names:
@@ -138,21 +123,12 @@ def _read_npz(path, key, max_bytes):
         listed = reason(", ".join(names))
         raise ValueError(f"{path} holds {asked}: choose one of {listed} by {path}:KEY.")
 
-    def read(path, max_bytes):
-        with open(path, "rb") as file:
-            return Archive(file, max_bytes)[key]
-
-    return _attempt(read, path, ".npz", max_bytes)
+    with reading(path, ".npz"), open(path, "rb") as file:
+        return Archive(file, max_bytes)[key]
 
 
 def _read_text(path, max_bytes):
-    return _read_text_and_names(path, max_bytes)[0]
-
-
-def _read_text_and_names(path, max_bytes, ignored=()):
-    limit = _limit(path, max_bytes)
-    check = None if limit == math.inf else lambda n_bytes: _check_memory(n_bytes, limit)
-    return read_table(path, check, ignored)
+    return read_table(path, max_bytes)[0]
 
 
 def read_named(path, ignored=()):
@@ -162,19 +138,17 @@ def read_named(path, ignored=()):
             raise ValueError(f"{path} has no names of columns, such as {ignored[0]!r}.")
         return read_array(path), None
     path = Path(path)
-    check_file(path)
-    return _attempt(
-        lambda path, _: _read_text_and_names(path, None, ignored), path, "a table", None
-    )
+    with reading(path, "a table"):
+        return read_table(path, _limit(path, None), ignored)
 
 
 def read_text(path):
     """Read the names of the columns of a table, and the columns as text."""
     path = Path(path)
-    check_file(path)
     if not is_text(path):
         raise ValueError(f"{path}: the name of a table must end in {' or '.join(TEXT_SUFFIXES)}.")
-    return _attempt(lambda path, _: read_texts(path), path, "a table", None)
+    with reading(path, "a table"):
+        return read_texts(path, _limit(path, None))
 
 
 def is_text(path):
@@ -199,7 +173,7 @@ def _read_idx(path, max_bytes):
         needs = f"shape {shape} needs {expected} bytes, it has "
         if not is_compressed(path) and path.stat().st_size != expected:
             raise ValueError(f"{needs}{path.stat().st_size}")
-        _check_memory(expected, _limit(path, max_bytes))
+        check_memory(expected, max_bytes)
         # No more than what the header announces is decompressed.
         content, n_read = np.empty(expected - start, np.uint8), 0
         while got := file.readinto(memoryview(content)[n_read : n_read + BLOCK_BYTES]):

@@ -63,14 +63,16 @@ def load_digits(*, binary=False, dtype=np.float32):
     >>> digits.X.shape, digits.X.dtype, digits.shape
     ((1797, 64), dtype('float32'), (8, 8))
     """
-    _sklearn("load_digits")
-    from sklearn.datasets import load_digits
-
+    try:
+        from sklearn.datasets import load_digits
+    except ModuleNotFoundError as error:
+        text = "load_digits needs scikit-learn: pip install 'fastmf[sklearn]'"
+        raise ImportError(text) from error
     pixels, labels = load_digits(return_X_y=True)
     return Images(_scaled(pixels, 16, binary, dtype), (8, 8), labels)
 
 
-def load_mnist(folder=None, *, split="train", binary=False, dtype=np.float32, download=False):
+def load_mnist(folder=None, *, split="train", binary=False, dtype=np.float32):
     """Load the MNIST handwritten digits of 28 x 28 pixels.
 
     Parameters
@@ -84,9 +86,6 @@ def load_mnist(folder=None, *, split="train", binary=False, dtype=np.float32, do
     binary : bool, default False
         Whether grey levels above 1/2 become 1 and all others 0.
     dtype : float32 or float64, default float32
-    download : bool, default False
-        Whether to fetch the data from openml.org (by scikit-learn, which keeps a copy) if a file
-        is missing.
 
     Returns
     -------
@@ -95,10 +94,8 @@ def load_mnist(folder=None, *, split="train", binary=False, dtype=np.float32, do
 
     Raises
     ------
-    FileNotFoundError
-        If a file is missing and `download` is False.
-    ValueError
-        If a file is damaged, or `split` is unknown.
+    FileNotFoundError, ValueError
+        If a file is missing or damaged, or `split` is unknown.
 
     Notes
     -----
@@ -117,24 +114,14 @@ def load_mnist(folder=None, *, split="train", binary=False, dtype=np.float32, do
     array([5, 0])
     """
     prefix = {"train": "train", "test": "t10k"}[one_of("split", split, ("train", "test"))]
-    try:
-        paths = [
-            _find(
-                f"{prefix}-{kind}-ubyte", folder, "mnist", "load_mnist", ", or pass download=True"
-            )
-            for kind in ("images-idx3", "labels-idx1")
-        ]
-    except FileNotFoundError:
-        if not download:
-            raise
-        pixels, labels = _fetch_mnist(split)
-    else:
-        pixels, labels = map(read_array, paths)
-        if pixels.ndim != 3 or labels.shape != pixels.shape[:1]:
-            raise ValueError(
-                f"{paths[0]} has shape {pixels.shape} and {paths[1]} has shape {labels.shape}; "
-                "expected (n, height, width) and (n,)."
-            )
+    names = (f"{prefix}-{kind}-ubyte" for kind in ("images-idx3", "labels-idx1"))
+    paths = [_find(name, folder, "mnist", "load_mnist") for name in names]
+    pixels, labels = map(read_array, paths)
+    if pixels.ndim != 3 or labels.shape != pixels.shape[:1]:
+        raise ValueError(
+            f"{paths[0]} has shape {pixels.shape} and {paths[1]} has shape {labels.shape}; "
+            "expected (n, height, width) and (n,)."
+        )
     return Images(_scaled(pixels, 255, binary, dtype), pixels.shape[1:], labels.astype(np.intp))
 
 
@@ -167,14 +154,7 @@ def load_caltech_silhouettes(folder=None, *, split="train", dtype=np.float32):
 
     Examples
     --------
-    >>> import pathlib, tempfile
-    >>> import numpy as np, fastmf as mf
-    >>> from scipy.io import savemat
-    >>> folder = pathlib.Path(tempfile.mkdtemp())  # three images in the format of the file
-    >>> arrays = {"train_data": np.ones((3, 784)), "train_labels": np.array([1, 2, 2])}
-    >>> savemat(folder / "caltech101_silhouettes_28_split1.mat", arrays)
-    >>> mf.datasets.load_caltech_silhouettes(folder).X.shape
-    (3, 784)
+    See `load_mnist`.
     """
     from scipy.io import loadmat, whosmat
 
@@ -224,13 +204,7 @@ def load_cbcl_faces(folder=None, *, split="train", dtype=np.float32):
 
     Examples
     --------
-    >>> import pathlib, tempfile
-    >>> import numpy as np, fastmf as mf
-    >>> folder = pathlib.Path(tempfile.mkdtemp())  # three images in the format of the file
-    >>> np.savez(folder / "cbcl_faces_19x19.npz", faces_train=np.full((3, 361), 255))
-    >>> faces = mf.datasets.load_cbcl_faces(folder)
-    >>> faces.X.shape, float(faces.X.max())
-    ((3, 361), 1.0)
+    See `load_mnist`.
     """
     one_of("split", split, ("train", "test"))
     path = _find("cbcl_faces_19x19.npz", folder, "", "load_cbcl_faces")
@@ -240,7 +214,7 @@ def load_cbcl_faces(folder=None, *, split="train", dtype=np.float32):
     return Images(_scaled(pixels, 255, False, dtype), (19, 19), None)
 
 
-def _find(name, folder, subfolder, loader, otherwise=""):
+def _find(name, folder, subfolder, loader):
     """The path of a data file, compressed or not, or an error that says where to put it."""
     root = folder if folder is not None else os.environ.get("FASTMF_DATA")
     where = f"is not in {root}" if root else "was not looked for, as no folder was given"
@@ -250,24 +224,8 @@ def _find(name, folder, subfolder, loader, otherwise=""):
             return path
     raise FileNotFoundError(
         f"{loader}: {name} {where}. Pass folder=... or set the environment variable FASTMF_DATA to "
-        f"the folder that holds it{otherwise}."
+        "the folder that holds it."
     )
-
-
-def _fetch_mnist(split):
-    _sklearn("load_mnist(download=True)")
-    from sklearn.datasets import fetch_openml
-
-    pixels, labels = fetch_openml("mnist_784", version=1, return_X_y=True, as_frame=False)
-    rows = slice(None, 60000) if split == "train" else slice(60000, None)
-    return pixels[rows].reshape(-1, 28, 28), labels[rows]
-
-
-def _sklearn(name):
-    try:
-        import sklearn  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ImportError(f"{name} needs scikit-learn: pip install 'fastmf[sklearn]'") from error
 
 
 def _scaled(pixels, white, binary, dtype):

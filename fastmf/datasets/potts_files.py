@@ -1,7 +1,5 @@
 """Parameters of Potts models in the files of plmc (binary) and of adabmDCA (text)."""
 
-import gzip
-import zlib
 from array import array
 from functools import partial
 from itertools import product
@@ -10,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.datasets._compressed import BLOCK_BYTES, open_decompressed
+from fastmf.datasets._compressed import BLOCK_BYTES, check_memory, open_decompressed, reading
 from fastmf.datasets.alignments import checked_alphabet
 from fastmf.models._io import replacing
 
@@ -91,14 +89,12 @@ _REAL_NAMES = ("frequencies", "pair_frequencies", "n_neighbours")
 _PARAMETER_NAMES = ("theta", "lambda_field", "lambda_couplings", "lambda_group", "n_effective")
 
 
-def read_plmc(path, *, max_bytes=2**33):
+def read_plmc(path):
     """Read parameters of a Potts model from a binary file of plmc (its option -o).
 
     Parameters
     ----------
     path : str or path
-    max_bytes : int, default 2**33
-        Largest memory that couplings and pair frequencies may take.
 
     Returns
     -------
@@ -108,7 +104,7 @@ def read_plmc(path, *, max_bytes=2**33):
     Raises
     ------
     ValueError
-        If the file is of another kind, truncated or damaged, or too large.
+        If the file is of another kind, truncated or damaged.
 
     Notes
     -----
@@ -120,23 +116,19 @@ def read_plmc(path, *, max_bytes=2**33):
     See `write_plmc`, which writes such a file and reads it again.
     """
     path = Path(path)
-    with open(path, "rb") as file:
+    with reading(path, "parameters of plmc"), open(path, "rb") as file:
         sizes = np.fromfile(file, "<i4", 5)
-        try:
-            dtype = _plmc_dtype(path.stat().st_size, sizes)
-            _check_memory(2 * np.prod(sizes[:2], dtype=float) ** 2 * dtype.itemsize, max_bytes)
-        except ValueError as error:
-            raise ValueError(f"{path}: these are no parameters of plmc: {error}") from error
+        dtype = _plmc_dtype(path.stat().st_size, sizes)
         L, q, n_rows, n_skipped, n_iter = sizes.tolist()
         numbers = np.fromfile(file, dtype, 5).tolist()
-        alphabet = _plmc_text(path, file.read(q))
+        alphabet = _plmc_text(file.read(q))
         n_neighbours = np.fromfile(file, dtype, n_rows + n_skipped)
-        target = _plmc_text(path, file.read(L))
+        target = _plmc_text(file.read(L))
         positions = np.fromfile(file, "<i4", L)
         frequencies, field = (np.fromfile(file, dtype, L * q).reshape(L, q) for _ in range(2))
         pair_frequencies, couplings = (_read_pairs(file, dtype, L, q) for _ in range(2))
-    if not all(np.isfinite(x).all() for x in (field, couplings, frequencies, pair_frequencies)):
-        raise ValueError(f"{path} is damaged: it holds NaN or infinity.")
+        if not all(np.isfinite(x).all() for x in (field, couplings, frequencies, pair_frequencies)):
+            raise ValueError("it holds NaN or infinity.")
     return PlmcParameters(
         couplings, field, alphabet, frequencies, pair_frequencies, target, positions, n_neighbours,
         n_rows, n_skipped, n_iter, *numbers,
@@ -219,9 +211,9 @@ def _plmc_dtype(size, sizes):
     )
 
 
-def _plmc_text(path, letters):
+def _plmc_text(letters):
     if not all(33 <= letter < 127 for letter in letters):
-        raise ValueError(f"{path} is damaged: its alphabet or target is no text.")
+        raise ValueError("its alphabet or target is no text.")
     return letters.decode("ascii")
 
 
@@ -305,20 +297,17 @@ def read_adabmdca(path, alphabet="protein", *, dtype=np.float64, max_bytes=2**33
     """
     alphabet = checked_alphabet(alphabet)
     path, q = Path(path), len(alphabet)
-    try:
+    with reading(path, "parameters of adabmDCA"):
         lines = _read_lines(path, alphabet, max_bytes)
         index, value = lines[b"h"]
         L = len(value) // q
         if len(value) == 0 or len(value) != L * q:
             raise ValueError(f"it holds {len(value)} fields, not {q} for each column.")
         field = _placed(index, value, (L, q), dtype)
-        _check_memory((L * q) ** 2 * np.dtype(dtype).itemsize, max_bytes)
+        check_memory((L * q) ** 2 * np.dtype(dtype).itemsize, max_bytes)
         index, value = lines[b"J"]
         _turn_upwards(index)
         couplings = _placed(index[:, [0, 2, 1, 3]], value, (L, q, L, q), dtype)
-    # OverflowError: a number of too many digits; others: damaged gzip.
-    except (ValueError, OverflowError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path}: these are no parameters of adabmDCA: {error!s:.200}") from error
     for i in range(L):
         # Only pairs i < j are in the file: the other half is still zero.
         couplings[i + 1 :, :, i] = couplings[i, :, i + 1 :].transpose(1, 2, 0)
@@ -386,7 +375,7 @@ def _read_lines(path, alphabet, max_bytes):
             if n is None or len(words) != n + 1:
                 raise ValueError(f"line {k} is neither 'J i j a b value' nor 'h i a value'.")
             n_numbers += n + 1
-            _check_memory(8 * n_numbers, max_bytes)
+            check_memory(8 * n_numbers, max_bytes)
             states = words[n // 2 : n]
             if k == 1 and states[0] not in state_of and states[0].isdigit():
                 state_of = {b"%d" % state: state for state in range(len(alphabet))}
@@ -452,11 +441,3 @@ def _checked_parameters(couplings, field, alphabet):
                 "couplings must be symmetric: couplings[i, a, j, b] = couplings[j, b, i, a]."
             )
     return couplings, field, alphabet
-
-
-def _check_memory(needed, max_bytes):
-    if needed > max_bytes:
-        raise ValueError(
-            f"its arrays need {needed:.0f} bytes, more than max_bytes={max_bytes}; pass a larger "
-            "one if there is memory."
-        )

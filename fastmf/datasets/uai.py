@@ -1,29 +1,26 @@
-"""Files of the UAI inference competitions: pairwise models, evidence and results."""
+"""Files of the UAI inference competitions: pairwise models and evidence."""
 
 import gzip
 import math
-import zlib
 from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.arguments import file_path, number, real_array
-from fastmf.datasets._compressed import BLOCK_BYTES, open_decompressed
+from fastmf._common.arguments import file_path, number
+from fastmf.datasets._compressed import BLOCK_BYTES, ITEM_BYTES, open_decompressed, reading
 from fastmf.models._io import replacing
 from fastmf.models._state_tables import (
-    Tables,
     allowed_states,
     equal_factors,
     factors_of,
     machine_of_tables,
     state_tables,
+    tables_of_factors,
 )
 from fastmf.models.boltzmann import BoltzmannMachine
 
 _NETWORKS = (b"MARKOV", b"BAYES")
-# Memory of a word, and of the numbers made of it, while a file is read.
-_WORD_BYTES = 100
 
 
 class UAIModel(NamedTuple):
@@ -47,26 +44,6 @@ class UAIModel(NamedTuple):
     model: BoltzmannMachine
     clamp: np.ndarray | None
     log_factor: float
-
-
-class UAIResult(NamedTuple):
-    """Result of `read_uai_result`: one of these, the others are None.
-
-    Parameters
-    ----------
-    log_partition : float
-        Natural logarithm; the file holds that to base 10.
-    marginals : list of arrays of shape (n_states_i,)
-    state : int array of shape (n_units,)
-
-    Examples
-    --------
-    See `read_uai_result`.
-    """
-
-    log_partition: float | None = None
-    marginals: list | None = None
-    state: np.ndarray | None = None
 
 
 def load_uai(path, evidence=None, *, max_bytes=2**33):
@@ -111,24 +88,15 @@ def load_uai(path, evidence=None, *, max_bytes=2**33):
     [0.2, 0.8, 0.47, 0.07, 0.47]
     """
     path, max_bytes = file_path("path", path), number("max_bytes", max_bytes, 0, np.inf)
-    tables, log_factor = _read(path, "a pairwise UAI file", _read_model, max_bytes=max_bytes)
+    with reading(path, "a pairwise UAI file"):
+        tables, log_factor = _read_model(Words(path, max_bytes))
     clamp = None
     if evidence is not None:
         n_states = tables.sizes.tolist()
         evidence = file_path("evidence", evidence)
-        clamp = _read(evidence, "an evidence file", _read_evidence, n_states)
+        with reading(evidence, "evidence"):
+            clamp = _read_evidence(Words(evidence, np.inf), n_states)
     return UAIModel(machine_of_tables(tables), clamp, log_factor)
-
-
-def _read(path, what, read, *arguments, max_bytes=np.inf):
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: there is no such file.")
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; give the name of a file.")
-    try:
-        return read(Words(path, max_bytes), *arguments)
-    except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path} is not {what}: {error!s:.200}") from error
 
 
 def _read_model(words):
@@ -140,21 +108,11 @@ def _read_model(words):
     n_factors = words.number("the number of factors")
     scopes = [_read_scope(words, f"factor {k}", n_units) for k in range(n_factors)]
     words.reserve(int(sizes.sum()))
-    fields = [np.zeros(q) for q in sizes.tolist()]
-    edges, couplings, log_factor = [], [], 0.0
-    for k, scope in enumerate(scopes):
-        table = _read_table(words, f"factor {k}", sizes[scope])
-        if len(scope) == 0:
-            log_factor += float(table)
-        elif len(scope) == 1:
-            fields[scope[0]] += table
-            if fields[scope[0]].max() == -np.inf:
-                words.fail(f"no state of variable {scope[0]} is possible by its factors up to {k}")
-        else:
-            edges.append(scope)
-            couplings.append(table)
+    factors = [
+        (scope, _read_table(words, f"factor {k}", sizes[scope])) for k, scope in enumerate(scopes)
+    ]
     words.end()
-    return Tables.of(fields, edges, couplings), log_factor
+    return tables_of_factors(sizes, factors)
 
 
 def _read_scope(words, factor, n_units):
@@ -183,7 +141,7 @@ def _read_table(words, factor, sizes):
 
 
 def _read_evidence(words, n_states):
-    values = words.rest(2 * len(n_states) + 2, "a variable or state", int).tolist()
+    values = words.rest(2 * len(n_states) + 2, "a variable or state").tolist()
     # Older files begin with the number of samples, 1.
     if len(values) % 2 == 0 and values[:1] == [1]:
         values = values[1:]
@@ -278,7 +236,7 @@ class Words:
 
     def reserve(self, n):
         """Fail if n more numbers would take more memory than there may be."""
-        self._n_bytes += n * _WORD_BYTES
+        self._n_bytes += n * ITEM_BYTES
         if self._n_bytes > self._max_bytes:
             self.fail(
                 f"its variables and tables would take some {self._n_bytes:.3g} bytes, more than "
@@ -298,12 +256,12 @@ class Words:
         self.reserve(n)
         return self._converted(list(islice(self._words, n)), n, what, kind, low, high)
 
-    def rest(self, n_most, what, kind, low=0):
-        """Take all remaining words, at most `n_most`, as numbers."""
+    def rest(self, n_most, what):
+        """Take all remaining words, at most `n_most`, as integers of at least 0."""
         pairs = list(islice(self._words, n_most + 1))
         if len(pairs) > n_most:
             self.fail(f"it has more than {n_most} numbers")
-        return self._converted(pairs, len(pairs), what, kind, low, np.inf)
+        return self._converted(pairs, len(pairs), what, int, 0, np.inf)
 
     def number(self, what, low=0, high=np.inf):
         """Take the next word as an integer."""
@@ -355,127 +313,3 @@ def _numbered_words(path):
             line += piece.endswith(b"\n")
     if begun:
         yield line, begun
-
-
-# --- results --------------------------------------------------------------------------------------
-
-
-def read_uai_result(path, *, max_bytes=2**30):
-    """A result in UAI format: a partition function (PR), marginals (MAR) or a state (MAP).
-
-    Parameters
-    ----------
-    path : str or path
-        Compressed by gzip or not.
-    max_bytes : int, default 2**30
-        Largest memory that reading may take.
-
-    Returns
-    -------
-    UAIResult
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If it is of another kind, damaged or too large.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> import numpy as np, fastmf as mf
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "pair.uai.PR"
-    >>> mf.datasets.write_uai_result(path, log_partition=np.log(10))
-    >>> print(path.read_text().split())
-    ['PR', '1.0']
-    >>> float(round(mf.datasets.read_uai_result(path).log_partition, 3))
-    2.303
-    """
-    path, max_bytes = file_path("path", path), number("max_bytes", max_bytes, 0, np.inf)
-    return _read(path, "a UAI result", _read_result, int(min(max_bytes, 2**60)) // _WORD_BYTES)
-
-
-def _read_result(words, n_most):
-    (kind,) = words.take(1, "its kind")
-    if kind not in (b"PR", b"MAR", b"MAP"):
-        words.fail(f"it begins with {kind[:20]!a}, not with PR, MAR or MAP")
-    if kind == b"MAP":
-        values = words.rest(n_most, "a number of variables or state", int)
-    else:
-        values = words.rest(n_most, "a number", float, low=-np.inf)
-    # Older files begin with the number of samples, 1.
-    for numbers in (values, values[1:] if len(values) and values[0] == 1 else values[:0]):
-        result = _result(kind, numbers)
-        if result is not None:
-            return result
-    raise ValueError(f"the numbers of its {kind.decode()} part do not fit together.")
-
-
-def _result(kind, numbers):
-    if len(numbers) == 0:
-        return None
-    if kind == b"PR":
-        return UAIResult(float(numbers[0]) * math.log(10)) if len(numbers) == 1 else None
-    if kind == b"MAP":
-        fits = len(numbers) == 1 + numbers[0]
-        return UAIResult(state=numbers[1:].astype(np.int64)) if fits else None
-    marginals, start = [], 1
-    while start < len(numbers):
-        n_states = numbers[start]
-        if not (n_states >= 1 and n_states == int(n_states)):
-            return None
-        marginals.append(numbers[start + 1 : start + 1 + int(n_states)])
-        start += 1 + int(n_states)
-    fits = start == len(numbers) and len(marginals) == numbers[0]
-    good = fits and all(((0 <= p) & (p <= 1 + 1e-6)).all() for p in marginals)
-    return UAIResult(marginals=marginals) if good else None
-
-
-def write_uai_result(path, *, log_partition=None, marginals=None, state=None):
-    """Write a result in UAI format.
-
-    Parameters
-    ----------
-    path : str or path
-        Compressed if named ``*.gz``.
-    log_partition : float, optional
-        Natural logarithm.
-    marginals : array of shape (n_units, q), or list of one array for each unit, optional
-        Marginals as `model.prior.by_group(mean)` returns them.
-    state : int array of shape (n_units,), optional
-        Labels as `model.prior.labels(x)` returns them.
-
-    Raises
-    ------
-    TypeError
-        Unless one of them is given.
-    ValueError
-        If a value is not finite, a probability is not in [0, 1] or a state is negative.
-
-    Examples
-    --------
-    See `read_uai_result`.
-    """
-    path = file_path("path", path)
-    given = [value is not None for value in (log_partition, marginals, state)]
-    if sum(given) != 1:
-        raise TypeError("give one of log_partition, marginals and state.")
-    if given[0]:
-        value = number("log_partition", log_partition, -1e300, 1e300)
-        lines = ["PR", repr(value / math.log(10))]
-    elif given[1]:
-        parts = [real_array("marginals", p) for p in marginals]
-        if not all(p.ndim == 1 and ((0 <= p) & (p <= 1)).all() for p in parts):
-            raise ValueError("marginals must be one array of probabilities for each unit.")
-        words = [f"{len(p)} {' '.join(map(repr, p.astype(float).tolist()))}" for p in parts]
-        lines = ["MAR", " ".join([str(len(parts)), *words])]
-    else:
-        labels = real_array("state", state)
-        if labels.ndim != 1 or labels.dtype.kind not in "iu" or (labels < 0).any():
-            raise ValueError(
-                "state must be an integer array of shape (n_units,), at least 0, got "
-                f"{labels.dtype} of shape {labels.shape}."
-            )
-        lines = ["MAP", " ".join(map(str, [len(labels), *labels.tolist()]))]
-    _write(path, lines)

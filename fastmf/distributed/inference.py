@@ -1,6 +1,5 @@
-"""Solvers for rows of Dask arrays: one task for each block, results with Dask arrays as fields."""
+"""Mean field and scores of rows of Dask arrays, one task for each block of rows."""
 
-import copy
 import dataclasses
 from numbers import Integral
 
@@ -8,8 +7,6 @@ import numpy as np
 
 from fastmf._common.rows import is_dask
 from fastmf._outcomes import MESSAGES
-from fastmf.inference.bp.belief_propagation import belief_propagation as solve_beliefs
-from fastmf.inference.bp.most_probable import most_probable as solve_assignments
 from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.mean_field.tap import tap as solve_tap
 
@@ -49,62 +46,21 @@ def tap(model, init=None, *, field=None, precision=None, clamp=None, n_threads=1
         raise ValueError(f"init must be an array of starts in blocks of rows, got {init}.")
     if isinstance(init, FixedPoint):
         init = init.mean, init.var
+    if options.get("history"):
+        raise ValueError("history=True is not possible: it has no blocks of rows.")
     arguments = {"init": init, "field": field, "precision": precision, "clamp": clamp}
-    return _by_blocks(solve_tap, model, arguments, n_threads, options)
-
-
-def belief_propagation(model, *, field, n_threads=1, **options):
-    """Compute beliefs of the rows of Dask arrays: `fastmf.belief_propagation` by blocks.
-
-    Parameters
-    ----------
-    model : RBM
-    field : Dask array of shape (n_rows, n_visible), or pair of these or None
-    n_threads : int, default 1
-        Threads of each task: Dask runs several at once.
-    **options
-        Options of `fastmf.belief_propagation`, but for `pairwise="mean"`, an average over rows.
-
-    Returns
-    -------
-    Beliefs
-        Its fields are Dask arrays, blocked as the rows are.
-
-    Examples
-    --------
-    >>> import dask.array as da, numpy as np, fastmf as mf
-    >>> model = mf.RBM(np.ones((3, 2)) / 5, mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
-    >>> fields = da.from_array(np.eye(3), chunks=(2, 3))
-    >>> mf.distributed.belief_propagation(model, field=fields).mean[1].compute().shape
-    (3, 2)
-    """
-    return _by_blocks(solve_beliefs, model, {"field": field}, n_threads, options)
-
-
-def most_probable(model, *, field, n_threads=1, **options):
-    """Find most probable assignments of rows of Dask arrays: `fastmf.most_probable` by blocks.
-
-    Parameters
-    ----------
-    model, field, n_threads
-        As for `belief_propagation`.
-    **options
-        Options of `fastmf.most_probable`. Each block has the same random starts.
-
-    Returns
-    -------
-    Beliefs
-        Its fields are Dask arrays, blocked as the rows are.
-
-    Examples
-    --------
-    >>> import dask.array as da, numpy as np, fastmf as mf
-    >>> model = mf.RBM(np.ones((3, 2)) / 5, mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
-    >>> fields = da.from_array(np.eye(3), chunks=(2, 3))
-    >>> mf.distributed.most_probable(model, field=fields).score.compute().shape
-    (3,)
-    """
-    return _by_blocks(solve_assignments, model, {"field": field}, n_threads, options)
+    rows = _rows_of(arguments)
+    arguments = {name: _cut(name, value, rows) for name, value in arguments.items()}
+    # A solve of one row tells the fields and their types, and raises for invalid options at once.
+    options = options | {"n_threads": n_threads}
+    start = {name: _one_row(value, name == "clamp") for name, value in arguments.items()}
+    like = _solve((model, options | {"max_iter": 1}), start)
+    results = _tasks(model, arguments, options, rows.chunks[0])
+    lazy = {
+        each.name: _lazy(each.name, getattr(like, each.name), results, rows.chunks[0])
+        for each in dataclasses.fields(like)
+    }
+    return dataclasses.replace(like, **lazy)
 
 
 def score_samples(estimator, X, log_partition="auto"):
@@ -134,13 +90,20 @@ def score_samples(estimator, X, log_partition="auto"):
     X = checked_dask("X", X)
     if isinstance(log_partition, str):
         log_partition = estimator.log_partition(log_partition)
+    scores = of_rows(X, lambda block: estimator.score_samples(block, log_partition)[:, None], 1)
+    return scores[:, 0]
 
-    def score(block):
+
+def of_rows(X, function, n_columns, dtype=np.float64):
+    """Lazy results of a function of the rows of a Dask array, of shape (n_rows, n_columns)."""
+
+    def of_block(block):
         # A selection of rows can leave blocks without rows.
-        return estimator.score_samples(block, log_partition) if len(block) else np.empty(0)
+        return np.asarray(function(block) if len(block) else np.empty((0, n_columns)), dtype)
 
     rows = X.rechunk({1: -1})
-    return rows.map_blocks(score, drop_axis=1, dtype=np.float64, meta=np.empty(0))
+    chunks = rows.chunks[0], (n_columns,)
+    return rows.map_blocks(of_block, dtype=dtype, chunks=chunks, meta=np.empty((0, 0), dtype))
 
 
 def checked_dask(name, X, known_sizes=False):
@@ -168,34 +131,12 @@ def _leaves(value):
     return [value]
 
 
-def _by_blocks(solver, model, arguments, n_threads, options):
-    """The solver's result with lazy fields, each block of rows one task."""
-    rows = _rows_of(solver, arguments)
-    if options.get("history") or options.get("pairwise") == "mean":
-        name = "history" if options.get("history") else "pairwise"
-        raise ValueError(f"{name}={options[name]!r} is not possible: it has no blocks of rows.")
-    arguments = {name: _cut(name, value, rows) for name, value in arguments.items()}
-    # A solve of one row tells the fields and their types, and raises for invalid options at once.
-    options = options | {"n_threads": n_threads}
-    start = {name: _one_row(value, name == "clamp") for name, value in arguments.items()}
-    like = _solve(solver, (model, options | {"max_iter": 1}), start)
-    if (n_starts := len(like.converged)) > 1:
-        raise ValueError(f"init must be in blocks of rows or of one row, got {n_starts}.")
-    results = _tasks(solver, model, arguments, options, rows.chunks[0])
-    lazy = {
-        field.name: _lazy(field.name, getattr(like, field.name), results, rows.chunks[0])
-        for field in dataclasses.fields(like)
-    }
-    return dataclasses.replace(like, **lazy)
-
-
-def _rows_of(solver, arguments):
+def _rows_of(arguments):
     """The first Dask array among the arguments, whose blocks of rows the result has."""
     arrays = [x for value in arguments.values() for x in _leaves(value) if is_dask(x)]
     if not arrays:
         names = " or ".join(arguments)
-        raise TypeError(f"{names} must be a Dask array of rows; fastmf.{solver.__name__} is for "
-                        "NumPy arrays.")  # fmt: skip
+        raise TypeError(f"{names} must be a Dask array of rows; fastmf.tap is for NumPy arrays.")
     if np.isnan(arrays[0].shape[0]):
         raise ValueError("rows must be of a known number: x.compute_chunk_sizes() counts them.")
     return arrays[0]
@@ -219,8 +160,8 @@ def _cut(name, value, rows):
     return value.rechunk((rows.chunks[0], -1))
 
 
-def _tasks(solver, model, arguments, options, sizes):
-    """The lazy results of the solver, one for each block of rows."""
+def _tasks(model, arguments, options, sizes):
+    """The lazy results, one for each block of rows."""
     import dask
 
     model_and_options = dask.delayed((model, options), traverse=False)
@@ -236,7 +177,7 @@ def _tasks(solver, model, arguments, options, sizes):
     of_blocks = (
         {name: of_block(value, k) for name, value in arguments.items()} for k in range(len(sizes))
     )
-    return [task(solver, model_and_options, of_rows) for of_rows in of_blocks]
+    return [task(model_and_options, of_rows) for of_rows in of_blocks]
 
 
 def _one_row(value, missing):
@@ -249,11 +190,9 @@ def _one_row(value, missing):
     return np.full((1, value.shape[1]), fill, value.dtype)
 
 
-def _solve(solver, model_and_options, arguments):
+def _solve(model_and_options, arguments):
     model, options = model_and_options
-    if "rng" in options:  # tasks may run at once, or more than once: with equal draws
-        options = options | {"rng": copy.deepcopy(options["rng"])}
-    return solver(model, **arguments, **options)
+    return solve_tap(model, **arguments, **options)
 
 
 def _lazy(name, like, results, sizes):

@@ -7,8 +7,8 @@ depend on the blocks of the array, on the workers, or on tasks that run twice as
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf._common.rows import is_dask
-from fastmf.distributed.inference import blocks, checked_dask
+from fastmf._common.rows import is_dask, row_blocks
+from fastmf.distributed.inference import blocks, checked_dask, of_rows
 from fastmf.learning.layered.scaling import scaling_of
 from fastmf.learning.layered.settings import MANY_ROWS, LayeredSettings, gradient_for
 from fastmf.learning.layered.step import Plan
@@ -19,9 +19,6 @@ from fastmf.learning.training.parameters import ModelParameters
 from fastmf.learning.training.settings import options_of
 from fastmf.models._checks import states_of
 from fastmf.models._layered import check_layered
-
-# Rows to which the units are fitted before learning begins, and which are kept as starts.
-MAX_FIRST_ROWS = 10_000
 
 
 def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, **options):
@@ -179,8 +176,9 @@ def fit(estimator, X, *, validation_data=None, chunk_rows=256, n_threads=1):
 
     Notes
     -----
-    Visible units are first fitted to the first 10,000 rows, from which `starts_` are taken, too:
-    rows should be in random order. `batch_size` and `l2` are 100 and 0.001 where they are None.
+    Visible units are first fitted to the first rows, of four million values together, from which
+    `starts_` are taken, too: rows should be in random order. Where they are None, `batch_size` is
+    100 and `l2` is 0.001.
 
     Examples
     --------
@@ -199,7 +197,7 @@ def fit(estimator, X, *, validation_data=None, chunk_rows=256, n_threads=1):
     if hasattr(estimator, "pretraining_epochs"):
         begin["pretraining_epochs"] = 0
     options = {name: getattr(estimator, name) for name in begin}
-    first = X[:MAX_FIRST_ROWS].compute()
+    first = X[row_blocks(X)[0]].compute()
     try:
         estimator.set_params(**begin).fit(first)
     finally:
@@ -250,17 +248,8 @@ def transform(estimator, X):
     >>> np.allclose(features.compute(), rbm.transform(X))
     True
     """
-    rows = checked_dask("X", X).rechunk({1: -1})
-    n_features, dtype = len(estimator.get_feature_names_out()), estimator.model_.dtype
-
-    def features(block):
-        # A selection of rows can leave blocks without rows.
-        if not len(block):
-            return np.empty((0, n_features), dtype)
-        return np.asarray(estimator.transform(block), dtype)
-
-    chunks = rows.chunks[0], (n_features,)
-    return rows.map_blocks(features, dtype=dtype, chunks=chunks, meta=np.empty((0, 0), dtype))
+    n_features = len(estimator.get_feature_names_out())
+    return of_rows(checked_dask("X", X), estimator.transform, n_features, estimator.model_.dtype)
 
 
 def _states(X, model):
@@ -268,17 +257,7 @@ def _states(X, model):
     width, rows = model.sizes[0], X.astype(model.dtype)
     if X.shape[1] == width:
         return rows
-
-    def states(block):
-        # A selection of rows can leave blocks without rows.
-        flat = states_of("X", model.layers[0], block) if len(block) else np.empty((0, width))
-        return flat.astype(model.dtype)
-
-    rows = rows.rechunk({1: -1})
-    return rows.map_blocks(
-        states, dtype=model.dtype, chunks=(rows.chunks[0], (width,)),
-        meta=np.empty((0, 0), model.dtype),
-    )  # fmt: skip
+    return of_rows(rows, lambda block: states_of("X", model.layers[0], block), width, model.dtype)
 
 
 def _settings(estimator, model, n_epochs, n_rows):

@@ -185,6 +185,24 @@ def with_all_pairs(tables):
     return tables._replace(edges=np.stack([first, second], axis=1), couplings=couplings)
 
 
+def tables_of_factors(sizes, factors, names=None):
+    """Tables of the logarithms of factors of two variables at most, and of a constant factor."""
+    fields, edges, couplings, log_factor = [np.zeros(q) for q in sizes], [], [], 0.0
+    for scope, table in factors:
+        if len(scope) == 0:
+            log_factor += float(table)
+        elif len(scope) == 1:
+            fields[scope[0]] += table
+        else:
+            edges.append(scope)
+            couplings.append(table)
+    for k, field in enumerate(fields):
+        if field.max() == -np.inf:
+            name = names[k] if names else k
+            raise ValueError(f"no state of variable {name!r:.60} is possible by its factors.")
+    return Tables.of(fields, edges, couplings), log_factor
+
+
 def machine_of_tables(tables):
     """The machine of categorical units with these log-weights, and sparse couplings."""
     _, rows, columns = tables.pairs()

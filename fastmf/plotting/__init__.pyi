@@ -54,11 +54,10 @@ def image_rows(
     rows: Mapping[str, ArrayLike],
     shape: tuple[int, int],
     *,
-    limits: tuple[float, float] = (0, 1),
     ax: Axes | None = None,
 ) -> Figure: ...
 def learning_curve(history: Any, *, label: str | None = None, ax: Axes | None = None) -> Figure: ...
-def mosaic(images: ArrayLike, shape: tuple[int, int], columns: int, *, gap: int = 1) -> Array: ...
+def mosaic(images: ArrayLike, shape: tuple[int, int], columns: int) -> Array: ...
 def receptive_fields(
     weights: Any,
     shape: tuple[int, int],
@@ -99,8 +98,6 @@ def mutation_matrix(
     alphabet: str | None = None,
     *,
     sequence: Any = None,
-    label: str | None = None,
-    positions: ArrayLike | None = None,
     ax: Axes | None = None,
 ) -> Figure: ...
 def precision_curve(

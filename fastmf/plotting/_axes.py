@@ -65,10 +65,10 @@ def forest(ax, values, spread, labels, **points):
     return ax, dots
 
 
-def strips(ax, image, labels, limits=(0, 1)):
+def strips(ax, image, labels):
     """Draw an image that consists of a row of images for each label; return the axes."""
     ax = axes(ax, (9, 9 * image.shape[0] / image.shape[1]))
-    ax.imshow(image, cmap="gray", vmin=limits[0], vmax=limits[1], interpolation="nearest")
+    ax.imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     bare(ax)
     # Between rows there is a line of one pixel.
     height = (len(image) + 1) / len(labels)

@@ -9,8 +9,6 @@ from scipy.special import ndtri
 from fastmf._common.arguments import count, number, one_of, proper_fraction
 from fastmf.plotting._axes import axes, bare, drawing, forest, names_of, tidy, with_attributes
 
-# Width of the line of the strongest coupling, in points.
-MAX_WIDTH = 5.0
 LAYOUTS = ("auto", "spring", "circle")
 
 
@@ -62,7 +60,7 @@ def coupling_network(
         pair = [edges.first[k], edges.second[k]]
         ax.plot(
             x[pair], y[pair], color=_colour(edges, k), zorder=1,
-            linewidth=MAX_WIDTH * abs(edges.coupling[k]) / strongest, alpha=edges.alpha[k],
+            linewidth=_width(edges.coupling[k] / strongest), alpha=edges.alpha[k],
             solid_capstyle="round",
         )  # fmt: skip
     kinds = sorted(set(groups)) if groups is not None else []
@@ -125,6 +123,11 @@ def _norms(tests, first, second):
     return np.asarray(tests.log_bayes_factor)[first, second]
 
 
+def _width(share):
+    """Width in points of the line of a part of the strongest coupling."""
+    return 5 * abs(share)
+
+
 def _colour(edges, k):
     if not edges.signed:
         return "0.4"
@@ -163,8 +166,8 @@ def _explain(ax, edges, strongest, kinds):
         if (sign * edges.coupling > 0).any():
             lines.append(Line2D([], [], color=colour, lw=2.5, label=name))
     for share in (1.0, 0.5) if len(edges.coupling) else ():
-        width = MAX_WIDTH * share
-        lines.append(Line2D([], [], color="0.4", lw=width, label=f"{strongest * share:.2g}"))
+        label = f"{strongest * share:.2g}"
+        lines.append(Line2D([], [], color="0.4", lw=_width(share), label=label))
     if (edges.alpha < 1).any():
         pale = Line2D([], [], color="0.2", lw=2.5, alpha=edges.alpha.min(), label="uncertain")
         lines.append(pale)

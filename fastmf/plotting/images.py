@@ -8,8 +8,8 @@ from fastmf._common.arguments import count, real_array
 from fastmf.plotting._axes import axes, bare, drawing, image_shape, mapping, strips
 
 
-def mosaic(images, shape, columns, *, gap=1):
-    """Images side by side in one, row by row.
+def mosaic(images, shape, columns):
+    """Images side by side in one, row by row, with a pixel between them.
 
     Parameters
     ----------
@@ -18,12 +18,10 @@ def mosaic(images, shape, columns, *, gap=1):
         Height and width of each image.
     columns : int
         Images in a row.
-    gap : int, default 1
-        Pixels between them.
 
     Returns
     -------
-    array of shape (rows * (height + gap) - gap, columns * (width + gap) - gap)
+    array of shape (rows * (height + 1) - 1, columns * (width + 1) - 1)
         NaN where there is no image.
 
     Examples
@@ -33,18 +31,17 @@ def mosaic(images, shape, columns, *, gap=1):
     (5, 8)
     """
     images, (height, width) = real_array("images", images), image_shape(shape)
-    columns, gap = count("columns", columns), count("gap", gap, 0)
+    columns = count("columns", columns)
     if images.ndim != 2 or images.shape[1] != height * width or len(images) == 0:
         raise ValueError(
             f"images must have shape (n_images, {height * width}) for images of {height} x {width} "
             f"pixels, got {images.shape}."
         )
     rows = math.ceil(len(images) / columns)
-    tiles = np.full((rows, columns, height + gap, width + gap), np.nan)
+    tiles = np.full((rows, columns, height + 1, width + 1), np.nan)
     for k, image in enumerate(images):
         tiles[k // columns, k % columns, :height, :width] = image.reshape(shape)
-    image_array = tiles.swapaxes(1, 2).reshape(rows * (height + gap), columns * (width + gap))
-    return image_array[: len(image_array) - gap, : image_array.shape[1] - gap]
+    return tiles.swapaxes(1, 2).reshape(rows * (height + 1), columns * (width + 1))[:-1, :-1]
 
 
 @drawing
@@ -103,17 +100,15 @@ def _weights_of(machine):
 
 
 @drawing
-def image_rows(rows, shape, *, limits=(0, 1), ax=None):
+def image_rows(rows, shape, *, ax=None):
     """Named rows of images under each other, such as clean, noisy and denoised.
 
     Parameters
     ----------
     rows : dict of str to array of shape (n_images, height * width)
-        All of the same number of images.
+        All of the same number of images; 0 is black, and 1 white.
     shape : tuple of int
         Height and width of each image.
-    limits : tuple of float, default (0, 1)
-        Values shown as black and as white; those beyond are clipped.
     %(ax)s
 
     Examples
@@ -132,8 +127,5 @@ def image_rows(rows, shape, *, limits=(0, 1), ax=None):
     if len(lengths) != 1:
         raise ValueError(f"rows must be of one length, got lengths {sorted(lengths)}.")
     (n,), shape = lengths, image_shape(shape)
-    limits = real_array("limits", limits)
-    if limits.shape != (2,):
-        raise ValueError(f"limits must be two numbers, got shape {limits.shape}.")
     tiles = mosaic(np.concatenate(list(rows.values())), shape, n)
-    return strips(ax, tiles, list(rows), limits).figure
+    return strips(ax, tiles, list(rows)).figure

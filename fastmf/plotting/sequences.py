@@ -114,7 +114,7 @@ def precision_curve(precision, *, n_columns=None, ax=None):
 
 
 @drawing
-def mutation_matrix(effects, alphabet=None, *, sequence=None, label=None, positions=None, ax=None):
+def mutation_matrix(effects, alphabet=None, *, sequence=None, ax=None):
     """Effects of all single mutations of a sequence as colours, on a scale symmetric about 0.
 
     Parameters
@@ -127,10 +127,6 @@ def mutation_matrix(effects, alphabet=None, *, sequence=None, label=None, positi
     sequence : int array of shape (n_columns,), optional
         States of the sequence that is mutated, marked by dots; -1 where there is none. A machine
         needs all of them.
-    label : str, optional
-        Label of the colour bar; by default "change of log-probability (nats)".
-    positions : array of int of shape (n_columns,), optional
-        Numbers of the columns on the horizontal axis; by default 1, 2, ...
     %(ax)s
 
     Examples
@@ -158,9 +154,8 @@ def mutation_matrix(effects, alphabet=None, *, sequence=None, label=None, positi
         effects.T, cmap="RdBu_r", vmin=-scale, vmax=scale, interpolation="nearest", extent=extent,
         aspect="auto",
     )  # fmt: skip
-    bar = ax.figure.colorbar(
-        image, ax=ax, pad=0.02, extend="both", label=label or "change of log-probability (nats)"
-    )
+    label = "change of log-probability (nats)"
+    bar = ax.figure.colorbar(image, ax=ax, pad=0.02, extend="both", label=label)
     bar.outline.set_visible(False)
     if sequence is not None:
         states = real_array("sequence", sequence)
@@ -173,7 +168,8 @@ def mutation_matrix(effects, alphabet=None, *, sequence=None, label=None, positi
     ax.set_ylabel("mutated to")
     ax.set_yticks(np.arange(n_states), list(alphabet), fontsize="x-small")
     ax.tick_params(axis="y", length=0)
-    _number_columns(ax, n_columns, positions)
+    ax.set_xlabel("column")
+    ax.xaxis.get_major_locator().set_params(integer=True)
     ax.spines[:].set_visible(False)
     return ax.figure
 
@@ -203,16 +199,3 @@ def _by_column(effects, alphabet):
     if np.isinf(effects).any():
         raise ValueError("effects must be finite.")
     return effects
-
-
-def _number_columns(ax, n_columns, positions):
-    """Ticks of at most some twenty columns, named by their positions."""
-    positions = np.arange(1, n_columns + 1) if positions is None else positions
-    positions = real_array("positions", positions)
-    if positions.shape != (n_columns,):
-        raise ValueError(f"positions must have shape ({n_columns},), got {positions.shape}.")
-    step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500, n_columns) if n_columns <= 20 * s)
-    shown = np.arange(0, n_columns, step) if step == 1 else np.arange(step - 1, n_columns, step)
-    ax.set_xlabel("column")
-    ax.set_xticks(shown + 1, [str(number) for number in positions[shown]])
-    ax.set_xlim(0.4, n_columns + 0.6)

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.arguments import number, real_array
-from fastmf._common.remembered import remembered
 from fastmf._common.rows import is_sparse, row_blocks
 from fastmf._jit.intrinsics import larger, row
 from fastmf._jit.kernel import REORDER, kernel
@@ -408,7 +407,6 @@ def _check_states(field, state):
         raise ValueError("Categorical: field must be finite for one state at least of each group.")
 
 
-@remembered
 def _boundaries(state):
     """The first state of each group, and the number of its states."""
     starts = np.flatnonzero(state == 0)

@@ -7,11 +7,11 @@ log-mass at zero and a log-density elsewhere.
 """
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.remembered import remembered
 from fastmf._common.rows import column_sums, nonzero_values
 from fastmf._jit.kernel import compilable
 from fastmf.priors import _quadrature
@@ -102,11 +102,14 @@ def _untilted(slab):
     if isinstance(slab, Gaussian):
         zero = 0 * slab.field
         return slab.log_partition(zero, zero), *slab.moments(zero, zero)
-    return _untilted_truncated(*map(widen, slab))
+    parameters = np.broadcast_arrays(*map(widen, slab))
+    return _untilted_truncated(parameters[0].shape, *(x.tobytes() for x in parameters))
 
 
-@remembered
-def _untilted_truncated(field, precision, lower, upper):
+@lru_cache(maxsize=4)
+def _untilted_truncated(shape, *parameters):
+    """The same of a truncated slab, which takes as long as a tilt of all units."""
+    field, precision, lower, upper = (np.frombuffer(x).reshape(shape) for x in parameters)
     zero = np.zeros_like(field)
     exponent, mass, mean, var = _quadrature.integrate(field, precision, lower, upper, zero, zero)
     return exponent + _quadrature.log_mass(mass), mean, var

@@ -26,7 +26,7 @@ def written(folder, files):
 @pytest.mark.parametrize(
     ("groups", "files", "expected"),
     [
-        # Version 2: in a container with a namespace of its own, the group is the root.
+        # In a container with a namespace of its own, the group is the root.
         ("0::/\n", {"cpu.max": "200000 100000\n"}, 2),
         ("0::/\n", {"cpu.max": "50000 100000\n"}, 0.5),
         ("0::/\n", {"cpu.max": "max 100000\n"}, math.inf),
@@ -35,18 +35,6 @@ def written(folder, files):
         ("0::/a/b\n", {"a/b/cpu.max": "150000 100000\n", "a/cpu.max": "300000 100000\n"}, 1.5),
         # The group's own folder is not to be seen in the container.
         ("0::/far/away\n", {"cpu.max": "100000 50000\n"}, 2),
-        # Version 1.
-        ("4:cpu,cpuacct:/job\n2:memory:/x\n",
-         {"cpu,cpuacct/job/cpu.cfs_quota_us": "250000\n",
-          "cpu,cpuacct/job/cpu.cfs_period_us": "100000\n"}, 2.5),
-        ("4:cpuacct,cpu:/job\n",
-         {"cpu/cpu.cfs_quota_us": "100000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 1),
-        ("1:cpu:/\n", {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"},
-         math.inf),
-        ("3:cpuset:/\n", {"cpu/cpu.cfs_quota_us": "1\n", "cpu/cpu.cfs_period_us": "1\n"}, math.inf),
-        # Both at once: the processor is governed by one, the other has no limit.
-        ("1:cpu:/j\n0::/\n",
-         {"cpu/j/cpu.cfs_quota_us": "400000\n", "cpu/j/cpu.cfs_period_us": "100000\n"}, 4),
         # What cannot be understood is no limit.
         ("0::/\n", {"cpu.max": "\n"}, math.inf),
         ("0::/\n", {"cpu.max": "many few\n"}, math.inf),

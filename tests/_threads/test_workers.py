@@ -17,7 +17,6 @@ from everywhere import digests, solution
 
 import fastmf as mf
 from fastmf._threads.workers import (
-    MIN_THREADED_ORDER,
     _blas,
     computed_once,
     in_parallel,
@@ -175,7 +174,7 @@ def test_blas_has_its_threads_back_when_the_last_block_is_left():
         assert set(blas_threads()) == {1}
         second.__exit__(None, None, None)
         assert blas_threads() == before
-        with one_blas_thread(MIN_THREADED_ORDER):
+        with one_blas_thread(1000):
             assert blas_threads() == before
         with pytest.raises(ZeroDivisionError), one_blas_thread():
             raise ZeroDivisionError

@@ -122,19 +122,8 @@ def test_info_of_an_unknown_prior_is_one_line(tmp_path, capsys):
     assert err.count("\n") == 1 and "Theirs" in err and "register" in err
 
 
-def test_info_of_parameters_and_arrays(tmp_path, capsys):
-    couplings = np.zeros((3, 5, 3, 5))
-    couplings[0, 1, 2, 3] = couplings[2, 3, 0, 1] = 0.5
+def test_info_of_arrays(tmp_path, capsys):
     field = np.arange(15.0).reshape(3, 5) + 0.5
-    mf.datasets.write_adabmdca(tmp_path / "x.dat", couplings, field, "rna")
-    (tmp_path / "x.dat.gz").write_bytes(gzip.compress((tmp_path / "x.dat").read_bytes()))
-    neighbours = np.array([1.0, 2.0, 0.0])
-    mf.datasets.write_plmc(tmp_path / "x.params", couplings, field, "rna", n_neighbours=neighbours)
-    for name, program in (("x.dat", "adabmDCA"), ("x.dat.gz", "adabmDCA"), ("x.params", "plmc")):
-        facts = _facts(tmp_path / name, capsys)
-        assert facts["file"] == f"parameters of {program}" and facts["columns"] == "3"
-        assert facts["alphabet"] == "-ACGU (5 states)" and "largest 0.5" in facts["couplings"]
-    assert facts["sequences"] == "2 (0.0 effective), 1 left out"
     np.save(tmp_path / "x.npy", field)
     np.savetxt(tmp_path / "x.csv", field, delimiter=",")
     for name in ("x.npy", "x.csv"):

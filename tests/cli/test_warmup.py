@@ -19,7 +19,7 @@ def test_every_standard_task_runs():
 
 
 def test_the_function_returns_seconds(few_tasks, capfd):
-    assert 0 < mf.warmup(n_processes=3, verbose=False) < 60
+    assert 0 < mf.warmup(verbose=False) < 60
     assert capfd.readouterr() == ("", "")
 
 
@@ -37,7 +37,7 @@ def test_each_task_has_a_line(monkeypatch, capsys):
 def test_failures_are_said_and_a_worker_that_dies_does_not_hang(few_tasks, monkeypatch, capsys):
     monkeypatch.setattr(warmup, "_WORKER", "print('c: bad')")
     with pytest.raises(RuntimeError, match="of 8 tasks some failed: c: bad"):
-        mf.warmup(n_processes=1, verbose=False)
+        mf.warmup(verbose=False)
     monkeypatch.setattr(warmup, "_WORKER", "import sys; sys.exit(3)")
     assert main(["warmup", "-q"]) == 1
     assert "tasks some failed: a process has ended" in capsys.readouterr().err
@@ -57,7 +57,7 @@ def test_an_interrupt_ends_the_workers(few_tasks, monkeypatch):
     monkeypatch.setattr(warmup, "_worker", started)
     monkeypatch.setattr(warmup.subprocess.Popen, "communicate", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        mf.warmup(n_processes=2)
+        mf.warmup()
     assert len(begun) == 2 and all(process.poll() is not None for process in begun)
 
 
@@ -65,15 +65,13 @@ def test_an_interrupt_ends_the_workers(few_tasks, monkeypatch):
 def test_real_workers_find_the_package(monkeypatch, capfd):
     name = "expectation_propagation"
     monkeypatch.setattr(_warmup_tasks, "STANDARD", {name: _warmup_tasks.STANDARD[name]})
-    assert main(["warmup", "-j", "1"]) == 0
+    assert main(["warmup"]) == 0
     shown = capfd.readouterr()
     assert shown.err == f"fastmf: compiled {name}\n"
     assert shown.out.startswith(f"kernels are in {cache.folder()}, ")
 
 
-def test_bad_arguments(monkeypatch, capsys):
-    with pytest.raises(ValueError, match="n_processes"):
-        mf.warmup(n_processes=0)
+def test_without_a_folder_it_fails(monkeypatch, capsys):
     monkeypatch.setattr(cache, "folder", lambda: None)
     assert main(["warmup"]) == 1
     assert "set NUMBA_CACHE_DIR" in capsys.readouterr().err

@@ -10,32 +10,10 @@ import pytest
 from scipy.sparse import csr_array
 
 import fastmf as mf
-from fastmf.convert import from_dimod, from_networkx, from_pgmpy, to_dimod, to_networkx, to_pgmpy
+from fastmf.convert import from_dimod, from_pgmpy, to_dimod, to_pgmpy
 
 
 # --- stand-ins: the parts of their interfaces that are used ---------------------------------------
-class Graph:
-    """An undirected graph as networkx keeps it: node -> neighbour -> attributes."""
-
-    def __init__(self):
-        self.node_data, self.edge_data = {}, {}
-
-    def add_nodes_from(self, nodes):
-        self.node_data.update({name: dict(data) for name, data in nodes})
-
-    def add_edges_from(self, edges):
-        self.edge_data.update({(a, b): dict(data) for a, b, data in edges})
-
-    def nodes(self, data=False):
-        return list(self.node_data.items()) if data else list(self.node_data)
-
-    def edges(self, data=False):
-        return [(a, b, attributes) for (a, b), attributes in self.edge_data.items()]
-
-    def is_directed(self):
-        return False
-
-
 class DiscreteFactor:
     """A table over variables, as pgmpy keeps it."""
 
@@ -98,7 +76,6 @@ def module(name, **members):
 
 
 STAND_INS = {
-    "networkx": module("networkx", Graph=Graph),
     "dimod": module("dimod", BinaryQuadraticModel=BinaryQuadraticModel),
     "pgmpy": module("pgmpy"),
     "pgmpy.models": module("pgmpy.models", DiscreteMarkovNetwork=DiscreteMarkovNetwork),
@@ -144,82 +121,6 @@ def assert_same(found, expected, rtol=1e-12):
         atol=1e-15,
     )  # fmt: skip
     np.testing.assert_allclose(found.prior.field, expected.prior.field, rtol=rtol, atol=1e-15)
-
-
-# --- networkx -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["ising", "bernoulli", "categorical"])
-def test_graphs_and_back(packages, kind):
-    packages["networkx"]
-    machine = random_machine(kind)
-    names = ["d", "a", 7, (1, 2), "b"][: 3 if kind == "categorical" else 5]
-    graph = to_networkx(machine, names)
-    found = from_networkx(graph, kind)
-    assert found.names == names
-    assert found.log_factor == 0
-    assert_same(found.model, machine)
-
-
-def test_a_graph_with_attributes(packages):
-    graph = packages["networkx"].Graph()
-    graph.add_nodes_from([("a", {"h": 0.5}), ("b", {})])
-    graph.add_nodes_from([("c", {"h": -1})])
-    graph.add_edges_from([("b", "a", {"J": 2}), ("c", "b", {})])
-    model, names, states, _ = from_networkx(graph, "bernoulli", weight="J", field="h")
-    assert (names, states) == (["a", "b", "c"], [[0, 1]] * 3)
-    assert model.couplings.toarray().tolist() == [[0, 2, 0], [2, 0, 1], [0, 1, 0]]
-    assert model.prior.field.tolist() == [0.5, 0, -1]
-
-
-def test_rows_of_tables_are_states_of_the_first_node(packages):
-    graph = packages["networkx"].Graph()
-    graph.add_nodes_from([("a", {"field": [0.0, 1.0]}), ("b", {"field": [0.0, 0.0, 2.0]})])
-    table = np.arange(6.0).reshape(2, 3)
-    graph.add_edges_from([("b", "a", {"weight": table})])
-    model = from_networkx(graph, "categorical").model
-    np.testing.assert_array_equal(model.couplings.toarray()[:2, 2:], table)
-    graph.add_edges_from([("b", "a", {"weight": 0.5})])  # the Potts model
-    model = from_networkx(graph, "categorical").model
-    np.testing.assert_array_equal(model.couplings.toarray()[:2, 2:], 0.5 * np.eye(2, 3))
-
-
-def test_parallel_edges_add_up():
-    networkx = pytest.importorskip("networkx")
-    graph = networkx.MultiGraph([(0, 1, {"weight": 2.0}), (1, 0, {"weight": -0.5}), (1, 2)])
-    assert from_networkx(graph).model.couplings.toarray()[0].tolist() == [0, 1.5, 0]
-
-
-@pytest.mark.parametrize(
-    ("nodes", "edges", "units", "error", "message"),
-    [
-        ([], [], "ising", ValueError, "must have nodes"),
-        ([("a", {})], [("a", "a", {})], "ising", ValueError, "loops.*'a'"),
-        ([("a", {"field": "x"})], [], "ising", TypeError, "field of 'a' must be a number"),
-        ([("a", {"field": np.nan})], [], "ising", ValueError, "field of 'a' must be finite"),
-        ([("a", {}), ("b", {})], [("a", "b", {"weight": np.inf})], "ising", ValueError, "finite"),
-        ([("a", {})], [], "categorical", ValueError, "node 'a' must have the log-weights"),
-        ([("a", {"field": [[1.0]]})], [], "categorical", ValueError, r"shape \(n_states,\)"),
-        ([("a", {"field": [0, 0.0]}), ("b", {"field": [0, 0.0]})],
-         [("a", "b", {"weight": np.ones((2, 3))})], "categorical", ValueError, r"shape \(2, 2\)"),
-        ([("a", {})], [], "gaussian", ValueError, "units must be one of"),
-    ],
-)  # fmt: skip
-def test_graphs_that_are_refused(packages, nodes, edges, units, error, message):
-    graph = packages["networkx"].Graph()
-    graph.add_nodes_from(nodes)
-    graph.add_edges_from(edges)
-    with pytest.raises(error, match=message):
-        from_networkx(graph, units)
-
-
-def test_what_is_no_undirected_graph():
-    with pytest.raises(TypeError, match="graph must be one of networkx, got list"):
-        from_networkx([(0, 1)])
-    graph = Graph()
-    graph.is_directed = lambda: True
-    with pytest.raises(TypeError, match="to_undirected"):
-        from_networkx(graph)
 
 
 # --- pgmpy ----------------------------------------------------------------------------------------
@@ -364,7 +265,7 @@ def test_quadratic_models_that_are_refused(packages):
 # --- all ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("convert", [to_networkx, to_pgmpy, to_dimod])
+@pytest.mark.parametrize("convert", [to_pgmpy, to_dimod])
 def test_models_that_are_refused(convert):
     with pytest.raises(TypeError, match="must be a BoltzmannMachine"):
         convert(mf.RBM([[1.0]], mf.Ising([0.0]), mf.Ising([0.0])))
@@ -372,7 +273,7 @@ def test_models_that_are_refused(convert):
         convert(mf.BoltzmannMachine([[0.0]], mf.Gaussian([0.0], [1.0])))
 
 
-@pytest.mark.parametrize("convert", [to_networkx, to_pgmpy, to_dimod])
+@pytest.mark.parametrize("convert", [to_pgmpy, to_dimod])
 def test_packages_that_are_not_installed(convert, monkeypatch):
     package = convert.__name__.removeprefix("to_")
     for name in (package, f"{package}.models"):

@@ -316,7 +316,7 @@ HEAD = struct.pack(">HBB2I", 0, 8, 2, 2**5, 2**20)
         ("x.idx", gzip.compress(struct.pack(">HBB2I", 0, 8, 2, 1, 2**17) + b"abc"), "it has 15"),
         ("x.idx", gzip.compress(struct.pack(">HBB3I", 0, 14, 3, *3 * [2**32 - 1])), "max_bytes="),
         ("x.csv", bomb("x.csv", 8), "more than max_bytes=262144"),
-        ("x.csv.gz", gzip.compress(b"0," * 2**16), "line of more than 65536 bytes"),
+        ("x.csv.gz", gzip.compress(b"0" * 2**22), "more than max_bytes=262144"),
         ("x.csv", gzip.compress(b"\n" * 2**22), "more than max_bytes"),
         ("x.csv", gzip.compress(b"#\n" * 2**20), "more than max_bytes"),
         ("x.npy.gz", gzip.compress(npy(np.zeros(2**20))), "more than max_bytes=262144"),
@@ -326,7 +326,6 @@ HEAD = struct.pack(">HBB2I", 0, 8, 2, 2**5, 2**20)
 )
 def test_a_bomb_needs_no_more_memory_than_allowed(tmp_path, monkeypatch, name, content, says):
     monkeypatch.setattr("fastmf.models._archive.MIN_MEMORY_BYTES", 2**18)
-    monkeypatch.setattr("fastmf.datasets._tables.MAX_LINE_BYTES", 2**16)
     path = tmp_path / name
     path.write_bytes(content)
     tracemalloc.start()

@@ -52,7 +52,7 @@ def test_digits():
 
 
 def test_digits_without_scikit_learn(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     with pytest.raises(ImportError, match=r"pip install 'fastmf\[sklearn\]'"):
         load_digits()
 
@@ -83,26 +83,6 @@ def test_mnist_of_unequal_files(tmp_path, mnist):
     write_mnist(tmp_path, pixels, labels[:2])
     with pytest.raises(ValueError, match=r"shape \(3, 28, 28\) and .* shape \(2,\)"):
         load_mnist(tmp_path)
-
-
-def test_mnist_is_downloaded_only_when_asked_and_missing(tmp_path, monkeypatch, mnist):
-    pixels = np.repeat(np.arange(3), [60000, 9999, 1])[:, None].astype(np.float64)
-    pixels = np.broadcast_to(pixels, (70000, 784))
-    asked = []
-
-    def fetch(name, **options):
-        asked.append((name, options))
-        return pixels, np.full(70000, "7")
-
-    monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch)
-    write_mnist(tmp_path / "here", *mnist)
-    assert len(load_mnist(tmp_path / "here", download=True).X) == 3
-    assert asked == []
-    images = load_mnist(tmp_path, split="test", download=True)
-    assert asked == [("mnist_784", {"version": 1, "return_X_y": True, "as_frame": False})]
-    assert images.X.shape == (10000, 784)
-    np.testing.assert_array_equal(images.X[[0, -1], 0], np.float32([1, 2]) / np.float32(255))
-    assert images.labels[0] == 7
 
 
 def test_caltech_silhouettes_are_upright_with_object_one(tmp_path, rng):

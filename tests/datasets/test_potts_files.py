@@ -75,10 +75,10 @@ def test_plmc_in_float64(tmp_path):
     np.testing.assert_array_equal(again.n_neighbours, [1, 0, 2.5])
 
 
-@pytest.mark.parametrize("cut", [0, 3, 19, 20, 100, 1320])
+@pytest.mark.parametrize("cut", [3, 19, 20, 100, 1320])
 def test_a_truncated_plmc_file(tmp_path, cut):
     (tmp_path / "x").write_bytes(PLMC.read_bytes()[:cut])
-    with pytest.raises(ValueError, match="no parameters of plmc") as caught:
+    with pytest.raises(ValueError, match="cannot be read as parameters of plmc") as caught:
         read_plmc(tmp_path / "x")
     assert "\n" not in str(caught.value)
 
@@ -88,8 +88,6 @@ def test_a_plmc_file_of_giant_sizes(tmp_path):
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(ValueError, match="bytes, it has 120"):
         read_plmc(tmp_path / "x")
-    with pytest.raises(ValueError, match="more than max_bytes=1000"):
-        read_plmc(PLMC, max_bytes=1000)
 
 
 @pytest.mark.parametrize("dtype", ["<f4", "<f8"])
@@ -102,7 +100,7 @@ def test_a_plmc_file_of_the_older_format(tmp_path, dtype):
             content += np.array([i + 1, j + 1], "<i4").tobytes()
             content += np.zeros(2 * q * q, dtype).tobytes()
     (tmp_path / "x").write_bytes(content)
-    with pytest.raises(ValueError, match=r"x: these are no parameters of plmc: .* older format"):
+    with pytest.raises(ValueError, match=r"x cannot be read as .* plmc: .* older format"):
         read_plmc(tmp_path / "x")
     (tmp_path / "x").write_bytes(content[:-1])
     with pytest.raises(ValueError, match="may be truncated"):
@@ -152,7 +150,7 @@ GOOD = "J 0 1 A - 0.5\nh 0 - 1\nh 0 A 1\nh 1 - 1\nh 1 A 1\n"
 @pytest.mark.parametrize(
     "text, says",
     [
-        ("", "holds 0 fields"),
+        ("\n", "holds 0 fields"),
         ("J 0 1 A - 0.5\n", "holds 0 fields"),
         (GOOD[:-8], "holds 3 fields, not 2 for each column"),
         (GOOD.replace("0.5", ""), "line 1 is neither"),
@@ -197,7 +195,7 @@ def test_adabmdca_compressed(tmp_path, name):
     content = gzip.compress((GOOD * 99).encode(), mtime=0)
     for damaged in (content[:-9], content[:40], content[:20] + b"\0" * 30):
         (tmp_path / name).write_bytes(damaged)
-        with pytest.raises(ValueError, match="no parameters of adabmDCA") as caught:
+        with pytest.raises(ValueError, match="cannot be read as parameters of adabmDCA") as caught:
             read_adabmdca(tmp_path / name, "-A")
         assert str(tmp_path / name) in str(caught.value)
 

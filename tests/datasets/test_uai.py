@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import fastmf as mf
-from fastmf.datasets import load_uai, read_uai_result, save_uai, write_uai_result
+from fastmf.datasets import load_uai, save_uai
 
 DATA = Path(os.environ.get("FASTMF_DATA", "."), "uai")
 
@@ -169,36 +169,6 @@ def test_evidence_is_written(tmp_path):
     assert not (tmp_path / "m.uai").exists()
 
 
-def test_results(tmp_path):
-    path = tmp_path / "result"
-    write_uai_result(path, log_partition=-12.25)
-    assert read_uai_result(path).log_partition == pytest.approx(-12.25, rel=1e-15)
-    marginals = [np.array([0.25, 0.75]), np.array([1.0]), np.array([0.1, 0.2, 0.7])]
-    write_uai_result(path, marginals=marginals)
-    for found, expected in zip(read_uai_result(path).marginals, marginals, strict=True):
-        np.testing.assert_array_equal(found, expected)
-    write_uai_result(tmp_path / "result.gz", state=np.array([0, 2, 1]))
-    found = read_uai_result(tmp_path / "result.gz")
-    assert found.state.tolist() == [0, 2, 1]
-    assert found[:2] == (None, None)
-
-
-@pytest.mark.parametrize(
-    ("text", "field", "expected"),
-    [
-        ("PR\n1\n2.0", "log_partition", math.log(100)),
-        ("PR 1", "log_partition", math.log(10)),
-        ("MAP\n1\n3 0 1 2", "state", [0, 1, 2]),
-        ("MAP 1 5", "state", [5]),
-        ("MAR\n1\n1 2 0.5 0.5", "marginals", [[0.5, 0.5]]),
-        ("MAR 1 2 0.5 0.5", "marginals", [[0.5, 0.5]]),
-    ],
-)
-def test_older_results_begin_with_the_number_of_samples(tmp_path, text, field, expected):
-    found = getattr(read_uai_result(written(tmp_path, text)), field)
-    np.testing.assert_allclose(found, expected, rtol=1e-14)
-
-
 # --- refused --------------------------------------------------------------------------------------
 
 HEAD = "MARKOV\n2\n2 2\n1\n"
@@ -207,7 +177,6 @@ HEAD = "MARKOV\n2\n2 2\n1\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "it ends on line 1, within its kind"),
         ("LIMID 2", "line 1: it begins with b'LIMID'"),
         ("MARKOV two", "line 1: the number of variables must be an integer at least 1, got 'two'"),
         ("MARKOV 0 0", "number of variables must be an integer at least 1"),
@@ -231,8 +200,8 @@ HEAD = "MARKOV\n2\n2 2\n1\n"
         ("MARKOV 1 2 2 1 0 1 0 2 0 1 2 1 0", "no state of variable 0 is possible"),
         (HEAD + "1 1\n2\n1 1\n\n5", "line 9: there are more words"),
         (b"\x93NUMPY\x01\x00\xff\xfe", "it begins with"),
-        (b"\x1f\x8b\x08\x00broken", "not a pairwise UAI file"),
-        (gzip.compress(TEXT.encode(), mtime=0)[:-30], "not a pairwise UAI file"),
+        (b"\x1f\x8b\x08\x00broken", "cannot be read as a pairwise UAI file"),
+        (gzip.compress(TEXT.encode(), mtime=0)[:-30], "cannot be read as a pairwise UAI file"),
         ("MARKOV " + "1" * 3000, "integer at least 1"),
         ("MARKOV " + "1" * 2**21, "a word of more than"),
     ],
@@ -245,7 +214,6 @@ def test_models_that_are_refused(tmp_path, text, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "number of observed variables"),
         ("1 0", None),
         ("2 0 1", "number of observed variables"),
         ("2\n1 0 1\n1 0 0", "number of observed variables"),
@@ -262,18 +230,8 @@ def test_evidence_that_is_refused(tmp_path, text, message):
     if message is None:
         assert load_uai(model, evidence).clamp is None
         return
-    with pytest.raises(ValueError, match=f"not an evidence file.*{message}"):
+    with pytest.raises(ValueError, match=f"cannot be read as evidence: .*{message}"):
         load_uai(model, evidence)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "PR", "PR x", "PR 1 2 3", "MAR 2 2 0.5 0.5", "MAR 1 2 0.5 1.5", "MAP 2 1", "MAP 1 -1",
-     "MAR 1 1.5 0.5", "MAR 1 9 0.5", "SOLUTION 1"],
-)  # fmt: skip
-def test_results_that_are_refused(tmp_path, text):
-    with pytest.raises(ValueError, match="is not a UAI result"):
-        read_uai_result(written(tmp_path, text))
 
 
 def test_files_that_are_not_there(tmp_path):
@@ -285,23 +243,6 @@ def test_files_that_are_not_there(tmp_path):
         load_uai(written(tmp_path, TEXT), tmp_path / "none.evid")
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({}, TypeError),
-        ({"log_partition": 1.0, "state": [1]}, TypeError),
-        ({"log_partition": math.nan}, ValueError),
-        ({"marginals": [[0.5, 1.5]]}, ValueError),
-        ({"marginals": [[math.nan]]}, ValueError),
-        ({"state": [0.5]}, ValueError),
-        ({"state": [-1]}, ValueError),
-    ],
-)
-def test_results_that_are_not_written(tmp_path, options, error):
-    with pytest.raises(error):
-        write_uai_result(tmp_path / "result", **options)
-
-
 # --- the competition ------------------------------------------------------------------------------
 
 
@@ -311,8 +252,10 @@ def test_competition(name):
     path = DATA / f"pr_{name}.uai.gz"
     uai = load_uai(path, DATA / f"pr_{name}.uai.evid")
     found = mf.exact(uai.model, clamp=uai.clamp)
-    expected = read_uai_result(DATA / f"pr_{name}.uai.PR").log_partition
+    expected = float((DATA / f"pr_{name}.uai.PR").read_text().split()[-1]) * math.log(10)
     # The files have six digits.
     assert found.log_partition + uai.log_factor == pytest.approx(expected, rel=1e-5)
-    marginals = read_uai_result(DATA / f"pr_{name}.uai.MAR").marginals
-    np.testing.assert_allclose(found.mean, np.concatenate(marginals), atol=1e-6)
+    sizes = uai.model.prior.sizes
+    numbers = (DATA / f"pr_{name}.uai.MAR").read_text().split()[-(sizes.sum() + len(sizes)) :]
+    marginals = np.delete(np.array(numbers, float), np.cumsum(sizes + 1) - sizes - 1)
+    np.testing.assert_allclose(found.mean, marginals, atol=1e-6)

@@ -66,36 +66,6 @@ def test_it_goes_on_from_earlier_results():
     same(mfd.tap(model, one, field=rows), mf.tap(model, one, field=X))
 
 
-def test_beliefs_of_blocks_are_beliefs_of_all_rows():
-    rng = np.random.default_rng(1)
-    model, fields = machine(rng), (rng.normal(size=(31, 12)), rng.normal(size=(31, 7)))
-    rows = da.from_array(fields[0], chunks=(10, 4)), da.from_array(fields[1], chunks=(7, 4))
-    lazy = mfd.belief_propagation(model, field=rows, pairwise=True)
-    eager = mf.belief_propagation(model, field=fields, pairwise=True)
-    same(lazy, eager)
-    np.testing.assert_array_equal(lazy.pairwise.compute(), eager.pairwise)
-
-
-@pytest.mark.parametrize("sum_hidden", [False, True])
-def test_assignments_of_blocks_are_those_of_all_rows(sum_hidden):
-    """Also from random starts, which are the same for each row and block."""
-    rng = np.random.default_rng(7)
-    model, rows = machine(rng), rng.normal(size=(40, 12))
-    options = {"sum_hidden": sum_hidden, "search": False, "n_starts": 3, "max_iter": 1}
-    eager = mf.most_probable(model, field=rows, rng=3, **options)
-    for chunks in (40, 10, (1, 0, 7, 32)):
-        field = da.from_array(rows).rechunk({0: chunks})
-        for seed in (3, np.random.default_rng(3)):
-            lazy = mfd.most_probable(model, field=field, rng=seed, **options)
-            for _ in range(2):  # computed anew
-                found = lazy.score.compute(scheduler="threads", num_workers=2)
-                np.testing.assert_allclose(found, eager.score, rtol=1e-12)
-            for x, y in zip(lazy.assignment, eager.assignment, strict=True):
-                np.testing.assert_array_equal(x.compute(scheduler="threads", num_workers=2), y)
-    with pytest.raises(ValueError, match="rng"):
-        mfd.most_probable(model, field=da.from_array(rows, 4), n_starts=2)
-
-
 def test_rows_that_do_not_converge_say_so_in_their_block():
     rng = np.random.default_rng(2)
     model, X = machine(rng), (rng.random((9, 12)) < 0.4).astype(float)
@@ -145,14 +115,7 @@ def test_bad_input_is_met_at_the_door():
         mfd.tap(model, X[X[:, 0] > 0])
     with pytest.raises(ValueError, match="array of starts"):
         mfd.tap(model, 6, field=X)
-    with pytest.raises(ValueError, match="n_starts must be at least 1"):
-        mfd.most_probable(model, field=X, n_starts=0)
-    messages = np.zeros((6, 12, 7))
-    with pytest.raises(ValueError, match="init must be in blocks of rows or of one row, got 6"):
-        mfd.belief_propagation(model, field=X.rechunk((1, 12)), init=messages)
     with pytest.raises(TypeError, match="X must be a Dask array"):
         mfd.score_samples(None, np.zeros((6, 12)))
     with pytest.raises(ValueError, match="n_features"):
         mfd.score_samples(None, X[0])
-    with pytest.raises(ValueError, match="pairwise"):
-        mfd.belief_propagation(model, field=X, pairwise="mean")

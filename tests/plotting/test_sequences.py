@@ -75,21 +75,12 @@ def test_precision_curves():
         precision_curve({"one": 0.5})
 
 
-def test_positions_number_the_columns_and_long_sequences_have_few_ticks():
-    with pytest.raises(ValueError, match=r"positions must have shape \(2,\)"):
-        mutation_matrix(np.zeros((2, 3)), "ACG", positions=[1])
-    ax = mutation_matrix(np.ones((100, 2)), "AC").axes[0]
-    ticks = np.arange(5, 101, 5)
-    np.testing.assert_array_equal(ax.get_xticks(), ticks)
-    assert [tick.get_text() for tick in ax.get_xticklabels()] == list(map(str, ticks))
-
-
 def test_mutation_matrix(tmp_path):
     effects = np.random.default_rng(0).normal(size=(30, 21))
     effects[3, 4] = np.nan
     sequence = np.arange(30) % 21
     sequence[7] = -1
-    figure = mutation_matrix(effects, PROTEIN, sequence=sequence, label="effect")
+    figure = mutation_matrix(effects, PROTEIN, sequence=sequence)
     ax, bar = figure.axes
     (image,) = ax.images
     np.testing.assert_array_equal(image.get_array().filled(np.nan), effects.T)
@@ -102,7 +93,7 @@ def test_mutation_matrix(tmp_path):
         ax.lines[0].get_xydata(), np.stack([there + 1, sequence[there]]).T
     )
     assert [tick.get_text() for tick in ax.get_yticklabels()] == list(PROTEIN)
-    assert bar.get_ylabel() == "effect"
+    assert bar.get_ylabel() == "change of log-probability (nats)"
     figure.savefig(tmp_path / "mutations.png")
 
 
@@ -134,7 +125,6 @@ def test_a_mutation_matrix_of_zeros_or_unknown_effects():
         (np.zeros((3, 5)), {}, "5 states, but the alphabet ACGU 4"),
         (np.zeros((3, 4)), {"sequence": [0, 1]}, "sequence must be 3 integer states"),
         (np.zeros((3, 4)), {"sequence": [0, 1, 4]}, "sequence has the state 4"),
-        (np.zeros((3, 4)), {"positions": [1]}, "positions must have shape"),
     ],
 )
 def test_bad_effects(effects, options, says):

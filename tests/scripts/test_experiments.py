@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "scripts" / "experiments"
-# `experiment` is what the others share, and `curves` draws tables that are there.
-SCRIPTS = sorted(p.stem for p in FOLDER.glob("[a-z]*.py") if p.stem not in ("experiment", "curves"))
+SCRIPTS = sorted(p.stem for p in FOLDER.glob("[a-z]*.py") if p.stem != "experiment")  # shared
 PAPERS = FOLDER.parents[1] / "docs" / "papers"
 PAGES = [*sorted(FOLDER.glob("*.md")), PAPERS / "finemapping.md", PAPERS / "index.md"]
 # Nothing in them is random.

@@ -2,7 +2,6 @@
 
 import csv
 import os
-import sys
 
 import pytest
 
@@ -13,14 +12,9 @@ def scaling(load):
     return load("scaling")
 
 
-@pytest.mark.parametrize("name", ["tap", "bp", "ep", "fvbm", "distributed"])
+@pytest.mark.parametrize("name", ["tap", "bp", "ep", "fvbm"])
 def test_a_quick_run_gives_table_and_picture(name, scaling, tmp_path):
-    for package in ("matplotlib", *(["dask"] * (name == "distributed"))):
-        pytest.importorskip(package)
-    if name == "distributed":
-        from dask_workers import import_before_forks
-
-        import_before_forks()
+    pytest.importorskip("matplotlib")
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
     options = ["--extent", "tiny", "--threads", "2", "--repeats", "1", "--output", str(tmp_path)]
     scaling.main([name, *options])
@@ -33,8 +27,6 @@ def test_a_quick_run_gives_table_and_picture(name, scaling, tmp_path):
     assert all(0 < float(row["seconds"]) < 1000 for row in rows)
     if cores:
         assert os.sched_getaffinity(0) == cores
-    if name == "distributed":  # whoever uses Dask next has a scheduler
-        assert sys.modules["dask"].config.get("scheduler", None) is None
 
 
 def test_ceilings_are_of_the_work(scaling):
@@ -59,18 +51,3 @@ def test_threads_are_pinned_and_set_free(load):
     with load("timing").pinned(1):
         assert len(os.sched_getaffinity(0)) == 1
     assert os.sched_getaffinity(0) == cores
-
-
-def test_efficiency_is_speed_by_thread(scaling):
-    strong = [scaling.Point(scaling.STRONG, n, "tap", "float64", (9, 4), 8, n) for n in (1, 2, 4)]
-    weak = [scaling.Point(scaling.WEAK, n, "tap", "float64", (9, 4), 2 * n, n) for n in (1, 2, 4)]
-    seconds = {1: 8.0, 2: 4.0, 4: 4.0}
-    table = [(p, who, seconds[p.threads]) for p in (*strong, *weak) for who in ("fastmf", "NumPy")]
-
-    def of(point, who="fastmf"):
-        return scaling.efficiency(table, point, who, seconds[point.threads])
-
-    assert [of(point) for point in strong] == [1, 1, 0.5]
-    assert [of(point) for point in weak] == [1, 2, 2]
-    assert of(strong[1], "ceiling") is None
-    assert of(strong[1]._replace(axis="units")) is None

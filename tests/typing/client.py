@@ -72,13 +72,10 @@ def files_and_graphs(machine: mf.BoltzmannMachine, path: Path) -> float:
     """UAI files, objects of other packages and sums along an order of elimination."""
     datasets.save_uai(machine, path, clamp=[np.nan, 1.0, np.nan], log_factor=0.5)
     uai: datasets.UAIModel = datasets.load_uai(path, evidence=f"{path}.evid", max_bytes=2**20)
-    found = mf.exact(uai.model, clamp=uai.clamp, averages=False, mode=True, max_bytes=2**20)
-    datasets.write_uai_result(path, log_partition=found.log_partition)
-    result: datasets.UAIResult = datasets.read_uai_result(path)
-    converted: convert.Converted = convert.from_networkx(convert.to_networkx(machine), "ising")
+    sums = mf.exact(uai.model, clamp=uai.clamp, averages=False, mode=True, max_bytes=2**20)
+    converted: convert.Converted = convert.from_dimod(convert.to_dimod(machine, beta=2.0), beta=2.0)
     convert.from_pgmpy(convert.to_pgmpy(converted.model, names=["a", "b", "c"]))
-    convert.from_dimod(convert.to_dimod(machine, beta=2.0), beta=2.0)
-    return converted.log_factor + (result.log_partition or 0.0)
+    return converted.log_factor + sums.log_partition
 
 
 def inference(rbm: mf.RBM, machine: mf.BoltzmannMachine) -> float:
@@ -263,7 +260,5 @@ def of_dask_arrays(rows: Any, rbm: mf.RBM) -> Any:
     machine = distributed.fit(mf.GeneralizedRBM(), rows, chunk_rows=100)
     print(distributed.transform(machine, rows))
     result: mf.FixedPoint = distributed.tap(rbm, rows, tol=1e-6)
-    beliefs: mf.Beliefs = distributed.belief_propagation(rbm, field=rows)
-    beliefs = distributed.most_probable(rbm, field=rows, rng=0)
     scores = distributed.score_samples(mf.GeneralizedRBM(), rows)
-    return result, beliefs, scores, distributed.train(rbm, rows, settings)
+    return result, scores, distributed.train(rbm, rows, settings)

@@ -17,10 +17,10 @@ from fastmf._jit.intrinsics import larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
 from fastmf._outcomes import (
     BLOCK_UNITS,
-    DAMPING_WINDOW,
     MAX_PRODUCT,
     MIXED_PRODUCT,
     SUM_PRODUCT,
+    WINDOW_SWEEPS,
 )
 from fastmf.kernels.bp.arguments import (
     CHANGES,
@@ -357,7 +357,7 @@ def _finish(settings, problem, record, workspaces, place, damping):
             change = larger(change, workspaces.change[w, block])
         if settings.algorithm != SUM_PRODUCT:
             call(settings.objective, (settings, problem, record, workspaces, index, w))
-        assess_row(settings, record, index, change, damping, DAMPING_WINDOW)
+        assess_row(settings, record, index, change, damping, WINDOW_SWEEPS)
 
 
 @cache

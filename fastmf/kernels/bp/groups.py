@@ -22,7 +22,7 @@ import numpy as np
 from fastmf._jit.argument_types import Float64, Int64, argument_types
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
-from fastmf._outcomes import DAMPING_WINDOW, MAX_PRODUCT, RUNNING, SUM_PRODUCT
+from fastmf._outcomes import MAX_PRODUCT, RUNNING, SUM_PRODUCT, WINDOW_SWEEPS
 from fastmf._threads.interrupts import next_task, stopped
 from fastmf.kernels.bp.convergence import assess_row, sweep_damping
 from fastmf.kernels.bp.messages import max_message
@@ -287,7 +287,7 @@ def _sweep_row(settings, problem, record, workspace, place):
         hidden[j] = new
     if settings.algorithm != SUM_PRODUCT:
         keep_best(settings, problem, r, field_rows, record, work)
-    assess_row(settings, record, r, change, damping, DAMPING_WINDOW)
+    assess_row(settings, record, r, change, damping, WINDOW_SWEEPS)
 
 
 @kernel(mode="merged")

@@ -5,13 +5,13 @@ import numpy as np
 from fastmf._outcomes import (
     CONFIRMING,
     CONVERGED,
-    DAMPING_WINDOW,
     INFEASIBLE,
     MAX_DAMPING,
     MIN_LIMIT,
     MIN_LIMIT_FACTOR,
     OUT_OF_ITERATIONS,
     RUNNING,
+    WINDOW_SWEEPS,
 )
 
 
@@ -20,7 +20,7 @@ def sweep_damping(record, r):
     return 0.0 if record.status[r] == CONFIRMING else record.damping[r]
 
 
-def assess_row(settings, record, r, change, damping, patience=DAMPING_WINDOW):
+def assess_row(settings, record, r, change, damping, patience=WINDOW_SWEEPS):
     """Residual, status and damping of a row after a sweep with such a largest change."""
     change /= 1 - damping
     if record.history.size:

@@ -7,12 +7,12 @@ from fastmf._outcomes import (
     CONFIRMING,
     CONVERGED,
     CYCLING,
-    DAMPING_WINDOW,
     FOLLOWING,
     INFEASIBLE,
     MAX_DAMPING,
     NO_RECEIVERS,
     RUNNING,
+    WINDOW_SWEEPS,
 )
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.bp._kernel_arguments import record_of
@@ -83,7 +83,7 @@ def assess(options, settings, record, rows, change, damping):
     """Set status and damping of rows after a sweep with such largest changes and damping."""
     strongest = (damping == MAX_DAMPING) & (record.damping[rows] == MAX_DAMPING)
     # Tree-reweighted messages converge undamped, but slowly where couplings are strong.
-    patience = DAMPING_WINDOW * (8 if options.algorithm == "tree_reweighted" else 1)
+    patience = WINDOW_SWEEPS * (8 if options.algorithm == "tree_reweighted" else 1)
     assess_rows(settings, record, rows, change, damping, patience, np.zeros(1, np.int64))
     if options.decodes and options.search:
         # Moves of forests find better states than more sweeps. Rows whose damping would have been

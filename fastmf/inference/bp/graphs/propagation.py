@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from fastmf._outcomes import DAMPING_WINDOW, INFEASIBLE, is_converged
+from fastmf._outcomes import INFEASIBLE, WINDOW_SWEEPS, is_converged
 from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.bp._assignments import margin_of
 from fastmf.inference.bp._kernel_arguments import ROUNDINGS, convergence_settings
@@ -231,7 +231,7 @@ class _Assignments:
 
     def decode(self, problem, state, n_done):
         """Decode the beliefs of a state; after the first sweeps, of one in each window only."""
-        if n_done > DAMPING_WINDOW and n_done % DAMPING_WINDOW:
+        if n_done > WINDOW_SWEEPS and n_done % WINDOW_SWEEPS:
             return
         labels = np.zeros_like(self.labels)
         optimal, objective = np.zeros_like(self.optimal), np.zeros_like(self.objective)
