@@ -103,7 +103,7 @@ class LayeredMachine(
             shape = n_units(layers[-1]), count("n_components", size)
             hidden, scale = hidden_prior(kind, size, dtype), self.weight_scale
             if scale is None:
-                given = bool(weights) or is_unit_prior(self.visible)
+                given = bool(weights) or is_unit_prior(self.visible) or not self.centred
                 scale = weight_scale_for(layers[-1], hidden, given)
             weights += (rng.normal(scale=scale, size=shape).astype(dtype),)
             layers += (hidden,)

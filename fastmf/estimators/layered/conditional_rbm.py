@@ -40,14 +40,15 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
     ----------
     n_components : int
         Hidden units; none are used by objective="logistic".
-    objective : {"likelihood", "logistic", "cd", "perceptron", "latent_svm", "marginal_svm"}
+    objective : {"likelihood", "logistic", "cd", "perceptron", "latent_svm", "marginal_svm", \
+    "marginal_svm_beliefs"}
         Maximum likelihood with moments from `inference`; independent logistic regressions;
         contrastive divergence; CD-PercLoss; latent and marginal structured support vector machine
-        (Hamming loss).
+        (Hamming loss), the latter with labels or with pseudo-marginals of mixed-product.
     inference : {"bp", "mean_field", "max_product", "mixed_product"} or None
         For prediction, and for objective="likelihood" also for learning. None: sum-product belief
         propagation for "likelihood", max-product for "latent_svm", mixed-product for
-        "marginal_svm", mean field otherwise.
+        marginal support vector machines, mean field otherwise.
     n_gibbs : int
         Gibbs sweeps of "cd" (CD-k) and "perceptron" (10 in the paper).
     gibbs_start : {"data", "logistic", "random"}
@@ -146,7 +147,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
             Labels of two values, the same two in all columns; the second, in their order, is the
             positive one. NaN, None or pandas' NA for unknown labels in rows of several labels:
             they are drawn before each epoch, by Gibbs sampling of the model given the features and
-            the known labels ("latent_svm" and "marginal_svm" take the most probable ones given the
+            the known labels (support vector machines take the most probable ones given the
             hidden units). "perceptron" takes no unknown labels.
         validation_data : tuple (X, y) or None
             Decides on early stopping.

@@ -34,10 +34,12 @@ class GeneralizedRBM(LayeredMachine):
         Mean-field solutions or Gibbs chains per step; None: the batch size.
     n_sweeps : int
     damping : float in [0, 1) or None
-        Damping of adaptive TAP; None: adaptive.
+        Damping of mean-field solutions; None: adaptive.
     starts : {"data", "noise", "persistent", "random"}
     noise : float
     centred : bool
+        Learn with units counted from their means, and real columns standardised. False: steps of
+        the parameters themselves, as in the paper.
     preconditioning : float or None
         Variance of units above which natural-gradient steps are shortened; None: no such steps.
     monitor_rows : int
@@ -77,9 +79,9 @@ class GeneralizedRBM(LayeredMachine):
 
     Notes
     -----
-    Tramel et al. (2018), Algorithm 2. Real columns are learned on a standardised scale; attributes
-    are in the units of the data. float32 data are computed in float32, all other in float64. Sparse
-    rows are not made dense. For the choice of options see the user guide on training.
+    Tramel et al. (2018), Algorithm 2. Attributes are in the units of the data. float32 data are
+    computed in float32, all other in float64. Sparse rows are not made dense. For the choice of
+    options see the user guide on training.
 
     Examples
     --------

@@ -43,14 +43,16 @@ class LayeredSettings(AscentSettings):
     n_sweeps : int
         Sweeps or iterations from each start per step (the k of CD-k).
     damping : float in [0, 1) or None
-        Weight of the old sites in the new ones of adaptive TAP; None: adaptive.
+        Weight of the old means, or of the old sites of adaptive TAP, in the new ones; None:
+        adaptive, none in the first sweeps of TAP.
     starts : {"data", "noise", "persistent", "random"}
         Where the mean-field solutions start.
     noise : float
         For "noise": probability of a flip, or standard deviations of the data.
     centred : bool
         Follow the gradient in coordinates in which units are counted from their means over the
-        batch; see `fastmf.learning.layered.directions`.
+        batch; see `fastmf.learning.layered.directions`. Estimators learn real columns, and real
+        hidden units between bounds, on a standardised scale then, and as they are without it.
     preconditioning : float or None
         Variance of units, in some direction, above which steps are shortened; None for ordinary
         gradients. Allows ten times the rate; see `fastmf.learning.layered.directions`. For
@@ -80,11 +82,6 @@ class LayeredSettings(AscentSettings):
         check.count("n_sweeps", self.n_sweeps)
         if self.damping is not None:
             check.number("damping", self.damping, 0, 1, below=True)
-            if self.gradient != "adaptive_tap":
-                raise ValueError(
-                    "damping is of adaptive TAP: use gradient='adaptive_tap', "
-                    f"not {self.gradient!r}, or damping=None."
-                )
         if self.n_starts is not None:
             check.count("n_starts", self.n_starts)
         most = 1 if self.starts == "noise" else np.inf

@@ -104,10 +104,8 @@ class Plan(LayeredSteps):
         super().__init__(settings, n_threads, scaling)
         layers, self.kinds = model.layers, Kinds.of(model)
         self.order = ORDER_OF_GRADIENT.get(settings.gradient, 1)
-        # Options of the solutions given data in a deep machine.
-        n_iterations = max(10, settings.n_sweeps)
-        of_deep = {"tol": 1e-3, "max_iter": n_iterations, "log_partition": False}
-        self.options = of_deep if model.deep else {}
+        # Options of the solutions given data in a deep machine, which converge.
+        self.options = {"log_partition": False} if model.deep else {}
         self.tilts = directions.tilts(layers)
         self.constrained = has_constraints(layers)
         # Machines of units that move in their fields alone always exist.
@@ -199,6 +197,7 @@ class Plan(LayeredSteps):
         if kind not in MEAN_FIELD:
             return self._samples(state, X, n_starts, rng, kind), None
         hidden, options = None, {"max_iter": settings.n_sweeps, "n_threads": self.n_threads}
+        options["damping"] = settings.damping
         persistent = settings.starts == "persistent"
         if persistent and state.chains:
             n_layers = len(model.layers)
@@ -207,14 +206,15 @@ class Plan(LayeredSteps):
             hidden = conditional_moments(model, X, self.order, self.n_threads, self.scratch)
             _, mean, var = given = [part[:n_starts] for part in hidden]
             x = states(model.layers[0], X[:n_starts], model.dtype)
-            if kind in ORDER_OF_GRADIENT and not self.kinds.integrated:
+            plain = settings.damping is None and not self.kinds.integrated
+            if kind in ORDER_OF_GRADIENT and plain:
                 arguments = x, given, self.order, settings.n_sweeps, self.n_threads, self.scratch
                 return sweeps_from_data(model, *arguments), hidden
             init = ((x, mean), (None, var)) if self.kinds.integrated else x
         else:
             init = starts(settings.starts, model, X, n_starts, settings.noise, rng)
         if kind == "adaptive_tap":
-            solutions = few_iterations(model, init, damping=settings.damping, **options)
+            solutions = few_iterations(model, init, **options)
         else:
             options |= {"acceleration": False, "log_partition": False}
             solutions = collapsed_tap(model, init, variances=False, order=self.order, **options)
