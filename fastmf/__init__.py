@@ -117,12 +117,12 @@ _SUBPACKAGES = ("convert", "datasets", "distributed", "evaluation", "plotting", 
 
 __all__ = [*_HOME, *_SUBPACKAGES]
 
-# Optional package -> the extra that installs it.
-_EXTRAS = {
-    "sklearn": ("scikit-learn", "sklearn"),
-    "matplotlib": ("matplotlib", "plot"),
-    "tqdm": ("tqdm", "progress"),
-    "dask": ("Dask", "distributed"),
+# Optional package -> its name in the package index.
+_OPTIONAL = {
+    "sklearn": "scikit-learn",
+    "matplotlib": "matplotlib",
+    "tqdm": "tqdm",
+    "dask": "'dask[distributed]'",
 }
 
 
@@ -135,11 +135,10 @@ def __getattr__(name):
         value = getattr(import_module(f"fastmf.{_HOME[name]}"), name)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in _EXTRAS:
+        if package not in _OPTIONAL:
             raise
-        title, extra = _EXTRAS[package]
         raise ImportError(
-            f"fastmf.{name} needs {title}: pip install 'fastmf[{extra}]'", name=package
+            f"fastmf.{name} needs {package}: pip install {_OPTIONAL[package]}", name=package
         ) from error
     globals()[name] = value
     return value

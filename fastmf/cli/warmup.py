@@ -22,7 +22,7 @@ examples:
   NUMBA_CACHE_DIR=/srv/cache fastmf warmup
       fill a folder that many users or machines of one kind share
 
-The estimators need scikit-learn: pip install 'fastmf[sklearn]'
+The estimators need scikit-learn: pip install scikit-learn
 """
 
 

@@ -267,7 +267,7 @@ def _sklearn(name):
     try:
         import sklearn  # noqa: F401
     except ModuleNotFoundError as error:
-        raise ImportError(f"{name} needs scikit-learn: pip install 'fastmf[sklearn]'") from error
+        raise ImportError(f"{name} needs scikit-learn: pip install scikit-learn") from error
 
 
 def _scaled(pixels, white, binary, dtype):

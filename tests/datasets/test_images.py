@@ -53,7 +53,7 @@ def test_digits():
 
 def test_digits_without_scikit_learn(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(ImportError, match=r"pip install 'fastmf\[sklearn\]'"):
+    with pytest.raises(ImportError, match=r"pip install scikit-learn"):
         load_digits()
 
 
