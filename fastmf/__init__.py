@@ -50,7 +50,7 @@ eta    eta (N)              fields               (rows, n)      field + J x of e
 =====  ===================  ===================  =============  ===================================
 
 The axis of rows is absent if there is one row; for layered models there is one array a layer. The
-equations of TAP for the hidden units of an RBM, of which m_h is the previous mean, are
+equations of TAP for the hidden units of an RBM, with their previous means m_h, are
 
     a = -(W^2)' v,   b = W' m + a m_h,   (m_h, v_h) = prior.moments(b, a)
 

@@ -64,11 +64,11 @@ class FixedPoint:
     mean, var : array or tuple of arrays
         Marginal means and variances.
     b, a : array or tuple of arrays
-        Tilt exp(b x - a x^2 / 2) of each unit, of which `mean` and `var` are the moments. In rows
-        that were damped, momentum included, the variances are exactly that; the means differ from
-        those of the tilts by up to `tol`, or by the last change if the row has not converged.
+        Tilt exp(b x - a x^2 / 2) of each unit; its moments are `mean` and `var`. In rows that
+        were damped, momentum included, the variances are exact; the means differ by up to `tol`, or
+        by the last change if the row has not converged.
     log_partition : float, array or None
-        Minus the approximate free energy at this state; for rows with clamped units, that of the
+        Minus the approximate free energy at this state; for rows with clamped units, of the
         model conditioned on them. Never NaN: -inf if the row diverged, or if units are clamped
         outside their support. None where it was not asked for.
     converged : bool or array
@@ -92,8 +92,8 @@ class FixedPoint:
     `tol` means the same in all solvers. A row has converged when one more sweep without damping
     changes no mean and no variance v of a unit by more than `tol`; where v exceeds 1, by more than
     `tol` standard deviations and `tol` v. (Expectation propagation compares the moments of the
-    Gaussian with those of the units instead.) The messages of relaxed belief propagation have to
-    stay, too. Rows that are damped or oscillate are confirmed by such a sweep; after others a
+    Gaussian with the moments of the units instead.) The messages of relaxed belief propagation have
+    to stay, too. Rows that are damped or oscillate are confirmed by such a sweep; after others a
     further one changes some of them by up to about 2 `tol`.
     Near a fixed point the log-partition changes by terms of second order. For a unit whose mean and
     variance change by dm and dv these are dm^2 / v and (a dv)^2, and neither may exceed `tol`: so

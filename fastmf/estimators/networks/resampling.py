@@ -216,7 +216,7 @@ class Resampling:
         -------
         Stability
             Correlations with the centralities of all rows; its `coefficient` is the largest share
-            of which 95% of the samples have correlations of 0.7 or more.
+            of left-out rows with correlations of 0.7 or more in 95% of the samples.
 
         Raises
         ------

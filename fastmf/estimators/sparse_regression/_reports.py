@@ -29,8 +29,8 @@ FEWEST_CHAINS = 20
 class Reports:
     """Intervals, credible sets, joint inclusion and draws of spike-and-slab estimators.
 
-    Estimators say what they have fitted by `_fitted_parts`, and what a draw in standardised units
-    is in units of the data by `_in_units_of_data`.
+    Estimators return the fit by `_fitted_parts`, and convert draws to the units of the data by
+    `_in_units_of_data`.
     """
 
     @property

@@ -160,7 +160,7 @@ class SpikeSlabClassifier(Reports, ClassifierMixin, SpikeSlabEstimator):
             repeated so often, and so is the cost, up to 100,000 rows. Fractions, as of
             `class_weight`, and larger weights, cost nothing: each row has a site to the power of
             its weight (power expectation propagation), and coefficients, probabilities and evidence
-            lie between those of whole numbers. Rows of weight 0 are left out.
+            lie between the values of whole numbers. Rows of weight 0 are left out.
 
         Returns
         -------

@@ -39,7 +39,6 @@ class LayeredSettings(AscentSettings):
         for Gaussian units alone.
     n_starts : int or None
         Mean-field solutions or Gibbs chains per step; None for the number of rows in the batch.
-        Half as many take 0.6 of the time of a step.
     n_sweeps : int
         Sweeps or iterations from each start per step (the k of CD-k).
     damping : float in [0, 1) or None
