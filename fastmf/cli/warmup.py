@@ -55,7 +55,7 @@ def run(arguments):
 
 
 def warmup(n_processes=None, verbose=True):
-    """Compile kernels beforehand and keep them in the cache, for all later processes.
+    """Compile kernels in advance and store them in the cache for later processes.
 
     Parameters
     ----------

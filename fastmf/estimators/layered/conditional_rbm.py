@@ -52,7 +52,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
     n_gibbs : int
         Gibbs sweeps of "cd" (CD-k) and "perceptron" (10 in the paper).
     gibbs_start : {"data", "logistic", "random"}
-        Where the chains of "cd" start. Chains from the data hardly learn from small weights.
+        Start of the chains of "cd". Chains from the data hardly learn from small weights.
     n_sweeps : int or None
         Iterations of inference, undamped; None for 7 + epoch, as in the paper. In training, rows
         end earlier where their beliefs have converged to the precision of the type.
@@ -81,7 +81,8 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
     values_ : array of shape (2,)
         The two values of the labels.
     classes_ : array of shape (2,) or (n_labels, 2)
-        The same, and for each label if `y` had two axes: `predict_proba` is one array then.
+        `values_`, repeated for each label if `y` had two axes; `predict_proba` then returns one
+        array.
     history_ : dict of lists
         By epoch: "accuracy" (fraction of correct labels) and "converged" (fraction of rows whose
         beliefs, and log-odds relative to their size, change by at most 1e-3 in the last sweep) of
@@ -337,7 +338,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         Raises
         ------
         ValueError
-            For another `decode`, or `n_starts` with marginal modes.
+            If `decode` is invalid, or `n_starts` is given with marginal modes.
         """
         check_is_fitted(self)
         inference = self._settings().prediction_inference

@@ -56,7 +56,7 @@ class GeneralizedRBM(LayeredMachine):
     callbacks : sequence of callable or None
         Called as `callback(state)` after each epoch; training stops when one returns True.
     checkpoint : str, path or None
-        File written after each epoch, from which `fit` resumes to bitwise the same result.
+        File written after each epoch, from which `fit` resumes with the same result, bit by bit.
     n_threads : int or None
     random_state : int, RandomState or None
     verbose : int
