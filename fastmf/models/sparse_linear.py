@@ -102,7 +102,9 @@ class SparseLinearModel(Model):
             )
         latent = is_unit_prior(self.prior) and n_units(self.prior) == sum(X.shape)
         if latent and rows != len(X):
-            raise ValueError("total_rows must be that of X with a latent variable of each row.")
+            raise ValueError(
+                "total_rows must be the number of rows of X for models with latent variables."
+            )
         weights = _row_weights(self.row_weights, len(X))
         if not latent and np.any(weights != 1):
             raise ValueError(

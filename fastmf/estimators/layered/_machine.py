@@ -205,7 +205,7 @@ class LayeredMachine(
             size = "unknown size" if np.isnan(errors).any() else f"{errors.mean():.2g} nats"
             warn_user(
                 f"log-likelihoods of rows with missing values have standard errors of {size} on "
-                "average, and are low by some of that: `impute` with method='exact' says which "
+                "average, and are too low by part of it: `impute` with method='exact' says which "
                 "rows have too many states to be summed.",
                 ConvergenceWarning,
             )

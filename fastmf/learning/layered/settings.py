@@ -90,7 +90,7 @@ class LayeredSettings(AscentSettings):
             if not check.number("preconditioning", self.preconditioning, 0, np.inf, below=True):
                 raise ValueError("preconditioning must be positive, or None.")
             if not self.centred:
-                raise ValueError("preconditioning is of centred units: use centred=True.")
+                raise ValueError("preconditioning needs centred units: use centred=True.")
 
 
 def gradient_for(model, n_rows, l2=None):

@@ -135,7 +135,7 @@ class Plan(LayeredSteps):
         for prior, alone in zip(model.layers, self.kinds.field_alone, strict=True):
             if not alone:
                 raise ValueError(
-                    "preconditioning is of units whose fields alone are learned, such as binary "
+                    "preconditioning needs units whose fields alone are learned, such as binary "
                     f"ones, got {type(prior).__name__}; use None."
                 )
         X = states(model.layers[0], X, model.dtype)
