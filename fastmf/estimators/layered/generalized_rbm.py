@@ -16,7 +16,7 @@ class GeneralizedRBM(LayeredMachine):
         "truncated_gaussian", "gauss_bernoulli" or "truncated_gauss_bernoulli". Visible units given
         by name or class are fitted to the columns first. Bernoulli units accept probabilities;
         categorical units have one label each, an integer from 0.
-    gradient : {"auto", "tap", "mean_field", "adaptive_tap", "cd", "pcd", "exact"}
+    gradient : {"auto", "tap", "mean_field", "adaptive_tap", "bp", "cd", "pcd", "exact"}
         How averages over the model are computed; see `fastmf.distributed.LayeredSettings` for this
         and the following options up to `patience`. "auto": "exact" (quasi-Newton steps from all
         rows) where sums over states are cheap, "pcd" with unbounded units, otherwise "tap".

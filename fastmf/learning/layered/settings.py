@@ -16,7 +16,7 @@ from fastmf.priors._rows import states
 from fastmf.priors._scaling import is_real
 
 STARTS = ("data", "noise", "persistent", "random")
-GRADIENTS = (*MEAN_FIELD, "cd", "pcd", "exact")
+GRADIENTS = (*MEAN_FIELD, "bp", "cd", "pcd", "exact")
 # Batches and weight decay where features and likelihoods of binary machines are good after few
 # epochs, and where gradients that are noisier, or precisions, ask for more rows in a step.
 FEW_ROWS, MANY_ROWS = {"batch_size": 20, "l2": 0.005}, {"batch_size": 100, "l2": 0.001}
@@ -32,11 +32,12 @@ class LayeredSettings(AscentSettings):
 
     Parameters
     ----------
-    gradient : {"tap", "mean_field", "adaptive_tap", "cd", "pcd", "exact"}
-        Averages over the model from solutions of TAP, naive mean field or adaptive TAP, from short
-        Gibbs chains that start from the data, or from persistent chains; or exact ones: by
-        enumeration of the hidden or visible units of an RBM, at most 2^14 states, or in closed form
-        for Gaussian units alone.
+    gradient : {"tap", "mean_field", "adaptive_tap", "bp", "cd", "pcd", "exact"}
+        Averages over the model from solutions of TAP, naive mean field or adaptive TAP, from
+        `n_sweeps` undamped iterations of belief propagation (RBMs of binary units; take 20 or more
+        of these), from short Gibbs chains that start from the data, or from persistent chains; or
+        exact ones: by enumeration of the hidden or visible units of an RBM, at most 2^14 states, or
+        in closed form for Gaussian units alone.
     n_starts : int or None
         Mean-field solutions or Gibbs chains per step; None for the number of rows in the batch.
     n_sweeps : int

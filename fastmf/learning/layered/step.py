@@ -11,6 +11,7 @@ import numpy as np
 from fastmf._common.memory import Scratch
 from fastmf._common.rows import is_sparse
 from fastmf._common.warning import warn_user
+from fastmf.inference.bp.belief_propagation import belief_propagation
 from fastmf.inference.ep.adaptive_tap import few_iterations
 from fastmf.inference.mean_field._layouts import handed_over, layout_of
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
@@ -21,7 +22,7 @@ from fastmf.kernels.training.ascent import AscentStep
 from fastmf.learning.layered import directions
 from fastmf.learning.layered.completion import completed
 from fastmf.learning.layered.domain import after_step, can_follow, has_constraints
-from fastmf.learning.layered.exact_averages import exact_averages
+from fastmf.learning.layered.exact_averages import ExactAverages, exact_averages
 from fastmf.learning.layered.gradients import (
     MEAN_FIELD,
     ORDER_OF_GRADIENT,
@@ -40,7 +41,7 @@ from fastmf.priors._protocol import (
     offers,
     sample,
 )
-from fastmf.priors._queries import perturbed, unbounded
+from fastmf.priors._queries import perturbed, two_values, unbounded
 from fastmf.priors._rows import sparse_or_states, states
 from fastmf.priors._scaling import by_log_precision
 
@@ -84,6 +85,15 @@ def starts(kind, model, X, n_starts, noise, rng):
     return perturbed(model.layers[0], rows, noise, rng) if kind == "noise" else rows
 
 
+def bp_averages(model, settings):
+    """Averages by belief propagation from messages of 1/2, in the place of `exact_averages`."""
+    options = {"init": np.zeros_like(model.couplings[0]), "max_iter": settings.n_sweeps}
+    beliefs = belief_propagation(model, pairwise=True, damping=0, tol=0, **options)
+    pairs = zip(model.layers, beliefs.mean, strict=True)
+    layers = tuple(prior._replace(field=mean) for prior, mean in pairs)
+    return ExactAverages(beliefs.log_partition, (beliefs.pairwise,), layers)
+
+
 class LayeredSteps(trainer.Steps):
     """Steps of RBMs and DBMs of data that may be scaled."""
 
@@ -119,6 +129,9 @@ class Plan(LayeredSteps):
         self.units_in_place = not any(
             is_concatenated(prior) or offers(type(prior), "precomputed") for prior in layers
         )
+        binary = all(self.kinds.field_alone) and None not in map(two_values, layers)
+        if settings.gradient == "bp" and (model.deep or not binary):
+            raise ValueError(f"gradient='bp' needs an RBM of binary units, got {model}: use 'tap'.")
         if settings.preconditioning is not None:
             self.n_between = max(1, ROWS_BETWEEN // settings.batch_size)
         self._model, self.scratch = None, Scratch()
@@ -192,8 +205,8 @@ class Plan(LayeredSteps):
         model, settings = state.model, self.settings
         n_starts = settings.n_starts or X.shape[0]
         kind = settings.gradient if self.always_solved else self.gradient_of(state)
-        if kind == "exact":
-            return exact_averages(model), None
+        if kind in ("bp", "exact"):
+            return bp_averages(model, settings) if kind == "bp" else exact_averages(model), None
         if kind not in MEAN_FIELD:
             return self._samples(state, X, n_starts, rng, kind), None
         hidden, options = None, {"max_iter": settings.n_sweeps, "n_threads": self.n_threads}

@@ -260,3 +260,22 @@ def test_learning_says_where_mean_fields_have_no_moments_and_goes_on_with_chains
     assert len(found.chains) == 1 and np.isfinite(found.history["log_likelihood"]).all()
     chains = train(model, stripes(), replace(settings, gradient="pcd"), seed=0)
     np.testing.assert_allclose(found.model.weights, chains.model.weights, rtol=0.2)
+
+
+@pytest.mark.parametrize("unit", [Bernoulli, Ising])
+def test_belief_propagation_gives_the_exact_gradient_on_trees(unit):
+    rng = np.random.default_rng(0)
+    model = RBM(rng.normal(size=(4, 1)), unit(rng.normal(size=4)), unit(rng.normal(size=1)))
+    X = unit(np.zeros(4)).sample(np.zeros((6, 4)), np.zeros((6, 4)), rng)
+    slopes = []
+    for name in ("bp", "exact"):
+        plan = Plan(model, LayeredSettings(gradient=name, n_sweeps=5))
+        slopes.append(plan.gradient(initial_state(model), X, None)[0])
+    for bp, exactly in zip(*(joined_arrays(slope) for slope in slopes), strict=True):
+        np.testing.assert_allclose(bp, exactly, atol=1e-12)
+    with pytest.raises(ValueError, match="binary units"):
+        Plan(machine(gaussian, binary), LayeredSettings(gradient="bp"))
+
+
+def joined_arrays(slope):
+    return *slope.couplings, *(layer.field for layer in slope.layers)
