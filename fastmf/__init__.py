@@ -50,7 +50,7 @@ eta    eta (N)              fields               (rows, n)      field + J x of e
 =====  ===================  ===================  =============  ===================================
 
 The axis of rows is absent if there is one row; for layered models there is one array a layer. The
-equations of TAP for the hidden units of an RBM, of which m_h is the previous mean, are
+equations of TAP for the hidden units of an RBM, with their previous means m_h, are
 
     a = -(W^2)' v,   b = W' m + a m_h,   (m_h, v_h) = prior.moments(b, a)
 
@@ -117,12 +117,12 @@ _SUBPACKAGES = ("convert", "datasets", "distributed", "evaluation", "plotting", 
 
 __all__ = [*_HOME, *_SUBPACKAGES]
 
-# Optional package -> the extra that installs it.
-_EXTRAS = {
-    "sklearn": ("scikit-learn", "sklearn"),
-    "matplotlib": ("matplotlib", "plot"),
-    "tqdm": ("tqdm", "progress"),
-    "dask": ("Dask", "distributed"),
+# Optional package -> its name in the package index.
+_OPTIONAL = {
+    "sklearn": "scikit-learn",
+    "matplotlib": "matplotlib",
+    "tqdm": "tqdm",
+    "dask": "'dask[distributed]'",
 }
 
 
@@ -135,11 +135,10 @@ def __getattr__(name):
         value = getattr(import_module(f"fastmf.{_HOME[name]}"), name)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in _EXTRAS:
+        if package not in _OPTIONAL:
             raise
-        title, extra = _EXTRAS[package]
         raise ImportError(
-            f"fastmf.{name} needs {title}: pip install 'fastmf[{extra}]'", name=package
+            f"fastmf.{name} needs {package}: pip install {_OPTIONAL[package]}", name=package
         ) from error
     globals()[name] = value
     return value

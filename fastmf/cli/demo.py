@@ -20,7 +20,7 @@ example:
   fastmf demo --output report
       then open report/index.html in a browser
 
-Needs scikit-learn and matplotlib: pip install 'fastmf[sklearn,plot,progress]'
+Needs scikit-learn and matplotlib: pip install scikit-learn matplotlib
 """
 
 # Training rows; the other 397 of the 1797 digits are test data.

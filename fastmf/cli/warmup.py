@@ -22,7 +22,7 @@ examples:
   NUMBA_CACHE_DIR=/srv/cache fastmf warmup
       fill a folder that many users or machines of one kind share
 
-The estimators need scikit-learn: pip install 'fastmf[sklearn]'
+The estimators need scikit-learn: pip install scikit-learn
 """
 
 
@@ -52,7 +52,7 @@ def run(arguments):
 
 
 def warmup(verbose=True):
-    """Compile kernels beforehand and keep them in the cache, in one process for each core.
+    """Compile kernels in advance and store them in the cache, in one process for each core.
 
     Parameters
     ----------

@@ -203,7 +203,7 @@ def fit(estimator, X, *, validation_data=None, chunk_rows=256, n_threads=1):
     finally:
         estimator.set_params(**options)
     model = estimator.model_
-    scaling = scaling_of(estimator.pointwise_, model, False)
+    scaling = scaling_of(estimator.pointwise_, model, False, estimator.centred)
     scaled, rows = model, _states(X, model)
     if validation_data is not None and scaled.sizes[0] != X.shape[1]:
         validation_data = states_of("validation_data", model.layers[0], validation_data)

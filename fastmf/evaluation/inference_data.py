@@ -65,7 +65,7 @@ def to_inference_data(draws, *, names=None):
         if error.name != "arviz_base":
             raise
         raise ImportError(
-            "data for ArviZ need arviz-base: pip install 'fastmf[arviz]', or pass the arrays to "
+            "data for ArviZ need arviz-base: pip install arviz-base, or pass the arrays to "
             "your version of arviz.from_dict."
         ) from error
     return from_dict({"posterior": draws}, coords=coords, dims=dims)

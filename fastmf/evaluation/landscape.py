@@ -163,7 +163,7 @@ def isomap(points, *, n_neighbors=10, n_components=2):
     try:
         from sklearn.manifold import Isomap
     except ModuleNotFoundError as error:
-        raise ImportError("isomap needs scikit-learn: pip install 'fastmf[sklearn]'") from error
+        raise ImportError("isomap needs scikit-learn: pip install scikit-learn") from error
     method = Isomap(n_neighbors=min(n_neighbors, len(points) - 1), n_components=n_components)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The number of connected components", UserWarning)

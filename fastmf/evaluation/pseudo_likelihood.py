@@ -12,7 +12,7 @@ from fastmf.priors._values import check_support
 
 
 def pseudo_log_likelihood(model, X):
-    """Log-pseudo-likelihood: sum over visible units of log P(unit | all other visible units).
+    """Compute the log-pseudo-likelihood, the sum over visible units of log P(unit | other units).
 
     Parameters
     ----------

@@ -64,19 +64,20 @@ class FixedPoint:
     mean, var : array or tuple of arrays
         Marginal means and variances.
     b, a : array or tuple of arrays
-        Tilt exp(b x - a x^2 / 2) of each unit, of which `mean` and `var` are the moments. In rows
-        that were damped, momentum included, the variances are exactly that; the means differ from
-        those of the tilts by up to `tol`, or by the last change if the row has not converged.
+        Tilt exp(b x - a x^2 / 2) of each unit; its moments are `mean` and `var`. In rows that
+        were damped, momentum included, the variances are exact; the means differ by up to `tol`, or
+        by the last change if the row has not converged.
     log_partition : float, array or None
-        Minus the approximate free energy at this state; for rows with clamped units, that of the
+        Minus the approximate free energy at this state; for rows with clamped units, of the
         model conditioned on them. Never NaN: -inf if the row diverged, or if units are clamped
-        outside their support. None where it was not asked for.
+        outside their support. None if it was not computed.
     converged : bool or array
         Whether means, variances and log-partition belong to a fixed point: see the notes.
     n_iter : int or array
         Number of sweeps.
     residual : float or array
-        Largest change of a mean or variance in the last sweep, before damping, as `tol` has it.
+        Largest change of a mean or variance in the last sweep, before damping, as measured for
+        `tol`.
     message : str or array of str
         How the row ended and, where it is not `reliable`, why.
     history : array, optional
@@ -92,13 +93,12 @@ class FixedPoint:
     `tol` means the same in all solvers. A row has converged when one more sweep without damping
     changes no mean and no variance v of a unit by more than `tol`; where v exceeds 1, by more than
     `tol` standard deviations and `tol` v. (Expectation propagation compares the moments of the
-    Gaussian with those of the units instead.) The messages of relaxed belief propagation have to
-    stay, too. Rows that are damped or oscillate are confirmed by such a sweep; after others a
+    Gaussian with the moments of the units instead.) The messages of relaxed belief propagation have
+    to stay, too. Rows that are damped or oscillate are confirmed by such a sweep; after others a
     further one changes some of them by up to about 2 `tol`.
     Near a fixed point the log-partition changes by terms of second order. For a unit whose mean and
     variance change by dm and dv these are dm^2 / v and (a dv)^2, and neither may exceed `tol`: so
-    the log-partition is known to about `tol` nats a unit also where all values are far below 1, of
-    which absolute changes say nothing.
+    the log-partition is accurate to about `tol` nats a unit even where all values are far below 1.
     Changes of a mean by 4 units in the last place of the largest mean, or variance up to 1, and of
     a variance by 16 of its own or of 1, count as rounding errors, whatever `tol` is: in float32
     about 5e-7 and 2e-6.
@@ -131,7 +131,7 @@ class FixedPoint:
         """Whether each row agrees with exact sums or other methods, or None if that is not known.
 
         bool, bool array (n_rows,) or None. False: the row has not converged, or a check contradicts
-        it; the reason stands in `message`. Checks are made when one of them is first read.
+        it; `message` has the reason. Checks run when one of the two is first read.
 
         Answers agree if their log-partitions differ by at most 1 nat, and means by at most 0.05 of
         the range of a unit on average and 0.2 of one (4 standard deviations of unbounded units).

@@ -10,7 +10,8 @@ The gradient of each objective is a difference of statistics,
 
 the first with the hidden units given the labels. Objectives differ in the second: beliefs of belief
 propagation or mean-field means (likelihood), Gibbs samples (contrastive divergence, perceptron) or
-the labels of largest augmented score (structured support vector machines).
+the labels of largest augmented score (structured support vector machines), or the pseudo-marginals
+of mixed-product for these.
 """
 
 from dataclasses import dataclass
@@ -33,16 +34,21 @@ from fastmf.learning.training.trainer import Steps
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli
 
-OBJECTIVES = (
-    "likelihood", "logistic", "cd", "perceptron", "latent_svm", "marginal_svm",
-)  # fmt: skip
-# Objectives whose models give probabilities of labels.
+# Objectives whose models give probabilities of labels, and all of them.
 PROBABILISTIC = ("likelihood", "logistic", "cd")
+OBJECTIVES = (
+    *PROBABILISTIC,
+    "perceptron",
+    "latent_svm",
+    "marginal_svm",
+    "marginal_svm_beliefs",
+)
 INFERENCES = ("bp", "mean_field", "max_product", "mixed_product")
 # The inference of each objective, where it is not mean field.
 MATCHED_INFERENCE = {
     "latent_svm": "max_product",
     "marginal_svm": "mixed_product",
+    "marginal_svm_beliefs": "mixed_product",
     "likelihood": "bp",
 }
 
@@ -124,7 +130,9 @@ def infer(
         result = tap(rbm, expit(b), order=1, log_partition=log_partition, **options)
         values = result.log_partition if log_partition else zeros
         return ConditionalMoments(*result.mean, None, values, result.residual)
-    result = belief_propagation(rbm, pairwise="mean" if pairs else False, **options)
+    if pairs:  # learning starts from messages of 1/2, as in the paper
+        options |= {"init": np.zeros_like(model.weights), "pairwise": "mean"}
+    result = belief_propagation(rbm, **options)
     log_partition = result.log_partition
     return ConditionalMoments(*result.mean, result.pairwise, log_partition, result.residual)
 
@@ -167,8 +175,11 @@ def gradient(model, Y, X, settings, *, n_sweeps=10, rng=None, n_threads=None):
         visible, hidden = _sampled_moments(model, Y, X, fields, settings, rng)
     else:
         augmented = fields[0] + (1 - 2 * Y), fields[1]
-        beliefs = infer(model, augmented, MATCHED_INFERENCE[objective], n_sweeps, n_threads)
-        visible, hidden = beliefs.visible, beliefs.hidden
+        if objective == "marginal_svm_beliefs":
+            beliefs = _mixed_product_beliefs(model, augmented, n_sweeps, n_threads)
+        else:
+            beliefs = infer(model, augmented, MATCHED_INFERENCE[objective], n_sweeps, n_threads)
+        visible, hidden, pairs = beliefs[:3]
         if objective == "latent_svm":
             at_labels = (at_labels > 0.5).astype(model.dtype)
     n_rows = model.dtype.type(len(Y))
@@ -182,6 +193,22 @@ def gradient(model, Y, X, settings, *, n_sweeps=10, rng=None, n_threads=None):
         visible_bias=visible_mean.sum(0),
         hidden_bias=hidden_mean.sum(0),
     )
+
+
+def _mixed_product_beliefs(model, fields, n_sweeps, n_threads):
+    """Beliefs of the last sweep of mixed-product, and average beliefs of pairs.
+
+    Unit h has the log-odds H + W (1 - [V > 0]) given v = 1, without the message from v and with W.
+    """
+    units = (Bernoulli(np.zeros(n, model.dtype)) for n in model.weights.shape)
+    options = {"field": fields, "max_iter": n_sweeps, "n_threads": n_threads, "search": False}
+    result = most_probable(RBM(model.weights, *units), sum_hidden=True, **options)
+    visible, hidden = result.mean
+    pairs = np.zeros_like(model.weights)
+    for mean, log_odds, above in zip(visible, *result.b, strict=True):
+        odds = above + np.where(log_odds[:, None] > 0, 0, model.weights)
+        pairs += mean[:, None] * expit(odds).astype(model.dtype)
+    return ConditionalMoments(visible, hidden, pairs / len(visible), None, result.residual)
 
 
 def _sampled_moments(model, Y, X, fields, settings, rng):

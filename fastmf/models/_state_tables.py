@@ -132,7 +132,9 @@ def states_of_units(model):
         elif table is None:
             raise ValueError(f"model must have discrete units (with a `support`), got {model}.")
         elif not has_log_prob(part):
-            raise TypeError("exact sums need a prior with log_prob; that of the model has none.")
+            raise TypeError(
+                "exact sums need a prior with log_prob; the prior of the model has none."
+            )
         else:
             table = np.sort(np.asarray(table, np.float64), axis=0)  # NaN last
             exists = ~np.isnan(table)

@@ -86,7 +86,7 @@ class CRBM(Model):
                 raise ValueError(f"{field.name} must have shape {shape}, got {given}.")
 
     def moved(self, parameters):
-        """The model with parameters that are known to be finite and to fit, as after a step.
+        """The model with other parameters, which are not checked.
 
         Parameters
         ----------

@@ -36,7 +36,7 @@ class DBM(Layered):
     ValueError
         If weights are not finite matrices, or sizes do not fit.
     TypeError
-        If weights or layers are no tuples, or a prior lacks the methods of a unit prior.
+        If weights or layers are not tuples, or a prior lacks the methods of a unit prior.
 
     Notes
     -----

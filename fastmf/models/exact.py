@@ -86,8 +86,8 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
     mode : bool, default False
         Find the most probable state of a Boltzmann machine, too.
     max_bytes : int, default 2**31
-        Largest memory for the tables of a Boltzmann machine, known before any is made. The
-        log-partition alone takes less.
+        Largest memory for the tables of a Boltzmann machine, checked in advance. The log-partition
+        alone takes less.
 
     Returns
     -------

@@ -18,7 +18,7 @@ class RBM(Layered):
     weights : array of shape (n_visible, n_hidden)
         Couplings; column j is the receptive field of hidden unit j. For categorical visible units
         also (n_groups, q, n_hidden). Without columns (n_hidden = 0) the visible units are
-        independent, which is what a conditional RBM without hidden units leaves for a row.
+        independent.
     visible, hidden : unit prior
         The uncoupled units of each layer (unnormalised, see `fastmf.priors`).
 
@@ -86,7 +86,7 @@ class RBM(Layered):
 
     @property
     def transposed(self):
-        """The weights, (n_hidden, n_visible); read-only like these, which is a type to kernels."""
+        """The weights, (n_hidden, n_visible), read-only."""
         transposed = np.array(self.weights.T, order="C")
         transposed.flags.writeable = False
         return transposed

@@ -27,12 +27,12 @@ class SparseLinearModel(Model):
         Variance of the Gaussian noise, positive.
     prior : unit prior
         Prior of the coefficients, n_features units: `GaussBernoulli` is the spike and slab. With
-        n_features + n_samples units, those after the coefficients are a latent variable u of each
-        row, and y = X w - u + noise.
+        n_features + n_samples units, the units after the coefficients are latent variables u, one
+        for each row, and y = X w - u + noise.
     total_rows : float, optional
         Number of rows of the data, if X and y are fewer rows with equal moments. None: rows of X.
     absent_square : float, default 0
-        Sum of squares of y that is orthogonal to all features, and not in the y given.
+        Sum of squares of a part of the data that is orthogonal to all features, and not in `y`.
     row_weights : float or array of shape (n_samples,), default 1
         Number of equal rows, each with its latent variable, in the place of each row; it need not
         be an integer. X and y hold rows multiplied by its root. For models with latent variables
@@ -102,7 +102,9 @@ class SparseLinearModel(Model):
             )
         latent = is_unit_prior(self.prior) and n_units(self.prior) == sum(X.shape)
         if latent and rows != len(X):
-            raise ValueError("total_rows must be that of X with a latent variable of each row.")
+            raise ValueError(
+                "total_rows must be the number of rows of X for models with latent variables."
+            )
         weights = _row_weights(self.row_weights, len(X))
         if not latent and np.any(weights != 1):
             raise ValueError(
@@ -146,7 +148,7 @@ class SparseLinearModel(Model):
 
     @property
     def has_weights(self):
-        """Whether some rows have another weight than 1."""
+        """Whether any row has a weight other than 1."""
         return np.ndim(self.row_weights) > 0
 
     def unit_weights(self):
@@ -192,7 +194,7 @@ class SparseLinearModel(Model):
         return (squares + constant) / 2 - _checks.log_prob("prior", self.prior, w)
 
     def prediction(self, w):
-        """Value of y but for the noise, X w or X w - u.
+        """Prediction of y without noise, X w or X w - u.
 
         Parameters
         ----------

@@ -29,7 +29,7 @@ def axes(ax, size):
         from matplotlib.axes import Axes
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise ImportError("plotting needs matplotlib: pip install 'fastmf[plot]'") from error
+        raise ImportError("plotting needs matplotlib: pip install matplotlib") from error
     if isinstance(ax, Axes):
         return ax
     if ax is not None:

@@ -40,11 +40,11 @@ class Categorical(_Fields):
     Parameters
     ----------
     field : array of shape (n_groups, q), or list of one array for each group
-        Log-weights of the states, -inf for states that do not occur; one at least of a group is
-        finite. A list may have groups of different sizes, two states at least.
+        Log-weights of the states, -inf for states that do not occur; each group has a finite
+        one. A list may have groups of different sizes, two states at least.
     state : array of shape (n_states,), optional
         For a flat `field`: the number of each state in its group, 0, 1, ...; a group begins at each
-        0. It is how groups are kept, and not learned.
+        0. Not learned.
 
     Attributes
     ----------
@@ -56,10 +56,10 @@ class Categorical(_Fields):
     Raises
     ------
     ValueError
-        If there is no group, a group has fewer than two states, a field is NaN or +inf, or those
-        of a group are all -inf.
+        If there is no group, a group has fewer than two states, a field is NaN or +inf, or all
+        fields of a group are -inf.
     TypeError
-        If the fields are no numbers.
+        If the fields are not numbers.
 
     Notes
     -----

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from fastmf import plotting
 from fastmf.datasets import load_cbcl_faces, load_mnist
@@ -26,9 +25,6 @@ TABLE_1 = {
     "real": dict(learning_rate=(1e-2, 1e-5), batch_size=100, l2=0.001, weight_scale=0.001),
     "faces": dict(learning_rate=0.005, batch_size=20, l2=0.01, weight_scale=0.001),
 }
-# The deviation in units of which the package learns grey pixels, in the median over them: couplings
-# that are larger by this factor there take steps as long as the paper's at another rate.
-UNIT = {"binary": 1.0, "real": 0.6, "faces": 0.2}
 # Options of the command line that scripts share.
 SHARED = {
     "seed": dict(type=int, default=0, metavar="N", help="the first if several [0]"),
@@ -37,21 +33,6 @@ SHARED = {
     "output": dict(type=Path, metavar="FOLDER", help="of the results [results/NAME]"),
     "quiet": dict(action="store_true", help="no progress bars"),
 }
-
-
-def paper(name):
-    """Table 1 for couplings of pixels as they are, in the units in which they are learned."""
-    settings, unit = dict(TABLE_1[name]), UNIT[name]
-    rate = np.multiply(settings["learning_rate"], unit**2)
-    settings["learning_rate"] = tuple(rate.tolist()) if rate.ndim else float(rate)
-    settings["l2"] /= unit**2
-    settings["weight_scale"] *= unit
-    return settings
-
-
-def uncentred(X, name):
-    """Rows that are not learned as differences from their mean: of faces, sparse ones."""
-    return csr_array(X) if name == "faces" else X
 
 
 def parser(text, *names, quick=None):

@@ -118,14 +118,14 @@ def trained(X, options, epochs, folder):
         callbacks=[save, mf.evaluation.Checkpoint(folder / "checkpoint.npz")],
         verbose=int(not options.quiet),
     )
-    machine.fit(as_learned(X, options)).save(folder / "rbm.npz")
+    machine.fit(X).save(folder / "rbm.npz")
     return {epoch: mf.load(path) for epoch, path in paths.items()}
 
 
 def learner(options, n_epochs):
     """A machine that has learned nothing."""
     name = options.dataset
-    settings = experiment.paper(name) if options.paper else experiment.TABLE_1[name].copy()
+    settings = experiment.TABLE_1[name].copy()
     if options.learning_rate or not options.paper:
         settings["learning_rate"] = options.learning_rate or 0.05
     return mf.GeneralizedRBM(
@@ -140,22 +140,17 @@ def learner(options, n_epochs):
     )
 
 
-def as_learned(X, options):
-    """Rows in the form in which the machine learns from them."""
-    return experiment.uncentred(X, options.dataset) if options.paper else X
-
-
 def first_steps(X, options):
     """Fractions of the first epoch, and the models after these steps.
 
     Units are fitted to all rows first, as in an epoch.
     """
-    rows, done = as_learned(X, options), 0
-    machine = learner(options, 0).fit(rows) if options.early else None
+    done = 0
+    machine = learner(options, 0).fit(X) if options.early else None
     for steps in sorted(options.early):
         end = min(steps * machine.batch_size, len(X))
         for first in range(done, end, machine.batch_size):
-            machine.partial_fit(rows[first : first + machine.batch_size])
+            machine.partial_fit(X[first : first + machine.batch_size])
         done = end
         yield done / len(X), machine.model_
 

@@ -107,7 +107,7 @@ def trained(n, X, test, options, folder):
         if state.epoch in options.follow:
             state.model.save(folder / f"rbm-{n}-{state.epoch}.npz")
 
-    settings = experiment.paper(options.dataset)
+    settings = experiment.TABLE_1[options.dataset].copy()
     if options.learning_rate:
         rates = tuple(options.learning_rate)
         settings["learning_rate"] = rates[0] if len(rates) == 1 else rates
@@ -125,7 +125,7 @@ def trained(n, X, test, options, folder):
         **settings,
     )
     start = time.perf_counter()
-    machine.fit(experiment.uncentred(X, options.dataset), validation_data=test)
+    machine.fit(X, validation_data=test)
     machine.save(folder / f"rbm-{n}.npz")
     print(
         f"{n} hidden units: log-likelihood per unit {machine.history_['log_likelihood'][-1]:.4f}, "

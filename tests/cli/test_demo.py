@@ -135,7 +135,7 @@ def test_without_matplotlib_it_says_so_before_learning(tmp_path, monkeypatch, ca
     monkeypatch.setattr(demo, "Demo", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert main(["demo", "--output", str(tmp_path / "report")]) != 0
-    assert "pip install 'fastmf[plot]'" in capsys.readouterr().err
+    assert "pip install matplotlib" in capsys.readouterr().err
     assert not (tmp_path / "report").exists()
 
 

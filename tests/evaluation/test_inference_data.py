@@ -53,5 +53,5 @@ def test_bad_arguments(draws, names, match):
 
 def test_without_arviz_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz_base", None)
-    with pytest.raises(ImportError, match=r"pip install 'fastmf\[arviz\]'"):
+    with pytest.raises(ImportError, match=r"pip install arviz-base"):
         to_inference_data(DRAWS)

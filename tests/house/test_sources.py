@@ -167,5 +167,5 @@ def test_a_missing_optional_package_says_how_to_install_it(monkeypatch):
         raise ModuleNotFoundError("No module named 'sklearn.base'", name="sklearn.base")
 
     monkeypatch.setattr(fastmf, "import_module", import_module)
-    with pytest.raises(ImportError, match=r"fastmf\.Forest .*pip install 'fastmf\[sklearn\]'"):
+    with pytest.raises(ImportError, match=r"fastmf\.Forest .*pip install scikit-learn"):
         fastmf.Forest

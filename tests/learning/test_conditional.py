@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.special import expit
 
 from fastmf.learning import conditional
 from fastmf.learning.conditional import (
@@ -215,3 +216,39 @@ def test_l1_makes_weights_zero():
     trained = train(crbm(2, 0.1), (Y, X), ConditionalSteps(settings), seed=0).model
     for weights in (trained.weights, trained.visible_weights, trained.hidden_weights):
         assert (weights == 0).any()
+
+
+@pytest.mark.parametrize("objective", ["likelihood", "marginal_svm_beliefs"])
+@pytest.mark.parametrize("n_sweeps", [3, 60])
+def test_beliefs_are_those_of_algorithm_1(objective, n_sweeps):
+    """Ping & Ihler (2017), Algorithm 1 from messages of 1/2, and Eq. 18, by tables of messages."""
+    model = crbm(3, 0.7)
+    sums, total, visibles, hiddens = objective == "likelihood", np.zeros((5, 3)), [], []
+    for x, y in zip(X, Y, strict=True):
+        b, c = (field[0] for field in model.fields(x[None]))
+        b = b if sums else b + 1 - 2 * y
+        values = np.arange(2)
+        pairs = np.exp(model.weights[..., None, None] * np.outer(values, values))
+        visible, hidden = np.exp(np.outer(b, values)), np.exp(np.outer(c, values))
+        up = np.full((5, 3, 2), 0.5)  # messages to hidden units
+        for _ in range(n_sweeps):
+            above = hidden * up.prod(0)
+            down = np.einsum("ijvh,ijh->ijv", pairs, above / up)
+            down /= down.sum(-1, keepdims=True)
+            below = visible * down.prod(1)
+            cavities = (below[:, None] / down)[..., None] * pairs
+            best = cavities[np.arange(5)[:, None], np.arange(3), below.argmax(1)[:, None]]
+            up = cavities.sum(2) if sums else best
+            up = up / up.sum(-1, keepdims=True)
+        above = hidden * up.prod(0)
+        visibles.append(below[:, 1] / below.sum(1))
+        hiddens.append(above[:, 1] / above.sum(1))
+        joint = (below[:, None] / down)[..., None] * pairs * (above / up)[:, :, None]
+        total += joint[..., 1, 1] / joint.sum((-2, -1))
+    found = gradient(model, Y, X, ConditionalSettings(objective=objective), n_sweeps=n_sweeps)
+    given = expit(Y @ model.weights + model.fields(X)[1])
+    # Pairs have the message of the last half sweep alone: both agree at fixed points.
+    if n_sweeps == 60:
+        np.testing.assert_allclose(found.weights, (Y.T @ given - total) / 4, atol=1e-12)
+    np.testing.assert_allclose(found.hidden_bias, (given - hiddens).mean(0), atol=1e-12)
+    np.testing.assert_allclose(found.visible_bias, (Y - visibles).mean(0), atol=1e-12)

@@ -183,7 +183,7 @@ def given_sizes(name, given, X):
 
 
 def _checked(estimator, categories):
-    """Categories of which each column has two or more, but not too many."""
+    """Categories of columns that have two or more, but not too many."""
     for j, values in enumerate(categories):
         if len(values) < 2:
             raise ValueError(

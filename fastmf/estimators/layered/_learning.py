@@ -200,7 +200,7 @@ class Learning:
             check_seen(self, X, columns=False)
             if not hasattr(self, "_state"):
                 self._state_seed = seed_of(self.random_state) or 0
-                self._scaling = scaling_of(self.pointwise_, self.model_, is_sparse(X))
+                self._scaling = scaling_of(self.pointwise_, self.model_, is_sparse(X), self.centred)
                 model = self.model_ if self._scaling is None else self._scaling.model(self.model_)
                 self._state = initial_state(model)
             X = X if self._scaling is None else self._scaling.data(X, self.model_.dtype)
@@ -237,7 +237,7 @@ class Learning:
         independent = independent_of_seen(model.layers[0], X if rows is None else X[rows])
         if lacking and not is_unit_prior(self._kind_of_visible()):  # it was fitted, and to more
             model = model.rebuilt(model.couplings, (independent, *model.layers[1:]))
-        scaling = scaling_of(independent, model, is_sparse(X))
+        scaling = scaling_of(independent, model, is_sparse(X), self.centred)
         if scaling is None:
             check_exists(model)
             return Begin(X, X, model, None, independent)

@@ -105,7 +105,7 @@ class LayeredMachine(
             shape = n_units(layers[-1]), count("n_components", size)
             hidden, scale = hidden_prior(kind, size, dtype), self.weight_scale
             if scale is None:
-                given = bool(weights) or is_unit_prior(self.visible)
+                given = bool(weights) or is_unit_prior(self.visible) or not self.centred
                 scale = weight_scale_for(layers[-1], hidden, given)
             weights += (rng.normal(scale=scale, size=shape).astype(dtype),)
             layers += (hidden,)
@@ -198,7 +198,7 @@ class LayeredMachine(
             size = "unknown size" if np.isnan(errors).any() else f"{errors.mean():.2g} nats"
             warn_user(
                 f"log-likelihoods of rows with missing values have standard errors of {size} on "
-                "average, and are low by some of that: `impute` with method='exact' says which "
+                "average, and are too low by part of it: `impute` with method='exact' says which "
                 "rows have too many states to be summed.",
                 ConvergenceWarning,
             )

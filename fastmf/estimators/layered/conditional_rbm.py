@@ -42,18 +42,19 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
     ----------
     n_components : int
         Hidden units; none are used by objective="logistic".
-    objective : {"likelihood", "logistic", "cd", "perceptron", "latent_svm", "marginal_svm"}
+    objective : {"likelihood", "logistic", "cd", "perceptron", "latent_svm", "marginal_svm", \
+    "marginal_svm_beliefs"}
         Maximum likelihood with moments from `inference`; independent logistic regressions;
         contrastive divergence; CD-PercLoss; latent and marginal structured support vector machine
-        (Hamming loss).
+        (Hamming loss), the latter with labels or with pseudo-marginals of mixed-product.
     inference : {"bp", "mean_field", "max_product", "mixed_product"} or None
         For prediction, and for objective="likelihood" also for learning. None: sum-product belief
         propagation for "likelihood", max-product for "latent_svm", mixed-product for
-        "marginal_svm", mean field otherwise.
+        marginal support vector machines, mean field otherwise.
     n_gibbs : int
         Gibbs sweeps of "cd" (CD-k) and "perceptron" (10 in the paper).
     gibbs_start : {"data", "logistic", "random"}
-        Where the chains of "cd" start. Chains from the data hardly learn from small weights.
+        Start of the chains of "cd". Chains from the data hardly learn from small weights.
     n_sweeps : int or None
         Iterations of inference, undamped; None for 7 + epoch, as in the paper. In training, rows
         end earlier where their beliefs have converged to the precision of the type.
@@ -79,7 +80,8 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
     values_ : array of shape (2,)
         The two values of the labels.
     classes_ : array of shape (2,) or (n_labels, 2)
-        The same, and for each label if `y` had two axes: `predict_proba` is one array then.
+        `values_`, repeated for each label if `y` had two axes; `predict_proba` then returns one
+        array.
     history_ : dict of lists
         By epoch: "accuracy" (fraction of correct labels) and "converged" (fraction of rows whose
         beliefs, and log-odds relative to their size, change by at most 1e-3 in the last sweep) of
@@ -141,7 +143,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
             Labels of two values, the same two in all columns; the second, in their order, is the
             positive one. NaN, None or pandas' NA for unknown labels in rows of several labels:
             they are drawn before each epoch, by Gibbs sampling of the model given the features and
-            the known labels ("latent_svm" and "marginal_svm" take the most probable ones given the
+            the known labels (support vector machines take the most probable ones given the
             hidden units). "perceptron" takes no unknown labels.
         validation_data : tuple (X, y) or None
             Decides on early stopping.
@@ -331,7 +333,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         Raises
         ------
         ValueError
-            For another `decode`, or `n_starts` with marginal modes.
+            If `decode` is invalid, or `n_starts` is given with marginal modes.
         """
         check_is_fitted(self)
         inference = self._settings().prediction_inference

@@ -39,7 +39,7 @@ class DeepBoltzmannMachine(LayeredMachine):
     verbose
         As for `GeneralizedRBM`, but for 10 sweeps. Batches of machines of several hidden layers
         have 100 rows by default, `l2` is 0.001, and weights above the first are of scale 0.001,
-        but between a hidden layer without bounds and a bounded one. A run that resumes from a
+        except between an unbounded and a bounded hidden layer. A run that resumes from a
         checkpoint repeats its pre-training.
     init : RBM, DBM or None
         The first model, such as the `model_` of another machine. Layers of `n_components` above

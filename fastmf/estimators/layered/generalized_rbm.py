@@ -16,7 +16,7 @@ class GeneralizedRBM(LayeredMachine):
         "truncated_gaussian", "gauss_bernoulli" or "truncated_gauss_bernoulli". Visible units given
         by name or class are fitted to the columns first. Bernoulli units accept probabilities;
         categorical units have one label each, an integer from 0.
-    gradient : {"auto", "tap", "mean_field", "adaptive_tap", "cd", "pcd", "exact"}
+    gradient : {"auto", "tap", "mean_field", "adaptive_tap", "bp", "cd", "pcd", "exact"}
         How averages over the model are computed; for this and the options that follow see
         `fastmf.distributed.LayeredSettings`. "auto": "exact" (quasi-Newton steps from all rows)
         where sums over states are cheap, "pcd" with unbounded units, otherwise "tap".
@@ -34,9 +34,11 @@ class GeneralizedRBM(LayeredMachine):
         Mean-field solutions or Gibbs chains per step; None: the batch size.
     n_sweeps : int
     damping : float in [0, 1) or None
-        Damping of adaptive TAP; None: adaptive.
+        Damping of mean-field solutions; None: adaptive.
     starts : {"data", "noise", "persistent", "random"}
     centred : bool
+        Learn with units counted from their means, and real columns standardised. False: steps of
+        the parameters themselves, as in the paper.
     preconditioning : float or None
         Variance of units above which natural-gradient steps are shortened; None: no such steps.
     early_stopping : bool or int
@@ -72,9 +74,9 @@ class GeneralizedRBM(LayeredMachine):
 
     Notes
     -----
-    Tramel et al. (2018), Algorithm 2. Real columns are learned on a standardised scale; attributes
-    are in the units of the data. float32 data are computed in float32, all other in float64. Sparse
-    rows are not made dense. For the choice of options see the user guide on training.
+    Tramel et al. (2018), Algorithm 2. Attributes are in the units of the data. float32 data are
+    computed in float32, all other in float64. Sparse rows are not made dense. For the choice of
+    options see the user guide on training.
 
     Examples
     --------

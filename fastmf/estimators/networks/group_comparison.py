@@ -96,7 +96,7 @@ def compare_groups(
     rng=0,
     verbose=False,
 ):
-    """Which couplings differ between groups of rows, each with its own fit.
+    """Compare the couplings of machines fitted to different groups of rows.
 
     Parameters
     ----------
@@ -128,8 +128,8 @@ def compare_groups(
     Notes
     -----
     Tests without permutations are for many rows: with few rows for each coupling they reject too
-    often. Permutations deal the rows of both groups to them anew: under their hypothesis rows of
-    both have one distribution, fields included. A penalty `l2` of the fits stays, and pulls
+    often. Permutations reassign the rows to the groups at random: under their hypothesis both
+    groups have one distribution, fields included. A penalty `l2` of the fits stays, and pulls
     differences to zero: it should be small. Rows of Potts machines keep their weights.
 
     Examples

@@ -399,6 +399,6 @@ def labels_from(name, arrays, sizes):
 
 
 def check_sizes(categories, sizes):
-    """Raise unless there are as many categories of each position as it has states."""
+    """Raise unless the numbers of categories are the numbers of states of the positions."""
     if [len(listed) for listed in categories] != sizes.tolist():
         raise ValueError("categories_ must have as many values as positions have states.")

@@ -1,7 +1,7 @@
 """Credible sets of features: the smallest ones that hold an effect with a given probability.
 
-Features that correlate, or share a block, are a component. Its likelihood, given all other features
-as expectation propagation has them, is that of a sparse linear model of its own, over whose
+Features that correlate, or share a block, are a component. Given all other features as
+expectation propagation has them, it is a sparse linear model of its own, over whose
 inclusion patterns there are sums or chains (`fastmf.inference.ep.inclusion_patterns`). Signals are
 told apart pattern by pattern: the most probable feature leads, and each pattern's feature that
 correlates most with it, by more than `MIN_LINK`, is where the signal is in that pattern; the

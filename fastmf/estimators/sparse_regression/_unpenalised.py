@@ -1,7 +1,7 @@
 """Columns of flat prior, which are never selected: they are projected out of y and the others.
 
-With W these columns and X the others, the posterior of the coefficients w of X is that of the
-residuals of y and X after regression on W; given w those of W are Gaussian, with
+With W these columns and X the others, the coefficients w of X have the posterior given the
+residuals of y and X after regression on W; given w the coefficients of W are Gaussian, with
 
     mean  W+ y - K w,  K = W+ X,      covariance  noise variance times (W'W)+
 """

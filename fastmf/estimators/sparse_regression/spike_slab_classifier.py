@@ -77,10 +77,10 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    The class of a row is the sign of its latent variable, and these are units of the linear model
-    like the coefficients (`fastmf.learning.evidence.Classification`): so the algorithm is that of
-    regression. The cost of an iteration is O(n_samples^2 (n_samples + n_features)). For more
-    than two classes use scikit-learn's OneVsRestClassifier.
+    The class of a row is the sign of its latent variable. Latent variables are units of the linear
+    model like the coefficients (`fastmf.learning.evidence.Classification`), so that the algorithm
+    is the same as for regression. The cost of an iteration is O(n_samples^2 (n_samples +
+    n_features)). For more than two classes use scikit-learn's OneVsRestClassifier.
 
     Inclusion probabilities near 0 or 1 are less extreme than the exact ones, at given parameters,
     by a factor of up to some four in their odds (0.98 for 0.995): draws of `sample_coefficients`
@@ -148,11 +148,11 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         y : array of shape (n_samples,)
             Two classes, of any type.
         sample_weight : array of shape (n_samples,), optional
-            Number of repetitions of each row: for whole numbers the result is the same as with rows
-            repeated so often, and so is the cost, up to 100,000 rows. Fractions, as of
-            `class_weight`, and larger weights, cost nothing: each row has a site to the power of
-            its weight (power expectation propagation), and coefficients, probabilities and evidence
-            lie between those of whole numbers. Rows of weight 0 are left out.
+            Number of repetitions of each row: for whole numbers the result and the cost are the
+            same as with repeated rows, up to 100,000 rows. Fractions, as of `class_weight`, and
+            larger weights, cost nothing: each row has a site to the power of its weight (power
+            expectation propagation), and coefficients, probabilities and evidence lie between the
+            values of whole numbers. Rows of weight 0 are left out.
 
         Returns
         -------

@@ -75,7 +75,7 @@ def belief_propagation(
     Returns
     -------
     Beliefs
-        `GraphBeliefs` for a graph. Rows that have not converged are reported, no error.
+        `GraphBeliefs` for a graph. Rows that have not converged raise no error.
 
     Raises
     ------

@@ -25,7 +25,7 @@ class Beliefs(FixedPoint):
     assignment : tuple of arrays (visible, hidden)
         Sum-product: the more probable value of each unit. `most_probable`: the best visible
         assignment, and the best hidden one given it. `converged` and `mean` describe the messages,
-        not this assignment; `reliable` says whether it is the most probable one as far as is known.
+        not this assignment; `reliable` says whether it passed the checks.
     score : float or array, optional
         Max-product: minus the energy of the assignment, a lower bound of the maximum.
         Mixed-product: log of the sum of exp(-energy) over the hidden units, likewise.
@@ -68,10 +68,10 @@ class Beliefs(FixedPoint):
 
     @property
     def spectral_radius(self):
-        """Upper bound of the spectral radius of Mooij and Kappen (2007); None if not known.
+        """Upper bound of the spectral radius of Mooij and Kappen (2007), or None.
 
         Below 1, sum-product has one fixed point, whatever the fields, and converges to it from any
-        messages; 0 for a forest. Computed when this is first read; not known after `pickle`.
+        messages; 0 for a forest. Computed on first access; None after `pickle`.
         """
         cached = self.__dict__
         if "_spectral_radius" not in cached:

@@ -61,7 +61,7 @@ class LogPartitionBounds(NamedTuple):
 
 
 def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter=128, rng=0):
-    """Certified lower and upper bounds of the log-partition.
+    """Compute certified lower and upper bounds of the log-partition.
 
     Parameters
     ----------
@@ -73,8 +73,8 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
         Values of clamped units, NaN where free, as in `tap`: bounds hold for the sum over the
         free units.
     n_starts : int, default 20
-        Random starts of naive mean field, beside the means of the uncoupled units and, of discrete
-        units, a state of large weight.
+        Number of random starts of naive mean field, in addition to the means of the uncoupled units
+        and, for discrete units, a state of large weight.
     max_iter : int, default 128
         Largest number of sweeps of tree-reweighted belief propagation.
     rng : numpy.random.Generator or int, default 0
@@ -95,13 +95,13 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
 
     Notes
     -----
-    Both bounds hold whatever has converged, rounding errors included. `lower` is the largest value
-    of the variational free energy at the products of tilted units that naive mean field finds.
-    `upper` is the bound of tree-reweighted belief propagation (Wainwright, Jaakkola & Willsky 2005)
-    on the graph of the couplings that are not zero, with uniform spanning trees, at the messages of
-    its last sweep: see `fastmf.inference.bp.graphs.tree_bound`. It is close where couplings are
-    weak or few, and tens of nats too high where many are strong; on a forest it is the
-    log-partition, up to rounding. Tables of the states of coupled units are made: 8 GiB for 500
+    Both bounds hold before convergence, too, and include rounding errors. `lower` is the largest
+    value of the variational free energy at the products of tilted units that naive mean field
+    finds. `upper` is the bound of tree-reweighted belief propagation (Wainwright, Jaakkola &
+    Willsky 2005) on the graph of the couplings that are not zero, with uniform spanning trees, at
+    the messages of its last sweep: see `fastmf.inference.bp.graphs.tree_bound`. It is close where
+    couplings are weak or few, and tens of nats too high where many are strong; on a forest it is
+    the log-partition, up to rounding. Tables of the states of coupled units are made: 8 GiB for 500
     groups of 21 states that are all coupled. Sparse couplings stay sparse: bounds of a lattice of
     20,000 spins take 70 MB. Gaussian units of an RBM or DBM whose other units are bounded are
     integrated out, exactly. Where units are neither discrete nor such Gaussian ones no upper bound

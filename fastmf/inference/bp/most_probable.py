@@ -56,7 +56,7 @@ def most_probable(
         assignment of an earlier result.
     n_starts : int, optional
         Run an RBM of two-valued units from this many starts: the default start, and random
-        assignments, which are the same for each row. Take it where `reliable` is False.
+        assignments, which are the same for each row. Useful where `reliable` is False.
     rng : numpy.random.Generator or int, optional
         Random numbers of the starts, needed with `n_starts`.
     max_iter : int, default 1000

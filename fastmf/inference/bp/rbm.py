@@ -59,7 +59,7 @@ def _propagated(options, units, n_rows, init=None, assignments=()):
     if n_starts > 1:
         units = units.of_rows(np.arange(n_rows) // n_starts)
     dtype = message_dtype(options, units)
-    has_init = init is not None and not options.decodes
+    has_init = init is not None and not options.decodes and init.ndim == 3
     n_workers, (n_messages, *pair_shape) = message_layout(options, units, n_rows, has_init)
     # Beside the exponentials; rows with messages of their own start from them, others from a copy.
     n_arrays = 1 + n_messages + (n_messages != n_rows)
@@ -70,7 +70,7 @@ def _propagated(options, units, n_rows, init=None, assignments=()):
             _set_assignments(options, units, record, init, assignments)
         elif init is None:
             record.hidden[:, : units.model.n_hidden] = units.symmetric_field(1)
-        _set_messages(options, units, None if options.decodes else init, ratios, record)
+        _set_messages(options, units, None if options.decodes else init, ratios, start, record)
         workspaces = new_workspaces(n_workers, record, dtype, settings.algorithm)
         arguments = settings, problem, ratios, record, workspaces, np.zeros(2, np.int64)
         in_parallel(bp_kernels.belief_propagation, arguments, n_workers)
@@ -127,24 +127,25 @@ def messages_of(init):
     return init.messages
 
 
-def _set_messages(options, units, init, messages, record):
+def _set_messages(options, units, init, messages, start, record):
     """Messages that the kernel does not set, and the log-odds of hidden units that they give."""
+    m, real = units.model.n_hidden, messages.dtype.type
+    if init is not None:
+        # Log-messages lie between 0 and the weight.
+        scaled = units.model.weights * real(units.factor)
+        logs = np.clip(init, np.minimum(scaled, 0), np.maximum(scaled, 0))
+        record.hidden[:, :m] += logs.sum(-2)
+        given = start if init.ndim == 2 else messages
+        given[..., m:] = 1
+        given[..., :m] = np.exp(logs)
+        if init.ndim == 3:
+            return
     if options.algorithm == "mixed" or len(messages) != len(record.visible):
         return
-    m, real = units.model.n_hidden, messages.dtype.type
-    is_sum = options.algorithm == "sum"
-    if init is None:
-        if not is_sum:
-            messages[0, :, m:] = 0
-            np.multiply(units.model.weights, real(units.factor / 2), out=messages[0, :, :m])
-        messages[1:] = messages[0]
-        return
-    # Log-messages lie between 0 and the weight.
-    scaled = units.model.weights * real(units.factor)
-    logs = np.clip(init, np.minimum(scaled, 0), np.maximum(scaled, 0))
-    record.hidden[:, :m] += logs.sum(-2)
-    messages[:, :, m:] = 1
-    messages[:, :, :m] = np.exp(logs)
+    if options.algorithm != "sum":
+        messages[0, :, m:] = 0
+        np.multiply(units.model.weights, real(units.factor / 2), out=messages[0, :, :m])
+    messages[1:] = messages[0]
 
 
 def _set_assignments(options, units, record, init, assignments):

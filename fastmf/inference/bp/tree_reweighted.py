@@ -31,7 +31,7 @@ def tree_reweighted(model, *, field=None, clamp=None, max_iter=1000):
 
     See Also
     --------
-    log_partition_bounds : This bound and one from below, of more models.
+    log_partition_bounds : This bound and a lower one, for more models.
 
     Notes
     -----

@@ -121,7 +121,7 @@ def _widths(rows, k):
 class HeldUnits:
     """Belief propagation with single units held at each of their values.
 
-    As many units are held as time allows; `seconds` is the time for the fewest in all rows,
+    Units are held as time allows; `seconds` is the time for the fewest in all rows,
     infinite where belief propagation does not solve them.
     """
 

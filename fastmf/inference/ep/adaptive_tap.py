@@ -52,8 +52,8 @@ def adaptive_tap(
     ----------
     model : BoltzmannMachine, RBM or DBM
     init : None, array, pair (mean, var) or FixedPoint
-        Where to start, as in `tap`: one sweep of TAP from there gives the first sites, without
-        `init` the uncoupled units do. From a result of `adaptive_tap` its sites are taken.
+        Starting point, as in `tap`: one sweep of TAP from there gives the first sites; None: the
+        uncoupled units; a result of `adaptive_tap`: its sites.
     schedule : {"auto", "convergent"}, default "auto"
         As in `expectation_propagation`.
     field, precision : array or tuple of arrays, optional

@@ -40,7 +40,7 @@ def relaxed_bp(
     history=False,
     n_threads=None,
 ):
-    """Marginals and Bethe log-partition by relaxed belief propagation, from many starts at once.
+    """Compute marginals and the Bethe log-partition by relaxed belief propagation.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def relaxed_bp(
     Returns
     -------
     FixedPoint
-        With marginals from all incoming messages, and as `log_partition` the Bethe estimate.
+        Marginals from all incoming messages; `log_partition` is the Bethe estimate.
 
     Raises
     ------

@@ -17,7 +17,7 @@ from fastmf.priors._compiled import units_of
 from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import can_draw, sample
 
-# Size beyond which states and log-weights have diverged: those of a model that cannot be normalised
+# Size beyond which states and log-weights have diverged: without a normalisable model they
 # grow from sweep to sweep, and rounding hides whole nats long before anything overflows.
 MAX_SIZE = 1e15
 

@@ -1,10 +1,9 @@
 """Draws of the coefficients of sparse linear models from their joint posterior, by Gibbs sampling.
 
-Each draw is the end of a chain of its own. A sweep visits all coefficients, of which it draws
-whether they are zero together with the value, and together with those of another feature that is
-correlated with it; and then draws anew, for one effect of each chain, the feature that has it,
-among all: so chains pass between interchangeable features, or features that are seen only
-together. All steps leave the posterior as it is.
+Each draw is the end of a chain of its own. A sweep draws for each coefficient whether it is zero,
+and its value, together with the coefficient of a correlated feature; and then draws anew, for one
+effect of each chain, the feature that has it, among all: so chains pass between interchangeable
+features, or features that are seen only together. All steps leave the posterior as it is.
 """
 
 from typing import NamedTuple

@@ -82,8 +82,13 @@ class Scaling(NamedTuple):
         return float(np.average(volumes, weights=weights))
 
 
-def scaling_of(independent, model, sparse):
-    """Make the scaling for data fitted by independent units; None if it changes nothing."""
+def scaling_of(independent, model, sparse, centred=True):
+    """Make the scaling for data fitted by independent units; None if it changes nothing.
+
+    Steps that are not `centred` are steps of the parameters of the data as they are.
+    """
+    if not centred:
+        return None
     offset, scale = units_of_measurement(independent)
     if sparse or not has_tilts(model.layers[1]):
         offset = 0 * offset

@@ -16,7 +16,7 @@ from fastmf.priors._rows import states
 from fastmf.priors._scaling import is_real
 
 STARTS = ("data", "noise", "persistent", "random")
-GRADIENTS = (*MEAN_FIELD, "cd", "pcd", "exact")
+GRADIENTS = (*MEAN_FIELD, "bp", "cd", "pcd", "exact")
 # Batches and weight decay where features and likelihoods of binary machines are good after few
 # epochs, and where gradients that are noisier, or precisions, ask for more rows in a step.
 FEW_ROWS, MANY_ROWS = {"batch_size": 20, "l2": 0.005}, {"batch_size": 100, "l2": 0.001}
@@ -32,24 +32,26 @@ class LayeredSettings(AscentSettings):
 
     Parameters
     ----------
-    gradient : {"tap", "mean_field", "adaptive_tap", "cd", "pcd", "exact"}
-        Averages over the model from solutions of TAP, naive mean field or adaptive TAP, from short
-        Gibbs chains that start from the data, or from persistent chains; or exact ones: by
-        enumeration of the hidden or visible units of an RBM, at most 2^14 states, or in closed form
-        for Gaussian units alone.
+    gradient : {"tap", "mean_field", "adaptive_tap", "bp", "cd", "pcd", "exact"}
+        Averages over the model from solutions of TAP, naive mean field or adaptive TAP, from
+        `n_sweeps` undamped iterations of belief propagation (RBMs of binary units; take 20 or more
+        of these), from short Gibbs chains that start from the data, or from persistent chains; or
+        exact ones: by enumeration of the hidden or visible units of an RBM, at most 2^14 states, or
+        in closed form for Gaussian units alone.
     n_starts : int or None
         Mean-field solutions or Gibbs chains per step; None for the number of rows in the batch.
-        Half as many take 0.6 of the time of a step.
     n_sweeps : int
         Sweeps or iterations from each start per step (the k of CD-k).
     damping : float in [0, 1) or None
-        Weight of the old sites in the new ones of adaptive TAP; None: adaptive.
+        Weight of the old means, or of the old sites of adaptive TAP, in the new ones; None:
+        adaptive, none in the first sweeps of TAP.
     starts : {"data", "noise", "persistent", "random"}
         Where the mean-field solutions start. "noise": at data of which a tenth is flipped, or with
         noise of 0.1 standard deviations.
     centred : bool
         Follow the gradient in coordinates in which units are counted from their means over the
-        batch; see `fastmf.learning.layered.directions`.
+        batch; see `fastmf.learning.layered.directions`. Estimators learn real columns, and real
+        hidden units between bounds, on a standardised scale then, and as they are without it.
     preconditioning : float or None
         Variance of units, in some direction, above which steps are shortened; None for ordinary
         gradients. Allows ten times the rate; see `fastmf.learning.layered.directions`. For
@@ -78,11 +80,6 @@ class LayeredSettings(AscentSettings):
         check.count("n_sweeps", self.n_sweeps)
         if self.damping is not None:
             check.number("damping", self.damping, 0, 1, below=True)
-            if self.gradient != "adaptive_tap":
-                raise ValueError(
-                    "damping is of adaptive TAP: use gradient='adaptive_tap', "
-                    f"not {self.gradient!r}, or damping=None."
-                )
         if self.n_starts is not None:
             check.count("n_starts", self.n_starts)
         check.one_of("centred", self.centred, (True, False))
@@ -90,7 +87,7 @@ class LayeredSettings(AscentSettings):
             if not check.number("preconditioning", self.preconditioning, 0, np.inf, below=True):
                 raise ValueError("preconditioning must be positive, or None.")
             if not self.centred:
-                raise ValueError("preconditioning is of centred units: use centred=True.")
+                raise ValueError("preconditioning needs centred units: use centred=True.")
 
 
 def gradient_for(model, n_rows, l2=None):

@@ -11,6 +11,7 @@ import numpy as np
 from fastmf._common.memory import Scratch
 from fastmf._common.rows import is_sparse
 from fastmf._common.warning import warn_user
+from fastmf.inference.bp.belief_propagation import belief_propagation
 from fastmf.inference.ep.adaptive_tap import few_iterations
 from fastmf.inference.mean_field._layouts import handed_over, layout_of
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
@@ -21,7 +22,7 @@ from fastmf.kernels.training.ascent import AscentStep
 from fastmf.learning.layered import directions
 from fastmf.learning.layered.completion import completed
 from fastmf.learning.layered.domain import after_step, can_follow, has_constraints
-from fastmf.learning.layered.exact_averages import exact_averages
+from fastmf.learning.layered.exact_averages import ExactAverages, exact_averages
 from fastmf.learning.layered.gradients import (
     MEAN_FIELD,
     ORDER_OF_GRADIENT,
@@ -40,7 +41,7 @@ from fastmf.priors._protocol import (
     offers,
     sample,
 )
-from fastmf.priors._queries import perturbed, unbounded
+from fastmf.priors._queries import perturbed, two_values, unbounded
 from fastmf.priors._rows import sparse_or_states, states
 from fastmf.priors._scaling import by_log_precision
 
@@ -84,6 +85,15 @@ def starts(kind, model, X, n_starts, rng):
     return perturbed(model.layers[0], rows, 0.1, rng) if kind == "noise" else rows
 
 
+def bp_averages(model, settings):
+    """Averages by belief propagation from messages of 1/2, in the place of `exact_averages`."""
+    options = {"init": np.zeros_like(model.couplings[0]), "max_iter": settings.n_sweeps}
+    beliefs = belief_propagation(model, pairwise=True, damping=0, tol=0, **options)
+    pairs = zip(model.layers, beliefs.mean, strict=True)
+    layers = tuple(prior._replace(field=mean) for prior, mean in pairs)
+    return ExactAverages(beliefs.log_partition, (beliefs.pairwise,), layers)
+
+
 class LayeredSteps(trainer.Steps):
     """Steps of RBMs and DBMs of data that may be scaled."""
 
@@ -104,10 +114,8 @@ class Plan(LayeredSteps):
         super().__init__(settings, n_threads, scaling)
         layers, self.kinds = model.layers, Kinds.of(model)
         self.order = ORDER_OF_GRADIENT.get(settings.gradient, 1)
-        # Options of the solutions given data in a deep machine.
-        n_iterations = max(10, settings.n_sweeps)
-        of_deep = {"tol": 1e-3, "max_iter": n_iterations, "log_partition": False}
-        self.options = of_deep if model.deep else {}
+        # Options of the solutions given data in a deep machine, which converge.
+        self.options = {"log_partition": False} if model.deep else {}
         self.tilts = directions.tilts(layers)
         self.constrained = has_constraints(layers)
         # Machines of units that move in their fields alone always exist.
@@ -121,6 +129,9 @@ class Plan(LayeredSteps):
         self.units_in_place = not any(
             is_concatenated(prior) or offers(type(prior), "precomputed") for prior in layers
         )
+        binary = all(self.kinds.field_alone) and None not in map(two_values, layers)
+        if settings.gradient == "bp" and (model.deep or not binary):
+            raise ValueError(f"gradient='bp' needs an RBM of binary units, got {model}: use 'tap'.")
         if settings.preconditioning is not None:
             self.n_between = max(1, ROWS_BETWEEN // settings.batch_size)
         self._model, self.scratch = None, Scratch()
@@ -137,7 +148,7 @@ class Plan(LayeredSteps):
         for prior, alone in zip(model.layers, self.kinds.field_alone, strict=True):
             if not alone:
                 raise ValueError(
-                    "preconditioning is of units whose fields alone are learned, such as binary "
+                    "preconditioning needs units whose fields alone are learned, such as binary "
                     f"ones, got {type(prior).__name__}; use None."
                 )
         X = states(model.layers[0], X, model.dtype)
@@ -194,11 +205,12 @@ class Plan(LayeredSteps):
         model, settings = state.model, self.settings
         n_starts = settings.n_starts or X.shape[0]
         kind = settings.gradient if self.always_solved else self.gradient_of(state)
-        if kind == "exact":
-            return exact_averages(model), None
+        if kind in ("bp", "exact"):
+            return bp_averages(model, settings) if kind == "bp" else exact_averages(model), None
         if kind not in MEAN_FIELD:
             return self._samples(state, X, n_starts, rng, kind), None
         hidden, options = None, {"max_iter": settings.n_sweeps, "n_threads": self.n_threads}
+        options["damping"] = settings.damping
         persistent = settings.starts == "persistent"
         if persistent and state.chains:
             n_layers = len(model.layers)
@@ -207,14 +219,15 @@ class Plan(LayeredSteps):
             hidden = conditional_moments(model, X, self.order, self.n_threads, self.scratch)
             _, mean, var = given = [part[:n_starts] for part in hidden]
             x = states(model.layers[0], X[:n_starts], model.dtype)
-            if kind in ORDER_OF_GRADIENT and not self.kinds.integrated:
+            plain = settings.damping is None and not self.kinds.integrated
+            if kind in ORDER_OF_GRADIENT and plain:
                 arguments = x, given, self.order, settings.n_sweeps, self.n_threads, self.scratch
                 return sweeps_from_data(model, *arguments), hidden
             init = ((x, mean), (None, var)) if self.kinds.integrated else x
         else:
             init = starts(settings.starts, model, X, n_starts, rng)
         if kind == "adaptive_tap":
-            solutions = few_iterations(model, init, damping=settings.damping, **options)
+            solutions = few_iterations(model, init, **options)
         else:
             options |= {"acceleration": False, "log_partition": False}
             solutions = collapsed_tap(model, init, variances=False, order=self.order, **options)

@@ -11,7 +11,7 @@ from fastmf.learning.pseudo_likelihood.newton import factorised, newton
 class Refits:
     """Maxima near the maximum of an objective, for other weights of its rows.
 
-    Steps are those of Newton's method with the Hessian at the first maximum, which is factorised
+    Newton's method takes the Hessian at the first maximum, which is factorised
     once: some ten gradients a maximum. Newton's method continues where they do not converge.
     """
 

@@ -28,7 +28,7 @@ def updates(sweep, settings, rows):
 
 
 def panels_of(layers, k):
-    """First unit, number of units and couplings of what is packed together in a layer."""
+    """First unit, number of units and couplings of each block that is packed together."""
     layer, width = layers.of_model[k], layers.of_model[k].couplings.shape[2]
     if not layers.groups:
         return [(0, layer.n_units, layer.couplings)]

@@ -432,3 +432,60 @@ def test_likelihoods_that_decide_on_a_warning_are_not_from_a_log_partition_that_
     truth = hidden[0] - np.logaddexp.reduce(by_number + hidden)
     assert truth < -10
     assert machine._score_of_some(X, None) == pytest.approx(truth, abs=0.05)
+
+
+# --- the steps of the paper ---------------------------------------------------------------------
+
+
+def slab_sums(field, precision, lower, upper):
+    """Integrals of 1, x, x^2 under exp(field x - precision x^2 / 2), by Gauss-Legendre."""
+    nodes, weights = np.polynomial.legendre.leggauss(100)
+    x = (lower + upper) / 2 + (upper - lower) / 2 * nodes
+    density = weights * np.exp(field[..., None] * x - precision[..., None] * x**2 / 2)
+    return [(density * x**k).sum(-1) * (upper - lower) / 2 for k in range(3)]
+
+
+def test_uncentred_steps_are_those_of_algorithm_2_for_real_units():
+    """Tramel et al. (2018), Algorithm 2, of a spike at zero and a slab on [-1, 40]."""
+    rng, n_v, n_h, rate, l2 = np.random.default_rng(0), 5, 3, 0.01, 0.1
+    W, U, V = rng.normal(size=(n_v, n_h)) / 20, rng.normal(size=n_v) / 20, np.full(n_v, 0.01)
+    odds, c, bounds = rng.normal(size=n_v), rng.normal(size=n_h), (-1.0, 40.0)
+    visible = mf.TruncatedGaussBernoulli(U, V, odds, *bounds)
+    X = rng.uniform(0, 40, (6, n_v)) * rng.integers(0, 2, (6, n_v))
+    options = {"gradient": "tap", "momentum": 0, "centred": False, "learning_rate": rate, "l2": l2}
+    machine = mf.GeneralizedRBM(init=mf.RBM(W, visible, mf.Bernoulli(c)), **options)
+    machine.partial_fit(X)
+
+    alone = slab_sums(U, V, *bounds)
+
+    def spiked(b, a):
+        """Probability of the slab, mean and second moment under a tilt."""
+        sums = np.exp(odds) * np.array(slab_sums(U + b, V + a, *bounds)) / alone[0]
+        return sums / (1 + sums[0])
+
+    def hidden(mean, var, old):
+        A = -(var @ W**2)
+        new = 1 / (1 + np.exp(-(c + mean @ W + A * old - A / 2)))
+        return new, new * (1 - new)
+
+    given = hidden(X, 0 * X, 0)[0]
+    v, v_var, h = X, 0 * X, np.zeros((6, n_h))
+    for _ in range(3):
+        h, h_var = hidden(v, v_var, h)
+        A = -(h_var @ W.T**2)
+        p, v, square = spiked(h @ W.T + A * v, A)
+        v_var = square - v**2
+    # The slab's integral of 1 gives the fields and precisions their derivatives without a tilt.
+    first, second = (part / alone[0] for part in alone[1:])
+    seen = X != 0
+    slopes = [
+        X.T @ given - v.T @ h - W * (v_var.T @ h_var) - len(X) * l2 * W,
+        (X - seen * first - v + p * first).sum(0),
+        -(X**2 - seen * second - square + p * second).sum(0) / 2,
+        (seen - p).sum(0),
+        (given - h).sum(0),
+    ]
+    learned = machine.model_
+    new = learned.weights, *learned.visible[:3], learned.hidden.field
+    for value, old, slope in zip(new, (W, U, V, odds, c), slopes, strict=True):
+        np.testing.assert_allclose(value - old, rate * slope / len(X), rtol=1e-8, atol=1e-12)

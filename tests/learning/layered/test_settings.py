@@ -37,7 +37,6 @@ from fastmf.priors import Bernoulli, GaussBernoulli, Gaussian, TruncatedGaussian
         ("n_starts", 0, ValueError),
         ("n_sweeps", 0, ValueError),
         ("damping", 1.0, ValueError),
-        ("damping", 0.5, ValueError),  # of adaptive TAP alone
         ("early_stopping", 0, ValueError),
         ("early_stopping", "yes", TypeError),
         ("monitor_rows", "all", TypeError),

@@ -71,12 +71,14 @@ every_machine = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.parametrize("damping", [None, 0.5])
 @pytest.mark.parametrize("dtype, rtol", [("float64", 1e-10), ("float32", 1e-3)])
-def test_steps_of_a_binary_machine_are_those_of_plain_numpy(dtype, rtol):
+def test_steps_of_a_binary_machine_are_those_of_plain_numpy(dtype, rtol, damping):
     """TAP from data, with momentum, decay of weights and centring, written without kernels."""
     model = machine(binary, binary, sizes=(60, 31), dtype=dtype)
     X, rate, momentum, l2, l1 = rows_of(model, 40), 0.1, 0.9, 0.01, 0.002
-    settings = LayeredSettings(momentum=momentum, l2=l2, l1=l1, n_sweeps=3)
+    settings = LayeredSettings(momentum=momentum, l2=l2, l1=l1, n_sweeps=3, damping=damping)
+    new_part = 1 - (damping or 0)
     state, step = initial_state(model), Plan(model, settings)
     w, b, c = (
         np.asarray(x, float) for x in (model.weights, *np.zeros((2, 60)))[:2] + (np.zeros(31),)
@@ -85,15 +87,15 @@ def test_steps_of_a_binary_machine_are_those_of_plain_numpy(dtype, rtol):
     for _ in range(3):
         step(state, X, rate, None)
         h = expit(X @ w + c)
-        m, v, n, u = np.array(X), np.zeros(X.shape), h, h * (1 - h)
-        for k in range(3):
-            if k:
-                a = -v @ w**2
-                n = expit(m @ w + a * n + c - a / 2)
-                u = n * (1 - n)
+        m, v, n, u = np.array(X), np.zeros(X.shape), 0 * h, 0 * h
+        for _ in range(3):
+            a = -v @ w**2
+            above = expit(m @ w + a * n + c - a / 2)
+            n, u = n + new_part * (above - n), u + new_part * (above * (1 - above) - u)
             a = -u @ (w**2).T
-            m = expit(n @ w.T + a * m + b - a / 2)
-            v = m * (1 - m)
+            below = expit(n @ w.T + a * m + b - a / 2)
+            m, v = m + new_part * (below - m), v + new_part * (below * (1 - below) - v)
+        u, v = above * (1 - above), below * (1 - below)  # of the last fields, undamped
         rows = len(X)
         db, dc = X.mean(0) - m.mean(0), h.mean(0) - n.mean(0)
         g = X.T @ h / rows - m.T @ n / rows - w * (v.T @ u) / rows - l2 * w
@@ -258,3 +260,22 @@ def test_learning_says_where_mean_fields_have_no_moments_and_goes_on_with_chains
     assert len(found.chains) == 1 and np.isfinite(found.history["log_likelihood"]).all()
     chains = train(model, stripes(), replace(settings, gradient="pcd"), seed=0)
     np.testing.assert_allclose(found.model.weights, chains.model.weights, rtol=0.2)
+
+
+@pytest.mark.parametrize("unit", [Bernoulli, Ising])
+def test_belief_propagation_gives_the_exact_gradient_on_trees(unit):
+    rng = np.random.default_rng(0)
+    model = RBM(rng.normal(size=(4, 1)), unit(rng.normal(size=4)), unit(rng.normal(size=1)))
+    X = unit(np.zeros(4)).sample(np.zeros((6, 4)), np.zeros((6, 4)), rng)
+    slopes = []
+    for name in ("bp", "exact"):
+        plan = Plan(model, LayeredSettings(gradient=name, n_sweeps=5))
+        slopes.append(plan.gradient(initial_state(model), X, None)[0])
+    for bp, exactly in zip(*(joined_arrays(slope) for slope in slopes), strict=True):
+        np.testing.assert_allclose(bp, exactly, atol=1e-12)
+    with pytest.raises(ValueError, match="binary units"):
+        Plan(machine(gaussian, binary), LayeredSettings(gradient="bp"))
+
+
+def joined_arrays(slope):
+    return *slope.couplings, *(layer.field for layer in slope.layers)
