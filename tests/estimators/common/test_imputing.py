@@ -31,7 +31,7 @@ def test_fifteen_missing_units_of_a_strongly_coupled_chain(fitted, method, tol):
 
 def test_rows_beyond_enumeration(monkeypatch):
     machine = mf.FullyVisibleBoltzmannMachine().fit((chain(0.9, 18)[:500] + 1) / 2)
-    X = np.where(np.random.default_rng(1).random((30, 18)) < 0.7, np.nan, 1.0)
+    X = np.where(np.random.default_rng(1).random((12, 18)) < 0.7, np.nan, 1.0)
     exact = machine.impute(X)
     monkeypatch.setattr(fully_visible, "MAX_ENUMERATED_STATES", 1 << 8)
     filled = machine.impute(X)
