@@ -4,8 +4,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(abspath $(VENV))/bin
-# Processes for the tests, divided by files, each with one thread of BLAS. With more processes the
-# same kernels are compiled more often, and more memory is needed.
+# Processes for the tests, divided by files and kernels (`tests/conftest.py`), each with one thread of
+# BLAS. With more processes the same kernels are compiled more often, and more memory is needed.
 TESTERS ?= 2
 # Benchmarks of asv that `make bench` runs after all kernels, one after the other: regular expressions
 # of names and parameters.
@@ -39,12 +39,12 @@ wheel: $(VENV)/sklearn,plot,progress.stamp
 		--wheel-dir dist .
 
 test: $(VENV)/test.stamp
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTERS) --dist loadfile \
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTERS) --dist loadgroup \
 		--no-loadscope-reorder
 
 # Rules of the house, scripts, types and slow tests, which `make test` leaves out.
 nightly: $(VENV)/test.stamp
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTERS) --dist loadfile \
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTERS) --dist loadgroup \
 		--no-loadscope-reorder -m "slow or not slow" tests/house tests/scripts tests/typing
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests
 

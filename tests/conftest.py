@@ -14,10 +14,9 @@ if hasattr(os, "fork"):
 
 from fastmf.learning.training import checkpoint
 
-# Files that take long: begun at the end, one would keep a single process busy.
-LONG = "test_documentation.py", "test_docstrings.py"
-
-
+# Files in order: kernels beside their twins, so that later tests find these compiled, then files
+# that take long. Begun at the end, one would keep a single process busy.
+FIRST = "test_twins.py", "test_documentation.py", "test_docstrings.py"
 # Folders of tests that no user's answer depends on: run each night (`make nightly`).
 NIGHTLY = "benchmarks", "house", "scripts", "typing"
 
@@ -46,9 +45,15 @@ def pytest_collection():
         gc.set_threshold(10_000, 20, 20)
 
 
-def pytest_collection_modifyitems(items):
-    """Let the long files come first."""
-    items.sort(key=lambda item: item.path.name not in LONG)
+def pytest_collection_modifyitems(config, items):
+    """Order the files, and divide the tests of kernels among processes by families."""
+    rank = {name: k for k, name in enumerate(FIRST)}
+    items.sort(key=lambda item: rank.get(item.path.name, len(FIRST)))
+    for item in items if config.pluginmanager.hasplugin("xdist") else ():
+        case = getattr(item, "callspec", None) and item.callspec.params.get("the_case")
+        family = f" {case.kernel.rpartition('.')[0]}" if case else ""
+        file = item.path.relative_to(Path(__file__).parent).as_posix()
+        item.add_marker(pytest.mark.xdist_group(file + family))
 
 
 @pytest.fixture(autouse=True)

@@ -147,9 +147,10 @@ def test_observations_may_lack_values():
         np.testing.assert_allclose(found, real.impute(Y), atol=0.03)
 
 
+@pytest.mark.slow
 def test_deep_machines():
     X = lacking(TRAIN, 0.25)
-    options = {"n_epochs": 20, "random_state": 0, "learning_rate": 0.5, "gradient": "pcd"}
+    options = {"n_epochs": 50, "random_state": 0, "learning_rate": 0.5, "gradient": "pcd"}
     dbm = mf.DeepBoltzmannMachine((4, 2), **options).fit(X)
     complete = mf.DeepBoltzmannMachine((4, 2), **options).fit(TRAIN).score(TEST)
     alone = mf.GeneralizedRBM(2, n_epochs=0).fit(TRAIN).score(TEST)

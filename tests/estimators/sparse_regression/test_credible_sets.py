@@ -97,7 +97,9 @@ def test_sets_and_groups_are_as_probable_as_their_features_say(seed, options):
         assert included[group].max() - 1e-12 <= joint <= min(included[group].sum(), 1) + 1e-12
 
 
-@pytest.mark.parametrize("n_copies, jitter", [(320, 0.0), (400, 0.02)])
+@pytest.mark.parametrize(
+    "n_copies, jitter", [(320, 0.0), pytest.param(400, 0.02, marks=pytest.mark.slow)]
+)
 def test_sets_of_very_many_copies(n_copies, jitter):
     """Copies are exchangeable: a set of 95 % has 95 % of them."""
     rng = np.random.default_rng(0)
