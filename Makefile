@@ -39,12 +39,12 @@ wheel: $(VENV)/sklearn,plot,progress.stamp
 		--wheel-dir dist .
 
 test: $(VENV)/test.stamp
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTERS) --dist loadgroup \
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTERS) --dist loadfile \
 		--no-loadscope-reorder
 
 # Rules of the house, scripts, types and slow tests, which `make test` leaves out.
 nightly: $(VENV)/test.stamp
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTERS) --dist loadgroup \
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTERS) --dist loadfile \
 		--no-loadscope-reorder -m "slow or not slow" tests/house tests/scripts tests/typing
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests
 

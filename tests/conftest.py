@@ -1,6 +1,7 @@
 import gc
 import itertools
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -45,15 +46,25 @@ def pytest_collection():
         gc.set_threshold(10_000, 20, 20)
 
 
-def pytest_collection_modifyitems(config, items):
-    """Order the files, and divide the tests of kernels among processes by families."""
+def pytest_collection_modifyitems(items):
+    """Order the files."""
     rank = {name: k for k, name in enumerate(FIRST)}
     items.sort(key=lambda item: rank.get(item.path.name, len(FIRST)))
-    for item in items if config.pluginmanager.hasplugin("xdist") else ():
-        case = getattr(item, "callspec", None) and item.callspec.params.get("the_case")
-        family = f" {case.kernel.rpartition('.')[0]}" if case else ""
-        file = item.path.relative_to(Path(__file__).parent).as_posix()
-        item.add_marker(pytest.mark.xdist_group(file + family))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Divide tests among processes by files, and kernels beside their twins by families."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduler(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            family = re.search(r"test_twins\.py::\w+\[(\w+\.\w+)\.", nodeid)
+            return family[1] if family else super()._split_scope(nodeid)
+
+    return Scheduler(config, log)
 
 
 @pytest.fixture(autouse=True)
