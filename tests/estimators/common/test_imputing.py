@@ -76,7 +76,7 @@ def two_phases(n_hidden):
     return mf.GeneralizedRBM(n_hidden, **options).fit(X.astype(float))
 
 
-@pytest.mark.parametrize("n_hidden", [4, 100])
+@pytest.mark.parametrize("n_hidden", [4, pytest.param(100, marks=pytest.mark.slow)])
 def test_rows_of_which_nothing_was_seen_have_the_means_of_the_model(n_hidden):
     rbm, gaps = two_phases(n_hidden), np.full((2, 6), np.nan)
     expected = mf.exact(rbm.model_).mean[0]

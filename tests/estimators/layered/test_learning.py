@@ -38,7 +38,10 @@ def fitted(X, gradient="auto", n_epochs=200, n_components=8, **options):
 # --- learning ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("gradient", "fraction"), [("auto", 0.9), ("pcd", 0.55), ("tap", 0.45)])
+@pytest.mark.parametrize(
+    ("gradient", "fraction"),
+    [("auto", 0.9), ("pcd", 0.55), pytest.param("tap", 0.45, marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize(
     ("X", "best"),
     [(IRIS, -2.44), pytest.param(WINE, -13.63, marks=pytest.mark.slow)],
@@ -224,7 +227,9 @@ def test_large_fields_are_left_by_steps_of_no_size(kind, depth, gradient):
             np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
-@pytest.mark.parametrize(("gradient", "rate"), [("tap", 0.05), ("pcd", 0.01)])
+@pytest.mark.parametrize(
+    ("gradient", "rate"), [("tap", 0.05), pytest.param("pcd", 0.01, marks=pytest.mark.slow)]
+)
 def test_names_of_the_two_values_do_not_matter(gradient, rate):
     """Columns copy one bit: a hidden unit that does the same has a field of minus their number."""
     rng = np.random.default_rng(0)

@@ -152,7 +152,8 @@ def test_a_machine_without_couplings_has_no_edges():
         machine.edge_inclusion()
 
 
-@pytest.mark.parametrize("l2", [pytest.param(0.02, marks=pytest.mark.slow), 0.1])
+@pytest.mark.slow
+@pytest.mark.parametrize("l2", [0.02, 0.1])
 def test_of_few_rows_likely_edges_are_as_frequent_as_said(l2):
     """Tables of 50 rows of 6 items, of machines drawn from the prior: 0.97 was true in 0.73."""
     states, said, true = np.array(list(itertools.product((0.0, 1.0), repeat=6))), [], []

@@ -18,6 +18,7 @@ def locus(seed, n=150, p=60, effects=1, correlation=0.95):
     return X, 0.5 * X[:, causes].sum(1) + rng.normal(size=n), causes
 
 
+@pytest.mark.slow
 def test_sets_hold_the_cause_as_often_as_they_say():
     held = sizes = n_sets = n_found = 0
     for seed in range(20):
@@ -74,7 +75,10 @@ def single_effects(X, y, n_effects=4, noise=1.0, variance=0.25):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("options", [{}, {"blocks": None}, {"average_parameters": True}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"blocks": None}, pytest.param({"average_parameters": True}, marks=pytest.mark.slow)],
+)
 def test_sets_and_groups_are_as_probable_as_their_features_say(seed, options):
     """At most the sum of inclusion probabilities, and at least the largest."""
     rng = np.random.default_rng(seed)

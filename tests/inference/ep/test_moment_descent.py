@@ -73,7 +73,9 @@ def test_units_whose_variance_follows_from_the_mean_have_no_such_cavities():
     assert moment_descent.evaluate(task, state.site * 1.1, state.cavity) is None
 
 
-@pytest.mark.parametrize("n, d, k", [(50, 300, 8), (100, 1000, 15)])
+@pytest.mark.parametrize(
+    "n, d, k", [(50, 300, 8), pytest.param(100, 1000, 15, marks=pytest.mark.slow)]
+)
 def test_large_correlated_problems(n, d, k):
     """Where the parallel schedule cycles."""
     model = correlated(n, d, k)

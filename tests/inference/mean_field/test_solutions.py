@@ -55,6 +55,7 @@ def test_merge_is_what_its_definition_says(n_units, dtype):
     assert 1 < len(rows) < 300
 
 
+@pytest.mark.slow
 def test_ten_thousand_starts():
     # All distinct, all the same, and a thousand that differ in one unit only.
     rng = np.random.default_rng(0)
