@@ -1,17 +1,13 @@
 """Functions that kernels compile from a text of their own, whichever kernel calls them."""
 
-import os
 import subprocess
 import sys
-from pathlib import Path
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import numba
 import numpy as np
 import pytest
 from numba.core import event, types
-from numba.core.compiler import DefaultPassBuilder, Flags
 
 from fastmf._jit.argument_types import (
     Bool,
@@ -22,7 +18,6 @@ from fastmf._jit.argument_types import (
     type_of,
 )
 from fastmf._jit.kernel import REORDER, compilable, compiled_from, kernel
-from fastmf._jit.passes import NOT_NEEDED
 
 KINDS = {"plain": {}, "inner": {"mode": "inner"}, "reordered": {"fastmath": REORDER}}
 
@@ -159,21 +154,3 @@ assert abs(f(1.0) - 2.718281828459045) < 1e-15
 def test_users_functions_call_special_ones_whichever_is_imported_first():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-# --- numba internals ------------------------------------------------------------------------------
-
-
-def test_passes_that_are_left_out_have_these_names():
-    state = SimpleNamespace(func_ir=None, flags=Flags())
-    passes = DefaultPassBuilder.define_nopython_pipeline(state).passes
-    assert {pass_.name() for pass_, _ in passes} > NOT_NEEDED
-
-
-@pytest.mark.slow
-def test_the_package_compiles_with_the_passes_of_numba_alone():
-    """The tests of this folder pass without `fastmf._jit.passes`."""
-    command = [sys.executable, "-m", "pytest", "-q", str(Path(__file__).parent)]
-    environment = {**os.environ, "FASTMF_PLAIN_NUMBA": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-2000:]

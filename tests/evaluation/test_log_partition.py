@@ -1,6 +1,4 @@
 import itertools
-import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +6,7 @@ from html_tables import shown
 from scipy.sparse import coo_array
 
 import fastmf as mf
-from fastmf.evaluation import Tracker, effective_couplings, gibbs_chains, isomap, to_inference_data
+from fastmf.evaluation import effective_couplings
 
 
 def planted(n_visible, n_hidden, strength):
@@ -186,103 +184,3 @@ def test_weights_choose_the_background_and_bad_input_is_named():
         effective_couplings(model, X, sample_weight=[1.0])
     with pytest.raises(ValueError, match="X must be finite"):
         effective_couplings(model, [[0, -1, 0]])
-
-
-# --- landscape ------------------------------------------------------------------------------------
-
-
-def test_tracker_records_during_training():
-    X = (np.random.default_rng(0).random((60, 12)) < 0.3).astype(float)
-    tracker = Tracker(
-        every=2,
-        landscape=lambda model: mf.evaluation.solutions(model, X),
-        pseudo=lambda model: mf.pseudo_log_likelihood(model, X).mean(),
-    )
-    rbm = mf.GeneralizedRBM(4, n_epochs=5, batch_size=20, callbacks=[tracker], random_state=0)
-    rbm.fit(X)
-    assert tracker.epoch == [2, 4]
-    assert len(tracker.values["landscape"]) == 2
-    assert (tracker.values["landscape"][1].members < 60).all()
-    assert np.isfinite(tracker.values["pseudo"]).all()
-
-
-def test_tracker_at_some_epochs_and_before_training():
-    tracker = Tracker(epochs=[1, 3], size=lambda model: model)
-    tracker.record("untrained", 0)
-    for epoch in range(1, 5):
-        assert tracker(SimpleNamespace(epoch=epoch, model=f"model {epoch}")) is None
-    assert tracker.epoch == [0, 1, 3]
-    assert tracker.values == {"size": ["untrained", "model 1", "model 3"]}
-    with pytest.raises(TypeError, match="size must be a function"):
-        Tracker(size=3)
-
-
-def test_isomap_unrolls_a_spiral():
-    t = np.linspace(1, 3, 150) * np.pi
-    width = np.tile([0.0, 0.5, 1.0], 50)
-    spiral = np.stack([t * np.cos(t), t * np.sin(t), width], 1)
-    first = isomap(spiral, n_neighbors=8)[:, 0]
-    length = np.cumsum(np.hypot(*np.diff(spiral[:, :2], axis=0, prepend=spiral[:1, :2]).T))
-    assert abs(np.corrcoef(first, length)[0, 1]) > 0.999
-
-
-def test_isomap_joins_groups_and_takes_few_points():
-    points = np.vstack([np.eye(4), 100 + np.eye(4)])
-    assert np.isfinite(isomap(points, n_neighbors=2)).all()
-    assert isomap(np.eye(3)).shape == (3, 2)
-    with pytest.raises(ValueError, match="more than 2 rows"):
-        isomap(np.eye(2))
-
-
-# --- inference data -------------------------------------------------------------------------------
-
-
-DRAWS = {"visible": np.arange(24.0).reshape(2, 4, 3), "energy": np.arange(8.0).reshape(2, 4)}
-
-
-def test_arrays_have_names_of_dimensions_and_columns():
-    pytest.importorskip("arviz_base")
-    data = to_inference_data(DRAWS, names={"visible": np.array(["a", "b", "c"])})
-    visible = data.posterior["visible"]
-    assert visible.dims == ("chain", "draw", "visible_unit")
-    np.testing.assert_array_equal(visible, DRAWS["visible"])
-    np.testing.assert_array_equal(visible.sel(visible_unit="b"), DRAWS["visible"][..., 1])
-    assert data.posterior["energy"].dims == ("chain", "draw")
-
-
-def test_diagnostics_of_a_machine_that_mixes():
-    """Means agree with enumeration to the errors that ArviZ estimates from the effective size."""
-    pytest.importorskip("arviz_base")
-    stats = pytest.importorskip("arviz_stats")
-    rng = np.random.default_rng(0)
-    weights, zeros = rng.normal(size=(4, 3)) / 2, np.zeros(4)
-    model = mf.RBM(weights, mf.Ising(zeros + 0.2), mf.Ising(zeros[:3]))
-    data = to_inference_data(gibbs_chains(model, 4, 1000, rng=1))
-    found = {name: getattr(stats, name)(data) for name in ("rhat", "ess", "mcse")}
-    for name, mean in zip(("visible", "hidden"), mf.exact(model).mean, strict=True):
-        assert (found["rhat"][name] < 1.01).all() and (found["ess"][name] > 400).all()
-        error = abs(data.posterior[name].mean(("chain", "draw")) - mean)
-        assert (error < 4 * found["mcse"][name]).all()
-
-
-@pytest.mark.parametrize(
-    "draws, names, match",
-    [
-        ({}, None, "must be a dict of arrays"),
-        (np.zeros((2, 3)), None, "must be a dict of arrays"),
-        ({"a": np.zeros(3)}, None, r"shape \(n_chains, n_draws, ...\), got a \(3,\)"),
-        ({"a": np.zeros((2, 3)), "b": np.zeros((2, 4))}, None, "got a .* b"),
-        (DRAWS, {"visible": ["a"]}, "there are {'visible': 3}, got 1 names"),
-        (DRAWS, {"hidden": ["a"]}, "names\\['hidden'\\] must name"),
-        (DRAWS, {"energy": ["a"]}, "names\\['energy'\\] must name"),
-    ],
-)
-def test_bad_arguments(draws, names, match):
-    with pytest.raises(ValueError, match=match):
-        to_inference_data(draws, names=names)
-
-
-def test_without_arviz_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "arviz_base", None)
-    with pytest.raises(ImportError, match=r"pip install 'fastmf\[arviz\]'"):
-        to_inference_data(DRAWS)

@@ -155,7 +155,9 @@ def test_the_maximum_is_that_of_a_general_optimiser(n, d, ones, scale):
     np.testing.assert_allclose(fit.parameters, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("n, d, ones", [(150, 40, 0.1), (300, 40, 0.05)])
+@pytest.mark.parametrize(
+    "n, d, ones", [(150, 40, 0.1), pytest.param(300, 40, 0.05, marks=pytest.mark.slow)]
+)
 def test_separated_units_take_few_steps(n, d, ones):
     """Scoring alone needs more than 100 steps, most of them with many halvings."""
     states = np.where(np.random.default_rng(0).random((n, d)) < ones, 1.0, -1.0)
