@@ -19,7 +19,7 @@ from fastmf.learning.training import checkpoint
 # that take long. Begun at the end, one would keep a single process busy.
 FIRST = "test_twins.py", "test_documentation.py", "test_docstrings.py"
 # Folders of tests that no user's answer depends on: run each night (`make nightly`).
-NIGHTLY = "benchmarks", "house", "scripts", "typing"
+NIGHTLY = "house", "scripts", "typing"
 
 
 def pytest_ignore_collect(collection_path, config):
