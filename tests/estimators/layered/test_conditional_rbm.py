@@ -332,7 +332,7 @@ SLOWER = METHODS[2], METHODS[4], METHODS[7]
     [pytest.param(m, marks=[pytest.mark.slow] * (m in SLOWER)) for m in METHODS],
 )
 def test_labels_may_be_partly_unknown(options, tmp_path):
-    X, Y = copies()
+    X, Y = copies(150)
     known = with_unknown(Y)
     if options["objective"] == "perceptron":
         with pytest.raises(ValueError, match="objective='perceptron' does not take"):

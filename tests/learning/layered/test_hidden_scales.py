@@ -114,8 +114,8 @@ LEAST = {"gaussian": 50, "rectified": 25, "spike and slab": 1.5, "rectified slab
 @pytest.mark.parametrize(
     ("kind", "gradient"),
     [
-        *((kind, "auto") for kind in KINDS),
-        *(pytest.param("gaussian", g, marks=pytest.mark.slow) for g in ("cd", "tap")),
+        *((kind, "auto") for kind in KINDS if kind != "gaussian"),
+        *(pytest.param("gaussian", g, marks=pytest.mark.slow) for g in ("auto", "cd", "tap")),
     ],
 )
 def test_hundreds_of_columns_that_agree_are_learned(kind, gradient):
