@@ -4,8 +4,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(abspath $(VENV))/bin
-# Processes for the tests, divided by files, each with one thread of BLAS. With more processes the
-# same kernels are compiled more often, and more memory is needed.
+# Processes for the tests, divided by files and kernels (`tests/conftest.py`), each with one thread of
+# BLAS. With more processes the same kernels are compiled more often, and more memory is needed.
 TESTERS ?= 2
 # Benchmarks of asv that `make bench` runs after all kernels, one after the other: regular expressions
 # of names and parameters.

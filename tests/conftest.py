@@ -1,6 +1,7 @@
 import gc
 import itertools
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,11 @@ if hasattr(os, "fork"):
 
 from fastmf.learning.training import checkpoint
 
-# Files that take long: begun at the end, one would keep a single process busy.
-LONG = "test_documentation.py", "test_docstrings.py"
-
-
+# Files in order: kernels beside their twins, so that later tests find these compiled, then files
+# that take long. Begun at the end, one would keep a single process busy.
+FIRST = "test_twins.py", "test_documentation.py", "test_docstrings.py"
 # Folders of tests that no user's answer depends on: run each night (`make nightly`).
-NIGHTLY = "benchmarks", "house", "scripts", "typing"
+NIGHTLY = "house", "scripts", "typing"
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -47,8 +47,24 @@ def pytest_collection():
 
 
 def pytest_collection_modifyitems(items):
-    """Let the long files come first."""
-    items.sort(key=lambda item: item.path.name not in LONG)
+    """Order the files."""
+    rank = {name: k for k, name in enumerate(FIRST)}
+    items.sort(key=lambda item: rank.get(item.path.name, len(FIRST)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Divide tests among processes by files, and kernels beside their twins by families."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduler(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            family = re.search(r"test_twins\.py::\w+\[(\w+\.\w+)\.", nodeid)
+            return family[1] if family else super()._split_scope(nodeid)
+
+    return Scheduler(config, log)
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,9 @@ import fastmf as mf
 X = (np.random.default_rng(0).random((400, 64)) < 0.3).astype(np.float32)
 FIELDS = np.random.default_rng(1).normal(size=(50, 64))
 MODEL = mf.RBM(np.full((64, 12), 0.01), mf.Bernoulli(np.zeros(64)), mf.Bernoulli(np.zeros(12)))
+LEARNER = mf.GeneralizedRBM(12, n_epochs=1, batch_size=200, random_state=0)
 WORK = {
-    "tap": lambda: mf.GeneralizedRBM(12, n_epochs=1, random_state=0).fit(X).score_samples(X),
+    "tap": lambda: LEARNER.fit(X).score_samples(X),
     "pseudo-likelihood": lambda: mf.FullyVisibleBoltzmannMachine(solver="newton", l2=0.1).fit(
         np.where(X[:, :5] > 0, 1.0, -1.0)
     ),

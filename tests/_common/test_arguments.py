@@ -1,6 +1,9 @@
 """Whatever arrays come, `tap` either solves or says what is wrong."""
 
+import subprocess
+import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -10,6 +13,10 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 import fastmf as mf
 from fastmf._common import arguments as check
+from fastmf._common import progress
+from fastmf._common.html import extent, section, table
+from fastmf._common.names import check_order, names_along
+from fastmf._common.progress import followed
 
 MODEL = mf.RBM(np.full((3, 2), 0.5), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
 
@@ -97,3 +104,122 @@ def test_flags_paths_and_seeds():
     assert isinstance(check.generator(None, optional=True), np.random.Generator)
     with pytest.raises(ValueError, match=r"rng must be .* or a seed"):
         check.generator(-1)
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+pd = pytest.importorskip("pandas")
+NAMES = ["a", "b", "c"]
+
+
+def test_names_are_those_of_all_parts():
+    square = pd.DataFrame(np.eye(3), index=NAMES, columns=NAMES)
+    assert names_along("R", [square]) == NAMES
+    assert names_along("R", [square.iloc[1:, 1:], square.iloc[:1, :1]]) == ["b", "c", "a"]
+    assert names_along("z", [pd.Series(1.0, index=NAMES)]) == NAMES
+    with pytest.raises(ValueError, match="same names of rows and columns"):
+        names_along("R", [square.iloc[[0, 2, 1]]])
+
+
+@pytest.mark.parametrize("given", [np.eye(2), [[1, 0]], pd.DataFrame(np.eye(2)), pd.Series([1.0])])
+def test_numbers_are_no_names(given):
+    assert names_along("R", [given]) is None
+    check_order("R", [given], NAMES, "z")
+
+
+def test_the_first_difference_is_said():
+    z = pd.Series(1.0, index=NAMES)
+    check_order("z", [z], None, "X")
+    check_order("z", [z], np.array(NAMES, object), "X")
+    with pytest.raises(ValueError, match=r"order of X, got 'b' and 'd' in place 1: "):
+        check_order("z", [z], ["a", "d", "c"], "X")
+    with pytest.raises(ValueError, match="got 3 and 2 names"):
+        check_order("z", [z], NAMES[:2], "X")
+
+
+# --- html -----------------------------------------------------------------------------------------
+
+
+def test_text_is_escaped():
+    page = section("<a> & b", table([("x < y", '"q" & <script>')], ("<h>", "&")))
+    root = ElementTree.fromstring(page)
+    assert "<script>" not in page
+    assert [cell.text for cell in root.iter("td")] == ['"q" & <script>']
+    assert [cell.text for cell in root.iter("th")] == ["<h>", "&", "x < y"]
+    assert root.find("strong").text == "<a> & b"
+
+
+@pytest.mark.parametrize(
+    "values, expected",
+    [
+        ([], ""),
+        (1.5, "1.5"),
+        ([2.0, 2.0], "2"),
+        ([3, -1], "-1 to 3"),
+        ([-np.inf, 0.0], "-inf to 0"),
+        ([1.00001, 1.00002], "1"),
+    ],
+)
+def test_extent(values, expected):
+    assert extent(values) == expected
+
+
+# --- signs of progress of long calculations -------------------------------------------------------
+
+
+def test_iterations_are_reported_every_few_seconds(monkeypatch, capsys):
+    assert progress.reported(False) is None
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    report = progress.reported(True)
+    for iteration, now[0] in enumerate([1.0, 6.0, 10.0, 11.5]):
+        report(iteration, 0.25 - iteration)
+    assert [line.split(",")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "iteration 2", "iteration 4",
+    ]  # fmt: skip
+
+
+def test_steps_are_followed_by_a_bar_or_by_lines_and_else_in_silence(monkeypatch, capsys):
+    assert list(followed(range(3), "samples", False)) == [0, 1, 2]
+    assert capsys.readouterr().err == ""
+    assert list(followed([5, 6], "samples", True)) == [5, 6]
+    shown = capsys.readouterr().err
+    assert "samples" in shown and "2/2" in shown
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    monkeypatch.setattr("fastmf._common.progress.SECONDS", 0.0)
+    assert list(followed([5, 6], "samples", True)) == [5, 6]
+    assert capsys.readouterr().err == "0/2 samples\n1/2 samples\n"
+    monkeypatch.setattr("fastmf._common.progress.SECONDS", np.inf)
+    assert list(followed([5, 6], "samples", True)) == [5, 6]
+    assert capsys.readouterr().err == ""
+
+
+def test_a_loop_that_is_left_ends_what_followed_it(capsys):
+    for step in followed(range(100), "samples", True):
+        if step == 3:
+            break
+    shown = capsys.readouterr().err
+    assert "100/100" not in shown and shown.endswith("\n")
+
+
+@pytest.mark.parametrize("before", ["sys.stderr = None", "os.close(2)"])
+def test_progress_without_a_stderr(before):
+    """tqdm's bar, and lines where it is not installed."""
+    code = f"""
+import os, sys
+from fastmf._common.progress import followed, reported
+{before}
+assert list(followed(range(3), "steps", True)) == [0, 1, 2]
+sys.modules["tqdm"] = None
+from fastmf._common import progress
+progress.SECONDS = 0
+assert list(followed(range(3), "steps", True)) == [0, 1, 2]
+reported(True)(0, 1.0)
+print("done", flush=True)
+os._exit(0)
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert found.stdout.strip() == "done"

@@ -1,9 +1,16 @@
+import importlib
+import sys
+
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.sparse import csc_array, csr_array
 
 from fastmf._common import rows
+from fastmf._common.deferred import deferred
+from fastmf._common.remembered import remembered
 from fastmf._common.rows import canonical, column_moments, column_sums, nonzero_values, row_blocks
+from fastmf._common.stored_columns import StoredColumns, column_squares
 
 RNG = np.random.default_rng(0)
 DENSE = RNG.integers(-3, 4, (40, 7)) * (RNG.random((40, 7)) < 0.4)
@@ -49,3 +56,116 @@ def test_indices_out_of_range_are_refused(kind, wrong):
     X.indices[1] = wrong  # as those who fill the arrays themselves may do
     with pytest.raises(ValueError, match="X must be a valid sparse matrix"):
         canonical(X)
+
+
+# --- converted columns against arrays -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csc_array])
+def test_products_are_those_of_the_array(kind, monkeypatch):
+    monkeypatch.setattr("fastmf._common.rows.BLOCK_ENTRIES", 100)
+    rng = np.random.default_rng(0)
+    X = rng.integers(-2, 3, (7, 30)).astype(np.int8)
+    rows, scale = rng.random(7), rng.random(30)
+    left, right = rng.normal(size=(7, 2)), rng.normal(size=(2, 30))
+    ours = StoredColumns(kind(X), rows, scale, left, right)
+    expected = rows[:, None] * X * scale - left @ right
+    W, E = rng.normal(size=(30, 3)), rng.normal(size=(7, 4))
+    mask = np.arange(30) % 4 == 0
+    more = rng.normal(size=(7, 1)), rng.normal(size=(1, 30))
+    mixing = sparse.random_array((30, 30), density=0.1, rng=rng, format="csc")
+    cases = (
+        (ours, expected),
+        (ours.less(*more), expected - more[0] @ more[1]),
+        (ours.without(mask), np.where(mask, 0, expected)),
+        (ours.times(scale), expected * scale),
+        (ours.mixed(mixing), expected @ mixing.toarray()),
+        (StoredColumns.from_arrays(ours.arrays()), expected),
+    )
+    for mine, array in cases:
+        assert mine.shape == array.shape and len(mine) == 7
+        np.testing.assert_allclose(mine[:, 3:9], array[:, 3:9], atol=1e-12)
+        np.testing.assert_allclose(mine[:, [5, 2]], array[:, [5, 2]], atol=1e-12)
+        np.testing.assert_allclose(mine @ W, array @ W, atol=1e-12)
+        np.testing.assert_allclose(mine @ W[:, 0], array @ W[:, 0], atol=1e-12)
+        np.testing.assert_allclose(mine.T @ E, array.T @ E, atol=1e-12)
+        np.testing.assert_allclose(W.T @ mine.T, W.T @ array.T, atol=1e-12)
+        np.testing.assert_allclose(column_squares(mine), (array**2).sum(0), atol=1e-12)
+    with pytest.raises(IndexError, match="whole columns"):
+        ours[:3, :2]
+
+
+# --- remembered -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def square():
+    """A remembered function, and its calls."""
+    calls = []
+
+    @remembered
+    def square(x, y):
+        calls.append((x, y))
+        return x * x, y * y
+
+    return square, calls
+
+
+def test_a_call_with_equal_arrays_is_not_repeated(square):
+    function, calls = square
+    x = np.arange(3.0)
+    first = function(x, x)
+    assert function(x.copy(), x) is first
+    assert len(calls) == 1
+
+
+def test_arrays_may_be_changed_in_place(square):
+    function, calls = square
+    x, y = np.arange(3.0), np.ones(2)
+    function(x, y)
+    x[0] = 5
+    np.testing.assert_array_equal(function(x, y)[0], [25, 1, 4])
+    assert len(calls) == 2
+
+
+def test_results_cannot_be_changed(square):
+    function, _ = square
+    with pytest.raises(ValueError, match="read-only"):
+        function(np.ones(2), np.ones(2))[0][0] = 3
+
+
+# --- modules that are left out of a block of imports until they are used --------------------------
+
+
+@pytest.fixture
+def name(tmp_path, monkeypatch):
+    """A module that can be imported, and has not been."""
+    (tmp_path / "seldom_used.py").write_text("VALUE = 3\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "seldom_used"
+    sys.modules.pop("seldom_used", None)
+
+
+def test_the_import_has_no_effect_until_later(name):
+    with deferred(name):
+        early = importlib.import_module(name)
+        assert "VALUE" not in vars(early)
+    assert name not in sys.modules
+    late = importlib.import_module(name)
+    assert vars(late)["VALUE"] == 3 and late is not early
+    assert early.VALUE == 3
+
+
+def test_use_within_the_block_imports_the_module(name):
+    with deferred(name):
+        early = importlib.import_module(name)
+        assert early.VALUE == 3
+        assert vars(sys.modules[name])["VALUE"] == 3
+    assert vars(sys.modules[name])["VALUE"] == 3
+
+
+def test_what_is_not_there_is_missed(name):
+    with deferred(name):
+        early = importlib.import_module(name)
+    with pytest.raises(AttributeError, match="no_such"):
+        early.no_such

@@ -1,9 +1,22 @@
 """Functions that kernels compile from a text of their own, whichever kernel calls them."""
 
+import subprocess
+import sys
+from typing import NamedTuple
+
+import numba
 import numpy as np
 import pytest
 from numba.core import event, types
 
+from fastmf._jit.argument_types import (
+    Bool,
+    Int8,
+    Real,
+    argument_types,
+    numba_type,
+    type_of,
+)
 from fastmf._jit.kernel import REORDER, compilable, compiled_from, kernel
 
 KINDS = {"plain": {}, "inner": {"mode": "inner"}, "reordered": {"fastmath": REORDER}}
@@ -70,3 +83,74 @@ def test_types_have_texts_of_their_own():
 def test_python_still_calls_the_function_of_arrays():
     np.testing.assert_array_equal(doubled(np.arange(3.0)), [0.0, 2.0, 4.0])
     assert half(4.0) == 0.5
+
+
+# --- argument types -------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    state: Real[2]
+    labels: Int8[1]
+
+
+class Rows(NamedTuple):
+    memory: Row
+    found: Bool[1]
+    tol: float
+    size: int
+    span: tuple[int, float]
+
+
+def an_instance(dtype):
+    memory = Row(np.zeros((3, 4), dtype), np.zeros(3, np.int8))
+    return Rows(memory, np.zeros(3, bool), 0.5, 3, (1, 2.0))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_types_are_those_of_instances(dtype):
+    (found,) = argument_types(dtype, Rows)
+    assert found == type_of(an_instance(dtype))
+    assert numba_type(found) == numba.typeof(an_instance(dtype))
+    assert found != type_of(an_instance(np.float16 if dtype == np.float32 else np.float32))
+
+
+VALUES = [
+    *(True, 3, 2.5, np.float32(1), np.int32(1), np.uint64(1), np.bool_(True), (1, (2.0, True))),
+    *(np.zeros((2, 3), order="F"), np.zeros((4, 4))[::2], np.zeros(4, np.int8)[::2], np.zeros(())),
+    *(np.zeros((0, 2), bool), np.zeros(3, np.int64).view(np.uint64)),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_types_of_values_are_those_of_numba(value):
+    assert numba_type(type_of(value)) == numba.typeof(value)
+
+
+@pytest.mark.parametrize(
+    "value", ["text", None, 1j, np.zeros(2, ">f8"), (1, "text"), np.zeros(1, "M8[s]")]
+)
+def test_other_values_have_no_type(value):
+    assert type_of(value) is None
+
+
+# --- lazily ---------------------------------------------------------------------------------------
+
+
+PROGRAM = """
+from fastmf.special import exp
+import sys
+assert "numba" not in sys.modules
+import numba
+
+@numba.njit
+def f(x):
+    return exp(x)
+
+assert abs(f(1.0) - 2.718281828459045) < 1e-15
+"""
+
+
+@pytest.mark.slow
+def test_users_functions_call_special_ones_whichever_is_imported_first():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""One table of cases for every public kernel, shared by tests, pytest-benchmark, asv and scripts.
+"""One table of cases for every public kernel, shared by tests, asv and scripts.
 
 A case knows how to build arguments for a kernel at any size and type, and which of them are its
 results. The NumPy twin takes the same arguments, so that whatever is done with a kernel (compared,

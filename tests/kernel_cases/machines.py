@@ -110,3 +110,13 @@ def spiked(n, rng, dtype):
     """Units with a spike at zero."""
     field, precision, log_odds = rng.normal(size=n), 1 + rng.random(n), rng.normal(size=n)
     return mf.GaussBernoulli(*(f.astype(dtype) for f in (field, precision, log_odds)))
+
+
+def fully_visible(model):
+    """The same machine, with its two layers in one."""
+    n, m = model.weights.shape
+    couplings = np.zeros((n + m, n + m), model.dtype)
+    couplings[:n, n:] = model.weights
+    couplings[n:, :n] = model.weights.T
+    prior = type(model.visible)(*map(np.concatenate, zip(model.visible, model.hidden, strict=True)))
+    return mf.BoltzmannMachine(couplings, prior)

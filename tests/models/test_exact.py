@@ -5,6 +5,7 @@ import pytest
 from scipy.special import gammaln
 
 import fastmf as mf
+from fastmf.evaluation import gibbs_chains, log_likelihood, solutions
 from fastmf.models import RBM, BoltzmannMachine, exact
 from fastmf.priors import Bernoulli, Gaussian, Ising
 
@@ -140,3 +141,138 @@ def test_sums_that_overflow_are_refused():
     machine = mf.RBM(np.full((1, 1), 1e200), mf.Bernoulli([0.0]), mf.Gaussian([0.0], [1.0]))
     with pytest.raises(FloatingPointError, match="overflow"):
         mf.exact(machine)
+
+
+# --- RBMs without hidden units: independent visible units, of which everything is known -----------
+
+
+FIELD = np.array([0.3, -1.0, 2.0])
+VISIBLE = {
+    "Bernoulli": mf.Bernoulli(FIELD),
+    "Ising": mf.Ising(FIELD),
+    "Gaussian": mf.Gaussian(FIELD, np.ones(3)),
+    "TruncatedGaussian": mf.TruncatedGaussian(FIELD, np.ones(3), -np.ones(3), np.ones(3)),
+    "Categorical": mf.Categorical(FIELD[None]),
+}
+kinds = pytest.mark.parametrize("visible", VISIBLE.values(), ids=VISIBLE)
+
+
+def machine(visible, dtype=np.float64):
+    return mf.RBM(np.zeros((3, 0), dtype), visible, mf.Bernoulli(np.zeros(0, dtype)))
+
+
+def known(visible, b=0.0):
+    """Means, variances and log-partition of the units under fields."""
+    mean, var = visible.moments(np.zeros(3) + b, np.zeros(3))
+    if isinstance(visible, mf.Categorical):
+        return mean, var, np.logaddexp.reduce(visible.field + b)
+    return mean, var, visible.log_partition(np.zeros(3) + b, np.zeros(3)).sum()
+
+
+def assert_known(result, visible, b=0.0, tol=1e-9):
+    mean, var, log_partition = known(visible, b)
+    assert result.converged and result.mean[1].shape == result.var[1].shape == (0,)
+    np.testing.assert_allclose(result.mean[0], mean, atol=tol)
+    np.testing.assert_allclose(result.var[0], var, atol=tol)
+    assert result.log_partition == pytest.approx(log_partition, abs=10 * tol)
+
+
+@kinds
+@pytest.mark.parametrize("b", [0.0, np.array([0.5, -0.2, 0.1])], ids=["", "field"])
+def test_solvers_find_the_independent_units(visible, b):
+    model, field = machine(visible), None if np.ndim(b) == 0 else (b, None)
+    binary = isinstance(visible, mf.Bernoulli | mf.Ising)
+    groups = isinstance(visible, mf.Categorical)
+    for order in (1, 2, 3) if binary else (1, 2):
+        assert_known(mf.tap(model, order=order, field=field), visible, b)
+    if not groups:
+        for schedule in ("auto", "convergent"):
+            assert_known(mf.adaptive_tap(model, schedule=schedule, field=field), visible, b)
+        assert_known(mf.relaxed_bp(model, field=field), visible, b)
+        assert_known(mf.tap(model, schedule="sequential", field=field), visible, b)
+    if binary or groups:
+        assert_known(mf.belief_propagation(model, field=field), visible, b)
+        best = (
+            max(visible.field + b)
+            if groups
+            else np.maximum(*(x * (visible.field + b) for x in visible.support)).sum()
+        )
+        for sum_hidden in (False, True):
+            found = mf.most_probable(model, sum_hidden=sum_hidden, field=field)
+            assert found.objective == pytest.approx(best)
+
+
+@kinds
+def test_exact_and_saved(visible, tmp_path):
+    model = machine(visible)
+    mean, var, log_partition = known(visible)
+    for same in (model, mf.load(_saved(model, tmp_path / "machine.npz"))):
+        exact = mf.exact(same)
+        assert exact.log_partition == pytest.approx(log_partition)
+        np.testing.assert_allclose(exact.mean[0], mean, atol=1e-12)
+        np.testing.assert_allclose(exact.var[0], var, atol=1e-12)
+        assert exact.mean[1].shape == (0,) and exact.pairwise.shape == (3, 0)
+        assert mf.exact(same, averages=False).log_partition == exact.log_partition
+
+
+def _saved(model, path):
+    model.save(path)
+    return path
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_and_what_else_is_returned(dtype):
+    model = machine(mf.Bernoulli(FIELD.astype(dtype)), dtype)
+    x = np.array([[1.0, 0, 1], [0, 0, 0], [1, 1, 1]], dtype)
+    mean = known(model.visible)[0]
+    for result in (mf.tap(model, x), mf.relaxed_bp(model, x), mf.adaptive_tap(model, x)):
+        np.testing.assert_allclose(result.mean[0], np.tile(mean, (3, 1)), atol=1e-6)
+        assert result.mean[1].shape == (3, 0)
+    clamped = mf.tap(model, x, clamp=np.where([True, False, False], x, np.nan))
+    np.testing.assert_array_equal(clamped.mean[0][:, 0], x[:, 0])
+    result = mf.belief_propagation(model, field=(x, None), pairwise=True)
+    assert result.messages.shape == result.pairwise.shape == (3, 3, 0)
+    assert result.spectral_radius == 0
+    mean_pairs = mf.belief_propagation(model, field=(x, None), pairwise="mean").pairwise
+    assert mean_pairs.shape == (3, 0)
+
+
+def test_evaluation():
+    visible = VISIBLE["Bernoulli"]
+    model, log_partition = machine(visible), known(visible)[2]
+    x = np.array([[1.0, 0, 1], [0, 0, 0]])
+    energy = model.energy(x, np.zeros((2, 0)))
+    np.testing.assert_allclose(energy, -x @ FIELD)
+    likelihood = -energy - log_partition
+    np.testing.assert_allclose(log_likelihood(model, x, log_partition), likelihood)
+    np.testing.assert_allclose(mf.pseudo_log_likelihood(model, x), likelihood)
+    assert solutions(model, 5, rng=0).log_partition == pytest.approx(log_partition)
+    estimate = mf.annealed_importance_sampling(model, n_chains=100, rng=0)
+    assert estimate.log_partition == pytest.approx(log_partition, abs=0.05)
+    assert "exact" in str(mf.log_partition_report(model, n_chains=10))
+    chains = gibbs_chains(model, 4, 2000, rng=0)["visible"]
+    np.testing.assert_allclose(chains.mean((0, 1)), known(visible)[0], atol=0.05)
+
+
+def test_a_row_of_a_conditional_machine_without_hidden_units():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    Y = (X @ rng.normal(size=(3, 4)) > 0).astype(int)
+    crbm = mf.ConditionalRBM(objective="logistic", n_epochs=5, random_state=0).fit(X, Y)
+    given = crbm.model_.given(X[0])
+    for result in (mf.belief_propagation(given), mf.tap(given), mf.exact(given)):
+        np.testing.assert_allclose(result.mean[0], crbm.predict_proba(X[:1])[0], atol=1e-9)
+    log_probability = -crbm.model_.free_energy(Y[:1], X[:1]) - mf.exact(given).log_partition
+    np.testing.assert_allclose(log_probability, crbm.score_samples(X[:1], Y[:1]))
+
+
+def test_what_makes_no_sense_is_refused():
+    empty, units = mf.Bernoulli(np.zeros(0)), mf.Bernoulli(FIELD)
+    with pytest.raises(ValueError, match=r"weights must be a non-empty matrix, got shape \(0, 3\)"):
+        mf.RBM(np.zeros((0, 3)), empty, units)
+    with pytest.raises(ValueError, match=r"weights\[0\] must be a non-empty matrix"):
+        mf.DBM((np.zeros((3, 0)), np.zeros((0, 3))), (units, empty, units))
+    with pytest.raises(ValueError, match="couplings must be a non-empty matrix"):
+        mf.BoltzmannMachine(np.zeros((0, 0)), empty)
+    with pytest.raises(ValueError, match="init must have hidden units"):
+        mf.GeneralizedRBM(init=machine(units), n_epochs=1).fit(np.eye(3))

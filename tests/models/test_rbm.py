@@ -1,10 +1,13 @@
+import itertools
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+from scipy import sparse
 
+import fastmf as mf
 from fastmf import models
-from fastmf.models import RBM
+from fastmf.models import CRBM, RBM, BoltzmannMachine, exact, load
 from fastmf.priors import Bernoulli, Gaussian, Ising
 
 
@@ -147,3 +150,182 @@ def test_one_unit_a_layer():
     assert models.exact(rbm).log_partition == pytest.approx(
         np.log(1 + np.e + np.exp(-1) + np.exp(2))
     )
+
+
+# --- boltzmann ------------------------------------------------------------------------------------
+
+
+def random_couplings(rng, n=5):
+    couplings = np.triu(rng.normal(size=(n, n)), 1)
+    return couplings + couplings.T
+
+
+def test_energy_counts_every_pair_once():
+    rng = np.random.default_rng(0)
+    machine = BoltzmannMachine(random_couplings(rng), Ising(rng.normal(size=5)))
+    x = rng.choice([-1, 1], (3, 5))
+    expected = [
+        -sum(r[i] * machine.couplings[i, j] * r[j] for i in range(5) for j in range(i))
+        - r @ machine.prior.field
+        for r in x
+    ]
+    np.testing.assert_allclose(machine.energy(x), expected, rtol=1e-13)
+    assert machine.energy(np.zeros(5)) == np.inf
+
+
+# --- crbm -----------------------------------------------------------------------------------------
+
+
+def crbm(n=4, m=3, f=2, dtype=float):
+    rng = np.random.default_rng(0)
+    shapes = (n, m), (n, f), (m, f), n, m
+    return CRBM(*(rng.normal(size=shape).astype(dtype) for shape in shapes))
+
+
+def test_free_energy_is_the_sum_over_hidden_states():
+    model, X = crbm(), np.random.default_rng(1).normal(size=(2, 2))
+    hidden = ((np.arange(8)[:, None] >> np.arange(3)) & 1).astype(float)
+    for v in np.eye(4):
+        for x in X:
+            energies = model.energy(np.tile(v, (8, 1)), hidden, np.tile(x, (8, 1)))
+            expected = -np.logaddexp.reduce(-energies)
+            assert model.free_energy(v[None], x[None])[0] == pytest.approx(expected, abs=1e-12)
+
+
+def test_given_features_it_is_an_rbm():
+    model, x = crbm(), np.array([0.5, -1.0])
+    states = ((np.arange(16)[:, None] >> np.arange(4)) & 1).astype(float)
+    log_partition = np.logaddexp.reduce(-model.free_energy(states, np.tile(x, (16, 1))))
+    assert exact(model.given(x)).log_partition == pytest.approx(log_partition, abs=1e-12)
+
+
+def test_sparse_features_give_the_same_fields():
+    model, X = crbm(), np.array([[0.0, 2.0], [1.0, 0.0]])
+    for dense, other in zip(model.fields(X), model.fields(sparse.csr_matrix(X)), strict=True):
+        np.testing.assert_allclose(dense, other, atol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("m", [0, 3])
+def test_it_comes_back_from_a_file(tmp_path, dtype, m):
+    model = crbm(m=m, dtype=dtype)
+    model.save(tmp_path / "model")
+    back = load(tmp_path / "model")
+    assert repr(back) == repr(model)
+    for name in ("weights", "visible_weights", "hidden_weights", "visible_bias", "hidden_bias"):
+        np.testing.assert_array_equal(getattr(back, name), getattr(model, name), strict=True)
+
+
+def test_bad_parameters_are_refused():
+    good = crbm()
+    parts = [good.weights, good.visible_weights, good.hidden_weights, good.visible_bias]
+    with pytest.raises(ValueError, match=r"hidden_bias must have shape \(3,\)"):
+        CRBM(*parts, np.zeros(4))
+    with pytest.raises(ValueError, match="hidden_bias must be finite"):
+        CRBM(*parts, np.full(3, np.nan))
+    with pytest.raises(ValueError, match=r"hidden_bias must be finite, got .* in float32"):
+        CRBM(*(part.astype(np.float32) for part in parts), np.full(3, 1e300))
+    with pytest.raises(TypeError, match="hidden_bias must be an array of real numbers"):
+        CRBM(*parts, np.array(["a"] * 3))
+
+
+def test_features_of_any_kind_give_the_same_fields():
+    model, X = crbm(), np.array([[0.0, 2.0], [1.0, 0.0]])
+    for kind in (np.ndarray.tolist, sparse.csr_matrix, sparse.lil_matrix):
+        for part, other in zip(model.fields(X), model.fields(kind(X)), strict=True):
+            np.testing.assert_array_equal(part, other)
+
+
+@pytest.mark.parametrize(
+    "X, error",
+    [
+        (np.zeros((1, 5)), r"shape \(..., 2\)"),
+        (sparse.csr_array(np.zeros((1, 5))), r"shape \(..., 2\)"),
+        ([[0.0, np.nan]], "X must be finite"),
+        (sparse.csr_array([[0.0, np.nan]]), "finite fields, got NaN"),
+        (sparse.lil_array([[np.inf, 1.0]]), "finite fields"),
+        (np.full((1, 2), 1e308), "finite fields, got NaN or infinity in float64"),
+    ],
+)
+def test_bad_features_are_refused(X, error):
+    with pytest.raises(ValueError, match=error):
+        crbm().fields(X)
+    with pytest.raises(TypeError, match="real numbers"):
+        crbm().free_energy(np.zeros((1, 4)), [["a", "b"]])
+    for bad in ("text", None):
+        with pytest.raises((ValueError, TypeError), match="X must"):
+            crbm().fields(bad)
+
+
+# --- models with categorical units, by plain sums over their states -------------------------------
+
+
+UNITS = mf.Categorical([[-0.3, 0.2, 0.9], [1.0, 0.0], [0.3, -2.0, 0.1, 0.4]])
+
+
+def sums(model, layers):
+    """Log-partition and means of the layers by summing over all rows of labels or values."""
+    total, means = 0.0, [0.0] * len(layers)
+    for states in itertools.product(*(all_rows(layer) for layer in layers)):
+        weight = np.exp(-model.energy(*states))
+        total += weight
+        for k, (layer, x) in enumerate(zip(layers, states, strict=True)):
+            flat = layer.one_hot(x) if isinstance(layer, mf.Categorical) else np.array(x)
+            means[k] = means[k] + weight * flat
+    return np.log(total), [mean / total for mean in means]
+
+
+def all_rows(layer):
+    sizes = layer.sizes if isinstance(layer, mf.Categorical) else [2] * len(layer.field)
+    return itertools.product(*map(range, sizes))
+
+
+@pytest.mark.parametrize("hidden", [mf.Bernoulli([0.1, 0.4, -1.0]), mf.Categorical(np.eye(3))])
+def test_rbm(hidden):
+    rng = np.random.default_rng(0)
+    model = mf.RBM(rng.normal(size=(9, len(hidden.field))), UNITS, hidden)
+    log_partition, means = sums(model, model.layers)
+    found = mf.exact(model)
+    assert found.log_partition == pytest.approx(log_partition, abs=1e-12)
+    for mean, expected in zip(found.mean, means, strict=True):
+        np.testing.assert_allclose(mean, expected, atol=1e-13)
+
+
+def test_fully_visible_machine():
+    rng = np.random.default_rng(1)
+    couplings = rng.normal(size=(2, 3, 2, 3))
+    couplings[0, :, 0] = couplings[1, :, 1] = 0
+    couplings[1, :, 0] = couplings[0, :, 1].T
+    model = mf.BoltzmannMachine(couplings, mf.Categorical(rng.normal(size=(2, 3))))
+    weights = {
+        (a, b): np.exp(couplings[0, a, 1, b] + model.prior.field[a] + model.prior.field[3 + b])
+        for a in range(3)
+        for b in range(3)
+    }
+    found = mf.exact(model)
+    assert found.log_partition == pytest.approx(np.log(sum(weights.values())), abs=1e-13)
+    total = sum(weights.values())
+    assert found.pairwise[1, 5] == pytest.approx(weights[1, 2] / total, abs=1e-14)
+
+
+def test_hidden_states_are_enumerated_beside_many_groups():
+    rng = np.random.default_rng(2)
+    visible = mf.Categorical(rng.normal(size=(53, 21)))
+    model = mf.RBM(rng.normal(size=(53, 21, 3)) / 5, visible, mf.Bernoulli(np.zeros(3)))
+    expected = np.logaddexp.reduce(
+        [
+            sum(
+                np.logaddexp.reduce(t)
+                for t in visible.by_group(visible.field + model.weights @ np.array(h))
+            )
+            for h in itertools.product((0, 1), repeat=3)
+        ]
+    )
+    assert mf.exact(model).log_partition == pytest.approx(expected, abs=1e-10)
+
+
+def test_couplings_within_a_group_are_refused():
+    couplings = np.zeros((4, 4))
+    couplings[0, 1] = couplings[1, 0] = 1
+    with pytest.raises(ValueError, match="states of one group"):
+        mf.BoltzmannMachine(couplings, mf.Categorical(np.zeros((2, 2))))

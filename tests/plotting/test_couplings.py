@@ -1,9 +1,26 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 
 import fastmf as mf
-from fastmf.plotting import coupling_network, edge_forest
+from fastmf.evaluation.log_partition import LogPartitionEntry, LogPartitionReport
+from fastmf.inference.mean_field.solutions import Solutions
+from fastmf.plotting import (
+    coefficient_forest,
+    coupling_network,
+    curves_by_epoch,
+    edge_forest,
+    free_energy_by_epoch,
+    image_rows,
+    log_partitions,
+    mosaic,
+    receptive_fields,
+    solution_map,
+    solutions_and_data,
+)
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +110,221 @@ def test_forest_has_intervals_in_order(machine):
         edge_forest(machine.edge_inclusion())
     with pytest.raises(TypeError, match="edges must be a machine"):
         coupling_network(machine.test_couplings())
+
+
+# --- coefficients ---------------------------------------------------------------------------------
+
+
+VALUES, DEVIATIONS = np.array([0.1, -3.0, 2.0]), np.array([0.05, 0.5, 0.25])
+
+
+def ticks(ax):
+    return [label.get_text() for label in ax.get_yticklabels()]
+
+
+def test_the_most_probable_coefficients_are_on_top():
+    figure = coefficient_forest(VALUES, DEVIATIONS, [0.9, 0.2, 1.0], names=["a", "b", "c"], n_top=2)
+    ax, bar = figure.axes
+    assert ticks(ax) == ["c", "a"] and ax.yaxis_inverted()
+    bars, points = ax.collections
+    np.testing.assert_array_equal(points.get_offsets(), [[2.0, 0], [0.1, 1]])
+    np.testing.assert_array_equal(points.get_array(), [1.0, 0.9])
+    np.testing.assert_allclose(
+        bars.get_segments(), [[[1.5, 0], [2.5, 0]], [[0, 1], [0.2, 1]]], atol=1e-12
+    )
+    assert bar.get_ylabel() == "inclusion probability"
+
+
+def test_without_probabilities_the_largest_are_on_top():
+    ax = Figure().add_subplot()
+    assert coefficient_forest(VALUES, DEVIATIONS, ax=ax) is ax.figure
+    assert ticks(ax) == ["1", "2", "0"] and len(ax.figure.axes) == 1
+
+
+class Fitted:
+    coef_, coef_var_ = VALUES[None], DEVIATIONS[None] ** 2
+    inclusion_probability_ = np.array([0.9, 0.2, 1.0])
+    feature_names_in_ = np.array(["a", "b", "c"], object)
+
+
+def test_a_forest_of_a_fitted_estimator():
+    figure = coefficient_forest(Fitted(), n_top=2)
+    ax = figure.axes[0]
+    assert ticks(ax) == ["c", "a"]
+    bars, points = ax.collections
+    np.testing.assert_array_equal(points.get_offsets(), [[2.0, 0], [0.1, 1]])
+    np.testing.assert_allclose(bars.get_segments()[0], [[1.5, 0], [2.5, 0]])
+    assert ticks(coefficient_forest(Fitted(), names=["x", "y", "z"]).axes[0]) == ["z", "x", "y"]
+    with pytest.raises(ValueError, match="leave them out"):
+        coefficient_forest(Fitted(), DEVIATIONS)
+    with pytest.raises(ValueError, match="deviations are needed"):
+        coefficient_forest(VALUES)
+
+
+def test_a_forest_needs_one_entry_for_each_coefficient():
+    with pytest.raises(ValueError, match="deviations must be one-dimensional"):
+        coefficient_forest(VALUES, DEVIATIONS[:2])
+    with pytest.raises(ValueError, match="inclusion_probability must be"):
+        coefficient_forest(VALUES, DEVIATIONS, [[0.5] * 3])
+    with pytest.raises(ValueError, match="all 3 coefficients, got 1"):
+        coefficient_forest(VALUES, DEVIATIONS, names=["a"])
+    with pytest.raises(ValueError, match="n_top"):
+        coefficient_forest(VALUES, DEVIATIONS, n_top=0)
+
+
+# --- solvers --------------------------------------------------------------------------------------
+
+
+def test_log_partitions_have_bars_of_two_errors():
+    report = LogPartitionReport(
+        [
+            LogPartitionEntry("exact", 2.0, None, 0.1, ""),
+            LogPartitionEntry("AIS", 2.5, 0.25, 0.1, ""),
+            LogPartitionEntry("none", -np.inf, None, 0.1, ""),
+        ]
+    )
+    (ax,) = log_partitions(report).axes
+    truth, points = ax.lines
+    assert set(truth.get_xdata()) == {2.0}
+    np.testing.assert_array_equal(points.get_xydata(), [[2.0, 0], [2.5, 1]])
+    np.testing.assert_allclose(ax.collections[0].get_segments()[1], [[2.0, 1], [3.0, 1]])
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["exact", "AIS", "none"]
+    with pytest.raises(ValueError, match="empty"):
+        log_partitions(LogPartitionReport())
+
+
+# --- landscape ------------------------------------------------------------------------------------
+
+
+def some(n, n_starts=10):
+    rng = np.random.default_rng(n)
+    return Solutions(
+        visible=rng.random((n, 6)),
+        hidden=rng.random((n, 2)),
+        free_energy=np.arange(n) - 8.0,
+        log_partition=8.0 - np.arange(n),
+        converged=np.ones(n, bool),
+        members=np.arange(n_starts) % n,
+    )
+
+
+def test_free_energies_are_dots_and_numbers_a_curve():
+    ax = free_energy_by_epoch([1, 5], [some(3), some(2)])
+    first, second = (dots.get_offsets() for dots in ax.collections)
+    np.testing.assert_allclose(first, [[1, -1], [1, -7 / 8], [1, -6 / 8]])
+    assert len(second) == 2
+    twin = next(other for other in ax.figure.axes if other is not ax)
+    np.testing.assert_array_equal(twin.lines[0].get_xydata(), [[1, 3], [5, 2]])
+    with pytest.raises(ValueError, match="one entry an epoch"):
+        free_energy_by_epoch([1], [])
+
+
+def test_curves_and_their_errors():
+    own = Figure().add_subplot()
+    ax = curves_by_epoch(
+        [1, 2], {"TAP": [-3, -2], "AIS": [-3.1, -2.2]}, errors={"AIS": [0.1, 0.1]}, ax=own
+    )
+    assert ax is own
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["TAP", "AIS"]
+    np.testing.assert_array_equal(ax.containers[1].lines[0].get_ydata(), [-3.1, -2.2])
+    with pytest.raises(ValueError, match="'TAP'"):
+        curves_by_epoch([1, 2], {"TAP": [1]})
+    with pytest.raises(ValueError, match="at least one curve"):
+        curves_by_epoch([1, 2], {})
+
+
+def test_map_has_a_dot_for_each_solution_and_a_few_images(tmp_path):
+    found = some(5)
+    points = np.random.default_rng(0).random((5, 2))
+    ax = solution_map(points, found, shape=(2, 3), n_images=3)
+    np.testing.assert_allclose(ax.collections[0].get_offsets(), points)
+    np.testing.assert_allclose(ax.collections[0].get_array(), found.free_energy / 8)
+    images = [artist for artist in ax.artists if type(artist).__name__ == "AnnotationBbox"]
+    assert len(images) == 3
+    assert 3 * images[0].offsetbox.get_zoom() == 24  # points, of 2 x 3 pixels
+    ax.figure.savefig(tmp_path / "map.png")
+    with pytest.raises(ValueError, match="points"):
+        solution_map(points[:4], found)
+
+
+def test_data_follow_the_solution_they_lead_to():
+    found = some(3, n_starts=7)
+    X = np.random.default_rng(0).random((7, 6))
+    ax = solutions_and_data(found, X, (2, 3), n_solutions=2, n_data=4)
+    image = np.asarray(ax.images[0].get_array())
+    np.testing.assert_allclose(image[:2, :3], found.visible[0].reshape(2, 3))
+    np.testing.assert_allclose(image[:2, 4:7], X[0].reshape(2, 3))
+    np.testing.assert_allclose(image[3:5, 8:11], X[4].reshape(2, 3))
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["3 of 7", "2 of 7"]
+    with pytest.raises(ValueError, match="7 rows"):
+        solutions_and_data(found, X[:3], (2, 3))
+
+
+# --- images ---------------------------------------------------------------------------------------
+
+
+def test_mosaic_places_images_row_by_row():
+    images = np.arange(3 * 6).reshape(3, 6)
+    whole = mosaic(images, (2, 3), columns=2)
+    assert whole.shape == (5, 7)
+    np.testing.assert_array_equal(whole[:2, :3], images[0].reshape(2, 3))
+    np.testing.assert_array_equal(whole[:2, 4:], images[1].reshape(2, 3))
+    np.testing.assert_array_equal(whole[3:, :3], images[2].reshape(2, 3))
+    assert np.isnan(whole[3:, 4:]).all()
+    assert np.isnan(whole[2]).all() and np.isnan(whole[:, 3]).all()
+
+
+@pytest.mark.parametrize("images", [np.zeros((2, 5)), np.zeros(6), np.zeros((0, 6))])
+def test_mosaic_refuses_images_of_another_shape(images):
+    with pytest.raises(ValueError, match=r"\(n_images, 6\) for images of 2 x 3 pixels"):
+        mosaic(images, (2, 3), 2)
+
+
+def test_receptive_fields_shows_the_strongest_first_on_a_symmetric_scale():
+    weights = np.array([[0.0, 1.0, -3.0]] * 4)
+    figure = receptive_fields(weights, (2, 2), n_fields=2, columns=2)
+    (image,) = figure.axes[0].images
+    np.testing.assert_array_equal(image.get_array()[:2, :2], -3)
+    np.testing.assert_array_equal(image.get_array()[:2, 3:], 1)
+    low, high = image.get_clim()
+    assert low == -high < 0
+
+
+def test_receptive_fields_in_a_given_order():
+    weights = np.arange(8.0).reshape(4, 2)
+    figure = receptive_fields(weights, (2, 2), order=[0, 1], columns=2)
+    shown = figure.axes[0].images[0].get_array()
+    np.testing.assert_array_equal(shown[:, :2], weights[:, 0].reshape(2, 2))
+    np.testing.assert_array_equal(shown[:, 3:], weights[:, 1].reshape(2, 2))
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        receptive_fields(weights, (2, 2), order=[0, 2])
+
+
+def test_receptive_fields_of_an_untrained_machine():
+    low, high = receptive_fields(np.zeros((4, 3)), (2, 2)).axes[0].images[0].get_clim()
+    assert low < high
+
+
+def test_image_rows_are_named():
+    rng = np.random.default_rng(0)
+    rows = {name: rng.random((5, 6)) for name in ("clean", "noisy", "denoised")}
+    (ax,) = image_rows(rows, (2, 3)).axes
+    assert ax.images[0].get_array().shape == (3 * 3 - 1, 5 * 4 - 1)
+    np.testing.assert_array_equal(ax.images[0].get_array()[3:5, :3], rows["noisy"][0].reshape(2, 3))
+    assert [label.get_text() for label in ax.get_yticklabels()] == list(rows)
+    np.testing.assert_allclose(ax.get_yticks(), [0.5, 3.5, 6.5])
+
+
+def test_image_rows_must_be_of_one_length():
+    with pytest.raises(ValueError, match=r"one length, got lengths \[1, 2\]"):
+        image_rows({"a": np.zeros((1, 4)), "b": np.zeros((2, 4))}, (2, 2))
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("name", ["weights_", "weights"])
+def test_receptive_fields_of_estimators_and_models(deep, name):
+    weights = np.random.default_rng(0).normal(size=(6, 3))
+    value = (weights, np.ones((3, 2))) if deep else weights
+    shown = receptive_fields(SimpleNamespace(**{name: value}), (2, 3)).axes[0].images[0]
+    expected = receptive_fields(weights, (2, 3)).axes[0].images[0]
+    np.testing.assert_array_equal(shown.get_array(), expected.get_array())

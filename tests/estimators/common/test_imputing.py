@@ -31,7 +31,7 @@ def test_fifteen_missing_units_of_a_strongly_coupled_chain(fitted, method, tol):
 
 def test_rows_beyond_enumeration(monkeypatch):
     machine = mf.FullyVisibleBoltzmannMachine().fit((chain(0.9, 18)[:500] + 1) / 2)
-    X = np.where(np.random.default_rng(1).random((30, 18)) < 0.7, np.nan, 1.0)
+    X = np.where(np.random.default_rng(1).random((12, 18)) < 0.7, np.nan, 1.0)
     exact = machine.impute(X)
     monkeypatch.setattr(fully_visible, "MAX_ENUMERATED_STATES", 1 << 8)
     filled = machine.impute(X)
@@ -76,7 +76,7 @@ def two_phases(n_hidden):
     return mf.GeneralizedRBM(n_hidden, **options).fit(X.astype(float))
 
 
-@pytest.mark.parametrize("n_hidden", [4, 100])
+@pytest.mark.parametrize("n_hidden", [4, pytest.param(100, marks=pytest.mark.slow)])
 def test_rows_of_which_nothing_was_seen_have_the_means_of_the_model(n_hidden):
     rbm, gaps = two_phases(n_hidden), np.full((2, 6), np.nan)
     expected = mf.exact(rbm.model_).mean[0]

@@ -209,10 +209,11 @@ def test_sparse_rows_have_no_missing_values():
 
 
 @pytest.mark.parametrize("options", [{"gradient": "pcd"}, {}], ids=["pcd", "tap"])
-@pytest.mark.parametrize("kind", ["csr", "int8"])
-def test_rows_are_never_all_dense(options, kind, monkeypatch, max_density):
+@pytest.mark.parametrize("kind, density", [("csr", 1), ("csr", 0), ("int8", 0)])
+def test_rows_are_never_all_dense(options, kind, density, monkeypatch):
     monkeypatch.setattr(rows, "BLOCK_ENTRIES", 2**14)
-    data = csr_array((np.ones(20000), (np.arange(20000), np.arange(20000) % 200)))
+    monkeypatch.setattr(_rows, "MAX_DENSITY", density)
+    data = csr_array((np.ones(8000), (np.arange(8000), np.arange(8000) % 200)))
     dense_size = 8 * np.prod(data.shape)
     if kind == "int8":
         data = data.toarray().astype(np.int8)

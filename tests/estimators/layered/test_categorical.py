@@ -35,7 +35,10 @@ def log_likelihood(estimator, X):
     return float(unnormalised.mean() - mf.exact(model, averages=False).log_partition)
 
 
-@pytest.mark.parametrize("gradient", ["tap", "mean_field", "cd", "pcd"])
+@pytest.mark.parametrize(
+    "gradient",
+    ["tap", "pcd", *(pytest.param(g, marks=pytest.mark.slow) for g in ("mean_field", "cd"))],
+)
 def test_learning_finds_the_chain(gradient):
     rbm = mf.GeneralizedRBM(6, gradient=gradient, **OPTIONS).fit(X)
     test = chain_data(400, seed=1)

@@ -40,8 +40,10 @@ def of_plain_features(objective):
     return same.predict_proba(PLAIN[200:]), np.mean(right)
 
 
-@pytest.mark.parametrize("objective", ["logistic", "likelihood"])
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize(
+    "unit, objective",
+    [*((unit, "logistic") for unit in UNITS), ("far", "likelihood"), ("single", "likelihood")],
+)
 def test_units_do_not_matter(unit, objective):
     """As good as scikit-learn's regressions on the standard deviations, of which it is one."""
     X = UNITS[unit]

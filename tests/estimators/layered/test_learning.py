@@ -38,8 +38,15 @@ def fitted(X, gradient="auto", n_epochs=200, n_components=8, **options):
 # --- learning ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("gradient", "fraction"), [("auto", 0.9), ("pcd", 0.55), ("tap", 0.45)])
-@pytest.mark.parametrize(("X", "best"), [(IRIS, -2.44), (WINE, -13.63)], ids=["iris", "wine"])
+@pytest.mark.parametrize(
+    ("gradient", "fraction"),
+    [("auto", 0.9), ("pcd", 0.55), pytest.param("tap", 0.45, marks=pytest.mark.slow)],
+)
+@pytest.mark.parametrize(
+    ("X", "best"),
+    [(IRIS, -2.44), pytest.param(WINE, -13.63, marks=pytest.mark.slow)],
+    ids=["iris", "wine"],
+)
 def test_tables_are_learned_most_of_the_way_to_maximum_likelihood(X, best, gradient, fraction):
     """Maximum likelihood by enumeration and L-BFGS, of 8 hidden units."""
     X = standardised(X)
@@ -53,7 +60,10 @@ P = np.full(3, 1 / 0.09)
 TRUTH = mf.RBM((2 * P)[:, None], mf.Gaussian(-P, P), mf.Bernoulli(np.zeros(1)))
 
 
-@pytest.mark.parametrize("gradient", ["tap", "mean_field", "cd", "pcd"])
+@pytest.mark.parametrize(
+    "gradient",
+    ["cd", "pcd", *(pytest.param(g, marks=pytest.mark.slow) for g in ("tap", "mean_field"))],
+)
 def test_a_machine_that_is_right_stays_and_two_clusters_are_found(gradient):
     options = {"init": TRUTH, "learning_rate": 1e-6, "n_epochs": 1}
     machine = fitted(CLUSTERS, gradient, **options)
@@ -78,6 +88,7 @@ def test_factors_are_found_up_to_the_covariance():
     np.testing.assert_allclose(np.linalg.inv(precision), X.T @ X / 400, atol=5e-3)
 
 
+@pytest.mark.slow
 def test_two_phases_of_spins_are_learned_by_one_gaussian_unit():
     """The precision of the hidden unit may fall below what bounds every field would ask for."""
     rng = np.random.default_rng(0)
@@ -138,7 +149,9 @@ KINDS = ["gaussian", "truncated_gaussian", "gauss_bernoulli", "truncated_gauss_b
 
 
 @pytest.mark.parametrize("visible", KINDS)
-@pytest.mark.parametrize("table", ["wine", "iris", "a column times 1e6"])
+@pytest.mark.parametrize(
+    "table", ["wine", *(pytest.param(t, marks=pytest.mark.slow) for t in ("iris", "large column"))]
+)
 def test_raw_tables_of_every_kind_of_units_are_learned_and_imputed(table, visible):
     X = {"wine": WINE, "iris": 10 * IRIS}.get(table)
     X = WINE * np.where(np.arange(13) == 3, 1e6, 1.0) if X is None else X
@@ -161,7 +174,7 @@ def test_bounded_columns_of_different_ranges_are_learned_by_steps(gradient):
     assert log_likelihood(machine, WINE) > low + 1
 
 
-@pytest.mark.parametrize("gradient", ["tap", "pcd"])
+@pytest.mark.parametrize("gradient", [pytest.param("tap", marks=pytest.mark.slow), "pcd"])
 def test_sparse_rows_far_from_zero_are_learned_as_dense_ones(gradient):
     one, other = (fitted(rows, gradient, 100) for rows in (IRIS, csr_array(IRIS)))
     found = log_likelihood(one, IRIS), log_likelihood(other, IRIS)
@@ -169,7 +182,7 @@ def test_sparse_rows_far_from_zero_are_learned_as_dense_ones(gradient):
     assert found[0] == pytest.approx(found[1], abs=0.6)
 
 
-@pytest.mark.parametrize("lacking", [0, 0.2])
+@pytest.mark.parametrize("lacking", [0, pytest.param(0.2, marks=pytest.mark.slow)])
 def test_many_gaussian_hidden_units_on_raw_columns_begin_with_a_distribution(lacking):
     X = np.where(np.random.default_rng(0).random(WINE.shape) < lacking, np.nan, WINE)
     machine = fitted(X, n_epochs=20, n_components=64, hidden="gaussian")
@@ -215,7 +228,9 @@ def test_large_fields_are_left_by_steps_of_no_size(kind, depth, gradient):
             np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
-@pytest.mark.parametrize(("gradient", "rate"), [("tap", 0.05), ("pcd", 0.01)])
+@pytest.mark.parametrize(
+    ("gradient", "rate"), [("tap", 0.05), pytest.param("pcd", 0.01, marks=pytest.mark.slow)]
+)
 def test_names_of_the_two_values_do_not_matter(gradient, rate):
     """Columns copy one bit: a hidden unit that does the same has a field of minus their number."""
     rng = np.random.default_rng(0)

@@ -26,7 +26,7 @@ def lacking(X, fraction, seed=0):
     return np.where(missing, np.nan, X)
 
 
-@pytest.mark.parametrize("gradient", ["exact", "pcd"])
+@pytest.mark.parametrize("gradient", ["exact", pytest.param("pcd", marks=pytest.mark.slow)])
 def test_held_out_rows_are_nearly_as_probable_as_after_complete_ones(gradient):
     options = OPTIONS | {"gradient": gradient, "learning_rate": (0.5, 0.02)}
     options["n_epochs"] = 40 if gradient == "exact" else 200
@@ -42,7 +42,7 @@ def test_held_out_rows_are_nearly_as_probable_as_after_complete_ones(gradient):
     assert not np.isnan(found.starts_).any()
 
 
-@pytest.mark.parametrize("hidden", ["bernoulli", "gaussian"])
+@pytest.mark.parametrize("hidden", ["bernoulli", pytest.param("gaussian", marks=pytest.mark.slow)])
 def test_raw_wine_is_imputed(hidden):
     X = load_wine().data
     Y = lacking(X, 0.2)
@@ -147,6 +147,7 @@ def test_observations_may_lack_values():
         np.testing.assert_allclose(found, real.impute(Y), atol=0.03)
 
 
+@pytest.mark.slow
 def test_deep_machines():
     X = lacking(TRAIN, 0.25)
     options = {"n_epochs": 50, "random_state": 0, "learning_rate": 0.5, "gradient": "pcd"}

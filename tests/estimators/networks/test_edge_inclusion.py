@@ -152,6 +152,7 @@ def test_a_machine_without_couplings_has_no_edges():
         machine.edge_inclusion()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("l2", [0.02, 0.1])
 def test_of_few_rows_likely_edges_are_as_frequent_as_said(l2):
     """Tables of 50 rows of 6 items, of machines drawn from the prior: 0.97 was true in 0.73."""

@@ -10,7 +10,10 @@ from scipy.stats import kstest
 import fastmf as mf
 
 
-@pytest.mark.parametrize("kind", [mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine])
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(mf.FullyVisibleBoltzmannMachine, marks=pytest.mark.slow), mf.OrdinalMachine],
+)
 def test_permutations_are_of_rows(kind):
     """Against rows that are permuted and fitted here."""
     X = [table(120, 3, 1), table(150, 3, 2)]
@@ -75,7 +78,7 @@ def potts_statistics(fits):
     return norms(a - b), norms(a).sum() - norms(b).sum()
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("weighted", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_permutations_of_potts_machines_are_of_rows_with_their_weights(weighted):
     """Against rows that are permuted and fitted here."""
     options = {"n_states": [3, 2, 2], "l2": 0.01, "l2_field": 0.01, "tol": 1e-8}
@@ -118,11 +121,12 @@ def test_permutations_of_few_rows_are_all_of_them():
     largest, machines = found[1, 2, 4]
     exact = np.mean([one[0] >= largest - 1e-7 for one in found.values()])
     with pytest.warns(UserWarning):
-        tested = mf.compare_groups(*machines, n_permutations=600).permutation
+        tested = mf.compare_groups(*machines, n_permutations=200).permutation
     assert tested.largest == pytest.approx(largest, abs=1e-5)
-    assert tested.largest_p_value == pytest.approx(exact, abs=0.06)
+    assert tested.largest_p_value == pytest.approx(exact, abs=0.1)  # three standard errors
 
 
+@pytest.mark.slow
 def test_permutations_of_equal_groups_have_uniform_p_values():
     p_values = []
     for seed in range(25):

@@ -141,6 +141,7 @@ def test_cauchy_slabs_of_two_states_are_those_of_binary_units():
         potts.edge_inclusion(slab="student")
 
 
+@pytest.mark.slow
 def test_cauchy_slabs_of_all_graphs():
     """Three positions: the sum over graphs, and over the variances of coupled pairs."""
     X = states()[:, 1:]

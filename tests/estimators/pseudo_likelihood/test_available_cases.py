@@ -178,7 +178,7 @@ def test_reports_of_available_cases(tmp_path):
 
 
 def test_errors_of_predictability_are_those_of_the_weights_of_rows():
-    X, *_ = binary_table(n=150, seed=2)
+    X, *_ = binary_table(n=60, seed=2)
     machine = mf.FullyVisibleBoltzmannMachine(graph=EDGES, missing="available", tol=1e-8)
 
     def r2(weights):

@@ -80,6 +80,7 @@ def test_probabilities_follow_from_the_joint_distribution(fitted):
     assert fitted.score(states) == pytest.approx(total.mean())
 
 
+@pytest.mark.slow
 def test_standard_errors_against_the_spread_of_estimates():
     """150 samples of 800 rows: each spread is known to 6%, and the mean of all ten better."""
     estimates, errors, inside = [], [], []
@@ -165,7 +166,7 @@ def test_firth_does_not_make_up_for_rows_that_say_nothing():
     """Of equal rows only the sum of a field and the coupling is known, as far as it is."""
     X = np.ones((30, 2))
     with pytest.warns(ConvergenceWarning, match="not unique"):
-        found = mf.FullyVisibleBoltzmannMachine(solver="firth").fit(X)
+        found = mf.FullyVisibleBoltzmannMachine(solver="firth", max_iter=100).fit(X)
     assert not found.converged_ and found.existence_.exists is False
     X[:10, 0] = -1
     assert mf.FullyVisibleBoltzmannMachine(solver="firth").fit(X).converged_
@@ -297,7 +298,7 @@ def test_weights_of_zero_and_whole_numbers(solver, options):
         np.testing.assert_allclose(found.history_[-1], fits[0].history_[-1], rtol=1e-12)
 
 
-@pytest.mark.parametrize("n, d, ones", [(50, 200, 0.3), (200, 60, 0.05), (150, 40, 0.1)])
+@pytest.mark.parametrize("n, d, ones", [(50, 200, 0.3), (150, 40, 0.1)])
 def test_fits_of_few_rows_and_rare_columns_come_back(n, d, ones, monkeypatch):
     """Without linear programmes, which would take minutes."""
     monkeypatch.setattr(scipy.optimize, "linprog", None)

@@ -18,6 +18,7 @@ def locus(seed, n=150, p=60, effects=1, correlation=0.95):
     return X, 0.5 * X[:, causes].sum(1) + rng.normal(size=n), causes
 
 
+@pytest.mark.slow
 def test_sets_hold_the_cause_as_often_as_they_say():
     held = sizes = n_sets = n_found = 0
     for seed in range(20):
@@ -78,7 +79,10 @@ def single_effects(X, y, n_effects=4, noise=1.0, variance=0.25):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("options", [{}, {"blocks": None}, {"average_parameters": True}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"blocks": None}, pytest.param({"average_parameters": True}, marks=pytest.mark.slow)],
+)
 def test_sets_and_groups_are_as_probable_as_their_features_say(seed, options):
     """At most the sum of inclusion probabilities, and at least the largest."""
     rng = np.random.default_rng(seed)
@@ -101,7 +105,9 @@ def test_sets_and_groups_are_as_probable_as_their_features_say(seed, options):
         assert included[group].max() - 1e-12 <= joint <= min(included[group].sum(), 1) + 1e-12
 
 
-@pytest.mark.parametrize("n_copies, jitter", [(320, 0.0), (400, 0.02)])
+@pytest.mark.parametrize(
+    "n_copies, jitter", [(320, 0.0), pytest.param(400, 0.02, marks=pytest.mark.slow)]
+)
 def test_sets_of_very_many_copies(n_copies, jitter):
     """Copies are exchangeable: a set of 95 % has 95 % of them."""
     rng = np.random.default_rng(0)

@@ -32,8 +32,17 @@ def stored(X, kind, folder):
     return {"csr": sparse.csr_array, "csc": sparse.csc_matrix, "int8": np.asarray}[kind](X)
 
 
-@pytest.mark.parametrize("kind", ["int8", "memmap", "float32 memmap", "csr", "csc"])
-@pytest.mark.parametrize("shape", [(120, 40), (60, 150)])
+KINDS = ["int8", "memmap", "float32 memmap", "csr", "csc"]
+
+
+@pytest.mark.parametrize(
+    "kind, shape",
+    [
+        *((kind, (120, 40)) for kind in KINDS),
+        *(pytest.param(kind, (60, 150), marks=pytest.mark.slow) for kind in KINDS[1:]),
+        ("int8", (60, 150)),
+    ],
+)
 def test_fits_are_those_of_arrays(kind, shape, tmp_path, monkeypatch):
     X, y = genotypes(*shape)
     rows = np.random.default_rng(1).binomial(2, 0.3, (7, shape[1])).astype(np.int8)
@@ -59,7 +68,7 @@ def test_fits_are_those_of_arrays(kind, shape, tmp_path, monkeypatch):
             np.testing.assert_allclose(mine, other, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["int8", "csr"])
+@pytest.mark.parametrize("kind", ["int8", pytest.param("csr", marks=pytest.mark.slow)])
 def test_weights_targets_files_and_reports(kind, tmp_path, monkeypatch):
     X, y = genotypes(60, 80)
     weights = np.random.default_rng(0).integers(0, 3, 60)
@@ -90,7 +99,7 @@ def test_standardised_moments_of_rows():
 
 
 @pytest.mark.filterwarnings("ignore:Expectation propagation has not converged")
-@pytest.mark.parametrize("shape", [(8000, 200), (240, 5000)])
+@pytest.mark.parametrize("shape", [(8000, 200), pytest.param((240, 5000), marks=pytest.mark.slow)])
 def test_memory_is_that_of_bytes(shape, monkeypatch):
     """Twelve iterations take as much memory as the 81 until the second shape converges."""
     solve = partial(robust_solution, max_iter=12)

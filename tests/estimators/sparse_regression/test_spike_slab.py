@@ -105,7 +105,7 @@ def test_learning_finds_the_sparse_solution():
     assert fitted.log_evidence_ > worse.log_evidence_ + 1
 
 
-@pytest.mark.parametrize("seed", [1, 5])
+@pytest.mark.parametrize("seed", [1, pytest.param(5, marks=pytest.mark.slow)])
 def test_little_noise_is_found(seed):
     # A state of the search must not pass for the fixed point of any smaller noise, too.
     rng = np.random.default_rng(seed)

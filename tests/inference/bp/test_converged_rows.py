@@ -105,7 +105,10 @@ def check(model, fields, result, part, tol):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("scale", SCALES[:-1])
+@pytest.mark.parametrize(
+    "scale",
+    [*SCALES[:4], *(pytest.param(s, marks=pytest.mark.slow) for s in SCALES[4:6]), SCALES[6]],
+)
 @pytest.mark.parametrize("damping", [None, 0.9])
 def test_sum_product(scale, damping, dtype):
     n_converged = n_rows = 0

@@ -1,12 +1,19 @@
 """Fields, initial messages and assignments of belief propagation, checked."""
 
+import itertools
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 from bp_models import SOLVERS, loopy, propagation
+from html_tables import shown
 
 import fastmf as mf
+from fastmf.inference.bp import _kernel_arguments
 from fastmf.inference.bp._binary_units import BinaryUnits
+from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp.rbm import messages_of
+from fastmf.special import exp, log
 
 UNITS = BinaryUnits(loopy(prior=mf.Ising), (None, None))
 
@@ -154,3 +161,172 @@ def test_rows_start_alike_however_messages_are_kept():
     given = mf.belief_propagation(model, init=2 * model.weights, **options)
     for x, y in zip(mf.belief_propagation(model, **options).mean, given.mean, strict=True):
         np.testing.assert_allclose(x, y, atol=1e-9)
+
+
+# --- arguments of the kernels: padding, types of messages, and how rows are divided ---------------
+
+
+def units(scale=0.7, **options):
+    return BinaryUnits(loopy(scale=scale, **options), (None, None))
+
+
+@pytest.mark.parametrize("scale", [0.01, 1.0, 10.0, 100.0, 339.0])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_products_of_so_many_messages_are_numbers(dtype, scale):
+    weights = np.full((9, 7), min(scale, 39.0) if dtype == "float32" else scale, dtype)
+    model = mf.RBM(weights, *loopy(dtype=dtype).layers)
+    settings, _, _ = _kernel_arguments.prepared(
+        BPOptions(), BinaryUnits(model, (None, None)), dtype, 1
+    )
+    message = np.exp(weights[0, 0])
+    with np.errstate(over="raise", under="raise"):
+        for sign in (1, -1):
+            np.power(message, sign * settings.flush_every)
+            np.power(np.float64(message), sign * settings.log_every)
+            np.power(np.float64(message), sign * settings.max_factors)
+    assert settings.log_every % settings.flush_every == 0 < settings.log_every
+
+
+def test_large_weights_are_computed_in_double_precision():
+    small, large = units(dtype="float32"), units(scale=30.0, dtype="float32")
+    assert 40 < large.max_weight < 340
+    assert _kernel_arguments.message_dtype(BPOptions(), small) == np.float32
+    assert _kernel_arguments.message_dtype(BPOptions(), large) == np.float64
+    huge = units(scale=1e4)
+    with pytest.raises(ValueError, match="weights must be at most 340"):
+        _kernel_arguments.message_dtype(BPOptions(), huge)
+    assert _kernel_arguments.message_dtype(BPOptions(algorithm="max"), huge) == np.float64
+
+
+# --- binary units of any values as {0, 1} units: energies by enumeration, and bad input -----------
+
+
+KINDS = list(itertools.product([mf.Bernoulli, mf.Ising], repeat=2))
+
+
+class Switch(NamedTuple):
+    """Units with the values 1 and 3, the second of weight exp(field)."""
+
+    field: np.ndarray
+
+    support = (1.0, 3.0)
+
+    def log_partition(self, b, a):
+        return log(exp(b - a / 2) + exp(self.field + 3 * b - 9 * a / 2))
+
+    def moments(self, b, a):
+        p = 1 / (1 + exp(-(self.field + 2 * b - 4 * a)))
+        return 1 + 2 * p, 4 * p * (1 - p)
+
+    def log_prob(self, x):
+        return np.where(x == 3, self.field, np.where(x == 1, 0 * self.field, -np.inf))
+
+
+def units_of(kinds, fields=(None, None)):
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=(3, 2))
+    priors = (kind(rng.normal(size=n)) for kind, n in zip(kinds, weights.shape, strict=True))
+    return BinaryUnits(mf.RBM(weights, *priors), fields)
+
+
+@pytest.mark.parametrize("kinds", KINDS)
+def test_energies_are_those_of_the_model(kinds):
+    units = units_of(kinds, (np.array([0.3, -2.0, 0.5]), None))
+    for v in itertools.product((0.0, 1.0), repeat=3):
+        for h in itertools.product((0.0, 1.0), repeat=2):
+            v, h = np.array(v), np.array(h)
+            value = v @ units.weights() @ h + units.fields[0][0] @ v + units.fields[1][0] @ h
+            x, y = units.values(0, v), units.values(1, h)
+            expected = np.array([0.3, -2.0, 0.5]) @ x - units.model.energy(x, y)
+            assert value + units.constant[0] == pytest.approx(expected, abs=1e-12)
+            np.testing.assert_array_equal(units.is_one(x), v == 1)
+
+
+def test_models_that_are_not_binary():
+    with pytest.raises(TypeError, match="discrete units"):
+        mf.belief_propagation(
+            mf.RBM(np.ones((2, 2)), mf.Gaussian(np.zeros(2), np.ones(2)), mf.Ising(np.zeros(2)))
+        )
+    spins = mf.Ising(np.zeros(2))
+    with pytest.raises(TypeError, match="RBM or a BoltzmannMachine"):
+        mf.belief_propagation(mf.DBM((np.ones((2, 2)), np.ones((2, 2))), (spins, spins, spins)))
+    with pytest.raises(ValueError, match="weights"):
+        mf.belief_propagation(loopy(scale=1e4))
+    with pytest.raises(ValueError, match="field"):
+        mf.most_probable(loopy(dtype="float32"), field=np.full(9, 1e32))
+
+
+def test_units_of_a_users_own_two_values():
+    # On a tree belief propagation is exact.
+    rng = np.random.default_rng(0)
+    visible, hidden = Switch(rng.normal(size=4)), mf.Ising(rng.normal(size=1))
+    model = mf.RBM(rng.normal(size=(4, 1)), visible, hidden)
+    truth, found = mf.exact(model), mf.belief_propagation(model)
+    assert found.log_partition == pytest.approx(truth.log_partition, rel=1e-10)
+    for got, mean in zip(found.mean, truth.mean, strict=True):
+        np.testing.assert_allclose(got, mean, rtol=1e-8)
+    for got, var in zip(found.var, truth.var, strict=True):
+        np.testing.assert_allclose(got, var, rtol=1e-7)
+    for layer, b, a, mean in zip(model.layers, found.b, found.a, truth.mean, strict=True):
+        np.testing.assert_allclose(layer.moments(b, a)[0], mean, rtol=1e-8)
+
+
+def test_units_of_more_values_make_a_graph():
+    model = mf.RBM(np.ones((2, 1)) / 3, mf.Bernoulli(np.zeros(2)), mf.Binomial(np.zeros(1), 3))
+    with pytest.raises(TypeError, match=r"two-valued units.*the hidden ones are Binomial"):
+        BinaryUnits(model, (None, None))
+    found, exact = mf.belief_propagation(model), mf.exact(model)  # as a graph
+    assert found.log_partition == pytest.approx(exact.log_partition, rel=1e-12)
+
+
+# --- the result of belief propagation: axes of rows, assignments and objectives -------------------
+
+
+def test_rows_lead_where_there_are_rows():
+    model = loopy()
+    options = {"pairwise": True}
+    one = mf.belief_propagation(model, **options)
+    rows = mf.belief_propagation(model, field=np.zeros((2, 9)), **options)
+    assert one.mean[0].shape == (9,) and rows.mean[1].shape == (2, 7)
+    assert one.messages.shape == one.pairwise.shape == (9, 7)
+    assert rows.messages.shape == rows.pairwise.shape == (2, 9, 7)
+    assert one.history.shape == (one.n_iter,) and rows.history.shape == (2, rows.n_iter.max())
+    assert np.ndim(one.log_partition) == 0 and rows.log_partition.shape == (2,)
+    assert isinstance(one.message, str) and rows.message.tolist() == [one.message] * 2
+    for name in ("log_partition", "n_iter", "residual", "damping"):
+        np.testing.assert_array_equal(getattr(rows, name), [getattr(one, name)] * 2)
+
+
+@pytest.mark.parametrize("prior", [mf.Bernoulli, mf.Ising])
+def test_tilts_give_the_means(prior):
+    model = loopy(prior=prior)
+    result = mf.belief_propagation(model)
+    for layer, b, a, mean in zip(model.layers, result.b, result.a, result.mean, strict=True):
+        np.testing.assert_allclose(layer.moments(b, a)[0], mean, atol=1e-12)
+
+
+@pytest.mark.parametrize("prior", [mf.Bernoulli, mf.Ising])
+def test_sum_product_decodes_the_more_probable_values(prior):
+    low, high = prior.support
+    result = mf.belief_propagation(loopy(prior=prior))
+    assert result.objective is None and result.local_maximum is None
+    for values, mean in zip(result.assignment, result.mean, strict=True):
+        np.testing.assert_array_equal(values, np.where(mean > (low + high) / 2, high, low))
+
+
+def test_the_objective_is_the_log_partition_of_a_decoder():
+    model = loopy(scale=1.5)
+    result = mf.most_probable(model)
+    assert result.log_partition == result.objective
+    assert result.objective == pytest.approx(-model.energy(*result.assignment), abs=1e-12)
+    assert result.spectral_radius is None
+
+
+def test_notebooks_show_what_was_decoded():
+    model = mf.RBM(np.ones((3, 2)), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
+    title, (summary, _) = shown(mf.most_probable(model))
+    rows = dict(summary)
+    assert title == "Beliefs"
+    assert rows["score"] == "6" and rows["local maxima"] == "1" and "damping" in rows
+    _, (summary, _) = shown(mf.belief_propagation(model))
+    assert "objective" not in dict(summary)

@@ -238,3 +238,41 @@ def test_agreement():
         (np.nan, np.zeros(4), False),
     ):  # fmt: skip
         assert agree(answer, Answer(3 + nats, means), ranges) == same
+
+
+# --- checks of beliefs: fixed points of small weight are flagged, and uniqueness is proved --------
+
+
+def random_machine(strength, seed=0, n=10, units=mf.Ising):
+    rng = np.random.default_rng(seed)
+    weights = rng.normal(size=(n, n - 1)) * strength
+    return mf.RBM(weights, units(rng.normal(size=n)), units(rng.normal(size=n - 1)))
+
+
+def test_fixed_point_of_small_weight_is_flagged():
+    model = mf.RBM(np.ones((8, 7)), mf.Ising(np.full(8, 0.5)), mf.Ising(np.zeros(7)))
+    down = np.full((8, 7), -4.0)
+    exact = mf.exact(model).log_partition
+    wrong, right = mf.belief_propagation(model, init=down), mf.belief_propagation(model)
+    assert wrong.converged and wrong.log_partition < exact - 5
+    assert wrong.reliable == np.False_ and Reason.EXACT in wrong.message
+    assert abs(right.log_partition - exact) < 0.1
+    assert right.reliable and right.message == "converged"
+
+
+def test_uniqueness_is_proved_where_couplings_are_weak():
+    assert mf.belief_propagation(random_machine(0.05)).unique is True
+    strong = mf.belief_propagation(random_machine(2.0))
+    assert strong.unique is None
+    weak = mf.belief_propagation(random_machine(0.05))
+    assert weak.unique and weak.spectral_radius < 1
+    tree = mf.RBM(np.full((1, 5), 3.0), mf.Ising(np.zeros(1)), mf.Ising(np.zeros(5)))
+    assert mf.belief_propagation(tree).unique
+
+
+def test_results_without_checks_say_none():
+    model = random_machine(0.1)
+    decoded = mf.most_probable(model, search=False)
+    assert decoded.reliable is None and decoded.unique is None
+    found = pickle.loads(pickle.dumps(mf.belief_propagation(model)))
+    assert found.reliable is None and found.unique is None

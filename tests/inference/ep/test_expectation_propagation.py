@@ -1,12 +1,19 @@
 import itertools
+import math
 from typing import NamedTuple
 
+import numba
 import numpy as np
 import pytest
+from html_tables import shown
 from kernel_cases.regression import exact, inclusion, problem
 
 import fastmf as mf
+from fastmf._outcomes import CONVERGED, LOST, MESSAGES
+from fastmf.inference.ep.expectation_propagation import start_of
 from fastmf.inference.ep.inclusion_patterns import summed_patterns
+from fastmf.inference.ep.result import result_of, stacked_rows
+from fastmf.inference.ep.sites import EPTrace, problem_of
 from fastmf.inference.gaussian import low_rank
 
 SCHEDULES = ("parallel", "sequential", "convergent", "auto")
@@ -200,3 +207,131 @@ def test_blocks_that_share_an_effect_are_joined_at_the_end(seed):
     patterns, probability, _ = summed_patterns(model, np.zeros(12, bool))
     inclusion = probability @ patterns  # tested by enumeration itself
     np.testing.assert_allclose(found.inclusion_probability, inclusion, atol=0.01)
+
+
+# --- how results are made of states, and of rows --------------------------------------------------
+
+
+@pytest.fixture
+def task():
+    return problem_of(problem(15, 6)[0])
+
+
+def trace_of(residuals):
+    trace = EPTrace()
+    for residual in residuals:
+        trace.add(residual, lambda e=-residual: e)
+    return trace
+
+
+def test_rows_that_ended_earlier_repeat_their_last_value(task):
+    end = start_of(task), CONVERGED, "parallel"
+    rows = [result_of(task, end, trace_of(values), True) for values in ([3.0, 1.0], [2.0])]
+    result = stacked_rows(rows)
+    assert result.mean.shape == (2, 6) and result.sites.shape == (2, 2, 6)
+    assert result.history.tolist() == [[3, 1], [2, 2]]
+    assert result.energies.tolist() == [[-3, -1], [-2, -2]]
+    assert result.n_iter.tolist() == [2, 1]
+    rows = [result_of(task, end, trace_of([1.0]), False) for _ in range(2)]
+    assert stacked_rows(rows).history is None
+
+
+def test_notebooks_show_the_evidence_and_the_schedule(task):
+    state, trace = start_of(task), trace_of([0.5])
+    found = result_of(task, (state, CONVERGED, "parallel"), trace, history=False)
+    title, (summary, messages) = shown(found)
+    assert title == "ExpectationPropagation"
+    assert summary[-2][0] == "log-evidence" and summary[-1] == ("schedule", "parallel")
+    assert messages[1] == (MESSAGES[CONVERGED], "1")
+    assert dict(shown(stacked_rows([found, found]))[1][0])["rows"] == "2"
+
+
+def test_cavities_that_are_lost_in_rounding_are_no_fixed_point(task):
+    """A site so precise that the cavity, a difference of naturals, is nothing but rounding."""
+    state = start_of(task)
+    assert result_of(task, (state, CONVERGED, "auto"), trace_of([3.0]), False).converged
+    site = state.site.copy()
+    site[:, 2] = 1e25
+    result = result_of(task, (state._replace(site=site), CONVERGED, "auto"), trace_of([0.0]), False)
+    assert not result.converged and result.message == MESSAGES[LOST]
+
+
+def test_an_infinite_log_partition_is_no_fixed_point(task):
+    state = start_of(task)._replace(log_partition=np.inf)
+    result = result_of(task, (state, CONVERGED, "auto"), trace_of([0.0]), False)
+    assert not result.converged and result.message == MESSAGES[LOST]
+
+
+# --- A prior of the user's own with a density: the Bayesian lasso, by expectation propagation -----
+
+
+@numba.vectorize(["float64(float64)"])
+def log_erfcx(z):
+    """Log of exp(z^2) erfc(z), for compiled code and arrays alike."""
+    if z < 20:
+        return z * z + math.log(math.erfc(z))
+    w = 1 / (2 * z * z)
+    return math.log1p(-w * (1 - 3 * w * (1 - 5 * w))) - math.log(z * math.sqrt(math.pi))
+
+
+class Laplace(NamedTuple):
+    """Weight exp(-rate |x|): under a tilt, a Gaussian cut in two at zero.
+
+    Tilts flatter than any data would make them count as a little less flat, to save digits.
+    """
+
+    rate: np.ndarray
+
+    def log_partition(self, b, a):
+        a = np.maximum(a, 1e-4 * self.rate**2)
+        up, down = (self.rate - b) / np.sqrt(2 * a), (self.rate + b) / np.sqrt(2 * a)
+        return np.logaddexp(log_erfcx(up), log_erfcx(down)) + np.log(np.pi / (2 * a)) / 2
+
+    def moments(self, b, a):
+        a = np.maximum(a, 1e-4 * self.rate**2)
+        up, down = (self.rate - b) / np.sqrt(2 * a), (self.rate + b) / np.sqrt(2 * a)
+        p = 1 / (1 + np.exp(log_erfcx(down) - log_erfcx(up)))
+        above = (b - self.rate) / a + np.sqrt(2 / (np.pi * a)) * np.exp(-log_erfcx(up))
+        below = (b + self.rate) / a - np.sqrt(2 / (np.pi * a)) * np.exp(-log_erfcx(down))
+        mean = p * above + (1 - p) * below
+        slope = p * (b - self.rate) / a * above + (1 - p) * (b + self.rate) / a * below
+        return mean, 1 / a + slope - mean * mean
+
+
+@pytest.mark.parametrize("d, close", [(1, 1e-6), (2, 0.02)])
+@pytest.mark.parametrize("schedule", ["parallel", "sequential", "convergent"])
+def test_posterior_against_quadrature(d, close, schedule):
+    """With one coefficient there is nothing to approximate."""
+    rng = np.random.default_rng(d)
+    X = rng.normal(size=(6, d))
+    y = X @ np.array([0.7, 0.1])[:d] + rng.normal(size=6)
+    result = mf.expectation_propagation(
+        mf.SparseLinearModel(X, y, 1.0, Laplace(np.full(d, 2.0))), schedule=schedule
+    )
+    axis = np.linspace(-6, 6, 24001 if d == 1 else 1201)
+    w = np.stack(np.meshgrid(*[axis] * d, indexing="ij"), -1).reshape(-1, d)
+    log_weight = -2 * abs(w).sum(1) - ((y - w @ X.T) ** 2).sum(1) / 2 - 3 * np.log(2 * np.pi)
+    weight = np.exp(log_weight)
+    mean = weight @ w / weight.sum()
+    var = weight @ (w - mean) ** 2 / weight.sum()
+    evidence = np.log(weight.sum() * (axis[1] - axis[0]) ** d)
+    assert result.converged
+    np.testing.assert_allclose(result.mean, mean, atol=close * np.sqrt(var.max()))
+    np.testing.assert_allclose(result.var, var, rtol=5 * close)
+    np.testing.assert_allclose(result.log_partition, evidence, atol=5 * close)
+
+
+def test_more_features_than_rows():
+    """All schedules find the same lasso; a strong rate shrinks what is not needed."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 90))
+    y = 3 * X[:, 4] - 2 * X[:, 50] + 0.3 * rng.normal(size=40)
+    model = mf.SparseLinearModel(X, y, 0.09, Laplace(np.full(90, 8.0)))
+    first, *others = (
+        mf.expectation_propagation(model, schedule=s) for s in ("parallel", "convergent", "auto")
+    )
+    assert first.converged
+    for other in others:
+        assert other.converged
+        np.testing.assert_allclose(other.mean, first.mean, atol=1e-6)
+    np.testing.assert_array_equal(np.sort(np.argsort(-abs(first.mean))[:2]), [4, 50])

@@ -132,14 +132,3 @@ def test_correlations_lost_in_rounding_are_no_error(monkeypatch, first_failure):
     assert len(calls) > first_failure
     assert np.isfinite(result.mean[0]).all() and np.isfinite(result.residual)
     assert result.converged == (result.residual <= 1e-8)
-
-
-def test_a_fully_visible_machine_has_the_same_fixed_point():
-    model = machine(mf.Bernoulli)
-    couplings = np.zeros((20, 20))
-    couplings[:12, 12:] = model.weights
-    field = np.concatenate([model.visible.field, model.hidden.field])
-    whole = mf.BoltzmannMachine(couplings + couplings.T, mf.Bernoulli(field))
-    one, other = (mf.adaptive_tap(m, schedule="convergent") for m in (model, whole))
-    assert one.converged and other.converged
-    np.testing.assert_allclose(np.concatenate(one.mean), other.mean, atol=1e-6)

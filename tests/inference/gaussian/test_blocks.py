@@ -1,14 +1,23 @@
 import numpy as np
 import pytest
+from kernel_cases.gaussian_sides import agree, linear, sites
 from numpy.linalg import LinAlgError
 
 import fastmf as mf
+from fastmf._common.stored_columns import StoredColumns
+from fastmf.inference.gaussian import Dense, gaussian_side, order_of
+from fastmf.inference.gaussian import low_rank as module
+from fastmf.inference.gaussian.bipartite import Bipartite
 from fastmf.inference.gaussian.blocks import (
     Blocks,
     block_side,
     inverse_with,
     labels_of,
 )
+from fastmf.inference.gaussian.latent import RepeatedRows, with_latent_columns
+from fastmf.inference.gaussian.low_rank import LowRank
+from fastmf.models import SparseLinearModel
+from fastmf.priors import Gaussian
 
 MEMBERS = [np.array([1, 4]), np.array([2, 0, 6]), np.array([3, 7])]
 
@@ -126,3 +135,213 @@ def test_what_is_done_to_all_blocks_at_once_is_done_to_each(sizes):
     more[:] = 1  # of rank 1
     with pytest.raises(LinAlgError):
         blocks.inverses(more)
+
+
+# --- the Gaussian side by the Woodbury identity, against that with a full matrix ------------------
+
+
+@pytest.mark.parametrize(
+    "low", [(), ((3, -0.05),), ((0, -0.04), (50, 0.0), (89, 1e-9), (30, -0.02))]
+)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_low_rank_is_dense(monkeypatch, low, dtype):
+    monkeypatch.setattr(
+        module, "ENTRIES_AT_A_TIME", 20 * 64
+    )  # several chunks, the last one shorter
+    low_rank, dense = linear(20, 90, dtype)
+    agree(low_rank.moments(sites(90, low)), dense.moments(sites(90, low)), 1e-8)
+
+
+# --- the Gaussian side as a full matrix, against plain inverses -----------------------------------
+
+
+def test_moments_are_derivatives_and_the_integral_is_one():
+    """By numbers alone: no factorisation, no identity."""
+    _, dense = linear(20, 9)
+    site = sites(9)
+    A = dense.precision + np.diag(site[1])
+    mean = np.linalg.solve(A, dense.field + site[0])
+    moments = dense.moments(site)
+    np.testing.assert_allclose(moments.marginal, [mean, np.linalg.inv(A).diagonal()], rtol=1e-10)
+    peak = dense.constant + (dense.field + site[0]) @ mean - mean @ A @ mean / 2
+    expected = peak - np.linalg.slogdet(A / (2 * np.pi))[1] / 2
+    np.testing.assert_allclose(moments.log_partition, expected, rtol=1e-10)
+
+
+def test_a_regression_is_its_quadratic_form():
+    low_rank, dense = linear(20, 9)
+    other = Dense.of_regression(low_rank.X, low_rank.y, low_rank.noise_variance)
+    agree(other.moments(sites(9)), dense.moments(sites(9)), 1e-12)
+
+
+def test_a_tilt_from_outside_is_added_to_the_sites():
+    _, dense = linear(20, 9)
+    site, tilt = sites(9), sites(9)[:, ::-1]
+    agree(dense.tilted(tilt).moments(site), dense.moments(site + tilt), 1e-12)
+
+
+# --- all kinds of Gaussian sides are the same Gaussian, and the factory chooses the kind ----------
+
+
+def test_no_gaussian_is_said():
+    low_rank, dense = linear(20, 90)
+    bipartite = Bipartite(np.full((4, 3), 2.0))
+    for side, unit in ((low_rank, 3), (dense, 3), (low_rank, 7), (dense, 7)):
+        assert side.moments(sites(90, ((unit, -1e4),))) is None
+    assert bipartite.moments(np.ones((2, 7))) is None
+    assert bipartite.moments(-np.ones((2, 7))) is None
+
+
+def test_blocks_of_the_covariance():
+    units = np.array([0, 3, 7, 50, 88])
+    low_rank, dense = linear(20, 90)
+    for low in ((), ((0, -0.04), (50, 0.0))):
+        site = sites(90, low)
+        expected = dense.covariance(site)[units][:, units]
+        np.testing.assert_allclose(low_rank.covariance(site, units), expected, rtol=1e-7, atol=1e-9)
+    for shape in ((8, 5), (5, 8)):
+        weights = np.random.default_rng(2).normal(size=shape) / 3
+        couplings = np.zeros((13, 13))
+        couplings[: shape[0], shape[0] :] = weights
+        site = sites(13) + np.array([[0], [2]])
+        expected = np.linalg.inv(np.diag(site[1]) - couplings - couplings.T)
+        some = np.array([1, 4, 6, 12])
+        np.testing.assert_allclose(
+            Bipartite(weights).covariance(site, some), expected[some][:, some], atol=1e-12
+        )
+
+
+@pytest.mark.parametrize("low", [(), ((0, -0.04), (50, 0.0))])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_solving(low, dtype):
+    low_rank, dense = linear(20, 90, dtype)
+    site, right = sites(90, low), np.random.default_rng(3).normal(size=90)
+    A = dense.precision + np.diag(site[1])
+    for side in (low_rank, dense):
+        solution = side.inverse(site[1]).solve(right)
+        np.testing.assert_allclose(A @ solution, right, atol=1e-7)
+    bipartite, site = Bipartite(np.random.default_rng(2).normal(size=(50, 40)) / 9), sites(90)
+    site[1] += 2
+    inverse = bipartite.inverse(site[1])
+    expected = inverse.covariance(np.arange(90)) @ right
+    np.testing.assert_allclose(inverse.solve(right), expected, atol=1e-12)
+
+
+# --- rows of a weight against rows that are repeated ----------------------------------------------
+
+
+COPIES, NOISE = np.array([1, 3, 2, 5]), 0.7
+
+
+def problem():
+    """Rows, and sites of three coefficients and of the latent variable of each row."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(4, 3)), rng.normal(size=4)
+    return X, y, np.stack([rng.normal(size=7), rng.uniform(-0.3, 1.5, 7) + [1, 1, 1, 0, 0, 0, 0]])
+
+
+def repeated(X, y, site):
+    """Moments and log-partition with all rows and latent variables, of the first of each."""
+    rows = np.repeat(np.arange(4), COPIES)
+    side = Dense.of_regression(with_latent_columns(X[rows]), y[rows], NOISE)
+    moments = side.moments(np.concatenate([site[:, :3], site[:, 3 + rows]], axis=1))
+    first = np.append(np.arange(3), 3 + np.searchsorted(rows, np.arange(4)))
+    return moments.marginal[:, first], moments.log_partition
+
+
+def test_moments_are_those_of_repeated_rows():
+    X, y, site = problem()
+    root = np.sqrt(COPIES)
+    side = Dense.of_regression(with_latent_columns(X * root[:, None]), y * root, NOISE)
+    found = RepeatedRows(side, COPIES, NOISE).moments(site)
+    # Densities of the rows that are not there are constants of the regression's.
+    expected, log_partition = repeated(X, y, site)
+    np.testing.assert_allclose(found.marginal, expected, rtol=1e-11)
+    assert found.log_partition == pytest.approx(log_partition, rel=1e-11)
+
+
+def test_moments_with_blocks():
+    X, y, site = problem()
+    root = np.sqrt(COPIES)
+    model = SparseLinearModel(X * root[:, None], y * root, NOISE, Gaussian(np.zeros(7), 1.0))
+    blocks = Blocks([np.array([0, 2])], 7)
+    matrix = np.diag(site[1, [0, 2]])
+    vector = np.concatenate([site[0], site[1, blocks.singles], matrix.ravel()])
+    side = RepeatedRows(block_side(model, blocks), COPIES, NOISE, blocks)
+    moments, log_partition = side.moments(vector)
+    expected, log_of_rows = repeated(X, y, site)
+    mean, var, _ = blocks.parts(moments)
+    np.testing.assert_allclose(mean, expected[0], rtol=1e-11)
+    np.testing.assert_allclose(var, expected[1, blocks.singles], rtol=1e-11)
+    assert log_partition == pytest.approx(log_of_rows, rel=1e-11)
+
+
+def test_sites_without_a_gaussian_of_one_row():
+    X, y, site = problem()
+    site[1, 4] = -1 / NOISE
+    side = Dense.of_regression(with_latent_columns(X), y, NOISE)
+    assert RepeatedRows(side, np.full(4, 0.5), NOISE).moments(site) is None
+
+
+# --- the Gaussian side of converted columns is that of the array of them --------------------------
+
+
+def sides(monkeypatch):
+    monkeypatch.setattr("fastmf._common.rows.BLOCK_ENTRIES", 400)
+    rng = np.random.default_rng(0)
+    stored = rng.integers(0, 3, (12, 80)).astype(np.int8)
+    mean = stored.mean(0)
+    columns = StoredColumns(stored, np.ones(12), np.full(80, 2.0), np.ones((12, 1)), 2 * mean[None])
+    X, y = 2 * (stored - mean), rng.normal(size=12)
+    prior = mf.GaussBernoulli(np.zeros(80), np.ones(80), np.zeros(80))
+    models = [mf.SparseLinearModel(rows, y, 0.7, prior) for rows in (columns, X)]
+    site = rng.normal(size=(2, 80))
+    site[1] = abs(site[1]) + 0.1
+    return models, site, rng
+
+
+@pytest.mark.parametrize("low", [False, True])
+def test_moments_and_covariances(monkeypatch, low):
+    models, site, rng = sides(monkeypatch)
+    if low:
+        site[1, [3, 40]] = -1e-3, 1e-12
+    ours, theirs = gaussian_side(models[0]), LowRank(models[1].X, models[1].y, 0.7)
+    assert order_of(models[0]) == 12
+    for mine, other in zip(ours.moments(site), theirs.moments(site), strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-8)
+    one, two = ours.inverse(site[1]), theirs.inverse(site[1])
+    rows, units = rng.normal(size=(5, 80)), np.array([2, 3, 41])
+    np.testing.assert_allclose(one.variance_along(rows), two.variance_along(rows), rtol=1e-8)
+    np.testing.assert_allclose(one.covariance(units), two.covariance(units), atol=1e-10)
+    np.testing.assert_allclose(one.solve(rows[0]), two.solve(rows[0]), rtol=1e-8)
+    w = rng.normal(size=(3, 80))
+    np.testing.assert_allclose(models[0].prediction(w), models[1].prediction(w), atol=1e-10)
+
+
+def test_blocks(monkeypatch):
+    models, site, rng = sides(monkeypatch)
+    monkeypatch.setattr("fastmf.inference.gaussian.blocks.MAX_DENSE_RATIO", 0)
+    blocks = Blocks([np.array([1, 50, 3]), np.array([7, 8])], 80)
+    elements = np.zeros(blocks.squares[-1])
+    for M in blocks.matrices(elements):
+        A = rng.normal(size=M.shape)
+        M[:] = A @ np.swapaxes(A, 1, 2) + 0.5 * np.eye(M.shape[1])
+    vector = np.concatenate([site[0], site[1, blocks.singles], elements])
+    found = [block_side(model, blocks).moments(vector) for model in models]
+    np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-7, atol=1e-9)
+    assert found[0][1] == pytest.approx(found[1][1], rel=1e-10)
+    units = np.array([1, 3, 7, 8, 20, 50])
+    one, two = (block_side(model, blocks).inverse(vector) for model in models)
+    np.testing.assert_allclose(one.covariance(units), two.covariance(units), atol=1e-10)
+    # The same without rotations, with a matrix of all units.
+    monkeypatch.setattr("fastmf.inference.gaussian.blocks.MAX_DENSE_RATIO", 100)
+    dense = block_side(models[1], blocks).inverse(vector)
+    np.testing.assert_allclose(two.covariance(units), dense.covariance(units), atol=1e-9)
+
+
+def test_rows_with_latent_variables_are_refused(monkeypatch):
+    models, _, _ = sides(monkeypatch)
+    prior = mf.GaussBernoulli(np.zeros(92), np.ones(92), np.zeros(92))
+    model = mf.SparseLinearModel(models[0].X, np.zeros(12), 1.0, prior)
+    with pytest.raises(TypeError, match="cannot have latent variables"):
+        gaussian_side(model)

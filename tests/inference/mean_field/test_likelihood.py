@@ -2,11 +2,19 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from group_models import MODELS, every_order
 from scipy.sparse import csr_array
 
+import fastmf as mf
+from fastmf.inference.mean_field._layouts import layout_of
+from fastmf.inference.mean_field._rows import record_from
 from fastmf.inference.mean_field.likelihood import log_likelihood, log_partition_estimate
+from fastmf.inference.mean_field.tap import log_partition_of_rows
+from fastmf.kernels.mean_field.arguments import TapSettings, Tilt
 from fastmf.models import RBM, BoltzmannMachine, exact
+from fastmf.models._layered import Layered
 from fastmf.priors import Bernoulli, Concatenated, Gaussian, TruncatedGaussian
+from tests.inference.mean_field.test_sparse_sweeps import MACHINES as SPARSE
 
 
 def solutions(means, log_partition):
@@ -125,3 +133,185 @@ def test_what_real_units_cannot_be_has_no_likelihood():
 def test_bad_input_is_named(model, X, log_partition, message):
     with pytest.raises((ValueError, TypeError), match=message):
         log_likelihood(model, X, log_partition)
+
+
+# --- the log-partition of given means and variances; its formula is the twin of the kernel --------
+
+
+def log_partitions(model, order, mean, var, field, precision):
+    """Log-partitions at any means and variances, by the layout of the model."""
+    layout = layout_of(model, order, "blocked")
+    state = np.zeros((4, len(mean), layout.n_units))
+    for part, values in zip(state, (mean, var), strict=False):
+        layout.join([values], part)
+    tilt = [layout.join([part], np.zeros(part.shape)) for part in (field, precision)]
+    settings = TapSettings(order, 0.0, 1, **layout.addresses)
+    tilt = Tilt(*tilt, np.zeros((1, layout.n_units), bool))
+    return log_partition_of_rows(layout, record_from(state, 1, False), tilt, settings)
+
+
+def test_third_order_of_layers_in_parts():
+    rng = np.random.default_rng(4)
+    weights, field = rng.normal(size=(6, 4)) / 2, rng.normal(size=6)
+    hidden = mf.Ising(rng.normal(size=4))
+    whole = mf.RBM(weights, mf.Bernoulli(field), hidden)
+    parts = mf.RBM(
+        weights, mf.Concatenated(mf.Bernoulli(field[:2]), mf.Bernoulli(field[2:])), hidden
+    )
+    found, expected = (mf.tap(m, order=3, tol=1e-13) for m in (parts, whole))
+    assert found.converged
+    assert found.log_partition == pytest.approx(expected.log_partition, abs=1e-12)
+    np.testing.assert_allclose(found.mean[0], expected.mean[0], atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", ["spins", "groups", "mixed"])
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_sparse_couplings_at_any_means(kind, order):
+    if order == 3 and kind != "spins":
+        pytest.skip("not offered")
+    rng = np.random.default_rng(0)
+    dense, machine = SPARSE[kind]()
+    n = machine.n_units
+    mean, var = machine.prior.moments(rng.normal(size=(3, n)), 0.1)
+    state = mean, var, 0.3 * rng.normal(size=(3, n)), rng.uniform(0, 0.1, (1, n))
+    expected = log_partitions(dense, order, *state)
+    np.testing.assert_allclose(log_partitions(machine, order, *state), expected, rtol=1e-12)
+
+
+def test_trees_are_exact_to_second_order():
+    """The error of the second order is of third order in the couplings."""
+    errors = []
+    for scale in (0.1, 0.05):
+        _, machine = SPARSE["spins"](scale, 3, 14)
+        errors.append(abs(mf.tap(machine).log_partition - mf.exact(machine).log_partition))
+    assert errors[1] < errors[0] / 6
+
+
+@every_order
+def test_error_of_groups_falls_with_the_couplings(name, order):
+    model = MODELS[name]
+
+    def scaled(scale):
+        couplings = tuple(scale * w for w in model.couplings)
+        return model.rebuilt(couplings, model.layers)
+
+    if not isinstance(model, Layered):
+
+        def scaled(scale):
+            return mf.BoltzmannMachine(scale * model.couplings, model.prior)
+
+    errors = []
+    for scale in (0.1, 0.05):
+        smaller = scaled(scale)
+        found = mf.tap(smaller, order=order, tol=1e-14, max_iter=3000).log_partition
+        errors.append(abs(found - mf.exact(smaller, averages=False).log_partition))
+    assert np.log2(errors[0] / errors[1]) > order + 0.6
+
+
+# --- no moments -----------------------------------------------------------------------------------
+
+
+BOTH_TYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
+
+
+def prior(kind, n, dtype):
+    """Units of precision 1 that reach infinity on one side or on both."""
+    zero = np.zeros(n, dtype)
+    if kind == "gaussian":
+        return mf.Gaussian(zero, zero + 1)
+    if kind == "rectified":
+        return mf.TruncatedGaussian(zero, zero + 1, zero, zero + np.inf)
+    if kind == "rectified below":
+        return mf.TruncatedGaussian(zero, zero + 1, zero - np.inf, zero)
+    return mf.TruncatedGaussBernoulli(zero, zero + 1, zero, zero, zero + np.inf)
+
+
+def rbm(visible, hidden, norm, dtype=np.float64, shape=(1, 1)):
+    """Equal couplings of this spectral norm: below 1, all moments exist."""
+    weights = np.full(shape, norm / np.sqrt(shape[0] * shape[1]), dtype)
+    return mf.RBM(weights, prior(visible, shape[0], dtype), prior(hidden, shape[1], dtype))
+
+
+def assert_diverged(result):
+    assert not np.any(result.converged)
+    assert all(message.startswith("diverged") for message in np.atleast_1d(result.message))
+    assert np.all(result.log_partition == -np.inf)
+    parts = result.mean if isinstance(result.mean, tuple) else (result.mean,)
+    assert all(np.isfinite(part).all() for part in parts)
+
+
+PAIRS = [
+    ("rectified", "gaussian", 1.5),
+    ("rectified", "rectified", 1.5),
+    ("rectified below", "rectified", -1.5),
+]
+SPIKE = pytest.param("spike", "rectified", 5.0, marks=pytest.mark.slow)
+
+
+@BOTH_TYPES
+@pytest.mark.parametrize("schedule", ["blocked", "sequential"])
+@pytest.mark.parametrize("visible, hidden, norm", [*PAIRS, SPIKE])
+def test_naive_mean_field_diverges(visible, hidden, norm, schedule, dtype):
+    model = rbm(visible, hidden, norm, dtype)
+    for options in ({}, {"acceleration": False}, {"damping": 0.5}):
+        result = mf.tap(model, order=1, schedule=schedule, max_iter=5000, **options)
+        assert_diverged(result)
+
+
+@pytest.mark.parametrize(
+    "solve", [mf.tap, mf.adaptive_tap, pytest.param(mf.relaxed_bp, marks=pytest.mark.slow)]
+)
+def test_solvers_with_reaction_terms_diverge(solve):
+    """Of many units, each coupling is so weak that all variances exist; the means grow."""
+    model = rbm("rectified", "gaussian", 1.5, shape=(20, 20))
+    if solve is mf.adaptive_tap:
+        result = solve(model, field=np.ones(20))
+        assert not result.converged
+    else:
+        assert_diverged(solve(model, max_iter=5000))
+
+
+def test_fully_visible_machine_diverges():
+    couplings = 1.5 / 4 * (1 - np.eye(5))
+    model = mf.BoltzmannMachine(couplings, prior("rectified", 5, np.float64))
+    assert_diverged(mf.tap(model, order=1, max_iter=5000))
+
+
+def test_means_beyond_the_range_of_a_unit_diverge():
+    """The moments exist; a rectified unit cannot tell them, and must not make up others."""
+    model = rbm("rectified", "gaussian", 0.1)
+    for order in (1, 2):
+        assert_diverged(mf.tap(model, field=np.full(1, 1e51), order=order))
+        assert mf.tap(model, field=np.full(1, 1e40), order=order).converged
+    line = mf.SparseLinearModel(np.eye(2), np.full(2, 1e51), 1.0, prior("rectified", 2, float))
+    for schedule in ("parallel", "sequential", "convergent"):
+        assert not mf.expectation_propagation(line, schedule=schedule, max_iter=30).converged
+
+
+@BOTH_TYPES
+@pytest.mark.parametrize("visible, hidden", [pair[:2] for pair in PAIRS])
+def test_models_at_the_border_are_solved(visible, hidden, dtype):
+    """Below the border of stability, what is called solved solves the equations."""
+    sign = -1 if "below" in visible else 1
+    model = rbm(visible, hidden, sign * 0.99, dtype, shape=(3, 2))
+    result = mf.tap(model, order=1, max_iter=10000)
+    assert result.converged and np.isfinite(result.log_partition)
+    (v, h), w = (part.astype(float) for part in result.mean), model.weights.astype(float)
+    scale = max(abs(v).max(), abs(h).max())
+    assert scale < 1e4
+    expected_v = prior(visible, 3, np.float64).moments(w @ h, 0.0)[0]
+    expected_h = prior(hidden, 2, np.float64).moments(v @ w, 0.0)[0]
+    tol = 1e-7 if dtype == np.float64 else 1e-5
+    np.testing.assert_allclose(v, expected_v, atol=tol * scale)
+    np.testing.assert_allclose(h, expected_h, atol=tol * scale)
+
+
+def test_repulsion_keeps_rectified_units_finite():
+    """On the positive quadrant couplings of any size may repel: order by order it is solved."""
+    model = mf.RBM(-rbm("rectified", "rectified", 1.2).weights, *[prior("rectified", 1, float)] * 2)
+    x = np.linspace(0, 12, 4001)
+    weight = np.exp(-1.2 * np.outer(x, x) - x[:, None] ** 2 / 2 - x**2 / 2)
+    truth = (weight.sum(1) @ x) / weight.sum()
+    result = mf.tap(model, order=1)
+    assert result.converged
+    assert result.mean[0][0] == pytest.approx(truth, rel=0.2)

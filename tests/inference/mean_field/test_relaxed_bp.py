@@ -4,21 +4,12 @@ import itertools
 
 import numpy as np
 import pytest
+from kernel_cases.machines import fully_visible
 
 import fastmf as mf
 
 W2 = np.array([[0.9, -0.7], [0.4, 0.8]])
 FIELDS2 = np.array([0.1, -0.2]), np.array([0.3, -0.4])
-
-
-def fully_visible(model):
-    """The same machine, with its two layers in one."""
-    n, m = model.weights.shape
-    couplings = np.zeros((n + m, n + m), model.dtype)
-    couplings[:n, n:] = model.weights
-    couplings[n:, :n] = model.weights.T
-    prior = type(model.visible)(*map(np.concatenate, zip(model.visible, model.hidden, strict=True)))
-    return mf.BoltzmannMachine(couplings, prior)
 
 
 @pytest.mark.parametrize("kind", ["rbm", "fully visible"])

@@ -7,6 +7,7 @@ from html_tables import shown
 import fastmf as mf
 from fastmf.evaluation import solutions
 from fastmf.inference.fixed_point import FixedPoint
+from fastmf.inference.mean_field.posterior import posterior
 from fastmf.inference.mean_field.solutions import (
     _log_partition_at,
     distinct,
@@ -54,6 +55,7 @@ def test_merge_is_what_its_definition_says(n_units, dtype):
     assert 1 < len(rows) < 300
 
 
+@pytest.mark.slow
 def test_ten_thousand_starts():
     # All distinct, all the same, and a thousand that differ in one unit only.
     rng = np.random.default_rng(0)
@@ -220,3 +222,100 @@ def test_solutions_of_equal_means_and_different_variances_are_distinct():
         expected.append(n * np.log(np.trapezoid(weight, x)) + pairs)
     np.testing.assert_allclose(found.log_partition, expected[::-1], rtol=1e-6)
     np.testing.assert_array_equal(found.counts, [1, 2])
+
+
+# --- TAP from several starts, against enumeration -------------------------------------------------
+
+
+def ferromagnet(field=0.0):
+    return mf.BoltzmannMachine(0.3 * (1 - np.eye(10)), mf.Ising(np.full(10, field)))
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_two_phases_are_both_counted(order):
+    found = mf.mixture(mf.tap, ferromagnet(), order=order)
+    assert len(found.solutions.weights) == 2
+    one = found.solutions.log_partition[0]
+    assert found.log_partition == pytest.approx(one + np.log(2), abs=1e-6)
+    np.testing.assert_allclose(found.mean, 0, atol=1e-5)
+    np.testing.assert_allclose(found.var, 1, atol=1e-5)
+    assert found.log_partition == pytest.approx(mf.exact(ferromagnet()).log_partition, abs=0.1)
+
+
+def test_rows_and_layers_have_solutions_of_their_own():
+    weights, none = np.full((10, 10), 0.2), np.zeros(10)
+    model = mf.RBM(weights, mf.Ising(none), mf.Ising(none))
+    field = np.array([[0.0] * 10, [2.0] * 10])
+    found = mf.mixture(mf.tap, model, 12, field=field)
+    assert [len(x.weights) for x in found.solutions] == [2, 1]
+    for k in range(2):
+        exact = mf.exact(mf.RBM(weights, mf.Ising(field[k]), mf.Ising(none)))
+        assert found.log_partition[k] == pytest.approx(exact.log_partition, abs=0.1)
+        np.testing.assert_allclose(found.mean[1][k], exact.mean[1], atol=0.02)
+    assert found.reliable.shape == found.message.shape == (2,)
+
+
+def test_what_several_starts_do_not_have_is_refused():
+    for options in ({"init": np.ones(10)}, {"history": True}, {"n_starts": 0}, {"rng": -1}):
+        with pytest.raises(ValueError, match=r"init|mixture|n_starts|rng"):
+            mf.mixture(mf.tap, ferromagnet(), **options)
+
+
+@pytest.mark.parametrize("solver", [mf.tap, mf.relaxed_bp, mf.adaptive_tap, mf.belief_propagation])
+def test_all_solvers_have_the_same_phases(solver):
+    """Solutions of a ferromagnet in a weak field and their weights, against enumeration."""
+    model, exact = ferromagnet(0.02), mf.exact(ferromagnet(0.02))
+    result = mf.mixture(solver, model, rng=1)
+    assert len(result.solutions.weights) == 2 and result.solutions.members.min() >= -1
+    np.testing.assert_allclose(result.mean, exact.mean, atol=0.02)
+    assert result.log_partition == pytest.approx(exact.log_partition, abs=0.1)
+    fields = np.array([[0.0], [3.0]]) * np.ones(10)
+    rows = mf.mixture(solver, model, 8, field=fields)
+    assert rows.mean.shape == (2, 10)
+    assert [len(x.weights) for x in rows.solutions] == [2, 1]
+
+
+# --- the posterior of the hidden layers of a deep machine -----------------------------------------
+
+
+SIZES = 5, 4, 3
+
+
+def deep_machine(sizes=SIZES, scale=0.5):
+    rng = np.random.default_rng(0)
+    weights = [
+        scale * rng.normal(size=(n, m)) / np.sqrt(n + m) for n, m in itertools.pairwise(sizes)
+    ]
+    return mf.DBM(tuple(weights), tuple(mf.Bernoulli(rng.normal(size=n)) for n in sizes))
+
+
+def data(n_rows=6):
+    return (np.random.default_rng(1).random((n_rows, SIZES[0])) < 0.5).astype(float)
+
+
+def test_the_exact_posterior_for_weak_couplings():
+    dbm, X = deep_machine(), data()
+    model, found = posterior(dbm, X)
+    assert isinstance(model, mf.RBM) and found.converged.all()
+    for r, x in enumerate(X):
+        field = dbm.layers[1].field + x @ dbm.weights[0]
+        exact = mf.exact(mf.RBM(dbm.weights[1], mf.Bernoulli(field), dbm.layers[2]))
+        for mean, expected in zip(found.mean, exact.mean, strict=True):
+            np.testing.assert_allclose(mean[r], expected, atol=5e-3)
+        assert found.log_partition[r] == pytest.approx(exact.log_partition, abs=2e-3)
+
+
+@pytest.mark.parametrize("sizes", [SIZES, pytest.param((5, 4, 3, 2), marks=pytest.mark.slow)])
+def test_it_is_the_machine_with_clamped_visible_units(sizes):
+    dbm, X = deep_machine(sizes, 2.0), data()
+    _, found = posterior(dbm, X, tol=1e-12)
+    clamped = mf.tap(dbm, clamp=X, tol=1e-12)
+    for mean, expected in zip(found.mean, clamped.mean[1:], strict=True):
+        np.testing.assert_allclose(mean, expected, atol=1e-10)
+    visible = X @ dbm.layers[0].field
+    np.testing.assert_allclose(found.log_partition + visible, clamped.log_partition, atol=1e-10)
+
+
+def test_options_are_those_of_tap():
+    _, found = posterior(deep_machine(), data(), max_iter=1, log_partition=False)
+    assert (found.n_iter == 1).all() and found.log_partition is None

@@ -3,7 +3,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+import fastmf as mf
+from fastmf.inference.sampling.annealing import Path, Population, log_mean
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
+from fastmf.inference.sampling.phases import Phases
+from fastmf.inference.sampling.states import flat_states
 from fastmf.models import DBM, RBM, exact
 from fastmf.priors import (
     Bernoulli,
@@ -128,3 +132,93 @@ def test_even_layers_are_drawn_uncoupled():
     np.testing.assert_array_equal(units[:, :3], visible)
     expected = 1 / (1 + np.exp(-field))
     np.testing.assert_allclose(units[:, 3:].mean(0), expected, atol=4 * 0.5 / np.sqrt(4000))
+
+
+# --- states of discrete columns, and batches of rows that lack some -------------------------------
+
+
+def test_states_of_units_of_any_kind():
+    units = mf.Concatenated(
+        mf.Ising(np.array([0.3])), mf.Categorical([[0.0, 1, 2]]), mf.Binomial(np.array([0.5]), 2)
+    )
+    found = flat_states(units)
+    assert found.offsets.tolist() == [0, 2, 5, 8] and found.first_units.tolist() == [0, 1, 4]
+    values = np.zeros((8, 5))
+    values[:2, 0], values[2:5, 1:4], values[5:, 4] = [-1, 1], np.eye(3), [0, 1, 2]
+    np.testing.assert_array_equal(found.values.toarray(), values)
+    of_binomial = units.parts[2].log_prob(np.array([[0.0], [1], [2]]))[:, 0]
+    np.testing.assert_allclose(found.log_weights, [-0.3, 0.3, 0, 1, 2, *of_binomial])
+    p = np.full((1, 8), 0.5)
+    np.testing.assert_allclose(found.means(p), [[0, 0.5, 0.5, 0.5, 1.5]])
+    gaps = np.array([[1, np.nan, np.nan, np.nan, 0]])
+    np.testing.assert_array_equal(found.missing(gaps), [[False, True, False]])
+    assert flat_states(mf.Gaussian(np.zeros(2), np.ones(2))) is None
+
+
+# --- annealing ------------------------------------------------------------------------------------
+
+
+def test_resampled_chains_count_for_their_starts():
+    rng = np.random.default_rng(0)
+    population = Population(200)
+    first, second = rng.normal(size=(2, 200))
+    population.add(first)
+    starts = population.resample(rng)
+    assert population.effective_size() == pytest.approx(200)
+    population.add(second)
+    mean = np.exp(first).mean() * np.exp(second).mean()
+    by_start = np.exp(population.by_start())
+    assert by_start.mean() == pytest.approx(mean)
+    expected = np.exp(first).mean() * np.bincount(starts, np.exp(second), 200)
+    np.testing.assert_allclose(by_start, expected, rtol=1e-12)
+    # Systematic resampling draws a chain as often as expected, rounded up or down.
+    weights = np.exp(first) / np.exp(first).sum()
+    assert (abs(np.bincount(starts, minlength=200) - 200 * weights) < 1).all()
+
+
+def test_weighted_resampling_keeps_the_estimate_unbiased(monkeypatch):
+    """With few chains and steps, so that a wrong weight after resampling would show."""
+    rng = np.random.default_rng(0)
+    priors = [mf.Bernoulli(rng.normal(size=n)) for n in (7, 4)]
+    model = mf.RBM(0.8 * rng.normal(size=(7, 4)), *priors)
+    monkeypatch.setattr("fastmf.inference.sampling.annealing.RESAMPLE_BELOW", 1.1)
+    neutral = [np.zeros(7), np.zeros(4)]
+    path = Path.of(model, 0.0, 10, np.random.default_rng(0), 1)
+    betas = np.linspace(0, 1, 6)
+    truth = mf.exact(model).log_partition
+    means = [np.exp(path.forward(neutral, betas).log_weights - truth).mean() for _ in range(2000)]
+    assert abs(np.mean(means) - 1) < 4 * np.std(means) / np.sqrt(2000)
+
+
+# --- phases ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def model():
+    rng = np.random.default_rng(0)
+    fields = mf.Bernoulli(rng.normal(size=6)), mf.Ising(rng.normal(size=4))
+    return mf.RBM(0.7 * rng.normal(size=(6, 4)), *fields)
+
+
+def bases(n, rng):
+    return [[rng.normal(size=6), rng.normal(size=4)] for _ in range(n)]
+
+
+@pytest.mark.parametrize("n_phases", [1, 3])
+def test_estimates_in_both_directions_are_those_of_enumeration(model, n_phases):
+    """Three sets of units in few steps: a wrong weight of a phase would show at once."""
+    truth, rng = mf.exact(model).log_partition, np.random.default_rng(1)
+    path = Path.of(model, 0.0, 20000, rng, 1)
+    phases = Phases(path, bases(n_phases, rng))
+    betas = np.linspace(0, 1, 6)
+    for _ in range(2):
+        leg = phases.forward(betas)
+        value, error = log_mean(leg.log_weights)
+        assert error < 0.02 and abs(value - truth) < 4 * error + 0.01
+        assert leg.ends.shape == (20000, 6) and len(leg.log_weights) == 20000
+    assert phases.shares.sum() == pytest.approx(1)
+    mean = mf.exact(model).mean[0]
+    assert np.allclose(leg.ends.mean(0), mean, atol=0.05)
+    samples = path.sample([np.zeros(6), np.zeros(4)], leg.ends, 50)
+    value, error = log_mean(-phases.backward(betas, samples))
+    assert error < 0.02 and abs(-value - truth) < 4 * error + 0.01

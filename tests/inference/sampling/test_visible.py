@@ -81,7 +81,7 @@ def test_weights_of_uncoupled_units_are_exact():
     assert abs(weights.mean() - right) < 4 * weights.std() / 200
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [pytest.param(np.float32, marks=pytest.mark.slow), np.float64])
 @pytest.mark.parametrize("which", [0, 1], ids=["dense", "sparse"])
 def test_neither_threads_nor_parts_change_a_sample(dtype, which):
     models = machine(lambda rng: mf.Ising(rng.normal(size=60).astype(dtype)), 0.2, 2, dtype)

@@ -89,6 +89,7 @@ def test_persistent_chains_are_of_all_even_layers():
     np.testing.assert_allclose(even.mean(0), expected, atol=0.015)  # four standard errors
 
 
+@pytest.mark.slow
 def test_chains_learn():
     rng = np.random.default_rng(0)
     data = np.repeat(rng.random((40, 2)) < 0.5, 3, axis=1).astype(float)

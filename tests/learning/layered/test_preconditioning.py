@@ -138,6 +138,7 @@ def test_what_it_is_not_for_is_refused(X, options, problem):
         mf.GeneralizedRBM(3, n_epochs=1, random_state=0, **options).fit(X)
 
 
+@pytest.mark.slow
 def test_learning_stops_where_ordinary_learning_does():
     """At a maximum of the penalised likelihood, gradients are zero with preconditioners, too."""
     options = dict(gradient="tap", n_sweeps=30, batch_size=60, momentum=0.9, l2=0.05)

@@ -2,12 +2,14 @@ import numpy as np
 import pytest
 from html_tables import shown
 from populations import all_states
-from scipy import stats
+from scipy import sparse, stats
 from separated_units import features
 
 from fastmf.inference.sampling.discrete import probabilities
+from fastmf.learning.pseudo_likelihood import fit
 from fastmf.learning.pseudo_likelihood.binary.firth import firth
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.chi_squares import survival
 from fastmf.learning.pseudo_likelihood.godambe import (
     CouplingTests,
     Godambe,
@@ -139,7 +141,7 @@ def test_for_two_units_the_ratio_test_is_the_likelihood_ratio_test_near_independ
     assert found.parameters[2] == 0
 
 
-@pytest.mark.parametrize("everything", [False, True])
+@pytest.mark.parametrize("everything", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_size_of_the_ratio_test_under_the_hypothesis(everything):
     """200 samples: the fractions of p-values below p lie within 3.5 of their standard errors."""
     rng = np.random.default_rng(8)
@@ -180,3 +182,82 @@ def test_notebooks_show_a_ratio_test():
     title, (rows,) = shown(RatioTest(2.5, 0.25, np.ones(3), np.zeros(9)))
     assert title == "RatioTest"
     assert rows == [("couplings tested", "3"), ("statistic", "2.5"), ("p-value", "0.25")]
+
+
+# --- chi squares ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 190, 800, 5886])
+@pytest.mark.parametrize("weight", [1e-8, 0.7, 1e5])
+def test_equal_weights_are_one_chi_squared_variable(n, weight):
+    for p in (0.999, 0.6, 0.5, 0.3, 0.05, 1e-6, 1e-50):
+        x = stats.chi2.isf(p, n)
+        assert survival(weight * x, np.full(n, weight)) == pytest.approx(p, rel=1e-8)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 30, 1000, 5886])
+@pytest.mark.parametrize("ratio", [0.99, 1 - 1e-6, 1.0, 1 + 1e-6, 1.01])
+def test_near_the_mean_of_the_variable(n, ratio):
+    """Where the saddle point is nearest to the pole, and the two tails meet."""
+    expected = stats.chi2.sf(ratio * n, n)
+    assert survival(ratio * n, np.ones(n)) == pytest.approx(expected, rel=1e-11)
+
+
+def test_pairs_of_equal_weights_are_exponential():
+    """Sums of exponentials: the survival function is a mixture of theirs (partial fractions)."""
+    means = np.array([4.0, 1.0, 0.3])
+    coefficients = [np.prod([m / (m - other) for other in means if other != m]) for m in means]
+    for x in (0.1, 2.0, 5.29, 5.3, 5.31, 30.0, 300.0):
+        expected = coefficients @ np.exp(-x / means)
+        assert survival(x, np.repeat(means / 2, 2)) == pytest.approx(expected, rel=1e-10)
+
+
+def test_ends():
+    assert survival(0.0, [1.0, 2.0]) == survival(-1.0, [1.0]) == 1
+    assert survival(1e-12, [1.0, 0.5, 0.1]) == pytest.approx(1)
+    assert survival(1e4, [1.0, 1e-9]) == survival(1e300, np.ones(50)) == 0
+    assert survival(1e-300, np.ones(50)) == 1
+    # A weight next to nothing changes nothing.
+    assert survival(3.0, [1.0, 1e-12]) == pytest.approx(stats.chi2.sf(3.0, 1), rel=1e-6)
+
+
+# --- sums of scores over what was sampled: rows, weighted rows and clusters -----------------------
+
+
+def problem(n=60, d=4):
+    """An objective, parameters, and the scores of its rows from objectives of single rows."""
+    rng = np.random.default_rng(3)
+    states = np.where(rng.random((n, d)) < 0.4, -1.0, 1.0)
+    objective = PseudoLikelihood(states, rng.random(n) + 0.1, l2=0.2)
+    parameters = rng.normal(size=objective.n_parameters) / 2
+    one_by_one = [PseudoLikelihood(x[None], np.ones(1)) for x in states]
+    scores = np.array([alone.value_and_gradient(parameters)[1] for alone in one_by_one])
+    return objective, parameters, scores
+
+
+def samplings(objective):
+    """Names of designs, the argument, and the matrix that sums rows."""
+    weights, n = objective.weights, len(objective.weights)
+    clusters = np.arange(n) % 7
+    members = sparse.csr_array((weights, (clusters, np.arange(n))), shape=(7, n))
+    return {
+        "counts": (None, np.diag(np.sqrt(weights))),
+        "weights": (weights**2, np.diag(weights)),
+        "clusters": (members, members.toarray()),
+    }
+
+
+@pytest.mark.parametrize("block", [1, 1 << 20])
+@pytest.mark.parametrize("design", ["counts", "weights", "clusters"])
+def test_score_covariances_against_sums_of_outer_products(design, block, monkeypatch):
+    objective, parameters, scores = problem(n=600)
+    monkeypatch.setattr(fit, "SCORE_NUMBERS", block)
+    sampling, matrix = samplings(objective)[design]
+    sums = matrix @ (scores - objective.weights @ scores)
+    expected = sums.T @ sums
+    found = objective.score_covariance(parameters, sampling)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14)
+    np.testing.assert_array_equal(found, found.T)
+    vectors = np.random.default_rng(1).normal(size=(3, objective.n_parameters))
+    along = objective.score_variances(parameters, vectors, sampling)
+    np.testing.assert_allclose(along, ((vectors @ expected) * vectors).sum(1), rtol=1e-11)

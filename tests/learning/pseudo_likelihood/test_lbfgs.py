@@ -1,10 +1,18 @@
 """L-BFGS by inner products."""
 
 import numpy as np
+import ordinal_data
 import pytest
 import scipy
+from populations import population
+from potts_data import random_rows
 
+from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.lbfgs import minimise
+from fastmf.learning.pseudo_likelihood.newton import newton
+from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
+from fastmf.learning.pseudo_likelihood.ordinal.thresholds import KINDS, Thresholds
+from fastmf.learning.pseudo_likelihood.potts.dense import DenseObjective
 
 
 def quadratic(n, condition, seed=0):
@@ -99,3 +107,81 @@ def test_lasso_of_a_quadratic_function(condition):
         )
         results.append(found.parameters)
     np.testing.assert_allclose(*results, atol=1e-5)
+
+
+# --- newton ---------------------------------------------------------------------------------------
+
+
+def test_newton_finds_the_machine_that_made_the_data():
+    objective, truth = population()
+    fit = newton(objective, objective.independent())
+    assert fit.stopped and len(fit.history) < 12
+    np.testing.assert_allclose(fit.parameters, truth, atol=1e-12)
+    assert abs(objective.value_and_gradient(fit.parameters)[1]).max() < 1e-13
+
+
+def test_newton_from_a_saturated_start():
+    objective, truth = population(d=4)
+    fit = newton(objective, truth + 30)
+    assert fit.stopped
+    np.testing.assert_allclose(fit.parameters, truth, atol=1e-10)
+
+
+def test_steps_towards_saturation_are_doubled():
+    """Newton's own steps each take about one off |2 eta|, of which there are eighteen."""
+    objective = PseudoLikelihood(np.array([[1.0], [-1.0]]), np.array([1e8, 1.0]))
+    fit = newton(objective, np.zeros(1))
+    assert fit.stopped and len(fit.history) < 18
+    assert fit.parameters[0] == pytest.approx(np.log(1e8) / 2)
+
+
+@pytest.mark.parametrize("l2", [0.1, 0.0])
+def test_the_gradient_vanishes_where_the_hessian_is_singular(l2):
+    """Changes of gauge leave the value as it is; the ridge along them does not move the maximum."""
+    sizes = np.array([3, 4, 2])
+    objective = DenseObjective(*random_rows(sizes, 400), sizes, l2, l2)
+    fit = newton(objective, objective.independent())
+    assert fit.stopped and len(fit.history) < 15
+    assert abs(objective.value_and_gradient(fit.parameters)[1]).max() < 1e-9
+
+
+# --- coordinates of binary and ordinal machines ---------------------------------------------------
+
+
+SIZES = [2, 3, 5, 4]
+
+
+def chain(agreement=0.9, d=7, n=500):
+    """Rows in which neighbours agree often."""
+    rng = np.random.default_rng(0)
+    same = np.hstack([rng.random((n, 1)) < 0.6, rng.random((n, d - 1)) < agreement])
+    return PseudoLikelihood(np.cumprod(np.where(same, 1.0, -1.0), axis=1), l2=0.05)
+
+
+def items(kind):
+    states = ordinal_data.random_rows(SIZES)[0]
+    return OrdinalLikelihood(
+        states, np.ones(len(states)), Thresholds(SIZES, kind), l2=0.1, l2_field=0.2
+    )
+
+
+@pytest.mark.parametrize("kind", ["spins", *KINDS])
+@pytest.mark.parametrize("separate", [False, True])
+def test_there_and_back_and_the_gradient(kind, separate):
+    objective = chain() if kind == "spins" else items(kind)
+    coordinates = objective.coordinates(separate)
+    rng = np.random.default_rng(1)
+    parameters, gradient = rng.normal(size=(2, objective.n_parameters))
+    x = coordinates.from_parameters(parameters)
+    np.testing.assert_allclose(coordinates.to_parameters(x), parameters, atol=1e-12)
+    direction = rng.normal(size=len(x))
+    assert coordinates.gradient(gradient) @ direction == pytest.approx(
+        gradient @ coordinates.to_parameters(direction), rel=1e-12
+    )
+
+
+def test_products_with_the_hessian_without_its_matrix():
+    objective = chain()
+    parameters, vector = 0.2 * np.random.default_rng(2).normal(size=(2, objective.n_parameters))
+    found = objective.hessian_product(parameters, vector)
+    np.testing.assert_allclose(found, objective.hessian(parameters) @ vector, atol=1e-10)

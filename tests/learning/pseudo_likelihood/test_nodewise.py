@@ -198,7 +198,7 @@ def neighbours_by_steps(X, gamma):
     return chosen
 
 
-@pytest.mark.parametrize("gamma", [0.0, 0.25])
+@pytest.mark.parametrize("gamma", [0.0, pytest.param(0.25, marks=pytest.mark.slow)])
 def test_edges_are_those_of_the_published_procedure(gamma):
     """Standardised columns, 100 penalties an item, no penalty of intercepts, EBIC, AND or OR."""
     rng = np.random.default_rng(5)

@@ -38,7 +38,7 @@ def maximum(X, edges):
     return -minimize(loss, np.zeros(d + len(edges)), method="BFGS", options={"gtol": 1e-6}).fun
 
 
-@pytest.mark.parametrize("gamma", [0.0, 0.25, 1.0])
+@pytest.mark.parametrize("gamma", [0.0, pytest.param(0.25, marks=pytest.mark.slow), 1.0])
 def test_the_choice_is_the_best_graph_of_all(gamma):
     X, _ = ring(4, 0.25, 300, 3)
     machine = mf.FullyVisibleBoltzmannMachine(l1="ebic", ebic_gamma=gamma).fit(X)

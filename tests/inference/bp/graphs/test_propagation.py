@@ -1,9 +1,11 @@
 """Belief propagation on graphs against enumeration."""
 
+import pickle
 from functools import partial
 
 import numpy as np
 import pytest
+from bp_models import SOLVERS
 from graph_models import Graph, cyclic, forests, grid_couplings
 from scipy.integrate import quad
 from scipy.sparse import csr_array
@@ -383,3 +385,192 @@ def test_assignments_are_compared_with_the_most_probable_ones():
         assert decoded.reliable == (not is_poor)
         assert ("more probable, by" in decoded.message) == is_poor
     assert n_poor
+
+
+# --- shapes, tilts and assignments of results -----------------------------------------------------
+
+
+def test_tilts_give_the_means():
+    graph = Graph([(0, 1), (1, 2), (0, 2)], 4, 1.0)
+    groups = mf.belief_propagation(graph.machine())
+    mean, var = mf.Categorical(graph.fields).moments(groups.b, groups.a)
+    np.testing.assert_allclose(mean, groups.mean, atol=1e-12)
+    np.testing.assert_allclose(var, groups.var, atol=1e-12)
+    for units in (mf.Ising, mf.Bernoulli):
+        prior = units(np.array([0.3, -1.0, 0.2]))
+        model = mf.BoltzmannMachine(np.ones((3, 3)) / 4 - np.eye(3) / 4, prior)
+        for algorithm in ("sum", "tree_reweighted"):
+            found = SOLVERS[algorithm](model)
+            mean, var = prior.moments(found.b, found.a)
+            np.testing.assert_allclose(mean, found.mean, atol=1e-12)
+            np.testing.assert_allclose(var, found.var, atol=1e-12)
+
+
+def test_shapes_with_and_without_rows():
+    model = Graph([(0, 1), (1, 2)], 4).machine()
+    n = model.n_units
+    one = mf.belief_propagation(model)
+    assert one.mean.shape == (n,) and one.assignment.shape == (4,)
+    assert np.ndim(one.log_partition) == 0 and one.edges.tolist() == [[0, 1], [1, 2]]
+    rows = mf.belief_propagation(model, field=np.zeros((2, n)), pairwise=True)
+    assert rows.mean.shape == (2, n) and rows.log_partition.shape == (2,)
+    assert rows.pairwise.shape[0] == 2
+    averaged = mf.belief_propagation(model, field=np.zeros((2, n)), pairwise="mean")
+    np.testing.assert_allclose(averaged.pairwise, rows.pairwise.mean(0))
+    np.testing.assert_array_equal(one.assignment, rows.assignment[0])
+    assert one.spectral_radius == 0
+
+
+def test_tree_reweighted_results_have_probabilities_of_edges():
+    model = Graph([(0, 1), (1, 2), (0, 2), (2, 3)], 4).machine()
+    found = mf.tree_reweighted(model)
+    np.testing.assert_allclose(found.edge_probability, [2 / 3, 2 / 3, 2 / 3, 1])
+    assert found.unique is None and found.reliable is None
+    short = mf.tree_reweighted(model, max_iter=2)
+    assert not short.converged and short.log_partition > mf.exact(model).log_partition
+
+
+# --- messages to start from -----------------------------------------------------------------------
+
+
+def ferromagnet(coupling):
+    couplings = coupling * (np.ones((4, 4)) - np.eye(4))
+    return mf.BoltzmannMachine(couplings, mf.Ising(np.zeros(4)))
+
+
+@pytest.mark.parametrize("coupling", [1.0, 150.0])
+def test_starts_lead_to_other_fixed_points(coupling):
+    """In odds, and in logarithms at couplings for which odds are no numbers."""
+    model = ferromagnet(coupling)
+    start = mf.belief_propagation(model, pairwise=True).messages
+    assert start.shape == (12,)
+    np.testing.assert_allclose(start, 0, atol=1e-12)
+    found = mf.belief_propagation(model, init=np.outer([1, -1], start + 1), pairwise=True)
+    assert found.converged.all()
+    assert (found.mean[0] > 0.9).all() and (found.mean[1] < -0.9).all()
+    again = mf.belief_propagation(model, init=found)
+    assert (again.n_iter <= 2).all()
+    np.testing.assert_allclose(again.mean, found.mean, atol=1e-12)
+
+
+def test_starts_for_other_clamps():
+    """Messages of -inf, facts of a clamp, are none without it."""
+    graph = Graph([(0, 1), (1, 2), (0, 2)], 3, 1.0)
+    clamp = np.array([0, -1, -1])
+    held = mf.belief_propagation(graph.machine(), clamp=clamp, pairwise=True)
+    free = mf.belief_propagation(graph.machine(), init=held)
+    np.testing.assert_allclose(free.mean, mf.belief_propagation(graph.machine()).mean, atol=1e-8)
+
+
+def test_bad_starts_are_refused():
+    model = ferromagnet(0.1)
+    with pytest.raises(ValueError, match="pairwise=True"):
+        mf.belief_propagation(model, init=mf.belief_propagation(model))
+    with pytest.raises(ValueError, match="init must have shape"):
+        mf.belief_propagation(model, init=np.zeros(11))
+    with pytest.raises(ValueError, match="NaN"):
+        mf.belief_propagation(model, init=np.full(12, np.nan))
+    with pytest.raises(TypeError, match="init"):
+        mf.belief_propagation(model, init=np.full(12, "a"))
+    with pytest.raises(ValueError, match="rows differ"):
+        mf.belief_propagation(model, field=np.zeros((3, 4)), init=np.zeros((2, 12)))
+
+
+# --- the result of belief propagation on graphs ---------------------------------------------------
+
+
+def test_tables_need_pair_beliefs():
+    model = Graph([(0, 1)], 3).machine()
+    with pytest.raises(ValueError, match="pairwise=True"):
+        mf.belief_propagation(model).table(0, 1)
+    found = mf.belief_propagation(model, pairwise=True)
+    with pytest.raises(ValueError, match="not coupled"):
+        found.table(0, 2)
+    np.testing.assert_allclose(found.table(0, 1).sum(), 1)
+
+
+def test_results_are_pickled_and_shown():
+    found = mf.belief_propagation(Graph([(0, 1), (1, 2), (0, 2)], 3, 0.3).machine())
+    assert pickle.loads(pickle.dumps(found)).unique is None
+    assert found.unique and found.reliable and found.message == "converged"
+    assert "GraphBeliefs" in found._repr_html_()
+    again = pickle.loads(pickle.dumps(found))
+    np.testing.assert_array_equal(again.mean, found.mean)
+    assert again.unique and again.reliable
+
+
+# --- RBMs that are solved as graphs ---------------------------------------------------------------
+
+
+def machine(visible, hidden, strength=0.3, n=4, m=3):
+    rng = np.random.default_rng(1)
+    if visible is mf.Categorical:
+        units = mf.Categorical([rng.normal(size=size) for size in (2, 3, 4)])
+    else:
+        units = visible(rng.normal(size=n))
+    weights = rng.normal(size=(len(units[0]), m)) * strength
+    weights[0, 0] = 0
+    return mf.RBM(weights, units, hidden(rng.normal(size=m)))
+
+
+@pytest.mark.parametrize("visible", [mf.Ising, mf.Bernoulli, mf.Categorical])
+@pytest.mark.parametrize("hidden", [mf.Ising, mf.Bernoulli])
+def test_the_same_fixed_point_as_that_of_the_kernels_of_rbms(visible, hidden):
+    model = machine(visible, hidden)
+    plain = mf.belief_propagation(model, tol=1e-12)
+    nothing = np.full(3 if visible is mf.Categorical else 4, np.nan)
+    found = mf.belief_propagation(model, tol=1e-12, clamp=nothing, pairwise=True)
+    assert abs(plain.log_partition - found.log_partition) < 1e-9
+    for k in range(2):
+        np.testing.assert_allclose(found.mean[k], plain.mean[k], atol=1e-9)
+        np.testing.assert_allclose(found.var[k], plain.var[k], atol=1e-9)
+        mean, _ = model.layers[k].moments(found.b[k], found.a[k])
+        np.testing.assert_allclose(mean, plain.mean[k], atol=1e-9)
+        np.testing.assert_array_equal(found.assignment[k], plain.assignment[k])
+    exact = mf.exact(model)
+    np.testing.assert_allclose(found.pairwise, exact.pairwise, atol=0.02)
+    upper = mf.tree_reweighted(model).log_partition
+    assert exact.log_partition < upper < exact.log_partition + 1
+    assert found.unique and found.reliable
+    best = mf.most_probable(model, clamp=nothing)
+    assert best.score == pytest.approx(mf.most_probable(model).score)
+
+
+@pytest.mark.parametrize("hidden", [mf.Ising, mf.Bernoulli])
+def test_pair_beliefs_of_categorical_units_are_exact_on_a_tree(hidden):
+    model = machine(mf.Categorical, hidden, 2.0, m=1)
+    rows = np.random.default_rng(0).normal(size=(3, 9))
+    found = mf.belief_propagation(model, field=rows, pairwise=True)
+    for k, row in enumerate(rows):
+        visible = mf.Categorical(model.visible.field + row, model.visible.state)
+        exact = mf.exact(mf.RBM(model.weights, visible, model.hidden))
+        np.testing.assert_allclose(found.pairwise[k], exact.pairwise, atol=1e-12)
+    averaged = mf.belief_propagation(model, field=rows, pairwise="mean")
+    np.testing.assert_allclose(averaged.pairwise, found.pairwise.mean(0), atol=1e-12)
+
+
+def test_clamped_units():
+    model = machine(mf.Ising, mf.Bernoulli, 1.0, m=1)
+    clamp = np.full(4, np.nan)
+    clamp[[0, 2]] = 1.0, -1.0
+    found = mf.belief_propagation(model, clamp=clamp)
+    states = np.array(np.meshgrid(*[[-1.0, 1.0]] * 4)).reshape(4, -1).T
+    states = states[(states[:, 0] == 1) & (states[:, 2] == -1)]
+    logs = np.concatenate([-model.energy(states, np.full((len(states), 1), h)) for h in (0.0, 1.0)])
+    weights = np.exp(logs - logs.max())
+    assert abs(found.log_partition - logs.max() - np.log(weights.sum())) < 1e-10
+    mean = weights @ np.vstack([states, states]) / weights.sum()
+    np.testing.assert_allclose(found.mean[0], mean, atol=1e-12)
+    both = mf.belief_propagation(model, clamp=(clamp, np.array([1.0])), field=np.zeros((2, 4)))
+    assert (both.mean[1] == 1).all() and both.mean[0].shape == (2, 4)
+
+
+def test_what_graphs_lack_is_refused_by_name():
+    model = machine(mf.Ising, mf.Ising)
+    for options, name in (
+        ({"init": np.zeros((4, 3))}, "init"),
+        ({"sum_hidden": True}, "sum_hidden"),
+        ({"n_starts": 2, "rng": 0}, "n_starts"),
+    ):
+        with pytest.raises(ValueError, match=name):
+            mf.most_probable(model, clamp=np.full(4, np.nan), **options)

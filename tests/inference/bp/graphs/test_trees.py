@@ -1,14 +1,22 @@
-"""Spanning trees and probabilities of edges."""
+"""Spanning trees, radii and units of graphs."""
 
 import itertools
+import threading
 
 import numpy as np
 import pytest
-from graph_models import cyclic, forests
+from bp_models import loopy
+from graph_models import Graph, cyclic, forests, grid_couplings
 
-from fastmf.inference.bp.graphs import trees
+import fastmf as mf
+from fastmf.inference.bp.graphs import radius, trees
 from fastmf.inference.bp.graphs.layout import adjacency, components
+from fastmf.inference.bp.graphs.radius import perron_bound, spectral_radius
+from fastmf.inference.bp.graphs.tree_bound import tree_bound
 from fastmf.inference.bp.graphs.trees import random_trees
+from fastmf.inference.bp.graphs.units import GraphUnits
+from fastmf.models import _state_tables as module
+from tests._threads.test_workers import TIMEOUT, forked, needs_fork
 
 
 def trees_of(edges, n):
@@ -93,3 +101,155 @@ def test_vertices_choose_their_parents_in_random_orders(name, edges, n):
     np.testing.assert_allclose(found.child, counts, atol=1e-12)
     assert (found.probability > 0).all()
     assert found.root.tolist() == [float(not of_vertex) for of_vertex in of_child]
+
+
+# --- sums over spanning trees, at any messages, against enumeration and trees one by one ----------
+
+
+def bound_of(graph, messages=None, scale=1.0):
+    units = GraphUnits(graph.machine())
+    trees = random_trees(units.graph.edges, len(units.graph.n_states))
+    problem, _ = units.problem(trees.probability)
+    if messages is None:
+        messages = np.zeros((1, problem.first_entry[-1]))
+    else:
+        messages = scale * messages.normal(size=(3, problem.first_entry[-1]))
+    return tree_bound(problem, trees.child, trees.root[units.layout.order], messages)
+
+
+@pytest.mark.parametrize("name, edges, n", list(cyclic()), ids=str)
+def test_it_holds_for_all_messages(name, edges, n):
+    rng = np.random.default_rng(0)
+    for strength in (0.3, 3.0):
+        graph = Graph(edges, n, strength, forbidden=0.1, seed=n)
+        for scale in (0.1, 1.0, 10.0):
+            assert (bound_of(graph, rng, scale) > graph.solve()[0]).all()
+
+
+def test_forests_of_one_edge_are_exact_without_messages():
+    graph = Graph([(0, 1)], 2, 2.0, seed=3)
+    assert np.isclose(bound_of(graph)[0], graph.solve()[0], rtol=1e-12)
+    for _, edges, n in forests():
+        graph = Graph(edges, n, 2.0, seed=n)
+        assert bound_of(graph)[0] >= graph.solve()[0] - 1e-12
+
+
+def test_units_without_states_have_none():
+    graph = Graph([(0, 1), (1, 2), (0, 2)], 3)
+    graph.fields[1][:] = -np.inf
+    graph.fields[1][0] = 0
+    graph.tables[0, 1][:, 0] = -np.inf
+    assert bound_of(graph)[0] == -np.inf
+
+
+# --- uniqueness by the spectral radius of Mooij and Kappen ----------------------------------------
+
+
+def radius_of(graph):
+    """Spectral radius of the matrix over directed edges, written out."""
+    directed = [*graph.edges, *(edge[::-1] for edge in graph.edges)]
+    matrix = np.zeros((len(directed),) * 2)
+    for row, (i, j) in enumerate(directed):
+        table = graph.tables[min(i, j), max(i, j)]
+        rows, columns = (list(itertools.combinations(range(size), 2)) for size in table.shape)
+        largest = max(
+            abs(table[a, b] + table[c, d] - table[a, d] - table[c, b])
+            for a, c in rows
+            for b, d in columns
+        )
+        for column, (k, other) in enumerate(directed):
+            if other == i and k != j:
+                matrix[row, column] = np.tanh(largest / 4)
+    return abs(np.linalg.eigvals(matrix)).max()
+
+
+@pytest.mark.parametrize("name, edges, n", list(cyclic()), ids=str)
+@pytest.mark.parametrize("strength", [0.3, 2.0])
+def test_bound_of_the_spectral_radius(name, edges, n, strength):
+    graph = Graph(edges, n, strength)
+    found, exact = spectral_radius(GraphUnits(graph.machine())), radius_of(graph)
+    assert exact * (1 - 1e-6) <= found <= exact * 1.05
+
+
+def test_two_valued_units():
+    couplings = 0.4 * (np.ones((3, 3)) - np.eye(3))
+    for units, strength in ((mf.Ising, 0.4), (mf.Bernoulli, 0.1)):
+        model = mf.BoltzmannMachine(couplings, units(np.zeros(3)))
+        assert abs(spectral_radius(GraphUnits(model)) - np.tanh(strength)) < 1e-6
+    frozen = mf.BoltzmannMachine(1000 * couplings, mf.Ising(np.zeros(3)))
+    assert mf.belief_propagation(frozen).unique is None
+
+
+def test_layers():
+    """The bound is the largest eigenvalue of the edge-to-edge matrix; trees get less than 1."""
+    model = loopy(4, 3, prior=mf.Ising, scale=0.4)
+    edges = list(itertools.product(range(4), range(3)))
+    both = [(("v", i), ("h", j)) for i, j in edges] + [(("h", j), ("v", i)) for i, j in edges]
+    strength = dict(zip(edges, np.tanh(abs(model.weights)).ravel(), strict=True))
+    matrix = np.zeros((24, 24))
+    for a, (source, target) in enumerate(both):
+        i, j = (source[1], target[1]) if source[0] == "v" else (target[1], source[1])
+        for b, (first, second) in enumerate(both):
+            if second == source and first != target:
+                matrix[a, b] = strength[i, j]
+    expected = abs(np.linalg.eigvals(matrix)).max()
+    result = mf.belief_propagation(model)
+    assert result.spectral_radius >= expected - 1e-9
+    assert result.spectral_radius == pytest.approx(expected, rel=1e-3)
+    zero = mf.RBM(np.zeros((3, 2)), mf.Ising(np.zeros(3)), mf.Ising(np.zeros(2)))
+    assert mf.belief_propagation(zero).spectral_radius < 1
+
+
+@pytest.mark.parametrize("max_iter", [1, 3, 200])
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+def test_bound_of_matrices_holds_after_any_number_of_iterations(monkeypatch, max_iter, scale):
+    monkeypatch.setattr(radius, "MAX_POWER_ITERATIONS", max_iter)
+    rng = np.random.default_rng(0)
+    for share in (0.1, 0.5, 1.0):
+        matrix = scale * rng.exponential(size=(12, 12)) * (rng.random((12, 12)) < share)
+        exact = abs(np.linalg.eigvals(matrix)).max()
+        found = perron_bound(lambda x, matrix=matrix: matrix @ x, np.ones(12))
+        assert found >= exact * (1 - 1e-9)
+        if max_iter == 200 and share > 0.1:
+            assert found < exact * (1 + 1e-4)
+
+
+# --- graphs of machines as the kernels see them ---------------------------------------------------
+
+
+def test_deep_and_wide_trees():
+    """A chain of 200,000 units, and a star: neither is a recursion."""
+    n = 200_000
+    for parents in (np.arange(n - 1), np.zeros(n - 1, int)):
+        ends = np.stack([parents, np.arange(1, n)], 1)
+        upper = grid_couplings(2)[:0, :0]
+        upper = type(upper)((np.full(n - 1, 0.7), ends.T), shape=(n, n))
+        model = mf.BoltzmannMachine(upper + upper.T, mf.Ising(np.zeros(n)))
+        found = mf.belief_propagation(model)
+        exact = n * np.log(2) + (n - 1) * np.log(np.cosh(0.7))
+        assert found.converged and abs(found.log_partition / exact - 1) < 1e-12
+
+
+@needs_fork
+def test_a_fork_while_another_thread_lists_states(monkeypatch):
+    """The child lists those of a graph of its own, and waits for no lock of the property."""
+    begun, go_on, values = threading.Event(), threading.Event(), module.support
+    one, other = (
+        GraphUnits(mf.BoltzmannMachine(np.zeros((2, 2)), mf.Ising([0.0, 0.0]))) for _ in "12"
+    )
+
+    def support(prior):
+        if threading.current_thread() is slow:
+            begun.set()
+            go_on.wait(TIMEOUT)
+        return values(prior)
+
+    monkeypatch.setattr(module, "support", support)
+    slow = threading.Thread(target=lambda: one.states)
+    slow.start()
+    try:
+        assert begun.wait(TIMEOUT)
+        assert forked(lambda: other.states[1].tolist()) == [-1.0, 1.0, -1.0, 1.0]
+    finally:
+        go_on.set()
+        slow.join()

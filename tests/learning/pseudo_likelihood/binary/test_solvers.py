@@ -1,8 +1,11 @@
 import numpy as np
 import pytest
+import scipy
 from populations import population
+from separated_units import features
 
-from fastmf.learning.pseudo_likelihood.binary.firth import firth
+from fastmf.learning.pseudo_likelihood.binary import objective as module
+from fastmf.learning.pseudo_likelihood.binary.firth import firth, penalty
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.binary.solvers import bslm
 from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
@@ -97,3 +100,156 @@ def test_under_strong_penalties_parameters_are_the_first_gradient(solver, l2):
     objective = PseudoLikelihood(states, l2=l2)
     fit = SOLVERS[solver](objective, objective.independent())
     np.testing.assert_allclose(l2 * fit.parameters, expected, rtol=0, atol=1e-3)
+
+
+# --- firth ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ones", [0, 3, 10])
+def test_firth_for_one_unit_adds_half_a_row_of_each_value(ones):
+    states = np.where(np.arange(10) < ones, 1.0, -1.0)[:, None]
+    objective = PseudoLikelihood(states)
+    fit = firth(objective, np.zeros(1), tol=1e-8)
+    assert fit.stopped
+    assert np.tanh(fit.parameters[0]) == pytest.approx((2 * ones - 10) / 11, abs=1e-9)
+
+
+def test_the_gradient_of_the_firth_penalty():
+    objective, truth = population(d=3)
+    numeric = [
+        (penalty(objective, truth + e)[0] - penalty(objective, truth - e)[0]) / 2e-5
+        for e in 1e-5 * np.eye(len(truth))
+    ]
+    np.testing.assert_allclose(penalty(objective, truth)[1], numeric, atol=1e-9)
+
+
+def maximum(states, weights):
+    """Maximum of the penalised log-pseudo-likelihood by SciPy, and its value."""
+    Z = features(states) * states[:, :, None]  # derivatives of eta, not of margins
+
+    def loss(parameters):
+        eta = Z @ parameters
+        value = weights @ (states * eta - np.logaddexp(eta, -eta)).sum(1)
+        weighted = weights[:, None] / np.cosh(eta) ** 2
+        H = np.einsum("ij,ijp,ijq->pq", weighted, Z, Z)
+        sign, log_det = np.linalg.slogdet(H)
+        if sign <= 0:
+            return 1e10, np.zeros(len(parameters))
+        leverages = np.einsum("ijp,pq,ijq->ij", Z, np.linalg.inv(H), Z)
+        terms = weights[:, None] * (states - np.tanh(eta)) - weighted * np.tanh(eta) * leverages
+        return -(value + log_det / 2), -np.einsum("ij,ijp->p", terms, Z)
+
+    start = np.zeros(Z.shape[2])
+    return scipy.optimize.minimize(loss, start, jac=True, options={"gtol": 1e-8}).x
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 50.0])
+@pytest.mark.parametrize("n, d, ones", [(25, 4, 0.8), (40, 6, 0.1), (60, 8, 0.2)])
+def test_the_maximum_is_that_of_a_general_optimiser(n, d, ones, scale):
+    rng = np.random.default_rng(4)
+    states = np.where(rng.random((n, d)) < ones, 1.0, -1.0)
+    objective = PseudoLikelihood(states, scale * rng.integers(1, 4, n))
+    fit = firth(objective, objective.independent(objective.total))
+    assert fit.stopped and (np.diff(fit.history) > -1e-9).all()
+    expected = maximum(objective.states, objective.weights * objective.total)
+    np.testing.assert_allclose(fit.parameters, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "n, d, ones", [(150, 40, 0.1), pytest.param(300, 40, 0.05, marks=pytest.mark.slow)]
+)
+def test_separated_units_take_few_steps(n, d, ones):
+    """Scoring alone needs more than 100 steps, most of them with many halvings."""
+    states = np.where(np.random.default_rng(0).random((n, d)) < ones, 1.0, -1.0)
+    objective = PseudoLikelihood(states)
+    fit = firth(objective, objective.independent())
+    assert fit.stopped and len(fit.history) < 60
+    gradient = objective.value_and_gradient(fit.parameters)[1]
+    np.testing.assert_allclose(-penalty(objective, fit.parameters)[1], gradient, atol=1e-7)
+
+
+def test_a_start_where_units_are_certain_is_no_answer():
+    """So far out the Hessian is zero in double precision, and its inverse overflows."""
+    objective = PseudoLikelihood(np.where(np.eye(4) > 0, 1.0, -1.0)[:, :3])
+    for size in (20.0, 180.0, 1e4):
+        fit = firth(objective, np.full(objective.n_parameters, size))
+        assert np.isfinite(fit.parameters).all() and np.isfinite(fit.history).all()
+        assert not fit.stopped or abs(fit.parameters).max() < 10
+
+
+# --- objective ------------------------------------------------------------------------------------
+
+
+def problem(d=5, n=200, l2=0.0, seed=0):
+    rng = np.random.default_rng(seed)
+    states = np.where(rng.random((n, d)) < 0.4, -1.0, 1.0)
+    objective = PseudoLikelihood(states, rng.random(n), l2)
+    return objective, rng.normal(size=objective.n_parameters) / 2
+
+
+def by_definition(objective, parameters):
+    """Equation 2.1 of the paper, term by term."""
+    J, h = objective.unpacked(parameters)
+    total = 0.0
+    for x, weight in zip(objective.states, objective.weights, strict=True):
+        for j in range(len(h)):
+            eta = sum(J[j, k] * x[k] for k in range(len(h))) + h[j]
+            total += weight * (x[j] * eta - np.log(np.cosh(eta)) - np.log(2))
+    return total - objective.l2 / 2 * (parameters**2).sum()
+
+
+def differences(function, x, step=1e-5):
+    return np.array(
+        [(function(x + e) - function(x - e)) / (2 * step) for e in step * np.eye(len(x))]
+    )
+
+
+@pytest.mark.parametrize("l2", [0.0, 0.3])
+def test_value_and_derivatives(l2, monkeypatch):
+    objective, parameters = problem(l2=l2)
+    monkeypatch.setattr(module, "BLOCK_NUMBERS", 100)  # several blocks of rows
+    value, gradient = objective.value_and_gradient(parameters)
+    assert value == pytest.approx(by_definition(objective, parameters), rel=1e-13)
+    numeric = differences(lambda p: objective.value_and_gradient(p)[0], parameters)
+    np.testing.assert_allclose(gradient, numeric, atol=1e-9)
+    numeric = differences(lambda p: objective.value_and_gradient(p)[1], parameters)
+    np.testing.assert_allclose(-objective.hessian(parameters), numeric, atol=1e-9)
+
+
+def test_scores_and_leverages_against_single_rows():
+    objective, parameters = problem(d=4, n=30)
+    rng = np.random.default_rng(5)
+    inverse = rng.normal(size=2 * (objective.n_parameters,))
+    leverages = objective.leverages(inverse)
+    expected = np.zeros_like(inverse)
+    mean_score = objective.value_and_gradient(parameters)[1]
+    for i, x in enumerate(objective.states):
+        alone = PseudoLikelihood(x[None])
+        score = alone.value_and_gradient(parameters)[1]
+        expected += objective.weights[i] * np.outer(score - mean_score, score - mean_score)
+        eta = lambda p, x=x: x @ objective.unpacked(p)[0] + objective.unpacked(p)[1]  # noqa: E731
+        features = np.array([eta(e) for e in np.eye(len(parameters))]).T
+        for j in range(4):
+            assert leverages[i, j] == pytest.approx(features[j] @ inverse @ features[j])
+    np.testing.assert_allclose(objective.score_covariance(parameters), expected, atol=1e-13)
+
+
+def test_score_covariance_of_a_penalised_maximum():
+    """With a ridge scores do not vanish in the mean at the maximum."""
+    objective, _ = problem(d=4, n=30, l2=0.3)
+    parameters = newton(objective, np.zeros(objective.n_parameters)).parameters
+    one_by_one = [PseudoLikelihood(x[None]) for x in objective.states]
+    scores = np.array([alone.value_and_gradient(parameters)[1] for alone in one_by_one])
+    np.testing.assert_allclose(objective.weights @ scores, 0.3 * parameters, atol=1e-12)
+    expected = np.cov(scores.T, aweights=objective.weights, ddof=0)
+    np.testing.assert_allclose(objective.score_covariance(parameters), expected, atol=1e-13)
+    along = objective.score_variances(parameters, np.eye(len(parameters)))
+    np.testing.assert_allclose(along, expected.diagonal(), atol=1e-13)
+
+
+@pytest.mark.parametrize("size", [10.0, 1e3, 1e8])
+def test_certain_units_are_finite(size):
+    objective, parameters = problem()
+    value, gradient = objective.value_and_gradient(size * parameters)
+    assert np.isfinite(value) and np.isfinite(gradient).all()
+    assert np.isfinite(objective.hessian(size * parameters)).all()
