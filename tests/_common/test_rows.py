@@ -3,12 +3,12 @@ import sys
 
 import numpy as np
 import pytest
+from fastmf._common.remembered import remembered
 from scipy import sparse
 from scipy.sparse import csc_array, csr_array
 
 from fastmf._common import rows
 from fastmf._common.deferred import deferred
-from fastmf._common.remembered import remembered
 from fastmf._common.rows import canonical, column_moments, column_sums, nonzero_values, row_blocks
 from fastmf._common.stored_columns import StoredColumns, column_squares
 
