@@ -47,6 +47,7 @@ LEVELS = np.array([0.5, 0.9, 0.95, 0.99])
 METHODS = {
     "average": {"average_parameters": True},
     "MAP": {},
+    "ML": {"parameter_prior": None},
     "true": {},
 }
 EDGES = np.array([0, 0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0001])

@@ -142,7 +142,7 @@ def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
     filled = mf.PottsMachine(missing="em").fit(X)
     print(filled.edge_inclusion(None, 1.0, "naive").probability)
     regressor = mf.SpikeSlabRegressor(noise_variance=0.1).fit(X, Y[:, 0])
-    regressor = mf.SpikeSlabRegressor(average_parameters=False, blocks=None)
+    regressor = mf.SpikeSlabRegressor(parameter_prior=None, average_parameters=False, blocks=None)
     regressor = regressor.fit_moments(X.T @ X, X.T @ Y[:, 0], 5.0, n=len(X))
     print(regressor.fit_summary(np.zeros(2), [np.eye(1), np.eye(1)], 40).mismatch_)
     regressor = mf.SpikeSlabRegressor(noise_variance=0.1).fit(X, Y[:, 0])

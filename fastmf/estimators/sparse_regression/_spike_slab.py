@@ -89,7 +89,7 @@ class SpikeSlabEstimator(Saved):
     in standardised units by `_in_units_of_data`.
     """
 
-    _removed_options: ClassVar = dict.fromkeys(("expected_model_size", "parameter_prior"), ...)
+    _removed_options: ClassVar = {"expected_model_size": ...}
 
     # Learned numbers and arrays, as they are saved in files.
     _learned: tuple
@@ -208,11 +208,13 @@ class SpikeSlabEstimator(Saved):
 
     def _solution(self, task, start, fixed, *, centred=False, average=False):
         """Hyper-parameters with their fixed points, the best ones first, and their weights."""
-        priors = ParameterPriors.of(task, int(centred))
-        candidates = np.ones(len(task.groups))
-        candidates[self._columns()] = 0
-        n_of_groups = np.bincount(task.groups, candidates, len(priors.n_of_groups))
-        priors = priors._replace(n_of_groups=n_of_groups)
+        priors = None
+        if self.parameter_prior is not None:
+            priors = ParameterPriors.of(task, int(centred))
+            candidates = np.ones(len(task.groups))
+            candidates[self._columns()] = 0
+            n_of_groups = np.bincount(task.groups, candidates, len(priors.n_of_groups))
+            priors = priors._replace(n_of_groups=n_of_groups)
         options = {"priors": priors, "n_threads": self.n_threads}
         options["report"] = reported(self.verbose, "log-evidence with priors")
         task, leads = with_blocks(with_grams(task), self.blocks, start, self.n_threads)
@@ -269,6 +271,8 @@ class SpikeSlabEstimator(Saved):
 
     def __str__(self):
         """The options, and the priors of the hyper-parameters that are learned."""
+        if self.parameter_prior is None:
+            return f"{self!r}\n  hyper-parameters of largest evidence (ML-II), without priors"
         n = getattr(self, "n_features_in_", "n_features")
         n = n if self.groups is None else "n_features of the group"
         learned = {
@@ -295,6 +299,7 @@ class SpikeSlabEstimator(Saved):
         for name in ("fit_intercept", "standardize", "verbose"):
             one_of(name, getattr(self, name), (True, False))
         one_of("solver", self.solver, tuple(SCHEDULES))
+        one_of("parameter_prior", self.parameter_prior, ("weak", None))
         count("n_threads", self.n_threads, optional=True)
 
     def _check_inclusions(self):

@@ -69,6 +69,9 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         such as age and sex. They are projected out; their inclusion probability is 1.
     solver : {"auto", "convergent", "parallel", "sequential"}, default "auto"
         Schedule of `expectation_propagation` at the learned parameters.
+    parameter_prior : {"weak", None}, default "weak"
+        Priors of learned parameters. None: maximise the evidence alone, as in the paper; on weak
+        data it may include all features with tiny coefficients.
     average_parameters : bool, default False
         Average results over the posterior of the parameters instead of using its maximum: for weak
         data, at two to ten times the cost. `log_evidence_`, `sites_` and the learned parameters
@@ -141,6 +144,7 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         blocks="auto",
         unpenalised=None,
         solver="auto",
+        parameter_prior="weak",
         average_parameters=False,
         n_threads=None,
         verbose=False,
@@ -550,6 +554,11 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         """Raise for options that are none."""
         self._check("noise_variance", "slab_variance")
         one_of("average_parameters", self.average_parameters, (True, False))
+        if self.average_parameters and self.parameter_prior is None:
+            raise ValueError(
+                "average_parameters needs a parameter_prior: the evidence alone has no finite "
+                "integral. Take parameter_prior='weak'."
+            )
 
     def _hyperparameters(self, shape, unit, n_groups):
         """The start of the search, for y of variance 1, and the fixed parameters."""

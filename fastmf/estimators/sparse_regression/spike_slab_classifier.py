@@ -52,7 +52,7 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         refer to the weighted data.
     fit_intercept : bool
         Whether to fit a constant, with a Gaussian prior of standard deviation 10.
-    solver, n_threads, verbose
+    solver, parameter_prior, n_threads, verbose
         As in `SpikeSlabRegressor`.
 
     Attributes
@@ -127,6 +127,7 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         blocks="auto",
         unpenalised=None,
         solver="auto",
+        parameter_prior="weak",
         class_weight=None,
         n_threads=None,
         verbose=False,

@@ -142,6 +142,7 @@ def test_what_does_not_converge_warns(one_iteration):
         ({"groups": [None, "a"] * 4}, TypeError, "groups must be labels of one kind"),
         ({"fit_intercept": "no"}, ValueError, "fit_intercept must be one of True, False"),
         ({"solver": "fast"}, ValueError, "solver must be one of"),
+        ({"parameter_prior": "flat"}, ValueError, "parameter_prior must be one of"),
         ({"average_parameters": 2}, ValueError, "average_parameters must be one of"),
     ],
 )
@@ -316,6 +317,8 @@ def test_features_of_pure_noise_are_not_called_in():
     rng = np.random.default_rng([9, 11])
     X, y = rng.normal(size=(60, 100)), rng.normal(size=60)
     assert (mf.SpikeSlabRegressor().fit(X, y).inclusion_probability_ < 0.2).all()
+    dense = mf.SpikeSlabRegressor(parameter_prior=None).fit(X, y)
+    assert dense.inclusion_probability_.min() > 0.3  # the evidence is flat beyond
 
 
 @pytest.mark.parametrize("deviation", [1e-2, 1e-4, 1e-5])
@@ -361,12 +364,15 @@ def test_averages_over_parameters():
     # What is known has nothing to be averaged.
     known = mf.SpikeSlabRegressor(average_parameters=True, **KNOWN).fit(X, Y)
     np.testing.assert_array_equal(known.coef_, mf.SpikeSlabRegressor(**KNOWN).fit(X, Y).coef_)
+    with pytest.raises(ValueError, match="average_parameters needs a parameter_prior"):
+        mf.SpikeSlabRegressor(average_parameters=True, parameter_prior=None).fit(X, Y)
 
 
 def test_the_priors_are_printed():
     text = str(mf.SpikeSlabRegressor(slab_variance=1.0).fit(np.eye(4), np.arange(4.0)))
     assert "inclusion_probability ~ Beta(1/2, 4/2)" in text and "noise_variance / var(y) ~" in text
     assert "slab_variance / " not in text
+    assert "without priors" in str(mf.SpikeSlabRegressor(parameter_prior=None))
     assert "noise_variance /" not in str(mf.SpikeSlabClassifier())
 
 
