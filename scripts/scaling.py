@@ -124,10 +124,9 @@ def timed_by(function, n):
 def tap_points(options):
     """Hidden units, rows and threads of machines strong enough that solves take tens of sweeps."""
     n_visible, units, n_hidden, rows, many = {
-        "tiny": (60, (10, 30), 30, (4, 20), 20),
-        "quick": (784, (25, 100), 100, (30, 100), 100),
-        "full": (784, (25, 100, 400, 1600), 100, (1, 10, 100, 1000), 1000),
-    }[options.extent]  # fmt: skip
+        True: (60, (10, 30), 30, (4, 20), 20),
+        False: (784, (25, 100, 400, 1600), 100, (1, 10, 100, 1000), 1000),
+    }[options.quick]  # fmt: skip
     for dtype in types(options):
         for n in units:
             yield Point(
@@ -219,10 +218,9 @@ def by_the_paper(model, n_sweeps):
 def bp_points(options):
     """Couplings of one row on one thread, rows, and threads."""
     sizes, many, n_rows = {
-        "tiny": (((50, 20), (200, 100)), (100, 50), 30),
-        "quick": (((300, 150), (1000, 500)), (784, 256), 30),
-        "full": (((100, 50), (300, 150), (1000, 500), (3000, 1000)), (784, 256), 100),
-    }[options.extent]
+        True: (((50, 20), (200, 100)), (100, 50), 30),
+        False: (((100, 50), (300, 150), (1000, 500), (3000, 1000)), (784, 256), 100),
+    }[options.quick]
     for dtype in types(options):
         for size in sizes:
             yield Point("couplings", size[0] * size[1], "solve", dtype, size, 1, 1)
@@ -291,10 +289,9 @@ def numpy_iterations(model, n_iter, damping=0.1):
 def ep_points(options):
     """Features, rows, threads (more of them: more features)."""
     n, d, features = {
-        "tiny": (30, 150, (60, 150)),
-        "quick": (100, 2000, (500, 2000)),
-        "full": (200, 5000, (1000, 5000, 10_000, 50_000)),
-    }[options.extent]
+        True: (30, 150, (60, 150)),
+        False: (200, 5000, (1000, 5000, 10_000, 50_000)),
+    }[options.quick]
     for size in features:
         # With 50,000 features, 100 rows hardly determine the ten that matter: fits take minutes.
         for task in ("iteration", "parallel", "convergent")[: 3 if size <= 10_000 else 1]:
@@ -344,10 +341,9 @@ def chain(n_units, n_rows, agreement=0.75, seed=0):
 def fvbm_points(options):
     """Units, and threads."""
     n, units = {
-        "tiny": (640, (5, 10)),
-        "quick": (8000, (20, 40)),
-        "full": (16_000, (20, 40, 100, 200, 1000)),
-    }[options.extent]
+        True: (640, (5, 10)),
+        False: (16_000, (20, 40, 100, 200, 1000)),
+    }[options.quick]
     for d in units:
         for task in ("fit", "errors")[: 2 if d <= 40 else 1]:
             yield Point("units", d, task, "float64", (d,), n, options.threads)
@@ -438,13 +434,11 @@ def main(argv=None):
     )
     add = parser.add_argument
     add("tasks", nargs="+", choices=TASKS)
-    add("--extent", choices=("full", "quick", "tiny"), default="full",
-        help="size of the problems; quick: a minute; tiny: does it run? [full]")  # fmt: skip
+    add("--quick", action="store_true", help="small problems: does it run?")
     add("--threads", type=positive, default=os.cpu_count(), metavar="N", help="at most [cores]")
     add("--repeats", type=positive, metavar="N", help="rounds that take turns [7; 3 if quick]")
     add("--output", type=Path, default=Path("."), metavar="FOLDER", help="[here]")
     options = parser.parse_args(argv)
-    options.quick = options.extent != "full"
     options.repeats = options.repeats or (3 if options.quick else 7)
     options.output.mkdir(parents=True, exist_ok=True)
     for name in options.tasks:

@@ -16,7 +16,7 @@ def scaling(load):
 def test_a_quick_run_gives_table_and_picture(name, scaling, tmp_path):
     pytest.importorskip("matplotlib")
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
-    options = ["--extent", "tiny", "--threads", "2", "--repeats", "1", "--output", str(tmp_path)]
+    options = ["--quick", "--threads", "2", "--repeats", "1", "--output", str(tmp_path)]
     scaling.main([name, *options])
     with open(tmp_path / f"scaling_{name}.csv", newline="") as file:
         rows = list(csv.DictReader(file))
