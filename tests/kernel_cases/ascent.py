@@ -32,7 +32,8 @@ def _found(arguments):
     columns = [np.moveaxis(panels, 1, 2).reshape(-1, weights.shape[1])[:n] for panels in below]
     return {"above": above[0].swapaxes(0, 1), "squares_above": above[1].swapaxes(0, 1),
             "below": columns[0], "squares_below": columns[1], "gradient": gradient,
-            "velocity": velocity, "weights": weights, "gradient_dots": gradient_dots, "squared_norms": squared_norms}  # fmt: skip
+            "velocity": velocity, "weights": weights, "gradient_dots": gradient_dots,
+            "squared_norms": squared_norms}  # fmt: skip
 
 
 CASES = [

@@ -213,7 +213,6 @@ def evaluations(rbm: mf.RBM, X: Array) -> list[float]:
     tracker = evaluation.Tracker(every=2, pseudo=lambda model: mf.pseudo_log_likelihood(model, X))
     average = evaluation.IterateAverage(first_epoch=3)
     mf.GeneralizedRBM(8, callbacks=[tracker, average]).fit(X)
-    evaluation.isomap(evaluation.solutions(rbm, 10).visible)
     noisy = evaluation.flip(X, 0.1, rng=0)
     guess = evaluation.pointwise_estimate(noisy, X.mean(0), 0.1)
     nearest = evaluation.nearest_neighbour(noisy, X)
