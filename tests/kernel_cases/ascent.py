@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf.kernels.linear.product import pack, panel_width
+from fastmf.kernels.linear.product import panel_width
 from fastmf.kernels.training.ascent import AscentStep
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import rbm
@@ -18,22 +18,17 @@ def ascent_arguments(size, dtype, rows=None):
     weights[:, 0] = 0  # no sign
     width = panel_width(dtype)
     products = np.zeros((-(-len(units) // width), size.n_hidden), dtype)
-    packed = tuple((pack(0 * w), pack(0 * w)) for w in (weights, weights.T))
     return (
         *(weights, gradient, velocity, AscentStep(rate=0.1, momentum=0.5, l2=0.2, l1=0.3)),
-        *((np.ascontiguousarray(below[:, units]), above), packed, width),
+        *((np.ascontiguousarray(below[:, units]), above), width),
         *(np.zeros(1, np.int64), (np.zeros((2, len(units)), dtype), products)),
     )
 
 
 def _found(arguments):
-    weights, gradient, velocity, _, _, (above, below), *_, (sums, _) = arguments
-    (gradient_dots, squared_norms), n = sums, len(weights)
-    columns = [np.moveaxis(panels, 1, 2).reshape(-1, weights.shape[1])[:n] for panels in below]
-    return {"above": above[0].swapaxes(0, 1), "squares_above": above[1].swapaxes(0, 1),
-            "below": columns[0], "squares_below": columns[1], "gradient": gradient,
-            "velocity": velocity, "weights": weights, "gradient_dots": gradient_dots,
-            "squared_norms": squared_norms}  # fmt: skip
+    weights, gradient, velocity, *_, ((gradient_dots, squared_norms), _) = arguments
+    return {"gradient": gradient, "velocity": velocity, "weights": weights,
+            "gradient_dots": gradient_dots, "squared_norms": squared_norms}  # fmt: skip
 
 
 CASES = [

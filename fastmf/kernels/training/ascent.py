@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, kernel
-from fastmf.kernels.linear.copies import add_multiple, copy, set_to_zero, transpose_tile
-from fastmf.kernels.linear.product import TILE_VECTORS
+from fastmf.kernels.linear.copies import add_multiple, set_to_zero
 
 
 class AscentStep(NamedTuple):
@@ -69,56 +68,18 @@ def ascend_row(weights, gradient, velocity, step, offsets):
     return gradient_dot, squared_norm
 
 
-@kernel(mode="merged")
-def _square(source, target):
-    for k in range(target.shape[0]):
-        target[k] = source[k] * source[k]
-
-
-@kernel(mode="merged")
-def _pack(weights, first, last, task, packed):
-    """Copy the couplings of the units of a task to the panels of both layers, and square them."""
-    ((above, squares_above), (below, squares_below)), n = packed, weights.shape[1]
-    width = above.shape[2]
-    for p in range(above.shape[0]):
-        used = smaller(width, n - p * width)
-        for i in range(first, last):
-            copy(row(weights, (i, p * width), used), row(above, (p, i, 0), used))
-            if squares_above.shape[0] > 0:
-                _square(row(above, (p, i, 0), width), row(squares_above, (p, i, 0), width))
-    if below.shape[0] == 0:
-        return
-    panel, lanes = below[task], width // TILE_VECTORS
-    last_tile, last_column = last - (last - first) % lanes, n - n % lanes
-    for i in range(first, last_tile, lanes):
-        for j in range(0, last_column, lanes):
-            transpose_tile(weights, i, j, panel, i - first, lanes)
-    for j in range(n):
-        for i in range(last_tile if j < last_column else first, last):
-            panel[j, i - first] = weights[i, j]
-    if squares_below.shape[0] > 0:
-        n_entries = n * width
-        _square(row(below, (task, 0, 0), n_entries), row(squares_below, (task, 0, 0), n_entries))
-
-
 @kernel(fastmath=REORDER, views=True)
-def ascend(weights, gradient, velocity, settings, centring, packed, width, queue, sums):
-    """Take one step of gradient ascent with momentum, weight decay and centring.
-
-    `packed` has the couplings and their squares as panels of the layer above, and of the layer
-    below, which follow the weights; none where there are no panels.
-    """
+def ascend(weights, gradient, velocity, settings, centring, width, queue, sums):
+    """Take one step of gradient ascent with momentum, weight decay and centring."""
     (n_below, n), (below, above), (row_sums, offset_products) = weights.shape, centring, sums
     step, decay = (settings.rate, settings.momentum, settings.l1), (settings.l2, 0.0)
     of_above, task = (row(above, (0, 0), n), row(above, (1, 0), n)), fetch_and_increment(queue)
     while task < offset_products.shape[0]:
         products = row(offset_products, (task, 0), n)
         set_to_zero(products)
-        first, last = task * width, smaller((task + 1) * width, n_below)
-        for i in range(first, last):
+        for i in range(task * width, smaller((task + 1) * width, n_below)):
             w, g, v = row(weights, (i, 0), n), row(gradient, (i, 0), n), row(velocity, (i, 0), n)
             finish_gradient(w, g, decay, (below[0, i], below[1, i]), of_above)
             row_sums[0, i], row_sums[1, i] = ascend_row(w, g, v, step, of_above[0])
             add_multiple(below[0, i], g, products)
-        _pack(weights, first, last, task, packed)
         task = fetch_and_increment(queue)

@@ -46,6 +46,16 @@ def conditional_moments(units, address, couplings, states, work, b, mean, var):
         first = next_task(queue) * TASK_ROWS
 
 
+@kernel(mode="merged")
+def _add_weighted(weights, products, out):
+    n = out.shape[1]
+    for r in range(out.shape[0]):
+        weights_r, products_r = row(weights, (r, 0), n), row(products, (r, 0), n)
+        out_r = row(out, (r, 0), n)
+        for i in range(n):
+            out_r[i] += weights_r[i] * products_r[i]
+
+
 @kernel(views=True)
 def pair_averages(address, n_second, lefts, rights, weights, work, out):
     """Sums over rows of products of units, of the first `n_second` rows times the weights.
@@ -69,9 +79,5 @@ def pair_averages(address, n_second, lefts, rights, weights, work, out):
         if n_second > 0:
             of_rows, packed = lefts[:n_second, units].T, rights[:, :n_second]
             product(address, of_rows, n_here, start, packed, products, n_right)
-            for r in range(n_here):
-                out_r, weights_r = row(out, (first + r, 0), n_right), weights[first + r]
-                products_r = row(products, (r, 0), n_right)
-                for i in range(n_right):
-                    out_r[i] += weights_r[i] * products_r[i]
+            _add_weighted(weights[units], products, out[units])
         first = next_task(queue) * TASK_ROWS

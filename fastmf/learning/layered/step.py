@@ -275,8 +275,7 @@ class Plan(LayeredSteps):
         layout = layout_of(model, self.order, "blocked") if self.packed else None
         matrices = model.couplings, couplings, state.velocity.couplings, steps, sides
         matrices = list(zip(*matrices, strict=True))
-        packed = layout and tuple(layer[4:6] for layer in layout.layers.of_model[::-1])
-        moves = ascend_matrices(matrices, state.epoch, self.n_threads, packed)
+        moves = ascend_matrices(matrices, state.epoch, self.n_threads)
         if settings.centred:
             layers = directions.with_moved_fields(layers, moves, self.tilts)
         self._velocity *= settings.momentum
@@ -289,8 +288,6 @@ class Plan(LayeredSteps):
             if moved.couplings[0] is not model.couplings[0]:
                 for w, shortened in zip(model.couplings, moved.couplings, strict=True):
                     w[:] = shortened
-                if layout is not None:
-                    layout.fill(model)
         self._parameters[:] = new
         # A new machine of the same arrays: a machine knows some functions of its parameters.
         self._model = state.model = model.moved(model.couplings, old)

@@ -75,22 +75,19 @@ def ascend(state, gradient, settings, rate, n_threads=None):
     )
 
 
-def ascend_matrices(matrices, epoch, n_threads=None, packed=None):
+def ascend_matrices(matrices, epoch, n_threads=None):
     """Move matrices of couplings in place, given as (weights, gradient, velocity, step, offsets).
 
-    Panels of the first matrix, `packed`, follow. Threads meet once, when all matrices are done.
-    Returns for each matrix the products of the direction of the step with the offsets above, and
-    below.
+    Threads meet once, when all matrices are done. Returns for each matrix the products of the
+    direction of the step with the offsets above, and below.
     """
     calls, n_tasks, work, dtype = [], 0, 0, matrices[0][0].dtype
     width = panel_width(dtype)
-    packed = packed or ((np.empty((0, 0, width), dtype),) * 2,) * 2
     for weights, gradient, velocity, step, sides in matrices:
         n, n_above = weights.shape
         sums = np.empty((2, n), dtype), np.empty((-(-n // width), n_above), dtype)
         gradient = np.ascontiguousarray(gradient, dtype)
-        queue = np.zeros(1, int)
-        calls.append((weights, gradient, velocity, step, sides, packed, width, queue, sums))
+        calls.append((weights, gradient, velocity, step, sides, width, np.zeros(1, int), sums))
         n_tasks += len(sums[1])
         work += 2 * weights.size
 

@@ -2,10 +2,8 @@
 
 import numpy as np
 
-from fastmf.kernels.linear.product import fill_panels
 
-
-def ascend(weights, gradient, velocity, settings, centring, packed, width, queue, sums):
+def ascend(weights, gradient, velocity, settings, centring, width, queue, sums):
     """Take one step of gradient ascent with momentum, weight decay and centring."""
     (below, above), (row_sums, offset_products) = centring, sums
     gradient -= settings.l2 * weights
@@ -24,8 +22,3 @@ def ascend(weights, gradient, velocity, settings, centring, packed, width, queue
     for task, products in enumerate(offset_products):
         rows = slice(task * width, (task + 1) * width)
         products[:] = below[0, rows] @ gradient[rows]
-    for matrix, (panels, squares) in zip((weights, weights.T), packed, strict=True):
-        if len(panels):
-            fill_panels(matrix, panels)
-        if len(squares):
-            squares[:] = panels**2

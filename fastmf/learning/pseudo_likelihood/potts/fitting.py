@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
 
 from fastmf._common.memory import memory_of_the_machine
 from fastmf._threads.workers import for_each, one_blas_thread, workers_for
@@ -76,9 +75,7 @@ def _fit(data, options, excluded):
     if not options.symmetric:
         by_rows |= options.l2 > 0 and n_rows < n_states > _MAX_DENSE_STATES
         return _fit_asymmetric(data, options, by_rows)
-    if by_rows and excluded is None:
-        return _fit_few_rows(data, options)
-    return _fit_symmetric(data, options, excluded)
+    return _fit_symmetric(data, options, excluded, by_rows and excluded is None)
 
 
 def _precision(data, options):
@@ -99,13 +96,18 @@ def _check_memory(n_bytes, advice):
         )
 
 
-def _fit_symmetric(data, options, excluded):
-    dtype = _precision(data, options)
-    # History, scale, point and two gradients of half a matrix, two whole ones, and the result.
-    n_half = 2 * lbfgs.N_PAIRS + 5
-    n_bytes = data.n_states**2 * ((n_half / 2 + 2) * dtype.itemsize + 8)
-    _check_memory(n_bytes, "take solver='asymmetric', or fewer positions")
-    objective = SymmetricObjective(data, options.l2, options.l2_field, dtype, excluded)
+def _fit_symmetric(data, options, excluded, by_rows):
+    n_rows, n_states, dtype = len(data.labels), data.n_states, _precision(data, options)
+    if by_rows:
+        n_bytes = 8 * n_rows * (4 * n_rows + (2 * lbfgs.N_PAIRS + 8) * n_states)
+        _check_memory(n_bytes, "take solver='asymmetric', or fewer rows")
+        objective = FewRows(data, options.l2, options.l2_field)
+    else:
+        # History, scale, point and two gradients of half a matrix, two whole ones, and the result.
+        n_half = 2 * lbfgs.N_PAIRS + 5
+        n_bytes = n_states**2 * ((n_half / 2 + 2) * dtype.itemsize + 8)
+        _check_memory(n_bytes, "take solver='asymmetric', or fewer positions")
+        objective = SymmetricObjective(data, options.l2, options.l2_field, dtype, excluded)
     z = objective.start(starting_field(data))
     with one_blas_thread():
         minimum = lbfgs.minimise(
@@ -113,8 +115,11 @@ def _fit_symmetric(data, options, excluded):
             n_threads=data.n_threads, callback=options.report,
         )  # fmt: skip
         couplings, field = objective.parameters(z)
-    history = -np.array(minimum.history)
-    return PottsFit(DenseCouplings(couplings, data.sizes), field, history, minimum.stopped)
+    if by_rows:
+        couplings = OfFewRows(couplings, data.labels, data.sizes)
+    else:
+        couplings = DenseCouplings(couplings, data.sizes)
+    return PottsFit(couplings, field, -np.array(minimum.history), minimum.stopped)
 
 
 def _fit_asymmetric(data, options, by_rows):
@@ -186,25 +191,7 @@ def log_pseudo_likelihood(data, couplings, field):
 
 def score_of(fields, labels, sizes):
     """Log-pseudo-likelihoods of rows of labels with their local fields, (n_rows, n_states)."""
-    first, total = np.cumsum(sizes) - sizes, np.zeros(len(labels))
-    for i, (begin, q) in enumerate(zip(first, sizes, strict=True)):
-        present = np.flatnonzero(labels[:, i] >= 0)
-        states = fields[present, begin : begin + q]
-        observed = states[np.arange(len(present)), labels[present, i].astype(np.int64)]
-        total[present] += observed - logsumexp(states, axis=1)
-    return total
-
-
-def _fit_few_rows(data, options):
-    n_rows = len(data.labels)
-    n_bytes = 8 * n_rows * (4 * n_rows + (2 * lbfgs.N_PAIRS + 8) * data.n_states)
-    _check_memory(n_bytes, "take solver='asymmetric', or fewer rows")
-    objective = FewRows(data, options.l2, options.l2_field)
-    z = objective.start(starting_field(data))
-    result = lbfgs.minimise(
-        objective, z, tol=options.tol, max_iter=options.max_iter,
-        n_threads=data.n_threads, callback=options.report,
-    )  # fmt: skip
-    coefficients, field = objective.parameters(z)
-    couplings = OfFewRows(coefficients, data.labels, data.sizes)
-    return PottsFit(couplings, field, -np.array(result.history), result.stopped)
+    positions = PositionStates(sizes)
+    states = positions.first + np.maximum(labels, 0)
+    logs = np.take_along_axis(positions.log_softmax(fields), states, axis=1)
+    return np.where(labels >= 0, logs, 0).sum(1)
