@@ -36,11 +36,6 @@ def solutions(model, starts=1000, *, solver="tap", merge_tol=1e-2, **options):
     Solutions
         Their `reliable` and `message` say which of them can be believed.
 
-    Raises
-    ------
-    ValueError, TypeError
-        For arguments of wrong shapes, types or ranges.
-
     Examples
     --------
     >>> import numpy as np, fastmf as mf

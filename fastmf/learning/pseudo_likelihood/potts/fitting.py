@@ -20,8 +20,6 @@ from fastmf.models._gauge import PositionStates
 _MIN_SINGLE_PARAMETERS = 500_000
 # How many times more states than distinct rows there are where rows are called few.
 _STATES_PER_ROW = 4
-# States beyond which rows are few for the asymmetric objective if there are fewer of them.
-_MAX_DENSE_STATES = 20_000
 
 
 class Options(NamedTuple):
@@ -73,7 +71,6 @@ def _fit(data, options, excluded):
     n_rows, n_states = data.labels.shape[0], data.n_states
     by_rows = options.l2 > 0 and _STATES_PER_ROW * n_rows <= n_states
     if not options.symmetric:
-        by_rows |= options.l2 > 0 and n_rows < n_states > _MAX_DENSE_STATES
         return _fit_asymmetric(data, options, by_rows)
     return _fit_symmetric(data, options, excluded, by_rows and excluded is None)
 
@@ -123,14 +120,16 @@ def _fit_symmetric(data, options, excluded, by_rows):
 
 
 def _fit_asymmetric(data, options, by_rows):
-    layout = PottsLayout(data.sizes, _precision(data, options))
+    layout, n_rows = PottsLayout(data.sizes, _precision(data, options)), len(data.labels)
     # Estimates of both positions of a pair, and then their averages in double precision.
-    n_bytes = layout.dtype.itemsize * len(data.labels) if by_rows else 8 + layout.dtype.itemsize
-    n_bytes *= data.n_states if by_rows else data.n_states**2
+    n_bytes = (8 + layout.dtype.itemsize) * data.n_states**2
+    by_rows |= options.l2 > 0 and n_rows < data.n_states and n_bytes > memory_of_the_machine()
+    if by_rows:
+        n_bytes = layout.dtype.itemsize * n_rows * data.n_states
     _check_memory(n_bytes, "take fewer rows, or fewer positions")
     rows, start = data.rows(layout), starting_field(data)
     # Coefficients of rows, or couplings to each state.
-    shape = (len(data.labels) if by_rows else data.n_states), data.n_states
+    shape = (n_rows if by_rows else data.n_states), data.n_states
     results, field = np.empty(shape, layout.dtype), np.zeros(data.n_states)
     minima = [None] * layout.n_blocks
 
@@ -150,7 +149,7 @@ def _fit_asymmetric(data, options, by_rows):
         results[:, objective.states] = states
         minima[block] = result._replace(parameters=None)
 
-    work = len(data.labels) * data.n_states * layout.n_blocks
+    work = n_rows * data.n_states * layout.n_blocks
     with one_blas_thread():
         n_workers = workers_for(layout.n_blocks, work, data.n_threads)
         for_each(fit_block, range(layout.n_blocks), n_workers)
