@@ -60,8 +60,6 @@ CALLS = {
     "annealing": (mf.annealed_importance_sampling, dict(model=RBM, n_chains=4, n_steps=3),
                   "model n_chains n_steps rng"),
     "solutions": (evaluation.solutions, {"model": RBM, "starts": X}, "model starts"),
-    "isomap": (evaluation.isomap, {"points": RNG.normal(size=(12, 3)), "n_neighbors": 4},
-               "points n_neighbors n_components"),
     "flip": (evaluation.flip, {"X": X, "p": 0.1, "rng": 0}, "X p rng"),
     "matthews": (evaluation.matthews_correlation, {"truth": X, "estimate": X},
                  "truth estimate axis"),

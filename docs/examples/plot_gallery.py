@@ -8,6 +8,7 @@ by ``figure.savefig``; with ``ax`` they draw into axes of yours.
 
 # sphinx_gallery_thumbnail_number = 17
 import numpy as np
+from sklearn.manifold import Isomap
 
 import fastmf as mf
 from fastmf import plotting
@@ -68,7 +69,8 @@ figure = plotting.denoising_accuracy(levels, scores)
 # %%
 # `solution_map`: distinct mean-field solutions on a map, with some of them as images.
 found = tracker.values["landscape"][-1]
-axes = plotting.solution_map(mf.evaluation.isomap(found.visible), found, shape=digits.shape)
+points = Isomap(n_neighbors=10).fit_transform(found.visible)
+axes = plotting.solution_map(points, found, shape=digits.shape)
 
 # %%
 # `free_energy_by_epoch`: free energies of the solutions, and how many there are.

@@ -8,6 +8,7 @@ equations are iterated to a fixed point; the distinct ones are counted, epoch by
 
 # sphinx_gallery_thumbnail_number = 2
 import numpy as np
+from sklearn.manifold import Isomap
 
 import fastmf as mf
 
@@ -37,7 +38,7 @@ axes = mf.plotting.free_energy_by_epoch(tracker.epoch, tracker.values["landscape
 # A map of the solutions of the last epoch by Isomap, with some of them as images. Solutions look
 # like digits, and similar ones are neighbours.
 found = tracker.values["landscape"][-1]
-points = mf.evaluation.isomap(found.visible)
+points = Isomap(n_neighbors=10).fit_transform(found.visible)
 axes = mf.plotting.solution_map(points, found, shape=digits.shape, n_images=24)
 print(f"{len(found.free_energy)} solutions from {len(X)} starts")
 

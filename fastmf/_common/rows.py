@@ -15,8 +15,8 @@ BLOCK_ENTRIES = 2**22
 
 def is_sparse(X):
     """Whether an object is a sparse array or matrix of SciPy; imports nothing."""
-    sparse = sys.modules.get("scipy.sparse")
-    return sparse is not None and type(X) is not np.ndarray and sparse.issparse(X)
+    sparse = None if type(X) is np.ndarray else sys.modules.get("scipy.sparse")
+    return sparse is not None and sparse.issparse(X)
 
 
 def is_incomplete(X):

@@ -11,7 +11,7 @@ from fastmf.evaluation.denoising import (
 )
 from fastmf.evaluation.effective_couplings import effective_couplings
 from fastmf.evaluation.inference_data import to_inference_data
-from fastmf.evaluation.landscape import Tracker, isomap, solutions
+from fastmf.evaluation.landscape import Tracker, solutions
 from fastmf.evaluation.log_partition import LogPartitionReport, log_partition_report
 from fastmf.evaluation.pseudo_likelihood import pseudo_log_likelihood
 from fastmf.inference.mean_field.likelihood import log_likelihood
@@ -32,7 +32,6 @@ __all__ = [
     "effective_couplings",
     "flip",
     "gibbs_chains",
-    "isomap",
     "log_likelihood",
     "log_partition_report",
     "matthews_correlation",

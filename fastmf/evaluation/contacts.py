@@ -28,11 +28,6 @@ def contact_scores(couplings, gauge="zero-sum", ignore=None, apc=True, *, sizes=
     array of shape (n_groups, n_groups)
         Symmetric, with zero diagonal.
 
-    Raises
-    ------
-    ValueError
-        If the couplings do not have one of these shapes.
-
     Examples
     --------
     >>> import numpy as np
@@ -81,12 +76,6 @@ def contact_precision(scores, distances, n_top, separation=5, cutoff=8.0):
     -------
     precision : float or array
         Precision, of the shape of `n_top`. Pairs of equal scores come in the order of columns.
-
-    Raises
-    ------
-    ValueError
-        If the arrays are not square, symmetric and of one shape, a score is NaN, or `n_top` is not
-        between 1 and the number of pairs.
 
     Notes
     -----
@@ -141,11 +130,6 @@ def ranked_pairs(scores, separation=5, allowed=None):
     -------
     first, second : int array of shape (n_pairs,)
         ``first < second``; equal scores are in the order of columns.
-
-    Raises
-    ------
-    ValueError
-        If `scores` is not square and symmetric, or a score of these pairs is NaN.
 
     Examples
     --------

@@ -28,11 +28,6 @@ def flip(X, p, rng):
     Y : array like X
         The observation.
 
-    Raises
-    ------
-    ValueError
-        If X is not binary or p is not a probability.
-
     Examples
     --------
     >>> import numpy as np, fastmf as mf
@@ -65,11 +60,6 @@ def pointwise_estimate(Y, means, flip_probability):
     estimate : array of shape (n_samples, n_features)
         Posterior means, float32 if `means` are, else float64. Where an observation is impossible
         under the prior and the noise, the observation itself.
-
-    Raises
-    ------
-    ValueError
-        If Y is not binary, or a mean or the flip probability is outside [0, 1].
 
     Notes
     -----
@@ -112,11 +102,6 @@ def nearest_neighbour(Y, X):
     estimate : array of shape (n_samples, n_features)
         Rows of X, in its type: the first of several at the same distance.
 
-    Raises
-    ------
-    ValueError
-        If either is not binary, their widths differ, or X has no rows.
-
     Examples
     --------
     >>> import numpy as np, fastmf as mf
@@ -150,11 +135,6 @@ def matthews_correlation(truth, estimate, axis=-1):
     -------
     coefficient : float or array
         Between -1 and 1; 0 where truth or estimate is constant along `axis`.
-
-    Raises
-    ------
-    ValueError
-        If the arrays do not broadcast, have no entries along `axis`, or contain NaN.
 
     Notes
     -----

@@ -1,6 +1,4 @@
-"""Free-energy landscapes: distinct solutions, quantities recorded in training, and maps."""
-
-import warnings
+"""Free-energy landscapes: distinct solutions, and quantities recorded in training."""
 
 import numpy as np
 
@@ -37,11 +35,6 @@ def solutions(model, starts=1000, *, solver="tap", merge_tol=1e-2, **options):
     -------
     Solutions
         Their `reliable` and `message` say which of them can be believed.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For arguments of wrong shapes, types or ranges.
 
     Examples
     --------
@@ -115,57 +108,3 @@ class Tracker:
         for name, function in self.quantities.items():
             self.values[name].append(function(model))
         self.epoch.append(epoch)
-
-
-def isomap(points, *, n_neighbors=10, n_components=2):
-    """A map of points by Isomap, on which distances approximate those along their manifold.
-
-    Parameters
-    ----------
-    points : array of shape (n_points, n_units)
-        For instance the visible means of `Solutions`, of one epoch or of several together.
-    n_neighbors : int, default 10
-    n_components : int, default 2
-
-    Returns
-    -------
-    array of shape (n_points, n_components)
-
-    Raises
-    ------
-    ValueError
-        If there are not more points than components.
-    ImportError
-        If scikit-learn is not installed.
-
-    Notes
-    -----
-    Tenenbaum, de Silva & Langford (2000), by scikit-learn. Components of the graph of neighbours
-    are connected where they are closest.
-
-    Examples
-    --------
-    >>> import numpy as np, fastmf as mf
-    >>> points = np.random.default_rng(0).random((30, 8))
-    >>> mf.evaluation.isomap(points, n_neighbors=5).shape
-    (30, 2)
-    """
-    points = real_array("points", points)
-    n_neighbors, n_components = (
-        count("n_neighbors", n_neighbors),
-        count("n_components", n_components),
-    )
-    if points.ndim != 2 or len(points) <= n_components or not np.isfinite(points).all():
-        raise ValueError(
-            f"points must be an array of finite numbers of more than {n_components} rows, got "
-            f"shape {points.shape}."
-        )
-    try:
-        from sklearn.manifold import Isomap
-    except ModuleNotFoundError as error:
-        raise ImportError("isomap needs scikit-learn: pip install scikit-learn") from error
-    method = Isomap(n_neighbors=min(n_neighbors, len(points) - 1), n_components=n_components)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The number of connected components", UserWarning)
-        warnings.filterwarnings("ignore", "Changing the sparsity structure")
-        return method.fit_transform(points)

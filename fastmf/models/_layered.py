@@ -23,7 +23,7 @@ class Layered(Model):
         One more than couplings; the first is of the visible units.
     """
 
-    @property
+    @computed_once
     def sizes(self):
         """Units of each layer."""
         return (self.couplings[0].shape[0], *(w.shape[1] for w in self.couplings))

@@ -111,7 +111,7 @@ def solution_map(points, solutions, *, shape=None, n_images=12, ax=None):
     Parameters
     ----------
     points : array of shape (n_solutions, 2)
-        Where each solution is, for instance by `fastmf.evaluation.isomap`.
+        Where each solution is, for instance by `sklearn.manifold.Isomap`.
     solutions : Solutions
     shape : tuple of int, optional
         Height and width of the visible units as an image; without it there are no images.

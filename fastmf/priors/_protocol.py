@@ -37,6 +37,8 @@ package `priors` looks at fields; all others call the functions here, in `_queri
 and, about data, in `_values`.
 """
 
+from functools import partial
+
 import numpy as np
 
 # --- units and fields ---------------------------------------------------------------------------
@@ -138,15 +140,11 @@ def learned_fields(prior):
 
 def map_parameters(function, *priors):
     """The prior whose learned fields are a function of the fields of several priors."""
-
-    def of_part(*parts):
-        fields = {
-            name: function(*(getattr(part, name) for part in parts))
-            for name in parameter_names(parts[0])
-        }
-        return parts[0]._replace(**fields)
-
-    return map_parts(of_part, *priors)
+    if is_concatenated(priors[0]):
+        return map_parts(partial(map_parameters, function), *priors)
+    names = parameter_names(priors[0])
+    fields = {name: function(*[getattr(prior, name) for prior in priors]) for name in names}
+    return priors[0]._replace(**fields)
 
 
 def project(prior):

@@ -136,6 +136,8 @@ def _bounds(part):
         limits[:] = part.lower, part.upper
     elif has_groups(part):
         limits[:] = [[0.0], [1.0]]
+    elif (common := common_support(part)) is not None:
+        limits[:] = [[min(common)], [max(common)]]
     elif (values := support(part)) is not None:
         limits[:] = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
     elif hasattr(part, "precision"):

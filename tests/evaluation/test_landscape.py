@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.evaluation import Tracker, isomap
+from fastmf.evaluation import Tracker
 
 
 def test_tracker_records_during_training():
@@ -31,20 +31,3 @@ def test_tracker_at_some_epochs_and_before_training():
     assert tracker.values == {"size": ["untrained", "model 1", "model 3"]}
     with pytest.raises(TypeError, match="size must be a function"):
         Tracker(size=3)
-
-
-def test_isomap_unrolls_a_spiral():
-    t = np.linspace(1, 3, 150) * np.pi
-    width = np.tile([0.0, 0.5, 1.0], 50)
-    spiral = np.stack([t * np.cos(t), t * np.sin(t), width], 1)
-    first = isomap(spiral, n_neighbors=8)[:, 0]
-    length = np.cumsum(np.hypot(*np.diff(spiral[:, :2], axis=0, prepend=spiral[:1, :2]).T))
-    assert abs(np.corrcoef(first, length)[0, 1]) > 0.999
-
-
-def test_isomap_joins_groups_and_takes_few_points():
-    points = np.vstack([np.eye(4), 100 + np.eye(4)])
-    assert np.isfinite(isomap(points, n_neighbors=2)).all()
-    assert isomap(np.eye(3)).shape == (3, 2)
-    with pytest.raises(ValueError, match="more than 2 rows"):
-        isomap(np.eye(2))

@@ -23,18 +23,14 @@ def conditional_arguments(size, dtype, rows=None):
 def pair_arguments(size, dtype, rows=None):
     """Arguments of `pair_averages`; "rows" are visible units. The coefficients differ in rows."""
     model, rng = rbm(size, dtype), np.random.default_rng(5)
-    units = chosen(rows, size.n_visible)
-    lengths = [size.n_rows, size.n_rows - 2, size.n_rows - 1, size.n_rows]
-    lefts = [rng.normal(size=(n, size.n_visible)).astype(dtype) for n in lengths]
-    lefts = np.concatenate(lefts)[:, units]
-    rights = rng.normal(size=(sum(lengths), size.n_hidden)).astype(dtype)
+    units, n_rows = chosen(rows, size.n_visible), 4 * size.n_rows - 3
+    lefts = rng.normal(size=(n_rows, size.n_visible)).astype(dtype)[:, units]
+    rights = rng.normal(size=(n_rows, size.n_hidden)).astype(dtype)
     weights = np.array(model.weights[units])
     weights.flags.writeable = False  # like a model's
-    powers = [3, 1, 0, 0]
-    terms = np.array(list(zip(lengths, powers, strict=True)))
     packed = pack(rights / rights.dtype.type(size.n_rows))
     return (
-        *(product_address(dtype), terms, np.ascontiguousarray(lefts), packed, weights),
+        *(product_address(dtype), size.n_rows, np.ascontiguousarray(lefts), packed, weights),
         *(work_of(packed), np.zeros_like(weights)),
     )
 
@@ -43,6 +39,6 @@ CASES = [
     Case("training.statistics.conditional_moments", "hidden", conditional_arguments,
          lambda arguments: dict(zip(("b", "mean", "var"), arguments[-3:], strict=True)),
          {"float64": 1e-12, "float32": 1e-4}, large=True),
-    Case("training.statistics.pair_averages", "four_terms", pair_arguments,
+    Case("training.statistics.pair_averages", "both_orders", pair_arguments,
          lambda arguments: {"out": arguments[-1]}, {"float64": 1e-12, "float32": 1e-4}, large=True),
 ]  # fmt: skip

@@ -211,7 +211,6 @@ def evaluations(rbm: mf.RBM, X: Array) -> list[float]:
     average = evaluation.IterateAverage(first_epoch=3)
     checkpoint = evaluation.Checkpoint("run.npz")
     mf.GeneralizedRBM(8, callbacks=[tracker, average, checkpoint]).fit(X)
-    evaluation.isomap(evaluation.solutions(rbm, 10).visible)
     noisy = evaluation.flip(X, 0.1, rng=0)
     guess = evaluation.pointwise_estimate(noisy, X.mean(0), 0.1)
     nearest = evaluation.nearest_neighbour(noisy, X)

@@ -473,19 +473,21 @@ def layout_of(model, order, schedule):
             "of more values."
         )
     key = type(model), order, schedule
-    reference, layout = _latest.entries.pop(key, (None, None))
+    reference, layout = _latest.entries.get(key, (None, None))
     last = reference and reference()
-    if reference is None or last is not model:
-        kind = _kind_of(model)
-        if reference and last is None and type(layout) is kind and layout.fits(model):
-            layout.refill(model)
-        else:
-            layout = kind(model, order, schedule)
-    # Two, since learning alternates between a deep machine and its hidden layers.
-    entries = [*_latest.entries.items(), (key, (weakref.ref(model), layout))]
-    _latest.entries = dict(entries[-2:])
+    if last is model:
+        return layout
+    kind = _kind_of(model)
+    if reference and last is None and type(layout) is kind and layout.fits(model):
+        layout.refill(model)
+    else:
+        layout = kind(model, order, schedule)
     if not layout.sparse:  # whose units are in another order
         layout.priors = model.layers
+    # Two, since learning alternates between a deep machine and its hidden layers.
+    _latest.entries.pop(key, None)
+    entries = [*_latest.entries.items(), (key, (weakref.ref(model), layout))]
+    _latest.entries = dict(entries[-2:])
     return layout
 
 

@@ -40,7 +40,7 @@ def collapsed_tap(
     if not is_integrated(model):
         return tap(model, init, field=field, precision=precision, clamp=clamp, **options)
     options = TapOptions(**options)._replace(schedule="sequential").checked()
-    layout = layout_of(model, 1, "blocked")
+    layout = layout_of(model, min(options.order, 2), "blocked")
     state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, clamp)
     record = record_from(state, options.max_iter, options.history)
     record.status[:], record.n_iter[:] = CONVERGED, 1
@@ -134,6 +134,8 @@ def _solve_alike(model, rows, tilt, options, variances, record, values):
 def _fields_of_clamped(integrated, mean):
     """Fields of the clamped Gaussian units on all units."""
     fixed = integrated.clamped
+    if not len(fixed):
+        return np.zeros_like(mean)
     return mean[:, fixed] @ integrated.between(fixed, np.arange(mean.shape[1]))
 
 

@@ -99,7 +99,7 @@ def sampled_layers(model):
 def check_finite(*values):
     """Raise FloatingPointError where log-weights or states have diverged."""
     # Written so that NaN counts as diverged.
-    if not all(abs(x).max(initial=0) < MAX_SIZE for x in values):
+    if not all(np.vdot(x, x) < MAX_SIZE**2 for x in values):
         raise FloatingPointError(
             "annealed importance sampling diverged: a unit's distribution cannot be normalised "
             "somewhere on the path; check the precisions of the priors against the weights."

@@ -46,30 +46,21 @@ def conditional_moments(units, address, couplings, states, work, b, mean, var):
         first = next_task(queue) * TASK_ROWS
 
 
-# The columns of a table of pair terms: number of rows, and the power of the weights that the term
-# is a coefficient of.
-N_TERM_ROWS, POWER = range(2)
-
-
 @kernel(mode="merged")
-def _add_term(products, weights, n_multiplied, out):
-    """Multiply `out` by the weights a number of times, and add products."""
+def _add_weighted(weights, products, out):
+    n = out.shape[1]
     for r in range(out.shape[0]):
-        n = out.shape[1]
-        out_r, weights_r = row(out, (r, 0), n), row(weights, (r, 0), n)
-        products_r = row(products, (r, 0), n)
-        for _ in range(n_multiplied):
-            for i in range(n):
-                out_r[i] *= weights_r[i]
+        weights_r, products_r = row(weights, (r, 0), n), row(products, (r, 0), n)
+        out_r = row(out, (r, 0), n)
         for i in range(n):
-            out_r[i] += products_r[i]
+            out_r[i] += weights_r[i] * products_r[i]
 
 
 @kernel(views=True)
-def pair_averages(address, terms, lefts, rights, weights, work, out):
-    """Polynomial in the weights, entry by entry; the coefficients are sums of products of units.
+def pair_averages(address, n_second, lefts, rights, weights, work, out):
+    """Sums over rows of products of units, of the first `n_second` rows times the weights.
 
-    Units of one layer, and packed ones of the other, are given in the rows of all terms.
+    Units of one layer, and packed ones of the other, are given in all rows.
     """
     n_left, n_right = weights.shape
     scratch, queue = work
@@ -81,12 +72,12 @@ def pair_averages(address, terms, lefts, rights, weights, work, out):
     while first < n_left:
         n_here = smaller(TASK_ROWS, n_left - first)
         units = slice(first, first + n_here)
-        begin, power = start, terms[0, POWER]
-        out[units] = 0
-        for k in range(terms.shape[0]):
-            end = begin + terms[k, N_TERM_ROWS]
-            units_left, right = lefts[begin:end, units].T, rights[:, begin:end]
-            product(address, units_left, n_here, start, right, products, n_right)
-            _add_term(products, weights[units], power - terms[k, POWER], out[units])
-            begin, power = end, terms[k, POWER]
+        of_rows, packed = lefts[n_second:, units].T, rights[:, n_second:]
+        product(address, of_rows, n_here, start, packed, products, n_right)
+        for r in range(n_here):
+            copy(row(products, (r, 0), n_right), row(out, (first + r, 0), n_right))
+        if n_second > 0:
+            of_rows, packed = lefts[:n_second, units].T, rights[:, :n_second]
+            product(address, of_rows, n_here, start, packed, products, n_right)
+            _add_weighted(weights[units], products, out[units])
         first = next_task(queue) * TASK_ROWS

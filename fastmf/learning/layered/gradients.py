@@ -13,7 +13,7 @@ are its derivatives. Gibbs samples of the visible units are averaged like data; 
 they are of all even layers, given which the odd ones are independent.
 """
 
-from itertools import pairwise, starmap
+from itertools import accumulate, pairwise, starmap
 from typing import NamedTuple
 
 import numpy as np
@@ -46,34 +46,35 @@ ORDER_OF_GRADIENT = {"mean_field": 1, "tap": 2}
 MEAN_FIELD = (*ORDER_OF_GRADIENT, "adaptive_tap")
 
 
-def pair_averages(weights, terms, n_threads=None, scratch=None, name="pairs"):
-    """Sum of products of two layers, averaged over rows and weighted."""
+def pair_averages(weights, first, second=(), n_threads=None, scratch=None, name="pairs"):
+    """Sum of averages over rows of products of two layers, times their factors.
+
+    Terms are (rows of one layer, rows of the other, factor); those of second order are multiplied
+    by the weights, too. Sparse rows are of first order.
+    """
     dtype, scratch, (n_left, n_right) = weights.dtype, scratch or Scratch(), weights.shape
-    sparse = [term for term in terms if is_sparse(term[0])]
-    terms = [term for term in terms if not is_sparse(term[0])] if sparse else terms
+    sparse = [term for term in first if is_sparse(term[0])]
+    terms = [*second, *(term for term in first if not is_sparse(term[0]))]
     out = scratch.take(name, weights.shape, dtype)
+    ends = [0, *accumulate(len(term[0]) for term in terms)]
     if terms:
-        terms = sorted(terms, key=lambda term: -term[3])
-        table = np.array([(len(term[0]), term[3]) for term in terms])
-        n_rows, width = int(table[:, 0].sum()), panel_width(dtype)
+        n_rows, width = ends[-1], panel_width(dtype)
         lefts = scratch.take("lefts", (n_rows, n_left), dtype)
         rights = scratch.take("rights", (n_rows, n_right), dtype)
         np.concatenate([term[0] for term in terms], out=lefts, casting="same_kind")
-        first = 0
-        for _, hidden, scale, _ in terms:
-            np.multiply(hidden, scale / len(hidden), out=rights[first : first + len(hidden)])
-            first += len(hidden)
+        for (_, right, factor), start, end in zip(terms, ends[:-1], ends[1:], strict=True):
+            np.multiply(right, factor / len(right), out=rights[start:end])
         packed = scratch.take("packed", (-(-n_right // width), n_rows, width), dtype)
         fill_panels(rights, packed)
         n_tasks = n_left // statistics.TASK_ROWS + 1
         n_workers = workers_for(n_tasks, n_rows * weights.size, n_threads)
         work = statistics.work_of(packed, n_workers, scratch)
-        arguments = product_address(dtype), table, lefts, packed, weights, work, out
+        arguments = product_address(dtype), ends[len(second)], lefts, packed, weights, work, out
         in_parallel(statistics.pair_averages, arguments, n_workers)
     else:
         out[:] = 0
-    for visible, hidden, scale, _ in sparse:
-        add_pair_average(visible, scale * hidden, out, n_threads)
+    for left, right, factor in sparse:
+        add_pair_average(left, factor * right, out, n_threads)
     return out
 
 
@@ -148,14 +149,18 @@ def _unit_averages(prior, field_alone, mean, derivatives, *arguments):
     averages = row_mean(mean)
     if field_alone:
         return averages, prior._replace(field=averages)
+    if is_sparse(mean):
+        return averages, mean_log_prob_gradient(prior, mean)
     return averages, map_parameters(row_mean, derivatives(prior, *arguments))
 
 
 class Averages(NamedTuple):
     """Averages over data, or over a model, whose difference is the gradient."""
 
-    # For each of the couplings the terms of `pair_averages`, and arrays to add, or 0.
-    terms: list
+    # For each of the couplings a list of pairs of units whose products count, another one of those
+    # that are multiplied by the couplings, and arrays to add, or 0.
+    first: list
+    second: list
     effects: list
     # Derivatives by the parameters, and means, of each layer.
     layers: list
@@ -170,18 +175,17 @@ def _of_data(model, X, order, n_threads, kinds, hidden, **options):
     if not model.deep:
         return _of_rows(model, X, hidden, kinds), [hidden[1:]]
     machine, solutions = posterior(model, X, order=order, n_threads=n_threads, **options)
-    terms, effects, layers, means = _of_solutions(machine, solutions, order, kinds.above)
-    mean, visible = _of_values(model.layers[0], X, kinds.field_alone[0])
-    first = [(X, solutions.mean[0], 1, 0)]
-    averages = [first, *terms], [0, *effects], [visible, *layers], [mean, *means]
-    return Averages(*averages), list(zip(solutions.mean, solutions.var, strict=True))
-
-
-def _of_values(prior, x, field_alone):
-    """Means over rows of the units of a layer, and of derivatives of their log-probability."""
-    if is_sparse(x):
-        return row_mean(x), mean_log_prob_gradient(prior, x)
-    return _unit_averages(prior, field_alone, x, log_prob_gradient, x)
+    above = _of_solutions(machine, solutions, order, kinds.above)
+    prior, alone = model.layers[0], kinds.field_alone[0]
+    mean, visible = _unit_averages(prior, alone, X, log_prob_gradient, X)
+    averages = Averages(
+        [[(X, solutions.mean[0])], *above.first],
+        [[], *above.second],
+        [0, *above.effects],
+        [visible, *above.layers],
+        [mean, *above.means],
+    )
+    return averages, list(zip(solutions.mean, solutions.var, strict=True))
 
 
 def _of_rows(model, even, odd, kinds):
@@ -196,23 +200,23 @@ def _of_rows(model, even, odd, kinds):
         starts[k % 2] += size
         if k % 2 == 0:
             x = even[:, columns] if model.deep else even
-            averages.append(_of_values(prior, x, alone))
+            averages.append(_unit_averages(prior, alone, x, log_prob_gradient, x))
         else:
             b, x, var = (part[:, columns] for part in odd)
             given = b, b.dtype.type(0), x, var
             averages.append(_unit_averages(prior, alone, x, prior_gradient, *given))
         units.append(x)
-    pairs = [[(below, above, 1, 0)] for below, above in pairwise(units)]
+    pairs = [[pair] for pair in pairwise(units)]
     means, of_priors = zip(*averages, strict=True)
-    return Averages(pairs, [0] * len(pairs), of_priors, means)
+    return Averages(pairs, [[]] * len(pairs), [0] * len(pairs), of_priors, means)
 
 
 def _of_solutions(model, solutions, order, kinds):
     """Derivatives of the average log-partition over mean-field solutions."""
     layers = model.layers
     parts = list(zip(solutions.b, solutions.a, solutions.mean, solutions.var, strict=True))
-    pairs = [[(m, m_above, 1, 0)] for m, m_above in pairwise(solutions.mean)]
-    effects, squares = [0] * len(pairs), [None] * len(layers)
+    pairs = [[pair] for pair in pairwise(solutions.mean)]
+    of_variances, effects, squares = [[]] * len(pairs), [0] * len(pairs), [None] * len(layers)
     if kinds.integrated and not isinstance(solutions, ExpectationPropagation):
         effects, squares = averages(model, solutions, order)
     elif order == 2:
@@ -222,8 +226,7 @@ def _of_solutions(model, solutions, order, kinds):
             second = list(starmap(second_moments, units))
             neighbours = zip(model.couplings, units, units[1:], strict=False)
             effects = list(starmap(group_effects, neighbours))
-        for k, terms in enumerate(pairs):
-            terms.append((second[k], second[k + 1], 1, 1))
+        of_variances = [[pair] for pair in pairwise(second)]
     units = []
     for prior, alone, part, square in zip(layers, kinds.field_alone, parts, squares, strict=True):
         if square is not None and gaussian_units(prior).any():
@@ -233,7 +236,7 @@ def _of_solutions(model, solutions, order, kinds):
         else:
             units.append(_unit_averages(prior, alone, part[2], prior_gradient, *part))
     means, of_priors = zip(*units, strict=True)
-    return Averages(pairs, effects, of_priors, means)
+    return Averages(pairs, of_variances, effects, of_priors, means)
 
 
 def _covariance_times(mean, var, groups_, x):
@@ -291,7 +294,7 @@ def gradient(
     if hidden is None and not model.deep:
         hidden = moments[0]
     if isinstance(of_model, ExactAverages):
-        less = Averages([[]], list(of_model.pairwise), list(of_model.layers), [])
+        less = Averages([[]], [[]], list(of_model.pairwise), list(of_model.layers), [])
     elif samples:
         less = _of_rows(model, of_model, moments[-1], kinds)
     else:
@@ -299,8 +302,11 @@ def gradient(
     data, moments = _of_data(model, X, order, n_threads, kinds, hidden, **options)
     weights = []
     for k, w in enumerate(model.couplings):
-        minus = [(below, above, -scale, power) for below, above, scale, power in less.terms[k]]
-        g = pair_averages(w, data.terms[k] + minus, n_threads, scratch, f"pairs {k}")
+        terms = [
+            [*((*pair, 1) for pair in plus), *((*pair, -1) for pair in minus)]
+            for plus, minus in ((data.first[k], less.first[k]), (data.second[k], less.second[k]))
+        ]
+        g = pair_averages(w, *terms, n_threads, scratch, f"pairs {k}")
         for effect in (data.effects[k], -less.effects[k]):
             if isinstance(effect, np.ndarray):
                 g += effect

@@ -28,9 +28,8 @@ class State:
     model: Model
     # The previous step.
     velocity: ModelParameters
-    # The next batch, counted from 0.
+    # The next epoch, counted from 0.
     epoch: int = 0
-    batch: int = 0
     # Persistent samples (visible,), or solutions (means of all layers, then variances).
     chains: tuple = ()
     # Matrices by which gradients are multiplied, of all layers; empty for ordinary gradients.

@@ -118,7 +118,7 @@ def write(path, state, run):
         parts["best"] = model_to_arrays(state.best)
     arrays = {f"{part}/{name}": np.asarray(x) for part in parts for name, x in parts[part].items()}
     arrays["run"] = np.array([json.dumps(run, default=plain)])
-    arrays["position"] = np.array([state.epoch, state.batch, state.waited])
+    arrays["position"] = np.array([state.epoch, state.waited])
     digests = {name: _digest(array) for name, array in arrays.items()}
     write_arrays(path, arrays | {"digests": np.array([json.dumps(digests)])})
 
@@ -169,12 +169,11 @@ def _state(arrays, start):
     velocity, history, best = iter(tuples.pop("velocity")), arrays.under("history"), None
     if any(name.startswith("best/") for name in arrays):
         best = model_from_arrays(arrays.under("best"))
-    epoch, batch, waited = arrays["position"].tolist()
+    epoch, *_, waited = arrays["position"].tolist()
     return State(
         model_from_arrays(arrays.under("model")),
         start.velocity.combine(lambda array: next(velocity)),
         epoch,
-        batch,
         history={name: history[name].tolist() for name in history},
         best=best,
         waited=waited,

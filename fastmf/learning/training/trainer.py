@@ -1,7 +1,7 @@
 """The training loop: epochs of shuffled batches, metrics, checkpoints and early stopping.
 
-The random numbers of a batch are a function of (seed, epoch, batch) alone. So a run that was
-interrupted resumes from its state. Missing values are drawn before each epoch by Gibbs sampling of
+The random numbers of an epoch are a function of (seed, epoch) alone. So a run that was interrupted
+resumes from its state. Missing values are drawn before each epoch by Gibbs sampling of
 the model given the observed ones, from the values of the epoch before (stochastic EM, Celeux &
 Diebolt 1985); the epoch then follows the gradient of the likelihood of complete rows.
 """
@@ -22,7 +22,7 @@ SWEEPS, FIRST_SWEEPS = 5, 20
 
 
 def stream(seed, epoch, *numbers):
-    """The random generator of a batch; without its number, of the order of an epoch."""
+    """The random generator of an epoch, for its order and its steps; or one of these numbers."""
     return np.random.default_rng([seed, epoch + 1, *(n + 1 for n in numbers or (-1,))])
 
 
@@ -72,16 +72,14 @@ class Completion:
         return self._arrays if self._is_tuple else self._arrays[0]
 
     def __call__(self, state, rng):
-        """Complete the rows: with new values, or without `rng` with the values in the state."""
+        """Complete the rows, from the values in the state if there are some."""
         values, missing = self._arrays[0], self._missing[self._rows]
         if state.completed:
             values[self._missing] = state.completed[0][0]
-        if rng is not None:
-            n_sweeps = SWEEPS if state.completed else FIRST_SWEEPS
-            rows = _rows(self.data, self._rows)
-            drawn = self._draw(state.model, rows, missing, n_sweeps, rng)
-            state.completed = (drawn[missing][None],)
-            values[self._missing] = state.completed[0][0]
+        n_sweeps, rows = SWEEPS if state.completed else FIRST_SWEEPS, _rows(self.data, self._rows)
+        drawn = self._draw(state.model, rows, missing, n_sweeps, rng)
+        state.completed = (drawn[missing][None],)
+        values[self._missing] = state.completed[0][0]
 
 
 def _rows(data, rows):
@@ -142,10 +140,10 @@ def train(
     score = steps.score if validation is None else f"validation_{steps.score}"
     while state.epoch < settings.n_epochs and state.waited < settings.patience:
         if complete:
-            complete(state, None if state.batch else stream(state.seed, state.epoch, -1, 0))
+            complete(state, stream(state.seed, state.epoch, -1, 0))
         _take_epoch(state, steps, X, weights)
         steps.settle(state)
-        state.epoch, state.batch = state.epoch + 1, 0
+        state.epoch += 1
         entry = {
             "epoch": state.epoch,
             "learning_rate": learning_rate(settings, state.epoch - 1),
@@ -169,17 +167,16 @@ def train(
 
 
 def _take_epoch(state, steps, X, weights):
-    """Take the remaining steps of an epoch."""
+    """Take the steps of an epoch."""
     rng, size = stream(state.seed, state.epoch), steps.settings.batch_size
     n_rows = arrays_of(X)[0].shape[0]
     order = rng.permutation(n_rows) if weights is None else weighted_rows(weights, rng)
     rates = learning_rates(steps.settings, state.epoch, -(-n_rows // size))
-    while (batch := state.batch) * size < n_rows:
+    for batch, rate in enumerate(rates):
+        first = batch * size
         if steps.n_between and batch % steps.n_between == 0:
-            steps.prepare(state, _rows(X, np.roll(order, -batch * size)[:PREPARED_ROWS]))
-        rows = _rows(X, order[batch * size : (batch + 1) * size])
-        steps(state, rows, rates[batch], stream(state.seed, state.epoch, batch))
-        state.batch += 1
+            steps.prepare(state, _rows(X, np.roll(order, -first)[:PREPARED_ROWS]))
+        steps(state, _rows(X, order[first : first + size]), rate, rng)
 
 
 def _line(history, steps):

@@ -12,11 +12,8 @@ def conditional_moments(units, address, couplings, states, work, b, mean, var):
     mean[:], var[:] = moments(units.prior, b, b.dtype.type(0))
 
 
-def pair_averages(address, terms, lefts, rights, weights, work, out):
-    """Polynomial in the weights, entry by entry; the coefficients are sums of products of units."""
-    out[:], begin = 0, 0
+def pair_averages(address, n_second, lefts, rights, weights, work, out):
+    """Sums over rows of products of units, of the first `n_second` rows times the weights."""
     rights = unpacked(rights, weights.shape[1])
-    for n_rows, power in terms:
-        rows = slice(begin, begin + n_rows)
-        out += weights**power * (lefts[rows].T @ rights[rows])
-        begin += n_rows
+    out[:] = lefts[n_second:].T @ rights[n_second:]
+    out += weights * (lefts[:n_second].T @ rights[:n_second])

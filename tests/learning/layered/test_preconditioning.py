@@ -102,15 +102,17 @@ def test_details_beside_a_direction_of_large_variance_are_learned_sooner():
     def best(rates, **options):
         weights = 0.1 * np.random.default_rng(1).normal(size=(12, 6))
         model = mf.RBM(weights, mf.Bernoulli(np.zeros(12)), mf.Bernoulli(np.zeros(6)))
-        found = []
+        likelihoods = []
         for rate in rates:
             settings = quick(
                 learning_rate=(rate, 0.0), gradient="pcd", n_sweeps=5, n_epochs=10, momentum=0.0,
                 n_starts=200, batch_size=100, **options,
             )  # fmt: skip
-            learned = train(model, bright(), settings, seed=0).model
-            found.append(log_likelihood(learned, bright(), exact(learned).log_partition).mean())
-        return max(found)
+            # Of one seed the difference is between 0 and 0.13 nats.
+            machines = [train(model, bright(), settings, seed=seed).model for seed in range(3)]
+            values = [log_likelihood(m, bright(), exact(m).log_partition).mean() for m in machines]
+            likelihoods.append(np.mean(values))
+        return max(likelihoods)
 
     assert best((3, 10), preconditioning=0.5) > best((0.3, 1, 3, 10)) + 0.05
 

@@ -18,7 +18,7 @@ which is taken off. Missing values of neighbours are 0, too, but only in terms t
 
 import numpy as np
 
-from fastmf._threads.workers import for_each, in_parallel, workers_for
+from fastmf._threads.workers import computed_once, for_each, in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
 from fastmf.learning.pseudo_likelihood.coordinates import (
     MIN_SPIN_VARIANCE,
@@ -199,7 +199,7 @@ class PseudoLikelihood(PairwiseLikelihood):
             lambda block: self._products_of_features(block) @ curvature[block], blocks, work
         )
         hessian = np.diag(np.broadcast_to(self.ridge, self.n_parameters))
-        for j, (products, first, second) in enumerate(self._places_of_products()):
+        for j, (products, first, second) in enumerate(self._places_of_products):
             hessian[first, second] += sums[products, j]
             hessian[second, first] = hessian[first, second]
         return hessian
@@ -218,13 +218,15 @@ class PseudoLikelihood(PairwiseLikelihood):
             first += len(z) - k
         return out
 
+    @computed_once
     def _places_of_products(self):
-        """Yield, for each unit, products of coupled features and their places in the Hessian."""
-        k, l = np.triu_indices(self.n_units + 1)
+        """For each unit, products of coupled features and their places in the Hessian."""
+        (k, l), places = np.triu_indices(self.n_units + 1), []
         for j in range(self.n_units):
             indices = np.append(j, self.index[j])
             products = np.flatnonzero((indices[k] >= 0) & (indices[l] >= 0))
-            yield products, indices[k[products]], indices[l[products]]
+            places.append((products, indices[k[products]], indices[l[products]]))
+        return places
 
     def weighted_sech2(self, parameters, rows=slice(None)):
         """weight * sech^2 eta of rows, (n_rows, n_units)."""
@@ -239,7 +241,7 @@ class PseudoLikelihood(PairwiseLikelihood):
         """z_ij' inverse z_ij of the features of eta_ij, (n_rows, n_units)."""
         n = self.n_units + 1
         factors, twice = np.zeros((n * (n + 1) // 2, self.n_units)), inverse + inverse.T
-        for j, (products, first, second) in enumerate(self._places_of_products()):
+        for j, (products, first, second) in enumerate(self._places_of_products):
             factors[products, j] = twice[first, second] / (1 + (first == second))
         products = map(self._products_of_features, self._blocks_of_products())
         return np.vstack([part.T @ factors for part in products])

@@ -50,19 +50,25 @@ class OfFewRows:
 
     def fields(self, labels):
         """Local fields X J of rows of labels, (n_rows, n_states)."""
-        A, X = self.coefficients, self._X
-        Y = one_hot(labels, self.sizes, A.dtype)
-        out = (Y @ X.T).toarray() @ A
-        out += (X.T @ (Y @ A.T).T).T
-        for first, q in zip(self.first, self.sizes, strict=True):
-            states = slice(first, first + q)
-            within = X[:, states].T @ A[:, states]
-            out[:, states] -= Y[:, states] @ (within + within.T)
-        return out
+        Y = one_hot(labels, self.sizes, self.coefficients.dtype)
+        products = (Y @ self._X.T).toarray()
+        return fields_of_few_rows(self.coefficients, self._X, Y, products, self.sizes)
 
     def dense(self):
         """J, made now."""
         return np.concatenate([self.of_position(i) for i in range(len(self.sizes))])
+
+
+def fields_of_few_rows(A, X, Y, products, sizes):
+    """Local fields Y J of rows Y with the couplings of `OfFewRows`, given the products Y X'."""
+    out = products @ A
+    out += (X.T @ (Y @ A.T).T).T
+    for first, q in zip(np.cumsum(sizes) - sizes, sizes, strict=True):
+        states = slice(first, first + q)
+        # No products with this position's own states are wanted.
+        within = X[:, states].T @ A[:, states]
+        out[:, states] -= Y[:, states] @ (within + within.T)
+    return out
 
 
 def one_hot(labels, sizes, dtype=np.float64):

@@ -20,10 +20,9 @@ each eigenvector a fit of weak penalties takes up to three times the iterations.
 """
 
 import numpy as np
-from scipy.special import logsumexp
 
 from fastmf._common.linalg import MIN_EIGENVALUE
-from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
+from fastmf.learning.pseudo_likelihood.potts.couplings import fields_of_few_rows, one_hot
 from fastmf.learning.pseudo_likelihood.potts.objective import field_scales
 from fastmf.models._gauge import PositionStates
 
@@ -32,10 +31,11 @@ class FewRows:
     """Minus the penalised log-pseudo-likelihood as a function of B and fields."""
 
     def __init__(self, data, l2, l2_field):
-        self.data, self.labels, self.sizes = data, data.labels, data.sizes
+        self.data, self.sizes = data, data.sizes
         self.positions = PositionStates(self.sizes)
         self.ridge, self.field_ridge = data.total * l2, data.total * l2_field
         self.X = one_hot(data.labels, self.sizes)
+        self.present = data.labels[:, self.positions.position] >= 0
         self.K = (self.X @ self.X.T).toarray()
         self.S = inverse_root(self.K)
         self.share = data.weights / data.total
@@ -68,34 +68,13 @@ class FewRows:
 
     def fields(self, A):
         """E(A)."""
-        out = self.K @ A
-        out += (self.X.T @ (self.X @ A.T).T).T
-        for columns in self._columns():
-            X = self.X[:, columns]
-            # No products with this position's own states are wanted.
-            within = X.T @ A[:, columns]
-            out[:, columns] -= X @ (within + within.T)
-        return out
-
-    def _columns(self):
-        """Columns of the states of each position."""
-        return [slice(f, f + q) for f, q in zip(self.positions.first, self.sizes, strict=True)]
+        return fields_of_few_rows(A, self.X, self.X, self.K, self.sizes)
 
     def _value_and_residuals(self, eta):
-        """Sum over rows of the log-pseudo-likelihoods, and w (x - p); eta is overwritten."""
-        value, weights = 0.0, self.data.weights
-        for position, columns in enumerate(self._columns()):
-            x = self.labels[:, position]
-            present = np.flatnonzero(x >= 0)
-            x = x[present].astype(np.int64)
-            log_p = eta[present, columns]
-            log_p -= logsumexp(log_p, axis=1, keepdims=True)
-            value += weights[present] @ log_p[np.arange(len(x)), x]
-            residuals = -np.exp(log_p)
-            residuals[np.arange(len(x)), x] += 1
-            eta[:, columns] = 0
-            eta[present, columns] = residuals * weights[present, None]
-        return value, eta
+        """Sum over rows of the log-pseudo-likelihoods, and w (x - p)."""
+        logs, weights = self.positions.log_softmax(eta), self.data.weights
+        residuals = self.X.toarray() - np.exp(logs) * self.present
+        return weights @ self.X.multiply(logs).sum(1), weights[:, None] * residuals
 
     def __call__(self, z, gradient):
         """The value at coordinates; its gradient is filled."""

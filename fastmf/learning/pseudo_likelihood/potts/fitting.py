@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
 
 from fastmf._common.memory import memory_of_the_machine
 from fastmf._threads.workers import for_each, one_blas_thread, workers_for
@@ -21,8 +20,6 @@ from fastmf.models._gauge import PositionStates
 _MIN_SINGLE_PARAMETERS = 500_000
 # How many times more states than distinct rows there are where rows are called few.
 _STATES_PER_ROW = 4
-# States beyond which rows are few for the asymmetric objective if there are fewer of them.
-_MAX_DENSE_STATES = 20_000
 
 
 class Options(NamedTuple):
@@ -74,11 +71,8 @@ def _fit(data, options, excluded):
     n_rows, n_states = data.labels.shape[0], data.n_states
     by_rows = options.l2 > 0 and _STATES_PER_ROW * n_rows <= n_states
     if not options.symmetric:
-        by_rows |= options.l2 > 0 and n_rows < n_states > _MAX_DENSE_STATES
         return _fit_asymmetric(data, options, by_rows)
-    if by_rows and excluded is None:
-        return _fit_few_rows(data, options)
-    return _fit_symmetric(data, options, excluded)
+    return _fit_symmetric(data, options, excluded, by_rows and excluded is None)
 
 
 def _precision(data, options):
@@ -99,13 +93,18 @@ def _check_memory(n_bytes, advice):
         )
 
 
-def _fit_symmetric(data, options, excluded):
-    dtype = _precision(data, options)
-    # History, scale, point and two gradients of half a matrix, two whole ones, and the result.
-    n_half = 2 * lbfgs.N_PAIRS + 5
-    n_bytes = data.n_states**2 * ((n_half / 2 + 2) * dtype.itemsize + 8)
-    _check_memory(n_bytes, "take solver='asymmetric', or fewer positions")
-    objective = SymmetricObjective(data, options.l2, options.l2_field, dtype, excluded)
+def _fit_symmetric(data, options, excluded, by_rows):
+    n_rows, n_states, dtype = len(data.labels), data.n_states, _precision(data, options)
+    if by_rows:
+        n_bytes = 8 * n_rows * (4 * n_rows + (2 * lbfgs.N_PAIRS + 8) * n_states)
+        _check_memory(n_bytes, "take solver='asymmetric', or fewer rows")
+        objective = FewRows(data, options.l2, options.l2_field)
+    else:
+        # History, scale, point and two gradients of half a matrix, two whole ones, and the result.
+        n_half = 2 * lbfgs.N_PAIRS + 5
+        n_bytes = n_states**2 * ((n_half / 2 + 2) * dtype.itemsize + 8)
+        _check_memory(n_bytes, "take solver='asymmetric', or fewer positions")
+        objective = SymmetricObjective(data, options.l2, options.l2_field, dtype, excluded)
     z = objective.start(starting_field(data))
     with one_blas_thread():
         minimum = lbfgs.minimise(
@@ -113,19 +112,24 @@ def _fit_symmetric(data, options, excluded):
             n_threads=data.n_threads, callback=options.report,
         )  # fmt: skip
         couplings, field = objective.parameters(z)
-    history = -np.array(minimum.history)
-    return PottsFit(DenseCouplings(couplings, data.sizes), field, history, minimum.stopped)
+    if by_rows:
+        couplings = OfFewRows(couplings, data.labels, data.sizes)
+    else:
+        couplings = DenseCouplings(couplings, data.sizes)
+    return PottsFit(couplings, field, -np.array(minimum.history), minimum.stopped)
 
 
 def _fit_asymmetric(data, options, by_rows):
-    layout = PottsLayout(data.sizes, _precision(data, options))
+    layout, n_rows = PottsLayout(data.sizes, _precision(data, options)), len(data.labels)
     # Estimates of both positions of a pair, and then their averages in double precision.
-    n_bytes = layout.dtype.itemsize * len(data.labels) if by_rows else 8 + layout.dtype.itemsize
-    n_bytes *= data.n_states if by_rows else data.n_states**2
+    n_bytes = (8 + layout.dtype.itemsize) * data.n_states**2
+    by_rows |= options.l2 > 0 and n_rows < data.n_states and n_bytes > memory_of_the_machine()
+    if by_rows:
+        n_bytes = layout.dtype.itemsize * n_rows * data.n_states
     _check_memory(n_bytes, "take fewer rows, or fewer positions")
     rows, start = data.rows(layout), starting_field(data)
     # Coefficients of rows, or couplings to each state.
-    shape = (len(data.labels) if by_rows else data.n_states), data.n_states
+    shape = (n_rows if by_rows else data.n_states), data.n_states
     results, field = np.empty(shape, layout.dtype), np.zeros(data.n_states)
     minima = [None] * layout.n_blocks
 
@@ -145,7 +149,7 @@ def _fit_asymmetric(data, options, by_rows):
         results[:, objective.states] = states
         minima[block] = result._replace(parameters=None)
 
-    work = len(data.labels) * data.n_states * layout.n_blocks
+    work = n_rows * data.n_states * layout.n_blocks
     with one_blas_thread():
         n_workers = workers_for(layout.n_blocks, work, data.n_threads)
         for_each(fit_block, range(layout.n_blocks), n_workers)
@@ -186,25 +190,7 @@ def log_pseudo_likelihood(data, couplings, field):
 
 def score_of(fields, labels, sizes):
     """Log-pseudo-likelihoods of rows of labels with their local fields, (n_rows, n_states)."""
-    first, total = np.cumsum(sizes) - sizes, np.zeros(len(labels))
-    for i, (begin, q) in enumerate(zip(first, sizes, strict=True)):
-        present = np.flatnonzero(labels[:, i] >= 0)
-        states = fields[present, begin : begin + q]
-        observed = states[np.arange(len(present)), labels[present, i].astype(np.int64)]
-        total[present] += observed - logsumexp(states, axis=1)
-    return total
-
-
-def _fit_few_rows(data, options):
-    n_rows = len(data.labels)
-    n_bytes = 8 * n_rows * (4 * n_rows + (2 * lbfgs.N_PAIRS + 8) * data.n_states)
-    _check_memory(n_bytes, "take solver='asymmetric', or fewer rows")
-    objective = FewRows(data, options.l2, options.l2_field)
-    z = objective.start(starting_field(data))
-    result = lbfgs.minimise(
-        objective, z, tol=options.tol, max_iter=options.max_iter,
-        n_threads=data.n_threads, callback=options.report,
-    )  # fmt: skip
-    coefficients, field = objective.parameters(z)
-    couplings = OfFewRows(coefficients, data.labels, data.sizes)
-    return PottsFit(couplings, field, -np.array(result.history), result.stopped)
+    positions = PositionStates(sizes)
+    states = positions.first + np.maximum(labels, 0)
+    logs = np.take_along_axis(positions.log_softmax(fields), states, axis=1)
+    return np.where(labels >= 0, logs, 0).sum(1)

@@ -32,7 +32,7 @@ def test_solvers_agree(missing):
     data, rows = data_of(missing=missing)
     J, h = by_newton(rows)
     value, options = penalised(J, h, rows, SIZES, L2, L2_FIELD), Options(L2, L2_FIELD, tol=1e-14)
-    for found in (fit(data, options), fitting._fit_few_rows(data, options)):
+    for found in (fit(data, options), fitting._fit_symmetric(data, options, None, True)):
         assert found.history[-1] == pytest.approx(value, rel=1e-12)
         assert found.stopped
         np.testing.assert_allclose(found.couplings.dense(), J, atol=1e-6)
@@ -109,7 +109,9 @@ def gradient_per_row(J, h, rows, l2=0.0, l2_field=0.0):
 FITS = {
     "lbfgs": fit,
     "single": lambda data, options: fit(data, options._replace(single=True)),
-    "few rows": lambda data, options: fitting._fit_few_rows(data, options._replace(tol=1e-9)),
+    "few rows": lambda data, options: fitting._fit_symmetric(
+        data, options._replace(tol=1e-9), None, True
+    ),
     "asymmetric": lambda data, options: fit(data, options._replace(symmetric=False)),
 }
 
