@@ -37,11 +37,12 @@ class SearchPoint(NamedTuple):
     changed: bool = False
 
 
-def minimise(objective, start, low, high, *, longest=1.0, tol=1e-6, max_iter=50, report=None):
+def minimise(objective, start, low, high, *, tol=1e-6, max_iter=50, report=None):
     """Minimise by quasi-Newton steps in a box and in a trust region; returns the lowest point.
 
     A line search would try points far away, which for some functions cost a thousand times more
-    than those nearby: here no step is longer than a given length.
+    than nearby points: here the first step is at most 1 long in each variable, and a step at most
+    twice as long as a step that went as predicted.
     """
     x, point, radius, failures, changes = start, objective(start), 1.0, 0, []
     for k in range(max_iter):
@@ -49,16 +50,16 @@ def minimise(objective, start, low, high, *, longest=1.0, tol=1e-6, max_iter=50,
             report(k, point.value)
         hessian = _model(point, changes)
         step = -np.linalg.solve(hessian, point.gradient)
-        step *= min(1.0, radius / max(abs(step / longest).max(), 1e-300))
+        step *= min(1.0, radius / max(abs(step).max(), 1e-300))
         if (x + step < low).any() or (x + step > high).any():
-            sides = np.maximum(low - x, -radius * longest), np.minimum(high - x, radius * longest)
+            sides = np.maximum(low - x, -radius), np.minimum(high - x, radius)
             step = _lowest_in_box(hessian, point.gradient, sides)
         trial = np.clip(x + step, low, high)
         step = trial - x
         predicted_decrease = -(point.gradient @ step + step @ hessian @ step / 2)
         if not predicted_decrease > tol:
             return trial if predicted_decrease >= 0 else x
-        new, length = objective(trial), abs(step / longest).max()
+        new, length = objective(trial), abs(step).max()
         if not new.value < np.inf:
             radius, failures = length / 4, failures + 1
             if failures == MAX_FAILURES:
@@ -74,7 +75,7 @@ def minimise(objective, start, low, high, *, longest=1.0, tol=1e-6, max_iter=50,
             radius = length / 4
             continue
         if ratio > GOOD_RATIO:
-            radius = min(max(radius, 2 * length), 1.0)
+            radius = max(radius, 2 * length)
         x, point = trial, new
     return x
 

@@ -24,15 +24,18 @@ def of_slope(function):
     return objective
 
 
-def test_a_curved_valley_is_followed_to_its_end():
+@pytest.mark.parametrize("start", [(-1.2, 1, -1, 2), (1.2, 1, -1, 2), (-3, -4, 3, 3)])
+def test_a_curved_valley_is_followed_to_its_end(start):
     """With the matrix of second derivatives, that made positive definite."""
 
     def objective(x):
         values, vectors = np.linalg.eigh(rosen_hess(x))
         return SearchPoint(rosen(x), rosen_der(x), vectors * np.maximum(values, 0.1) @ vectors.T)
 
-    found = minimise(objective, np.array([-1.2, 1, -1, 2]), *BOX, tol=1e-14, max_iter=100)
-    np.testing.assert_allclose(found, 1, atol=1e-5)
+    found = minimise(objective, np.array(start, float), *BOX, tol=1e-14, max_iter=100)
+    # The function of four variables has a second minimum near (-0.776, 0.613, 0.382, 0.146).
+    minimum = np.ones(4) if found[0] > 0 else minimize(rosen, found, jac=rosen_der, tol=1e-12).x
+    np.testing.assert_allclose(found, minimum, atol=1e-5)
 
 
 @pytest.mark.parametrize("scale", [1e-2, 1, 1e4])
@@ -74,7 +77,7 @@ def test_sides_of_the_box_are_left_again_where_that_leads_down(seed):
         assert objective(found)[0] == pytest.approx(expected.fun, abs=1e-8)
 
 
-def test_steps_are_short_and_what_has_no_value_is_avoided():
+def test_steps_grow_slowly_and_points_without_a_value_are_avoided():
     tried = []
 
     def objective(x):
@@ -86,7 +89,7 @@ def test_steps_are_short_and_what_has_no_value_is_avoided():
     box = np.array([-9.0]), np.array([9.0])
     found = minimise(of_slope(objective), np.array([8.0]), *box, max_iter=60)
     assert found[0] == pytest.approx(0.5, abs=0.01)
-    assert max(abs(np.diff(np.ravel(tried)))) <= 1 + 1e-12
+    assert np.ravel(tried)[:3].tolist() == [8, 7, 5]
 
 
 def test_smallest_curvatures_shorten_the_steps():
@@ -122,20 +125,6 @@ def test_the_last_step_is_made_without_an_evaluation():
     found = minimise(objective, np.zeros(2), np.full(2, -9.0), np.full(2, 9.0), tol=1.0)
     np.testing.assert_allclose(found, 0.1, rtol=1e-12)
     assert len(tried) == 1
-
-
-def test_variables_have_their_own_longest_steps():
-    tried, longest = [], np.array([3.0, 0.5])
-
-    def objective(x):
-        tried.append(x)
-        return SearchPoint(float(x @ x / 2), x, np.eye(2))
-
-    start = np.array([8.0, 8.0])
-    found = minimise(objective, start, np.full(2, -9.0), np.full(2, 9.0), longest=longest)
-    np.testing.assert_allclose(found, 0, atol=1e-12)
-    assert (abs(np.diff(tried, axis=0)) <= longest + 1e-12).all()
-    assert abs(np.diff(tried, axis=0)).max() == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("start", [0.0, 1e-12, -5.0])

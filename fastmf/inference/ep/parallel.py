@@ -21,7 +21,7 @@ MAX_INCREASE = 2.0
 MAX_REJECTED, BARREN_SWEEPS = 12, 16
 # Largest difference of a mean, in standard deviations, or relative difference of a variance, from
 # which sites are extrapolated: which fixed point is reached is decided before.
-NEAR = 0.5
+NEAR = 1.0
 # Steps that are stored for extrapolation.
 STORED_STEPS = 8
 

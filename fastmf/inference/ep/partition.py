@@ -114,11 +114,10 @@ def _correlated_blocks(X, scores, n):
     free, blocks, n_leads = np.ones(p, bool), [], min(int(n), p)
     while n_leads > 0 and len(order := order[free[order]]):
         leads = order[: min(LEADS_AT_A_TIME, n_leads)]
-        n_leads -= len(leads)
         products = abs(columns.T @ columns[:, leads])
         for lead, correlation in zip(leads, products.T, strict=True):
             if free[lead]:
-                free[lead] = False
+                free[lead], n_leads = False, n_leads - 1
                 linked = np.flatnonzero(free & (correlation > threshold))
                 nearest = np.argsort(-correlation[linked], kind="stable")[: MAX_FEATURES - 1]
                 free[linked[nearest]] = False
