@@ -121,27 +121,29 @@ def _distinct(values, name):
 
 def codes(estimator, X, categories):
     """Return numbers of the categories that entries are, int64, and -1 where they are missing."""
-    out, absent = np.full(X.shape, -1), missing_entries(X)
+    out, absent = np.empty(X.shape, np.int64), missing_entries(X)
     for j, values in enumerate(categories):
-        rows = np.flatnonzero(~absent[:, j])
-        column, name = X[rows, j], column_name(estimator, j)
+        column, name = np.ascontiguousarray(X[:, j]), column_name(estimator, j)
         if is_numeric(column) and is_numeric(values):
             order = np.argsort(values)
-            places = np.searchsorted(values, column, sorter=order)
-            places = order[np.minimum(places, len(values) - 1)]
-            wrong = values[places] != column
+            places = np.searchsorted(values[order], column)
+            places = order[np.minimum(places, len(values) - 1, out=places)]
+            matched = values[places] == column
         else:
             numbers = {value: k for k, value in enumerate(values.tolist())}
-            distinct, inverse = _distinct(column, name)
-            places = np.array([numbers.get(value, -1) for value in distinct.tolist()], int)[inverse]
-            wrong = places < 0
+            distinct, inverse = _distinct(column[~absent[:, j]], name)
+            of_distinct = np.array([numbers.get(value, -1) for value in distinct.tolist()], int)
+            places = np.full(len(X), -1)
+            places[~absent[:, j]] = of_distinct[inverse]
+            matched = places >= 0
+        wrong = ~(matched | absent[:, j])
         if wrong.any():
             row = int(np.argmax(wrong))
             raise ValueError(
                 f"X must hold the values of fit, in column {name} one of {_listed(values)}: got "
-                f"{_shown(column[row : row + 1].tolist()[0])} in row {rows[row]}."
+                f"{_shown(column[row : row + 1].tolist()[0])} in row {row}."
             )
-        out[rows, j] = places
+        out[:, j] = np.where(absent[:, j], -1, places)
     return out
 
 

@@ -16,8 +16,8 @@ from fastmf._outcomes import CONVERGED, IMPROPER, OUT_OF_ITERATIONS
 
 # How many times larger than the largest of the last three residuals the next one may be.
 MAX_INCREASE = 2.0
-# Rejected steps, one after another, that end the schedule; iterations without a new low of the
-# residual after which another schedule, or other blocks, may take over.
+# Rejected steps, one after another, that end the schedule; iterations in which the residual has not
+# halved after which another schedule, or other blocks, may take over.
 MAX_REJECTED, BARREN_SWEEPS = 12, 16
 # Largest difference of a mean, in standard deviations, or relative difference of a variance, from
 # which sites are extrapolated: which fixed point is reached is decided before.
@@ -31,14 +31,15 @@ def parallel_sweeps(problem, state, damping, trace, patience=np.inf):
     adaptive = damping is None
     length = 0.9 if adaptive else 1 - damping
     step = _Step(adaptive, length)
-    closest, smallest, since, recent = state, np.inf, 0, []
+    closest, lowest, halved, since, recent = state, np.inf, np.inf, 0, []
     for _ in range(len(trace.residuals), problem.max_iter):
         residual = state.residual()
         trace.add(residual, lambda state=state: problem.energy(state))
         if residual <= problem.tol and state.agrees(problem.tol):
             return state, CONVERGED, "parallel"
-        closest, since = (state, 0) if residual < smallest else (closest, since + 1)
-        smallest = min(smallest, residual)
+        closest = state if residual < lowest else closest
+        lowest = min(lowest, residual)
+        halved, since = (residual, 0) if residual < halved / 2 else (halved, since + 1)
         if since > patience or len(trace.residuals) == problem.max_iter:
             break
         recent = [*recent[-2:], residual]
