@@ -99,9 +99,8 @@ def _checkpoint(arrays):
     from fastmf.models._io import model_from_arrays
 
     options = run_in(arrays)
-    epoch, batch, _ = arrays.member("position", "iu", (3,), low=0).tolist()
-    batches = f" and {batch} batches" if batch else ""
-    properties = {"checkpoint": f"after {epoch} of {options['n_epochs']} epochs{batches}"}
+    epoch = arrays.member("position", "iu", (None,), low=0)[0]
+    properties = {"checkpoint": f"after {epoch} of {options['n_epochs']} epochs"}
     properties |= _model(model_from_arrays(arrays.under("model")))
     history = arrays.under("history")
     for name in history:

@@ -1,12 +1,10 @@
 import gzip
-import json
 
 import numpy as np
 import pytest
 
 import fastmf as mf
 from fastmf.cli import main
-from fastmf.learning.training.checkpoint import _digest
 
 
 def test_info_of_a_machine(model, capsys):
@@ -77,26 +75,6 @@ def test_info_of_a_checkpoint(stripes, tmp_path, capsys, gradient):
     last = f"{machine.history_['log_likelihood'][-1]:.5g}"
     assert facts["log likelihood"] == f"{last} in the last epoch"
     assert f"gradient='{gradient}'" in facts["options"] and facts["seed"].isdigit()
-
-
-def test_info_of_a_checkpoint_within_an_epoch(stripes, tmp_path, capsys):
-    def rate(epoch):
-        if epoch:
-            raise KeyboardInterrupt
-        return 0.01
-
-    path = tmp_path / "run.npz"
-    options = dict(n_epochs=4, batch_size=20, callbacks=[mf.evaluation.Checkpoint(path)])
-    with pytest.raises(KeyboardInterrupt):
-        mf.DeepBoltzmannMachine((4, 3), pretraining_epochs=0, learning_rate=rate, **options).fit(
-            stripes
-        )
-    assert _facts(path, capsys)["checkpoint"] == "after 1 of 4 epochs"
-    with np.load(path) as file:
-        members, position = dict(file), np.array([1, 4, 0])
-    digests = json.loads(members["digests"][0]) | {"position": _digest(position)}
-    np.savez(path, **members | {"position": position, "digests": [json.dumps(digests)]})
-    assert _facts(path, capsys)["checkpoint"] == "after 1 of 4 epochs and 4 batches"
 
 
 @pytest.mark.parametrize("member", ["run", "position", "model/weights", "history/learning_rate"])

@@ -55,7 +55,7 @@ def test_epochs_whose_solutions_miss_the_states_of_most_weight_are_told():
     """The log-likelihood of the last epoch is ten nats a row above any that is possible."""
     rng = np.random.default_rng(0)
     X = (rng.random((200, 60)) < 0.03 + 0.3 * (rng.random((200, 1)) < 0.3)).astype(float)
-    options = {"learning_rate": 1.5, "n_epochs": 10, "batch_size": 50, "random_state": 0}
+    options = {"learning_rate": 2.0, "n_epochs": 10, "batch_size": 50, "random_state": 20}
     rbm = GeneralizedRBM(25, hidden="ising", gradient="pcd", **options)
     with pytest.warns(ConvergenceWarning, match="learning has diverged"):
         rbm.fit(X)
