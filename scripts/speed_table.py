@@ -212,7 +212,7 @@ def all_starts(n_hidden, repeats):
         yield line(
             f"100 starts to 1e-8, trained 784 x {n_hidden}, {name}", times[name],
             times[f"twin {variants[name][0]}"], f"NumPy of Algorithm 1, {variants[name][0]}",
-            f"{equal.mean():.0%} the equal fixed points, swept on to 1e-12",
+            f"{equal.mean():.0%} the same fixed points, swept on to 1e-12",
         )  # fmt: skip
 
 

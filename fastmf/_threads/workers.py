@@ -20,6 +20,8 @@ from fastmf._threads.interrupts import stop
 # Multiplications of a call that is worth several threads (1 ms), and of one in which a user who
 # presses Ctrl-C would have to wait (0.1 s).
 SHARED_WORK, LONG_WORK = 10**6, 10**8
+# Multiply-adds of vectors that cost as much as one of scalars.
+VECTOR_SPEED = 16
 
 
 class computed_once:

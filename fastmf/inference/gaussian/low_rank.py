@@ -13,7 +13,7 @@ from numpy.linalg import LinAlgError
 from scipy.linalg.blas import dsyrk, dtrmm
 
 from fastmf._common.linalg import inverse_factor
-from fastmf._threads.workers import in_parallel, workers_for
+from fastmf._threads.workers import VECTOR_SPEED, in_parallel, workers_for
 from fastmf.inference.gaussian.dense import Dense, GaussianMoments, GaussianSide, with_zeros
 from fastmf.kernels.ep.linear_model import data_covariance, whitened_columns
 from fastmf.kernels.linear.product import product_address
@@ -22,8 +22,6 @@ from fastmf.kernels.linear.product import product_address
 ENTRIES_AT_A_TIME = 1 << 16
 # Largest number of parts of the columns whose products are summed separately, by that many threads.
 MAX_PARTS = 8
-# Multiply-adds of vectors that cost as much as one of scalars.
-VECTOR_SPEED = 8
 # A site has low precision (see `LowRank`) below this fraction of the precision of the data.
 LOW_PRECISION = 1e-6
 

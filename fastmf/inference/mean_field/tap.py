@@ -19,7 +19,7 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf._common.memory import Scratch, borrowed
 from fastmf._outcomes import DIVERGED
-from fastmf._threads.workers import in_parallel, workers_for
+from fastmf._threads.workers import VECTOR_SPEED, in_parallel, workers_for
 from fastmf.inference.fixed_point import Question
 from fastmf.inference.mean_field._layouts import layout_of, rows_per_worker
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
@@ -174,7 +174,8 @@ def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None, scratch=
     The first half sweep is known.
     """
     layout, n_rows = layout_of(model, order, "blocked"), len(X)
-    n_workers = workers_for(n_rows, 10 * n_rows * layout.n_couplings, n_threads, n_sweeps)
+    work = 2 * n_rows * layout.n_couplings // VECTOR_SPEED
+    n_workers = workers_for(n_rows, work, n_threads, n_sweeps)
     key = n_rows, n_sweeps, n_workers
     if layout.sweeps is None or layout.sweeps[0] != key:
         layout.sweeps = key, _memory_of_sweeps(layout, order, *key)

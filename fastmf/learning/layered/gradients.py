@@ -20,7 +20,7 @@ import numpy as np
 
 from fastmf._common.memory import Scratch
 from fastmf._common.rows import column_sums, is_sparse
-from fastmf._threads.workers import in_parallel, workers_for
+from fastmf._threads.workers import VECTOR_SPEED, in_parallel, workers_for
 from fastmf.inference.ep.adaptive_tap import mean_covariance
 from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
 from fastmf.inference.mean_field._layouts import layout_of
@@ -67,7 +67,7 @@ def pair_averages(weights, first, second=(), n_threads=None, scratch=None, name=
         packed = scratch.take("packed", (-(-n_right // width), n_rows, width), dtype)
         fill_panels(rights, packed)
         n_tasks = n_left // statistics.TASK_ROWS + 1
-        n_workers = workers_for(n_tasks, n_rows * weights.size, n_threads)
+        n_workers = workers_for(n_tasks, n_rows * weights.size // VECTOR_SPEED, n_threads)
         work = statistics.work_of(packed, n_workers, scratch)
         arguments = product_address(dtype), ends[len(second)], lefts, packed, weights, work, out
         in_parallel(statistics.pair_averages, arguments, n_workers)
@@ -86,7 +86,8 @@ def conditional_moments(model, X, order=2, n_threads=None, scratch=None):
         return b, *model.layers[1].moments(b, b.dtype.type(0))
     scratch = scratch or Scratch()
     b, mean, var = scratch.take("given", (3, len(X), weights.shape[1]), model.dtype)
-    n_workers = workers_for(len(X) // statistics.TASK_ROWS + 1, len(X) * weights.size, n_threads)
+    n_tasks, n_products = len(X) // statistics.TASK_ROWS + 1, len(X) * weights.size
+    n_workers = workers_for(n_tasks, n_products // VECTOR_SPEED, n_threads)
     layers = layout_of(model, order, "blocked").layers
     couplings, address = layers.of_model[1].couplings, product_address(model.dtype)
     work = statistics.work_of(couplings, n_workers, scratch)
