@@ -10,9 +10,9 @@ import os
 import sys
 import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache, partial
+from queue import SimpleQueue
 
 from fastmf._common.cores import n_cores
 from fastmf._threads.interrupts import stop
@@ -45,6 +45,54 @@ class computed_once:
         return value
 
 
+class _Call:
+    """A call for another thread, which the caller may take back until it begins."""
+
+    def __init__(self, function, arguments):
+        self.function, self.arguments, self.error = function, arguments, None
+        self.begun, self.running = threading.Lock(), threading.Lock()
+        self.running.acquire()
+
+    def __call__(self):
+        if self.begun.acquire(blocking=False):
+            try:
+                self.function(*self.arguments)
+            except BaseException as error:
+                self.error = error
+            finally:
+                self.running.release()
+
+    def cancel(self):
+        """Take the call back; False if it has begun."""
+        return self.begun.acquire(blocking=False)
+
+    def wait(self):
+        """Wait until the call, which has begun or will begin, has ended."""
+        with self.running:
+            pass
+
+
+class _Threads:
+    """Threads that take calls from a queue, started when they are needed.
+
+    Futures of `concurrent.futures` take 80 microseconds more a call, as long as a small kernel.
+    """
+
+    def __init__(self, name, most):
+        self.name, self.most, self.calls, self.n_started = name, most, SimpleQueue(), 0
+
+    def submit(self, call, n_threads):
+        """Queue a call for one of this number of threads, or of those that run already."""
+        if self.n_started < n_threads:
+            self.n_started += 1
+            threading.Thread(target=self._work, name=self.name, daemon=True).start()
+        self.calls.put(call)
+
+    def _work(self):
+        while True:
+            self.calls.get()()
+
+
 class Pool:
     """The threads of a process in which kernels run, started when they are needed.
 
@@ -57,8 +105,8 @@ class Pool:
 
     def start_anew(self):
         """Have no threads, as in a forked child process, where only the forking one lives."""
-        self._helpers = ThreadPoolExecutor(os.cpu_count() or 1, "fastmf")
-        self._stand_in = ThreadPoolExecutor(1, "fastmf-main")
+        self._helpers = _Threads("fastmf", os.cpu_count() or 1)
+        self._stand_in = _Threads("fastmf-main", 1)
 
     def run(self, function, arguments, n_threads, stop=lambda: None, is_long=False):
         """Call a function in this thread and up to `n_threads` - 1 others, until all have ended.
@@ -66,16 +114,20 @@ class Pool:
         If the call is long, the main thread has another thread stand in for it, and waits:
         meanwhile Python runs the handlers of signals.
         """
-        executors, calls = [self._helpers] * (n_threads - 1), []
+        n_helpers, calls = min(n_threads - 1, self._helpers.most), []
         waits = is_long and threading.current_thread() is threading.main_thread()
         try:
-            for executor in executors + [self._stand_in] * waits:
+            for threads in [self._helpers] * n_helpers + [self._stand_in] * waits:
+                call = _Call(function, arguments)
                 try:
-                    calls.append(executor.submit(function, *arguments))
+                    threads.submit(call, n_helpers if threads is self._helpers else 1)
+                    calls.append(call)
                 except RuntimeError:  # while the interpreter ends no thread can be started
                     waits = False
             if waits:
-                calls[-1].result()
+                calls[-1].wait()
+                if calls[-1].error is not None:
+                    raise calls[-1].error
             else:
                 function(*arguments)
         except BaseException:
@@ -85,17 +137,20 @@ class Pool:
             # The arguments may hold addresses of memory that the caller frees when this returns:
             # an exception that the handler of a signal raises waits, too.
             begun, interruption = [call for call in calls if not call.cancel()], None
-            while begun:  # a wait for none takes as long as a small kernel
-                try:
-                    wait(begun)
-                    break
-                except BaseException as error:
-                    interruption = error
-                    stop()
+            for call in begun:
+                ended = False
+                while not ended:
+                    try:
+                        call.wait()
+                        ended = True
+                    except BaseException as error:
+                        interruption = error
+                        stop()
             if interruption is not None:
                 raise interruption
         for call in begun:
-            call.result()
+            if call.error is not None:
+                raise call.error
 
 
 class _BLAS:

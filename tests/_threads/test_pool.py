@@ -2,14 +2,13 @@
 
 import threading
 import time
-from concurrent.futures import wait
 
 import numpy as np
 import pytest
 
 from fastmf._jit.intrinsics import fetch_and_increment
 from fastmf._jit.kernel import kernel
-from fastmf._threads.workers import Pool
+from fastmf._threads.workers import Pool, _Call
 
 TIMEOUT = 60
 
@@ -80,7 +79,7 @@ def test_callers_in_several_threads_share_the_pool():
 def test_nobody_waits_for_a_worker_that_has_not_begun(monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     pool, begun, end = Pool(), threading.Event(), threading.Event()
-    pool._helpers.submit(lambda: begun.set() or end.wait(TIMEOUT))
+    pool._helpers.submit(lambda: begun.set() or end.wait(TIMEOUT), 2)
     assert begun.wait(TIMEOUT)  # the only worker is at it now
     calls = []
     pool.run(lambda: calls.append(1), (), 2)
@@ -90,13 +89,13 @@ def test_nobody_waits_for_a_worker_that_has_not_begun(monkeypatch):
 
 def test_an_interrupt_reaches_the_caller_when_all_have_ended(monkeypatch):
     caller, barrier, ended = threading.current_thread(), threading.Barrier(3), []
-    stopped, waits = [], []
+    stopped, waits, wait = [], [], _Call.wait
 
-    def interrupted_once(calls):
+    def interrupted_once(call):
         waits.append(1)
         if len(waits) == 1:
             raise KeyboardInterrupt
-        wait(calls)
+        wait(call)
 
     def work():
         barrier.wait(TIMEOUT)
@@ -105,10 +104,10 @@ def test_an_interrupt_reaches_the_caller_when_all_have_ended(monkeypatch):
             ended.append(True)
 
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    monkeypatch.setattr("fastmf._threads.workers.wait", interrupted_once)
+    monkeypatch.setattr(_Call, "wait", interrupted_once)
     with pytest.raises(KeyboardInterrupt):
         Pool().run(work, (), 3, lambda: stopped.append(True))
-    assert ended == [True, True] and stopped and len(waits) == 2
+    assert ended == [True, True] and stopped and len(waits) == 3
 
 
 def test_the_main_thread_leaves_a_long_call_to_another():

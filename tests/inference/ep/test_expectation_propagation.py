@@ -94,7 +94,7 @@ def test_a_prior_of_the_users_own():
 
 
 def test_number_of_threads_does_not_matter(monkeypatch):
-    model, _ = problem(40, 11000, inclusion_probability=1e-3)
+    model, _ = problem(40, 22000, inclusion_probability=1e-3)
     crews, run = [], low_rank.in_parallel
     monkeypatch.setattr(low_rank, "in_parallel", lambda *a: crews.append(a[-1]) or run(*a))
     one = mf.expectation_propagation(model, max_iter=3, n_threads=1)
