@@ -14,8 +14,8 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 60_420,
-    "lines of code": 38_040,
+    "lines": 60_470,
+    "lines of code": 38_060,
     "numeric constants": 322,
     "lines of tests": 45_930,
     "lines of the longest docstring of a function": 60,
