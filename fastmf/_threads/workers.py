@@ -73,19 +73,18 @@ class _Call:
 
 
 class _Threads:
-    """Threads that take calls from a queue, started when they are needed.
-
-    Futures of `concurrent.futures` take 80 microseconds more a call, as long as a small kernel.
-    """
+    """Threads that take calls from a queue, started when they are needed."""
 
     def __init__(self, name, most):
         self.name, self.most, self.calls, self.n_started = name, most, SimpleQueue(), 0
 
     def submit(self, call, n_threads):
-        """Queue a call for one of this number of threads, or of those that run already."""
+        """Queue a call for one of this number of threads; RuntimeError if none can run."""
+        if sys.is_finalizing():  # threads have stopped for good, and would be waited for
+            raise RuntimeError("the interpreter ends.")
         if self.n_started < n_threads:
-            self.n_started += 1
             threading.Thread(target=self._work, name=self.name, daemon=True).start()
+            self.n_started += 1
         self.calls.put(call)
 
     def _work(self):
@@ -122,7 +121,7 @@ class Pool:
                 try:
                     threads.submit(call, n_helpers if threads is self._helpers else 1)
                     calls.append(call)
-                except RuntimeError:  # while the interpreter ends no thread can be started
+                except RuntimeError:  # this thread makes the call alone
                     waits = False
             if waits:
                 calls[-1].wait()

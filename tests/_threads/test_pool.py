@@ -1,5 +1,7 @@
 """The pool of threads: every task is done once, failures reach the caller, nobody is waited for."""
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -124,3 +126,34 @@ def test_the_main_thread_leaves_a_long_call_to_another():
     assert threads[1:] == [other]
     with pytest.raises(ZeroDivisionError):
         pool.run(lambda: 1 / 0, (), 1, is_long=True)
+
+
+def test_calls_are_made_without_threads_if_none_can_be_started(monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    pool, calls = Pool(), []
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    for is_long in (False, True, True):
+        pool.run(calls.append, (is_long,), 2, is_long=is_long)
+    assert calls == [False, True, True]
+
+
+def test_calls_while_the_interpreter_ends_are_made():
+    """Threads that have run before do not run then: a caller would wait for ever."""
+    program = """
+import os, sys
+from fastmf._threads.workers import Pool
+
+class Last:
+    def __init__(self):
+        self.pool, self.write = Pool(), os.write
+        self.pool.run(lambda: None, (), 2, is_long=True)
+
+    def __del__(self):
+        self.pool.run(self.write, (1, b"made"), 2, is_long=True)
+
+last = Last()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=TIMEOUT)
+    assert ended.stdout == b"made" and ended.returncode == 0

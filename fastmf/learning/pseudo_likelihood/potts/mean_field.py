@@ -41,7 +41,7 @@ def naive_mean_field(labels, weights, sizes, pseudocount, l2=0.0):
     free[first] = False
     covariance = (pairs - np.outer(f, f))[np.ix_(free, free)]
     covariance[np.diag_indices_from(covariance)] += l2
-    remedy = "give a pseudocount (0.5 is usual) or a ridge penalty l2"
+    remedy = "give a ridge penalty l2"
     if (f <= 0).any():
         raise ValueError(f"naive mean-field inversion: some states were never seen; {remedy}.")
     inverse = _inverse(covariance)
