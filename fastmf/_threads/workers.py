@@ -10,9 +10,11 @@ import os
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable
 from contextlib import contextmanager
 from functools import cache, partial
 from queue import SimpleQueue
+from typing import NamedTuple
 
 from fastmf._common.cores import n_cores
 from fastmf._threads.interrupts import stop
@@ -45,31 +47,18 @@ class computed_once:
         return value
 
 
-class _Call:
+# Whether this thread makes a call of the pool: `is_worker`.
+_thread = threading.local()
+
+
+class _Call(NamedTuple):
     """A call for another thread, which the caller may take back until it begins."""
 
-    def __init__(self, function, arguments):
-        self.function, self.arguments, self.error = function, arguments, None
-        self.begun, self.running = threading.Lock(), threading.Lock()
-        self.running.acquire()
-
-    def __call__(self):
-        if self.begun.acquire(blocking=False):
-            try:
-                self.function(*self.arguments)
-            except BaseException as error:
-                self.error = error
-            finally:
-                self.running.release()
-
-    def cancel(self):
-        """Take the call back; False if it has begun."""
-        return self.begun.acquire(blocking=False)
-
-    def wait(self):
-        """Wait until the call, which has begun or will begin, has ended."""
-        with self.running:
-            pass
+    function: Callable
+    arguments: tuple
+    begun: threading.Lock  # taken by the thread that begins the call, or that takes it back
+    running: threading.Lock  # taken until the call has ended
+    errors: list
 
 
 class _Threads:
@@ -78,18 +67,30 @@ class _Threads:
     def __init__(self, name, most):
         self.name, self.most, self.calls, self.n_started = name, most, SimpleQueue(), 0
 
-    def submit(self, call, n_threads):
+    def submit(self, function, arguments, n_threads):
         """Queue a call for one of this number of threads; RuntimeError if none can run."""
         if sys.is_finalizing():  # threads have stopped for good, and would be waited for
             raise RuntimeError("the interpreter ends.")
         if self.n_started < n_threads:
             threading.Thread(target=self._work, name=self.name, daemon=True).start()
             self.n_started += 1
+        call = _Call(function, arguments, threading.Lock(), threading.Lock(), [])
+        call.running.acquire()
         self.calls.put(call)
+        return call
 
     def _work(self):
+        """Make calls for ever, as a worker."""
+        _thread.is_worker = True
         while True:
-            self.calls.get()()
+            call = self.calls.get()
+            if call.begun.acquire(blocking=False):
+                try:
+                    call.function(*call.arguments)
+                except BaseException as error:
+                    call.errors.append(error)
+                call.running.release()
+            del call  # its arguments may be large
 
 
 class Pool:
@@ -111,45 +112,39 @@ class Pool:
         """Call a function in this thread and up to `n_threads` - 1 others, until all have ended.
 
         If the call is long, the main thread has another thread stand in for it, and waits:
-        meanwhile Python runs the handlers of signals.
+        meanwhile Python runs the handlers of signals. Calls within the function start no threads.
         """
-        n_helpers, calls = min(n_threads - 1, self._helpers.most), []
+        nested, _thread.is_worker = getattr(_thread, "is_worker", False), True
+        n_helpers, calls, errors = min(n_threads - 1, self._helpers.most), [], []
         waits = is_long and threading.current_thread() is threading.main_thread()
         try:
             for threads in [self._helpers] * n_helpers + [self._stand_in] * waits:
-                call = _Call(function, arguments)
                 try:
-                    threads.submit(call, n_helpers if threads is self._helpers else 1)
-                    calls.append(call)
+                    calls.append(threads.submit(function, arguments, max(n_helpers, 1)))
                 except RuntimeError:  # this thread makes the call alone
                     waits = False
             if waits:
-                calls[-1].wait()
-                if calls[-1].error is not None:
-                    raise calls[-1].error
+                with calls[-1].running:
+                    pass
             else:
                 function(*arguments)
-        except BaseException:
+        except BaseException as error:
+            errors.append(error)
             stop()
-            raise
-        finally:
-            # The arguments may hold addresses of memory that the caller frees when this returns:
-            # an exception that the handler of a signal raises waits, too.
-            begun, interruption = [call for call in calls if not call.cancel()], None
-            for call in begun:
-                ended = False
-                while not ended:
-                    try:
-                        call.wait()
-                        ended = True
-                    except BaseException as error:
-                        interruption = error
-                        stop()
-            if interruption is not None:
-                raise interruption
-        for call in begun:
-            if call.error is not None:
-                raise call.error
+        # The arguments may hold addresses of memory that the caller frees when this returns: an
+        # exception that the handler of a signal raises waits, too.
+        begun = [call for call in calls if not call.begun.acquire(blocking=False)]
+        while begun:
+            try:
+                with begun[-1].running:
+                    pass
+                errors += begun.pop().errors
+            except BaseException as error:
+                errors.append(error)
+                stop()
+        _thread.is_worker = nested
+        if errors:
+            raise errors[0]
 
 
 class _BLAS:
@@ -294,11 +289,7 @@ def in_parallel(kernel, arguments, n_workers):
     signals. A short call, such as a call of a step of learning, it makes itself.
     """
     is_long = getattr(n_workers, "work", 0) >= LONG_WORK
-    if n_workers == 1 and not is_long:
-        _as_worker(kernel, arguments)
-        return
-    stop_all = partial(stop, kernel, arguments)
-    _pool.run(_as_worker, (kernel, arguments), n_workers, stop_all, is_long)
+    _pool.run(kernel, arguments, n_workers, partial(stop, kernel, arguments), is_long)
 
 
 def for_each(function, tasks, n_workers):
@@ -313,19 +304,7 @@ def for_each(function, tasks, n_workers):
                 return
             function(task)
 
-    _pool.run(_as_worker, (take, ()), n_workers, waiting.clear)
-
-
-_thread = threading.local()
-
-
-def _as_worker(kernel, arguments):
-    """Call a kernel or a function, whose own calls start no threads."""
-    nested, _thread.is_worker = getattr(_thread, "is_worker", False), True
-    try:
-        kernel(*arguments)
-    finally:
-        _thread.is_worker = nested
+    _pool.run(take, (), n_workers, waiting.clear)
 
 
 def default_threads():

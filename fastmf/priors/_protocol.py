@@ -84,7 +84,7 @@ def is_concatenated(prior):
 
 def parts_of(prior):
     """The parts of a concatenated prior, or the prior itself, in a tuple."""
-    return prior.parts if is_concatenated(prior) else (prior,)
+    return getattr(prior, "parts", (prior,))
 
 
 def by_parts(prior, x):
