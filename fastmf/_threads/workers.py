@@ -118,7 +118,7 @@ class Pool:
         n_helpers, calls, errors = min(n_threads - 1, self._helpers.most), [], []
         waits = is_long and threading.current_thread() is threading.main_thread()
         try:
-            for threads in [self._helpers] * n_helpers + [self._stand_in] * waits:
+            for threads in [self._helpers] * n_helpers + ([self._stand_in] if waits else []):
                 try:
                     calls.append(threads.submit(function, arguments, max(n_helpers, 1)))
                 except RuntimeError:  # this thread makes the call alone
