@@ -34,7 +34,7 @@ MUTATIONS = (
      "(*pair, 1) for", "(*pair, 1.1) for",
      "learning/layered/test_gradients.py"),
     ("gradient of RBMs, Onsager term", "learning/layered/gradients.py",
-     "pairwise(second)", "pairwise([1.05 * x for x in second])",
+     "pairwise(second)", "pairwise([1.1 * x for x in second])",
      "learning/layered/test_gradients.py"),
     ("momentum", "kernels/training/ascent.py",
      "change = momentum *", "change = dtype(0.9) * momentum *", "learning/training"),

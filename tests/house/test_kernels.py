@@ -4,8 +4,6 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 import fastmf
 from fastmf._jit import library
 
@@ -97,39 +95,3 @@ def test_every_kernel_has_a_twin():
 
 def test_all_that_compiles_is_watched_by_the_cache():
     assert list(unwatched(PACKAGE)) == []
-
-
-@pytest.mark.parametrize(
-    "reference, n_lonely",
-    [
-        (None, 2),
-        ("def sweep(mean, var): pass", 1),
-        ("def sweep(mean): pass\ndef residual(mean, tol=1e-8): pass", 1),
-        ("def sweep(mean, var): pass\ndef residual(mean, tol=1e-6): pass", 1),
-        ("def sweep(mean, var): pass\ndef residual(mean, tol=1e-8): pass", 0),
-    ],
-)
-def test_a_lonely_kernel_is_found(tmp_path, reference, n_lonely):
-    for folder in ("kernels", "reference"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "kernels" / "tap.py").write_text(
-        "@kernel\ndef sweep(mean, var): pass\n"
-        "@kernel(fastmath=REORDER)\ndef residual(mean, tol=1e-8): pass\n"
-        "@kernel(mode='inner')\ndef _helper(x): pass\n"
-        "@kernel(mode='by_address', fastmath=REORDER)\ndef _update(x): pass\n"
-        "@kernel(mode='merged')\ndef load_row(x): pass\n"
-        "def prepare(x): pass\n"
-    )
-    if reference is not None:
-        (tmp_path / "reference" / "tap.py").write_text(reference)
-    assert len(list(lonely(tmp_path))) == n_lonely
-
-
-@pytest.mark.parametrize(
-    "line", ["from fastmf._jit.kernel import kernel", "@numba.njit\ndef f(): pass", "f = nb.jit(g)"]
-)
-def test_compilation_elsewhere_is_found(tmp_path, line):
-    for folder in ("kernels", "inference"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "x.py").write_text(line)
-    assert list(unwatched(tmp_path)) == [str(Path("inference") / "x.py")]

@@ -3,8 +3,6 @@
 import ast
 from pathlib import Path
 
-import pytest
-
 import fastmf
 from fastmf.priors._registry import REGISTRY
 
@@ -36,24 +34,3 @@ def test_only_priors_look_at_priors():
         for line in probes(ast.parse(path.read_text(encoding="utf-8")))
     }
     assert found == set()
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        'width = prior.upper - prior.lower if hasattr(prior, "lower") else 1.0',
-        'values = getattr(model.visible, "support", ())',
-        'if not hasattr(class_, "from_data"): pass',
-        'binary = all(hasattr(p, "third_cumulant") for p in layers)',
-        '"field" in prior._fields',
-    ],
-)
-def test_a_probe_is_found(line):
-    assert list(probes(ast.parse(line))) == [1]
-
-
-@pytest.mark.parametrize(
-    "line", ['hasattr(X, "toarray")', 'getattr(init, "sites", init)', "support(prior)", "p.lower"]
-)
-def test_other_questions_are_not_reported(line):
-    assert list(probes(ast.parse(line))) == []

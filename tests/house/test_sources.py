@@ -85,12 +85,6 @@ def test_no_function_is_too_large():
     assert too_large(PACKAGE) == {}
 
 
-def nested(depth):
-    """The source of a function with so many levels."""
-    lines = [f"{' ' * (k + 1)}if x:" for k in range(depth)]
-    return "\n".join(["def f(x):", *lines, " " * (depth + 1) + "return x"])
-
-
 def module_names(package):
     """Names of the modules and folders of a package, without leading underscores."""
     return {path.stem.strip("_") for path in package.rglob("*") if path.suffix in ("", ".py")}

@@ -114,21 +114,6 @@ def unknown_names(text):
                 yield name
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ('"""See `_groups.groups`."""', []),
-        ('"""See `_groups.no_such_name`."""', ["_groups.no_such_name"]),
-        ("# as in `fastmf.priors._queries.support`, not `fastmf.priors._queries.no`",
-         ["fastmf.priors._queries.no"]),
-        ("memory = 1  # its `memory.rows`", []),
-        ("# in `tap.py`, or `numpy.exp`", []),
-    ],
-)  # fmt: skip
-def test_a_name_that_does_not_exist_is_found(text, found):
-    assert list(unknown_names(text)) == found
-
-
 def test_names_in_texts_exist():
     texts = {name: (PACKAGE / name).read_text(encoding="utf-8") for name in FILES}
     found = {name: list(unknown_names(text)) for name, text in texts.items()}

@@ -184,17 +184,6 @@ def test_strong_couplings_and_float32():
     assert single.log_partition == pytest.approx(4 * strength + math.log(10), rel=1e-14)
 
 
-def test_a_long_chain():
-    # The transfer matrix gives log Z, and a fast mixing chain the correlation of neighbours.
-    n, coupling = 5000, 0.7
-    chain = diags_array([np.full(n - 1, coupling)] * 2, offsets=[-1, 1], format="csr")
-    found = mf.exact(mf.BoltzmannMachine(chain, mf.Ising(np.zeros(n))))
-    expected = math.log(2) + (n - 1) * math.log(2 * math.cosh(coupling))
-    assert found.log_partition == pytest.approx(expected, rel=1e-14)
-    np.testing.assert_allclose(found.mean, 0, atol=1e-12)
-    np.testing.assert_allclose(found.pairwise.diagonal(1), math.tanh(coupling), atol=1e-12)
-
-
 def test_ising_torus_against_kaufman():
     # Exact partition function of the m x n torus (Kaufman 1949), by 2n eigenvalues of a row.
     n, K = 8, 0.4
@@ -233,15 +222,6 @@ def test_layers_that_cannot_be_enumerated():
 
 
 # --- sizes ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("kind", "n", "width"), [("tree", 50, 1), ("ring", 50, 2), ("grid", 30, 3), ("complete", 9, 8)]
-)
-def test_widths(kind, n, width):
-    plan = elimination_plan(np.full(n, 2), graph_edges(kind, n, np.random.default_rng(0)))
-    assert plan.width == width
-    assert plan.log2_largest == width + 1
 
 
 def network(rng, n, n_parents, window):
@@ -298,14 +278,6 @@ def test_a_long_grid_by_its_shorter_side(shuffled):
     machine = mf.BoltzmannMachine(couplings + couplings.T, mf.Ising(moved))
     found = mf.exact(machine, averages=False, max_bytes=2**19)
     assert found.log_partition == pytest.approx(log_z, rel=1e-12)
-
-
-def test_a_hub():
-    n = 3000
-    star = csr_array((np.full(n, 0.1), (np.zeros(n, int), np.arange(1, n + 1))), (n + 1, n + 1))
-    found = mf.exact(mf.BoltzmannMachine(star + star.T, mf.Ising(np.zeros(n + 1))))
-    expected = math.log(2) + n * math.log(2 * math.cosh(0.1))
-    assert found.log_partition == pytest.approx(expected, rel=1e-14)
 
 
 def test_tables_fit_into_the_bytes_that_are_announced():

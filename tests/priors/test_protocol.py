@@ -325,16 +325,6 @@ def test_scalar_form_is_the_definition(name):
     np.testing.assert_allclose(np.transpose(undecorated), (mean, var), **tolerance)
 
 
-@pytest.mark.parametrize("name", ["truncated_gaussian", "truncated_gauss_bernoulli"])
-def test_blocks_reach_every_unit(name):
-    units = np.resize(np.arange(4), 150)
-    prior = CASES[name]._make(f[units] for f in CASES[name])
-    b, a = (t[0] for t in tilts(prior))
-    mean, var = np.full((2, 150), np.nan)
-    row_moments(table(prior), 0, b, a, mean, var)
-    np.testing.assert_allclose((mean, var), prior.moments(b, a), rtol=1e-13, atol=1e-14)
-
-
 @every_prior
 @both_types
 def test_precision_and_shape_are_kept(prior, dtype):

@@ -1,10 +1,7 @@
 import csv
-import json
 
 import numpy as np
 import pytest
-
-import fastmf as mf
 
 
 def rows(path):
@@ -57,50 +54,8 @@ def test_corruption(script):
         script.corrupt(clean, "blurred", 3, rng, (5, 6))
 
 
-def test_errors_are_percentages_of_all_and_of_changed(script):
-    clean, corrupted = np.array([[0, 0, 1, 1]]), np.array([[1, 0, 0, 1]])
-    assert script.errors(np.array([[0, 1, 0, 1]]), corrupted, clean) == (50.0, 50.0)
-    assert script.errors(clean, corrupted, clean) == (0.0, 0.0)
-
-
-def test_the_threshold_of_beliefs_allows_no_more_errors_elsewhere(script):
-    clean, corrupted = np.array([[0, 0, 1, 1, 1]]), np.array([[0, 0, 0, 0, 0]])
-    beliefs = np.array([[0.1, 0.6, 0.9, 0.7, 0.4]])
-    assert script.matched_error(beliefs, corrupted, corrupted, clean) == pytest.approx(100 / 3)
-    assert script.matched_error(beliefs, np.array([[0, 1, 0, 0, 0]]), corrupted, clean) == 0
-    assert np.isnan(script.matched_error(1 - clean, corrupted, corrupted, clean))
-
-
 def test_the_tasks_and_methods_are_the_papers(script):
     options = script.parser().parse_args([])
     assert options.tasks == list(script.PAPER) and len(options.tasks) == 6
     assert all(len(line.split()) == len(script.METHODS) == 8 for line in script.PAPER.values())
     assert (options.hidden, options.epochs, options.train_size) == (256, 50, 50000)
-
-
-def test_a_search_takes_what_validation_prefers_and_goes_on(script, mnist):
-    pytest.importorskip("matplotlib")
-    folder = mnist / "out"
-    command = ["--data", str(mnist), "--output", str(folder), "--hidden", "3", "--epochs", "2",
-               "--logistic-epochs", "2", "--tasks", "mnist-noisy-20", "--methods", "LR", "CD-1",
-               "--search-rates", "1e-9", "0.5", "--search-batch-sizes", "2", "5",
-               "--search-epochs", "3", "--search-validation", "1", "--sampling-epochs", "4",
-               "--threads", "1"]  # fmt: skip
-    script.main(command)
-    path = folder / "mnist-noisy-20-CD-1-search.jsonl"
-    errors = dict(map(json.loads, path.read_text().splitlines()))
-    assert set(errors) == {"2 1e-09", "2 0.5", "5 1e-09", "5 0.5"}
-    # Percent of the 16 pixels of one image.
-    assert all(0.16 * error == pytest.approx(round(0.16 * error)) for error in errors.values())
-    best = min(errors, key=errors.get)
-    machine = mf.ConditionalRBM.load(folder / "mnist-noisy-20-CD-1.npz")
-    assert f"{machine.batch_size} {machine.learning_rate:g}" == best
-    assert machine.n_epochs == 4
-    # A setting that was tried before is not tried again.
-    lines = [json.dumps([name, -float(name == "5 1e-09")]) for name in errors]
-    path.write_text("\n".join([*lines, ""]))
-    for name in ("mnist-noisy-20-CD-1.npz", "checkpoint-mnist-noisy-20-CD-1.npz"):
-        (folder / name).unlink()
-    script.main(command)
-    machine = mf.ConditionalRBM.load(folder / "mnist-noisy-20-CD-1.npz")
-    assert (machine.batch_size, machine.learning_rate) == (5, 1e-9)

@@ -66,26 +66,3 @@ def test_a_small_run_gives_all_figures_and_goes_on_where_it_was(script, mnist, c
     assert "epoch 1: " not in capsys.readouterr().out  # it was read
     assert rows(folder / "quality.csv") == quality
     assert rows(folder / "solutions.csv") == of_solutions
-
-
-def test_the_papers_settings_at_some_epochs(script, mnist, monkeypatch):
-    seen, fit = [], script.mf.GeneralizedRBM.fit
-
-    def spy(machine, *arguments):
-        seen.append(machine.get_params())
-        return fit(machine, *arguments)
-
-    monkeypatch.setattr(script.mf.GeneralizedRBM, "fit", spy)
-    folder = mnist / "out"
-    script.main(
-        ["--data", str(mnist), "--output", str(folder), "--hidden", "3", "--epochs", "3", "--paper",
-         "--follow", "1", "3", "9", "--starts", "30", "--steps", "20", "--quiet",
-         "--early", "2", "--digits", "0"]
-    )  # fmt: skip
-    # All 60 images are less than two batches.
-    assert [row[0] for row in rows(folder / "solutions.csv")[1:]] == ["1.0", "1", "3"]
-    kinds = [row[0] for row in rows(folder / "data-map.csv")[1:]]
-    assert kinds.count("data") == 30 and kinds.count("solution") >= 1
-    options, first = seen
-    assert (options["n_epochs"], first["n_epochs"]) == (3, 0)
-    assert (options["learning_rate"], options["l2"], options["centred"]) == (0.005, 0.001, False)

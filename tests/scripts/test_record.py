@@ -43,31 +43,6 @@ def test_the_figures_are_those_of_enumeration(script, mnist):
         assert float(row[name]) == pytest.approx(expected, abs=4 * float(row["error"]) + 0.02)
 
 
-def test_an_interrupted_run_ends_as_an_uninterrupted_one(script, mnist, monkeypatch):
-    whole, parts = mnist / "whole", mnist / "parts"
-    options = [*OPTIONS, "--data", str(mnist), "--seeds", "1", "--output"]
-    script.main([*options, str(whole)])
-    record, epochs = script.Clock.__call__, []
-
-    def interrupted(clock, state):
-        record(clock, state)
-        epochs.append(state.epoch)
-        if len(epochs) == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(script.Clock, "__call__", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        script.main([*options, str(parts)])
-    file = parts / "mnist-3-4-60-0-preconditioned-0.0001.seconds.json"
-    seconds = script.json.loads(file.read_text())[1]
-    script.main([*options, str(parts)])
-    assert epochs == [1, 2, 3, 4]
-    timed = "seconds", "cpu_seconds"
-    one, other = ({k: v for k, v in read(f)[0].items() if k not in timed} for f in (whole, parts))
-    assert one == other
-    assert float(read(parts)[0]["seconds"]) >= round(seconds, 1)
-
-
 @pytest.mark.parametrize("gradient, n_averaged", [("ordinary", 2), ("preconditioned", 1)])
 def test_the_average_is_of_the_last_epochs(script, mnist, gradient, n_averaged):
     options = [*OPTIONS, "--epochs", "8", "--data", str(mnist), "--output", str(mnist / "record")]
@@ -83,20 +58,6 @@ def test_the_average_is_of_the_last_epochs(script, mnist, gradient, n_averaged):
     found = mf.load(mnist / "record" / f"mnist-3-8-60-0-{gradient}-{l1}.npz").weights
     expected = np.mean([model.weights.astype(float) for model in models[-n_averaged:]], 0)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
-def test_ordinary_runs_and_those_of_other_decay_are_other_runs(script, mnist):
-    options = [*OPTIONS, "--data", str(mnist), "--output", str(mnist / "record"), "--seeds", "1"]
-    script.main(options)
-    script.main([*options, "--ordinary"])
-    script.main([*options, "--l1", "0.002"])
-    runs = [(row["gradient"], row["l1"]) for row in read(mnist / "record")]
-    names = [("preconditioned", "0.0001"), ("ordinary", "0.0"), ("preconditioned", "0.002")]
-    assert runs == names
-    paths = [mnist / "record" / f"mnist-3-4-60-0-{'-'.join(run)}.npz" for run in runs]
-    first, ordinary, decayed = (mf.load(path).weights for path in paths)
-    assert abs(first - ordinary).max() > 1e-4
-    assert abs(decayed).mean() < abs(first).mean()
 
 
 def test_pixels_are_drawn_several_times_with_their_grey_levels(script, monkeypatch):

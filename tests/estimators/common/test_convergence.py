@@ -74,9 +74,8 @@ def test_large_rates_with_gaussian_hidden_units_on_tables_are_told(visible):
     X = labels if visible == "categorical" else np.eye(5)[labels].reshape(500, -1)
     options = {"visible": visible, "hidden": "gaussian", "random_state": 0}
     GeneralizedRBM(10, **options).fit(X)
-    for rows in (X, X.astype(float)) if visible == "categorical" else (X,):
-        with pytest.warns(ConvergenceWarning, match="Use a smaller learning_rate"):
-            GeneralizedRBM(10, **options, learning_rate=5.0).fit(rows)
+    with pytest.warns(ConvergenceWarning, match="Use a smaller learning_rate"):
+        GeneralizedRBM(10, **options, learning_rate=5.0).fit(X)
 
 
 def test_rows_that_have_not_converged_are_counted():

@@ -155,7 +155,7 @@ KINDS = ["gaussian", "truncated_gaussian", "gauss_bernoulli", "truncated_gauss_b
 def test_raw_tables_of_every_kind_of_units_are_learned_and_imputed(table, visible):
     X = {"wine": WINE, "iris": 10 * IRIS}.get(table)
     X = WINE * np.where(np.arange(13) == 3, 1e6, 1.0) if X is None else X
-    machine = fitted(X, n_epochs=50, visible=visible)
+    machine = fitted(X, n_epochs=25, visible=visible)
     assert machine.gradient_ == "exact"
     alone = machine.pointwise_
     low = (alone.log_prob(X) - alone.log_partition(0.0, 0.0)).sum(1).mean()
@@ -168,7 +168,7 @@ def test_raw_tables_of_every_kind_of_units_are_learned_and_imputed(table, visibl
 
 @pytest.mark.parametrize("gradient", ["tap", "pcd"])
 def test_bounded_columns_of_different_ranges_are_learned_by_steps(gradient):
-    machine = fitted(WINE, gradient, 60, visible="truncated_gaussian")
+    machine = fitted(WINE, gradient, 30, visible="truncated_gaussian")
     alone = machine.pointwise_
     low = (alone.log_prob(WINE) - alone.log_partition(0.0, 0.0)).sum(1).mean()
     assert log_likelihood(machine, WINE) > low + 1

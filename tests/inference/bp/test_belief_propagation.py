@@ -64,13 +64,6 @@ def test_mixed_kinds_of_units():
         np.testing.assert_allclose(result.pairwise[edges], truth.pairwise[edges], atol=1e-10)
 
 
-def test_edge_by_edge():
-    model = loopy()
-    result = mf.belief_propagation(model, tol=1e-14)
-    for found, log_odds in zip(result.mean, log_odds_by_edges(model, 60), strict=True):
-        np.testing.assert_allclose(found, 1 / (1 + np.exp(-log_odds)), atol=1e-8)
-
-
 def test_a_fixed_number_of_sweeps_and_fields_of_rows():
     model, rng = loopy(scale=2.0), np.random.default_rng(2)
     field = rng.normal(size=(3, 9))

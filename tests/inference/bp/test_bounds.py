@@ -53,7 +53,7 @@ def random_machine(rng, strength):
 
 def test_bounds_of_random_machines_hold_at_all_strengths():
     rng, n_close = np.random.default_rng(0), 0
-    for _ in range(60):
+    for _ in range(30):
         strength = 10 ** rng.uniform(-1, np.log10(15))
         model = random_machine(rng, strength)
         log_partition = mf.exact(model, averages=False).log_partition
@@ -61,7 +61,7 @@ def test_bounds_of_random_machines_hold_at_all_strengths():
         assert found.lower <= log_partition <= found.upper, model
         assert found.lower <= found.estimate <= found.upper
         n_close += found.upper - found.lower < 1
-    assert n_close > 15
+    assert n_close > 7
 
 
 @pytest.mark.parametrize("strength", [0.1, 1.0, 15.0])
@@ -258,8 +258,8 @@ def test_chains_of_many_units_have_both_bounds_in_memory_of_their_edges():
 
 
 def test_lattices_of_many_units_against_transfer_matrices():
-    """Strips of 4 x 1500 spins: states of a column are summed column by column."""
-    rng, height, length = np.random.default_rng(9), 4, 1500
+    """Strips of 4 x 500 spins: states of a column are summed column by column."""
+    rng, height, length = np.random.default_rng(9), 4, 500
     down = rng.normal(size=(length, height - 1)) * 0.4
     along, field = rng.normal(size=(length - 1, height)) * 0.4, rng.normal(size=(length, height))
     x = 2.0 * (np.arange(2**height)[:, None] >> np.arange(height) & 1) - 1
@@ -331,8 +331,8 @@ def test_a_product_of_allowed_states_is_exact():
 
 
 def test_sparse_forbidden_pairs_of_many_units_and_all_units_clamped():
-    """Colourings of a path of 20,000 vertices by three colours: 3 2^(n - 1)."""
-    n = 20_000
+    """Colourings of a path of 5,000 vertices by three colours: 3 2^(n - 1)."""
+    n = 5_000
     first = np.arange(3 * (n - 1))
     ends = np.hstack([first, first + 3]), np.hstack([first + 3, first])
     couplings = sparse.csr_array((np.full(6 * (n - 1), -np.inf), ends), shape=(3 * n, 3 * n))

@@ -1,6 +1,5 @@
 """Fields, initial messages and assignments of belief propagation, checked."""
 
-import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -9,9 +8,7 @@ from bp_models import SOLVERS, loopy, propagation
 from html_tables import shown
 
 import fastmf as mf
-from fastmf.inference.bp import _kernel_arguments
 from fastmf.inference.bp._binary_units import BinaryUnits
-from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp.rbm import messages_of
 from fastmf.special import exp, log
 
@@ -170,38 +167,7 @@ def units(scale=0.7, **options):
     return BinaryUnits(loopy(scale=scale, **options), (None, None))
 
 
-@pytest.mark.parametrize("scale", [0.01, 1.0, 10.0, 100.0, 339.0])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_products_of_so_many_messages_are_numbers(dtype, scale):
-    weights = np.full((9, 7), min(scale, 39.0) if dtype == "float32" else scale, dtype)
-    model = mf.RBM(weights, *loopy(dtype=dtype).layers)
-    settings, _, _ = _kernel_arguments.prepared(
-        BPOptions(), BinaryUnits(model, (None, None)), dtype, 1
-    )
-    message = np.exp(weights[0, 0])
-    with np.errstate(over="raise", under="raise"):
-        for sign in (1, -1):
-            np.power(message, sign * settings.flush_every)
-            np.power(np.float64(message), sign * settings.log_every)
-            np.power(np.float64(message), sign * settings.max_factors)
-    assert settings.log_every % settings.flush_every == 0 < settings.log_every
-
-
-def test_large_weights_are_computed_in_double_precision():
-    small, large = units(dtype="float32"), units(scale=30.0, dtype="float32")
-    assert 40 < large.max_weight < 340
-    assert _kernel_arguments.message_dtype(BPOptions(), small) == np.float32
-    assert _kernel_arguments.message_dtype(BPOptions(), large) == np.float64
-    huge = units(scale=1e4)
-    with pytest.raises(ValueError, match="weights must be at most 340"):
-        _kernel_arguments.message_dtype(BPOptions(), huge)
-    assert _kernel_arguments.message_dtype(BPOptions(algorithm="max"), huge) == np.float64
-
-
 # --- binary units of any values as {0, 1} units: energies by enumeration, and bad input -----------
-
-
-KINDS = list(itertools.product([mf.Bernoulli, mf.Ising], repeat=2))
 
 
 class Switch(NamedTuple):
@@ -220,26 +186,6 @@ class Switch(NamedTuple):
 
     def log_prob(self, x):
         return np.where(x == 3, self.field, np.where(x == 1, 0 * self.field, -np.inf))
-
-
-def units_of(kinds, fields=(None, None)):
-    rng = np.random.default_rng(0)
-    weights = rng.normal(size=(3, 2))
-    priors = (kind(rng.normal(size=n)) for kind, n in zip(kinds, weights.shape, strict=True))
-    return BinaryUnits(mf.RBM(weights, *priors), fields)
-
-
-@pytest.mark.parametrize("kinds", KINDS)
-def test_energies_are_those_of_the_model(kinds):
-    units = units_of(kinds, (np.array([0.3, -2.0, 0.5]), None))
-    for v in itertools.product((0.0, 1.0), repeat=3):
-        for h in itertools.product((0.0, 1.0), repeat=2):
-            v, h = np.array(v), np.array(h)
-            value = v @ units.weights() @ h + units.fields[0][0] @ v + units.fields[1][0] @ h
-            x, y = units.values(0, v), units.values(1, h)
-            expected = np.array([0.3, -2.0, 0.5]) @ x - units.model.energy(x, y)
-            assert value + units.constant[0] == pytest.approx(expected, abs=1e-12)
-            np.testing.assert_array_equal(units.is_one(x), v == 1)
 
 
 def test_models_that_are_not_binary():
@@ -298,28 +244,12 @@ def test_rows_lead_where_there_are_rows():
 
 
 @pytest.mark.parametrize("prior", [mf.Bernoulli, mf.Ising])
-def test_tilts_give_the_means(prior):
-    model = loopy(prior=prior)
-    result = mf.belief_propagation(model)
-    for layer, b, a, mean in zip(model.layers, result.b, result.a, result.mean, strict=True):
-        np.testing.assert_allclose(layer.moments(b, a)[0], mean, atol=1e-12)
-
-
-@pytest.mark.parametrize("prior", [mf.Bernoulli, mf.Ising])
 def test_sum_product_decodes_the_more_probable_values(prior):
     low, high = prior.support
     result = mf.belief_propagation(loopy(prior=prior))
     assert result.objective is None and result.local_maximum is None
     for values, mean in zip(result.assignment, result.mean, strict=True):
         np.testing.assert_array_equal(values, np.where(mean > (low + high) / 2, high, low))
-
-
-def test_the_objective_is_the_log_partition_of_a_decoder():
-    model = loopy(scale=1.5)
-    result = mf.most_probable(model)
-    assert result.log_partition == result.objective
-    assert result.objective == pytest.approx(-model.energy(*result.assignment), abs=1e-12)
-    assert result.spectral_radius is None
 
 
 def test_notebooks_show_what_was_decoded():

@@ -7,18 +7,7 @@ import pytest
 
 import fastmf as mf
 from fastmf.inference.mean_field import lower_bound as module
-from fastmf.inference.mean_field.lower_bound import (
-    bounded_products,
-    log_overlaps,
-    log_sum_of_weights,
-    lower_bound,
-    mixture_bound,
-    naive_bound,
-    random_starts,
-    sides_of,
-    without_gaussian_units,
-)
-from fastmf.kernels.mean_field.arguments import Tilt
+from fastmf.inference.mean_field.lower_bound import lower_bound
 from fastmf.priors._protocol import as_dtype, n_units
 from fastmf.priors.concatenated import concatenate
 
@@ -122,51 +111,6 @@ def test_phases_add_up(without_sums_over_all_states):
     assert len(found.phases) == 2
 
 
-def test_a_mixture_is_bounded_below_its_own_average_over_states():
-    rng = np.random.default_rng(1)
-    model = mf.RBM(rng.normal(size=(5, 4)), mf.Bernoulli(np.zeros(5)), mf.Bernoulli(np.zeros(4)))
-    sides, zeros = sides_of(model), np.zeros((1, 9))
-    b = 3 * rng.normal(size=(3, 9))
-    bounds = naive_bound(sides, b, Tilt(zeros, zeros, zeros.astype(bool)))[0]
-    order = np.argsort(-bounds)
-    b, bounds = b[order], bounds[order]
-    x = np.array(np.meshgrid(*[[0.0, 1.0]] * 9)).reshape(9, -1).T
-    q = np.exp(x @ b.T - np.logaddexp(0, b).sum(1))
-    assert np.allclose(np.exp(log_overlaps(sides, b)), np.sqrt(q).T @ np.sqrt(q), rtol=1e-9)
-    value, chosen = mixture_bound(sides, b, bounds)
-    shares = np.exp(bounds[chosen] - np.logaddexp.reduce(bounds[chosen]))
-    mixed = q[:, chosen] @ shares
-    log_weights = ((x[:, :5] @ model.weights) * x[:, 5:]).sum(1)
-    assert bounds[0] <= value <= mixed @ (log_weights - np.log(mixed)) + 1e-9
-
-
-@pytest.mark.parametrize("kind", [mf.Bernoulli, mf.Ising])
-@pytest.mark.parametrize("first", [True, False])
-def test_gaussian_units_are_integrated_out(kind, first, without_sums_over_all_states):
-    for scale in (0.3, 1.0, 3.0):
-        rng = np.random.default_rng(4)
-        weights = scale * rng.normal(size=(15, 9))
-        layers = mf.Gaussian(rng.normal(size=15), rng.uniform(1, 4, 15)), kind(rng.normal(size=9))
-        model = mf.RBM(weights, *layers) if first else mf.RBM(weights.T, *layers[::-1])
-        machine, constant, couplings = without_gaussian_units(model)
-        exact = mf.exact(model).log_partition
-        assert mf.exact(machine).log_partition + constant == pytest.approx(exact, rel=1e-12)
-        assert (couplings is None) != first
-        bound = lower_bound(model)
-        assert exact - 0.2 < bound.value <= exact + 1e-12 * abs(exact)
-        assert scale > 1 or bound.value > bound.bounds[0] + 1e-3
-    assert without_gaussian_units(mf.RBM(np.ones((15, 15)), *layers[:1] * 2)) is None
-    assert without_gaussian_units(machine) is None
-
-
-def test_sums_over_states_are_of_distinct_rows():
-    rng = np.random.default_rng(2)
-    model = mf.RBM(rng.normal(size=(4, 3)), mf.Ising(rng.normal(size=4)), mf.Ising(np.zeros(3)))
-    v = np.array([[1.0, 1, -1, 1], [-1, 1, 1, 1]])
-    right = mf.tap(model, clamp=v).log_partition
-    assert log_sum_of_weights(sides_of(model), 0, v) == pytest.approx(np.logaddexp(*right))
-
-
 class Levels(NamedTuple):
     """A user's units with values -1, 0 and 1, which cannot be sampled."""
 
@@ -197,42 +141,3 @@ def test_units_that_cannot_be_sampled_have_bounds():
 
 def _zeros(model):
     return np.zeros((1, n_units(model.visible)))
-
-
-def test_a_machine_that_cannot_be_normalised_has_a_bound_or_none():
-    wild = mf.RBM([[3.0]], mf.Gaussian([0.0], 1.0), mf.Gaussian([0.0], 1.0))
-    assert lower_bound(wild).value < np.inf
-
-
-def test_bound_is_average_energy_and_entropy_of_the_product():
-    rng = np.random.default_rng(0)
-    couplings = rng.normal(size=(4, 4))
-    couplings = np.triu(couplings, 1) + np.triu(couplings, 1).T
-    model = mf.BoltzmannMachine(couplings, mf.Ising(rng.normal(size=4)))
-    b, field, clamped = rng.normal(size=(1, 4)), rng.normal(size=(1, 4)), np.zeros((1, 4), bool)
-    clamped[0, 2] = True
-    states = 2.0 * (np.arange(16)[:, None] >> np.arange(4) & 1) - 1
-    states = states[states[:, 2] == -1]
-    free = ~clamped[0]
-    log_q = (states * (model.prior.field + b))[:, free].sum(1)
-    log_q -= np.log(2 * np.cosh(model.prior.field + b)[0, free]).sum()
-    q = np.exp(log_q)
-    right = q @ (states @ field[0] - model.energy(states) - log_q)
-    tilt = Tilt(field, np.zeros((1, 4)), clamped)
-    bound, size = naive_bound(sides_of(model), b, tilt, np.full((1, 4), -1.0))
-    assert np.isclose(q.sum(), 1) and np.isclose(bound[0], right)
-    assert size[0] >= abs(bound[0])
-
-
-def test_bound_of_a_solution_is_its_log_partition():
-    rng = np.random.default_rng(1)
-    weights = rng.normal(size=(6, 4)), rng.normal(size=(4, 3))
-    layers = mf.Bernoulli(rng.normal(size=6)), mf.Ising(np.zeros(4)), mf.Bernoulli(np.zeros(3))
-    model = mf.DBM(weights, layers)
-    zeros = np.zeros((1, 13))
-    starts = random_starts(model, 5, 0)
-    assert starts.shape == (6, 6)
-    tilt = Tilt(zeros, zeros, zeros.astype(bool))
-    _, b, bounds, sizes = bounded_products(mf.tap, model, starts, tilt, zeros)
-    right = mf.tap(model, (starts, 0 * starts), order=1).log_partition
-    assert np.allclose(bounds[:-1], right) and b.shape == (7, 13) and (sizes >= abs(bounds)).all()

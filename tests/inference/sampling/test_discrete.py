@@ -35,7 +35,7 @@ def categories():
 @pytest.mark.parametrize("model", [spins(4), categories()], ids=["spins", "groups"])
 def test_samples_have_the_right_frequencies(monkeypatch, limit, model):
     monkeypatch.setattr(discrete, "MAX_ENUMERATED_STATES", limit)
-    drawn, n = sample(model, 20_000, np.random.default_rng(1), n_sweeps=15), 20_000
+    drawn, n = sample(model, 8_000, np.random.default_rng(1), n_sweeps=15), 8_000
     rows, counts = np.unique(drawn, axis=0, return_counts=True)
     exact = mf.exact(model).log_partition
     p = np.exp(-model.energy(rows) - exact)
@@ -48,12 +48,12 @@ def test_gibbs_samples_have_the_right_moments():
     J = np.zeros((24, 24))
     J[:12, :12], J[12:, 12:] = parts[0].couplings, parts[1].couplings
     model = mf.BoltzmannMachine(J, mf.Ising(np.concatenate([part.prior.field for part in parts])))
-    drawn = sample(model, 20_000, np.random.default_rng(2), n_sweeps=30)
+    drawn = sample(model, 8_000, np.random.default_rng(2), n_sweeps=30)
     assert set(np.unique(drawn)) == {-1, 1}
     mean = np.concatenate([mf.exact(part).mean for part in parts])
-    np.testing.assert_allclose(drawn.mean(0), mean, atol=5 / np.sqrt(20_000))
-    pairs = drawn[:, :12].T @ drawn[:, :12] / 20_000
-    np.testing.assert_allclose(pairs, mf.exact(parts[0]).pairwise, atol=5 / np.sqrt(20_000))
+    np.testing.assert_allclose(drawn.mean(0), mean, atol=5 / np.sqrt(8_000))
+    pairs = drawn[:, :12].T @ drawn[:, :12] / 8_000
+    np.testing.assert_allclose(pairs, mf.exact(parts[0]).pairwise, atol=5 / np.sqrt(8_000))
 
 
 def test_draws_of_a_tree_have_its_distribution(monkeypatch):
@@ -70,9 +70,9 @@ def test_draws_of_a_tree_have_its_distribution(monkeypatch):
 def test_a_long_chain_of_strong_couplings():
     n, t = 200, np.tanh(2.5)
     model = mf.BoltzmannMachine(2.5 * (np.eye(n, k=1) + np.eye(n, k=-1)), mf.Ising(np.zeros(n)))
-    drawn = sample(model, 20_000, np.random.default_rng(1), n_sweeps=1)
+    drawn = sample(model, 8_000, np.random.default_rng(1), n_sweeps=1)
     correlations = drawn[:, 0] @ drawn / len(drawn)
-    np.testing.assert_allclose(correlations, t ** np.arange(n), atol=4 / np.sqrt(20_000))
+    np.testing.assert_allclose(correlations, t ** np.arange(n), atol=4 / np.sqrt(8_000))
 
 
 @pytest.mark.parametrize("categorical", [False, True])

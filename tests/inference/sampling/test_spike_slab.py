@@ -72,7 +72,7 @@ def test_draws_of_probit_against_importance_weights():
     mean, included = weight @ w, weight @ (w != 0)
     posterior = SparsePosterior(X, None, 1.0, log_odds, precision)
     start = np.full(4, 0.5), (np.zeros(4), np.ones(4))
-    draws = draw_coefficients(posterior, *start, 4000, rng, 150)
+    draws = draw_coefficients(posterior, *start, 4000, rng, 60)
     assert (draws[:, 3] != 0).all()
     np.testing.assert_allclose(draws.mean(0), mean, atol=0.05)
     np.testing.assert_allclose((draws != 0).mean(0), included, atol=0.035)
