@@ -89,15 +89,6 @@ def test_weak_couplings_have_one_solution_as_without_starts(machine):
     assert result.reliable and result.unique
 
 
-def test_the_first_of_the_starts_is_without_preference():
-    rng = np.random.default_rng(0)
-    couplings = np.triu(rng.normal(size=(6, 6)), 1)
-    model = mf.BoltzmannMachine(couplings + couplings.T, mf.Ising(rng.normal(size=6)))
-    result, single = mixture(model, 1), mf.belief_propagation(model)
-    np.testing.assert_allclose(result.mean, single.mean, atol=1e-7)
-    assert len(result.solutions.members) == 1
-
-
 @pytest.mark.parametrize("machine", [ferromagnet, curie_weiss])
 def test_a_row_without_fixed_points_is_the_end_of_the_first_start(machine):
     options = {"max_iter": 2, "tol": 1e-14}
@@ -107,17 +98,6 @@ def test_a_row_without_fixed_points_is_the_end_of_the_first_start(machine):
     assert result.solutions.members.tolist() == [-1] * 3
     for x, y in zip(layers_of(result.mean), layers_of(one.mean), strict=True):
         np.testing.assert_allclose(x, y, atol=1e-12)
-
-
-def test_rows_have_solutions_of_their_own():
-    field = np.array([[0.0] * 10, [0.05] * 10, [2.0] * 10])
-    result = mixture(ferromagnet(), 8, field=field)
-    for row in range(3):
-        shifted = mf.RBM(np.full((10, 10), 0.2), mf.Ising(field[row]), mf.Ising(np.zeros(10)))
-        exact = mf.exact(shifted)
-        assert result.log_partition[row] == pytest.approx(exact.log_partition, abs=0.02)
-        np.testing.assert_allclose(result.mean[0][row], exact.mean[0], atol=0.01)
-    assert [len(x.weights) for x in result.solutions] == [2, 2, 1]
 
 
 def test_rows_of_clamps_have_solutions_of_their_own():

@@ -6,11 +6,7 @@ from group_models import MODELS, every_order
 from scipy.sparse import csr_array
 
 import fastmf as mf
-from fastmf.inference.mean_field._layouts import layout_of
-from fastmf.inference.mean_field._rows import record_from
 from fastmf.inference.mean_field.likelihood import log_likelihood, log_partition_estimate
-from fastmf.inference.mean_field.tap import log_partition_of_rows
-from fastmf.kernels.mean_field.arguments import TapSettings, Tilt
 from fastmf.models import RBM, BoltzmannMachine, exact
 from fastmf.models._layered import Layered
 from fastmf.priors import Bernoulli, Concatenated, Gaussian, TruncatedGaussian
@@ -138,18 +134,6 @@ def test_bad_input_is_named(model, X, log_partition, message):
 # --- the log-partition of given means and variances; its formula is the twin of the kernel --------
 
 
-def log_partitions(model, order, mean, var, field, precision):
-    """Log-partitions at any means and variances, by the layout of the model."""
-    layout = layout_of(model, order, "blocked")
-    state = np.zeros((4, len(mean), layout.n_units))
-    for part, values in zip(state, (mean, var), strict=False):
-        layout.join([values], part)
-    tilt = [layout.join([part], np.zeros(part.shape)) for part in (field, precision)]
-    settings = TapSettings(order, 0.0, 1, **layout.addresses)
-    tilt = Tilt(*tilt, np.zeros((1, layout.n_units), bool))
-    return log_partition_of_rows(layout, record_from(state, 1, False), tilt, settings)
-
-
 def test_third_order_of_layers_in_parts():
     rng = np.random.default_rng(4)
     weights, field = rng.normal(size=(6, 4)) / 2, rng.normal(size=6)
@@ -162,20 +146,6 @@ def test_third_order_of_layers_in_parts():
     assert found.converged
     assert found.log_partition == pytest.approx(expected.log_partition, abs=1e-12)
     np.testing.assert_allclose(found.mean[0], expected.mean[0], atol=1e-13)
-
-
-@pytest.mark.parametrize("kind", ["spins", "groups", "mixed"])
-@pytest.mark.parametrize("order", [1, 2, 3])
-def test_sparse_couplings_at_any_means(kind, order):
-    if order == 3 and kind != "spins":
-        pytest.skip("not offered")
-    rng = np.random.default_rng(0)
-    dense, machine = SPARSE[kind]()
-    n = machine.n_units
-    mean, var = machine.prior.moments(rng.normal(size=(3, n)), 0.1)
-    state = mean, var, 0.3 * rng.normal(size=(3, n)), rng.uniform(0, 0.1, (1, n))
-    expected = log_partitions(dense, order, *state)
-    np.testing.assert_allclose(log_partitions(machine, order, *state), expected, rtol=1e-12)
 
 
 def test_trees_are_exact_to_second_order():

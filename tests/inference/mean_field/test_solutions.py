@@ -167,16 +167,6 @@ def deep(n=3):
     return mf.DBM(weights, tuple(mf.Bernoulli(rng.normal(size=n)) for _ in range(3)))
 
 
-@pytest.mark.parametrize("order", [1, 2])
-@pytest.mark.parametrize("model", [spins(0.3)[0], deep()], ids=["RBM", "DBM"])
-def test_the_log_partition_on_the_way_is_that_of_the_solver_at_its_end(model, order):
-    starts = np.random.default_rng(0).choice([0.0, 1.0], (4, len(model.layers[0].field)))
-    reached = mf.tap(model, starts, order=order, tol=1e-12)
-    np.testing.assert_allclose(
-        _log_partition_at(model, reached.b, reached.a, order), reached.log_partition, atol=1e-9
-    )
-
-
 def test_on_the_way_it_is_entropy_less_energy_by_enumeration():
     model, rng = deep(), np.random.default_rng(3)
     b = [rng.normal(size=(1, 3)) for _ in range(3)]
@@ -293,18 +283,6 @@ def data(n_rows=6):
     return (np.random.default_rng(1).random((n_rows, SIZES[0])) < 0.5).astype(float)
 
 
-def test_the_exact_posterior_for_weak_couplings():
-    dbm, X = deep_machine(), data()
-    model, found = posterior(dbm, X)
-    assert isinstance(model, mf.RBM) and found.converged.all()
-    for r, x in enumerate(X):
-        field = dbm.layers[1].field + x @ dbm.weights[0]
-        exact = mf.exact(mf.RBM(dbm.weights[1], mf.Bernoulli(field), dbm.layers[2]))
-        for mean, expected in zip(found.mean, exact.mean, strict=True):
-            np.testing.assert_allclose(mean[r], expected, atol=5e-3)
-        assert found.log_partition[r] == pytest.approx(exact.log_partition, abs=2e-3)
-
-
 @pytest.mark.parametrize("sizes", [SIZES, pytest.param((5, 4, 3, 2), marks=pytest.mark.slow)])
 def test_it_is_the_machine_with_clamped_visible_units(sizes):
     dbm, X = deep_machine(sizes, 2.0), data()
@@ -314,8 +292,3 @@ def test_it_is_the_machine_with_clamped_visible_units(sizes):
         np.testing.assert_allclose(mean, expected, atol=1e-10)
     visible = X @ dbm.layers[0].field
     np.testing.assert_allclose(found.log_partition + visible, clamped.log_partition, atol=1e-10)
-
-
-def test_options_are_those_of_tap():
-    _, found = posterior(deep_machine(), data(), max_iter=1, log_partition=False)
-    assert (found.n_iter == 1).all() and found.log_partition is None

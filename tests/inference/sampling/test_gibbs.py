@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.inference.sampling.annealing import Path, Population, log_mean
-from fastmf.inference.sampling.gibbs import even_layers, gibbs
+from fastmf.inference.sampling.annealing import Path, log_mean
+from fastmf.inference.sampling.gibbs import gibbs
 from fastmf.inference.sampling.phases import Phases
-from fastmf.inference.sampling.states import flat_states
-from fastmf.models import DBM, RBM, exact
+from fastmf.models import RBM, exact
 from fastmf.priors import (
     Bernoulli,
     Binomial,
@@ -119,61 +118,10 @@ def test_units_of_ones_own_are_sampled_too(kind):
     np.testing.assert_allclose(v.mean(0), exact(twin).mean[0], atol=4 * 0.5 / np.sqrt(n))
 
 
-def test_even_layers_are_drawn_uncoupled():
-    sizes = 3, 2, 4
-    weights = np.ones((3, 2)), np.ones((2, 4))
-    field = np.array([0.0, 2.0, -2.0, 30.0])
-    fields = np.zeros(3), np.zeros(2), field
-    model = DBM(weights, tuple(map(Bernoulli, fields)))
-    assert model.sizes == sizes
-    visible = np.tile([1.0, 0.0, 1.0], (4000, 1))
-    units = even_layers(model, visible, np.random.default_rng(0))
-    assert units.shape == (4000, 7)
-    np.testing.assert_array_equal(units[:, :3], visible)
-    expected = 1 / (1 + np.exp(-field))
-    np.testing.assert_allclose(units[:, 3:].mean(0), expected, atol=4 * 0.5 / np.sqrt(4000))
-
-
 # --- states of discrete columns, and batches of rows that lack some -------------------------------
 
 
-def test_states_of_units_of_any_kind():
-    units = mf.Concatenated(
-        mf.Ising(np.array([0.3])), mf.Categorical([[0.0, 1, 2]]), mf.Binomial(np.array([0.5]), 2)
-    )
-    found = flat_states(units)
-    assert found.offsets.tolist() == [0, 2, 5, 8] and found.first_units.tolist() == [0, 1, 4]
-    values = np.zeros((8, 5))
-    values[:2, 0], values[2:5, 1:4], values[5:, 4] = [-1, 1], np.eye(3), [0, 1, 2]
-    np.testing.assert_array_equal(found.values.toarray(), values)
-    of_binomial = units.parts[2].log_prob(np.array([[0.0], [1], [2]]))[:, 0]
-    np.testing.assert_allclose(found.log_weights, [-0.3, 0.3, 0, 1, 2, *of_binomial])
-    p = np.full((1, 8), 0.5)
-    np.testing.assert_allclose(found.means(p), [[0, 0.5, 0.5, 0.5, 1.5]])
-    gaps = np.array([[1, np.nan, np.nan, np.nan, 0]])
-    np.testing.assert_array_equal(found.missing(gaps), [[False, True, False]])
-    assert flat_states(mf.Gaussian(np.zeros(2), np.ones(2))) is None
-
-
 # --- annealing ------------------------------------------------------------------------------------
-
-
-def test_resampled_chains_count_for_their_starts():
-    rng = np.random.default_rng(0)
-    population = Population(200)
-    first, second = rng.normal(size=(2, 200))
-    population.add(first)
-    starts = population.resample(rng)
-    assert population.effective_size() == pytest.approx(200)
-    population.add(second)
-    mean = np.exp(first).mean() * np.exp(second).mean()
-    by_start = np.exp(population.by_start())
-    assert by_start.mean() == pytest.approx(mean)
-    expected = np.exp(first).mean() * np.bincount(starts, np.exp(second), 200)
-    np.testing.assert_allclose(by_start, expected, rtol=1e-12)
-    # Systematic resampling draws a chain as often as expected, rounded up or down.
-    weights = np.exp(first) / np.exp(first).sum()
-    assert (abs(np.bincount(starts, minlength=200) - 200 * weights) < 1).all()
 
 
 def test_weighted_resampling_keeps_the_estimate_unbiased(monkeypatch):
