@@ -285,23 +285,6 @@ def test_potts_machine_of_the_distribution_itself():
     assert abs(absent.in_gauge("zero-sum")[0] - expected).max() > 0.01
 
 
-def test_potts_machine_of_two_states_is_the_binary_one():
-    X, *_ = binary_table()
-    binary = mf.FullyVisibleBoltzmannMachine(graph=EDGES, missing="available", tol=1e-9).fit(X)
-    labels = np.where(np.isnan(X), -1, X > 0).astype(int)
-    machine = mf.PottsMachine(graph=EDGES, missing="available", n_states=2, tol=1e-9).fit(labels)
-    couplings, field = machine.in_gauge("zero-sum")
-    np.testing.assert_allclose(couplings[:, 1, :, 1], binary.couplings_, atol=1e-6)
-    np.testing.assert_allclose(field[:, 1], binary.field_, atol=1e-6)
-    n = len(X) - binary.n_dropped_
-    assert machine.log_pseudo_likelihood_ == pytest.approx(binary.history_[-1] / n, rel=1e-9)
-    of_couplings, of_field = machine.standard_errors("zero-sum")
-    expected = binary.standard_errors()
-    np.testing.assert_allclose(of_couplings[:, 1, :, 1], expected[0], rtol=1e-4, atol=1e-9)
-    np.testing.assert_allclose(of_field[:, 1], expected[1], rtol=1e-4)
-    assert np.array_equal(machine.n_available_, binary.n_available_)
-
-
 def test_potts_machine_reports(tmp_path):
     X, *_ = potts_table()
     machine = mf.PottsMachine(n_states=SIZES, graph=RING, missing="available").fit(X)

@@ -117,3 +117,55 @@ def test_iterations_that_run_out_are_told(kind):
 def test_labels_of_clusters_are_checked(kind, labels, message):
     with pytest.raises(ValueError, match=message):
         kind().fit(X, clusters=np.array(labels))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_are_numbers_of_rows(kind):
+    counts = np.random.default_rng(0).integers(0, 4, 200)
+    weighted, *others = (
+        kind(tol=1e-8).fit(*data)
+        for data in (
+            (ROWS, None, counts), (np.repeat(ROWS, counts, axis=0),),
+            (ROWS[counts > 0], None, counts[counts > 0]),
+        )
+    )  # fmt: skip
+    for machine in others:
+        np.testing.assert_allclose(machine.couplings_, weighted.couplings_, atol=1e-8)
+        np.testing.assert_allclose(machine.history_[-1], weighted.history_[-1], rtol=1e-9)
+
+
+CHAIN = {"graph": [(0, 1), (1, 2), (2, 3)]}
+
+
+@pytest.mark.parametrize(
+    "kind, options",
+    [
+        *((kind, options) for kind in KINDS[1:] for options in ({}, {"missing": "em"})),
+        (mf.PottsMachine, {"missing": "em"} | CHAIN),
+        (mf.PottsMachine, {"missing": "available"} | CHAIN),
+    ],
+)
+def test_two_categories_are_binary_units(kind, options):
+    rng = np.random.default_rng(1)
+    rows = (1 + np.cumprod(np.where(rng.random((300, 4)) < 0.7, 1.0, -1.0), axis=1)) / 2
+    if options:
+        rows[rng.random(rows.shape) < 0.1] = np.nan
+    binary = mf.FullyVisibleBoltzmannMachine(tol=1e-9, **options).fit(rows)
+    machine = kind(tol=1e-12, **options).fit(rows)
+    assert machine.converged_ and machine.existence_.exists
+    if kind is mf.OrdinalMachine:
+        factor, couplings, errors = 4, machine.couplings_, machine.standard_errors()[0]
+        field = 2 * binary.field_ - 2 * binary.couplings_.sum(1)
+        np.testing.assert_allclose(np.concatenate(machine.thresholds_), field, atol=1e-5)
+    else:
+        factor, parts = 1, (machine.in_gauge("zero-sum"), machine.standard_errors("zero-sum"))
+        (couplings, field), (errors, _) = parts
+        couplings, errors = couplings[:, 1, :, 1], errors[:, 1, :, 1]
+        np.testing.assert_allclose(field[:, 1], binary.field_, atol=1e-6)
+        np.testing.assert_allclose(parts[1][1][:, 1], binary.standard_errors()[1], rtol=1e-4)
+    np.testing.assert_allclose(couplings, factor * binary.couplings_, atol=1e-5)
+    np.testing.assert_allclose(errors, factor * binary.standard_errors()[0], rtol=1e-4, atol=1e-8)
+    if not options:
+        np.testing.assert_allclose(machine.score(rows), binary.score(rows), rtol=1e-9)
+        tests = [m.likelihood_ratio_test([[0, 1]]).p_value for m in (machine, binary)]
+        np.testing.assert_allclose(*tests, rtol=1e-4)

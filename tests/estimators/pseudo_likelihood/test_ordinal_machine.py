@@ -76,26 +76,6 @@ def test_errors_are_the_sandwich_of_numerical_derivatives(data, machine):
     assert of_thresholds[2].shape == (3, 2)
 
 
-def test_two_categories_are_a_fully_visible_machine(data):
-    X = (data > 0).astype(int)
-    ordinal, spins = mf.OrdinalMachine().fit(X), mf.FullyVisibleBoltzmannMachine().fit(X)
-    np.testing.assert_allclose(ordinal.couplings_, 4 * spins.couplings_, atol=1e-9)
-    field = 2 * spins.field_ - 2 * spins.couplings_.sum(1)
-    np.testing.assert_allclose(np.concatenate(ordinal.thresholds_), field, atol=1e-9)
-    errors = ordinal.standard_errors()[0], 4 * spins.standard_errors()[0]
-    np.testing.assert_allclose(*errors, rtol=1e-7)
-    tests = [m.likelihood_ratio_test([[0, 1]]) for m in (ordinal, spins)]
-    np.testing.assert_allclose(tests[0].p_value, tests[1].p_value, rtol=1e-6)
-
-
-def test_weights_count_rows(data):
-    counts = np.random.default_rng(0).integers(0, 4, len(data))
-    weighted = mf.OrdinalMachine().fit(data, sample_weight=counts)
-    repeated = mf.OrdinalMachine().fit(np.repeat(data, counts, axis=0))
-    np.testing.assert_allclose(weighted.couplings_, repeated.couplings_, atol=1e-8)
-    np.testing.assert_allclose(weighted.covariance(), repeated.covariance(), atol=1e-8)
-
-
 def test_blume_capel_thresholds(data):
     machine = mf.OrdinalMachine(thresholds="blume_capel").fit(data)
     alpha, beta = machine.blume_capel(reference=1)

@@ -28,22 +28,6 @@ def flat(machine):
 # --- the fit ------------------------------------------------------------------------------------
 
 
-def test_two_states_are_the_binary_machine():
-    X, weights = random_rows([2] * 5, 200)
-    machine = mf.PottsMachine(tol=1e-14).fit(X, sample_weight=weights)
-    spins = mf.FullyVisibleBoltzmannMachine(tol=1e-8).fit(2 * X - 1, sample_weight=weights)
-    J, h = machine.in_gauge("zero-sum")
-    np.testing.assert_allclose(J[:, 1, :, 1], spins.couplings_, atol=1e-6)
-    np.testing.assert_allclose(h[:, 1], spins.field_, atol=1e-6)
-    expected = spins.score_samples(2 * X - 1) @ weights / weights.sum()
-    assert machine.log_pseudo_likelihood_ == pytest.approx(expected, rel=1e-10)
-    rows = mf.PottsMachine(tol=1e-14).fit(X)
-    errors = rows.standard_errors("zero-sum")
-    expected = mf.FullyVisibleBoltzmannMachine(tol=1e-8).fit(2 * X - 1).standard_errors()
-    np.testing.assert_allclose(errors[0][:, 1, :, 1], expected[0], rtol=1e-4, atol=1e-8)
-    np.testing.assert_allclose(errors[1][:, 1], expected[1], rtol=1e-4)
-
-
 def test_a_sampled_machine_is_found_again():
     rng = np.random.default_rng(0)
     J = rng.normal(size=(4, 3, 4, 3)) * 0.5
@@ -63,16 +47,6 @@ def test_a_sampled_machine_is_found_again():
     )
     assert abs(z[expected != 0]).max() < 4.5
     assert machine.existence_.exists and machine.converged_
-
-
-def test_weights_are_numbers_of_rows():
-    X, _ = random_rows(SIZES, 60, missing=0.1)
-    counts = np.random.default_rng(0).integers(0, 4, 60)
-    options = {"n_states": SIZES, "tol": 1e-13} | RIDGE
-    weighted = mf.PottsMachine(**options).fit(X, sample_weight=counts)
-    repeated = mf.PottsMachine(**options).fit(np.repeat(X, counts, axis=0))
-    np.testing.assert_allclose(weighted.couplings_, repeated.couplings_, atol=1e-8)
-    assert weighted.log_pseudo_likelihood_ == pytest.approx(repeated.log_pseudo_likelihood_)
 
 
 def test_order_of_rows_and_names_of_states_do_not_matter():
@@ -285,16 +259,6 @@ def test_weights_count_only_relative_to_each_other(options):
         assert found.converged_ and found.n_iter_ == first.n_iter_
         np.testing.assert_allclose(found.history_ / factor, first.history_, rtol=1e-9)
         assert found.log_pseudo_likelihood_ == pytest.approx(first.log_pseudo_likelihood_)
-
-
-@pytest.mark.parametrize("options", WAYS)
-def test_rows_of_weight_zero_are_absent(options):
-    X, _ = random_rows(SIZES, 300)
-    weights = np.random.default_rng(1).integers(0, 3, 300).astype(float)
-    options = {"n_states": SIZES} | options
-    found = mf.PottsMachine(**options).fit(X, sample_weight=weights)
-    fewer = mf.PottsMachine(**options).fit(X[weights > 0], sample_weight=weights[weights > 0])
-    np.testing.assert_array_equal(found.couplings_, fewer.couplings_)
 
 
 @pytest.mark.parametrize("n_rows", [300, 5])

@@ -95,16 +95,6 @@ def test_estimates_are_near_those_of_complete_rows():
     assert abs(few.couplings_ - whole.couplings_)[0, 1] > 10 * errors[0, 1]
 
 
-def test_ordinal_items_of_two_categories_are_binary_units():
-    _, labels = table(200, 4, 4)
-    binary = fitted(labels)
-    ordinal = mf.OrdinalMachine(missing="em", tol=1e-9).fit(np.where(labels < 0, np.nan, labels))
-    np.testing.assert_allclose(ordinal.couplings_, 4 * binary.couplings_, atol=1e-5)
-    np.testing.assert_allclose(
-        ordinal.standard_errors()[0], 4 * binary.standard_errors()[0], atol=1e-5
-    )
-
-
 def test_expected_score_of_ordinal_items_is_zero():
     rng = np.random.default_rng(5)
     X = np.digitize(rng.normal(size=(300, 1)) + rng.normal(size=(300, 3)), [-0.7, 0.7])
@@ -206,17 +196,7 @@ def test_potts_machines_of_incomplete_rows_in_a_graph():
     assert (machine.couplings_[u, v][~there[8:]] == 0).all()
     assert (abs(machine.couplings_[u, v][there[8:]]) > 0).all()
     np.testing.assert_allclose(scores[:, there].mean(0), 0, atol=1e-7)
-    binary, chain = np.where(labels < 0, np.nan, labels > 0), [[0, 1], [1, 2]]
-    spins = mf.FullyVisibleBoltzmannMachine(missing="em", graph=chain, tol=1e-9).fit(binary)
-    positions = mf.PottsMachine(missing="em", graph=chain).fit(
-        np.where(np.isnan(binary), -1, binary)
-    )
-    errors = positions.standard_errors()[0][:, 1, :, 1]
-    np.testing.assert_allclose(
-        positions.in_gauge("zero-sum")[0][:, 1, :, 1], spins.couplings_, atol=1e-6
-    )
-    np.testing.assert_allclose(errors, spins.standard_errors()[0], atol=1e-6)
-    probability = positions.edge_inclusion(scale=2.0).probability
+    probability = machine.edge_inclusion(scale=2.0).probability
     assert probability[0, 2] == 0 and probability[0, 1] > 0.5
 
 
@@ -282,22 +262,6 @@ def test_columns_without_values_are_refused():
     ):  # fmt: skip
         with pytest.raises(ValueError, match="column 3"):
             machine.fit(X)
-
-
-def test_potts_machines_of_two_states_are_binary():
-    _, labels = table(200, 4, 4)
-    binary = fitted(labels)
-    machine = mf.PottsMachine(missing="em").fit(labels)
-    couplings, _ = machine.in_gauge("zero-sum")
-    np.testing.assert_allclose(couplings[:, 1, :, 1], binary.couplings_, atol=1e-6)
-    np.testing.assert_allclose(
-        machine.standard_errors()[0][:, 1, :, 1], binary.standard_errors()[0], atol=1e-6
-    )
-    complete = np.where(labels < 0, 0, labels)
-    np.testing.assert_allclose(
-        mf.PottsMachine(missing="em", tol=1e-9).fit(complete).couplings_,
-        mf.PottsMachine(tol=1e-9).fit(complete).couplings_,
-    )
 
 
 def test_reports_and_files_of_incomplete_rows(tmp_path):
