@@ -2,7 +2,6 @@
 
 from copy import copy
 from numbers import Integral
-from typing import ClassVar
 
 import numpy as np
 from scipy.special import softmax
@@ -23,7 +22,7 @@ from fastmf.estimators.common.files import Saved, pointwise_and_starts
 from fastmf.estimators.common.imputing import LayeredImputing
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.common.rows import checked_rows, with_nan_labels
-from fastmf.estimators.common.runs import REMOVED_OPTIONS, generator_of
+from fastmf.estimators.common.runs import generator_of
 from fastmf.estimators.layered import denoising
 from fastmf.estimators.layered._learning import Learning
 from fastmf.estimators.layered._units import given_layers, hidden_prior, visible_prior
@@ -78,7 +77,6 @@ class LayeredMachine(
     """Base of `GeneralizedRBM` and `DeepBoltzmannMachine`, which give `_chains` and the layers."""
 
     _forgotten = (*Saved._forgotten, "init")
-    _removed_options: ClassVar = dict.fromkeys(REMOVED_OPTIONS, ...)
 
     @property
     def visible_(self):

@@ -1,7 +1,5 @@
 """Conditional restricted Boltzmann machine, a multi-label classifier."""
 
-from typing import ClassVar
-
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import column_or_1d
@@ -20,7 +18,7 @@ from fastmf.estimators.common.data import (
 )
 from fastmf.estimators.common.files import Saved, check_n_features
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
-from fastmf.estimators.common.runs import REMOVED_OPTIONS, run, seed_of, settings_of, split
+from fastmf.estimators.common.runs import run, seed_of, settings_of, split
 from fastmf.estimators.layered._features import FeatureScale
 from fastmf.learning.conditional import (
     PROBABILISTIC,
@@ -105,7 +103,6 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
     """
 
     _forgotten = (*Saved._forgotten, "init")
-    _removed_options: ClassVar = dict.fromkeys((*REMOVED_OPTIONS, "l1"), ...)
     _models = ("CRBM",)
 
     def __init__(

@@ -19,7 +19,7 @@ from fastmf.estimators.common.frames import square_frame
 from fastmf.estimators.common.missing_codes import CODES, warn_of_missing_codes
 from fastmf.estimators.networks.network import Network
 from fastmf.estimators.networks.resampling import PooledRows
-from fastmf.estimators.pseudo_likelihood._base import ItemMachine, check_sizes, labels_from
+from fastmf.estimators.pseudo_likelihood._base import ItemMachine, labels_from
 from fastmf.estimators.pseudo_likelihood._observed import observe, restored_rows
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
 from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS
@@ -505,25 +505,20 @@ class PottsMachine(Network, ItemMachine):
         arrays |= {
             "labels": self._labels.astype(np.int16),
             "weights": self._weights,
-            "sizes": self.sizes_,
             "flat_field": self._field,
         }
         if isinstance(self._couplings, OfFewRows):
             arrays["coefficients"] = self._couplings.coefficients
             arrays["coefficient_rows"] = self._couplings.labels
-        arrays["missing"] = np.array([self.n_missing_, self.n_dropped_])
         return fitted, arrays
 
     def _restore(self, arrays):
         self._restore_fit(arrays)
-        n_groups, most = self.n_features_in_, np.iinfo(np.int16).max
-        self.sizes_ = arrays.member("sizes", "iu", (n_groups,), low=1, high=most)
-        check_sizes(self.categories_, self.sizes_)
+        self.sizes_ = np.array([len(listed) for listed in self.categories_])
         self._first = np.cumsum(self.sizes_) - self.sizes_
         self._labels = labels_from("labels", arrays, self.sizes_).astype(np.int64)
         self._weights = arrays.member("weights", "f", (len(self._labels),), low=0)
         restored_rows(self, arrays, self._labels)
-        self._restore_missing(arrays)
         self._edges()
         n_states = int(self.sizes_.sum())
         self._field = arrays.member("flat_field", "f", (n_states,), low=-np.inf)

@@ -1,7 +1,5 @@
 """The base class of spike-and-slab regression and classification: fits, reports and files."""
 
-from typing import ClassVar
-
 import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.exceptions import ConvergenceWarning
@@ -88,8 +86,6 @@ class SpikeSlabEstimator(Saved):
     They say what they have fitted by `_fitted_parts`, and make draws in units of the data of draws
     in standardised units by `_in_units_of_data`.
     """
-
-    _removed_options: ClassVar = {"expected_model_size": ...}
 
     # Learned numbers and arrays, as they are saved in files.
     _learned: tuple
