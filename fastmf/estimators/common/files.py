@@ -133,18 +133,6 @@ class Saved:
             If the file is damaged, not such an estimator, or would take more memory.
         LookupError
             If its units have a prior that is not this package's, and not registered.
-
-        Examples
-        --------
-        >>> import pathlib, tempfile
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.where(np.random.default_rng(0).random((200, 4)) < 0.3, 1, -1)
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> path = pathlib.Path(tempfile.mkdtemp()) / "machine.npz"
-        >>> machine.save(path)
-        >>> again = mf.FullyVisibleBoltzmannMachine.load(path)
-        >>> bool((again.couplings_ == machine.couplings_).all())
-        True
         """
         with reading(path, f"a {cls.__name__}", max_bytes) as arrays:
             return _from_arrays(cls, arrays)

@@ -128,17 +128,6 @@ class Network:
         -----
         Twice the difference of two log-pseudo-likelihoods is not chi-squared, but a sum of
         chi-squares with weights from the Godambe information (Kent 1982; Varin, Reid & Firth 2011).
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> machine.likelihood_ratio_test().p_value < 1e-6  # independent units
-        True
-        >>> machine.likelihood_ratio_test([(0, 2), (0, 3), (1, 3)]).p_value > 0.01
-        True
         """
         godambe = self._godambe()
         if self.l2 or getattr(self, "l2_field", 0) or self.solver == "firth":
@@ -301,16 +290,6 @@ class CouplingNetwork(Network):
         and n_samples n_parameters^2 + 3 n_parameters^3 operations: 100 binary units, 0.6 GB; 200
         units, 10 GB and many minutes. Beyond 6,000 parameters each of the errors of `pairs` takes
         some twenty gradients instead.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> couplings, field = machine.standard_errors()
-        >>> couplings.shape, field.shape
-        ((4, 4), (4,))
         """
         flag("as_frame", as_frame)
         godambe, name = self._godambe(), "standard_error"
@@ -526,17 +505,6 @@ class CouplingNetwork(Network):
         Where values are rare some samples have no maximum, and their couplings are where the solver
         stopped: leave out samples that have not `converged`, or fit with a penalty `l2`. Couplings
         that were selected by `l1` are selected in all samples.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> samples = machine.bootstrap(100)
-        >>> ratio = samples.couplings.std(0)[0, 1] / machine.standard_errors()[0][0, 1]
-        >>> bool(0.7 < ratio < 1.4)
-        True
         """
         with few_blas_threads():
             refits = self._refits("bootstrap")
@@ -578,15 +546,6 @@ class CouplingNetwork(Network):
         ------
         ValueError
             As `bootstrap`; if weights do not count rows.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> found = mf.FullyVisibleBoltzmannMachine().fit(X).stability(20, (0.1, 0.5))
-        >>> found.strength.shape, found.coefficient("expected_influence")
-        ((2, 20), 0.5)
         """
         refits = self._refits("stability")
         n, rng, weights = count("n", n), generator_of(rng), self._row_weights()

@@ -104,15 +104,6 @@ class ItemMachine(Saved, BaseEstimator):
         -------
         array of shape (n_samples, n_features)
             Values of `categories_`.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> np.unique(machine.sample(100, random_state=0))
-        array([-1.,  1.])
         """
         check_is_fitted(self)
         rng = generator_of(random_state)
@@ -157,15 +148,6 @@ class ItemMachine(Saved, BaseEstimator):
         -----
         ConvergenceWarning
             If standard errors of some rows are above 0.01, or their solutions have not converged.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
-        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
-        >>> filled = machine.impute([[0, -1, 2, 1]])
-        >>> bool(filled[0, 1] == machine.conditional_proba([[0, -1, 2, 1]])[0, 3:6].argmax())
-        True
         """
         check_is_fitted(self)
         options = method, random_state, self.n_threads

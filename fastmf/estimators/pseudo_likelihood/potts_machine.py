@@ -281,15 +281,6 @@ class PottsMachine(Network, ItemMachine):
         couplings : array of shape (n_groups, q, n_groups, q)
             Flat, (n_states, n_states), if positions have different numbers of states.
         field : array of shape (n_groups, q)
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
-        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
-        >>> couplings, field = machine.in_gauge("zero-sum")
-        >>> bool(abs(couplings.sum(1)).max() < 1e-12)
-        True
         """
         check_is_fitted(self)
         one_of("gauge", gauge, GAUGES)

@@ -109,16 +109,6 @@ class SpikeSlabEstimator(Saved):
         ------
         ImportError
             If pandas is not installed.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(40, 60))
-        >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
-        >>> frame = mf.SpikeSlabRegressor().fit(X, y).as_frame()
-        >>> list(frame.index[frame.inclusion_probability > 0.5])
-        ['x3', 'x7']
         """
         check_is_fitted(self)
         names, n_targets = feature_names(self), len(self.coef_) if self.coef_.ndim > 1 else 1
@@ -468,16 +458,6 @@ class SpikeSlabEstimator(Saved):
         The posterior of a coefficient is taken as a mass at zero and a Gaussian, of the mean and
         variance that coefficients other than zero have. For single sites at given parameters that
         is what expectation propagation says.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(40, 60))
-        >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
-        >>> low, high = mf.SpikeSlabRegressor().fit(X, y).coefficient_interval()
-        >>> low[3] < 2 < high[3], float(low[0]), float(high[0])
-        (np.True_, 0.0, 0.0)
         """
         check_is_fitted(self)
         coverage = proper_fraction("coverage", coverage)
@@ -503,18 +483,6 @@ class SpikeSlabEstimator(Saved):
         From joint probabilities of the features that correlate by more than 0.5, or share a block;
         others are independent at the fixed point of expectation propagation. It is at least the
         largest of their inclusion probabilities, and at most the sum.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(50, 4))[:, [0, 0, 1, 2, 3]]
-        >>> y = X[:, 0] + 0.3 * rng.normal(size=50)
-        >>> model = mf.SpikeSlabRegressor(inclusion_probability=0.04).fit(X, y)
-        >>> model.inclusion_probability_[:2].round(1)
-        array([0.5, 0.5])
-        >>> round(model.group_inclusion_probability([0, 1]), 2)
-        1.0
         """
         check_is_fitted(self)
         names, n = getattr(self, "feature_names_in_", None), self.n_features_in_
@@ -586,17 +554,6 @@ class SpikeSlabEstimator(Saved):
         correlates with it, and moves one effect among all features. The parameters have the
         values that were learned, or with `average_parameters` values on the grid, as often as
         their weights say. For predictions alone, `predict` is faster.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(50, 4))[:, [0, 0, 1, 2, 3]]
-        >>> y = X[:, 0] + 0.3 * rng.normal(size=50)
-        >>> model = mf.SpikeSlabRegressor(inclusion_probability=0.2).fit(X, y)
-        >>> draws = model.sample_coefficients(1000, rng)
-        >>> (draws[:, :2] != 0).any(axis=1).mean().round(2)
-        np.float64(1.0)
         """
         check_is_fitted(self)
         n, rng = count("n", n), generator(rng)

@@ -231,16 +231,6 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         ------
         ValueError
             If no data have these moments.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(40, 60))
-        >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
-        >>> model = mf.SpikeSlabRegressor(fit_intercept=False)
-        >>> model.fit_moments(X.T @ X, X.T @ y, y @ y, 40).coef_[[3, 7]].round(1)
-        array([ 2., -1.])
         """
         blocks, names = _moments.blocks_of(gram), _names("gram", gram, "moment", moment)
         moment = doubles("moment", moment)
