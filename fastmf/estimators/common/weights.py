@@ -1,31 +1,21 @@
 """Weights of rows, as estimators take them."""
 
-import math
-from sys import float_info
-
 import numpy as np
 
 from fastmf._common.arguments import row_weights
 from fastmf._common.memory import memory_of_the_machine
 from fastmf._common.warning import warn_user
 
-# Total weight up to which numbers of rows are told apart.
-MAX_TOTAL = math.ldexp(1.0, float_info.mant_dig)
-# Total weight below which squares of sums over rows would be rounded to 0.
-MIN_TOTAL = np.sqrt(np.finfo(float).tiny) / np.finfo(float).eps
-
 
 def check_counts(total, n_rows, option=""):
     """Warn if weights that count rows add up to next to none, as those that add up to 1 do."""
-    if total < MIN_TOTAL:
+    float64 = np.finfo(float)
+    # Squares of sums over rows are not rounded to 0, and numbers of rows are told apart.
+    low, high = np.sqrt(float64.tiny) / float64.eps, 2 / float64.eps
+    if not low <= total <= high:
         raise ValueError(
-            f"sample_weight counts rows, and must add up to {MIN_TOTAL:.1g} at least, got "
+            f"sample_weight counts rows, and must add up to between {low:.1g} and {high:.1g}, got "
             f"{total:.3g}: multiply by a common factor."
-        )
-    if total > MAX_TOTAL:
-        raise ValueError(
-            f"sample_weight counts rows, and must add up to {MAX_TOTAL:.1g} at most, got "
-            f"{total:.3g}: divide by a common factor."
         )
     if total < 2 < n_rows:
         advice = f", or fit with {option}" if option else ""

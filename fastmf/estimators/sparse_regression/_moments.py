@@ -206,10 +206,7 @@ class Summary(NamedTuple):
 
     def message(self, names=None):
         """Text about a mismatch and other remarks, or None."""
-        return " ".join([*self._mismatch(names), *self.remarks]) or None
-
-    def _mismatch(self, names):
-        faults = []
+        faults, remarks = [], self.remarks
         if self.share > NOTABLE_SHARE:
             faults.append(
                 f"{self.share:.2g} of the variance of z is not of correlations R, and was taken "
@@ -221,10 +218,11 @@ class Summary(NamedTuple):
                 "turned"
             )
         if faults:
-            yield (
+            remarks = [
                 f"R does not fit z: {', and '.join(faults)}. Give the R of the rows of z, and "
-                "check the coding of the features."
-            )
+                "check the coding of the features.", *remarks,
+            ]  # fmt: skip
+        return " ".join(remarks) or None
 
     def message_of_hidden(self, included, noise_variance, names=None):
         """Text about features that are in although no score near them exceeds chance, or None."""

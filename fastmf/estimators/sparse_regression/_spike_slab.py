@@ -39,6 +39,7 @@ from fastmf.inference.sampling.spike_slab import SparsePosterior, draw_coefficie
 from fastmf.learning.evidence import (
     NEVER_ZERO,
     FixedPoints,
+    Hyperparameters,
     robust_solution,
     search_tolerance,
 )
@@ -48,15 +49,13 @@ from fastmf.learning.evidence.blocks import (
     with_found_blocks,
     with_grams,
 )
-from fastmf.learning.evidence.parameter_priors import ParameterPriors
+from fastmf.learning.evidence.parameter_priors import NOISE_CENTER, ParameterPriors
 from fastmf.learning.evidence.search import (
     averaged_points,
     free_mask,
     maximise_evidence,
     on_bounds,
 )
-from fastmf.models import SparseLinearModel
-from fastmf.priors import GaussBernoulli
 from fastmf.priors._protocol import n_units, parts_of
 from fastmf.priors.spike_and_slab import ALWAYS
 from fastmf.special import sigmoid
@@ -216,9 +215,21 @@ class SpikeSlabEstimator(Saved):
                 "A block of correlated features has more effects than are summed over: give "
                 "smaller blocks, or fewer features."
             )
-        self._warn_of_ends(best.results)
+        for result in best.results:
+            if not result.converged:
+                # What follows is advice by the solver's arguments: the estimator has others.
+                reason = result.message.partition(";")[0]
+                warn_user(
+                    f"Expectation propagation has {reason} (residual {result.residual:.2g}): "
+                    f"{self._advice}.",
+                    ConvergenceWarning,
+                )
         if task.scale_is_known:
-            self._warn_of_bounds(on_bounds(task, best.hyperparameters, fixed))
+            for name, side in on_bounds(task, best.hyperparameters, fixed):
+                warn_user(
+                    f"The {name} is on the {side} of its search: {BOUND_ADVICE[name]}.",
+                    ConvergenceWarning,
+                )
         if not average:
             return task, [best], np.ones(1)
         task = with_found_blocks(task, lambda blocks: blocks.labels)
@@ -234,26 +245,6 @@ class SpikeSlabEstimator(Saved):
             options |= {"schedule": self.solver, "blocks": part.blocks}
             results.append(robust_solution(part.model(values), start, **options))
         return FixedPoints(values, tuple(results), task.log_evidence(results))
-
-    def _warn_of_ends(self, results):
-        """Warn of results that are no fixed points."""
-        for result in results:
-            if not result.converged:
-                # What follows is advice by the solver's arguments: the estimator has others.
-                reason = result.message.partition(";")[0]
-                warn_user(
-                    f"Expectation propagation has {reason} (residual {result.residual:.2g}): "
-                    f"{self._advice}.",
-                    ConvergenceWarning,
-                )
-
-    def _warn_of_bounds(self, names):
-        """Warn of hyper-parameters at a bound of the search."""
-        for name, side in names:
-            warn_user(
-                f"The {name} is on the {side} of its search: {BOUND_ADVICE[name]}.",
-                ConvergenceWarning,
-            )
 
     def __str__(self):
         """The options, and the priors of the hyper-parameters that are learned."""
@@ -369,14 +360,22 @@ class SpikeSlabEstimator(Saved):
             raise ValueError(f"groups must have shape ({n_features},), got {groups.shape}.")
         return groups, len(labels)
 
-    def _first_log_odds(self, shape, n_groups):
-        """Log-odds from which the search starts: of one feature for ten rows, or as given."""
+    def _start(self, shape, n_groups, unit=1.0):
+        """The start of the search, for y in these units, and which parameters are fixed."""
+        # One feature for ten rows.
         (n, d), given = shape, self.inclusion_probability
         inclusion = min(0.5, max(1.0, n / 10) / d) if given is None else np.asarray(given, float)
         with np.errstate(divide="ignore"):
             log_odds = np.full(n_groups, np.log(inclusion) - np.log1p(-inclusion))
-        # Smaller ones have sites that are lost in rounding; columns of features of none are 0.
-        return np.clip(log_odds, MIN_LOG_ODDS, NEVER_ZERO) if np.ndim(inclusion) else log_odds
+        if np.ndim(inclusion):
+            # Smaller ones have sites that are lost in rounding; columns of features of none are 0.
+            log_odds = np.clip(log_odds, MIN_LOG_ODDS, NEVER_ZERO)
+        noise, slab = getattr(self, "noise_variance", 1.0), self.slab_variance
+        fixed = Hyperparameters(noise is not None, slab is not None, given is not None)
+        noise = NOISE_CENTER if noise is None else noise / unit**2
+        n_included = max(float(sigmoid(log_odds).mean()) * d, 1.0)
+        slab = 1 / n_included if slab is None else slab / unit**2
+        return Hyperparameters(noise, slab, log_odds), fixed
 
     def _prior_inclusion(self, log_odds):
         """The prior inclusion probabilities that were learned or given."""
@@ -718,10 +717,8 @@ def _averaged(parts, weights, included):
     for part, weight in zip(parts, weights, strict=True):
         if part.y is None:
             return None
-        prior = GaussBernoulli(np.zeros(len(included)), part.precision, part.log_odds)
-        model = SparseLinearModel(part.X, part.y, part.noise_variance, prior)
         n_chains = max(FEWEST_CHAINS, 2 * int(MAX_CHAINS * weight / 2))
-        comparison = compared(model, included, n_chains)
+        comparison = compared(part.model(), included, n_chains)
         if comparison is None:
             return None
         inclusion = inclusion + weight * comparison.inclusion

@@ -36,10 +36,8 @@ from fastmf.estimators.sparse_regression._unpenalised import (
     without_columns,
 )
 from fastmf.inference.gaussian.blocks import n_elements
-from fastmf.learning.evidence import Hyperparameters, Regression, Task
+from fastmf.learning.evidence import Regression, Task
 from fastmf.learning.evidence.blocks import labels_of_task
-from fastmf.learning.evidence.parameter_priors import NOISE_CENTER
-from fastmf.special import sigmoid
 
 
 class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
@@ -411,7 +409,7 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         `flat` are the coefficients of y on the unpenalised features.
         """
         shape = task.total_rows, len(task.groups)
-        start, fixed = self._hyperparameters(shape, unit, n_groups)
+        start, fixed = self._start(shape, n_groups, unit)
         task, points, weights = self._solution(
             task, start, fixed, centred=centred, average=self.average_parameters
         )
@@ -549,19 +547,6 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
                 "average_parameters needs a parameter_prior: the evidence alone has no finite "
                 "integral. Take parameter_prior='weak'."
             )
-
-    def _hyperparameters(self, shape, unit, n_groups):
-        """The start of the search, for y of variance 1, and the fixed parameters."""
-        log_odds, slab = self._first_log_odds(shape, n_groups), self.slab_variance
-        n_included = max(float(sigmoid(log_odds).mean()) * shape[1], 1.0)
-        slab = 1 / n_included if slab is None else slab / unit**2
-        noise = NOISE_CENTER if self.noise_variance is None else self.noise_variance / unit**2
-        fixed = Hyperparameters(
-            self.noise_variance is not None,
-            self.slab_variance is not None,
-            self.inclusion_probability is not None,
-        )
-        return Hyperparameters(noise, slab, log_odds), fixed
 
 
 def _names(name, matrix, other, vector):

@@ -1,7 +1,7 @@
 """Spike-and-slab classification with a probit likelihood, as a scikit-learn estimator."""
 
 import numpy as np
-from scipy.special import expit, ndtr
+from scipy.special import ndtr
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
@@ -19,7 +19,7 @@ from fastmf.estimators.sparse_regression._spike_slab import (
     zero_columns,
 )
 from fastmf.estimators.sparse_regression._unpenalised import Unpenalised
-from fastmf.learning.evidence import NEVER_ZERO, Classification, Hyperparameters, Task
+from fastmf.learning.evidence import NEVER_ZERO, Classification, Task
 from fastmf.learning.evidence.blocks import labels_of_task
 
 # Precisions of the priors of the constant, and of coefficients of unpenalised columns: with none
@@ -183,11 +183,7 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         weights = 1.0 if weights is None else weights
         part = Classification.of(rows, signs, groups, precisions, weights)
         task = Task.of(part)
-        log_odds = self._first_log_odds((task.total_rows, len(groups)), n_groups)
-        slab = self.slab_variance
-        n_included = max(float(expit(log_odds).mean()) * len(groups), 1.0)
-        start = Hyperparameters(1.0, 1 / n_included if slab is None else slab, log_odds)
-        fixed = Hyperparameters(True, slab is not None, self.inclusion_probability is not None)
+        start, fixed = self._start((task.total_rows, len(groups)), n_groups)
         task, (point, *_), _ = self._solution(task, start, fixed)
         best, (result,) = point.hyperparameters, point.results
         mean, variance, included = moments = moments_of(task, point)
