@@ -129,7 +129,3 @@ figure = plotting.precision_curve({"Potts machine": precision})
 # %%
 # `mutation_matrix`: what each single mutation of a sequence changes in its log-probability.
 figure = plotting.mutation_matrix(potts, "ACGU", sequence=sequences[0])
-
-# %%
-# Models, results and tests are tables in notebooks.
-machine.test_couplings()

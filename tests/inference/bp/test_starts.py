@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from bp_models import SOLVERS, loopy, propagation
-from html_tables import shown
 
 import fastmf as mf
 from fastmf.inference.bp import _kernel_arguments
@@ -320,13 +319,3 @@ def test_the_objective_is_the_log_partition_of_a_decoder():
     assert result.log_partition == result.objective
     assert result.objective == pytest.approx(-model.energy(*result.assignment), abs=1e-12)
     assert result.spectral_radius is None
-
-
-def test_notebooks_show_what_was_decoded():
-    model = mf.RBM(np.ones((3, 2)), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
-    title, (summary, _) = shown(mf.most_probable(model))
-    rows = dict(summary)
-    assert title == "Beliefs"
-    assert rows["score"] == "6" and rows["local maxima"] == "1" and "damping" in rows
-    _, (summary, _) = shown(mf.belief_propagation(model))
-    assert "objective" not in dict(summary)
