@@ -12,10 +12,7 @@ from fastmf._common.warning import warn_user
 from fastmf.estimators.common.frames import (
     feature_names,
     features_frame,
-    pair_series,
     pairs_frame,
-    series,
-    square_frame,
 )
 from fastmf.estimators.common.runs import generator_of
 from fastmf.estimators.common.weights import check_counts
@@ -260,15 +257,13 @@ class CouplingNetwork(Network):
         """
         return self._godambe().covariance()
 
-    def standard_errors(self, pairs=None, *, as_frame=False):
+    def standard_errors(self, pairs=None):
         """Standard errors by the sandwich covariance.
 
         Parameters
         ----------
         pairs : int array of shape (n_pairs, 2), optional
             Only the errors of these couplings, or of the field where both units are the same.
-        as_frame : bool, default False
-            Data frames and series of pandas instead, with the names of the features.
 
         Returns
         -------
@@ -291,23 +286,14 @@ class CouplingNetwork(Network):
         units, 10 GB and many minutes. Beyond 6,000 parameters each of the errors of `pairs` takes
         some twenty gradients instead.
         """
-        flag("as_frame", as_frame)
-        godambe, name = self._godambe(), "standard_error"
+        godambe = self._godambe()
         if pairs is not None:
-            pairs = real_array("pairs", pairs)
-            errors = godambe.standard_errors(pairs)
-            return pair_series(self, errors, pairs, name) if as_frame else errors
-        couplings, fields = self._errors_of_all(godambe)
-        if as_frame:
-            return square_frame(self, couplings), self._fields_frame(fields, name)
-        return couplings, fields
+            return godambe.standard_errors(real_array("pairs", pairs))
+        return self._errors_of_all(godambe)
 
     def _errors_of_all(self, godambe):
         """Errors of couplings and fields."""
         return godambe.objective.unpacked(godambe.standard_errors())
-
-    def _fields_frame(self, fields, name):
-        return series(self, fields, name)
 
     def _fields_of(self, parameters):
         """Fields, or thresholds, of their parameters."""

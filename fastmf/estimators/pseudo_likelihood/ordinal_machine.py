@@ -258,6 +258,3 @@ class OrdinalMachine(PairwiseMachine):
 
     def _fields_of(self, parameters):
         return self._by_item(self._objective.thresholds.matrix @ parameters)
-
-    def _fields_frame(self, fields, name):
-        return fields

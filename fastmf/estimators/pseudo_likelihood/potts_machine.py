@@ -15,7 +15,6 @@ from fastmf.estimators.common.categories import (
     declared_categories,
     position_categories,
 )
-from fastmf.estimators.common.frames import square_frame
 from fastmf.estimators.common.missing_codes import CODES, warn_of_missing_codes
 from fastmf.estimators.networks.network import Network
 from fastmf.estimators.networks.resampling import PooledRows
@@ -289,7 +288,7 @@ class PottsMachine(Network, ItemMachine):
         result = in_gauge(self._couplings.dense(), self._field, self.sizes_, gauge, reference)
         return self._by_position(result[0], 2), self._by_position(result[1], 1)
 
-    def contact_scores(self, gauge="zero-sum", ignore=None, apc=True, *, as_frame=False):
+    def contact_scores(self, gauge="zero-sum", ignore=None, apc=True):
         """Frobenius norms of the couplings of all pairs of positions, less their positions' means.
 
         Parameters
@@ -300,8 +299,6 @@ class PottsMachine(Network, ItemMachine):
             Number of the state, such as the gap, that is left out of the norms.
         apc : bool, default True
             Average product correction: less ``F_i. F_.j / F_..`` (Dunn, Wahl & Gloor 2008).
-        as_frame : bool, default False
-            A pandas data frame instead, with the names of the positions.
 
         Returns
         -------
@@ -313,8 +310,7 @@ class PottsMachine(Network, ItemMachine):
         if ignore is not None and count("ignore", ignore, 0) >= self.sizes_.max():
             raise ValueError(f"ignore must be a state, below {self.sizes_.max()}, got {ignore}.")
         scores = contacts.norms(self._couplings, gauge, ignore)
-        scores = contacts.average_product_corrected(scores) if flag("apc", apc) else scores
-        return square_frame(self, scores) if flag("as_frame", as_frame) else scores
+        return contacts.average_product_corrected(scores) if flag("apc", apc) else scores
 
     # --- rows of the fit ------------------------------------------------------------------------
 

@@ -12,13 +12,12 @@ from fastmf._common.arguments import (
     positive,
     proper_fraction,
     real_array,
-    row_weights,
 )
 from fastmf._common.progress import reported
 from fastmf._common.rows import row_blocks
 from fastmf._common.stored_columns import StoredColumns, column_squares
 from fastmf._common.warning import warn_user
-from fastmf.estimators.common.data import checked_data, complete_target
+from fastmf.estimators.common.data import checked_data
 from fastmf.estimators.common.files import Saved
 from fastmf.estimators.common.frames import check_options, feature_names, pandas
 from fastmf.estimators.common.rows import mean_and_deviation, some
@@ -420,23 +419,6 @@ class SpikeSlabEstimator(Saved):
             ]
             self._known_reasons = cached = self.inclusion_probability_, reasons
         return cached[1]
-
-    def score(self, X, y, sample_weight=None):
-        """R^2 of the predictions, or for classes the fraction of correct ones.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-        y : array of shape (n_samples,) or (n_samples, n_targets)
-        sample_weight : array of shape (n_samples,), float or None
-
-        Returns
-        -------
-        float
-        """
-        check_is_fitted(self)
-        y = complete_target(y)
-        return super().score(X, y, row_weights(sample_weight, np.shape(y)[0] if np.ndim(y) else 1))
 
     def coefficient_interval(self, coverage=0.95):
         """Equal-tailed credible intervals of the coefficients.

@@ -3,12 +3,13 @@
 import numpy as np
 from scipy.special import ndtr
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import row_weights
 from fastmf.estimators.common.data import checked_data
-from fastmf.estimators.common.weights import check_counts, class_factors, whole_weights
+from fastmf.estimators.common.weights import check_counts, whole_weights
 from fastmf.estimators.sparse_regression._credible_sets import FittedPart
 from fastmf.estimators.sparse_regression._rows import as_floats
 from fastmf.estimators.sparse_regression._spike_slab import (
@@ -47,9 +48,8 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         prior is Gaussian of standard deviation 100 (per standard deviation of the column), flat but
         for columns that separate the classes.
     class_weight : None, "balanced" or dict
-        Factors of the weights of the rows of each class, see `fit`: a dict says them by class, 1
-        for others; "balanced" gives both classes half of all weight. Probabilities and evidence
-        refer to the weighted data.
+        Factors of the weights of the rows of each class, as everywhere in scikit-learn.
+        Probabilities and evidence refer to the weighted data.
     fit_intercept : bool
         Whether to fit a constant, with a Gaussian prior of standard deviation 10.
     solver, parameter_prior, n_threads, verbose
@@ -211,8 +211,8 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         weights = row_weights(sample_weight, len(X))
         if self.class_weight is not None:
             check_classification_targets(y)
-            weights = np.ones(len(X)) if weights is None else weights
-            weights = row_weights(weights * class_factors(self.class_weight, y, weights), len(X))
+            factors = compute_sample_weight(self.class_weight, y)
+            weights = row_weights(factors if weights is None else weights * factors, len(X))
         if weights is None:
             return X, y, None
         check_counts(weights.sum(), np.count_nonzero(weights))

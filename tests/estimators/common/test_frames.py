@@ -33,24 +33,6 @@ def test_tests_of_couplings_name_the_features(chain):
     assert line.coupling == chain.couplings_[1, 2]
 
 
-def test_standard_errors_name_the_features(chain):
-    couplings, field = chain.standard_errors()
-    frame, named = chain.standard_errors(as_frame=True)
-    np.testing.assert_array_equal(frame, couplings)
-    assert frame.loc["a", "c"] == couplings[0, 2] and named["d"] == field[3]
-    pairs = chain.standard_errors([(1, 2), (3, 3)], as_frame=True)
-    assert pairs["b", "c"] == pytest.approx(couplings[1, 2])
-    assert pairs["d", "d"] == pytest.approx(field[3])
-
-
-def test_contact_scores_name_the_positions():
-    X = pd.DataFrame(np.random.default_rng(0).integers(0, 3, (100, 4)), columns=NAMES)
-    machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
-    frame = machine.contact_scores(as_frame=True)
-    assert list(frame.index) == list(frame.columns) == NAMES
-    np.testing.assert_array_equal(frame, machine.contact_scores())
-
-
 def regression():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 4))

@@ -116,7 +116,6 @@ def test_samples_look_like_the_data(trained):
         {"n_starts": 5},
         {"n_starts": 5, "candidates": patterns(2)},  # fewer than starts
         {"candidates": patterns(50).astype(bool)},
-        {"anneal": [0.02, 0.05]},
     ],
 )
 def test_denoising_corrects_flips(trained, options):
