@@ -233,7 +233,6 @@ def pictures(folder: Path) -> None:
         plotting.learning_curve(history),
         plotting.receptive_fields(weights, digits.shape, order=[1, 0]),
         plotting.image_rows({"digits": digits.X[:8]}, digits.shape),
-        plotting.denoising_accuracy([0.1], {"TAP": [0.9]}),
         plotting.coupling_network(mf.FullyVisibleBoltzmannMachine().edge_inclusion(), minimum=0.9),
         plotting.coupling_network(mf.OrdinalMachine(), groups="ab", layout="circle", legend=False),
         plotting.edge_forest(mf.OrdinalMachine(), level=0.9, n_top=5),
