@@ -100,8 +100,7 @@ class SpikeSlabEstimator(Saved):
         -------
         pandas.DataFrame
             Columns "coef", "standard_deviation" and "inclusion_probability" (posterior); the index
-            holds the names of the features, or x0, x1, ... if X had none, and before them the
-            number of the target if there are several.
+            holds the names of the features, or x0, x1, ... if X had none.
 
         Raises
         ------
@@ -109,17 +108,13 @@ class SpikeSlabEstimator(Saved):
             If pandas is not installed.
         """
         check_is_fitted(self)
-        names, n_targets = feature_names(self), len(self.coef_) if self.coef_.ndim > 1 else 1
-        index = pandas().Index(names)
-        if n_targets > 1:
-            levels = range(n_targets), names
-            index = pandas().MultiIndex.from_product(levels, names=["target", "feature"])
         columns = {
             "coef": self.coef_,
             "standard_deviation": np.sqrt(self.coef_var_),
             "inclusion_probability": self.inclusion_probability_,
         }
-        return pandas().DataFrame({name: np.ravel(v) for name, v in columns.items()}, index)
+        columns = {name: np.ravel(values) for name, values in columns.items()}
+        return pandas().DataFrame(columns, feature_names(self))
 
     # --- files ----------------------------------------------------------------------------------
 
@@ -389,35 +384,28 @@ class SpikeSlabEstimator(Saved):
     def reliable_(self):
         """Whether inclusion probabilities agree with chains over models.
 
-        bool, or bool array (n_targets,), or None if that cannot be checked: for classes, for more
-        than 40 effects, or where more than one is among features beyond the 400 likeliest. False:
-        a probability differs by more than 0.1; `message_` says which. The chains visit the
-        inclusion patterns themselves, at the parameters that were learned, and are run when this
-        is first read, from a fixed seed; that takes less than a second for each target and each
-        block of `fit_moments` or `fit_summary`, and longer with `average_parameters`.
+        None if that cannot be checked: for classes, for more than 40 effects, or where more than
+        one is among features beyond the 400 likeliest. False: a probability differs by more than
+        0.1; `message_` says which. The chains visit the inclusion patterns themselves, at the
+        parameters that were learned, and are run when this is first read, from a fixed seed; that
+        takes less than a second for each block of `fit_moments` or `fit_summary`, and longer with
+        `average_parameters`.
         """
-        reasons = self._reasons()
-        if None in reasons and not any(reasons):
-            return None
-        passed = np.array([not why for why in reasons])
-        return passed if self.inclusion_probability_.ndim > 1 else bool(passed[0])
+        reason = self._reason()
+        return None if reason is None else not reason
 
     @property
     def message_(self):
-        """Why the inclusion probabilities are not reliable, or "": str, or array (n_targets,)."""
-        messages = np.array([why or "" for why in self._reasons()])
-        return messages if self.inclusion_probability_.ndim > 1 else str(messages[0])
+        """Why the inclusion probabilities are not reliable, or ""."""
+        return self._reason() or ""
 
-    def _reasons(self):
-        """Why each target is not reliable, "" if it is, None if that cannot be checked."""
+    def _reason(self):
+        """Why probabilities are not reliable, "" if they are, None if that cannot be checked."""
         check_is_fitted(self)
-        cached = self.__dict__.get("_known_reasons")
-        if cached is None or cached[0] is not self.inclusion_probability_:
-            reasons = [
-                _reason_of_parts(*self._values(target), included, self._unpenalised)
-                for target, included in enumerate(np.atleast_2d(self.inclusion_probability_))
-            ]
-            self._known_reasons = cached = self.inclusion_probability_, reasons
+        included, cached = self.inclusion_probability_, self.__dict__.get("_checked")
+        if cached is None or cached[0] is not included:
+            reason = _reason_of_parts(*self._values(), included, self._unpenalised)
+            self._checked = cached = included, reason
         return cached[1]
 
     def coefficient_interval(self, coverage=0.95):
@@ -457,7 +445,7 @@ class SpikeSlabEstimator(Saved):
 
         Returns
         -------
-        float or array of shape (n_targets,)
+        float
 
         Notes
         -----
@@ -470,7 +458,19 @@ class SpikeSlabEstimator(Saved):
         wanted = columns_of(names, features, n, "features")
         if not len(wanted):
             raise ValueError("features must name at least one feature.")
-        return self._for_targets(lambda target, included: self._any(target, included, wanted))
+        included = self.inclusion_probability_
+        if included[wanted].max() >= 1:
+            return 1.0
+        none, alone = 1.0, np.isin(np.arange(n), wanted)
+
+        def worth(units):
+            return alone[units].sum() > 1
+
+        for part, units, members, probabilities in self._components(worth):
+            chosen = np.flatnonzero(alone[part.units[units]])
+            none *= 1 - probability_of_any(members, chosen, probabilities[units])
+            alone[part.units[units]] = False
+        return float(1 - none * np.prod(1 - included[alone]))
 
     def credible_sets(self, coverage=0.95):
         """The smallest sets of correlated features that hold an effect with this probability.
@@ -485,7 +485,7 @@ class SpikeSlabEstimator(Saved):
             Tuples with the fields `features` (int array, the most probable first), `probability`
             (that at least one of them is not zero), `coverage` (the same, given that there is an
             effect among them or features correlated with them) and `purity` (the smallest absolute
-            correlation of two of them). For several targets, a list of such lists.
+            correlation of two of them).
 
         Notes
         -----
@@ -510,7 +510,14 @@ class SpikeSlabEstimator(Saved):
         """
         check_is_fitted(self)
         coverage = proper_fraction("coverage", coverage)
-        return self._for_targets(lambda target, included: self._sets(target, included, coverage))
+
+        def worth(units):
+            return self.inclusion_probability_[units].sum() >= coverage
+
+        sets = []
+        for part, units, members, probabilities in self._components(worth):
+            sets += credible_sets(part, units, members, probabilities, coverage)
+        return sorted(sets, key=lambda credible: int(credible.features.min()))
 
     def sample_coefficients(self, n, rng, n_sweeps=None):
         """Joint draws of the coefficients from their posterior.
@@ -525,7 +532,7 @@ class SpikeSlabEstimator(Saved):
 
         Returns
         -------
-        array of shape (n, n_features), or (n_targets, n, n_features)
+        array of shape (n, n_features)
 
         Notes
         -----
@@ -539,29 +546,40 @@ class SpikeSlabEstimator(Saved):
         check_is_fitted(self)
         n, rng = count("n", n), generator(rng)
         n_sweeps = self._n_sweeps if n_sweeps is None else count("n_sweeps", n_sweeps)
-        draws = self._for_targets(lambda target, _: self._draws(target, n, rng, n_sweeps))
-        return np.array(draws)
+        values, weights = self._values()
+        included, draws = self.inclusion_probability_, []
+        for parts, k in zip(values, rng.multinomial(n, weights), strict=True):
+            if not k:
+                continue
+            drawn_rows = np.zeros((k, self.n_features_in_))
+            for part in parts:
+                n_units_of_part = len(part.units)
+                ones = np.ones(len(part.mean) - n_units_of_part)
+                start = np.append(included[part.units], ones)
+                moments = slab_moments(part.mean, part.var, start)
+                posterior = SparsePosterior(
+                    part.X, part.y, part.noise_variance, part.log_odds, part.precision
+                )
+                order = np.argsort(part.labels, kind="stable")
+                drawn = draw_coefficients(posterior, start, moments, k, rng, n_sweeps, order)
+                drawn_rows[:, part.units] = drawn[:, :n_units_of_part]
+                columns = drawn[:, n_units_of_part:]
+            draws.append(self._in_units_of_data(parts[0], drawn_rows, columns, rng))
+        return rng.permutation(np.concatenate(draws))
 
     # Sweeps of a chain.
     _n_sweeps = 30
 
-    def _for_targets(self, function):
-        """Values of a function of targets and their inclusion probabilities; one as it is."""
-        included = np.atleast_2d(self.inclusion_probability_)
-        values = [function(target, row) for target, row in enumerate(included)]
-        if self.inclusion_probability_.ndim == 1:
-            return values[0]
-        return values if isinstance(values[0], list) else np.array(values)
-
-    def _values(self, target):
+    def _values(self):
         """Parts at the values of the hyper-parameters that have weight, and weights of sum 1."""
-        values = [(weight, parts) for weight, parts in self._fitted_parts(target)]
+        values = list(self._fitted_parts())
         weights = np.array([weight for weight, _ in values])
         return [parts for _, parts in values], weights / weights.sum()
 
-    def _components(self, target, included, worth):
+    def _components(self, worth):
         """The part, units, patterns and inclusion probabilities of components that are worth it."""
-        values, weights = self._values(target)
+        values, weights = self._values()
+        included = self.inclusion_probability_
         free = np.setdiff1d(linked(included), self._unpenalised)
         for parts in zip(*values, strict=True):
             part, components = parts[0], None
@@ -572,55 +590,6 @@ class SpikeSlabEstimator(Saved):
                     components = components or [value.components() for value in parts]
                     members = joint_patterns(part, components, weights, probabilities, units)
                     yield part, units, members, probabilities
-
-    def _any(self, target, included, wanted):
-        """Probability that one of these features is not zero."""
-        if included[wanted].max() >= 1:
-            return 1.0
-        none, alone = 1.0, np.isin(np.arange(len(included)), wanted)
-
-        def worth(features):
-            return alone[features].sum() > 1
-
-        for part, units, members, probabilities in self._components(target, included, worth):
-            chosen = np.flatnonzero(alone[part.units[units]])
-            none *= 1 - probability_of_any(members, chosen, probabilities[units])
-            alone[part.units[units]] = False
-        return float(1 - none * np.prod(1 - included[alone]))
-
-    def _sets(self, target, included, coverage):
-        """The credible sets of a target."""
-
-        def worth(features):
-            return included[features].sum() >= coverage
-
-        sets = []
-        for part, units, members, probabilities in self._components(target, included, worth):
-            sets += credible_sets(part, units, members, probabilities, coverage)
-        return sorted(sets, key=lambda credible: int(credible.features.min()))
-
-    def _draws(self, target, n, rng, n_sweeps):
-        """Draws of the coefficients of a target."""
-        values, weights = self._values(target)
-        included = np.atleast_2d(self.inclusion_probability_)[target]
-        draws = []
-        for parts, k in zip(values, rng.multinomial(n, weights), strict=True):
-            if not k:
-                continue
-            drawn_rows = np.zeros((k, self.n_features_in_))
-            for part in parts:
-                n_own = len(part.units)
-                start = np.append(included[part.units], np.ones(len(part.mean) - n_own))
-                moments = slab_moments(part.mean, part.var, start)
-                posterior = SparsePosterior(
-                    part.X, part.y, part.noise_variance, part.log_odds, part.precision
-                )
-                order = np.argsort(part.labels, kind="stable")
-                drawn = draw_coefficients(posterior, start, moments, k, rng, n_sweeps, order)
-                drawn_rows[:, part.units] = drawn[:, :n_own]
-                columns = drawn[:, n_own:]
-            draws.append(self._in_units_of_data(target, parts[0], drawn_rows, columns, rng))
-        return rng.permutation(np.concatenate(draws))
 
 
 def moments_of(task, point):

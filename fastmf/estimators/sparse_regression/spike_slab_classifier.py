@@ -269,7 +269,7 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
 
         return by_blocks(scores, X)
 
-    def _fitted_parts(self, target):
+    def _fitted_parts(self):
         """Weight 1 of the hyper-parameters, and the model."""
         yield 1.0, [self._part()]
 
@@ -296,7 +296,7 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
             self.sites_[:, : n + n_others], self._site_matrices, likelihood,
         )  # fmt: skip
 
-    def _in_units_of_data(self, target, part, draws, columns, rng):
+    def _in_units_of_data(self, part, draws, columns, rng):
         """Draws of the coefficients, unpenalised features included."""
         draws[:, self._unpenalised] = columns[:, : len(self._unpenalised)]
         return draws / self._scale
