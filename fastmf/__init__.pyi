@@ -267,7 +267,7 @@ def warmup(verbose: bool = True) -> float: ...
 def compare_groups(
     machine_a: Any,
     machine_b: Any,
-    *machines: Any,
+    *,
     inclusion_probability: float | None = 0.5,
     scale: float | None = 1.0,
     errors: str = "sandwich",

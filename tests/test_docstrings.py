@@ -12,8 +12,6 @@ import pytest
 import fastmf
 
 PACKAGE = Path(fastmf.__file__).parent
-# What the examples of a file need beyond the extras that most tests need.
-NEEDS = {"inference_data": "arviz_base"}
 WITH_EXAMPLES = [f for f in PACKAGE.rglob("*.py") if ">>>" in f.read_text(encoding="utf-8")]
 
 
@@ -33,8 +31,6 @@ def public_objects():
     "file", WITH_EXAMPLES, ids=lambda f: f.relative_to(PACKAGE).with_suffix("").as_posix()
 )
 def test_examples(file):
-    if file.stem in NEEDS:
-        pytest.importorskip(NEEDS[file.stem])
     name = ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts)
     failed, attempted = doctest.testmod(import_module(name))
     assert attempted and not failed

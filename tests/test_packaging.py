@@ -28,9 +28,7 @@ def floors(requirements):
 def needed(project):
     """Oldest versions of all that users install."""
     extras = project["project"]["optional-dependencies"]
-    users = [
-        r for name in ("sklearn", "plot", "progress", "distributed", "arviz") for r in extras[name]
-    ]
+    users = [r for name in ("sklearn", "plot", "progress", "distributed") for r in extras[name]]
     return floors([*project["project"]["dependencies"], *users])
 
 

@@ -29,7 +29,8 @@ for p in levels:
     for values, estimate in zip(scores.values(), estimates, strict=True):
         values.append(mf.evaluation.matthews_correlation(test, estimate).mean())
 
-figure = mf.plotting.denoising_accuracy(levels, scores)
+axes = mf.plotting.curves_by_epoch(levels, scores, label="Matthews correlation")
+axes.set_xlabel("flip probability")
 
 # %%
 # Much noise leaves several solutions; with `n_starts` and `candidates` the mean-field equations are

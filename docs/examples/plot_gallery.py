@@ -53,7 +53,7 @@ figure = plotting.image_rows(
 )
 
 # %%
-# `denoising_accuracy`: scores of several estimates by noise level.
+# The same function draws scores of several estimates by noise level.
 levels = (0.05, 0.1, 0.2, 0.3)
 scores = {"RBM (TAP)": [], "pointwise": []}
 for p in levels:
@@ -64,7 +64,8 @@ for p in levels:
     )
     for values, estimate in zip(scores.values(), estimates, strict=True):
         values.append(mf.evaluation.matthews_correlation(test, estimate).mean())
-figure = plotting.denoising_accuracy(levels, scores)
+axes = plotting.curves_by_epoch(levels, scores, label="Matthews correlation")
+axes.set_xlabel("flip probability")
 
 # %%
 # `solution_map`: distinct mean-field solutions on a map, with some of them as images.
@@ -129,7 +130,3 @@ figure = plotting.precision_curve({"Potts machine": precision})
 # %%
 # `mutation_matrix`: what each single mutation of a sequence changes in its log-probability.
 figure = plotting.mutation_matrix(potts, "ACGU", sequence=sequences[0])
-
-# %%
-# Models, results and tests are tables in notebooks.
-machine.test_couplings()

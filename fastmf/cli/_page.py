@@ -8,7 +8,6 @@ from io import StringIO
 from string import Template
 from typing import Any, NamedTuple
 
-from fastmf._common import html
 from fastmf.models._io import replacing
 
 # Figures have the colours of the page: matplotlib's black has no colour of its own.
@@ -26,9 +25,16 @@ class Table(NamedTuple):
 
     def html(self):
         """The table in HTML; numbers have two digits."""
-        rows = [[x if isinstance(x, str) else f"{x:.2f}" for x in row] for row in self.rows]
-        header = self.header if any(self.header) else ()
-        return f'<div class="wide">{html.table(rows, header)}</div>'
+        lines = ['<div class="wide"><table>']
+        if any(self.header):
+            cells = "".join(f'<th scope="col">{escape(str(cell))}</th>' for cell in self.header)
+            lines.append(f"<thead><tr>{cells}</tr></thead>")
+        lines.append("<tbody>")
+        for row in self.rows:
+            name, *cells = (escape(x) if isinstance(x, str) else f"{x:.2f}" for x in row)
+            cells = "".join(f"<td>{cell}</td>" for cell in cells)
+            lines.append(f'<tr><th scope="row">{name}</th>{cells}</tr>')
+        return "\n".join([*lines, "</tbody>", "</table></div>"])
 
 
 class Figure(NamedTuple):

@@ -229,8 +229,10 @@ class Demo:
             )
             images = {name: X[: self.n_shown] for name, X in images.items()}
             strips.append(self._images(images, caption))
-        figure = fastmf.plotting.denoising_accuracy(FLIP_PROBABILITY, self.scores)
-        curve = Figure(figure, "Matthews correlation against the probability of a flip.")
+        label = "Matthews correlation"
+        axes = fastmf.plotting.curves_by_epoch(FLIP_PROBABILITY, self.scores, label=label)
+        axes.set_xlabel("flip probability")
+        curve = Figure(axes.figure, "Matthews correlation against the probability of a flip.")
         return [curve, Table(("p", *self.scores, "best"), rows), *strips]
 
     def _gaussian_noise(self, rng):

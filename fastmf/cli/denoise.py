@@ -29,7 +29,7 @@ def add(parser):
     one = noise.add_mutually_exclusive_group(required=True)
     _options.add_parameters(one, method, ("flip_probability", "noise_variance"))
     group = parser.add_argument_group("method")
-    _options.add_parameters(group, method, ("n_starts", "anneal"))
+    _options.add_parameters(group, method, ("n_starts",))
     group.add_argument(
         "--candidates", metavar="FILE", help="clean data to start from [rows in the model]"
     )
@@ -46,7 +46,7 @@ def run(arguments):
     _options.check_outputs(inputs, (arguments.output, _options.OUTPUTS))
     machine = GeneralizedRBM.load(arguments.model)
     Y = _rows.read_table(arguments.data, machine, arguments)
-    names = "flip_probability", "noise_variance", "n_starts", "anneal", "random_state"
+    names = "flip_probability", "noise_variance", "n_starts", "random_state"
     options = _options.given(arguments, *names)
     if arguments.candidates is not None:
         candidates = _rows.read_table(arguments.candidates, machine, arguments, all_rows=True)

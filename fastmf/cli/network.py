@@ -3,6 +3,7 @@
 import sys
 import time
 import warnings
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -302,16 +303,12 @@ class TableNetwork:
         if len(names) < 2:
             raise ValueError("the column of --group must have at least two values.")
         machines = [self._fitted(self.groups == name, f"group {name}: ") for name in names]
-        result = fastmf.compare_groups(
-            *machines, n_permutations=self.options.n_permutations, rng=self.options.random_state,
-            verbose=not self.options.quiet,
-        )  # fmt: skip
-        comparisons = {(0, 1): result} if len(names) == 2 else result.pairwise
-        parts = []
-        if len(names) > 2:
-            parts = ["## Groups", _omnibus("all groups have the same couplings", result)]
-        header = "pair", "difference", "error", "p-value", "probability"
-        for (a, b), one in comparisons.items():
+        parts, header = [], ("pair", "difference", "error", "p-value", "probability")
+        for a, b in combinations(range(len(names)), 2):
+            one = fastmf.compare_groups(
+                machines[a], machines[b], n_permutations=self.options.n_permutations,
+                rng=self.options.random_state, verbose=not self.options.quiet,
+            )  # fmt: skip
             sizes = [int((self.groups == names[k]).sum()) for k in (a, b)]
             text = f"{sizes[0]} and {sizes[1]} rows. {_omnibus('no coupling differs', one)}"
             if min(sizes) < 5 * one.omnibus.n_degrees:

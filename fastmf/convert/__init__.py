@@ -1,17 +1,13 @@
-"""Pairwise models from and to networks of pgmpy and models of dimod.
+"""Pairwise models from and to networks of pgmpy.
 
-Objects of these packages are read by their attributes, without an import. To make one, its package
-must be installed. Of graphs, `networkx.to_scipy_sparse_array` gives the couplings.
+Networks are read by their attributes, without an import; to make one, pgmpy must be installed.
 """
 
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array
 
-from fastmf._common.arguments import number
-from fastmf.models._graph import pairwise_graph
 from fastmf.models._state_tables import (
     factors_of,
     machine_of_tables,
@@ -20,19 +16,16 @@ from fastmf.models._state_tables import (
 )
 from fastmf.models.boltzmann import BoltzmannMachine
 from fastmf.priors._queries import columns_of_values
-from fastmf.priors.binary import Bernoulli, Ising
 
 __all__ = [
     "Converted",
-    "from_dimod",
     "from_pgmpy",
-    "to_dimod",
     "to_pgmpy",
 ]
 
 
 class Converted(NamedTuple):
-    """Result of the functions named ``from_...``.
+    """Result of `from_pgmpy`.
 
     Parameters
     ----------
@@ -47,7 +40,7 @@ class Converted(NamedTuple):
 
     Examples
     --------
-    See `from_dimod`.
+    See `from_pgmpy`.
     """
 
     model: BoltzmannMachine
@@ -71,17 +64,6 @@ def _names_of_units(model, names):
     return names
 
 
-def _finite(name, value, of):
-    """A number from another package as a float."""
-    try:
-        value = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} of {of!r:.60} must be a number, got {value!r:.40}.") from None
-    if not np.isfinite(value):
-        raise ValueError(f"{name} of {of!r:.60} must be finite, got {value}.")
-    return value
-
-
 def _imported(module, caller):
     """A module of an optional package."""
     package = module.partition(".")[0]
@@ -91,9 +73,6 @@ def _imported(module, caller):
         raise ImportError(
             f"{caller} needs {package}: pip install {package}", name=package
         ) from error
-
-
-# --- pgmpy ----------------------------------------------------------------------------------------
 
 
 def from_pgmpy(network):
@@ -254,121 +233,3 @@ def to_pgmpy(model, names=None, states=None):
         )
         network.add_factors(factor)
     return network
-
-
-# --- dimod ----------------------------------------------------------------------------------------
-
-_DIMOD_UNITS = {"SPIN": (Ising, [-1, 1]), "BINARY": (Bernoulli, [0, 1])}
-
-
-def from_dimod(model, *, beta=1.0):
-    """A machine of the Boltzmann distribution of a binary quadratic model.
-
-    Parameters
-    ----------
-    model : dimod.BinaryQuadraticModel
-        Or any object with its attributes variables, linear, quadratic, offset and vartype.
-    beta : float, default 1
-        Inverse temperature: p(x) is proportional to exp(-beta E(x)).
-
-    Returns
-    -------
-    Converted
-        Ising units for spins, Bernoulli units for binary variables; the offset in `log_factor`.
-
-    Raises
-    ------
-    TypeError
-        If the object lacks one of these attributes, or a bias is no number.
-    ValueError
-        If the variables are of another kind, there are none, or a bias is not finite.
-
-    Examples
-    --------
-    >>> import types
-    >>> import fastmf as mf
-    >>> quadratic = types.SimpleNamespace(
-    ...     variables=["a", "b"], linear={"a": 0.5, "b": 0.0}, quadratic={("a", "b"): -1.0},
-    ...     offset=0.0, vartype="SPIN",
-    ... )
-    >>> converted = mf.convert.from_dimod(quadratic)
-    >>> converted.names, converted.model.couplings.toarray().tolist()
-    (['a', 'b'], [[0.0, 1.0], [1.0, 0.0]])
-    >>> converted.model.prior.field.tolist()
-    [-0.5, -0.0]
-    """
-    beta = number("beta", beta, 0, np.finfo(float).max)
-    try:
-        names, linear = list(model.variables), model.linear
-        quadratic, offset, vartype = model.quadratic.items(), model.offset, model.vartype
-    except AttributeError as error:
-        raise TypeError(
-            f"model must be a dimod.BinaryQuadraticModel, got {type(model).__name__}: {error}."
-        ) from error
-    kind = getattr(vartype, "name", vartype)
-    if kind not in _DIMOD_UNITS:
-        raise ValueError(f"the variables must be SPIN or BINARY, got {kind!r:.40}.")
-    if not names:
-        raise ValueError("model must have variables, got none.")
-    class_, states = _DIMOD_UNITS[kind]
-    unit = {name: k for k, name in enumerate(names)}
-    field = np.array([-beta * _finite("the bias", linear[name], name) for name in names])
-    pairs = [(unit[a], unit[b], _finite("the bias", bias, (a, b))) for (a, b), bias in quadratic]
-    rows, columns, biases = np.array(pairs, float).reshape(-1, 3).T
-    # Pairs that occur twice add up.
-    half = coo_array((-beta * biases, (rows.astype(int), columns.astype(int))), 2 * (len(names),))
-    couplings = (half + half.T).tocsr()
-    machine = BoltzmannMachine(couplings, class_(field))
-    log_factor = -beta * _finite("the offset", offset, "model")
-    return Converted(machine, names, [list(states) for _ in names], log_factor)
-
-
-def to_dimod(model, names=None, *, beta=1.0, log_factor=0.0):
-    """The binary quadratic model with the Boltzmann distribution of a machine.
-
-    Parameters
-    ----------
-    model : BoltzmannMachine
-        Ising or Bernoulli units.
-    names : sequence, optional
-        Variable of each unit; default 0, 1, ...
-    beta : float, default 1
-        Inverse temperature: the machine's energies are divided by it.
-    log_factor : float, default 0
-        Logarithm of a constant factor, which becomes the offset.
-
-    Returns
-    -------
-    dimod.BinaryQuadraticModel
-
-    Raises
-    ------
-    ImportError
-        If dimod is not installed.
-    TypeError
-        If the model is of another class.
-    ValueError
-        If the units are of another kind, or names are too few or not unique.
-
-    Examples
-    --------
-    >>> import numpy as np, fastmf as mf
-    >>> machine = mf.BoltzmannMachine([[0.0, 0.5], [0.5, 0.0]], mf.Ising(np.zeros(2)))
-    >>> mf.convert.to_dimod(machine, ["a", "b"])  # doctest: +SKIP
-    BinaryQuadraticModel({'a': 0.0, 'b': 0.0}, {('b', 'a'): -0.5}, -0.0, 'SPIN')
-    """
-    _check_machine(model)
-    beta = number("beta", beta, np.finfo(float).tiny, np.finfo(float).max)
-    kinds = [kind for kind, (class_, _) in _DIMOD_UNITS.items() if isinstance(model.prior, class_)]
-    if not kinds:
-        raise ValueError(
-            f"model must have Ising or Bernoulli units, got {type(model.prior).__name__}."
-        )
-    names, graph = _names_of_units(model, names), pairwise_graph(model)
-    linear = dict(zip(names, (-model.prior.field / beta).tolist(), strict=True))
-    pairs = zip(graph.edges.tolist(), (-graph.values / beta).tolist(), strict=True)
-    quadratic = {(names[i], names[j]): value for (i, j), value in pairs}
-    dimod = _imported("dimod", "to_dimod")
-    made = dimod.BinaryQuadraticModel(linear, {}, -log_factor / beta, kinds[0])
-    made.add_quadratic_from(quadratic)  # afterwards: variables keep the order of the units
-    return made

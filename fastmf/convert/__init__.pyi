@@ -9,15 +9,7 @@ class Converted(NamedTuple):
     states: list[list[Any]]
     log_factor: float = 0.0
 
-def from_dimod(model: Any, *, beta: float = 1.0) -> Converted: ...
 def from_pgmpy(network: Any) -> Converted: ...
-def to_dimod(
-    model: BoltzmannMachine,
-    names: Sequence[Hashable] | None = None,
-    *,
-    beta: float = 1.0,
-    log_factor: float = 0.0,
-) -> Any: ...
 def to_pgmpy(
     model: BoltzmannMachine,
     names: Sequence[Hashable] | None = None,

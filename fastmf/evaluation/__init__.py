@@ -10,7 +10,6 @@ from fastmf.evaluation.denoising import (
     pointwise_estimate,
 )
 from fastmf.evaluation.effective_couplings import effective_couplings
-from fastmf.evaluation.inference_data import to_inference_data
 from fastmf.evaluation.landscape import Tracker, solutions
 from fastmf.evaluation.log_partition import LogPartitionReport, log_partition_report
 from fastmf.evaluation.pseudo_likelihood import pseudo_log_likelihood
@@ -40,5 +39,4 @@ __all__ = [
     "pseudo_log_likelihood",
     "ranked_pairs",
     "solutions",
-    "to_inference_data",
 ]

@@ -25,7 +25,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 
-from fastmf._common import html
 from fastmf._common.arguments import count, flag, generator, number, rows
 from fastmf._common.warning import warn_user
 from fastmf._jit.messages import to_stderr
@@ -180,27 +179,6 @@ class AnnealedEstimate(NamedTuple):
             f"AnnealedEstimate(log-partition {self.log_partition:.6g} +- {self.error:.2g}, reverse "
             f"{self.reverse:.6g} +- {self.reverse_error:.2g}, {ended})"
         )
-
-    def _repr_html_(self):
-        """HTML for notebooks: both estimates, and whether they agree."""
-        ends = [
-            ("forward", self.log_partition, self.error, self.effective_size),
-            ("reverse", self.reverse, self.reverse_error, self.reverse_effective_size),
-        ]
-        estimates = [
-            (name, f"{value:.6g}", html.number(error), f"{size:.1f}")
-            for name, value, error, size in ends
-        ]
-        header = "", "log-partition (nats)", "standard error", "effective chains"
-        rows = [
-            ("converged", "yes" if self.converged else "no"),
-            ("gap", f"{self.gap:.3g} (tolerance {self.tolerance:g})"),
-            ("chains", f"{len(self.log_weights)}"),
-            ("steps", f"{self.n_steps}"),
-            ("lower bound", f"{self.lower_bound:.6g}"),
-            ("message", self.message),
-        ]
-        return html.section("AnnealedEstimate", html.table(estimates, header), html.table(rows))
 
 
 def annealed_importance_sampling(

@@ -46,17 +46,13 @@ def gibbs_chains(
     -------
     dict of str to array of shape (n_chains, n_draws, n_columns)
         "visible" and, of an RBM, "hidden"; of a DBM "hidden_1", "hidden_2" and so on. Categorical
-        units have one integer label each. This is the layout of ArviZ: `to_inference_data`, or
+        units have one integer label each. This is the layout of ArviZ:
         ``arviz.from_dict({"posterior": draws})`` (ArviZ 1; before, ``from_dict(posterior=draws)``).
 
     Raises
     ------
     ValueError, TypeError
         If the units cannot be sampled, or an argument is invalid.
-
-    See Also
-    --------
-    to_inference_data
 
     Examples
     --------

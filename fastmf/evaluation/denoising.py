@@ -5,7 +5,6 @@ al. (2018), section VII.4; Eqs. 43, 44 and 46 are used with their errors correct
 """
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
 
 from fastmf._common.arguments import generator, real_array
 from fastmf._common.rows import blocks
@@ -120,21 +119,19 @@ def nearest_neighbour(Y, X):
     return X[nearest[:, 0]]
 
 
-def matthews_correlation(truth, estimate, axis=-1):
+def matthews_correlation(truth, estimate):
     """Matthews correlation coefficient of a binary signal and its estimate.
 
     Parameters
     ----------
     truth, estimate : array
         Broadcast against each other; entries above 1/2 count as 1, all others as 0.
-    axis : int, tuple of int or None, default -1
-        Axis over which entries are counted: -1 gives one coefficient per row of
-        (n_samples, n_features), 0 one per feature, None pools all entries into one coefficient.
 
     Returns
     -------
     coefficient : float or array
-        Between -1 and 1; 0 where truth or estimate is constant along `axis`.
+        Between -1 and 1, of the entries along the last axis: one for each row of (n_samples,
+        n_features); 0 where the truth or the estimate is constant.
 
     Notes
     -----
@@ -159,19 +156,12 @@ def matthews_correlation(truth, estimate, axis=-1):
     for name, values in (("truth", truth), ("estimate", estimate)):
         if np.isnan(values).any():
             raise ValueError(f"matthews_correlation: {name} contains NaN.")
-    try:
-        axis = axis if axis is None else normalize_axis_tuple(axis, truth.ndim)
-    except (TypeError, ValueError, OverflowError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(
-            f"axis must be None, or one or several of {truth.ndim} axes, got {axis!r:.60}."
-        ) from None
     truth, estimate = truth > 0.5, estimate > 0.5
     if truth.size == 0:
         raise ValueError(f"matthews_correlation: no entries in arrays of shape {truth.shape}.")
 
     def count(entries):
-        return np.asarray(np.count_nonzero(entries, axis=axis), np.float64)
+        return np.asarray(np.count_nonzero(entries, axis=-1), np.float64)
 
     tp, tn = count(truth & estimate), count(~truth & ~estimate)
     fp, fn = count(~truth & estimate), count(truth & ~estimate)

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common import html
 from fastmf._common.arguments import count, flag, generator, rows
 from fastmf._jit.messages import to_stderr
 from fastmf.evaluation.annealed import annealed_quietly
@@ -84,17 +83,6 @@ class LogPartitionReport(tuple):
         return "\n".join(lines)
 
     __repr__ = __str__
-
-    def _repr_html_(self):
-        """HTML for notebooks: the same table."""
-        first = self[0].log_partition if self else 0.0
-        rows = [
-            (entry.name, f"{entry.log_partition:.3f}", html.number(entry.error),
-             f"{entry.log_partition - first:+.3f}", f"{entry.seconds:.2f}", entry.remark)
-            for entry in self
-        ]  # fmt: skip
-        header = "log-partition", "nats", "error", "off by", "seconds", ""
-        return html.section("LogPartitionReport", html.table(rows, header))
 
 
 def log_partition_report(

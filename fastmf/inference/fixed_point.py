@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastmf._common.html import counts, extent, number, section, table
-
 # Between the message of a row that converged and the reasons not to trust it.
 BUT = ", but not reliable: "
 
@@ -178,26 +176,6 @@ class FixedPoint:
             f"{type(self).__name__}({converged.sum()} of {converged.size} converged, "
             f"at most {np.max(self.n_iter)} sweeps, residual {np.max(self.residual):.3g})"
         )
-
-    def _rows_html(self):
-        """(name, value) of every line of the table in notebooks; subclasses add theirs."""
-        converged, n_iter = np.atleast_1d(self.converged), np.atleast_1d(self.n_iter)
-        means = self.mean if isinstance(self.mean, tuple) else (self.mean,)
-        rows = [
-            ("units", " + ".join(str(np.shape(mean)[-1]) for mean in means)),
-            ("rows", f"{converged.size}"),
-            ("converged", f"{converged.sum()} ({100 * converged.mean():.4g}%)"),
-            ("iterations", f"median {np.median(n_iter):g}, largest {n_iter.max()}"),
-            ("largest residual", number(np.max(self.residual))),
-        ]
-        if self.log_partition is not None:
-            rows.append(("log-partition", extent(self.log_partition)))
-        return rows
-
-    def _repr_html_(self):
-        """HTML for notebooks: how many rows converged, and how all of them ended."""
-        messages = table(counts(self.message), ("how rows ended", "rows"))
-        return section(type(self).__name__, table(self._rows_html()), messages)
 
 
 def ending_of(found):

@@ -8,11 +8,7 @@ is the figure.
 
 from fastmf.plotting.coefficients import coefficient_forest
 from fastmf.plotting.couplings import coupling_network, edge_forest
-from fastmf.plotting.curves import (
-    denoising_accuracy,
-    learning_curve,
-    log_partitions,
-)
+from fastmf.plotting.curves import learning_curve, log_partitions
 from fastmf.plotting.images import image_rows, mosaic, receptive_fields
 from fastmf.plotting.landscape import (
     curves_by_epoch,
@@ -31,7 +27,6 @@ __all__ = [
     "contact_map",
     "coupling_network",
     "curves_by_epoch",
-    "denoising_accuracy",
     "edge_forest",
     "free_energy_by_epoch",
     "image_rows",

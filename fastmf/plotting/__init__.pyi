@@ -44,9 +44,6 @@ def curves_by_epoch(
     label: str = "nats per unit",
     ax: Axes | None = None,
 ) -> Axes: ...
-def denoising_accuracy(
-    flip_probability: ArrayLike, scores: Mapping[str, ArrayLike], *, ax: Axes | None = None
-) -> Figure: ...
 def free_energy_by_epoch(
     epoch: ArrayLike, solutions: Sequence[Any], *, ax: Axes | None = None
 ) -> Axes: ...

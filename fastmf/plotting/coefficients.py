@@ -15,8 +15,7 @@ def coefficient_forest(
     Parameters
     ----------
     coefficients : fitted spike-and-slab estimator, or array of shape (n_features,)
-        An estimator of one target brings deviations, inclusion probabilities and names; or
-        estimates of any other.
+        An estimator brings deviations, inclusion probabilities and names; or other estimates.
     deviations : array of shape (n_features,)
         Standard errors of the estimates; not for an estimator.
     inclusion_probability : array of shape (n_features,), optional

@@ -1,12 +1,11 @@
-"""Curves of learning, denoising and convergence, and log-partitions by several methods."""
+"""Curves of learning, and log-partitions by several methods."""
 
 from collections.abc import Mapping
-from itertools import cycle
 
 import numpy as np
 
 from fastmf._common.arguments import real_array
-from fastmf.plotting._axes import axes, drawing, mapping, tidy, with_attributes
+from fastmf.plotting._axes import axes, drawing, tidy, with_attributes
 
 # What a history holds, and the name of its axis.
 _METRICS = {
@@ -77,35 +76,6 @@ def _objective_curve(objective, label, ax):
     if label:
         ax.legend(frameon=False)
     return tidy(ax, "iteration", "log-pseudo-likelihood less penalties")
-
-
-@drawing
-def denoising_accuracy(flip_probability, scores, *, ax=None):
-    """Matthews correlation of several estimates against the probability of a flip.
-
-    Parameters
-    ----------
-    flip_probability : array of shape (n_levels,)
-    scores : dict of str to array of shape (n_levels,)
-        Matthews correlation of each method, by its name.
-    %(ax)s
-
-    Examples
-    --------
-    >>> import fastmf as mf
-    >>> scores = {"TAP": [0.9, 0.8], "pointwise": [0.8, 0.6]}
-    >>> figure = mf.plotting.denoising_accuracy([0.1, 0.2], scores)
-    >>> len(figure.axes[0].lines)
-    2
-    """
-    for name, values in mapping("scores", scores, "method").items():
-        _check_length(f"scores[{name!r}]", values, "flip_probability", flip_probability)
-    ax = axes(ax, (6, 4))
-    for (name, values), marker in zip(scores.items(), cycle("os^Dvx"), strict=False):
-        ax.plot(flip_probability, values, marker=marker, label=name)
-    ax.set_ylim(min(0, *(np.min(values) for values in scores.values())), 1)
-    ax.legend(frameon=False)
-    return tidy(ax, "flip probability $p$", "Matthews correlation")
 
 
 def _check_length(name, values, other, reference):

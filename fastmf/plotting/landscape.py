@@ -18,7 +18,7 @@ from fastmf.plotting.images import mosaic
 
 @drawing
 def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=None):
-    """Several measures of a model by epoch, such as its likelihood by TAP and by annealing.
+    """Several measures by epoch or another number, such as likelihoods by TAP and by annealing.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=Non
                 f"and {np.shape(epoch)}."
             )
         ax.errorbar(epoch, values, errors.get(name), label=name, marker=".", capsize=2)
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.xaxis.get_major_locator().set_params(integer=epoch.dtype.kind in "iu")
     ax.legend(frameon=False)
     tidy(ax, "epoch", label)
     return ax

@@ -200,9 +200,9 @@ def denoising(machines, train, test, options, folder):
             rows.append((p, name, f"{score:.4f}"))
     for name, values in scores.items():
         print(f"{name:32}" + "".join(f"{value:7.3f}" for value in values))
-    experiment.picture(
-        plotting.denoising_accuracy(FLIP_PROBABILITY, scores), folder / "denoising.png"
-    )
+    axes = plotting.curves_by_epoch(FLIP_PROBABILITY, scores, label="Matthews correlation")
+    axes.set_xlabel("flip probability")
+    experiment.picture(axes, folder / "denoising.png")
     experiment.table(
         folder / "denoising.csv", ("flip_probability", "method", "matthews_correlation"), rows
     )

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from hypothesis.extra.numpy import array_shapes, arrays
 import fastmf as mf
 from fastmf._common import arguments as check
 from fastmf._common import progress
-from fastmf._common.html import extent, section, table
 from fastmf._common.progress import followed
 
 MODEL = mf.RBM(np.full((3, 2), 0.5), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
@@ -103,33 +101,6 @@ def test_flags_paths_and_seeds():
     assert isinstance(check.generator(None, optional=True), np.random.Generator)
     with pytest.raises(ValueError, match=r"rng must be .* or a seed"):
         check.generator(-1)
-
-
-# --- html -----------------------------------------------------------------------------------------
-
-
-def test_text_is_escaped():
-    page = section("<a> & b", table([("x < y", '"q" & <script>')], ("<h>", "&")))
-    root = ElementTree.fromstring(page)
-    assert "<script>" not in page
-    assert [cell.text for cell in root.iter("td")] == ['"q" & <script>']
-    assert [cell.text for cell in root.iter("th")] == ["<h>", "&", "x < y"]
-    assert root.find("strong").text == "<a> & b"
-
-
-@pytest.mark.parametrize(
-    "values, expected",
-    [
-        ([], ""),
-        (1.5, "1.5"),
-        ([2.0, 2.0], "2"),
-        ([3, -1], "-1 to 3"),
-        ([-np.inf, 0.0], "-inf to 0"),
-        ([1.00001, 1.00002], "1"),
-    ],
-)
-def test_extent(values, expected):
-    assert extent(values) == expected
 
 
 # --- signs of progress of long calculations -------------------------------------------------------

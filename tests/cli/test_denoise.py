@@ -36,7 +36,7 @@ def test_denoise_writes_what_the_machine_says(model, noisy, tmp_path, suffix):
 
 def test_options_of_the_method_reach_the_machine(model, noisy, tmp_path):
     np.save(tmp_path / "data.npy", np.eye(6, np.load(noisy).shape[1]))
-    options = ["--n-starts", 3, "--anneal", 0.45, 0.3, "--seed", 5]
+    options = ["--n-starts", 3, "--seed", 5]
     options += ["--candidates", tmp_path / "data.npy"]
     assert denoise(model, noisy, tmp_path / "out.npy", "--flip-probability", 0.1, *options) == 0
     expected = GeneralizedRBM.load(model).denoise(
@@ -44,7 +44,6 @@ def test_options_of_the_method_reach_the_machine(model, noisy, tmp_path):
         flip_probability=0.1,
         n_starts=3,
         candidates=np.load(tmp_path / "data.npy"),
-        anneal=[0.45, 0.3],
         random_state=5,
     )
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected)

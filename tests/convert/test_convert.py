@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import fastmf as mf
-from fastmf.convert import from_dimod, from_pgmpy, to_dimod, to_pgmpy
+from fastmf.convert import from_pgmpy, to_pgmpy
 
 
 # --- stand-ins: the parts of their interfaces that are used ---------------------------------------
@@ -50,25 +50,6 @@ class DiscreteMarkovNetwork:
         return self.factors
 
 
-class BinaryQuadraticModel:
-    """Linear and quadratic biases, as dimod keeps them."""
-
-    def __init__(self, linear, quadratic, offset, vartype):
-        self.linear, self.quadratic, self.offset = dict(linear), dict(quadratic), offset
-        self.vartype = types.SimpleNamespace(name=vartype)
-
-    @property
-    def variables(self):
-        return list(self.linear)
-
-    def add_quadratic_from(self, quadratic):
-        self.quadratic.update(quadratic)
-
-    def energy(self, x):
-        pairs = sum(bias * x[a] * x[b] for (a, b), bias in self.quadratic.items())
-        return self.offset + pairs + sum(bias * x[a] for a, bias in self.linear.items())
-
-
 def module(name, **members):
     made = types.ModuleType(name)
     vars(made).update(members)
@@ -76,7 +57,6 @@ def module(name, **members):
 
 
 STAND_INS = {
-    "dimod": module("dimod", BinaryQuadraticModel=BinaryQuadraticModel),
     "pgmpy": module("pgmpy"),
     "pgmpy.models": module("pgmpy.models", DiscreteMarkovNetwork=DiscreteMarkovNetwork),
     "pgmpy.factors": module("pgmpy.factors"),
@@ -229,54 +209,18 @@ def test_names_and_states_that_do_not_fit(packages):
         to_pgmpy(machine, states=[[0, 0], [0, 1, 2], [0, 1]])
 
 
-# --- dimod ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["ising", "bernoulli"])
-def test_quadratic_models_and_back(packages, kind):
-    packages["dimod"]
-    machine = random_machine(kind)
-    quadratic = to_dimod(machine, list("abcde"), beta=0.5, log_factor=3.0)
-    low = -1 if kind == "ising" else 0
-    for state in itertools.product([low, 1], repeat=5):
-        energy = quadratic.energy(dict(zip("abcde", state, strict=True)))
-        assert energy == pytest.approx((machine.energy(np.array(state, float)) - 3) / 0.5)
-    found = from_dimod(quadratic, beta=0.5)
-    assert found.names == list("abcde")
-    assert found.states[0] == [low, 1]
-    assert found.log_factor == pytest.approx(3)
-    assert_same(found.model, machine)
-
-
-def test_quadratic_models_that_are_refused(packages):
-    class_ = packages["dimod"].BinaryQuadraticModel
-    with pytest.raises(ValueError, match="must have variables"):
-        from_dimod(class_({}, {}, 0.0, "SPIN"))
-    with pytest.raises(ValueError, match="bias of 'a' must be finite"):
-        from_dimod(class_({"a": np.nan}, {}, 0.0, "SPIN"))
-    with pytest.raises(ValueError, match="must be SPIN or BINARY"):
-        from_dimod(BinaryQuadraticModel({"a": 1.0}, {}, 0.0, "INTEGER"))
-    with pytest.raises(TypeError, match=r"dimod.BinaryQuadraticModel, got dict"):
-        from_dimod({})
-    with pytest.raises(ValueError, match="beta must be in"):
-        from_dimod(class_({"a": 1.0}, {}, 0.0, "SPIN"), beta=-1)
-
-
 # --- all ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("convert", [to_pgmpy, to_dimod])
-def test_models_that_are_refused(convert):
+def test_models_that_are_refused():
     with pytest.raises(TypeError, match="must be a BoltzmannMachine"):
-        convert(mf.RBM([[1.0]], mf.Ising([0.0]), mf.Ising([0.0])))
+        to_pgmpy(mf.RBM([[1.0]], mf.Ising([0.0]), mf.Ising([0.0])))
     with pytest.raises(ValueError, match="units"):
-        convert(mf.BoltzmannMachine([[0.0]], mf.Gaussian([0.0], [1.0])))
+        to_pgmpy(mf.BoltzmannMachine([[0.0]], mf.Gaussian([0.0], [1.0])))
 
 
-@pytest.mark.parametrize("convert", [to_pgmpy, to_dimod])
-def test_packages_that_are_not_installed(convert, monkeypatch):
-    package = convert.__name__.removeprefix("to_")
-    for name in (package, f"{package}.models"):
+def test_without_pgmpy_the_error_says_what_to_install(monkeypatch):
+    for name in ("pgmpy", "pgmpy.models"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ImportError, match=f"needs {package}: pip install {package}"):
-        convert(random_machine("ising"))
+    with pytest.raises(ImportError, match="needs pgmpy: pip install pgmpy"):
+        to_pgmpy(random_machine("ising"))

@@ -3,7 +3,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from html_tables import shown
 from scipy.special import comb
 
 import fastmf as mf
@@ -304,16 +303,12 @@ def test_fields_that_decide_units_may_be_of_any_size():
         mf.log_partition_report(spins, include_exact=False)
 
 
-def test_estimates_in_notebooks_and_consoles():
+def test_estimates_in_consoles():
     weights = np.array([-0.5, 0.5])
     found = mf.evaluation.AnnealedEstimate(2.0, 0.1, 2.25, 0.2, weights, weights, None, 50)
     expected = "AnnealedEstimate(log-partition 2 +- 0.1, reverse 2.25 +- 0.2, converged)"
     assert repr(found) == expected
-    title, (ends, rows) = shown(found)
-    assert title == "AnnealedEstimate"
-    assert ends[1][:3] == ("forward", "2", "0.1") and ends[2][:3] == ("reverse", "2.25", "0.2")
-    assert rows[0] == ("converged", "yes") and rows[1] == ("gap", "0.25 (tolerance 0.5)")
-    assert shown(found._replace(reverse=9.0))[1][1][0] == ("converged", "no")
+    assert repr(found._replace(reverse=9.0)).endswith(", not converged)")
 
 
 def test_an_estimate_below_a_certain_bound_is_not_converged():

@@ -2,7 +2,6 @@ import itertools
 
 import numpy as np
 import pytest
-from html_tables import shown
 from scipy.sparse import coo_array
 
 import fastmf as mf
@@ -66,16 +65,6 @@ def test_targets_at_real_size():
     ais = report["AIS"].log_partition
     assert abs(ais - report["reverse AIS"].log_partition) < 0.5
     assert abs(ais - report["TAP2, log-sum-exp"].log_partition) < 1
-
-
-def test_notebooks_show_the_table():
-    entry = mf.evaluation.log_partition.LogPartitionEntry
-    lines = [entry("exact", 2.0, None, 0.5, ""), entry("AIS", 2.25, 0.125, 1.0, "a < b")]
-    title, (table,) = shown(mf.evaluation.LogPartitionReport(lines))
-    assert title == "LogPartitionReport"
-    assert table[1] == ("exact", "2.000", "", "+0.000", "0.50", "")
-    assert table[2] == ("AIS", "2.250", "0.125", "+0.250", "1.00", "a < b")
-    assert shown(mf.evaluation.LogPartitionReport())[1][0][0][0] == "log-partition"
 
 
 def test_estimates_are_shown_as_they_come(capsys):

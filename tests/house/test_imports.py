@@ -95,8 +95,6 @@ OPTIONAL = {
     "threadpoolctl": (set(), {"_threads"}),
     "matplotlib": ({"plotting"}, {"plotting", "cli"}),
     "pandas": (set(), {"estimators"}),
-    "arviz": (set(), {"evaluation"}),
-    "arviz_base": (set(), {"evaluation"}),
     "tqdm": (set(), {"_common", "learning", "estimators", "evaluation", "cli"}),
     "dask": (set(), {"distributed"}),
     "distributed": (set(), {"distributed"}),

@@ -15,7 +15,7 @@ import fastmf
 
 ROOT = Path(fastmf.__file__).parent.parent
 
-OPTIONAL = ["sklearn", "matplotlib", "tqdm", "dask", "distributed", "pandas", "arviz_base"]
+OPTIONAL = ["sklearn", "matplotlib", "tqdm", "dask", "distributed", "pandas"]
 # Parts of the package that are imported when something of theirs is first used.
 LATER = ["fastmf.inference", "fastmf.kernels", "fastmf.learning"]
 

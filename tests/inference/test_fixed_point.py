@@ -1,7 +1,6 @@
 from types import SimpleNamespace
 
 import numpy as np
-from html_tables import shown
 
 import fastmf as mf
 from fastmf.inference.fixed_point import stacked, trace_of
@@ -42,40 +41,3 @@ def test_a_result_says_how_many_rows_converged():
     model = mf.RBM(np.ones((3, 2)), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
     assert repr(mf.tap(model, np.eye(3))).startswith("FixedPoint(3 of 3 converged")
     assert "0 of 1 converged, at most 1 sweeps" in repr(mf.tap(model, max_iter=1))
-
-
-def result(**options):
-    """Three rows, of which one ended early, of two layers."""
-    means = np.zeros((3, 4)), np.zeros((3, 2))
-    record = dict(
-        log_partition=np.array([1.0, 2.5, -np.inf]), converged=np.array([True, True, False]),
-        n_iter=np.array([3, 5, 40]), residual=np.array([0.0, 1e-7, 0.25]),
-        message=np.array(["converged", "converged", "<not> converged"]),
-    )  # fmt: skip
-    return mf.FixedPoint(means, means, means, means, **(record | options))
-
-
-def test_notebooks_show_how_the_rows_ended():
-    title, (summary, messages) = shown(result())
-    assert title == "FixedPoint"
-    assert summary == [
-        ("units", "4 + 2"),
-        ("rows", "3"),
-        ("converged", "2 (66.67%)"),
-        ("iterations", "median 5, largest 40"),
-        ("largest residual", "0.25"),
-        ("log-partition", "-inf to 2.5"),
-    ]
-    ended = ("converged", "2"), ("<not> converged", "1")
-    assert messages == [("how rows ended", "rows"), *ended]
-    assert "log-partition" not in dict(shown(result(log_partition=None))[1][0])
-
-
-def test_notebooks_show_a_result_without_rows():
-    model = mf.BoltzmannMachine(np.zeros((3, 3)), mf.Ising(np.zeros(3)))
-    found = mf.tap(model)
-    _, (summary, messages) = shown(found)
-    rows = dict(summary)
-    assert rows["units"] == "3" and rows["converged"] == "1 (100%)"
-    assert rows["log-partition"] == "2.079"  # 3 ln 2
-    assert messages[1] == ("converged", "1")

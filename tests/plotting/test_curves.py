@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from fastmf.plotting import denoising_accuracy, learning_curve
+from fastmf.plotting import learning_curve
 
 HISTORY = {"epoch": [1, 2, 3], "log_likelihood": [-0.3, -0.2, -0.1]}
 VALIDATED = HISTORY | {"validation_log_likelihood": [-0.3, -0.25, -0.2]}
@@ -68,19 +68,3 @@ def test_learning_curve_of_a_fitted_estimator():
 def test_learning_curve_of_something_else(history):
     with pytest.raises(TypeError, match="history must be a fitted estimator"):
         learning_curve(history)
-
-
-def test_denoising_accuracy_draws_one_line_per_method():
-    p = [0.1, 0.2]
-    figure = denoising_accuracy(p, {"machine": [0.9, 0.8], "pointwise": [0.7, -0.1]})
-    (ax,) = figure.axes
-    assert [list(line.get_ydata()) for line in ax.lines] == [[0.9, 0.8], [0.7, -0.1]]
-    assert legend(ax) == ["machine", "pointwise"]
-    assert ax.get_ylim() == (-0.1, 1)
-
-
-def test_denoising_accuracy_needs_a_score_for_each_probability():
-    with pytest.raises(ValueError, match=r"scores\['a'\] .* \(1,\) and \(2,\)"):
-        denoising_accuracy([0.1, 0.2], {"a": [0.5]})
-    with pytest.raises(ValueError, match="at least one"):
-        denoising_accuracy([0.1], {})

@@ -73,8 +73,8 @@ def files_and_graphs(machine: mf.BoltzmannMachine, path: Path) -> float:
     datasets.save_uai(machine, path, clamp=[np.nan, 1.0, np.nan], log_factor=0.5)
     uai: datasets.UAIModel = datasets.load_uai(path, evidence=f"{path}.evid", max_bytes=2**20)
     sums = mf.exact(uai.model, clamp=uai.clamp, averages=False, mode=True, max_bytes=2**20)
-    converted: convert.Converted = convert.from_dimod(convert.to_dimod(machine, beta=2.0), beta=2.0)
-    convert.from_pgmpy(convert.to_pgmpy(converted.model, names=["a", "b", "c"]))
+    network = convert.to_pgmpy(machine, names=["a", "b", "c"])
+    converted: convert.Converted = convert.from_pgmpy(network)
     return converted.log_factor + sums.log_partition
 
 
@@ -214,11 +214,10 @@ def evaluations(rbm: mf.RBM, X: Array) -> list[float]:
     noisy = evaluation.flip(X, 0.1, rng=0)
     guess = evaluation.pointwise_estimate(noisy, X.mean(0), 0.1)
     nearest = evaluation.nearest_neighbour(noisy, X)
-    scores: list[float] = [evaluation.matthews_correlation(X, e, None) for e in (guess, nearest)]
+    scores = [evaluation.matthews_correlation(X, e).mean() for e in (guess, nearest)]
     likelihood: Array = evaluation.log_likelihood(rbm, X, log_z)
     draws: dict[str, Array] = evaluation.gibbs_chains(rbm, 4, 100, thin=2, init=X[:4], rng=0)
-    evaluation.to_inference_data(draws, names={"visible": ["a", "b"]}).posterior
-    return [*scores, report["TAP2, mean"].log_partition, *likelihood]
+    return [*scores, len(draws), report["TAP2, mean"].log_partition, *likelihood]
 
 
 def pictures(folder: Path) -> None:
@@ -234,7 +233,6 @@ def pictures(folder: Path) -> None:
         plotting.learning_curve(history),
         plotting.receptive_fields(weights, digits.shape, order=[1, 0]),
         plotting.image_rows({"digits": digits.X[:8]}, digits.shape),
-        plotting.denoising_accuracy([0.1], {"TAP": [0.9]}),
         plotting.coupling_network(mf.FullyVisibleBoltzmannMachine().edge_inclusion(), minimum=0.9),
         plotting.coupling_network(mf.OrdinalMachine(), groups="ab", layout="circle", legend=False),
         plotting.edge_forest(mf.OrdinalMachine(), level=0.9, n_top=5),

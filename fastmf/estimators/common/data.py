@@ -1,7 +1,6 @@
 """Data as users pass them: masked arrays, data frames with missing values, strings, NaN."""
 
 import re
-from numbers import Number
 
 import numpy as np
 from sklearn.utils import assert_all_finite
@@ -18,6 +17,10 @@ _NO_IMPUTE = (
 )
 
 _DATES = "give dates and times as numbers, such as days since the first one"
+_ENCODE = (
+    "encode strings first, as by sklearn.preprocessing.OrdinalEncoder "
+    "(FullyVisibleBoltzmannMachine, OrdinalMachine and PottsMachine take them as they are)"
+)
 
 
 def checked_data(estimator, X, y="no_validation", *, reset, missing=False, **options):
@@ -31,12 +34,13 @@ def checked_data(estimator, X, y="no_validation", *, reset, missing=False, **opt
     try:
         checked = validate_data(estimator, X, y if alone else complete_target(y), **options)
     except (TypeError, ValueError, OverflowError) as error:
-        _refuse_other_values(X, error)
-        if re.search(r"\b[Xy]\b", str(error)):
-            raise
         # scikit-learn's messages of several lines, without the name of the argument.
-        text = " ".join(str(error).split())
-        raise (TypeError if isinstance(error, TypeError) else ValueError)(f"X: {text}") from error
+        text, kind = " ".join(str(error).split()), type(error)
+        if "could not convert" in text or "float() argument" in text:
+            raise kind(f"X must hold numbers: {text}; {_ENCODE}.") from error
+        if re.search(r"\b[Xy]\b", text):
+            raise
+        raise (TypeError if kind is TypeError else ValueError)(f"X: {text}") from error
     X = checked if alone else checked[0]
     if numeric_y and checked[1].dtype.kind not in "fiub":
         raise ValueError(
@@ -153,31 +157,6 @@ def column_name(estimator, column):
     """The number of a column, and its name if there is one."""
     names = getattr(estimator, "feature_names_in_", None)
     return f"{column}" if names is None else f"{column} ({names[column]!r})"
-
-
-def _refuse_other_values(X, error):
-    """Raise for data that are strings, dates or other things than numbers."""
-    if is_sparse(X) or not ("could not convert" in str(error) or isinstance(error, TypeError)):
-        return
-    values = np.asarray(X, object)
-    numbers = np.frompyfunc(lambda value: isinstance(value, Number | np.bool_), 1, 1)(values)
-    refused = ~np.asarray(numbers, bool) & ~missing_entries(values)
-    if not refused.any():
-        return
-    place = tuple(np.argwhere(refused)[0])
-    value, text = values[place], f"got {values[place]!r:.60}"
-    if values.ndim == 2:
-        names = list(getattr(X, "columns", []))
-        name = f" ({names[place[1]]!r})" if names else ""
-        text += f" in row {place[0]}, column {place[1]}{name}"
-    advice = (
-        "encode strings first, as by sklearn.preprocessing.OrdinalEncoder "
-        "(FullyVisibleBoltzmannMachine, OrdinalMachine and PottsMachine take them as they are)"
-    )
-    if not isinstance(value, str):
-        advice = f": {_DATES}" if hasattr(value, "isoformat") else ""
-        raise TypeError(f"X must hold numbers, {text}{advice} ({error}).") from error
-    raise ValueError(f"X must hold numbers, {text}: {advice}.") from error
 
 
 def complete_target(y):

@@ -1,8 +1,7 @@
 """Fitted estimators in .npz files."""
 
 import json
-from numbers import Integral, Real
-from typing import ClassVar
+from numbers import Integral
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -57,9 +56,6 @@ class Saved:
 
     # Options that say how to train rather than what was learned, and may hold anything.
     _forgotten: tuple = ("callbacks",)
-
-    # Options of earlier versions, which files may have with these values (...: with any).
-    _removed_options: ClassVar[dict] = {}
 
     # Names of the classes that the model may have; none: any.
     _models: tuple = ()
@@ -137,18 +133,6 @@ class Saved:
             If the file is damaged, not such an estimator, or would take more memory.
         LookupError
             If its units have a prior that is not this package's, and not registered.
-
-        Examples
-        --------
-        >>> import pathlib, tempfile
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.where(np.random.default_rng(0).random((200, 4)) < 0.3, 1, -1)
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> path = pathlib.Path(tempfile.mkdtemp()) / "machine.npz"
-        >>> machine.save(path)
-        >>> again = mf.FullyVisibleBoltzmannMachine.load(path)
-        >>> bool((again.couplings_ == machine.couplings_).all())
-        True
         """
         with reading(path, f"a {cls.__name__}", max_bytes) as arrays:
             return _from_arrays(cls, arrays)
@@ -162,8 +146,6 @@ def _from_arrays(cls, arrays):
     if name != cls.__name__:
         raise ValueError(f"it holds a {shown(name)}.")
     options, fitted = _named("options", options), _named("fitted values", fitted)
-    removed = cls._removed_options
-    options = {k: v for k, v in options.items() if k not in removed or removed[k] not in (v, ...)}
     if unknown := sorted(set(options) - set(cls._get_param_names())):
         raise ValueError(f"{cls.__name__} has no option {shown(unknown[0])}.")
     for layer in ("visible", "hidden"):
@@ -172,9 +154,7 @@ def _from_arrays(cls, arrays):
     # JSON knows lists only.
     estimator = cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in options.items()})
     estimator._restore_model(arrays)
-    for name, value in fitted.items():
-        _check_fitted(name, value)
-        setattr(estimator, name, value)
+    vars(estimator).update(fitted)
     try:
         estimator._restore(arrays)
         expected = set(estimator._saved()[0])
@@ -222,60 +202,3 @@ def _named(what, text):
     if not isinstance(values, dict):
         raise ValueError(f"its {what} must be named, got {shown(text)}.")
     return values
-
-
-def _is_count(value):
-    return type(value) is int and value >= 0
-
-
-def _is_number(value):
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _is_history(value):
-    """Whether values are lists of equal lengths by their names, or one list."""
-    lists = list(value.values()) if isinstance(value, dict) else [value]
-    return (
-        all(isinstance(entries, list) and all(map(_is_number, entries)) for entries in lists)
-        and len(set(map(len, lists))) <= 1
-    )
-
-
-def _is_existence(value):
-    if not isinstance(value, list) or len(value) != 3:
-        return False
-    exists, units, message = value
-    are_counts = isinstance(units, list) and all(map(_is_count, units))
-    return exists in (True, False, None) and are_counts and isinstance(message, str)
-
-
-def _are_categories(value):
-    """Whether values are lists of different numbers or texts, two or more."""
-    return isinstance(value, list) and all(
-        isinstance(column, list)
-        and len(column) > 1
-        and all(isinstance(entry, Real | str) for entry in column)
-        and len(set(column)) == len(column)
-        for column in value
-    )
-
-
-# What learned values that are no arrays must be.
-_FITTED = {
-    "n_iter_": (_is_count, "an integer of at least 0"),
-    "n_sweeps_": (_is_count, "an integer of at least 0"),
-    "n_features_in_": (lambda value: _is_count(value) and value, "an integer of at least 1"),
-    "history_": (_is_history, "lists of numbers of one length"),
-    "converged_": (lambda value: isinstance(value, bool), "true or false"),
-    "_one_column": (lambda value: isinstance(value, bool), "true or false"),
-    "log_pseudo_likelihood_": (_is_number, "a number"),
-    "gradient_norm_": (_is_number, "a number"),
-    "categories_": (_are_categories, "lists of two or more values of each column"),
-    "existence_": (_is_existence, "whether there is a maximum, units and a message"),
-}
-
-
-def _check_fitted(name, value):
-    fits, expected = _FITTED.get(name, (lambda value: True, ""))
-    if not fits(value):
-        raise ValueError(f"{name} must be {expected}, got {shown(value)}.")

@@ -31,27 +31,9 @@ def check_options(estimator, *options):
         check_order(name, [getattr(estimator, name)], names, "X")
 
 
-def square_frame(estimator, matrix):
-    """A matrix over pairs of features as a data frame."""
-    names = feature_names(estimator)
-    return pandas().DataFrame(matrix, index=names, columns=names)
-
-
-def series(estimator, values, name):
-    """One value for each feature as a series."""
-    return pandas().Series(values, index=feature_names(estimator), name=name)
-
-
 def features_frame(estimator, columns):
     """Columns over features, a NamedTuple, as a data frame."""
     return pandas().DataFrame(columns._asdict(), index=feature_names(estimator))
-
-
-def pair_series(estimator, values, pairs, name):
-    """One value for each pair of features as a series."""
-    first, second = feature_names(estimator)[np.asarray(pairs, int).reshape(-1, 2).T]
-    index = pandas().MultiIndex.from_arrays([first, second], names=["first", "second"])
-    return pandas().Series(values, index=index, name=name)
 
 
 def pairs_frame(estimator, tests):

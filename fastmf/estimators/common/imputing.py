@@ -85,16 +85,6 @@ class LayeredImputing:
         -----
         ConvergenceWarning
             If the solutions of some rows have not converged.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
-        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
-        >>> X[0, :4] = np.nan
-        >>> filled = rbm.impute(X)
-        >>> bool(np.isnan(filled).any()), bool((filled[0, 4:] == X[0, 4:]).all())
-        (False, True)
         """
         check_is_fitted(self)
         one_of("method", method, LAYERED_METHODS)

@@ -12,9 +12,6 @@ from fastmf.learning.training.checkpoint import Checkpoint
 from fastmf.learning.training.settings import options_of
 from fastmf.learning.training.trainer import train
 
-# Options of earlier versions of estimators that learn by the training loop.
-REMOVED_OPTIONS = "monitor_rows", "noise", "patience", "validation_fraction"
-
 
 def seed_of(random_state):
     """The seed of a run, or None to draw one."""

@@ -2,7 +2,6 @@
 
 from copy import copy
 from numbers import Integral
-from typing import ClassVar
 
 import numpy as np
 from scipy.special import softmax
@@ -23,7 +22,7 @@ from fastmf.estimators.common.files import Saved, pointwise_and_starts
 from fastmf.estimators.common.imputing import LayeredImputing
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.common.rows import checked_rows, with_nan_labels
-from fastmf.estimators.common.runs import REMOVED_OPTIONS, generator_of
+from fastmf.estimators.common.runs import generator_of
 from fastmf.estimators.layered import denoising
 from fastmf.estimators.layered._learning import Learning
 from fastmf.estimators.layered._units import given_layers, hidden_prior, visible_prior
@@ -78,7 +77,6 @@ class LayeredMachine(
     """Base of `GeneralizedRBM` and `DeepBoltzmannMachine`, which give `_chains` and the layers."""
 
     _forgotten = (*Saved._forgotten, "init")
-    _removed_options: ClassVar = dict.fromkeys(REMOVED_OPTIONS, ...)
 
     @property
     def visible_(self):
@@ -167,17 +165,6 @@ class LayeredMachine(
         warning if annealing of ten rows differs by more than 0.1 nats on average. Missing units are
         summed together with the hidden ones, exactly where `impute` is exact, and else by chains
         annealed for each row; a warning says if standard errors are above 0.2 nats on average.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
-        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
-        >>> rbm.score_samples(X).shape
-        (200,)
-        >>> lower = rbm.score_samples(X, log_partition=rbm.log_partition() + 1)
-        >>> np.allclose(lower, rbm.score_samples(X) - 1)
-        True
         """
         check_is_fitted(self)
         double = self._in_double_precision()
@@ -265,15 +252,6 @@ class LayeredMachine(
         ConvergenceWarning
             If the error of the annealed value exceeds 0.1 nats, or if the mean-field value is
             unknown, or below a lower bound of the log-partition.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
-        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
-        >>> exact, near = rbm.log_partition(), rbm.log_partition("log_sum_exp")
-        >>> exact == mf.exact(rbm.model_).log_partition, abs(near - exact) < 0.05
-        (True, True)
         """
         check_is_fitted(self)
         one_of("how", how, ("auto", "exact", *ESTIMATES))
@@ -407,7 +385,6 @@ class LayeredMachine(
         noise_variance=None,
         n_starts=1,
         candidates=None,
-        anneal=None,
         random_state=None,
     ):
         """Posterior means of the visible units given noisy observations of them, by mean field.
@@ -429,8 +406,6 @@ class LayeredMachine(
         candidates : array of shape (n_candidates, n_features), optional
             Rows of clean data to start from, such as all training data under much noise; with
             several starts the default is `starts_`.
-        anneal : sequence of float or None
-            Noise levels, in the order in which they precede the actual one.
         random_state : int, RandomState or None
 
         Returns
@@ -441,16 +416,6 @@ class LayeredMachine(
         -----
         ConvergenceWarning
             If for some rows no solution has converged.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
-        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
-        >>> noisy = mf.evaluation.flip(X, 0.1, rng=0)
-        >>> restored = rbm.denoise(noisy, flip_probability=0.1)
-        >>> restored.shape, bool((0 <= restored).all() and (restored <= 1).all())
-        ((200, 16), True)
         """
         check_is_fitted(self)
         binary = noise_variance is None
@@ -467,7 +432,6 @@ class LayeredMachine(
             {name: level for name, level in channel.items() if level is not None},
             candidates=candidates,
             n_starts=n_starts,
-            anneal=anneal,
             random_state=random_state,
         )
         warn_unless_converged(converged)

@@ -1,7 +1,5 @@
 """Conditional restricted Boltzmann machine, a multi-label classifier."""
 
-from typing import ClassVar
-
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import column_or_1d
@@ -20,7 +18,7 @@ from fastmf.estimators.common.data import (
 )
 from fastmf.estimators.common.files import Saved, check_n_features
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
-from fastmf.estimators.common.runs import REMOVED_OPTIONS, run, seed_of, settings_of, split
+from fastmf.estimators.common.runs import run, seed_of, settings_of, split
 from fastmf.estimators.layered._features import FeatureScale
 from fastmf.learning.conditional import (
     PROBABILISTIC,
@@ -105,7 +103,6 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
     """
 
     _forgotten = (*Saved._forgotten, "init")
-    _removed_options: ClassVar = dict.fromkeys((*REMOVED_OPTIONS, "l1"), ...)
     _models = ("CRBM",)
 
     def __init__(
@@ -168,16 +165,6 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         ConvergenceWarning
             If labels are in the end less probable than if they were drawn uniformly at random
             (objectives "likelihood", "logistic" and "cd").
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(200, 3))
-        >>> Y = (X @ rng.normal(size=(3, 4)) > 0).astype(int)
-        >>> crbm = mf.ConditionalRBM(2, n_epochs=5, random_state=0).fit(X, Y)
-        >>> crbm.n_iter_, crbm.score(X, Y) > 0.9
-        (5, True)
         """
         settings = self._settings()
         X = self._features(X)
@@ -309,7 +296,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
             self.values_ if self._one_column else np.tile(self.values_, (self.model_.n_visible, 1))
         )
 
-    def predict(self, X, decode=None, *, n_starts=None):
+    def predict(self, X, decode=None):
         """Labels of each row.
 
         Parameters
@@ -321,19 +308,12 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
             with the hidden units summed out (mixed-product), for the fewest wrong rows.
             "joint_map": the labels in the most probable state of labels and hidden units together
             (max-product), as structured perceptrons and latent support vector machines predict.
-            None: the one that `inference` gives.
-        n_starts : int, optional
-            Number of runs of the search of `most_probable` for joint or marginal MAP labels, all
-            but the first from random labels. Default 9.
+            None: the one that `inference` gives. MAP labels are the best of nine searches, all but
+            the first from random labels.
 
         Returns
         -------
         array of shape (n_samples, n_labels) or (n_samples,)
-
-        Raises
-        ------
-        ValueError
-            If `decode` is invalid, or `n_starts` is given with marginal modes.
         """
         check_is_fitted(self)
         inference = self._settings().prediction_inference
@@ -345,16 +325,10 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
                 "marginal_map": "mixed_product",
             }
             inference = by_name[one_of("decode", decode, tuple(by_name))]
-        n_starts, search = count("n_starts", n_starts, optional=True), {}
+        search = {}
         if inference not in ("bp", "mean_field"):
             # The same random labels for each row.
-            search["rng"] = seed_of(self.random_state) or 0
-            search["n_starts"] = n_starts or 9
-        elif n_starts is not None:
-            raise ValueError(
-                "n_starts needs decode='joint_map' or 'marginal_map': the modes of marginals are "
-                "not found by a search."
-            )
+            search = {"rng": seed_of(self.random_state) or 0, "n_starts": 9}
         labels = self._infer(self._features(X, self.model_.dtype), inference, **search).visible
         predicted = self.values_[(labels > 0.5).astype(int)]
         return predicted[:, 0] if self._one_column else predicted

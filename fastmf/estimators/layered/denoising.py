@@ -11,7 +11,7 @@ of the visible units of the tilted model.
 
 import numpy as np
 
-from fastmf._common.arguments import count, number, real_array
+from fastmf._common.arguments import count, number
 from fastmf.estimators.common.runs import generator_of
 from fastmf.evaluation.denoising import nearest_rows
 from fastmf.priors._protocol import sample
@@ -71,7 +71,7 @@ def _starts(Y, pointwise, candidates, n_starts, field, precision, rng):
     return np.stack(starts, axis=1).reshape(-1, Y.shape[1]).astype(Y.dtype, copy=False)
 
 
-def denoise(solve, priors, Y, channel, *, candidates, n_starts, anneal, random_state):
+def denoise(solve, priors, Y, channel, *, candidates, n_starts, random_state):
     """Means of the visible units given noisy observations, and whether a solution has converged.
 
     `solve(starts, field=, precision=)` gives solutions of the model; `priors` are its visible units
@@ -87,21 +87,11 @@ def denoise(solve, priors, Y, channel, *, candidates, n_starts, anneal, random_s
     solutions that have taken much of the noise for signal.
     """
     n_starts = count("n_starts", n_starts)
-    levels = () if anneal is None else np.atleast_1d(real_array("anneal", anneal)).tolist()
     prior, pointwise = priors
     observed = tilt(Y, prior, **channel)
-    rng = generator_of(random_state)
-    state = _starts(Y, pointwise, candidates, n_starts, *observed, rng)
-
-    def solution(state, tilt_of_rows, **options):
-        b, a = (x if x is None else np.repeat(x, n_starts, axis=0) for x in tilt_of_rows)
-        return solve(state, field=b, precision=a, tol=DENOISING_TOL, log_partition=False, **options)
-
-    for level in levels:
-        noisier = tilt(Y, prior, **dict.fromkeys(channel, level))
-        reached = solution(state, noisier, max_iter=50)
-        state = reached.mean, reached.var
-    reached = solution(state, observed)
+    starts = _starts(Y, pointwise, candidates, n_starts, *observed, generator_of(random_state))
+    b, a = (x if x is None else np.repeat(x, n_starts, axis=0) for x in observed)
+    reached = solve(starts, field=b, precision=a, tol=DENOISING_TOL, log_partition=False)
     counted = reached.converged.reshape(len(Y), n_starts)
     converged = counted.any(1)
     counted = counted | ~converged[:, None]  # where none has, all count

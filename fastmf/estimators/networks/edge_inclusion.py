@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from fastmf._common import html
 from fastmf._common.arguments import one_of, positive, proper_fraction
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.frames import pandas
@@ -72,6 +71,13 @@ class EdgeInclusion:
     sensitivity: ScaleSensitivity | None
     names: np.ndarray
 
+    def __repr__(self):
+        p = self.probability[np.triu_indices(len(self.names), 1)]
+        return (
+            f"EdgeInclusion({(p > 0.9).sum()} of {len(p)} pairs with a probability above 0.9, "
+            f"{(p < 0.1).sum()} below 0.1, log-evidence {self.log_evidence:.6g})"
+        )
+
     def interval(self, level=0.95):
         """Equal-tailed credible intervals of single couplings, which may end at zero."""
         level = proper_fraction("level", level)
@@ -91,19 +97,6 @@ class EdgeInclusion:
         if single:
             columns["lower"], columns["upper"] = self.interval(level)[pairs].T
         return pandas().DataFrame(columns)
-
-    def _repr_html_(self):
-        """HTML for notebooks: the prior, and how many pairs are coupled, or not."""
-        p = self.probability[np.triu_indices(len(self.names), 1)]
-        lines = [
-            ("pairs", str(len(p))),
-            ("probability > 0.9", str((p > 0.9).sum())),
-            ("probability < 0.1", str((p < 0.1).sum())),
-            ("log-evidence", html.number(self.log_evidence)),
-            ("prior inclusion", html.number(self.inclusion_probability)),
-            ("scale", html.number(self.scale)),
-        ]
-        return html.section("EdgeInclusion", html.table(lines))
 
 
 class Estimates(NamedTuple):

@@ -12,10 +12,7 @@ from fastmf._common.warning import warn_user
 from fastmf.estimators.common.frames import (
     feature_names,
     features_frame,
-    pair_series,
     pairs_frame,
-    series,
-    square_frame,
 )
 from fastmf.estimators.common.runs import generator_of
 from fastmf.estimators.common.weights import check_counts
@@ -128,17 +125,6 @@ class Network:
         -----
         Twice the difference of two log-pseudo-likelihoods is not chi-squared, but a sum of
         chi-squares with weights from the Godambe information (Kent 1982; Varin, Reid & Firth 2011).
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> machine.likelihood_ratio_test().p_value < 1e-6  # independent units
-        True
-        >>> machine.likelihood_ratio_test([(0, 2), (0, 3), (1, 3)]).p_value > 0.01
-        True
         """
         godambe = self._godambe()
         if self.l2 or getattr(self, "l2_field", 0) or self.solver == "firth":
@@ -271,15 +257,13 @@ class CouplingNetwork(Network):
         """
         return self._godambe().covariance()
 
-    def standard_errors(self, pairs=None, *, as_frame=False):
+    def standard_errors(self, pairs=None):
         """Standard errors by the sandwich covariance.
 
         Parameters
         ----------
         pairs : int array of shape (n_pairs, 2), optional
             Only the errors of these couplings, or of the field where both units are the same.
-        as_frame : bool, default False
-            Data frames and series of pandas instead, with the names of the features.
 
         Returns
         -------
@@ -301,34 +285,15 @@ class CouplingNetwork(Network):
         and n_samples n_parameters^2 + 3 n_parameters^3 operations: 100 binary units, 0.6 GB; 200
         units, 10 GB and many minutes. Beyond 6,000 parameters each of the errors of `pairs` takes
         some twenty gradients instead.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> couplings, field = machine.standard_errors()
-        >>> couplings.shape, field.shape
-        ((4, 4), (4,))
         """
-        flag("as_frame", as_frame)
-        godambe, name = self._godambe(), "standard_error"
+        godambe = self._godambe()
         if pairs is not None:
-            pairs = real_array("pairs", pairs)
-            errors = godambe.standard_errors(pairs)
-            return pair_series(self, errors, pairs, name) if as_frame else errors
-        couplings, fields = self._errors_of_all(godambe)
-        if as_frame:
-            return square_frame(self, couplings), self._fields_frame(fields, name)
-        return couplings, fields
+            return godambe.standard_errors(real_array("pairs", pairs))
+        return self._errors_of_all(godambe)
 
     def _errors_of_all(self, godambe):
         """Errors of couplings and fields."""
         return godambe.objective.unpacked(godambe.standard_errors())
-
-    def _fields_frame(self, fields, name):
-        return series(self, fields, name)
 
     def _fields_of(self, parameters):
         """Fields, or thresholds, of their parameters."""
@@ -526,17 +491,6 @@ class CouplingNetwork(Network):
         Where values are rare some samples have no maximum, and their couplings are where the solver
         stopped: leave out samples that have not `converged`, or fit with a penalty `l2`. Couplings
         that were selected by `l1` are selected in all samples.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> samples = machine.bootstrap(100)
-        >>> ratio = samples.couplings.std(0)[0, 1] / machine.standard_errors()[0][0, 1]
-        >>> bool(0.7 < ratio < 1.4)
-        True
         """
         with few_blas_threads():
             refits = self._refits("bootstrap")
@@ -578,15 +532,6 @@ class CouplingNetwork(Network):
         ------
         ValueError
             As `bootstrap`; if weights do not count rows.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> found = mf.FullyVisibleBoltzmannMachine().fit(X).stability(20, (0.1, 0.5))
-        >>> found.strength.shape, found.coefficient("expected_influence")
-        ((2, 20), 0.5)
         """
         refits = self._refits("stability")
         n, rng, weights = count("n", n), generator_of(rng), self._row_weights()

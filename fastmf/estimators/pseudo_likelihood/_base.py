@@ -25,6 +25,7 @@ from fastmf.estimators.networks.network import CouplingNetwork
 from fastmf.estimators.pseudo_likelihood._observed import (
     MISSING,
     observe,
+    restored_rows,
     saved_rows,
 )
 from fastmf.inference.sampling.discrete import sample
@@ -51,10 +52,6 @@ class ItemMachine(Saved, BaseEstimator):
     `_labels_of`, the numbers of the categories of rows, -1 where missing; and `_categorical_model`,
     a `BoltzmannMachine` with `Categorical` units.
     """
-
-    _removed_options: ClassVar[dict] = dict.fromkeys(
-        ("existence_seconds", "step", "init", "pseudocount", "weights"), ...
-    ) | {"penalty": None, "rule": None, "symmetric": True, "threshold": None, "verbose": False}
 
     def score(self, X, y=None):
         """Mean of `score_samples`."""
@@ -107,15 +104,6 @@ class ItemMachine(Saved, BaseEstimator):
         -------
         array of shape (n_samples, n_features)
             Values of `categories_`.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> np.unique(machine.sample(100, random_state=0))
-        array([-1.,  1.])
         """
         check_is_fitted(self)
         rng = generator_of(random_state)
@@ -160,15 +148,6 @@ class ItemMachine(Saved, BaseEstimator):
         -----
         ConvergenceWarning
             If standard errors of some rows are above 0.01, or their solutions have not converged.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
-        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
-        >>> filled = machine.impute([[0, -1, 2, 1]])
-        >>> bool(filled[0, 1] == machine.conditional_proba([[0, -1, 2, 1]])[0, 3:6].argmax())
-        True
         """
         check_is_fitted(self)
         options = method, random_state, self.n_threads
@@ -258,7 +237,10 @@ class ItemMachine(Saved, BaseEstimator):
 
     def _saved_fit(self, *names):
         """Attributes of these names and of all machines, and arrays of all machines."""
-        names = "n_iter_", "converged_", "n_features_in_", "existence_", *names
+        names = (
+            "n_iter_", "converged_", "n_features_in_", "n_missing_", "n_dropped_", "existence_",
+            *names,
+        )  # fmt: skip
         fitted = {name: getattr(self, name) for name in names}
         fitted["categories_"] = [listed.tolist() for listed in self.categories_]
         return fitted, {"history_": self.history_} | saved_rows(self)
@@ -270,18 +252,14 @@ class ItemMachine(Saved, BaseEstimator):
         self.categories_ = [as_array(listed) for listed in self.categories_]
         self.history_ = arrays.member("history_", "f", (None,))
 
-    def _restore_missing(self, arrays):
-        """Numbers of missing values and of dropped rows, which older files lack."""
-        missing = arrays.member("missing", "iu", (2,), low=0) if "missing" in arrays else (0, 0)
-        self.n_missing_, self.n_dropped_ = map(int, missing)
-
 
 class PairwiseMachine(CouplingNetwork, ItemMachine):
     """Base of machines whose `_objective` is a `PairwiseLikelihood`.
 
     A subclass gives `_check_options`; `_learned_labels`, which sets `categories_`; `_objective_of`
-    rows; `_set_parameters`; `_items`, the rows as scores and their thresholds; `_seen_only`,
-    whether completions have observed categories alone; and `_item_name` for warnings.
+    rows; `_set_parameters`; `_items`, the rows as scores, negative where missing, and their
+    thresholds; `_seen_only`, whether completions have observed categories alone; and `_item_name`
+    for warnings.
     """
 
     # Iterations of each solver.
@@ -382,6 +360,42 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
             )
         return solver
 
+    # --- files ----------------------------------------------------------------------------------
+
+    def _model_arrays(self):
+        return {}  # the model is made of parameters
+
+    def _restore_model(self, arrays):
+        pass
+
+    def _saved(self):
+        fitted, arrays = self._saved_fit()
+        return fitted, arrays | {
+            "rows": self._items()[0].astype(np.int16),
+            "weights": self._row_weights(),
+            "pairs": np.stack(self._objective.pairs, axis=1),
+            "parameters": self._parameters,
+        }
+
+    def _restore(self, arrays):
+        self._restore_fit(arrays)
+        d, sizes = self.n_features_in_, np.array([len(listed) for listed in self.categories_])
+        if len(sizes) != d:
+            raise ValueError(f"categories_ must have {d} columns, got {len(sizes)}.")
+        rows = labels_from("rows", arrays, sizes).astype(np.int64)
+        weights = arrays.member("weights", "f", (len(rows),), low=0)
+        restored_rows(self, arrays, rows)
+        pairs = arrays.member("pairs", "iu", (None, 2), low=0, high=d - 1)
+        place = pairs[:, 0] * d + pairs[:, 1]
+        if (pairs[:, 0] >= pairs[:, 1]).any() or (np.diff(place) <= 0).any():
+            raise ValueError("member 'pairs' must be pairs i < j of items, in their order.")
+        self._edges()
+        self._objective = self._objective_of(rows, weights)
+        if isinstance(self.l1, str):
+            self._objective = self._objective.restricted(pairs)
+        shape = (self._objective.n_parameters,)
+        self._set_parameters(arrays.member("parameters", "f", shape, low=-np.inf))
+
     def __sklearn_tags__(self):
         """Tags for scikit-learn: strings are values, and values may be missing if so told."""
         tags = super().__sklearn_tags__()
@@ -396,9 +410,3 @@ def labels_from(name, arrays, sizes):
     if (labels >= sizes).any():
         raise ValueError(f"member {name!r} must hold states of its positions, got larger labels.")
     return labels
-
-
-def check_sizes(categories, sizes):
-    """Raise unless the numbers of categories are the numbers of states of the positions."""
-    if [len(listed) for listed in categories] != sizes.tolist():
-        raise ValueError("categories_ must have as many values as positions have states.")

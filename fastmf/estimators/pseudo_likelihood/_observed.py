@@ -115,46 +115,32 @@ def saved_rows(machine):
     """Arrays of the clusters and the completions of a fit, for files."""
     out = {}
     if machine._sampling is not None:
-        out |= _sparse_arrays("sampling", machine._sampling)
+        out["sampling"] = _coordinates(machine._sampling)
     if machine._completions is not None:
-        out |= _sparse_arrays("share", machine._completions.share)
+        out["share"] = _coordinates(machine._completions.share)
         out["row_weights"] = machine._completions.row_weights
     return out
 
 
 def restored_rows(machine, arrays, states):
     """Put back what `saved_rows` kept; `states` are the labels of the rows of the fit."""
-    machine._completions = None
+    machine._completions = machine._sampling = None
     n = len(states)
-    if any(name in arrays for name in ("row_weights", *_members("share"))):
+    if "share" in arrays or "row_weights" in arrays:
         weights = arrays.member("row_weights", "f", (None,), low=0)
-        share = _sparse_from("share", arrays, n)
-        if share.shape[0] != len(weights):
-            raise ValueError("member 'share' must have a row for each of 'row_weights'.")
+        share = _from_coordinates(arrays.member("share", "f", (3, None), low=0), n, len(weights))
         machine._completions, n = Completions(states, share, weights), len(weights)
-    machine._sampling = None
-    if any(name in arrays for name in _members("sampling")):
-        machine._sampling = _sparse_from("sampling", arrays, n)
+    if "sampling" in arrays:
+        machine._sampling = _from_coordinates(arrays.member("sampling", "f", (3, None), low=0), n)
 
 
-def _members(name):
-    """Names of the members that hold a sparse array."""
-    return name, f"{name}_indices", f"{name}_indptr"
+def _coordinates(matrix):
+    """Rows, columns and values of the entries of a sparse array, (3, n_entries)."""
+    matrix = sparse.coo_array(matrix)
+    return np.stack([*matrix.coords, matrix.data])
 
 
-def _sparse_arrays(name, matrix):
-    matrix = sparse.csr_array(matrix)
-    return {
-        name: matrix.data, f"{name}_indices": matrix.indices.astype(np.int64),
-        f"{name}_indptr": matrix.indptr.astype(np.int64),
-    }  # fmt: skip
-
-
-def _sparse_from(name, arrays, n_columns):
-    """A sparse array with this many columns."""
-    data = arrays.member(name, "f", (None,), low=0)
-    indices = arrays.member(f"{name}_indices", "iu", (len(data),), low=0, high=n_columns - 1)
-    indptr = arrays.member(f"{name}_indptr", "iu", (None,), low=0, high=len(data))
-    if len(indptr) < 2 or indptr[0] != 0 or indptr[-1] != len(data) or (np.diff(indptr) < 0).any():
-        raise ValueError(f"member '{name}_indptr' must rise from 0 to {len(data)}.")
-    return sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_columns))
+def _from_coordinates(entries, n_columns, n_rows=None):
+    row, column = entries[:2].astype(np.int64)
+    n_rows = int(row.max()) + 1 if n_rows is None else n_rows
+    return sparse.csr_array((entries[2], (row, column)), shape=(n_rows, n_columns))

@@ -14,10 +14,8 @@ from fastmf.estimators.common.categories import (
     to_spins,
     two_categories,
 )
-from fastmf.estimators.common.files import check_n_features
 from fastmf.estimators.common.imputing import means_of_missing
 from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine
-from fastmf.estimators.pseudo_likelihood._observed import restored_rows
 from fastmf.inference.sampling import discrete
 from fastmf.learning.pseudo_likelihood.binary import firth, solvers
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
@@ -102,7 +100,6 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
     (4, 4)
     """
 
-    _models = ("BoltzmannMachine",)
     # {0, 1} coding: x = 2 y - 1.
     _coupling_factor = 4.0
     _item_name = "units"
@@ -217,44 +214,9 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         means = means_of_missing(self.model_, self._rows(X, missing=True), *options)
         return from_spins(means, self.categories_)
 
-    # --- files ----------------------------------------------------------------------------------
-
-    def _saved(self):
-        objective = self._objective
-        # For standard errors.
-        bits = np.packbits(objective.states > 0, axis=1)
-        arrays = {"rows": bits, "weights": self._row_weights()}
-        if objective.targets is not objective.states:
-            arrays["seen"] = np.packbits(objective.states != 0, axis=1)
-        arrays["missing"] = np.array([self.n_missing_, self.n_dropped_])
-        fitted, more = self._saved_fit("gradient_norm_")
-        return fitted, arrays | more
-
-    def _restore(self, arrays):
-        self._restore_fit(arrays)
-        if [len(values) for values in self.categories_] != [2] * self.n_features_in_:
-            raise ValueError("categories_ must have two values for each column.")
-        check_n_features(self, {self.model_.n_units})
-        shape = None, -(-self.n_features_in_ // 8)
-        bits = arrays.member("rows", "iu", shape, np.uint8)
-        weights = arrays.member("weights", "f", (len(bits),), low=0)
-        labels = np.unpackbits(bits, axis=1, count=self.n_features_in_).astype(np.int64)
-        if "seen" in arrays:
-            seen = arrays.member("seen", "iu", bits.shape, np.uint8)
-            labels[np.unpackbits(seen, axis=1, count=self.n_features_in_) == 0] = -1
-        restored_rows(self, arrays, labels)
-        self._restore_missing(arrays)
-        couplings, edges = self.model_.couplings, self._edges()
-        if isinstance(self.l1, str):
-            edges = np.argwhere(np.triu(couplings))
-        self._objective = self._objective_of(labels, weights, edges)
-        self._set_parameters(self._objective.packed(couplings, self.model_.prior.field))
-
-    def _objective_of(self, labels, weights, edges=None):
-        """The objective of rows, with the couplings of these edges, by default of `graph`."""
-        edges = self._edges() if edges is None else edges
+    def _objective_of(self, labels, weights):
         states = np.where(labels < 0, 0, 2.0 * labels - 1)
-        return PseudoLikelihood(states, weights, float(self.l2), self.n_threads, edges)
+        return PseudoLikelihood(states, weights, float(self.l2), self.n_threads, self._edges())
 
     @property
     def n_available_(self):
@@ -264,8 +226,8 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
 
     def _items(self):
         """The rows as items with the categories 0 and 1, and their thresholds."""
-        states = self._objective.states > 0
-        return states, Thresholds(np.full(states.shape[1], 2))
+        states = self._objective.states
+        return np.where(states == 0, -1, states > 0), Thresholds(np.full(states.shape[1], 2))
 
     # --- codings --------------------------------------------------------------------------------
 

@@ -12,8 +12,7 @@ from fastmf.estimators.common.categories import (
 from fastmf.estimators.common.data import missing_entries
 from fastmf.estimators.common.frames import feature_names
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
-from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine, check_sizes, labels_from
-from fastmf.estimators.pseudo_likelihood._observed import restored_rows
+from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine
 from fastmf.learning.pseudo_likelihood.existence import MAX_NAMED
 from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import KINDS, Thresholds
@@ -104,7 +103,6 @@ class OrdinalMachine(PairwiseMachine):
         if not used.any():
             raise ValueError("X must have a row without missing values, of positive weight.")
         self.categories_ = item_categories(self, X[used], self.n_categories, declared)
-        self.n_categories_ = np.array([len(listed) for listed in self.categories_])
         scores = np.full(X.shape, -1)
         scores[used] = codes(self, X[used], self.categories_)
         return scores
@@ -167,6 +165,11 @@ class OrdinalMachine(PairwiseMachine):
     def _by_item(self, values):
         """Values of the thresholds of all items, item by item."""
         return np.split(values, np.cumsum(self.n_categories_ - 1)[:-1])
+
+    @property
+    def n_categories_(self):
+        """Numbers of categories of the items."""
+        return np.array([len(listed) for listed in self.categories_])
 
     # --- models ---------------------------------------------------------------------------------
 
@@ -240,44 +243,6 @@ class OrdinalMachine(PairwiseMachine):
         p = self._conditionals(X)[0]
         return np.hstack([p[:size, :, i].T for i, size in enumerate(self.n_categories_)])
 
-    # --- files ----------------------------------------------------------------------------------
-
-    def _model_arrays(self):
-        return {}  # the model is made of parameters
-
-    def _restore_model(self, arrays):
-        pass
-
-    def _saved(self):
-        fitted, arrays = self._saved_fit("log_pseudo_likelihood_", "n_dropped_", "n_missing_")
-        return fitted, arrays | {
-            "rows": self._objective.states.astype(np.int16),
-            "sizes": self.n_categories_,
-            "weights": self._row_weights(),
-            "pairs": np.stack(self._objective.pairs, axis=1),
-            "parameters": self._parameters,
-        }
-
-    def _restore(self, arrays):
-        self._restore_fit(arrays)
-        most = np.iinfo(np.int16).max
-        shape = (self.n_features_in_,)
-        self.n_categories_ = arrays.member("sizes", "iu", shape, low=2, high=most).astype(np.int64)
-        check_sizes(self.categories_, self.n_categories_)
-        rows = labels_from("rows", arrays, self.n_categories_).astype(np.int64)
-        if (rows < 0).any():
-            raise ValueError("member 'rows' must have no missing values.")
-        weights = arrays.member("weights", "f", (len(rows),), low=0)
-        restored_rows(self, arrays, rows)
-        d = self.n_features_in_
-        pairs = arrays.member("pairs", "iu", (None, 2), low=0, high=d - 1)
-        place = pairs[:, 0] * d + pairs[:, 1]
-        if (pairs[:, 0] >= pairs[:, 1]).any() or (np.diff(place) <= 0).any():
-            raise ValueError("member 'pairs' must be pairs i < j of items, in their order.")
-        self._objective = self._objective_of(rows, weights).restricted(pairs)
-        shape = (self._objective.n_parameters,)
-        self._set_parameters(arrays.member("parameters", "f", shape, low=-np.inf))
-
     # --- errors ---------------------------------------------------------------------------------
 
     def _errors_of_all(self, godambe):
@@ -293,6 +258,3 @@ class OrdinalMachine(PairwiseMachine):
 
     def _fields_of(self, parameters):
         return self._by_item(self._objective.thresholds.matrix @ parameters)
-
-    def _fields_frame(self, fields, name):
-        return fields

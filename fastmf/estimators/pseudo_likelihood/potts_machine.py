@@ -15,11 +15,10 @@ from fastmf.estimators.common.categories import (
     declared_categories,
     position_categories,
 )
-from fastmf.estimators.common.frames import square_frame
 from fastmf.estimators.common.missing_codes import CODES, warn_of_missing_codes
 from fastmf.estimators.networks.network import Network
 from fastmf.estimators.networks.resampling import PooledRows
-from fastmf.estimators.pseudo_likelihood._base import ItemMachine, check_sizes, labels_from
+from fastmf.estimators.pseudo_likelihood._base import ItemMachine, labels_from
 from fastmf.estimators.pseudo_likelihood._observed import observe, restored_rows
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
 from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS
@@ -281,15 +280,6 @@ class PottsMachine(Network, ItemMachine):
         couplings : array of shape (n_groups, q, n_groups, q)
             Flat, (n_states, n_states), if positions have different numbers of states.
         field : array of shape (n_groups, q)
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
-        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
-        >>> couplings, field = machine.in_gauge("zero-sum")
-        >>> bool(abs(couplings.sum(1)).max() < 1e-12)
-        True
         """
         check_is_fitted(self)
         one_of("gauge", gauge, GAUGES)
@@ -298,7 +288,7 @@ class PottsMachine(Network, ItemMachine):
         result = in_gauge(self._couplings.dense(), self._field, self.sizes_, gauge, reference)
         return self._by_position(result[0], 2), self._by_position(result[1], 1)
 
-    def contact_scores(self, gauge="zero-sum", ignore=None, apc=True, *, as_frame=False):
+    def contact_scores(self, gauge="zero-sum", ignore=None, apc=True):
         """Frobenius norms of the couplings of all pairs of positions, less their positions' means.
 
         Parameters
@@ -309,8 +299,6 @@ class PottsMachine(Network, ItemMachine):
             Number of the state, such as the gap, that is left out of the norms.
         apc : bool, default True
             Average product correction: less ``F_i. F_.j / F_..`` (Dunn, Wahl & Gloor 2008).
-        as_frame : bool, default False
-            A pandas data frame instead, with the names of the positions.
 
         Returns
         -------
@@ -322,8 +310,7 @@ class PottsMachine(Network, ItemMachine):
         if ignore is not None and count("ignore", ignore, 0) >= self.sizes_.max():
             raise ValueError(f"ignore must be a state, below {self.sizes_.max()}, got {ignore}.")
         scores = contacts.norms(self._couplings, gauge, ignore)
-        scores = contacts.average_product_corrected(scores) if flag("apc", apc) else scores
-        return square_frame(self, scores) if flag("as_frame", as_frame) else scores
+        return contacts.average_product_corrected(scores) if flag("apc", apc) else scores
 
     # --- rows of the fit ------------------------------------------------------------------------
 
@@ -505,25 +492,20 @@ class PottsMachine(Network, ItemMachine):
         arrays |= {
             "labels": self._labels.astype(np.int16),
             "weights": self._weights,
-            "sizes": self.sizes_,
             "flat_field": self._field,
         }
         if isinstance(self._couplings, OfFewRows):
             arrays["coefficients"] = self._couplings.coefficients
             arrays["coefficient_rows"] = self._couplings.labels
-        arrays["missing"] = np.array([self.n_missing_, self.n_dropped_])
         return fitted, arrays
 
     def _restore(self, arrays):
         self._restore_fit(arrays)
-        n_groups, most = self.n_features_in_, np.iinfo(np.int16).max
-        self.sizes_ = arrays.member("sizes", "iu", (n_groups,), low=1, high=most)
-        check_sizes(self.categories_, self.sizes_)
+        self.sizes_ = np.array([len(listed) for listed in self.categories_])
         self._first = np.cumsum(self.sizes_) - self.sizes_
         self._labels = labels_from("labels", arrays, self.sizes_).astype(np.int64)
         self._weights = arrays.member("weights", "f", (len(self._labels),), low=0)
         restored_rows(self, arrays, self._labels)
-        self._restore_missing(arrays)
         self._edges()
         n_states = int(self.sizes_.sum())
         self._field = arrays.member("flat_field", "f", (n_states,), low=-np.inf)

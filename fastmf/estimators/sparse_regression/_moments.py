@@ -11,6 +11,7 @@ import numpy as np
 import scipy
 
 from fastmf._common.arguments import doubles, positive
+from fastmf._common.linalg import MIN_EIGENVALUE
 from fastmf.estimators.sparse_regression._credible_sets import MIN_LINK
 
 # Rounding of a matrix of moments, relative to its diagonal, in double precision; and in the product
@@ -166,8 +167,6 @@ def _joined(parts):
 # The message names a share above NOTABLE_SHARE; and features whose probability, together with the
 # features that are linked to it, exceeds PROBABLE although their scores are small.
 NOTABLE_SHARE, PROBABLE = 0.02, 0.95
-# Rounding of eigenvalues of R, and of differences of the scores of copies.
-CORRELATION_ROUNDING = 1e-10
 # Grids of the share s and of t.
 SHARES, EFFECTS = np.geomspace(1e-12, 1.0, 121), np.geomspace(1e-5, 1.0, 11)
 # Smallest credible probability of such small z-scores without effects.
@@ -206,10 +205,7 @@ class Summary(NamedTuple):
 
     def message(self, names=None):
         """Text about a mismatch and other remarks, or None."""
-        return " ".join([*self._mismatch(names), *self.remarks]) or None
-
-    def _mismatch(self, names):
-        faults = []
+        faults, remarks = [], self.remarks
         if self.share > NOTABLE_SHARE:
             faults.append(
                 f"{self.share:.2g} of the variance of z is not of correlations R, and was taken "
@@ -221,10 +217,11 @@ class Summary(NamedTuple):
                 "turned"
             )
         if faults:
-            yield (
+            remarks = [
                 f"R does not fit z: {', and '.join(faults)}. Give the R of the rows of z, and "
-                "check the coding of the features."
-            )
+                "check the coding of the features.", *remarks,
+            ]  # fmt: skip
+        return " ".join(remarks) or None
 
     def message_of_hidden(self, included, noise_variance, names=None):
         """Text about features that are in although no score near them exceeds chance, or None."""
@@ -298,7 +295,7 @@ class Scores(NamedTuple):
     def of(cls, z, R):
         """Scores of features with these correlations; eigenvalues below 0 are cut."""
         values, vectors = np.linalg.eigh(R)
-        positive = values > CORRELATION_ROUNDING
+        positive = values > MIN_EIGENVALUE
         return cls(z, values[positive], vectors[:, positive].T)
 
     def noise(self, share):
@@ -309,7 +306,7 @@ class Scores(NamedTuple):
         """The likeliest variances along the eigenvectors, and share of no correlation."""
         projected = self.vectors @ self.z
         residual = self.z - projected @ self.vectors
-        residual[abs(residual) < CORRELATION_ROUNDING * abs(self.z).max()] = 0
+        residual[abs(residual) < MIN_EIGENVALUE * abs(self.z).max()] = 0
         # Copies with equal scores say nothing: the same rows have the same scores.
         n_null = min(len(self.z) - len(self.values), np.count_nonzero(residual))
         shares = SHARES if n_null else np.append(0, SHARES)
@@ -331,7 +328,7 @@ class Scores(NamedTuple):
         z, turned = self.z.copy(), np.zeros(len(self.z), bool)
         while not turned.all():
             variances, share = self._replace(z=z).maximum()
-            share = max(share, CORRELATION_ROUNDING)
+            share = max(share, MIN_EIGENVALUE)
             shrunk = (1 / variances - 1 / share)[:, None] * self.vectors
             precision = 1 / share + (self.vectors * shrunk).sum(0)
             solved = z / share + (self.vectors @ z) @ shrunk

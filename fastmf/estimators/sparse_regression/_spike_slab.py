@@ -1,7 +1,5 @@
 """The base class of spike-and-slab regression and classification: fits, reports and files."""
 
-from typing import ClassVar
-
 import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.exceptions import ConvergenceWarning
@@ -14,13 +12,12 @@ from fastmf._common.arguments import (
     positive,
     proper_fraction,
     real_array,
-    row_weights,
 )
 from fastmf._common.progress import reported
 from fastmf._common.rows import row_blocks
 from fastmf._common.stored_columns import StoredColumns, column_squares
 from fastmf._common.warning import warn_user
-from fastmf.estimators.common.data import checked_data, complete_target
+from fastmf.estimators.common.data import checked_data
 from fastmf.estimators.common.files import Saved
 from fastmf.estimators.common.frames import check_options, feature_names, pandas
 from fastmf.estimators.common.rows import mean_and_deviation, some
@@ -41,6 +38,7 @@ from fastmf.inference.sampling.spike_slab import SparsePosterior, draw_coefficie
 from fastmf.learning.evidence import (
     NEVER_ZERO,
     FixedPoints,
+    Hyperparameters,
     robust_solution,
     search_tolerance,
 )
@@ -50,15 +48,13 @@ from fastmf.learning.evidence.blocks import (
     with_found_blocks,
     with_grams,
 )
-from fastmf.learning.evidence.parameter_priors import ParameterPriors
+from fastmf.learning.evidence.parameter_priors import NOISE_CENTER, ParameterPriors
 from fastmf.learning.evidence.search import (
     averaged_points,
     free_mask,
     maximise_evidence,
     on_bounds,
 )
-from fastmf.models import SparseLinearModel
-from fastmf.priors import GaussBernoulli
 from fastmf.priors._protocol import n_units, parts_of
 from fastmf.priors.spike_and_slab import ALWAYS
 from fastmf.special import sigmoid
@@ -89,8 +85,6 @@ class SpikeSlabEstimator(Saved):
     in standardised units by `_in_units_of_data`.
     """
 
-    _removed_options: ClassVar = {"expected_model_size": ...}
-
     # Learned numbers and arrays, as they are saved in files.
     _learned: tuple
 
@@ -106,36 +100,21 @@ class SpikeSlabEstimator(Saved):
         -------
         pandas.DataFrame
             Columns "coef", "standard_deviation" and "inclusion_probability" (posterior); the index
-            holds the names of the features, or x0, x1, ... if X had none, and before them the
-            number of the target if there are several.
+            holds the names of the features, or x0, x1, ... if X had none.
 
         Raises
         ------
         ImportError
             If pandas is not installed.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(40, 60))
-        >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
-        >>> frame = mf.SpikeSlabRegressor().fit(X, y).as_frame()
-        >>> list(frame.index[frame.inclusion_probability > 0.5])
-        ['x3', 'x7']
         """
         check_is_fitted(self)
-        names, n_targets = feature_names(self), len(self.coef_) if self.coef_.ndim > 1 else 1
-        index = pandas().Index(names)
-        if n_targets > 1:
-            levels = range(n_targets), names
-            index = pandas().MultiIndex.from_product(levels, names=["target", "feature"])
         columns = {
             "coef": self.coef_,
             "standard_deviation": np.sqrt(self.coef_var_),
             "inclusion_probability": self.inclusion_probability_,
         }
-        return pandas().DataFrame({name: np.ravel(v) for name, v in columns.items()}, index)
+        columns = {name: np.ravel(values) for name, values in columns.items()}
+        return pandas().DataFrame(columns, feature_names(self))
 
     # --- files ----------------------------------------------------------------------------------
 
@@ -230,9 +209,21 @@ class SpikeSlabEstimator(Saved):
                 "A block of correlated features has more effects than are summed over: give "
                 "smaller blocks, or fewer features."
             )
-        self._warn_of_ends(best.results)
+        for result in best.results:
+            if not result.converged:
+                # What follows is advice by the solver's arguments: the estimator has others.
+                reason = result.message.partition(";")[0]
+                warn_user(
+                    f"Expectation propagation has {reason} (residual {result.residual:.2g}): "
+                    f"{self._advice}.",
+                    ConvergenceWarning,
+                )
         if task.scale_is_known:
-            self._warn_of_bounds(on_bounds(task, best.hyperparameters, fixed))
+            for name, side in on_bounds(task, best.hyperparameters, fixed):
+                warn_user(
+                    f"The {name} is on the {side} of its search: {BOUND_ADVICE[name]}.",
+                    ConvergenceWarning,
+                )
         if not average:
             return task, [best], np.ones(1)
         task = with_found_blocks(task, lambda blocks: blocks.labels)
@@ -248,26 +239,6 @@ class SpikeSlabEstimator(Saved):
             options |= {"schedule": self.solver, "blocks": part.blocks}
             results.append(robust_solution(part.model(values), start, **options))
         return FixedPoints(values, tuple(results), task.log_evidence(results))
-
-    def _warn_of_ends(self, results):
-        """Warn of results that are no fixed points."""
-        for result in results:
-            if not result.converged:
-                # What follows is advice by the solver's arguments: the estimator has others.
-                reason = result.message.partition(";")[0]
-                warn_user(
-                    f"Expectation propagation has {reason} (residual {result.residual:.2g}): "
-                    f"{self._advice}.",
-                    ConvergenceWarning,
-                )
-
-    def _warn_of_bounds(self, names):
-        """Warn of hyper-parameters at a bound of the search."""
-        for name, side in names:
-            warn_user(
-                f"The {name} is on the {side} of its search: {BOUND_ADVICE[name]}.",
-                ConvergenceWarning,
-            )
 
     def __str__(self):
         """The options, and the priors of the hyper-parameters that are learned."""
@@ -383,14 +354,22 @@ class SpikeSlabEstimator(Saved):
             raise ValueError(f"groups must have shape ({n_features},), got {groups.shape}.")
         return groups, len(labels)
 
-    def _first_log_odds(self, shape, n_groups):
-        """Log-odds from which the search starts: of one feature for ten rows, or as given."""
+    def _start(self, shape, n_groups, unit=1.0):
+        """The start of the search, for y in these units, and which parameters are fixed."""
+        # One feature for ten rows.
         (n, d), given = shape, self.inclusion_probability
         inclusion = min(0.5, max(1.0, n / 10) / d) if given is None else np.asarray(given, float)
         with np.errstate(divide="ignore"):
             log_odds = np.full(n_groups, np.log(inclusion) - np.log1p(-inclusion))
-        # Smaller ones have sites that are lost in rounding; columns of features of none are 0.
-        return np.clip(log_odds, MIN_LOG_ODDS, NEVER_ZERO) if np.ndim(inclusion) else log_odds
+        if np.ndim(inclusion):
+            # Smaller ones have sites that are lost in rounding; columns of features of none are 0.
+            log_odds = np.clip(log_odds, MIN_LOG_ODDS, NEVER_ZERO)
+        noise, slab = getattr(self, "noise_variance", 1.0), self.slab_variance
+        fixed = Hyperparameters(noise is not None, slab is not None, given is not None)
+        noise = NOISE_CENTER if noise is None else noise / unit**2
+        n_included = max(float(sigmoid(log_odds).mean()) * d, 1.0)
+        slab = 1 / n_included if slab is None else slab / unit**2
+        return Hyperparameters(noise, slab, log_odds), fixed
 
     def _prior_inclusion(self, log_odds):
         """The prior inclusion probabilities that were learned or given."""
@@ -405,53 +384,29 @@ class SpikeSlabEstimator(Saved):
     def reliable_(self):
         """Whether inclusion probabilities agree with chains over models.
 
-        bool, or bool array (n_targets,), or None if that cannot be checked: for classes, for more
-        than 40 effects, or where more than one is among features beyond the 400 likeliest. False:
-        a probability differs by more than 0.1; `message_` says which. The chains visit the
-        inclusion patterns themselves, at the parameters that were learned, and are run when this
-        is first read, from a fixed seed; that takes less than a second for each target and each
-        block of `fit_moments` or `fit_summary`, and longer with `average_parameters`.
+        None if that cannot be checked: for classes, for more than 40 effects, or where more than
+        one is among features beyond the 400 likeliest. False: a probability differs by more than
+        0.1; `message_` says which. The chains visit the inclusion patterns themselves, at the
+        parameters that were learned, and are run when this is first read, from a fixed seed; that
+        takes less than a second for each block of `fit_moments` or `fit_summary`, and longer with
+        `average_parameters`.
         """
-        reasons = self._reasons()
-        if None in reasons and not any(reasons):
-            return None
-        passed = np.array([not why for why in reasons])
-        return passed if self.inclusion_probability_.ndim > 1 else bool(passed[0])
+        reason = self._reason()
+        return None if reason is None else not reason
 
     @property
     def message_(self):
-        """Why the inclusion probabilities are not reliable, or "": str, or array (n_targets,)."""
-        messages = np.array([why or "" for why in self._reasons()])
-        return messages if self.inclusion_probability_.ndim > 1 else str(messages[0])
+        """Why the inclusion probabilities are not reliable, or ""."""
+        return self._reason() or ""
 
-    def _reasons(self):
-        """Why each target is not reliable, "" if it is, None if that cannot be checked."""
+    def _reason(self):
+        """Why probabilities are not reliable, "" if they are, None if that cannot be checked."""
         check_is_fitted(self)
-        cached = self.__dict__.get("_known_reasons")
-        if cached is None or cached[0] is not self.inclusion_probability_:
-            reasons = [
-                _reason_of_parts(*self._values(target), included, self._unpenalised)
-                for target, included in enumerate(np.atleast_2d(self.inclusion_probability_))
-            ]
-            self._known_reasons = cached = self.inclusion_probability_, reasons
+        included, cached = self.inclusion_probability_, self.__dict__.get("_checked")
+        if cached is None or cached[0] is not included:
+            reason = _reason_of_parts(*self._values(), included, self._unpenalised)
+            self._checked = cached = included, reason
         return cached[1]
-
-    def score(self, X, y, sample_weight=None):
-        """R^2 of the predictions, or for classes the fraction of correct ones.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-        y : array of shape (n_samples,) or (n_samples, n_targets)
-        sample_weight : array of shape (n_samples,), float or None
-
-        Returns
-        -------
-        float
-        """
-        check_is_fitted(self)
-        y = complete_target(y)
-        return super().score(X, y, row_weights(sample_weight, np.shape(y)[0] if np.ndim(y) else 1))
 
     def coefficient_interval(self, coverage=0.95):
         """Equal-tailed credible intervals of the coefficients.
@@ -472,16 +427,6 @@ class SpikeSlabEstimator(Saved):
         The posterior of a coefficient is taken as a mass at zero and a Gaussian, of the mean and
         variance that coefficients other than zero have. For single sites at given parameters that
         is what expectation propagation says.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(40, 60))
-        >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
-        >>> low, high = mf.SpikeSlabRegressor().fit(X, y).coefficient_interval()
-        >>> low[3] < 2 < high[3], float(low[0]), float(high[0])
-        (np.True_, 0.0, 0.0)
         """
         check_is_fitted(self)
         coverage = proper_fraction("coverage", coverage)
@@ -500,32 +445,32 @@ class SpikeSlabEstimator(Saved):
 
         Returns
         -------
-        float or array of shape (n_targets,)
+        float
 
         Notes
         -----
         From joint probabilities of the features that correlate by more than 0.5, or share a block;
         others are independent at the fixed point of expectation propagation. It is at least the
         largest of their inclusion probabilities, and at most the sum.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(50, 4))[:, [0, 0, 1, 2, 3]]
-        >>> y = X[:, 0] + 0.3 * rng.normal(size=50)
-        >>> model = mf.SpikeSlabRegressor(inclusion_probability=0.04).fit(X, y)
-        >>> model.inclusion_probability_[:2].round(1)
-        array([0.5, 0.5])
-        >>> round(model.group_inclusion_probability([0, 1]), 2)
-        1.0
         """
         check_is_fitted(self)
         names, n = getattr(self, "feature_names_in_", None), self.n_features_in_
         wanted = columns_of(names, features, n, "features")
         if not len(wanted):
             raise ValueError("features must name at least one feature.")
-        return self._for_targets(lambda target, included: self._any(target, included, wanted))
+        included = self.inclusion_probability_
+        if included[wanted].max() >= 1:
+            return 1.0
+        none, alone = 1.0, np.isin(np.arange(n), wanted)
+
+        def worth(units):
+            return alone[units].sum() > 1
+
+        for part, units, members, probabilities in self._components(worth):
+            chosen = np.flatnonzero(alone[part.units[units]])
+            none *= 1 - probability_of_any(members, chosen, probabilities[units])
+            alone[part.units[units]] = False
+        return float(1 - none * np.prod(1 - included[alone]))
 
     def credible_sets(self, coverage=0.95):
         """The smallest sets of correlated features that hold an effect with this probability.
@@ -540,7 +485,7 @@ class SpikeSlabEstimator(Saved):
             Tuples with the fields `features` (int array, the most probable first), `probability`
             (that at least one of them is not zero), `coverage` (the same, given that there is an
             effect among them or features correlated with them) and `purity` (the smallest absolute
-            correlation of two of them). For several targets, a list of such lists.
+            correlation of two of them).
 
         Notes
         -----
@@ -565,7 +510,14 @@ class SpikeSlabEstimator(Saved):
         """
         check_is_fitted(self)
         coverage = proper_fraction("coverage", coverage)
-        return self._for_targets(lambda target, included: self._sets(target, included, coverage))
+
+        def worth(units):
+            return self.inclusion_probability_[units].sum() >= coverage
+
+        sets = []
+        for part, units, members, probabilities in self._components(worth):
+            sets += credible_sets(part, units, members, probabilities, coverage)
+        return sorted(sets, key=lambda credible: int(credible.features.min()))
 
     def sample_coefficients(self, n, rng, n_sweeps=None):
         """Joint draws of the coefficients from their posterior.
@@ -580,7 +532,7 @@ class SpikeSlabEstimator(Saved):
 
         Returns
         -------
-        array of shape (n, n_features), or (n_targets, n, n_features)
+        array of shape (n, n_features)
 
         Notes
         -----
@@ -590,44 +542,44 @@ class SpikeSlabEstimator(Saved):
         correlates with it, and moves one effect among all features. The parameters have the
         values that were learned, or with `average_parameters` values on the grid, as often as
         their weights say. For predictions alone, `predict` is faster.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(50, 4))[:, [0, 0, 1, 2, 3]]
-        >>> y = X[:, 0] + 0.3 * rng.normal(size=50)
-        >>> model = mf.SpikeSlabRegressor(inclusion_probability=0.2).fit(X, y)
-        >>> draws = model.sample_coefficients(1000, rng)
-        >>> (draws[:, :2] != 0).any(axis=1).mean().round(2)
-        np.float64(1.0)
         """
         check_is_fitted(self)
         n, rng = count("n", n), generator(rng)
         n_sweeps = self._n_sweeps if n_sweeps is None else count("n_sweeps", n_sweeps)
-        draws = self._for_targets(lambda target, _: self._draws(target, n, rng, n_sweeps))
-        return np.array(draws)
+        values, weights = self._values()
+        included, draws = self.inclusion_probability_, []
+        for parts, k in zip(values, rng.multinomial(n, weights), strict=True):
+            if not k:
+                continue
+            drawn_rows = np.zeros((k, self.n_features_in_))
+            for part in parts:
+                n_units_of_part = len(part.units)
+                ones = np.ones(len(part.mean) - n_units_of_part)
+                start = np.append(included[part.units], ones)
+                moments = slab_moments(part.mean, part.var, start)
+                posterior = SparsePosterior(
+                    part.X, part.y, part.noise_variance, part.log_odds, part.precision
+                )
+                order = np.argsort(part.labels, kind="stable")
+                drawn = draw_coefficients(posterior, start, moments, k, rng, n_sweeps, order)
+                drawn_rows[:, part.units] = drawn[:, :n_units_of_part]
+                columns = drawn[:, n_units_of_part:]
+            draws.append(self._in_units_of_data(parts[0], drawn_rows, columns, rng))
+        return rng.permutation(np.concatenate(draws))
 
     # Sweeps of a chain.
     _n_sweeps = 30
 
-    def _for_targets(self, function):
-        """Values of a function of targets and their inclusion probabilities; one as it is."""
-        included = np.atleast_2d(self.inclusion_probability_)
-        values = [function(target, row) for target, row in enumerate(included)]
-        if self.inclusion_probability_.ndim == 1:
-            return values[0]
-        return values if isinstance(values[0], list) else np.array(values)
-
-    def _values(self, target):
+    def _values(self):
         """Parts at the values of the hyper-parameters that have weight, and weights of sum 1."""
-        values = [(weight, parts) for weight, parts in self._fitted_parts(target)]
+        values = list(self._fitted_parts())
         weights = np.array([weight for weight, _ in values])
         return [parts for _, parts in values], weights / weights.sum()
 
-    def _components(self, target, included, worth):
+    def _components(self, worth):
         """The part, units, patterns and inclusion probabilities of components that are worth it."""
-        values, weights = self._values(target)
+        values, weights = self._values()
+        included = self.inclusion_probability_
         free = np.setdiff1d(linked(included), self._unpenalised)
         for parts in zip(*values, strict=True):
             part, components = parts[0], None
@@ -638,55 +590,6 @@ class SpikeSlabEstimator(Saved):
                     components = components or [value.components() for value in parts]
                     members = joint_patterns(part, components, weights, probabilities, units)
                     yield part, units, members, probabilities
-
-    def _any(self, target, included, wanted):
-        """Probability that one of these features is not zero."""
-        if included[wanted].max() >= 1:
-            return 1.0
-        none, alone = 1.0, np.isin(np.arange(len(included)), wanted)
-
-        def worth(features):
-            return alone[features].sum() > 1
-
-        for part, units, members, probabilities in self._components(target, included, worth):
-            chosen = np.flatnonzero(alone[part.units[units]])
-            none *= 1 - probability_of_any(members, chosen, probabilities[units])
-            alone[part.units[units]] = False
-        return float(1 - none * np.prod(1 - included[alone]))
-
-    def _sets(self, target, included, coverage):
-        """The credible sets of a target."""
-
-        def worth(features):
-            return included[features].sum() >= coverage
-
-        sets = []
-        for part, units, members, probabilities in self._components(target, included, worth):
-            sets += credible_sets(part, units, members, probabilities, coverage)
-        return sorted(sets, key=lambda credible: int(credible.features.min()))
-
-    def _draws(self, target, n, rng, n_sweeps):
-        """Draws of the coefficients of a target."""
-        values, weights = self._values(target)
-        included = np.atleast_2d(self.inclusion_probability_)[target]
-        draws = []
-        for parts, k in zip(values, rng.multinomial(n, weights), strict=True):
-            if not k:
-                continue
-            drawn_rows = np.zeros((k, self.n_features_in_))
-            for part in parts:
-                n_own = len(part.units)
-                start = np.append(included[part.units], np.ones(len(part.mean) - n_own))
-                moments = slab_moments(part.mean, part.var, start)
-                posterior = SparsePosterior(
-                    part.X, part.y, part.noise_variance, part.log_odds, part.precision
-                )
-                order = np.argsort(part.labels, kind="stable")
-                drawn = draw_coefficients(posterior, start, moments, k, rng, n_sweeps, order)
-                drawn_rows[:, part.units] = drawn[:, :n_own]
-                columns = drawn[:, n_own:]
-            draws.append(self._in_units_of_data(target, parts[0], drawn_rows, columns, rng))
-        return rng.permutation(np.concatenate(draws))
 
 
 def moments_of(task, point):
@@ -765,10 +668,8 @@ def _averaged(parts, weights, included):
     for part, weight in zip(parts, weights, strict=True):
         if part.y is None:
             return None
-        prior = GaussBernoulli(np.zeros(len(included)), part.precision, part.log_odds)
-        model = SparseLinearModel(part.X, part.y, part.noise_variance, prior)
         n_chains = max(FEWEST_CHAINS, 2 * int(MAX_CHAINS * weight / 2))
-        comparison = compared(model, included, n_chains)
+        comparison = compared(part.model(), included, n_chains)
         if comparison is None:
             return None
         inclusion = inclusion + weight * comparison.inclusion

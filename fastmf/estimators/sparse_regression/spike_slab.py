@@ -36,10 +36,8 @@ from fastmf.estimators.sparse_regression._unpenalised import (
     without_columns,
 )
 from fastmf.inference.gaussian.blocks import n_elements
-from fastmf.learning.evidence import Hyperparameters, Regression, Task
+from fastmf.learning.evidence import Regression, Task
 from fastmf.learning.evidence.blocks import labels_of_task
-from fastmf.learning.evidence.parameter_priors import NOISE_CENTER
-from fastmf.special import sigmoid
 
 
 class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
@@ -83,21 +81,21 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
 
     Attributes
     ----------
-    coef_, coef_var_ : array of shape (n_features,) or (n_targets, n_features)
+    coef_, coef_var_ : array of shape (n_features,)
         Posterior means and variances of the coefficients.
-    intercept_ : float or array of shape (n_targets,)
-    inclusion_probability_ : array of the shape of `coef_`
+    intercept_ : float
+    inclusion_probability_ : array of shape (n_features,)
         Posterior probabilities of a non-zero coefficient.
-    log_evidence_ : float or array of shape (n_targets,)
+    log_evidence_ : float
         Log-evidence of the centred data (of their residuals on `unpenalised` columns).
-    noise_variance_, slab_variance_ : float or array of shape (n_targets,)
-    prior_inclusion_ : array of shape (n_groups,) or (n_targets, n_groups)
+    noise_variance_, slab_variance_ : float
+    prior_inclusion_ : array of shape (n_groups,)
         In the order of the sorted labels; of all features if each has its own.
-    blocks_ : int array of shape (n_features,) or (n_targets, n_features)
+    blocks_ : int array of shape (n_features,)
         Block numbers: features with the same number share a site.
-    sites_ : array of shape (2, n_features) or (n_targets, 2, n_features)
+    sites_ : array of shape (2, n_features)
         Sites for standardised data; of blocks the linear terms and diagonals.
-    n_iter_ : int or array of shape (n_targets,)
+    n_iter_ : int
     mismatch_ : float
         Share of the z-scores of `fit_summary` that the correlations do not explain; else 0.
 
@@ -123,7 +121,7 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         "coef_", "coef_var_", "intercept_", "inclusion_probability_", "log_evidence_",
         "noise_variance_", "slab_variance_", "prior_inclusion_", "sites_", "blocks_", "n_iter_",
         "_unit", "_rows", "_shapes", "_features", "mismatch_", "_offset", "_scale", "_n_noises",
-        "_target_of_point", "_point_weights", "_point_noise", "_point_coef", "_point_sites",
+        "_point_weights", "_point_noise", "_point_coef", "_point_sites",
         "_point_matrices", "_point_slab", "_point_odds", "_targets", "_mean_noise",
         "_unpenalised", "_gain", "_whiten",
     )  # fmt: skip
@@ -151,19 +149,14 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
     ):
         self._store(locals())
 
-    def __sklearn_tags__(self):
-        """Tags: several targets are allowed."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
     def fit(self, X, y, sample_weight=None):
         """Learn from data.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-        y : array of shape (n_samples,) or (n_samples, n_targets)
+        y : array of shape (n_samples,)
+            For several targets see `sklearn.multioutput.MultiOutputRegressor`.
         sample_weight : array of shape (n_samples,), optional
             Number of repetitions of each row: the noise of a row has the variance of the noise over
             its weight, and the evidence counts repeated rows. Rows of weight 0 are left out.
@@ -173,39 +166,39 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         self
         """
         stored = is_stored(X)  # checks turn files into arrays
-        X, y = self._training_data(X, y, multi_output=True, y_numeric=True)
+        X, y = self._training_data(X, y, y_numeric=True)
         stored &= is_large(X)
         self._check_options()
-        groups = self._groups(X.shape[1])
-        targets = np.asarray(y, np.float64).reshape(len(y), -1)
-        warn_of_missing_codes(self, targets, "y")
+        groups, n_groups = self._groups(X.shape[1])
+        y = np.asarray(y, np.float64)
+        warn_of_missing_codes(self, y[:, None], "y")
         weights = row_weights(sample_weight, X.shape[0])
         if weights is not None:
             check_counts(weights.sum(), np.count_nonzero(weights))
         if weights is not None and not stored:
             present = weights > 0
-            X, targets, weights = X[present], targets[present], weights[present]
-        n_flat = self.fit_intercept + len(self._columns())
-        if self.noise_variance is None and X.shape[0] < 2 + n_flat:
+            X, y, weights = X[present], y[present], weights[present]
+        columns = self._columns()
+        if self.noise_variance is None and X.shape[0] < 2 + self.fit_intercept + len(columns):
             warn_user(
                 f"the noise of {X.shape[0]} rows cannot be told from what coefficients explain: "
                 "give noise_variance, or more rows."
             )
-        n_rows = X.shape[0] if weights is None else float(weights.sum())
-        X, target = self._rows_of(X, weights, stored)
-        X = without_columns(X, self._excluded())
-        projection = projection_of(X, self._columns()) if len(self._columns()) else None
-        n_free = n_rows
-        if projection is not None:
-            X = projection.residuals
+        n_rows = n_free = X.shape[0] if weights is None else float(weights.sum())
+        X, of_rows = self._rows_of(X, weights, stored)
+        center, deviation = mean_and_deviation("y", y, self.fit_intercept, weights)
+        unit = float(deviation) or 1.0
+        check_variances("y over X", unit / self._scale)
+        y = (y - center) / unit if deviation else 0 * y
+        y, absent = of_rows(y if weights is None else y * np.sqrt(weights))
+        X, flat = without_columns(X, self._excluded()), 0.0
+        if len(columns):
+            projection = projection_of(X, columns)
+            X, (flat, y) = projection.residuals, projection.split(y)
             self._keep_unpenalised(projection.of_features)
             n_free = self._rows_left(n_rows, projection.of_features)
-        first = Regression(X, np.zeros(len(X)), groups[0], n_free)
-        given = groups[1], weights, projection, target
-        fits = [self._fit_one(first, column, *given) for column in targets.T]
-        self._keep(fits, np.ndim(y) == 1)
-        self._keep_parts([(np.arange(X.shape[1]), X)])
-        self._keep_noises(n_rows, self.fit_intercept)
+        task = Task.of(Regression(X, y, groups, n_free, absent))
+        self._fit_task(task, n_groups, n_rows, unit, flat, center)
         return self
 
     def fit_moments(self, gram, moment, y_square, n):
@@ -231,16 +224,6 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         ------
         ValueError
             If no data have these moments.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(40, 60))
-        >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
-        >>> model = mf.SpikeSlabRegressor(fit_intercept=False)
-        >>> model.fit_moments(X.T @ X, X.T @ y, y @ y, 40).coef_[[3, 7]].round(1)
-        array([ 2., -1.])
         """
         blocks, names = _moments.blocks_of(gram), _names("gram", gram, "moment", moment)
         moment = doubles("moment", moment)
@@ -337,26 +320,13 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         for features, (X, y) in zip(units[1:], rows[1:], strict=True):
             parts.append(Regression(X, y / unit, groups[features]))
         task = Task(tuple(parts), tuple(units), groups)
-        fit = self._fit_task(task, n_groups, 0.0, unit, flat, centred=self.fit_intercept)
-        self._keep([fit], True)
-        self._keep_parts([(features, X) for features, (X, _) in zip(units, rows, strict=True)])
-        self._keep_noises(n, self.fit_intercept)
+        self._fit_task(task, n_groups, n, unit, flat)
         return self
-
-    def _keep_parts(self, parts):
-        """The features and rows of each part, as arrays that go to files."""
-        self._features = np.concatenate([units for units, _ in parts])
-        self._shapes = np.array([rows.shape for _, rows in parts])
-        self._rows = parts[0][1]
-        if len(parts) > 1:
-            self._rows = np.concatenate([np.ravel(rows) for _, rows in parts])
-        self.mismatch_ = 0.0
 
     def _parts_at(self, point):
         """The parts of the model at a value of the hyper-parameters."""
-        target, sizes = self._target_of_point[point], np.prod(self._shapes, axis=1)
-        unit, labels = np.atleast_1d(self._unit)[target], np.atleast_2d(self.blocks_)
-        y = np.split(np.atleast_2d(self._targets)[target], np.cumsum(self._shapes[:-1, 0]))
+        sizes, unit, labels = np.prod(self._shapes, axis=1), self._unit, self.blocks_
+        y = np.split(self._targets, np.cumsum(self._shapes[:-1, 0]))
         features = np.split(self._features, np.cumsum(self._shapes[:-1, 1]))
         rows = [self._rows]
         if len(sizes) > 1:
@@ -364,10 +334,9 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
             rows = [x.reshape(shape) for x, shape in zip(rows, self._shapes, strict=True)]
         mean = self._point_coef[point] * self._scale / unit
         mean[self._unpenalised] = 0
-        var = np.atleast_2d(self.coef_var_)[target] * (self._scale / unit) ** 2
-        first = sum(n_elements(labels[k]) for k in self._target_of_point[:point])
+        var = self.coef_var_ * (self._scale / unit) ** 2
         parts, noise = [], self._point_noise[point] / unit**2
-        precision, labels = unit**2 / self._point_slab[point], labels[target]
+        first, precision = point * n_elements(labels), unit**2 / self._point_slab[point]
         for units, X, y_of_part in zip(features, rows, y, strict=True):
             last = first + n_elements(labels[units])
             part = FittedPart(
@@ -379,12 +348,11 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
             first = last
         return parts
 
-    def _fitted_parts(self, target):
+    def _fitted_parts(self):
         """Weights of values of the hyper-parameters, and the parts of the model at each of them."""
-        points = np.flatnonzero(self._target_of_point == target)
-        weights = self._point_weights[points]
-        for k in points[weights >= MIN_REPORTED_WEIGHT * weights.max()]:
-            yield self._point_weights[k], self._parts_at(k)
+        weights = self._point_weights
+        for k in np.flatnonzero(weights >= MIN_REPORTED_WEIGHT * weights.max()):
+            yield weights[k], self._parts_at(k)
 
     def _rows_of(self, X, weights, stored):
         """Standardised and weighted rows, and the function of weighted targets for them."""
@@ -401,100 +369,66 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
             X *= np.sqrt(weights)[:, None].astype(X.dtype)
         return X, lambda y: (y, 0.0)
 
-    def _fit_one(self, task, y, n_groups, weights, projection, target):
-        """The fitted attributes for one target; X is multiplied by the roots of the weights."""
-        center, deviation = mean_and_deviation("y", y, self.fit_intercept, weights)
-        unit = float(deviation) or 1.0
-        check_variances("y over X", unit / self._scale)
-        y = (y - center) / unit if deviation else 0 * y
-        y = y if weights is None else y * np.sqrt(weights)
-        y, absent = target(y)
-        flat, y = (0.0, y) if projection is None else projection.split(y)
-        task = task._replace(y=y, absent_square=absent)
-        return self._fit_task(
-            Task.of(task), n_groups, center, unit, flat, centred=self.fit_intercept
-        )
-
-    def _fit_task(self, task, n_groups, center, unit, flat, *, centred=False):
-        """The fitted attributes for standardised data of y = center + unit * (standardised y).
+    def _fit_task(self, task, n_groups, n_rows, unit, flat, center=0.0):
+        """Fit standardised data of y = center + unit * (standardised y).
 
         `flat` are the coefficients of y on the unpenalised features.
         """
-        shape = task.total_rows, len(task.groups)
-        start, fixed = self._hyperparameters(shape, unit, n_groups)
+        shape, rows = (task.total_rows, len(task.groups)), [part.X for part in task.parts]
+        start, fixed = self._start(shape, n_groups, unit)
         task, points, weights = self._solution(
-            task, start, fixed, centred=centred, average=self.average_parameters
+            task, start, fixed, centred=self.fit_intercept, average=self.average_parameters
         )
-        best, ratio = points[0].hyperparameters, unit / self._scale
+        values, ratio = [point.hyperparameters for point in points], unit / self._scale
         members = [moments_of(task, point) for point in points]
         means, variances, included = (np.array(m) for m in zip(*members, strict=True))
         excluded = zero_columns(task)
         self._set_known(flat, means, variances, included, excluded)
-        odds = np.array([p.hyperparameters.log_odds for p in points])[:, task.groups]
-        odds[:, excluded] = MIN_LOG_ODDS
         mean = weights @ means
         spread = weights @ (means - mean) ** 2
-        coefficients = mean * ratio
-        return {
-            "coef_": coefficients,
-            "coef_var_": (weights @ variances + spread) * ratio**2,
-            "intercept_": float(center - self._offset @ coefficients),
-            "inclusion_probability_": weights @ included,
-            "log_evidence_": float(points[0].log_density - shape[0] * np.log(unit)),
-            "noise_variance_": best.noise_variance * unit**2,
-            "slab_variance_": best.slab_variance * unit**2,
-            "prior_inclusion_": self._prior_inclusion(best.log_odds),
-            "sites_": sites_of(task, points[0]),
-            "blocks_": labels_of_task(task),
-            "n_iter_": max(1, *(result.n_iter for result in points[0].results)),
-            "_unit": unit,
-            "_targets": np.concatenate([part.y for part in task.parts]),
-            "_points": {
-                "weights": weights,
-                "noise": np.array([p.hyperparameters.noise_variance for p in points]) * unit**2,
-                "slab": np.array([p.hyperparameters.slab_variance for p in points]) * unit**2,
-                "odds": odds,
-                "coef": means * ratio,
-                "sites": np.array([sites_of(task, point) for point in points]),
-                "matrices": np.concatenate([matrices_of(point) for point in points]),
-            },
-        }
+        self.coef_ = mean * ratio
+        self.coef_var_ = (weights @ variances + spread) * ratio**2
+        self.intercept_ = float(center - self._offset @ self.coef_)
+        self.inclusion_probability_ = weights @ included
+        self.log_evidence_ = float(points[0].log_density - shape[0] * np.log(unit))
+        self.prior_inclusion_ = self._prior_inclusion(values[0].log_odds)
+        self.sites_, self.blocks_ = sites_of(task, points[0]), labels_of_task(task)
+        self.n_iter_ = max(1, *(result.n_iter for result in points[0].results))
+        self._unit, self._targets = unit, np.concatenate([part.y for part in task.parts])
+        self._point_weights = weights
+        self._point_noise = np.array([value.noise_variance for value in values]) * unit**2
+        self._point_slab = np.array([value.slab_variance for value in values]) * unit**2
+        self.noise_variance_ = float(self._point_noise[0])
+        self.slab_variance_ = float(self._point_slab[0])
+        self._point_odds = np.array([value.log_odds for value in values])[:, task.groups]
+        self._point_odds[:, excluded] = MIN_LOG_ODDS
+        self._point_coef = means * ratio
+        self._point_sites = np.array([sites_of(task, point) for point in points])
+        self._point_matrices = np.concatenate([matrices_of(point) for point in points])
+        self._features = np.concatenate([np.arange(shape[1])[units] for units in task.units])
+        self._shapes = np.array([X.shape for X in rows])
+        self._rows = rows[0] if len(rows) == 1 else np.concatenate([np.ravel(X) for X in rows])
+        self.mismatch_ = 0.0
+        self._keep_noises(n_rows)
 
-    def _keep_noises(self, n_rows, centred):
-        """Mean of the noise, and variance of an observation and the constant, in its values.
-
-        And with them the variances of the unpenalised coefficients.
-        """
+    def _keep_noises(self, n_rows):
+        """Mean of the noise, and variances of observations and of unpenalised coefficients."""
         self._mean_noise = 1.0
         if self.average_parameters and self.noise_variance is None and n_rows > 4:
             # mean over mode in ln s2 of an inverse gamma variable
             self._mean_noise = n_rows / (n_rows - 2)
-        self._n_noises = self._mean_noise * (1 + (1 / n_rows if centred else 0))
+        self._n_noises = self._mean_noise * (1 + (1 / n_rows if self.fit_intercept else 0))
         columns, _, whiten = self._unpenalised_features()
         if not len(columns):
             return
-        variances, gain = np.atleast_2d(self.coef_var_), self._gain.copy()
+        gain = self._gain.copy()
         gain[:, columns] = 0
-        for k, target in enumerate(self._target_of_point):
-            unit, noise = np.atleast_1d(self._unit)[target], self._point_noise[k]
-            variance = self._mean_noise * noise * (whiten**2).sum(1)
+        for k, weight in enumerate(self._point_weights):
+            variance = self._mean_noise * self._point_noise[k] * (whiten**2).sum(1)
             for part in self._parts_at(k):
                 along = part.inverse().variance_along(gain[:, part.units])
-                variance = variance + unit**2 * along
-            variances[target, columns] += (
-                self._point_weights[k] * variance / self._scale[columns] ** 2
-            )
-
-    def _keep(self, fits, one):
-        """The fitted attributes of each target, as attributes."""
-        points = [fit.pop("_points") for fit in fits]
-        for name in fits[0]:
-            values = [fit[name] for fit in fits]
-            setattr(self, name, values[0] if one else np.array(values))
-        # Points of all targets, one after another.
-        self._target_of_point = np.repeat(np.arange(len(fits)), [len(p["noise"]) for p in points])
-        for name in points[0]:
-            setattr(self, f"_point_{name}", np.concatenate([p[name] for p in points]))
+                variance = variance + self._unit**2 * along
+            self.coef_var_[columns] += weight * variance / self._scale[columns] ** 2
 
     def predict(self, X, return_std=False):
         """Posterior mean of y, and its predictive standard deviation.
@@ -506,45 +440,38 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
 
         Returns
         -------
-        array of shape (n_samples,) or (n_samples, n_targets)
+        array of shape (n_samples,)
             And, with `return_std`, another one: noise, coefficients and intercept together.
         """
         check_is_fitted(self)
         X = checked_data(self, X, **self._kinds_of(X), reset=False)
-        mean = by_blocks(lambda rows: self.coef_ @ rows.T, X).T + self.intercept_
+        mean, variance = by_blocks(lambda rows: rows @ self.coef_, X) + self.intercept_, 0.0
         if not return_std:
             return mean
-        units = np.atleast_1d(self._unit)
-        deviations = [self._deviation(X, k, unit) for k, unit in enumerate(units)]
-        return mean, deviations[0] if self.coef_.ndim == 1 else np.stack(deviations, axis=1)
-
-    def _deviation(self, X, target, unit):
-        """Predictive standard deviations of rows, for one target."""
-        coefficients, variance = np.atleast_2d(self.coef_)[target], 0.0
-        for k in np.flatnonzero(self._target_of_point == target):
-            noise, change = self._point_noise[k], self._point_coef[k] - coefficients
+        for k, weight in enumerate(self._point_weights):
+            noise, change = self._point_noise[k], self._point_coef[k] - self.coef_
             inverses = [(part.units, part.inverse()) for part in self._parts_at(k)]
-            of_rows = by_blocks(partial(self._variances, inverses, change, unit, noise), X)
-            variance = variance + self._point_weights[k] * (noise * self._n_noises + of_rows)
-        return np.sqrt(variance)
+            of_rows = by_blocks(partial(self._variances, inverses, change, noise), X)
+            variance = variance + weight * (noise * self._n_noises + of_rows)
+        return mean, np.sqrt(variance)
 
-    def _variances(self, inverses, change, unit, noise, rows):
+    def _variances(self, inverses, change, noise, rows):
         """Variances of the means of rows, and squares of their changes by these coefficients."""
         flat, standardised = self._unpenalised_features(), self._rescaled(rows)
         of_flat = self._mean_noise * noise * flat.noises(standardised)
         standardised = flat.residuals(standardised)
-        variance = of_flat / unit**2
+        variance = of_flat / self._unit**2
         for units, inverse in inverses:
             variance = variance + inverse.variance_along(standardised[:, units])
-        return variance * unit**2 + ((rows - self._offset) @ change) ** 2
+        return variance * self._unit**2 + ((rows - self._offset) @ change) ** 2
 
-    def _in_units_of_data(self, target, part, draws, columns, rng):
+    def _in_units_of_data(self, part, draws, columns, rng):
         """Draws of the coefficients, unpenalised features included."""
-        unit, flat = np.atleast_1d(self._unit)[target], self._unpenalised_features()
+        unit, flat = self._unit, self._unpenalised_features()
         if len(flat.units):
             gain = flat.gain.copy()
             gain[:, flat.units] = 0
-            coefficients = np.atleast_2d(self.coef_)[target] * self._scale / unit
+            coefficients = self.coef_ * self._scale / unit
             center = coefficients[flat.units] + gain @ coefficients
             noise = np.sqrt(part.noise_variance) * rng.normal(size=(len(draws), flat.rank))
             draws[:, flat.units] = center - draws @ gain.T + noise @ flat.whiten.T
@@ -559,19 +486,6 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
                 "average_parameters needs a parameter_prior: the evidence alone has no finite "
                 "integral. Take parameter_prior='weak'."
             )
-
-    def _hyperparameters(self, shape, unit, n_groups):
-        """The start of the search, for y of variance 1, and the fixed parameters."""
-        log_odds, slab = self._first_log_odds(shape, n_groups), self.slab_variance
-        n_included = max(float(sigmoid(log_odds).mean()) * shape[1], 1.0)
-        slab = 1 / n_included if slab is None else slab / unit**2
-        noise = NOISE_CENTER if self.noise_variance is None else self.noise_variance / unit**2
-        fixed = Hyperparameters(
-            self.noise_variance is not None,
-            self.slab_variance is not None,
-            self.inclusion_probability is not None,
-        )
-        return Hyperparameters(noise, slab, log_odds), fixed
 
 
 def _names(name, matrix, other, vector):

@@ -1,14 +1,15 @@
 """Spike-and-slab classification with a probit likelihood, as a scikit-learn estimator."""
 
 import numpy as np
-from scipy.special import expit, ndtr
+from scipy.special import ndtr
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import row_weights
 from fastmf.estimators.common.data import checked_data
-from fastmf.estimators.common.weights import check_counts, class_factors, whole_weights
+from fastmf.estimators.common.weights import check_counts, whole_weights
 from fastmf.estimators.sparse_regression._credible_sets import FittedPart
 from fastmf.estimators.sparse_regression._rows import as_floats
 from fastmf.estimators.sparse_regression._spike_slab import (
@@ -19,7 +20,7 @@ from fastmf.estimators.sparse_regression._spike_slab import (
     zero_columns,
 )
 from fastmf.estimators.sparse_regression._unpenalised import Unpenalised
-from fastmf.learning.evidence import NEVER_ZERO, Classification, Hyperparameters, Task
+from fastmf.learning.evidence import NEVER_ZERO, Classification, Task
 from fastmf.learning.evidence.blocks import labels_of_task
 
 # Precisions of the priors of the constant, and of coefficients of unpenalised columns: with none
@@ -47,9 +48,8 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         prior is Gaussian of standard deviation 100 (per standard deviation of the column), flat but
         for columns that separate the classes.
     class_weight : None, "balanced" or dict
-        Factors of the weights of the rows of each class, see `fit`: a dict says them by class, 1
-        for others; "balanced" gives both classes half of all weight. Probabilities and evidence
-        refer to the weighted data.
+        Factors of the weights of the rows of each class, as everywhere in scikit-learn.
+        Probabilities and evidence refer to the weighted data.
     fit_intercept : bool
         Whether to fit a constant, with a Gaussian prior of standard deviation 10.
     solver, parameter_prior, n_threads, verbose
@@ -183,11 +183,7 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         weights = 1.0 if weights is None else weights
         part = Classification.of(rows, signs, groups, precisions, weights)
         task = Task.of(part)
-        log_odds = self._first_log_odds((task.total_rows, len(groups)), n_groups)
-        slab = self.slab_variance
-        n_included = max(float(expit(log_odds).mean()) * len(groups), 1.0)
-        start = Hyperparameters(1.0, 1 / n_included if slab is None else slab, log_odds)
-        fixed = Hyperparameters(True, slab is not None, self.inclusion_probability is not None)
+        start, fixed = self._start((task.total_rows, len(groups)), n_groups)
         task, (point, *_), _ = self._solution(task, start, fixed)
         best, (result,) = point.hyperparameters, point.results
         mean, variance, included = moments = moments_of(task, point)
@@ -215,8 +211,8 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         weights = row_weights(sample_weight, len(X))
         if self.class_weight is not None:
             check_classification_targets(y)
-            weights = np.ones(len(X)) if weights is None else weights
-            weights = row_weights(weights * class_factors(self.class_weight, y, weights), len(X))
+            factors = compute_sample_weight(self.class_weight, y)
+            weights = row_weights(factors if weights is None else weights * factors, len(X))
         if weights is None:
             return X, y, None
         check_counts(weights.sum(), np.count_nonzero(weights))
@@ -273,7 +269,7 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
 
         return by_blocks(scores, X)
 
-    def _fitted_parts(self, target):
+    def _fitted_parts(self):
         """Weight 1 of the hyper-parameters, and the model."""
         yield 1.0, [self._part()]
 
@@ -300,7 +296,7 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
             self.sites_[:, : n + n_others], self._site_matrices, likelihood,
         )  # fmt: skip
 
-    def _in_units_of_data(self, target, part, draws, columns, rng):
+    def _in_units_of_data(self, part, draws, columns, rng):
         """Draws of the coefficients, unpenalised features included."""
         draws[:, self._unpenalised] = columns[:, : len(self._unpenalised)]
         return draws / self._scale

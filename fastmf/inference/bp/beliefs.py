@@ -5,7 +5,6 @@ from functools import partial
 
 import numpy as np
 
-from fastmf._common.html import extent
 from fastmf._outcomes import is_converged, messages_of
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.fixed_point import FixedPoint, trace_of
@@ -96,15 +95,6 @@ class Beliefs(FixedPoint):
         """Everything but what has the model."""
         state = super().__getstate__()
         return {k: v for k, v in state.items() if k not in ("_radius", "_decode")}
-
-    def _rows_html(self):
-        rows = super()._rows_html()
-        if self.score is not None:
-            rows.append(("score", extent(self.score)))
-        if self.local_maximum is not None:
-            rows.append(("local maxima", f"{np.sum(self.local_maximum)}"))
-        rows.append(("damping", extent(self.damping)))
-        return rows
 
 
 def beliefs_of(options, units, ends, single=False, local_maximum=None):

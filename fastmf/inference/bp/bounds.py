@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf._common.html import extent
 from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp.forbidden import forbidden_bound
 from fastmf.inference.bp.graphs.layers import machine_of_layers
@@ -55,9 +54,15 @@ class LogPartitionBounds(NamedTuple):
 
     def __repr__(self):
         return (
-            f"LogPartitionBounds(lower {extent(self.lower)}, upper {extent(self.upper)}, "
-            f"estimate {extent(self.estimate)})"
+            f"LogPartitionBounds(lower {_extent(self.lower)}, upper {_extent(self.upper)}, "
+            f"estimate {_extent(self.estimate)})"
         )
+
+
+def _extent(values):
+    """The range of an array as text, one number if both ends print alike."""
+    low, high = f"{np.min(values):.4g}", f"{np.max(values):.4g}"
+    return low if low == high else f"{low} to {high}"
 
 
 def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter=128, rng=0):

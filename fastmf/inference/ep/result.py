@@ -4,7 +4,6 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from fastmf._common.html import counts, extent
 from fastmf._outcomes import BOUNDED, CONVERGED, LOST, MESSAGES, OUT_OF_ITERATIONS
 from fastmf.inference.ep.sites import energy, log_normalisers, mismatch, tilted_units, total
 from fastmf.inference.fixed_point import FixedPoint
@@ -56,11 +55,6 @@ class ExpectationPropagation(FixedPoint):
     most_included: np.ndarray | None = None
     gaussian_mean: np.ndarray | None = None
     prior_share: float | None = None
-
-    def _rows_html(self):
-        schedules = ", ".join(name for name, _ in counts(self.schedule))
-        rows = [("log-evidence", extent(self.log_evidence)), ("schedule", schedules)]
-        return super()._rows_html() + rows
 
 
 def log_normaliser(problem):

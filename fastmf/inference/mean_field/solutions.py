@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from fastmf._common import html
 from fastmf._common.arguments import number
 from fastmf.inference.fixed_point import some_rows
 from fastmf.inference.mean_field.free_energy import log_partition_of_tilts
@@ -13,8 +12,6 @@ from fastmf.models._layered import is_integrated
 
 # Keys by which rows are compared first: number of single units, and units per average.
 KEY_UNITS, AVERAGED_UNITS = 8, 32
-# Solutions in the table of notebooks.
-MAX_SHOWN = 10
 # Points of the line between two solutions at which the log-partition is evaluated; the scale of
 # barriers, in nats; the smallest log-weight, relative to the largest, of solutions with barriers.
 LINE_FRACTIONS, BARRIER_SCALE, MIN_LOG_WEIGHT = (0.25, 0.5, 0.75), 0.1, -10.0
@@ -92,22 +89,6 @@ class Solutions(NamedTuple):
             f"Solutions({len(self.visible)} distinct ones from {len(self.members)} starts, "
             f"{self.converged.sum()} converged, log-partitions {low:.6g} to {high:.6g})"
         )
-
-    def _repr_html_(self):
-        """HTML for notebooks: how many there are, and those that most starts lead to."""
-        rows = [
-            ("distinct solutions", str(len(self.visible))),
-            ("starts", str(len(self.members))),
-            ("converged", f"{self.converged.sum()} of {len(self.converged)}"),
-            ("free energy (nats)", html.extent(self.free_energy)),
-        ]
-        counts, weights = self.counts, self.weights
-        largest = [
-            (str(k), str(counts[k]), html.number(self.free_energy[k]), html.number(weights[k]))
-            for k in np.argsort(-counts, kind="stable")[:MAX_SHOWN]
-        ]
-        header = "solution", "starts", "free energy (nats)", "weight"
-        return html.section("Solutions", html.table(rows), html.table(largest, header))
 
 
 def distinct_solutions(reached, merge_tol=1e-2, usable=None):

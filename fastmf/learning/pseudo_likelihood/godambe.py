@@ -20,7 +20,6 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import ndtr
 
-from fastmf._common import html
 from fastmf._common.linalg import MIN_EIGENVALUE, cholesky
 from fastmf._common.memory import memory_of_the_machine
 from fastmf.learning.pseudo_likelihood.chi_squares import survival
@@ -53,19 +52,6 @@ class CouplingTests(NamedTuple):
     p_value: np.ndarray
     adjusted: np.ndarray
 
-    def _repr_html_(self):
-        """HTML for notebooks: how many couplings are significant, and the most significant."""
-        counts = [(f"adjusted p < {p:g}", str((self.adjusted < p).sum())) for p in (0.05, 0.01)]
-        top = np.lexsort((-abs(self.z), self.adjusted))[:10]
-        rows = [
-            (f"{self.first[k]}, {self.second[k]}", html.number(self.coupling[k]),
-             html.number(self.standard_error[k]), html.number(self.adjusted[k]))
-            for k in top
-        ]  # fmt: skip
-        header = "units", "coupling", "standard error", "adjusted p"
-        counts.insert(0, ("couplings", str(len(self.first))))
-        return html.section("CouplingTests", html.table(counts), html.table(rows, header))
-
 
 class RatioTest(NamedTuple):
     """Composite likelihood-ratio test of a machine without some couplings against one with them.
@@ -86,15 +72,6 @@ class RatioTest(NamedTuple):
     p_value: float
     weights: np.ndarray
     parameters: np.ndarray
-
-    def _repr_html_(self):
-        """HTML for notebooks: the statistic and its p-value."""
-        rows = [
-            ("couplings tested", str(len(self.weights))),
-            ("statistic", html.number(self.statistic)),
-            ("p-value", html.number(self.p_value)),
-        ]
-        return html.section("RatioTest", html.table(rows))
 
 
 class Godambe:

@@ -110,7 +110,7 @@ def test_infinity_and_strings_are_placed():
             mf.GeneralizedRBM(2, **SMALL).fit(given)
     words = X.astype(object)
     words[1, 4] = "yes"
-    with pytest.raises(ValueError, match=r"must hold numbers, got .yes. in row 1, column 4"):
+    with pytest.raises(ValueError, match=r"must hold numbers: could not convert .* 'yes'; encode"):
         mf.GeneralizedRBM(2, **SMALL).fit(words)
     with pytest.raises(TypeError, match="Sparse data was passed for X, but dense"):
         mf.FullyVisibleBoltzmannMachine().fit(csr_array(X))
@@ -132,6 +132,8 @@ def test_dates_are_no_numbers(kind):
     named = r" in column \d \('day'\)" if isinstance(DATES[kind], pd.DataFrame) else ""
     for estimator in (mf.SpikeSlabRegressor(), LAYERED["GeneralizedRBM"]):
         message = rf"X must hold numbers, got .*{named}.*days since"
+        if kind == "objects":
+            message = "X must hold numbers: .*date"
         with pytest.raises((ValueError, TypeError), match=message):
             estimator.fit(DATES[kind], Y[:, 0])
     for machine in (mf.PottsMachine(), mf.OrdinalMachine()):
@@ -160,7 +162,7 @@ def test_labels_are_of_one_kind(name):
 
 @pytest.mark.parametrize("given", [{"a": [1, 2]}, (row for row in X), [[1, {}]]])
 def test_only_dates_come_with_advice_on_dates(given):
-    with pytest.raises(TypeError, match="X must hold numbers, got") as error:
+    with pytest.raises(TypeError, match="X must hold numbers") as error:
         mf.SpikeSlabRegressor().fit(given, [1.0, 2.0])
     assert "days since" not in str(error.value)
 

@@ -33,24 +33,6 @@ def test_tests_of_couplings_name_the_features(chain):
     assert line.coupling == chain.couplings_[1, 2]
 
 
-def test_standard_errors_name_the_features(chain):
-    couplings, field = chain.standard_errors()
-    frame, named = chain.standard_errors(as_frame=True)
-    np.testing.assert_array_equal(frame, couplings)
-    assert frame.loc["a", "c"] == couplings[0, 2] and named["d"] == field[3]
-    pairs = chain.standard_errors([(1, 2), (3, 3)], as_frame=True)
-    assert pairs["b", "c"] == pytest.approx(couplings[1, 2])
-    assert pairs["d", "d"] == pytest.approx(field[3])
-
-
-def test_contact_scores_name_the_positions():
-    X = pd.DataFrame(np.random.default_rng(0).integers(0, 3, (100, 4)), columns=NAMES)
-    machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
-    frame = machine.contact_scores(as_frame=True)
-    assert list(frame.index) == list(frame.columns) == NAMES
-    np.testing.assert_array_equal(frame, machine.contact_scores())
-
-
 def regression():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 4))
@@ -70,11 +52,8 @@ def test_coefficients_name_the_features():
     ]  # fmt: skip
 
 
-def test_coefficients_of_several_targets_and_of_classes():
+def test_coefficients_of_classes():
     X, y = regression()
-    several = mf.SpikeSlabRegressor().fit(X, np.stack([y, -y], axis=1))
-    frame = several.as_frame()
-    assert frame.shape == (8, 3) and frame.coef[1, "b"] == several.coef_[1, 1]
     classes = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.3).fit(X, y > 0)
     frame = classes.as_frame()
     assert list(frame.index) == NAMES and frame.coef["b"] == classes.coef_[0, 1]

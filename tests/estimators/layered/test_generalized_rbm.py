@@ -116,7 +116,6 @@ def test_samples_look_like_the_data(trained):
         {"n_starts": 5},
         {"n_starts": 5, "candidates": patterns(2)},  # fewer than starts
         {"candidates": patterns(50).astype(bool)},
-        {"anneal": [0.02, 0.05]},
     ],
 )
 def test_denoising_corrects_flips(trained, options):
@@ -378,8 +377,6 @@ def test_bad_input(options, X, error, message):
         ({"flip_probability": np.nan}, "flip_probability must be in"),
         ({"noise_variance": 0.0}, "noise_variance must be positive"),
         ({"flip_probability": 0.1, "n_starts": 0}, "n_starts"),
-        ({"flip_probability": 0.1, "anneal": [2.0]}, "flip_probability must be in"),
-        ({"flip_probability": 0.1, "anneal": 2.0}, "flip_probability must be in"),
         ({"flip_probability": "a tenth"}, "flip_probability must be a number"),
         ({"flip_probability": 0.1, "n_starts": 1.5}, "n_starts must be an integer"),
         ({"flip_probability": 0.1, "candidates": np.ones((4, 7))}, "expecting 8 features"),

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from network_data import table
-from scipy import linalg
 from scipy.stats import chi2, norm
 
 import fastmf as mf
@@ -42,41 +41,12 @@ def test_groups_must_have_the_same_features():
         mf.compare_groups(a, mf.FullyVisibleBoltzmannMachine().fit(2 * table(300, 4)))
 
 
-def test_more_than_two_groups():
-    groups = [mf.FullyVisibleBoltzmannMachine().fit(table(n, 3, n)) for n in (300, 400, 600)]
-    found = mf.compare_groups(*groups)
-    pairs = np.triu_indices(3, 1)
-    values = [4 * machine.couplings_[pairs] for machine in groups]
-    C = [
-        16 * mixed(m.covariance()[3:, 3:], naive_covariance(m, n)[3:, 3:], n)
-        for m, n in zip(groups, (300, 400, 600), strict=True)
-    ]
-    # All estimates are one vector whose mean is that of the common couplings.
-    design, whole = np.tile(np.eye(3), (3, 1)), linalg.block_diag(*C)
-    y = np.concatenate(values)
-    W = np.linalg.inv(whole)
-    common = np.linalg.solve(design.T @ W @ design, design.T @ W @ y)
-    rest = y - design @ common
-    np.testing.assert_allclose(found.common[pairs], common)
-    assert found.omnibus.statistic == pytest.approx(rest @ W @ rest)
-    assert found.omnibus.p_value == pytest.approx(chi2.sf(rest @ W @ rest, 6))
-    assert set(found.pairwise) == {(0, 1), (0, 2), (1, 2)}
-    two = mf.compare_groups(groups[0], groups[2])
-    np.testing.assert_allclose(found.pairwise[0, 2].p_value, two.p_value)
-    w = 1 / np.array([c[0, 0] for c in C])
-    x = np.array([v[0] for v in values])
-    statistic = w @ (x - w @ x / w.sum()) ** 2
-    assert found.p_value[0, 1] == pytest.approx(chi2.sf(statistic, 2))
-
-
 def test_nodes_of_many_couplings_have_no_omnibus(monkeypatch):
     monkeypatch.setattr("fastmf.estimators.networks.covariances.MAX_JOINT", 3)
     a, b = machines()
     found = mf.compare_groups(a, b)
     assert np.isnan(found.omnibus.statistic)
     assert ((found.probability > 0) == ~np.eye(4, dtype=bool)).all()
-    with pytest.raises(ValueError, match="more than two groups"):
-        mf.compare_groups(a, b, a)
 
 
 def positions(n, seed, strength):
@@ -106,9 +76,6 @@ def test_groups_of_potts_machines():
     np.testing.assert_allclose(found.std[objective.pairs] ** 2, variances[8:], rtol=1e-6)
     assert found.probability[0, 1] > 0.9 and found.probability[1, 2] < 0.5
     assert mf.compare_groups(b, c).probability.max() < 0.5
-    several = mf.compare_groups(a, b, c)
-    assert several.p_value[0, 1] < 0.01 < several.p_value[0, 2]
-    assert several.omnibus.n_degrees == 16 and several.common.shape == a.couplings_.shape
     with pytest.raises(ValueError, match="values"):
         mf.compare_groups(a, mf.PottsMachine(n_states=3, l2=0.001, l2_field=0.1).fit(groups[1]))
 

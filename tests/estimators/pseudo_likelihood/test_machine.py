@@ -1,7 +1,5 @@
 """Machines of binary, ordinal and categorical items alike."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -45,20 +43,6 @@ def test_scores_and_draws_and_files(kind, tmp_path):
     np.testing.assert_array_equal(again.score_samples(X), machine.score_samples(X))
     np.testing.assert_array_equal(again.standard_errors()[0], machine.standard_errors()[0])
     assert again.get_params() == machine.get_params()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_files_with_options_that_are_no_more(kind, tmp_path):
-    machine = kind(l2=0.1).fit(X)
-    machine.save(tmp_path / "machine.npz")
-    with np.load(tmp_path / "machine.npz") as file:
-        arrays = dict(file)
-    name, options, fitted = arrays["estimator"]
-    options = json.dumps(json.loads(options) | {"existence_seconds": 10.0})
-    arrays["estimator"] = np.array([name, options, fitted])
-    np.savez(tmp_path / "earlier.npz", **arrays)
-    again = kind.load(tmp_path / "earlier.npz")
-    np.testing.assert_array_equal(again.score_samples(X), machine.score_samples(X))
 
 
 @pytest.mark.parametrize("kind", [mf.OrdinalMachine, mf.PottsMachine])

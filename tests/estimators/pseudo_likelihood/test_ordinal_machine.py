@@ -184,7 +184,6 @@ def test_codes_and_names_come_as_they_are(data, machine):
     assert filled.columns.tolist() == ["sleep", "mood", "pain"]
     assert filled.loc[0, "sleep"] in order
     assert named.test_couplings(as_frame=True)["first"].tolist() == ["sleep", "sleep", "mood"]
-    assert named.standard_errors(as_frame=True)[0].columns.tolist() == ["sleep", "mood", "pain"]
 
 
 @pytest.mark.parametrize("options", [{}, {"l1": 0.01}])

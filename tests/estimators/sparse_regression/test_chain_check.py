@@ -30,14 +30,6 @@ def test_blocks_are_reliable_and_single_sites_of_copies_are_not():
     assert wrong.reliable_ is True
 
 
-def test_each_target_is_checked():
-    X, y = copies()
-    Y = np.stack([y, X[:, 3] + 0.1 * np.random.default_rng(1).normal(size=50)], axis=1)
-    model = mf.SpikeSlabRegressor(blocks=None, **GIVEN).fit(X, Y)
-    np.testing.assert_array_equal(model.reliable_, [False, True])
-    assert [bool(text) for text in model.message_] == [True, False]
-
-
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
 def test_units_of_features_and_of_y(scale):
     X, y = copies()

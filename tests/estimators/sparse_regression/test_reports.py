@@ -154,26 +154,22 @@ def test_draws_of_classes():
     assert [list(found.features) for found in model.credible_sets()] == [[0]]
 
 
-def test_averages_targets_and_files(tmp_path):
+def test_averages_and_files(tmp_path):
     X, y = data("copies")
-    Y = np.stack([y, -3 * y], axis=1)
-    model = mf.SpikeSlabRegressor(average_parameters=True).fit(X, Y)
+    model = mf.SpikeSlabRegressor(average_parameters=True).fit(X, y)
     draws = model.sample_coefficients(800, 0)
-    assert draws.shape == (2, 800, 7)
+    assert draws.shape == (800, 7)
     deviations = np.sqrt(model.coef_var_)
-    assert (abs(draws.mean(1) - model.coef_) < 0.2 * deviations + 0.01).all()
+    assert (abs(draws.mean(0) - model.coef_) < 0.2 * deviations + 0.01).all()
     joint = model.group_inclusion_probability([0, 1])
-    assert joint.shape == (2,) and joint[0] == pytest.approx(joint[1], abs=1e-3)
-    first, second = model.credible_sets(0.9)
-    assert [list(np.sort(found.features)) for found in first] == [[0, 1]]
-    # Which of two copies comes first is up to rounding.
-    np.testing.assert_array_equal(np.sort(second[0].features), [0, 1])
+    assert model.inclusion_probability_[:2].max() <= joint <= 1
+    assert [list(np.sort(each.features)) for each in model.credible_sets(0.9)] == [[0, 1]]
     model.save(tmp_path / "fit.npz")
     loaded = mf.SpikeSlabRegressor.load(tmp_path / "fit.npz")
     np.testing.assert_array_equal(
         loaded.sample_coefficients(20, 0), model.sample_coefficients(20, 0)
     )
-    assert loaded.group_inclusion_probability([0, 1])[0] == joint[0]
+    assert loaded.group_inclusion_probability([0, 1]) == joint
 
 
 def test_a_fixed_seed_gives_the_same_draws():

@@ -145,7 +145,7 @@ def test_a_weight_is_a_number_of_equal_rows(fine):
         (np.full(30, -1.0), "at least 0"),
         (np.zeros(30), "positive for some row|non-zero"),
         (np.ones(29), "sample_weight.shape"),
-        (np.full(30, 1e18), "divide by a common factor"),
+        (np.full(30, 1e18), "must add up to between"),
     ],
 )
 def test_weights_that_are_no_numbers_of_rows(weights, message):

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from bp_models import SOLVERS, loopy, propagation
-from html_tables import shown
 
 import fastmf as mf
 from fastmf.inference.bp._binary_units import BinaryUnits
@@ -251,12 +250,3 @@ def test_sum_product_decodes_the_more_probable_values(prior):
     for values, mean in zip(result.assignment, result.mean, strict=True):
         np.testing.assert_array_equal(values, np.where(mean > (low + high) / 2, high, low))
 
-
-def test_notebooks_show_what_was_decoded():
-    model = mf.RBM(np.ones((3, 2)), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
-    title, (summary, _) = shown(mf.most_probable(model))
-    rows = dict(summary)
-    assert title == "Beliefs"
-    assert rows["score"] == "6" and rows["local maxima"] == "1" and "damping" in rows
-    _, (summary, _) = shown(mf.belief_propagation(model))
-    assert "objective" not in dict(summary)

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numba
 import numpy as np
 import pytest
-from html_tables import shown
 from kernel_cases.regression import exact, inclusion, problem
 
 import fastmf as mf
@@ -234,16 +233,6 @@ def test_rows_that_ended_earlier_repeat_their_last_value(task):
     assert result.n_iter.tolist() == [2, 1]
     rows = [result_of(task, end, trace_of([1.0]), False) for _ in range(2)]
     assert stacked_rows(rows).history is None
-
-
-def test_notebooks_show_the_evidence_and_the_schedule(task):
-    state, trace = start_of(task), trace_of([0.5])
-    found = result_of(task, (state, CONVERGED, "parallel"), trace, history=False)
-    title, (summary, messages) = shown(found)
-    assert title == "ExpectationPropagation"
-    assert summary[-2][0] == "log-evidence" and summary[-1] == ("schedule", "parallel")
-    assert messages[1] == (MESSAGES[CONVERGED], "1")
-    assert dict(shown(stacked_rows([found, found]))[1][0])["rows"] == "2"
 
 
 def test_cavities_that_are_lost_in_rounding_are_no_fixed_point(task):

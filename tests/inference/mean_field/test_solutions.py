@@ -2,7 +2,6 @@ import itertools
 
 import numpy as np
 import pytest
-from html_tables import shown
 
 import fastmf as mf
 from fastmf.evaluation import solutions
@@ -179,19 +178,6 @@ def test_on_the_way_it_is_entropy_less_energy_by_enumeration():
     expected = (np.exp(log_q) * (-model.energy(*layers) - log_q)).sum()
     none = [np.zeros((1, 3))] * 3
     assert _log_partition_at(model, b, none, 1) == pytest.approx([expected], abs=1e-12)
-
-
-def test_notebooks_show_the_solutions_that_most_starts_lead_to():
-    ferromagnet = mf.BoltzmannMachine(3 * (1 - np.eye(50)) / 50, mf.Ising(np.zeros(50)))
-    starts = np.where(np.arange(20)[:, None] < 15, 1.0, -1.0) * np.ones(50)
-    found = mf.evaluation.solutions(ferromagnet, starts)
-    title, (facts, rows) = shown(found)
-    assert title == "Solutions"
-    assert facts[:3] == [
-        ("distinct solutions", "2"), ("starts", "20"), ("converged", "2 of 2")
-    ]  # fmt: skip
-    assert [row[1] for row in rows] == ["starts", "15", "5"]
-    assert [row[3] for row in rows] == ["weight", "0.5", "0.5"]
 
 
 def test_solutions_of_equal_means_and_different_variances_are_distinct():

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from html_tables import shown
 from populations import all_states
 from scipy import sparse, stats
 from separated_units import features
@@ -11,9 +10,7 @@ from fastmf.learning.pseudo_likelihood.binary.firth import firth
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.chi_squares import survival
 from fastmf.learning.pseudo_likelihood.godambe import (
-    CouplingTests,
     Godambe,
-    RatioTest,
     adjusted,
     wald_tests,
 )
@@ -162,26 +159,6 @@ def test_size_of_the_ratio_test_under_the_hypothesis(everything):
         assert np.mean(p_values < p) == pytest.approx(p, abs=3.5 * np.sqrt(p * (1 - p) / 200))
     # Without the weights the test rejects far too often.
     assert np.mean(np.array(naive) < 0.05) > 0.3
-
-
-def test_notebooks_show_the_most_significant_couplings():
-    first, second = np.triu_indices(6, 1)
-    coupling = np.linspace(-1, 1, 15)
-    p_value = np.linspace(0.001, 0.5, 15)[::-1]
-    tests = CouplingTests(
-        first, second, coupling, np.full(15, 0.25), coupling / 0.25, p_value, p_value
-    )
-    title, (counts, rows) = shown(tests)
-    assert title == "CouplingTests" and counts[0] == ("couplings", "15")
-    assert counts[1:] == [("adjusted p < 0.05", "2"), ("adjusted p < 0.01", "1")]
-    assert rows[0] == ("units", "coupling", "standard error", "adjusted p")
-    assert len(rows) == 11 and rows[1] == ("4, 5", "1", "0.25", "0.001")
-
-
-def test_notebooks_show_a_ratio_test():
-    title, (rows,) = shown(RatioTest(2.5, 0.25, np.ones(3), np.zeros(9)))
-    assert title == "RatioTest"
-    assert rows == [("couplings tested", "3"), ("statistic", "2.5"), ("p-value", "0.25")]
 
 
 # --- chi squares ----------------------------------------------------------------------------------

@@ -493,7 +493,6 @@ def test_results_are_pickled_and_shown():
     found = mf.belief_propagation(Graph([(0, 1), (1, 2), (0, 2)], 3, 0.3).machine())
     assert pickle.loads(pickle.dumps(found)).unique is None
     assert found.unique and found.reliable and found.message == "converged"
-    assert "GraphBeliefs" in found._repr_html_()
     again = pickle.loads(pickle.dumps(found))
     np.testing.assert_array_equal(again.mean, found.mean)
     assert again.unique and again.reliable
