@@ -78,7 +78,9 @@ def test_errors_are_the_sandwich_of_numerical_derivatives(data, machine):
 
 def test_two_categories_are_a_fully_visible_machine(data):
     X = (data > 0).astype(int)
-    ordinal, spins = mf.OrdinalMachine().fit(X), mf.FullyVisibleBoltzmannMachine().fit(X)
+    ordinal, spins = (
+        machine(tol=1e-8).fit(X) for machine in (mf.OrdinalMachine, mf.FullyVisibleBoltzmannMachine)
+    )
     np.testing.assert_allclose(ordinal.couplings_, 4 * spins.couplings_, atol=1e-9)
     field = 2 * spins.field_ - 2 * spins.couplings_.sum(1)
     np.testing.assert_allclose(np.concatenate(ordinal.thresholds_), field, atol=1e-9)

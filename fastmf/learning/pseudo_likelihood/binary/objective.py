@@ -92,13 +92,9 @@ class PseudoLikelihood(PairwiseLikelihood):
         return parameters
 
     def correlated(self):
-        """Return couplings artanh of partial correlations, exact for two units without fields.
-
-        Correlations are those of the rows and `n_units` more of independent units.
-        """
-        share = self.total / (self.total + self.n_units)
-        covariance = share * (self.second - np.outer(self.mean, self.mean))
-        covariance[np.diag_indices(self.n_units)] += 1 - share
+        """Return couplings artanh of partial correlations, exact for two units without fields."""
+        covariance = self.second - np.outer(self.mean, self.mean)
+        covariance[np.diag_indices(self.n_units)] += MIN_SPIN_VARIANCE
         precision = linalg.inv(covariance)
         scale = np.sqrt(precision.diagonal())
         couplings = np.arctanh(np.tril(-precision / np.outer(scale, scale), -1))
