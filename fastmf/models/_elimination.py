@@ -99,7 +99,7 @@ class _Elimination:
         self.inputs = [
             [(self.units, v, _Factor(fields[v], (k,), lows[v]))] for k, v in enumerate(plan.order)
         ]
-        for e in np.argsort(steps.max(1, initial=0), stable=True).tolist():
+        for e in np.lexsort(np.sort(tables.edges, axis=1).T[::-1]).tolist():
             i, j = steps[e].tolist()
             factor = _Factor(couplings[e], (i, j), pair_lows[e])
             self.inputs[min(i, j)].append((self.pairs, e, factor))

@@ -35,7 +35,7 @@ class EliminationPlan:
     separators: list
     sizes: list  # list of int: states of the unit of each step
     # list of lists of int: for each step the later steps to whose units its unit is coupled,
-    # ascending
+    # by the numbers of the units
     partners: list
     width: int  # units of the largest separator
     # Logarithms of the numbers of entries of the largest clique and of all (this and the next).
@@ -202,7 +202,7 @@ def _plan(n_states, cliques, neighbours):
     step = dict(zip(order, range(n_units), strict=True))
     separators = [sorted(step[u] for u in around) for _, around, _ in cliques]
     states = [int(n_states[v]) for v in order]
-    partners = [sorted(step[u] for u in neighbours[v] if step[u] > step[v]) for v in order]
+    partners = [[step[u] for u in sorted(neighbours[v]) if step[u] > step[v]] for v in order]
     return EliminationPlan(order, separators, states, partners, width, largest, total)
 
 

@@ -44,8 +44,10 @@ from fastmf.learning.pseudo_likelihood.rows import available
 UNITS_PER_TUPLE = 4
 # Pairs of units in two tuples, and the products of their spins in all joint states.
 _PAIRS = np.triu_indices(2 * UNITS_PER_TUPLE, 1)
-_SPINS = 2.0 * (np.arange(4**UNITS_PER_TUPLE) >> np.arange(2 * UNITS_PER_TUPLE)[:, None] & 1) - 1
-_PRODUCTS = _SPINS[_PAIRS[0]] * _SPINS[_PAIRS[1]]
+_SPINS_OF_STATES = (
+    2.0 * (np.arange(4**UNITS_PER_TUPLE) >> np.arange(2 * UNITS_PER_TUPLE)[:, None] & 1) - 1
+)
+_PRODUCTS = _SPINS_OF_STATES[_PAIRS[0]] * _SPINS_OF_STATES[_PAIRS[1]]
 # Blocks that threads share.
 _SHARED_BLOCKS = 8
 
