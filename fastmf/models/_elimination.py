@@ -17,13 +17,11 @@ messages.
 """
 
 import math
-from collections.abc import Callable
 from sys import float_info
 from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.models._elimination_order import groups_of
 from fastmf.models._state_tables import Marginals
 
 # Span of logarithms of the factors of a product: sums of 1 / epsilon of them are finite.
@@ -33,8 +31,8 @@ MAX_SPAN = math.log(float_info.max * float_info.epsilon)
 class _Arithmetic(NamedTuple):
     """How weights are multiplied and added: as they are, as logarithms, or as maxima of these."""
 
-    times: Callable
-    plus: Callable
+    times: np.ufunc
+    plus: np.ufunc
     is_log: bool
 
 
@@ -90,28 +88,36 @@ class _Elimination:
         self.plan, self.arithmetic, n = plan, arithmetic, len(plan.order)
         self.constants, self.states = [], np.zeros(n, np.int64)
         self.units, self.pairs = [None] * n, [None] * len(tables.edges)
-        fields, couplings = tables.arrays()
         step = np.empty(n, np.int64)
         step[plan.order] = np.arange(n)
+        steps = step[tables.edges]
+        starts = np.cumsum(tables.sizes[tables.edges].prod(1))
+        fields, lows = self._weights(tables.fields, tables.first)
+        couplings, pair_lows = self._weights(tables.couplings, np.append(0, starts)[:-1])
+        fields, couplings = tables._replace(fields=fields, couplings=couplings).arrays()
         # Factors of each step, with the list and the place in it to which their probabilities go.
         self.inputs = [
-            [(self.units, v, self._factor(fields[v], (k,)))] for k, v in enumerate(plan.order)
+            [(self.units, v, _Factor(fields[v], (k,), lows[v]))] for k, v in enumerate(plan.order)
         ]
-        for e, (i, j) in enumerate(step[tables.edges].tolist()):
-            factor = self._factor(couplings[e], (i, j))
+        for e in np.lexsort(np.sort(tables.edges, axis=1).T[::-1]).tolist():
+            i, j = steps[e].tolist()
+            factor = _Factor(couplings[e], (i, j), pair_lows[e])
             self.inputs[min(i, j)].append((self.pairs, e, factor))
         self.children, self.messages = plan.children, [None] * n
+        # Products of the factors of small cliques.
+        self.products = {}
 
-    def _factor(self, logs, axes):
-        """The factor of a table of log-weights."""
-        if self.arithmetic.is_log:
-            return _Factor(np.asarray(logs), axes)
-        top = logs.max()
-        if top == -np.inf:
-            top = 0.0
-        low = np.min(logs, initial=top, where=logs > -np.inf) - top
-        self.constants.append(top)
-        return _Factor(np.exp(logs - top), axes, low)
+    def _weights(self, logs, starts):
+        """The weights of tables that begin at some places, and the smallest logarithm of each."""
+        if self.arithmetic.is_log or not len(starts):
+            return logs, np.zeros(len(starts)).tolist()
+        lengths = np.diff(np.append(starts, len(logs)))
+        top = np.maximum.reduceat(logs, starts)
+        top[top == -np.inf] = 0
+        self.constants += top.tolist()
+        logs = logs - np.repeat(top, lengths)
+        low = np.minimum.reduceat(np.where(logs > -np.inf, logs, 0), starts)
+        return np.exp(logs), low.tolist()
 
     def _factors(self, k):
         """The factors of a step, scaled so that their product is one of numbers; their places."""
@@ -144,26 +150,26 @@ class _Elimination:
         return factor._replace(low=low, high=0.0, scale=factor.scale + scale)
 
     def _size(self, axes):
-        return math.prod(self.plan.sizes[s] for s in axes)
+        return math.prod(map(self.plan.sizes.__getitem__, axes))
 
-    def _aligned(self, factor, axes, summed=(), state=()):
-        """View of a table with these axes, of length 1 where it has none, at states of others."""
-        if factor.axes == axes and not summed:
-            return factor.table
-        at = dict(zip(summed, state, strict=True))
-        table = factor.table[tuple(at.get(s, slice(None)) for s in factor.axes)]
-        axes_of_factor = [s for s in factor.axes if s not in at]
-        table = table.transpose([axes_of_factor.index(s) for s in axes if s in axes_of_factor])
-        return table.reshape([self.plan.sizes[s] if s in axes_of_factor else 1 for s in axes])
+    def _aligned(self, factor, axes, at=None):
+        """View of a table with these axes, of length 1 where it has none, at some states."""
+        table, steps = factor.table, factor.axes
+        if at:
+            table = table[tuple(at.get(s, slice(None)) for s in steps)]
+            steps = [s for s in steps if s not in at]
+        if steps == axes:
+            return table
+        table = table.transpose([steps.index(s) for s in axes if s in steps])
+        return table.reshape([self.plan.sizes[s] if s in steps else 1 for s in axes])
 
     def _groups(self, factors, k):
         """Two groups of the factors of a step, with their places, and the products of both."""
-        groups = groups_of([factor.axes for *_, factor in factors], self._size)
-        groups = [[factors[at] for at in group] for group in groups]
+        groups = [[factors[at] for at in group] for group in self.plan.groups[k]]
         products = []
         for group in groups:
-            # Small tables first; a group without any is 1.
-            product = group[-1][-1] if group else self._factor(np.zeros(self.plan.sizes[k]), (k,))
+            # Small tables first; a group without any has no product.
+            product = group[-1][-1] if group else None
             for n, (*_, factor) in enumerate(group[-2::-1]):
                 axes = (*(s for s in product.axes if s not in factor.axes), *factor.axes)
                 parts = self._aligned(product, axes), self._aligned(factor, axes)
@@ -174,6 +180,8 @@ class _Elimination:
 
     def _contracted(self, first, second, keep):
         """Sum of the product of two factors over shared axes that are not in `keep`."""
+        if first is None:
+            return second
         both = [s for s in first.axes if s in second.axes]
         shared, summed = [s for s in both if s in keep], [s for s in both if s not in keep]
         rows = [s for s in first.axes if s not in second.axes]
@@ -187,7 +195,8 @@ class _Elimination:
             return _Factor(table.reshape([self.plan.sizes[s] for s in axes]), axes)
         axes, total = (*rows, *columns, *shared), None
         for state in np.ndindex(*(self.plan.sizes[s] for s in summed)):
-            parts = (self._aligned(factor, axes, summed, state) for factor in (first, second))
+            at = dict(zip(summed, state, strict=True))
+            parts = (self._aligned(factor, axes, at) for factor in (first, second))
             table = self.arithmetic.times(*parts)
             if total is None:
                 total = np.asarray(table)
@@ -198,8 +207,13 @@ class _Elimination:
     def _message(self, k):
         """Sum of the products of a step over the states of its unit."""
         factors = self._factors(k)
-        _, products = self._groups(factors, k)
-        message = self._contracted(*products, self.plan.separators[k])
+        groups, (product, second) = self._groups(factors, k)
+        if second is None:
+            self.products[k] = groups, (product, second)
+            table = self.arithmetic.plus.reduce(product.table, product.axes.index(k))
+            message = _Factor(table, tuple(s for s in product.axes if s != k))
+        else:
+            message = self._contracted(product, second, self.plan.separators[k])
         low, high = (sum(entry[-1][at] for entry in factors) for at in (2, 3))
         message = message._replace(low=low, high=high + math.log(self.plan.sizes[k]))
         return self._scaled(message) if message.axes and self.arithmetic.is_log else message
@@ -220,8 +234,10 @@ class _Elimination:
 
     def _joints(self, k, ratio):
         """Groups of factors of a step, and probabilities of the units of each group."""
-        groups, products = self._groups(self._factors(k), k)
+        groups, products = self.products.pop(k, None) or self._groups(self._factors(k), k)
         for group, product, partner in zip(groups, products, products[::-1], strict=True):
+            if product is None:
+                continue
             ratios = self._contracted(partner, ratio, product.axes)
             joint = self.arithmetic.times(product.table, self._aligned(ratios, product.axes))
             if self.arithmetic.is_log:

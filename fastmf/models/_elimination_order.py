@@ -10,28 +10,32 @@ of states (Kjaerulff 1990).
 
 import heapq
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import scipy
 
+from fastmf._threads.workers import computed_once
+
 # Neighbours that are looked at until the search for an order ends: some seconds.
 MAX_NEIGHBOURS = 3 * 10**7
-# Entries of a table, on average over units, up to which no further order is looked for: the search
-# would take longer than the sums.
-MAX_MEAN_ENTRIES = 512
+# Entries of a table up to which Python's calls take longer than the sums: no other order is looked
+# for if tables are as small on average, and all factors of a step are in one group.
+MAX_SMALL_ENTRIES = 512
 # No machine has memory for tables of more entries.
 MAX_BITS = 60
 
 
-class EliminationPlan(NamedTuple):
+@dataclass
+class EliminationPlan:
     """Order of elimination, its cliques and their sizes."""
 
     order: list  # list of int: unit of each step
     # list of lists of int: for each step the later steps whose units its clique has, ascending
     separators: list
     sizes: list  # list of int: states of the unit of each step
-    # list of lists of int: for each step the later steps to whose units its unit is coupled
+    # list of lists of int: for each step the later steps to whose units its unit is coupled,
+    # by the numbers of the units
     partners: list
     width: int  # units of the largest separator
     # Logarithms of the numbers of entries of the largest clique and of all (this and the next).
@@ -66,7 +70,7 @@ class EliminationPlan(NamedTuple):
             waiting -= sum(messages[c] for c in self.children[k])
         return 8 * most
 
-    @property
+    @computed_once
     def children(self):
         """Steps whose messages each step receives."""
         children = [[] for _ in self.order]
@@ -75,31 +79,46 @@ class EliminationPlan(NamedTuple):
                 children[separator[0]].append(k)
         return children
 
+    @computed_once
+    def groups(self):
+        """Two groups of the factors of each step: its field, its couplings, and its messages.
+
+        Factors are numbered in this order, and come largest first. The products of both groups are
+        small; factors of a small clique are in one group.
+        """
+        return [self._groups_of(self._axes(k)) for k in range(len(self.order))]
+
+    def _axes(self, k):
+        """Sets of the steps of the factors of a step."""
+        separators = [{*self.separators[c]} for c in self.children[k]]
+        return [{k}, *({k, j} for j in self.partners[k]), *separators]
+
+    def _groups_of(self, axes):
+        entries = [self._size(steps) for steps in axes]
+        factors = sorted(range(len(axes)), key=lambda f: -entries[f])
+        if self._size(set().union(*axes)) <= MAX_SMALL_ENTRIES:
+            return factors, []
+        groups, unions = ([], []), [set(), set()]
+        for f in factors:
+            sizes = [self._size(union | axes[f]) for union in unions]
+            best = sizes.index(min(sizes))
+            groups[best].append(f)
+            unions[best] |= axes[f]
+        return groups
+
     def _entries(self):
         """Entries of the message of each step, and of the tables that are used to make it."""
         messages = list(map(self._size, self.separators))
         work = []
-        for k, (partners, children) in enumerate(zip(self.partners, self.children, strict=True)):
-            axes = [{k}, *({k, j} for j in partners), *({*self.separators[c]} for c in children)]
-            groups = groups_of(axes, self._size)
+        for k, groups in enumerate(self.groups):
+            axes = self._axes(k)
             small, large = sorted(self._size({k}.union(*(axes[f] for f in g))) for g in groups)
             # Both products, copies of them as matrices, and probabilities of one.
             work.append(2 * small + 4 * large)
         return messages, work
 
     def _size(self, steps):
-        return math.prod(self.sizes[s] for s in steps)
-
-
-def groups_of(axes, size):
-    """Factors in two groups whose products are small: numbers of the factors, largest first."""
-    groups, unions = ([], []), [set(), set()]
-    for f in sorted(range(len(axes)), key=lambda f: -size(axes[f])):
-        sizes = [size(union.union(axes[f])) for union in unions]
-        best = sizes.index(min(sizes))
-        groups[best].append(f)
-        unions[best].update(axes[f])
-    return groups
+        return math.prod(map(self.sizes.__getitem__, steps))
 
 
 def elimination_plan(n_states, edges, max_bits=MAX_BITS):
@@ -123,7 +142,7 @@ def elimination_plan(n_states, edges, max_bits=MAX_BITS):
         lambda: _MinFill(neighbours, n_states).cliques(max_bits),
     )
     for of_order in cliques:
-        if best is not None and 2.0**best.log2_total <= MAX_MEAN_ENTRIES * n:
+        if best is not None and 2.0**best.log2_total <= MAX_SMALL_ENTRIES * n:
             break
         plan = _plan(n_states, of_order(), neighbours)
         if plan.complete and (best is None or plan.cost < best.cost):
@@ -183,7 +202,7 @@ def _plan(n_states, cliques, neighbours):
     step = dict(zip(order, range(n_units), strict=True))
     separators = [sorted(step[u] for u in around) for _, around, _ in cliques]
     states = [int(n_states[v]) for v in order]
-    partners = [[step[u] for u in neighbours[v] if step[u] > step[v]] for v in order]
+    partners = [[step[u] for u in sorted(neighbours[v]) if step[u] > step[v]] for v in order]
     return EliminationPlan(order, separators, states, partners, width, largest, total)
 
 

@@ -125,9 +125,11 @@ def codes(estimator, X, categories):
     for j, values in enumerate(categories):
         column, name = np.ascontiguousarray(X[:, j]), column_name(estimator, j)
         if is_numeric(column) and is_numeric(values):
-            order = np.argsort(values)
-            places = np.searchsorted(values[order], column)
-            places = order[np.minimum(places, len(values) - 1, out=places)]
+            order, places = np.argsort(values), np.zeros(len(X), np.uint8)
+            # Count values up to the largest that is not above; a byte holds `MAX_CATEGORIES`.
+            for value in values[order][1:]:
+                places += column >= value
+            places = order[places]
             matched = values[places] == column
         else:
             numbers = {value: k for k, value in enumerate(values.tolist())}
@@ -143,7 +145,8 @@ def codes(estimator, X, categories):
                 f"X must hold the values of fit, in column {name} one of {_listed(values)}: got "
                 f"{_shown(column[row : row + 1].tolist()[0])} in row {row}."
             )
-        out[:, j] = np.where(absent[:, j], -1, places)
+        out[:, j] = places
+    out[absent] = -1
     return out
 
 

@@ -315,10 +315,12 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
 
     def _solved(self, solver, max_iter):
         """`Fit` by a solver."""
-        solve = partial(newton, tol=self._tol, max_iter=max_iter)
+        objective, solve = self._objective, partial(newton, tol=self._tol, max_iter=max_iter)
         if solver == "lbfgs":
             solve = partial(lbfgs, l1=self._penalty_l1, tol=self._tol, max_iter=max_iter)
-        return self._maximised(solve, self._objective.independent())
+        # Penalised couplings are sparse.
+        start = objective.independent() if self._penalty_l1 else objective.correlated()
+        return self._maximised(solve, start)
 
     def _check_selection(self):
         """Check `l1` and `missing`, which do not all go together."""

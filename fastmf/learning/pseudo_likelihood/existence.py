@@ -29,6 +29,7 @@ import numpy as np
 import scipy
 from scipy import sparse
 
+from fastmf._threads.workers import computed_once
 from fastmf.learning.pseudo_likelihood.fit import SCORE_NUMBERS, gradient_rounding
 from fastmf.learning.pseudo_likelihood.lbfgs import maximum
 
@@ -93,7 +94,7 @@ def decided(objective, point=None, l1=0.0, refine=None):
         gradient = objective.value_and_gradient(near)[1]
         free = np.broadcast_to(np.equal(objective.ridge, 0), gradient.shape)
         norm = np.linalg.norm(gradient[free]) + gradient_rounding() * np.sqrt(len(gradient))
-        if norm < residual * features.bound():
+        if norm < residual * features.bound:
             return Existence(True)
     return _by_programmes(items)
 
@@ -144,9 +145,11 @@ def _never_meeting(items):
     if not saturated.any():
         return np.zeros(0, int)
     first, position = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)
-    one_hot = [np.eye(size, dtype=np.float32) for size in sizes]
-    labels = _encoded(one_hot, items.labels)
-    targets = labels if items.targets is items.labels else _encoded(one_hot, items.targets)
+    category = np.arange(len(position)) - first[position]
+    labels = (items.labels[:, position] == category).astype(np.float32)
+    targets = labels
+    if items.targets is not items.labels:
+        targets = (items.targets[:, position] == category).astype(np.float32)
     # Pairs in which the first item is a target, and the second was seen.
     meet = targets.T @ labels > 0
     of_item = np.logical_or.reduceat(meet, first, axis=0)[position]
@@ -161,7 +164,7 @@ def _encoded(tables, labels):
 
 
 class _Features:
-    """The features [1, T] of the rows, and eigenvalues of their Gram matrix."""
+    """The features [1, T] of the rows, and the eigenvalues and vectors of their Gram matrix."""
 
     def __init__(self, items):
         self.items = items
@@ -171,30 +174,32 @@ class _Features:
         self.item = np.repeat(np.arange(-1, len(items.scores)), widths)
         n = len(items.coupled)
         self.complete = items.coupled.sum() == n * (n - 1) and (items.targets >= 0).all()
-        self._bound = None
+
+    @computed_once
+    def gram(self):
+        """Eigenvalues and eigenvectors of the features' Gram matrix."""
+        return np.linalg.eigh(self.values.T @ self.values)
 
     def dependent(self):
         """Return items that a linear dependence separates."""
         if not (self.complete and self.items.free[0]):
             return np.zeros(0, int)
-        values, vectors = np.linalg.eigh(self.values.T @ self.values)
-        null = vectors[:, values < values[-1] * np.sqrt(1 / MAX_CONDITION)]
-        rounding = np.sqrt(1 / MAX_CONDITION)
+        (values, vectors), rounding = self.gram, np.sqrt(1 / MAX_CONDITION)
+        null = vectors[:, values < values[-1] * rounding]
         null = null[:, abs(self.values @ null).max(0) < rounding * abs(self.values).max()]
         items = np.unique(self.item[np.square(null).sum(1) > rounding])
         return items[items >= 0]
 
+    @computed_once
     def bound(self):
         """Return sigma."""
-        if self._bound is None:
-            items = self.items
-            tables = items.scores + items.fields if items.free[0] else items.scores
-            tables = {id(table): table for table in tables}.values()
-            grams = [self.values] if self.complete else self._of_each_item()
-            values = [np.linalg.eigvalsh(rows.T @ rows) for rows in grams]
-            smallest = min(v[0] - v[-1] / MAX_CONDITION for v in values)
-            self._bound = min(map(_smallest_singular_value, tables)) * np.sqrt(max(smallest, 0.0))
-        return self._bound
+        items = self.items
+        tables = items.scores + items.fields if items.free[0] else items.scores
+        tables = {id(table): table for table in tables}.values()
+        grams = (np.linalg.eigvalsh(rows.T @ rows) for rows in self._of_each_item())
+        spectra = [self.gram[0]] if self.complete else grams
+        smallest = min(v[0] - v[-1] / MAX_CONDITION for v in spectra)
+        return min(map(_smallest_singular_value, tables)) * np.sqrt(max(smallest, 0.0))
 
     def _of_each_item(self):
         """Yield the rows and features in the log-odds of each item."""

@@ -173,6 +173,10 @@ class PairwiseLikelihood(CompositeLikelihood):
             self._latest = np.array(parameters), value - self.penalty(parameters), gradient
         return self._latest[1], self._latest[2].copy()
 
+    def correlated(self):
+        """Return parameters where solvers without l1 start."""
+        return self.independent()
+
     def _pair_scores(self, states, residuals):
         """Residuals of units, and derivatives of rows' values by couplings, side by side."""
         d = self.n_units

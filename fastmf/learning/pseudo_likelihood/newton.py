@@ -82,10 +82,12 @@ def _extended(objective, point, step, size, trial):
 def newton(objective, start, *, tol=1e-5, max_iter=MAX_NEWTON_ITER):
     """Newton's method with a line search: quadratic convergence to machine precision.
 
-    Stops when the predicted rise of the log-pseudo-likelihood of `TOLERANCE_ROWS` rows is below
-    tol^2, after a last step, or when derivatives are rounding errors.
+    Full steps square the error, so that the predicted rise falls from step to step by the square of
+    the last factor. Stops when the rise of the log-pseudo-likelihood of `TOLERANCE_ROWS` rows that
+    this predicts for the next step is below tol^2, or when derivatives are rounding errors.
     """
     point, ridge, history, stopped = _NewtonPoint.at(objective, np.array(start)), 0.0, [], False
+    before = 0.0
     while len(history) < max_iter and not stopped:
         hessian = objective.hessian(point.parameters)
         step, size, trial, ridge = _backtracked(objective, point, hessian, ridge)
@@ -95,7 +97,10 @@ def newton(objective, start, *, tol=1e-5, max_iter=MAX_NEWTON_ITER):
             return Fit(point.parameters, history, bool(rise <= tol))
         trial = _extended(objective, point, step, size, trial)
         largest = max(abs(end.gradient).max() for end in (point, trial))
-        stopped = not ridge and bool(rise <= tol**2 or largest <= gradient_rounding())
+        next_rise = rise * min(1.0, (rise / before) ** 2) if before else rise
+        stopped = not ridge and bool(next_rise <= tol**2 or largest <= gradient_rounding())
+        # After a ridge or a shorter step nothing is known of the convergence.
+        before = rise if size == 1 and not ridge else 0.0
         # Below the smallest ridge there is soon none.
         ridge = ridge / 10 if ridge > 1e-5 * _MIN_RIDGE else 0.0
         point = trial

@@ -44,7 +44,7 @@ def available(labels, edges=None):
     """The terms of the rows that need no missing value."""
     seen = labels >= 0
     if edges is None:
-        return np.repeat(seen.all(1, keepdims=True), seen.shape[1], axis=1)
+        return np.broadcast_to(seen.all(1, keepdims=True), seen.shape)
     terms = seen.copy()
     for i, j in edges:
         terms[:, i] &= seen[:, j]

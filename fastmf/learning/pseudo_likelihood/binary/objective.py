@@ -17,8 +17,15 @@ which is taken off. Missing values of neighbours are 0, too, but only in terms t
 """
 
 import numpy as np
+from scipy import linalg, sparse
 
-from fastmf._threads.workers import computed_once, for_each, in_parallel, workers_for
+from fastmf._threads.workers import (
+    VECTOR_SPEED,
+    computed_once,
+    for_each,
+    in_parallel,
+    workers_for,
+)
 from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
 from fastmf.learning.pseudo_likelihood.coordinates import (
     MIN_SPIN_VARIANCE,
@@ -33,6 +40,14 @@ from fastmf.learning.pseudo_likelihood.fit import (
 )
 from fastmf.learning.pseudo_likelihood.rows import available
 
+# Units whose joint states are one number: two tuples have 256 of them.
+UNITS_PER_TUPLE = 4
+# Pairs of units in two tuples, and the products of their spins in all joint states.
+_PAIRS = np.triu_indices(2 * UNITS_PER_TUPLE, 1)
+_SPINS_OF_STATES = (
+    2.0 * (np.arange(4**UNITS_PER_TUPLE) >> np.arange(2 * UNITS_PER_TUPLE)[:, None] & 1) - 1
+)
+_PRODUCTS = _SPINS_OF_STATES[_PAIRS[0]] * _SPINS_OF_STATES[_PAIRS[1]]
 # Blocks that threads share.
 _SHARED_BLOCKS = 8
 
@@ -77,6 +92,18 @@ class PseudoLikelihood(PairwiseLikelihood):
         parameters = np.zeros(self.n_parameters)
         parameters[: self.n_units] = np.arctanh(n_rows / (n_rows + 1) * self.mean)
         return parameters
+
+    def correlated(self):
+        """Return couplings artanh of partial correlations, exact for two units without fields."""
+        covariance = self.second - np.outer(self.mean, self.mean)
+        covariance[np.diag_indices(self.n_units)] += MIN_SPIN_VARIANCE
+        precision = linalg.inv(covariance)
+        scale = np.sqrt(precision.diagonal())
+        couplings = np.arctanh(np.tril(-precision / np.outer(scale, scale), -1))
+        couplings += couplings.T
+        couplings[~self.coupled] = 0
+        fields = self.independent()[: self.n_units] - couplings @ self.mean
+        return self.packed(couplings, fields)
 
     def independent_curvature(self):
         """Means and variances of units, and the Hessian and slopes of fields of uncoupled ones."""
@@ -192,41 +219,61 @@ class PseudoLikelihood(PairwiseLikelihood):
     # --- second derivatives ---------------------------------------------------------------------
 
     def hessian(self, parameters):
-        """Negative Hessian, penalty included: sums over rows of w_i s_ij z_i z_i', z = [1, x]."""
-        curvature, blocks = self.weighted_sech2(parameters), self._blocks_of_products()
-        work = self.states.size * self.n_units**2
-        sums = self._sum(
-            lambda block: self._products_of_features(block) @ curvature[block], blocks, work
-        )
-        hessian = np.diag(np.broadcast_to(self.ridge, self.n_parameters))
-        for j, (products, first, second) in enumerate(self._places_of_products):
-            hessian[first, second] += sums[products, j]
-            hessian[second, first] = hessian[first, second]
+        """Negative Hessian, penalty included: sums over rows of w_i s_ij z_i z_i', z = [1, x].
+
+        Curvatures are first summed over the rows with each joint state of two tuples of units;
+        products of all pairs of their units follow from these tables.
+        """
+        curvature, (tables, first, second, places) = self.weighted_sech2(parameters), self._tables
+        d, n_padded = self.n_units, 1 + UNITS_PER_TUPLE * (len(tables) + 1)
+        sums = np.empty((n_padded, n_padded, d))
+        sums[0, 1 : d + 1] = self._sum_of_products(self.states, curvature)
+
+        def sum_products(task):
+            table, k, l = task
+            sums[k, l] = _PRODUCTS @ (table @ curvature).reshape(len(k), -1, d)
+
+        work = self.states.size * n_padded // VECTOR_SPEED
+        for_each(sum_products, tables, workers_for(len(tables), work, self.n_threads))
+        hessian = np.zeros((self.n_parameters, self.n_parameters))
+        hessian[first, second] = hessian[second, first] = sums.reshape(-1)[places]
+        fields = curvature.sum(0)
+        couplings = fields[self.pairs[0]] + fields[self.pairs[1]]
+        np.fill_diagonal(hessian, np.concatenate([fields, couplings]) + self.ridge)
         return hessian
 
-    def _blocks_of_products(self):
-        """Slices of rows whose products of features fit in the cache."""
-        size = max(128, 2 * BLOCK_NUMBERS // (self.n_units + 1) ** 2)
-        return [slice(i, i + size) for i in range(0, len(self.states), size)]
-
-    def _products_of_features(self, rows):
-        """Products z_k z_l, k <= l, of the features z = [1, x] of rows, (n_pairs, n_rows)."""
-        z = np.vstack([np.ones(len(self.states[rows])), self.states[rows].T])
-        out, first = np.empty((len(z) * (len(z) + 1) // 2, z.shape[1])), 0
-        for k in range(len(z)):
-            np.multiply(z[k:], z[k], out=out[first : first + len(z) - k])
-            first += len(z) - k
-        return out
+    @computed_once
+    def _features(self):
+        """Parameters of the features z = [1, x] of each unit (a row), -1 where it has none."""
+        return np.hstack([np.arange(self.n_units)[:, None], self.index])
 
     @computed_once
-    def _places_of_products(self):
-        """For each unit, products of coupled features and their places in the Hessian."""
-        (k, l), places = np.triu_indices(self.n_units + 1), []
-        for j in range(self.n_units):
-            indices = np.append(j, self.index[j])
-            products = np.flatnonzero((indices[k] >= 0) & (indices[l] >= 0))
-            places.append((products, indices[k[products]], indices[l[products]]))
-        return places
+    def _tables(self):
+        """Tables with the pairs of units in them, and pairs of parameters with places in sums.
+
+        A table is the sparse matrix (n_tuples * n_states, n_rows) of the joint states of a tuple of
+        units and each later one.
+        """
+        n_rows, d = self.states.shape
+        n_tuples, size = max(2, -(-d // UNITS_PER_TUPLE)), UNITS_PER_TUPLE
+        bits = np.zeros((n_rows, n_tuples * size), np.int32)
+        bits[:, :d] = self.states > 0
+        codes = bits.reshape(n_rows, n_tuples, size) @ (1 << np.arange(size, dtype=np.int32))
+        units, tables = 1 + np.arange(n_tuples * size).reshape(n_tuples, size), []
+        for g in range(n_tuples - 1):
+            n = n_tuples - 1 - g
+            cells = codes[:, g, None] + (codes[:, g + 1 :] << size)
+            cells += np.arange(n, dtype=np.int32) << 2 * size
+            starts = np.arange(0, cells.size + 1, n, dtype=np.int32)
+            parts = np.ones(cells.size), cells.reshape(-1), starts
+            table = sparse.csc_array(parts, shape=(n << 2 * size, n_rows))
+            both = np.hstack([np.broadcast_to(units[g], (n, size)), units[g + 1 :]])
+            tables.append((table, both[:, _PAIRS[0]], both[:, _PAIRS[1]]))
+        k, l = np.triu_indices(d + 1, 1)
+        first, second = self._features[:, k], self._features[:, l]
+        j, pair = np.nonzero((first >= 0) & (second >= 0))
+        places = (k[pair] * (1 + n_tuples * size) + l[pair]) * d + j
+        return tables, first[j, pair], second[j, pair], places
 
     def weighted_sech2(self, parameters, rows=slice(None)):
         """weight * sech^2 eta of rows, (n_rows, n_units)."""
@@ -239,12 +286,12 @@ class PseudoLikelihood(PairwiseLikelihood):
 
     def leverages(self, inverse):
         """z_ij' inverse z_ij of the features of eta_ij, (n_rows, n_units)."""
-        n = self.n_units + 1
-        factors, twice = np.zeros((n * (n + 1) // 2, self.n_units)), inverse + inverse.T
-        for j, (products, first, second) in enumerate(self._places_of_products):
-            factors[products, j] = twice[first, second] / (1 + (first == second))
-        products = map(self._products_of_features, self._blocks_of_products())
-        return np.vstack([part.T @ factors for part in products])
+        z = np.hstack([np.ones((len(self.states), 1)), self.states])
+        out = np.empty(self.states.shape)
+        for j, indices in enumerate(self._features):
+            features, indices = z[:, indices >= 0], indices[indices >= 0]
+            out[:, j] = ((features @ inverse[np.ix_(indices, indices)]) * features).sum(1)
+        return out
 
     # --- scores ---------------------------------------------------------------------------------
 
