@@ -16,7 +16,9 @@ from typing import NamedTuple
 
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, kernel
-from fastmf.kernels.linear.copies import add_multiple, set_to_zero
+from fastmf.kernels.linear.copies import add_multiple, set_to_zero, transpose_tile
+from fastmf.kernels.linear.product import TILE_VECTORS
+from fastmf.kernels.training.statistics import add_pairs
 
 
 class AscentStep(NamedTuple):
@@ -68,18 +70,64 @@ def ascend_row(weights, gradient, velocity, step, offsets):
     return gradient_dot, squared_norm
 
 
+@kernel(mode="merged")
+def _square(source, target):
+    for k in range(target.shape[0]):
+        target[k] = source[k] * source[k]
+
+
+@kernel(mode="merged")
+def _pack(weights, first, n_units, packed):
+    """Copy the couplings of a panel of units to the panels of both layers, and square them."""
+    (above, squares_above), (below, squares_below) = packed
+    n, width = weights.shape[1], above.shape[2]
+    for p in range(above.shape[0]):
+        n_columns = smaller(width, n - p * width)
+        for i in range(first, first + n_units):
+            w, copied = row(weights, (i, p * width), n_columns), row(above, (p, i, 0), n_columns)
+            for k in range(n_columns):
+                copied[k] = w[k]
+            if squares_above.shape[0] > 0:
+                _square(copied, row(squares_above, (p, i, 0), n_columns))
+    if below.shape[0] == 0:
+        return
+    task, lanes = first // width, width // TILE_VECTORS
+    panel, n_tiled = below[task], n - n % lanes if n_units == width else 0
+    for i in range(0, n_units - lanes + 1, lanes):
+        for j in range(0, n_tiled, lanes):
+            transpose_tile(weights, first + i, j, panel, i, lanes)
+    for j in range(n_tiled, n):
+        for i in range(n_units):
+            panel[j, i] = weights[first + i, j]
+    if squares_below.shape[0] > 0:
+        for j in range(n):
+            _square(row(below, (task, j, 0), width), row(squares_below, (task, j, 0), width))
+
+
 @kernel(fastmath=REORDER, views=True)
-def ascend(weights, gradient, velocity, settings, centring, width, queue, sums):
-    """Take one step of gradient ascent with momentum, weight decay and centring."""
+def ascend(address, pairs, weights, velocity, settings, centring, packed, work, sums):
+    """Take one step of gradient ascent with momentum, weight decay and centring.
+
+    The gradient is given by `Pairs`. Packed couplings and their squares, of the layer above and of
+    the layer below, follow the weights; arrays without panels do not.
+    """
     (n_below, n), (below, above), (row_sums, offset_products) = weights.shape, centring, sums
     step, decay = (settings.rate, settings.momentum, settings.l1), (settings.l2, 0.0)
-    of_above, task = (row(above, (0, 0), n), row(above, (1, 0), n)), fetch_and_increment(queue)
+    of_above, (scratch, queue) = (row(above, (0, 0), n), row(above, (1, 0), n)), work
+    worker = fetch_and_increment(row(queue, (1,), 1))
+    if worker >= scratch.shape[0]:
+        return
+    memory, width, task = scratch[worker], scratch.shape[2], fetch_and_increment(queue)
     while task < offset_products.shape[0]:
-        products = row(offset_products, (task, 0), n)
+        products, first = row(offset_products, (task, 0), n), task * width
+        n_units = smaller(width, n_below - first)
+        add_pairs(address, pairs, weights, first, n_units, memory)
         set_to_zero(products)
-        for i in range(task * width, smaller((task + 1) * width, n_below)):
-            w, g, v = row(weights, (i, 0), n), row(gradient, (i, 0), n), row(velocity, (i, 0), n)
+        for i in range(first, first + n_units):
+            w, v = row(weights, (i, 0), n), row(velocity, (i, 0), n)
+            g = row(memory, (0, i - first, 0), n)
             finish_gradient(w, g, decay, (below[0, i], below[1, i]), of_above)
             row_sums[0, i], row_sums[1, i] = ascend_row(w, g, v, step, of_above[0])
             add_multiple(below[0, i], g, products)
+        _pack(weights, first, n_units, packed)
         task = fetch_and_increment(queue)

@@ -13,7 +13,7 @@ are its derivatives. Gibbs samples of the visible units are averaged like data; 
 they are of all even layers, given which the odd ones are independent.
 """
 
-from itertools import accumulate, pairwise, starmap
+from itertools import pairwise, starmap
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ from fastmf.inference.mean_field.gaussian_layers import averages
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.kernels.linear.product import fill_panels, panel_width, product_address
 from fastmf.kernels.training import statistics
+from fastmf.kernels.training.statistics import Pairs, pairs_work, sum_of_pairs
 from fastmf.learning.layered.directions import free_units, products_of_units
 from fastmf.learning.layered.exact_averages import ExactAverages
 from fastmf.learning.training.parameters import ModelParameters
@@ -46,36 +47,47 @@ ORDER_OF_GRADIENT = {"mean_field": 1, "tap": 2}
 MEAN_FIELD = (*ORDER_OF_GRADIENT, "adaptive_tap")
 
 
-def pair_averages(weights, first, second=(), n_threads=None, scratch=None, name="pairs"):
-    """Sum of averages over rows of products of two layers, times their factors.
+def pairs_of(shape, dtype, first, second=(), added=(), n_threads=None, scratch=None, name=0):
+    """Averages over rows of products of two layers, times their factors, as `Pairs`.
 
-    Terms are (rows of one layer, rows of the other, factor); those of second order are multiplied
-    by the weights, too. Sparse rows are of first order.
+    Terms are (rows of one layer, rows of the other, factor); products of second order are
+    multiplied by the couplings, too. Sparse rows are of first order. Arrays can be added.
     """
-    dtype, scratch, (n_left, n_right) = weights.dtype, scratch or Scratch(), weights.shape
+    scratch, width = scratch or Scratch(), panel_width(dtype)
     sparse = [term for term in first if is_sparse(term[0])]
-    terms = [*second, *(term for term in first if not is_sparse(term[0]))]
-    out = scratch.take(name, weights.shape, dtype)
-    ends = [0, *accumulate(len(term[0]) for term in terms)]
+    terms = [*second, *(first if not sparse else (t for t in first if not is_sparse(t[0])))]
+    n_second, n_rows = sum(len(term[0]) for term in second), sum(len(term[0]) for term in terms)
+    lefts = scratch.take(("lefts", name), (n_rows, shape[0]), dtype)
+    packed = scratch.take(("rights", name), (-(-shape[1] // width), n_rows, width), dtype)
     if terms:
-        n_rows, width = ends[-1], panel_width(dtype)
-        lefts = scratch.take("lefts", (n_rows, n_left), dtype)
-        rights = scratch.take("rights", (n_rows, n_right), dtype)
         np.concatenate([term[0] for term in terms], out=lefts, casting="same_kind")
-        for (_, right, factor), start, end in zip(terms, ends[:-1], ends[1:], strict=True):
-            np.multiply(right, factor / len(right), out=rights[start:end])
-        packed = scratch.take("packed", (-(-n_right // width), n_rows, width), dtype)
+        rights = scratch.take("rights", (n_rows, shape[1]), dtype)
+        start = 0
+        for _, right, factor in terms:
+            np.multiply(right, factor / len(right), out=rights[start : start + len(right)])
+            start += len(right)
         fill_panels(rights, packed)
-        n_tasks = n_left // statistics.TASK_ROWS + 1
-        n_workers = workers_for(n_tasks, n_rows * weights.size // VECTOR_SPEED, n_threads)
-        work = statistics.work_of(packed, n_workers, scratch)
-        arguments = product_address(dtype), ends[len(second)], lefts, packed, weights, work, out
-        in_parallel(statistics.pair_averages, arguments, n_workers)
-    else:
-        out[:] = 0
+    total = np.array(sum(added), dtype, order="C") if added else np.zeros((0, 0), dtype)
+    if sparse and not added:
+        total = np.zeros(shape, dtype)
     for left, right, factor in sparse:
-        add_pair_average(left, factor * right, out, n_threads)
-    return out
+        add_pair_average(left, factor * right, total, n_threads)
+    return Pairs(n_second, lefts, packed, total)
+
+
+def summed(gradient, model, n_threads=None):
+    """Return a gradient whose derivatives by couplings are `Pairs`, or arrays, with arrays."""
+    couplings = list(gradient.couplings)
+    for k, weights in enumerate(model.couplings):
+        pairs, dtype = couplings[k], weights.dtype
+        if not isinstance(pairs, Pairs):
+            continue
+        n_tasks, n_rows = -(-len(weights) // panel_width(dtype)), 1 + len(pairs.lefts)
+        n_workers = workers_for(n_tasks, n_rows * weights.size // VECTOR_SPEED, n_threads)
+        couplings[k], work = np.empty_like(weights), pairs_work(weights.shape, dtype, n_workers)
+        arguments = product_address(dtype), pairs, weights, work, couplings[k]
+        in_parallel(sum_of_pairs, arguments, n_workers)
+    return ModelParameters(couplings=tuple(couplings), layers=gradient.layers)
 
 
 def conditional_moments(model, X, order=2, n_threads=None, scratch=None):
@@ -182,7 +194,7 @@ def _of_data(model, X, order, n_threads, kinds, hidden, **options):
     averages = Averages(
         [[(X, solutions.mean[0])], *above.first],
         [[], *above.second],
-        [0, *above.effects],
+        [[], *above.effects],
         [visible, *above.layers],
         [mean, *above.means],
     )
@@ -209,7 +221,7 @@ def _of_rows(model, even, odd, kinds):
         units.append(x)
     pairs = [[pair] for pair in pairwise(units)]
     means, of_priors = zip(*averages, strict=True)
-    return Averages(pairs, [[]] * len(pairs), [0] * len(pairs), of_priors, means)
+    return Averages(pairs, [[]] * len(pairs), [[]] * len(pairs), of_priors, means)
 
 
 def _of_solutions(model, solutions, order, kinds):
@@ -217,16 +229,18 @@ def _of_solutions(model, solutions, order, kinds):
     layers = model.layers
     parts = list(zip(solutions.b, solutions.a, solutions.mean, solutions.var, strict=True))
     pairs = [[pair] for pair in pairwise(solutions.mean)]
-    of_variances, effects, squares = [[]] * len(pairs), [0] * len(pairs), [None] * len(layers)
+    of_variances, effects = [[]] * len(pairs), [[] for _ in pairs]
+    squares = [None] * len(layers)
     if kinds.integrated and not isinstance(solutions, ExpectationPropagation):
-        effects, squares = averages(model, solutions, order)
+        covariances, squares = averages(model, solutions, order)
+        effects = [[effect] for effect in covariances]
     elif order == 2:
         second = solutions.var
         if kinds.grouped:
             units = [(prior, *part[2:]) for prior, part in zip(layers, parts, strict=True)]
             second = list(starmap(second_moments, units))
             neighbours = zip(model.couplings, units, units[1:], strict=False)
-            effects = list(starmap(group_effects, neighbours))
+            effects = [[effect] for effect in starmap(group_effects, neighbours)]
         of_variances = [[pair] for pair in pairwise(second)]
     units = []
     for prior, alone, part, square in zip(layers, kinds.field_alone, parts, squares, strict=True):
@@ -271,13 +285,14 @@ def group_effects(weights, below, above):
     return total
 
 
-def gradient(
+def gradient_of(
     model, X, of_model, order=2, n_threads=None, hidden=None, kinds=None, scratch=None, **options
 ):
     """Gradient of the log-likelihood, as solutions, samples or exact averages see the model.
 
-    Also returns the means of each layer over the data, and the `products_of_units` whose scale is
-    free. The `conditional_moments` of the hidden units of an RBM, and the `Kinds`, can be given.
+    Derivatives by couplings are `Pairs`. Also returns the means of each layer over the data, and
+    the `products_of_units` whose scale is free. The `conditional_moments` of the hidden units of an
+    RBM, and the `Kinds`, can be given.
 
     Notes
     -----
@@ -295,26 +310,30 @@ def gradient(
     if hidden is None and not model.deep:
         hidden = moments[0]
     if isinstance(of_model, ExactAverages):
-        less = Averages([[]], [[]], list(of_model.pairwise), list(of_model.layers), [])
+        less = Averages([[]], [[]], [of_model.pairwise], list(of_model.layers), [])
     elif samples:
         less = _of_rows(model, of_model, moments[-1], kinds)
     else:
         less = _of_solutions(model, of_model, 1 if adaptive else order, kinds)
+        if adaptive:
+            less.effects[0].append(mean_covariance(model, of_model))
     data, moments = _of_data(model, X, order, n_threads, kinds, hidden, **options)
-    weights = []
+    couplings = []
     for k, w in enumerate(model.couplings):
         terms = [
             [*((*pair, 1) for pair in plus), *((*pair, -1) for pair in minus)]
             for plus, minus in ((data.first[k], less.first[k]), (data.second[k], less.second[k]))
         ]
-        g = pair_averages(w, *terms, n_threads, scratch, f"pairs {k}")
-        for effect in (data.effects[k], -less.effects[k]):
-            if isinstance(effect, np.ndarray):
-                g += effect
-        weights.append(g)
-    if adaptive:
-        weights[0] -= mean_covariance(model, of_model)
+        added = [*data.effects[k], *(-effect for effect in less.effects[k])]
+        pairs = pairs_of(w.shape, w.dtype, *terms, added, n_threads, scratch, k)
+        couplings.append(pairs)
     both = zip(data.layers, less.layers, strict=True)
     layers = tuple(map_parameters(np.subtract, *pair) for pair in both)
     products = products_of_units(kinds.free, moments) if kinds.free else []
-    return ModelParameters(couplings=tuple(weights), layers=layers), data.means, products
+    return ModelParameters(couplings=tuple(couplings), layers=layers), data.means, products
+
+
+def gradient(model, X, of_model, order=2, n_threads=None, **options):
+    """The gradient and moments of `gradient_of`, with sums of the `Pairs`."""
+    terms, *moments = gradient_of(model, X, of_model, order, n_threads, **options)
+    return summed(terms, model, n_threads), *moments

@@ -28,7 +28,8 @@ from fastmf.learning.layered.gradients import (
     ORDER_OF_GRADIENT,
     Kinds,
     conditional_moments,
-    gradient,
+    gradient_of,
+    summed,
 )
 from fastmf.learning.layered.metrics import metrics
 from fastmf.learning.training import trainer
@@ -194,7 +195,7 @@ class Plan(LayeredSteps):
         X = sparse_or_states(model.layers[0], X, model.dtype)
         of_model, hidden = self.states_of_model(state, X, rng)
         arguments = self.order, self.n_threads, hidden, self.kinds, self.scratch
-        return gradient(model, X, of_model, *arguments, **self.options)
+        return gradient_of(model, X, of_model, *arguments, **self.options)
 
     def states_of_model(self, state, X, rng):
         """Mean-field solutions, samples or exact averages of the model.
@@ -204,7 +205,7 @@ class Plan(LayeredSteps):
         """
         model, settings = state.model, self.settings
         n_starts = settings.n_starts or X.shape[0]
-        kind = settings.gradient if self.always_solved else self.gradient_of(state)
+        kind = settings.gradient if self.always_solved else self.kind_of_gradient(state)
         if kind in ("bp", "exact"):
             return bp_averages(model, settings) if kind == "bp" else exact_averages(model), None
         if kind not in MEAN_FIELD:
@@ -235,7 +236,7 @@ class Plan(LayeredSteps):
             state.chains = (*solutions.mean, *solutions.var)
         return solutions, hidden
 
-    def gradient_of(self, state):
+    def kind_of_gradient(self, state):
         """The gradient of a step: chains where mean-field iterations have no moments.
 
         A warning announces the change. Chains are then in the state, and it does not change back.
@@ -278,6 +279,8 @@ class Plan(LayeredSteps):
             layers = tuple(by_log_precision(*pair, means_held=True) for pair in pairs)
             if self.kinds.free:
                 layers = directions.with_held_precisions(old, layers, self.kinds.free)
+        if self.kinds.free or state.preconditioners:
+            gradient = summed(gradient, model, self.n_threads)
         sides = directions.offsets(model, layers, means, self.tilts, settings.centred)
         couplings, layers, steps, sides = self._directions(
             state, gradient.couplings, layers, rate, sides, means, products
@@ -286,9 +289,13 @@ class Plan(LayeredSteps):
         if self.constrained:
             before = model.moved([w.copy() for w in model.couplings], old)
         layout = layout_of(model, self.order, "blocked") if self.packed else None
+        packed = None
+        if layout is not None:
+            below, above = layout.layers.of_model
+            packed = [tuple((la.couplings, la.squares) for la in (above, below))]
         matrices = model.couplings, couplings, state.velocity.couplings, steps, sides
         matrices = list(zip(*matrices, strict=True))
-        moves = ascend_matrices(matrices, state.epoch, self.n_threads)
+        moves = ascend_matrices(matrices, state.epoch, self.n_threads, packed, self.scratch)
         if settings.centred:
             layers = directions.with_moved_fields(layers, moves, self.tilts)
         self._velocity *= settings.momentum
@@ -301,6 +308,8 @@ class Plan(LayeredSteps):
             if moved.couplings[0] is not model.couplings[0]:
                 for w, shortened in zip(model.couplings, moved.couplings, strict=True):
                     w[:] = shortened
+                if layout is not None:
+                    layout.fill(model)
         self._parameters[:] = new
         # A new machine of the same arrays: a machine knows some functions of its parameters.
         self._model = state.model = model.moved(model.couplings, old)

@@ -2,10 +2,15 @@
 
 import numpy as np
 
+from fastmf.kernels.linear.product import fill_panels, panel_width
+from fastmf.reference.training.statistics import sum_of_pairs
 
-def ascend(weights, gradient, velocity, settings, centring, width, queue, sums):
+
+def ascend(address, pairs, weights, velocity, settings, centring, packed, work, sums):
     """Take one step of gradient ascent with momentum, weight decay and centring."""
     (below, above), (row_sums, offset_products) = centring, sums
+    gradient, width = np.empty_like(weights), panel_width(weights.dtype)
+    sum_of_pairs(address, pairs, weights, work, gradient)
     gradient -= settings.l2 * weights
     gradient -= np.outer(below[0], above[1]) + np.outer(below[1], above[0])
     velocity *= settings.momentum
@@ -22,3 +27,7 @@ def ascend(weights, gradient, velocity, settings, centring, width, queue, sums):
     for task, products in enumerate(offset_products):
         rows = slice(task * width, (task + 1) * width)
         products[:] = below[0, rows] @ gradient[rows]
+    for matrix, (panels, squares) in zip((weights, weights.T), packed, strict=True):
+        if len(panels):
+            fill_panels(matrix, panels)
+            np.square(panels, out=squares)

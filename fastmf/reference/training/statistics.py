@@ -12,8 +12,11 @@ def conditional_moments(units, address, couplings, states, work, b, mean, var):
     mean[:], var[:] = moments(units.prior, b, b.dtype.type(0))
 
 
-def pair_averages(address, n_second, lefts, rights, weights, work, out):
-    """Sums over rows of products of units, of the first `n_second` rows times the weights."""
+def sum_of_pairs(address, pairs, weights, work, out):
+    """Compute the gradient by the couplings that `Pairs` have."""
+    n_second, lefts, rights, added = pairs
     rights = unpacked(rights, weights.shape[1])
     out[:] = lefts[n_second:].T @ rights[n_second:]
     out += weights * (lefts[:n_second].T @ rights[:n_second])
+    if len(added):
+        out += added
