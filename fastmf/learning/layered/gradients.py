@@ -157,11 +157,11 @@ class Kinds(NamedTuple):
 def _unit_averages(prior, field_alone, mean, derivatives, *arguments):
     """Means of the units of a layer over rows, and of derivatives by their parameters.
 
-    By a field that is a tilt the derivative is the mean.
+    Of a field that is a tilt, and all that is learned, the mean is returned itself.
     """
     averages = row_mean(mean)
     if field_alone:
-        return averages, prior._replace(field=averages)
+        return averages, averages
     if is_sparse(mean):
         return averages, mean_log_prob_gradient(prior, mean)
     return averages, map_parameters(row_mean, derivatives(prior, *arguments))
@@ -175,7 +175,7 @@ class Averages(NamedTuple):
     first: list
     second: list
     effects: list
-    # Derivatives by the parameters, and means, of each layer.
+    # Derivatives by the parameters, or by the fields if these are all, and means of each layer.
     layers: list
     means: list
 
@@ -310,7 +310,7 @@ def gradient_of(
     if hidden is None and not model.deep:
         hidden = moments[0]
     if isinstance(of_model, ExactAverages):
-        less = Averages([[]], [[]], [of_model.pairwise], list(of_model.layers), [])
+        less = Averages([[]], [[]], [of_model.pairwise], of_model.layers, [])
     elif samples:
         less = _of_rows(model, of_model, moments[-1], kinds)
     else:
@@ -327,10 +327,15 @@ def gradient_of(
         added = [*data.effects[k], *(-effect for effect in less.effects[k])]
         pairs = pairs_of(w.shape, w.dtype, *terms, added, n_threads, scratch, k)
         couplings.append(pairs)
-    both = zip(data.layers, less.layers, strict=True)
-    layers = tuple(map_parameters(np.subtract, *pair) for pair in both)
+    layers = []
+    for prior, of_data, of_units in zip(model.layers, data.layers, less.layers, strict=True):
+        if isinstance(of_data, np.ndarray):
+            field = of_units if isinstance(of_units, np.ndarray) else of_units.field
+            layers.append(prior._replace(field=of_data - field))
+        else:
+            layers.append(map_parameters(np.subtract, of_data, of_units))
     products = products_of_units(kinds.free, moments) if kinds.free else []
-    return ModelParameters(couplings=tuple(couplings), layers=layers), data.means, products
+    return ModelParameters(couplings=tuple(couplings), layers=tuple(layers)), data.means, products
 
 
 def gradient(model, X, of_model, order=2, n_threads=None, **options):

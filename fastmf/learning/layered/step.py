@@ -1,10 +1,12 @@
 """Steps of learning an RBM or DBM: averages over data and model, gradient, ascent.
 
-Each step of a `Plan` takes a few calls of kernels: moments of the hidden units given a batch
-(`conditional_moments`), mean-field solutions or Gibbs chains of the model, products of units
-(`pair_averages`), and the ascent of the couplings (`ascend_matrices`). Everything else is a few
-operations on vectors of units.
+Each step of a `Plan` takes three calls of kernels: moments of the hidden units given a batch
+(`conditional_moments`), mean-field solutions or Gibbs chains of the model, and the ascent of the
+couplings along sums of products of units (`ascend_matrices`). The remaining work is on vectors of
+units.
 """
+
+from itertools import pairwise
 
 import numpy as np
 
@@ -40,6 +42,7 @@ from fastmf.priors._protocol import (
     learned_fields,
     map_parameters,
     offers,
+    parameter_names,
     sample,
 )
 from fastmf.priors._queries import perturbed, two_values, unbounded
@@ -118,6 +121,14 @@ class Plan(LayeredSteps):
         # Options of the solutions given data in a deep machine, which converge.
         self.options = {"log_partition": False} if model.deep else {}
         self.tilts = directions.tilts(layers)
+        # Where fields that are tilts are among all parameters of units.
+        places, _ = as_vector(layers, np.arange(len(joined(layers))))
+        self.fields = [
+            slice(place.field[0], place.field[-1] + 1)
+            if tilt and "field" in parameter_names(place)
+            else None
+            for place, tilt in zip(places, self.tilts, strict=True)
+        ]
         self.constrained = has_constraints(layers)
         # Machines of units that move in their fields alone always exist.
         self.bounded = all(self.kinds.field_alone) and not any(
@@ -219,7 +230,8 @@ class Plan(LayeredSteps):
         elif self.from_data and n_starts <= X.shape[0]:
             hidden = conditional_moments(model, X, self.order, self.n_threads, self.scratch)
             _, mean, var = given = [part[:n_starts] for part in hidden]
-            x = states(model.layers[0], X[:n_starts], model.dtype)
+            x = X[:n_starts]
+            x = states(model.layers[0], x, model.dtype) if is_sparse(x) else x
             plain = settings.damping is None and not self.kinds.integrated
             if kind in ORDER_OF_GRADIENT and plain:
                 arguments = x, given, self.order, settings.n_sweeps, self.n_threads, self.scratch
@@ -296,10 +308,14 @@ class Plan(LayeredSteps):
         matrices = model.couplings, couplings, state.velocity.couplings, steps, sides
         matrices = list(zip(*matrices, strict=True))
         moves = ascend_matrices(matrices, state.epoch, self.n_threads, packed, self.scratch)
-        if settings.centred:
-            layers = directions.with_moved_fields(layers, moves, self.tilts)
+        vector = joined(layers)
+        for (below, above), pair in zip(pairwise(self.fields), moves, strict=True):
+            for fields, products in zip((below, above), pair, strict=True):
+                if settings.centred and fields is not None:
+                    vector[fields] -= products
+        vector *= rate
         self._velocity *= settings.momentum
-        self._velocity += rate * joined(layers)
+        self._velocity += vector
         new = finite_sum(self._parameters, self._velocity, state.epoch)
         if not self.bounded:
             moved = ModelParameters(couplings=model.couplings, layers=as_vector(old, new)[0])
