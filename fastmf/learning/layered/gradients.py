@@ -39,7 +39,7 @@ from fastmf.models.dbm import machine_of
 from fastmf.priors._groups import groups, has_groups
 from fastmf.priors._protocol import gradient as prior_gradient
 from fastmf.priors._protocol import log_prob_gradient, map_parameters, parameter_names
-from fastmf.priors._queries import average_gradient, field_is_tilt, gaussian_units
+from fastmf.priors._queries import average_gradient, field_is_tilt
 from fastmf.priors._rows import mean_log_prob_gradient
 
 ORDER_OF_GRADIENT = {"mean_field": 1, "tap": 2}
@@ -242,9 +242,11 @@ def _of_solutions(model, solutions, order, kinds):
             neighbours = zip(model.couplings, units, units[1:], strict=False)
             effects = [[effect] for effect in starmap(group_effects, neighbours)]
         of_variances = [[pair] for pair in pairwise(second)]
-    units = []
-    for prior, alone, part, square in zip(layers, kinds.field_alone, parts, squares, strict=True):
-        if square is not None and gaussian_units(prior).any():
+    units, gaussian = [], [model.gaussian[of_layer].any() for of_layer in model.bounds]
+    for prior, alone, part, square, is_gaussian in zip(
+        layers, kinds.field_alone, parts, squares, gaussian, strict=True
+    ):
+        if square is not None and is_gaussian:
             mean = row_mean(part[2])
             moments = np.array([mean, square, np.ones(len(mean))])
             units.append((mean, average_gradient(prior, moments)))

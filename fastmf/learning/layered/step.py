@@ -23,7 +23,7 @@ from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.kernels.training.ascent import AscentStep
 from fastmf.learning.layered import directions
 from fastmf.learning.layered.completion import completed
-from fastmf.learning.layered.domain import after_step, can_follow, has_constraints
+from fastmf.learning.layered.domain import after_step, can_follow, has_constraints, layers_after
 from fastmf.learning.layered.exact_averages import ExactAverages, exact_averages
 from fastmf.learning.layered.gradients import (
     MEAN_FIELD,
@@ -318,14 +318,18 @@ class Plan(LayeredSteps):
         self._velocity += vector
         new = finite_sum(self._parameters, self._velocity, state.epoch)
         if not self.bounded:
-            moved = ModelParameters(couplings=model.couplings, layers=as_vector(old, new)[0])
-            moved = after_step(before, moved, state.velocity)
-            new = joined(moved.layers)
-            if moved.couplings[0] is not model.couplings[0]:
+            layers = as_vector(old, new)[0]
+            if self.constrained:
+                moved = ModelParameters(couplings=model.couplings, layers=layers)
+                moved = after_step(before, moved, state.velocity)
+                layers = moved.layers
                 for w, shortened in zip(model.couplings, moved.couplings, strict=True):
                     w[:] = shortened
                 if layout is not None:
                     layout.fill(model)
+            else:
+                layers = layers_after(old, layers, state.velocity.layers)
+            new = joined(layers)
         self._parameters[:] = new
         # A new machine of the same arrays: a machine knows some functions of its parameters.
         self._model = state.model = model.moved(model.couplings, old)
