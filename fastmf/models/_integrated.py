@@ -101,7 +101,8 @@ class IntegratedMachine:
         if not self.exists:
             self.covariance, self.half_log_determinant = np.ones(len(diagonal)), -np.inf
         to_rest = self.between(self.gaussian, self.rest)
-        self.means = self.times_covariance(to_rest.T).T
+        of_units = self.covariance.ndim == 1
+        self.means = self.covariance[:, None] * to_rest if of_units else self.covariance @ to_rest
         with np.errstate(over="ignore", invalid="ignore"):  # `machine` raises an error
             couplings = self.between(self.rest, self.rest) + to_rest.T @ self.means
         self.precision = -couplings.diagonal()

@@ -13,6 +13,7 @@ are its derivatives. Gibbs samples of the visible units are averaged like data; 
 they are of all even layers, given which the odd ones are independent.
 """
 
+from functools import reduce
 from itertools import pairwise, starmap
 from typing import NamedTuple
 
@@ -67,7 +68,7 @@ def pairs_of(shape, dtype, first, second=(), added=(), n_threads=None, scratch=N
             np.multiply(right, factor / len(right), out=rights[start : start + len(right)])
             start += len(right)
         fill_panels(rights, packed)
-    total = np.array(sum(added), dtype, order="C") if added else np.zeros((0, 0), dtype)
+    total = np.array(reduce(np.add, added), dtype, order="C") if added else np.zeros((0, 0), dtype)
     if sparse and not added:
         total = np.zeros(shape, dtype)
     for left, right, factor in sparse:
