@@ -144,7 +144,7 @@ def _chunk_gradient(model, chunk, settings, rng, n_threads):
         )
     state = initial_state(model)
     terms, *moments = Plan(model, settings, n_threads).gradient(state, chunk, rng)
-    return summed(terms, state.model, n_threads), *moments
+    return summed(terms, state.model), *moments
 
 
 def fit(estimator, X, *, validation_data=None, chunk_rows=256, n_threads=1):

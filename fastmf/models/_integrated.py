@@ -201,33 +201,28 @@ class IntegratedMachine:
 
     def average_products(self, mean, var, order):
         """Average covariances of coupled layers, and x^2 of each layer, over rows of all units."""
-        bounds, x, rest = self._model.bounds, run_of(self.gaussian), run_of(self.rest)
-        of_rest = self.mean_covariance(mean[:, rest], var[:, rest], order)
-        # Rows of the covariance with the other units, of all units.
-        rows = np.empty((mean.shape[1], len(self.rest)))
-        rows[rest], rows[x] = of_rest, self.means @ of_rest
-        squares = np.square(mean).mean(0)
-        squares[rest] += of_rest.diagonal()
-        alone = self.covariance if self.covariance.ndim == 1 else self.covariance.diagonal()
-        squares[x] += np.einsum("ij,ij->i", rows[x], self.means) + alone
-        covariances = []
+        bounds, n_units = self._model.bounds, mean.shape[1]
+        of_rest = self.mean_covariance(mean[:, self.rest], var[:, self.rest], order)
+        responses, alone = np.zeros((n_units, len(self.rest))), np.zeros(n_units)
+        responses[self.rest, np.arange(len(self.rest))] = 1
+        responses[run_of(self.gaussian)] = self.means
+        products, covariances = responses @ of_rest, []
         for below, above in pairwise(bounds):
-            covariance = np.empty((below.stop - below.start, above.stop - above.start))
-            (begin, end), (first, last) = (
-                np.searchsorted(units, (above.start, above.stop))
-                for units in (self.rest, self.gaussian)
+            first, last = np.searchsorted(self.rest, (above.start, above.stop))
+            # Units that are not integrated out respond to themselves alone.
+            all_of_rest = last - first == above.stop - above.start
+            covariances.append(
+                products[below, first:last] if all_of_rest else products[below] @ responses[above].T
             )
-            to_rest = run_of(self.rest[begin:end] - above.start)
-            to_gaussian = run_of(self.gaussian[first:last] - above.start)
-            covariance[:, to_rest] = rows[below][:, begin:end]
-            covariance[:, to_gaussian] = rows[below] @ self.means[first:last].T
-            if self.covariance.ndim == 2:
-                n_before, n = np.searchsorted(self.gaussian, (below.start, below.stop))
-                between = self.gaussian[n_before:n] - below.start
-                covariance[between[:, None], self.gaussian[first:last] - above.start] += (
-                    self.covariance[n_before:n, first:last]
-                )
-            covariances.append(covariance)
+        if self.covariance.ndim == 1:
+            alone[self.gaussian] = self.covariance
+        else:
+            alone = np.zeros((n_units, n_units))
+            alone[np.ix_(self.gaussian, self.gaussian)] = self.covariance
+            for covariance, (below, above) in zip(covariances, pairwise(bounds), strict=True):
+                covariance += alone[below, above]
+            alone = alone.diagonal()
+        squares = np.einsum("ij,ij->i", products, responses) + np.square(mean).mean(0) + alone
         return covariances, [squares[units] for units in bounds]
 
 

@@ -3,12 +3,20 @@
 import numpy as np
 
 from fastmf.kernels.linear.product import pack, product_address
-from fastmf.kernels.training.ascent import AscentStep
-from fastmf.kernels.training.statistics import pairs_work
+from fastmf.kernels.training.ascent import AscentStep, Pairs, ascent_work
 from fastmf.reference.linear.product import unpacked
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import rbm
-from kernel_cases.statistics import pairs_of
+
+
+def pairs_of(size, dtype, rows=None):
+    """Products of units, of both orders, and a gradient to add; "rows" are visible units."""
+    rng, units, n_rows = np.random.default_rng(5), chosen(rows, size.n_visible), 4 * size.n_rows - 3
+    lefts = rng.normal(size=(n_rows, size.n_visible)).astype(dtype)[:, units]
+    rights = rng.normal(size=(n_rows, size.n_hidden)).astype(dtype)
+    added = rng.normal(size=(size.n_visible, size.n_hidden)).astype(dtype)[units]
+    packed = pack(rights / rights.dtype.type(size.n_rows))
+    return Pairs(size.n_rows, np.ascontiguousarray(lefts), packed, added)
 
 
 def ascent_arguments(size, dtype, rows=None):
@@ -25,7 +33,7 @@ def ascent_arguments(size, dtype, rows=None):
         *(product_address(dtype), pairs_of(size, dtype, rows), weights, velocity),
         *(AscentStep(rate=0.1, momentum=0.5, l2=0.2, l1=0.3),),
         *((np.ascontiguousarray(below[:, units]), above), packed),
-        *(pairs_work(weights.shape, weights.dtype), (np.zeros((2, len(units)), dtype), products)),
+        *(ascent_work(weights.shape, weights.dtype), (np.zeros((2, len(units)), dtype), products)),
     )
 
 

@@ -1,6 +1,7 @@
 """One step of gradient ascent on a matrix of couplings W, in one pass over it.
 
-With the gradient G, offsets m, l of the units below and above, and gradients dv, dh by their
+With a gradient G = sum_r l_r r_r' + W * sum_s l_s r_s' + A of rows of the units below and above
+(`Pairs`), offsets m, l of the units below and above, and gradients dv, dh by their
 fields,
 
     G <- G - l2 W - l1 S - (m dh' + dv l')
@@ -14,11 +15,14 @@ the sign of the old W, for which W does not become 0.
 
 from typing import NamedTuple
 
+import numpy as np
+
+from fastmf._common.memory import Scratch
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, kernel
 from fastmf.kernels.linear.copies import add_multiple, set_to_zero, transpose_tile
-from fastmf.kernels.linear.product import TILE_VECTORS
-from fastmf.kernels.training.statistics import add_pairs
+from fastmf.kernels.linear.product import TILE_VECTORS, panel_width, product
+from fastmf.kernels.linear.work import new_work
 
 
 class AscentStep(NamedTuple):
@@ -28,6 +32,48 @@ class AscentStep(NamedTuple):
     momentum: float  # weight of the last step in this one
     l2: float  # weight decay: l2 W + l1 S is subtracted from the gradient (this and the next)
     l1: float
+
+
+class Pairs(NamedTuple):
+    """Products of units of two layers whose sum over rows is a gradient by their couplings."""
+
+    n_second: int  # leading rows, whose products are multiplied by the couplings
+    lefts: np.ndarray  # (n_rows, n_left)
+    rights: np.ndarray  # (n_panels, n_rows, panel_width): packed, times the weights of the rows
+    added: np.ndarray  # (n_left, n_right): a gradient to add; or (0, 0)
+
+
+def ascent_work(shape, dtype, n_workers=1, scratch=None, name="sums"):
+    """Work memory of `ascend` for couplings of a shape."""
+    width = panel_width(dtype)
+    shape = n_workers, 2, width, -(-shape[1] // width) * width
+    return new_work((scratch or Scratch()).take(name, shape, dtype))
+
+
+@kernel(mode="merged")
+def _sum_pairs(address, pairs, weights, first, n_units, memory):
+    """Set rows of `memory[0]` to the gradient by the couplings of some units, given by `Pairs`."""
+    (n_second, lefts, rights, added), (sums, products) = pairs, (memory[0], memory[1])
+    n, start, units = weights.shape[1], np.int64(0), slice(first, first + n_units)
+    if n_second < lefts.shape[0]:
+        of_rows, packed = lefts[n_second:, units].T, rights[:, n_second:]
+        product(address, of_rows, n_units, start, packed, sums, n)
+    else:
+        for r in range(n_units):
+            set_to_zero(row(sums, (r, 0), n))
+    if n_second > 0:
+        of_rows, packed = lefts[:n_second, units].T, rights[:, :n_second]
+        product(address, of_rows, n_units, start, packed, products, n)
+        for r in range(n_units):
+            w, p = row(weights, (first + r, 0), n), row(products, (r, 0), n)
+            total = row(sums, (r, 0), n)
+            for j in range(n):
+                total[j] += w[j] * p[j]
+    if added.shape[0] > 0:
+        for r in range(n_units):
+            total, more = row(sums, (r, 0), n), row(added, (first + r, 0), n)
+            for j in range(n):
+                total[j] += more[j]
 
 
 @kernel(mode="merged")
@@ -121,7 +167,7 @@ def ascend(address, pairs, weights, velocity, settings, centring, packed, work, 
     while task < offset_products.shape[0]:
         products, first = row(offset_products, (task, 0), n), task * width
         n_units = smaller(width, n_below - first)
-        add_pairs(address, pairs, weights, first, n_units, memory)
+        _sum_pairs(address, pairs, weights, first, n_units, memory)
         set_to_zero(products)
         for i in range(first, first + n_units):
             w, v = row(weights, (i, 0), n), row(velocity, (i, 0), n)

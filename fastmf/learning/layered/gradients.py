@@ -21,7 +21,7 @@ import numpy as np
 
 from fastmf._common.memory import Scratch
 from fastmf._common.rows import column_sums, is_sparse
-from fastmf._threads.workers import VECTOR_SPEED, in_parallel, workers_for
+from fastmf._threads.workers import VECTOR_SPEED, in_parallel, one_blas_thread, workers_for
 from fastmf.inference.ep.adaptive_tap import mean_covariance
 from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
 from fastmf.inference.mean_field._layouts import layout_of
@@ -31,7 +31,7 @@ from fastmf.inference.mean_field.gaussian_layers import averages
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.kernels.linear.product import fill_panels, panel_width, product_address
 from fastmf.kernels.training import statistics
-from fastmf.kernels.training.statistics import Pairs, pairs_work, sum_of_pairs
+from fastmf.kernels.training.ascent import Pairs
 from fastmf.learning.layered.directions import free_units, products_of_units
 from fastmf.learning.layered.exact_averages import ExactAverages
 from fastmf.learning.training.parameters import ModelParameters
@@ -68,26 +68,25 @@ def pairs_of(shape, dtype, first, second=(), added=(), n_threads=None, scratch=N
             np.multiply(right, factor / len(right), out=rights[start : start + len(right)])
             start += len(right)
         fill_panels(rights, packed)
-    total = np.array(reduce(np.add, added), dtype, order="C") if added else np.zeros((0, 0), dtype)
-    if sparse and not added:
-        total = np.zeros(shape, dtype)
+    total = np.zeros((0, 0), dtype)
+    if added or sparse:
+        total = scratch.take(("added", name), shape, dtype)
+        total[:] = reduce(np.add, added) if added else 0
     for left, right, factor in sparse:
         add_pair_average(left, factor * right, total, n_threads)
     return Pairs(n_second, lefts, packed, total)
 
 
-def summed(gradient, model, n_threads=None):
+def summed(gradient, model):
     """Return a gradient whose derivatives by couplings are `Pairs`, or arrays, with arrays."""
     couplings = list(gradient.couplings)
-    for k, weights in enumerate(model.couplings):
-        pairs, dtype = couplings[k], weights.dtype
-        if not isinstance(pairs, Pairs):
-            continue
-        n_tasks, n_rows = -(-len(weights) // panel_width(dtype)), 1 + len(pairs.lefts)
-        n_workers = workers_for(n_tasks, n_rows * weights.size // VECTOR_SPEED, n_threads)
-        couplings[k], work = np.empty_like(weights), pairs_work(weights.shape, dtype, n_workers)
-        arguments = product_address(dtype), pairs, weights, work, couplings[k]
-        in_parallel(sum_of_pairs, arguments, n_workers)
+    for k, (w, pairs) in enumerate(zip(model.couplings, couplings, strict=True)):
+        if isinstance(pairs, Pairs):
+            n, lefts, rights, total = pairs
+            rights = rights.swapaxes(0, 1).reshape(len(lefts), -1)[:, : w.shape[1]]
+            with one_blas_thread():
+                couplings[k] = lefts[n:].T @ rights[n:] + w * (lefts[:n].T @ rights[:n])
+            couplings[k] += total if len(total) else 0
     return ModelParameters(couplings=tuple(couplings), layers=gradient.layers)
 
 
@@ -344,4 +343,4 @@ def gradient_of(
 def gradient(model, X, of_model, order=2, n_threads=None, **options):
     """The gradient and moments of `gradient_of`, with sums of the `Pairs`."""
     terms, *moments = gradient_of(model, X, of_model, order, n_threads, **options)
-    return summed(terms, model, n_threads), *moments
+    return summed(terms, model), *moments

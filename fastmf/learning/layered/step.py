@@ -292,7 +292,7 @@ class Plan(LayeredSteps):
             if self.kinds.free:
                 layers = directions.with_held_precisions(old, layers, self.kinds.free)
         if self.kinds.free or state.preconditioners:
-            gradient = summed(gradient, model, self.n_threads)
+            gradient = summed(gradient, model)
         sides = directions.offsets(model, layers, means, self.tilts, settings.centred)
         couplings, layers, steps, sides = self._directions(
             state, gradient.couplings, layers, rate, sides, means, products

@@ -15,9 +15,8 @@ import numpy as np
 
 from fastmf._threads.workers import VECTOR_SPEED, in_parallel, workers_for
 from fastmf.kernels.linear.product import panel_width, product_address
-from fastmf.kernels.training.ascent import AscentStep
+from fastmf.kernels.training.ascent import AscentStep, Pairs, ascent_work
 from fastmf.kernels.training.ascent import ascend as ascend_kernel
-from fastmf.kernels.training.statistics import Pairs, pairs_work
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models._io import Model
 
@@ -98,7 +97,7 @@ def ascend_matrices(matrices, epoch, n_threads=None, packed=None, scratch=None):
         n, n_above = weights.shape
         sums = np.empty((2, n), dtype), np.empty((n_tasks[k], n_above), dtype)
         copies = packed[k] if packed else ((none, none), (none, none))
-        work = pairs_work(weights.shape, dtype, n_workers, scratch, ("sums", k))
+        work = ascent_work(weights.shape, dtype, n_workers, scratch, ("sums", k))
         calls.append((address, gradient, weights, velocity, step, sides, copies, work, sums))
 
     def take():

@@ -3,14 +3,17 @@
 import numpy as np
 
 from fastmf.kernels.linear.product import fill_panels, panel_width
-from fastmf.reference.training.statistics import sum_of_pairs
+from fastmf.reference.linear.product import unpacked
 
 
 def ascend(address, pairs, weights, velocity, settings, centring, packed, work, sums):
     """Take one step of gradient ascent with momentum, weight decay and centring."""
     (below, above), (row_sums, offset_products) = centring, sums
-    gradient, width = np.empty_like(weights), panel_width(weights.dtype)
-    sum_of_pairs(address, pairs, weights, work, gradient)
+    n, lefts, rights, added = pairs
+    rights, width = unpacked(rights, weights.shape[1]), panel_width(weights.dtype)
+    gradient = lefts[n:].T @ rights[n:] + weights * (lefts[:n].T @ rights[:n])
+    if len(added):
+        gradient += added
     gradient -= settings.l2 * weights
     gradient -= np.outer(below[0], above[1]) + np.outer(below[1], above[0])
     velocity *= settings.momentum

@@ -10,13 +10,3 @@ def conditional_moments(units, address, couplings, states, work, b, mean, var):
     """Moments of the units of one layer, given the states of the other."""
     np.matmul(states, unpacked(couplings, b.shape[1]), out=b)
     mean[:], var[:] = moments(units.prior, b, b.dtype.type(0))
-
-
-def sum_of_pairs(address, pairs, weights, work, out):
-    """Compute the gradient by the couplings that `Pairs` have."""
-    n_second, lefts, rights, added = pairs
-    rights = unpacked(rights, weights.shape[1])
-    out[:] = lefts[n_second:].T @ rights[n_second:]
-    out += weights * (lefts[:n_second].T @ rights[:n_second])
-    if len(added):
-        out += added
