@@ -90,14 +90,14 @@ def summed(gradient, model):
     return ModelParameters(couplings=tuple(couplings), layers=gradient.layers)
 
 
-def conditional_moments(model, X, order=2, n_threads=None, scratch=None):
+def conditional_moments(model, X, order=2, n_threads=None, scratch=None, name="given"):
     """Fields, means and variances of the hidden units given the visible ones."""
     weights = model.couplings[0]
     if is_sparse(X) or has_groups(model.layers[1]):
         b = data_fields(model.layers[0], X, weights, n_threads)
         return b, *model.layers[1].moments(b, b.dtype.type(0))
     scratch = scratch or Scratch()
-    b, mean, var = scratch.take("given", (3, len(X), weights.shape[1]), model.dtype)
+    b, mean, var = scratch.take(name, (3, len(X), weights.shape[1]), model.dtype)
     n_tasks, n_products = len(X) // statistics.TASK_ROWS + 1, len(X) * weights.size
     n_workers = workers_for(n_tasks, n_products // VECTOR_SPEED, n_threads)
     layers = layout_of(model, order, "blocked").layers
@@ -106,15 +106,6 @@ def conditional_moments(model, X, order=2, n_threads=None, scratch=None):
     arguments = layers.units[1], address, couplings, X, work, b, mean, var
     in_parallel(statistics.conditional_moments, arguments, n_workers)
     return b, mean, var
-
-
-def _given_each(model, parts, order, n_threads, scratch):
-    """The `conditional_moments` given each of several sets of rows, dense ones by one call."""
-    if len(parts) < 2 or any(map(is_sparse, parts)):
-        return [conditional_moments(model, x, order, n_threads, scratch) for x in parts]
-    moments = conditional_moments(model, np.concatenate(parts), order, n_threads, scratch)
-    n = len(parts[0])
-    return [part[:n] for part in moments], [part[n:] for part in moments]
 
 
 def row_mean(rows):
@@ -304,17 +295,14 @@ def gradient_of(
     """
     kinds = Kinds.of(model) if kinds is None else kinds
     adaptive = isinstance(of_model, ExpectationPropagation)
-    samples = isinstance(of_model, np.ndarray)
-    given = [of_model] if samples else []
+    options_of_moments = order, n_threads, scratch
     if hidden is None and not model.deep:
-        given = [X, *given]
-    moments = _given_each(model.bipartite(), given, order, n_threads, scratch)
-    if hidden is None and not model.deep:
-        hidden = moments[0]
+        hidden = conditional_moments(model, X, *options_of_moments)
     if isinstance(of_model, ExactAverages):
         less = Averages([[]], [[]], [of_model.pairwise], of_model.layers, [])
-    elif samples:
-        less = _of_rows(model, of_model, moments[-1], kinds)
+    elif isinstance(of_model, np.ndarray):
+        given = conditional_moments(model.bipartite(), of_model, *options_of_moments, "samples")
+        less = _of_rows(model, of_model, given, kinds)
     else:
         less = _of_solutions(model, of_model, 1 if adaptive else order, kinds)
         if adaptive:
