@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from fastmf.kernels.linear.product import fill_panels, panel_width
 from fastmf.reference.linear.product import unpacked
 
 
@@ -10,7 +9,7 @@ def ascend(address, pairs, weights, velocity, settings, centring, packed, work, 
     """Take one step of gradient ascent with momentum, weight decay and centring."""
     (below, above), (row_sums, offset_products) = centring, sums
     n, lefts, rights, added = pairs
-    rights, width = unpacked(rights, weights.shape[1]), panel_width(weights.dtype)
+    rights, width = unpacked(rights, weights.shape[1]), work.scratch.shape[2]
     gradient = lefts[n:].T @ rights[n:] + weights * (lefts[:n].T @ rights[:n])
     if len(added):
         gradient += added
@@ -31,6 +30,7 @@ def ascend(address, pairs, weights, velocity, settings, centring, packed, work, 
         rows = slice(task * width, (task + 1) * width)
         products[:] = below[0, rows] @ gradient[rows]
     for matrix, (panels, squares) in zip((weights, weights.T), packed, strict=True):
-        if len(panels):
-            fill_panels(matrix, panels)
-            np.square(panels, out=squares)
+        for p, panel in enumerate(panels):
+            columns = matrix[:, p * width : (p + 1) * width]
+            panel[:, : columns.shape[1]] = columns
+            squares[p] = panel**2
