@@ -20,7 +20,6 @@ NAMES = [
     "mean_field.tap.tap-accelerated",
     "sampling.layers.anneal_layers-gibbs",
     "training.statistics.conditional_moments-hidden",
-    "training.statistics.pair_averages-both_orders",
     "training.ascent.ascend-decayed_and_centred",
     "bp.belief_propagation.belief_propagation-sum",
     "bp.belief_propagation.belief_propagation-max",

@@ -9,6 +9,7 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf._common.rows import is_dask, row_blocks
 from fastmf.distributed.inference import blocks, checked_dask, of_rows
+from fastmf.learning.layered.gradients import summed
 from fastmf.learning.layered.scaling import scaling_of
 from fastmf.learning.layered.settings import MANY_ROWS, LayeredSettings, gradient_for
 from fastmf.learning.layered.step import Plan
@@ -141,7 +142,9 @@ def _chunk_gradient(model, chunk, settings, rng, n_threads):
             "X must be finite, got NaN or infinity: missing values need an array in memory, as "
             "X.compute() is."
         )
-    return Plan(model, settings, n_threads).gradient(initial_state(model), chunk, rng)
+    state = initial_state(model)
+    terms, *moments = Plan(model, settings, n_threads).gradient(state, chunk, rng)
+    return summed(terms, state.model), *moments
 
 
 def fit(estimator, X, *, validation_data=None, chunk_rows=256, n_threads=1):

@@ -22,7 +22,7 @@ import numpy as np
 from fastmf._common.linalg import LinAlgError, cholesky
 from fastmf._threads.workers import computed_once
 from fastmf.models.boltzmann import BoltzmannMachine
-from fastmf.priors._queries import fields_of, gaussian_units, precisions, without_units
+from fastmf.priors._queries import fields_of, precisions, without_units
 
 
 class IntegratedMachine:
@@ -78,7 +78,7 @@ class IntegratedMachine:
     def __init__(self, model, clamped=None, precision=None):
         bipartite = model.bipartite()
         self.dtype, self._model, self._layers = model.dtype, model, bipartite.layers
-        gaussian = np.concatenate([gaussian_units(layer) for layer in self._layers])
+        gaussian = model.gaussian
         free = gaussian if clamped is None else gaussian & ~clamped
         self.gaussian, self.rest = np.flatnonzero(free), np.flatnonzero(~gaussian)
         self.clamped = np.flatnonzero(gaussian & ~free)
@@ -88,8 +88,11 @@ class IntegratedMachine:
         diagonal = self.precisions[free]
         if precision is not None:
             diagonal = diagonal + precision[free]
-        among = self.between(self.gaussian, self.gaussian)
         self.exists = bool((diagonal > 0).all())
+        # Units of one side are not coupled to each other.
+        n_below = np.searchsorted(self.gaussian, len(self._weights))
+        on_both_sides = self.gaussian if 0 < n_below < len(self.gaussian) else self.gaussian[:0]
+        among = self.between(on_both_sides, on_both_sides)
         if among.any():
             self._invert(np.diag(diagonal) - among)
         elif self.exists:
@@ -98,7 +101,8 @@ class IntegratedMachine:
         if not self.exists:
             self.covariance, self.half_log_determinant = np.ones(len(diagonal)), -np.inf
         to_rest = self.between(self.gaussian, self.rest)
-        self.means = self.times_covariance(to_rest.T).T
+        of_units = self.covariance.ndim == 1
+        self.means = self.covariance[:, None] * to_rest if of_units else self.covariance @ to_rest
         with np.errstate(over="ignore", invalid="ignore"):  # `machine` raises an error
             couplings = self.between(self.rest, self.rest) + to_rest.T @ self.means
         self.precision = -couplings.diagonal()
@@ -122,9 +126,13 @@ class IntegratedMachine:
         """Return the couplings between units of the model, given by their numbers."""
         n = len(self._weights)
         below, above = rows < n, columns >= n
+        if below.all() and above.all():
+            return self._weights[run_of(rows)][:, run_of(columns - n)]
         out = np.zeros((len(rows), len(columns)))
-        out[np.ix_(below, above)] = self._weights[np.ix_(rows[below], columns[above] - n)]
-        out[np.ix_(~below, ~above)] = self._weights[np.ix_(columns[~above], rows[~below] - n)].T
+        if below.any() and above.any():
+            out[np.ix_(below, above)] = self._weights[np.ix_(rows[below], columns[above] - n)]
+        if not (below.all() or above.all()):
+            out[np.ix_(~below, ~above)] = self._weights[np.ix_(columns[~above], rows[~below] - n)].T
         return out
 
     def times_covariance(self, rows):
@@ -136,7 +144,6 @@ class IntegratedMachine:
         """The fully visible machine of the other units; None if there are none."""
         if not len(self.rest):
             return None
-        removed = np.concatenate([self.gaussian, self.clamped])
         with np.errstate(over="ignore"):
             couplings = self.couplings.astype(self.dtype)
         if not np.isfinite(couplings).all():
@@ -144,7 +151,7 @@ class IntegratedMachine:
                 "model has weights so large that couplings without its Gaussian units exceed the "
                 f"range of {self.dtype}: divide the weights by a number."
             )
-        return BoltzmannMachine(couplings, without_units(self._layers, removed))
+        return BoltzmannMachine(couplings, without_units(self._layers, self._model.gaussian))
 
     def moments(self, mean, var, order=2):
         """Compute means and variances of all units from the results of a solver for `machine`.
@@ -198,9 +205,15 @@ class IntegratedMachine:
         of_rest = self.mean_covariance(mean[:, self.rest], var[:, self.rest], order)
         responses, alone = np.zeros((n_units, len(self.rest))), np.zeros(n_units)
         responses[self.rest, np.arange(len(self.rest))] = 1
-        responses[self.gaussian] = self.means
-        products = responses @ of_rest
-        covariances = [products[below] @ responses[above].T for below, above in pairwise(bounds)]
+        responses[run_of(self.gaussian)] = self.means
+        products, covariances = responses @ of_rest, []
+        for below, above in pairwise(bounds):
+            first, last = np.searchsorted(self.rest, (above.start, above.stop))
+            # Units that are not integrated out respond to themselves alone.
+            all_of_rest = last - first == above.stop - above.start
+            covariances.append(
+                products[below, first:last] if all_of_rest else products[below] @ responses[above].T
+            )
         if self.covariance.ndim == 1:
             alone[self.gaussian] = self.covariance
         else:
@@ -211,3 +224,11 @@ class IntegratedMachine:
             alone = alone.diagonal()
         squares = np.einsum("ij,ij->i", products, responses) + np.square(mean).mean(0) + alone
         return covariances, [squares[units] for units in bounds]
+
+
+def run_of(numbers):
+    """Ascending numbers as an index: a slice, which copies nothing, if they are consecutive."""
+    n = len(numbers)
+    if n and numbers[-1] - numbers[0] == n - 1:
+        return slice(numbers[0], numbers[0] + n)
+    return numbers

@@ -4,6 +4,8 @@ An RBM is the case of two layers. Solvers and learning read `couplings` and `lay
 machine of the same kind by `rebuilt`, whatever the names of its own fields.
 """
 
+import numpy as np
+
 from fastmf._threads.workers import computed_once
 from fastmf.models import _checks
 from fastmf.models._integrated import IntegratedMachine
@@ -40,6 +42,20 @@ class Layered(Model):
         """Floating type of all parameters."""
         return self.couplings[0].dtype
 
+    @computed_once
+    def gaussian(self):
+        """Which units are Gaussian ones, even layers before odd ones: bool array (n_units,)."""
+        even_first = (*self.layers[::2], *self.layers[1::2])
+        return np.concatenate([gaussian_units(layer) for layer in even_first])
+
+    @computed_once
+    def is_integrated(self):
+        """Whether mean-field solvers integrate units out: Gaussian ones, if others are bounded."""
+        even_first = (*self.layers[::2], *self.layers[1::2])
+        without_bounds = np.concatenate([unbounded(layer) for layer in even_first])
+        alike = self.gaussian.any() and (without_bounds == self.gaussian).all()
+        return bool(alike) and not any(map(has_groups, self.layers))
+
     @property
     def deep(self):
         """Whether there is more than one hidden layer: their sum given data is then not exact."""
@@ -57,6 +73,10 @@ class Layered(Model):
         """The machine after a step, whose parameters are known to be finite and to fit."""
         model = object.__new__(type(self))
         model.__dict__.update(self._named(couplings, layers))
+        # The kinds of units do not change.
+        for name in ("sizes", "bounds", "dtype", "gaussian", "is_integrated"):
+            if name in self.__dict__:
+                model.__dict__[name] = self.__dict__[name]
         return model
 
     def _named(self, couplings, layers):
@@ -123,12 +143,5 @@ def check_layered(model):
 
 
 def is_integrated(model):
-    """Whether mean-field solvers integrate units out: Gaussian ones, if all others are bounded."""
-    if not isinstance(model, Layered):
-        return False
-    gaussian = [gaussian_units(layer) for layer in model.layers]
-    return (
-        any(part.any() for part in gaussian)
-        and not any(map(has_groups, model.layers))
-        and all((unbounded(p) == g).all() for p, g in zip(model.layers, gaussian, strict=True))
-    )
+    """Whether mean-field solvers integrate units of a machine, layered or not, out."""
+    return isinstance(model, Layered) and model.is_integrated

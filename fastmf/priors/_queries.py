@@ -200,17 +200,16 @@ def _number_of_unit(prior, name):
     return np.concatenate(parts, dtype=np.float64)
 
 
-def without_units(layers, units):
-    """The prior of all units of several layers but some, which are given by their numbers."""
+def without_units(layers, removed):
+    """The prior of all units of several layers but some, which are given as a mask."""
     parts, first = [], 0
     for part in (part for layer in layers for part in parts_of(layer)):
-        numbers = first + np.arange(n_units(part))
-        remain = ~np.isin(numbers, units)
+        remain = ~removed[first : first + n_units(part)]
+        first += len(remain)
         if remain.all():
             parts.append(part)
         elif remain.any():
             parts.append(take(part, np.flatnonzero(remain)))
-        first += len(numbers)
     return concatenate(parts)
 
 

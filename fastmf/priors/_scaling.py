@@ -140,7 +140,9 @@ def by_log_precision(prior, gradient, *, means_held=False):
     def changed(part, learned, derivatives):
         of_log = derivatives.precision * np.where(learned, part.precision, 1)
         if means_held:
-            of_log = of_log + np.where(_has_held_mean(part), part.field * derivatives.field, 0)
+            of_log = of_log + np.where(
+                _has_held_mean(part, learned), part.field * derivatives.field, 0
+            )
         highest = learned & (part.precision >= MAX_PRECISION)
         of_log = np.where(highest, np.minimum(of_log, 0), of_log)
         return derivatives._replace(precision=of_log)
@@ -157,7 +159,9 @@ def with_log_steps(prior, moved, step):
         precision = np.minimum(part.precision * factor, highest)
         precision = np.where(learned, precision, part_moved.precision)
         new = part_moved._replace(precision=precision.astype(part.precision.dtype))
-        held = np.where(_has_held_mean(part), part.field * (precision / part.precision - 1), 0)
+        held = np.where(
+            _has_held_mean(part, learned), part.field * (precision / part.precision - 1), 0
+        )
         return new._replace(field=(new.field + held).astype(part.field.dtype))
 
     return _map_learned(changed, prior, step, moved)
@@ -184,10 +188,10 @@ def from_log_precisions(prior, values):
     return _map_learned(changed, prior, values)
 
 
-def _has_held_mean(prior):
+def _has_held_mean(prior, learned):
     """Units whose precision moves with the mean fixed; of others it does with the field fixed."""
     far = np.square(prior.field) > FARTHEST_MEAN**2 * prior.precision
-    return _learned_by_logarithm(prior) & (far | hasattr(prior, "log_odds"))
+    return learned & (far | hasattr(prior, "log_odds"))
 
 
 def _learned_by_logarithm(prior):

@@ -20,25 +20,8 @@ def conditional_arguments(size, dtype, rows=None):
     )
 
 
-def pair_arguments(size, dtype, rows=None):
-    """Arguments of `pair_averages`; "rows" are visible units. The coefficients differ in rows."""
-    model, rng = rbm(size, dtype), np.random.default_rng(5)
-    units, n_rows = chosen(rows, size.n_visible), 4 * size.n_rows - 3
-    lefts = rng.normal(size=(n_rows, size.n_visible)).astype(dtype)[:, units]
-    rights = rng.normal(size=(n_rows, size.n_hidden)).astype(dtype)
-    weights = np.array(model.weights[units])
-    weights.flags.writeable = False  # like a model's
-    packed = pack(rights / rights.dtype.type(size.n_rows))
-    return (
-        *(product_address(dtype), size.n_rows, np.ascontiguousarray(lefts), packed, weights),
-        *(work_of(packed), np.zeros_like(weights)),
-    )
-
-
 CASES = [
     Case("training.statistics.conditional_moments", "hidden", conditional_arguments,
          lambda arguments: dict(zip(("b", "mean", "var"), arguments[-3:], strict=True)),
          {"float64": 1e-12, "float32": 1e-4}, large=True),
-    Case("training.statistics.pair_averages", "both_orders", pair_arguments,
-         lambda arguments: {"out": arguments[-1]}, {"float64": 1e-12, "float32": 1e-4}, large=True),
 ]  # fmt: skip

@@ -492,11 +492,10 @@ def layout_of(model, order, schedule):
 
 
 def handed_over(layout, model, in_place):
-    """Assign a layout to a model after a step of learning.
+    """Assign a layout, which has a model's couplings, to the model after a step of learning.
 
     It has the parameters of the units already if these moved in place.
     """
-    layout.fill(model)
     if not in_place:
         layout.set_units(model.layers)
     for key, (_, stored) in _latest.entries.items():

@@ -16,7 +16,7 @@ from fastmf.inference.mean_field.mixture import mixture
 from fastmf.inference.mean_field.tap import TapOptions, solve, tap
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models import BoltzmannMachine
-from fastmf.models._integrated import IntegratedMachine
+from fastmf.models._integrated import IntegratedMachine, run_of
 from fastmf.models._layered import is_integrated
 from fastmf.priors._protocol import as_dtype
 
@@ -45,7 +45,7 @@ def collapsed_tap(
     record = record_from(state, options.max_iter, options.history)
     record.status[:], record.n_iter[:] = CONVERGED, 1
     values = np.zeros(state.shape[1])
-    for rows in _rows_alike(model.integrate_gaussians().gaussian, tilt, state.shape[1]):
+    for rows in _rows_alike(model.integrate_gaussians().gaussian, tilt):
         alike = tilt._make(part[rows] if len(part) > 1 else part for part in tilt)
         _solve_alike(model, rows, alike, options, variances, record, values)
     mixed = partial(mixture, partial(collapsed_tap, order=options.order))
@@ -81,10 +81,10 @@ def rest_of_row(model, row):
     return BoltzmannMachine(integrated.couplings, prior), row, float(constant[0])
 
 
-def _rows_alike(gaussian, tilt, n_rows):
+def _rows_alike(gaussian, tilt):
     """Rows in which the same Gaussian units are clamped, and their external precisions equal."""
     if len(tilt.clamped) == len(tilt.precision) == 1:
-        return [np.arange(n_rows)]
+        return [slice(None)]
     keys = np.hstack(np.broadcast_arrays(tilt.clamped[:, gaussian], tilt.precision[:, gaussian]))
     _, members = np.unique(keys, axis=0, return_inverse=True)
     return [np.flatnonzero(members.ravel() == k) for k in range(members.max() + 1)]
@@ -92,19 +92,17 @@ def _rows_alike(gaussian, tilt, n_rows):
 
 def _solve_alike(model, rows, tilt, options, variances, record, values):
     """Solve rows in which the same Gaussian units are clamped, with equal precisions."""
-    start = record.state[:2, rows].astype(np.float64)
-    clamped, field, precision = (
-        np.broadcast_to(part, start[0].shape) for part in (tilt.clamped, tilt.field, tilt.precision)
-    )
+    start = record.state[:2, rows]
+    clamped, precision = tilt.clamped, tilt.precision
     integrated = model.integrate_gaussians()
     if clamped[0].any() or precision[0].any():
         integrated = IntegratedMachine(model, clamped[0], precision[0].astype(np.float64))
-    x, remaining = integrated.gaussian, integrated.rest
-    fields, alone, constants = _fields_of_rest(integrated, start[0], field, precision)
-    state = np.zeros((4, *start[0].shape))
+    x, remaining = run_of(integrated.gaussian), run_of(integrated.rest)
+    fields, alone, constants = _fields_of_rest(integrated, start[0], tilt.field, precision)
+    state = np.zeros((4, *start[0].shape), start.dtype)
     state[0], state[2] = start[0], _fields_of_clamped(integrated, start[0])
-    if len(remaining):
-        machine = integrated.machine
+    machine = integrated.machine
+    if machine is not None:
         tilt = [
             fields[:, remaining].astype(model.dtype),
             (precision[:, remaining] + integrated.precision).astype(model.dtype),
@@ -120,28 +118,31 @@ def _solve_alike(model, rows, tilt, options, variances, record, values):
         for part, of_rest in zip(record[1:], solved[1:], strict=True):
             if len(part):
                 part[rows] = of_rest
-    state[0, :, x] = (alone + state[0][:, remaining] @ integrated.means.T).T
+    state[0][:, x] = alone + state[0][:, remaining] @ integrated.means.T
     if variances:
         var = integrated.variances(state[0][:, remaining], state[1][:, remaining], options.order)
-        state[1, :, x] = var.T
-        state[2, :, x] = (state[0][:, x] / var - integrated.fields[x]).T
-        state[3, :, x] = (1 / var - integrated.precisions[x]).T
+        state[1][:, x] = var
+        state[2][:, x] = state[0][:, x] / var - integrated.fields[x]
+        state[3][:, x] = 1 / var - integrated.precisions[x]
     if not integrated.exists:
         constants, record.status[rows] = -np.inf, DIVERGED
     record.state[:, rows], values[rows] = state, constants
 
 
 def _fields_of_clamped(integrated, mean):
-    """Fields of the clamped Gaussian units on all units."""
+    """Fields of the clamped Gaussian units on all units, one row if there are none."""
     fixed = integrated.clamped
     if not len(fixed):
-        return np.zeros_like(mean)
-    return mean[:, fixed] @ integrated.between(fixed, np.arange(mean.shape[1]))
+        return np.zeros((1, mean.shape[1]))
+    return mean[:, fixed].astype(np.float64) @ integrated.between(fixed, np.arange(mean.shape[1]))
 
 
 def _fields_of_rest(integrated, mean, field, precision):
-    """Return fields of all units, means of the Gaussian ones alone, and their log-partitions."""
-    x, remaining, fixed = integrated.gaussian, integrated.rest, integrated.clamped
+    """Return fields of all units, means of the Gaussian ones alone, and their log-partitions.
+
+    They have one row where external fields and clamped units are the same in all rows.
+    """
+    x, remaining, fixed = run_of(integrated.gaussian), run_of(integrated.rest), integrated.clamped
     of_clamped = _fields_of_clamped(integrated, mean)
     fields = field + of_clamped
     fields[:, x] += integrated.fields[x]
@@ -149,7 +150,7 @@ def _fields_of_rest(integrated, mean, field, precision):
     log_partition = np.einsum("ij,ij->i", alone, fields[:, x]) / 2
     log_partition -= integrated.half_log_determinant
     if len(fixed):
-        y = mean[:, fixed]
+        y = mean[:, fixed].astype(np.float64)
         linear = integrated.fields[fixed] + field[:, fixed] + of_clamped[:, fixed] / 2
         square = (integrated.precisions[fixed] + precision[:, fixed]) * y / 2
         log_partition += ((linear - square) * y).sum(1)
@@ -163,13 +164,13 @@ def _start_of_rest(model, integrated, start, clamped):
     Units above data start from their moments given the data, as in the first half of a sweep.
     """
     remaining, machine = integrated.rest, model.bipartite()
-    state = np.zeros((4, len(clamped), len(remaining)), model.dtype)
+    state = np.zeros((4, start.shape[1], len(remaining)), model.dtype)
     state[:2] = np.maximum(start[:, :, remaining], [[[-np.inf]], [[0]]])
     n = machine.n_visible
     if not (start[0][:, n:].any() or start[1][:, n:].any()):
         above = remaining >= n
         b = np.zeros(state.shape[1:])
-        b[:, above] = start[0][:, :n] @ machine.weights[:, remaining[above] - n]
+        b[:, above] = start[0][:, :n].astype(np.float64) @ machine.weights[:, remaining[above] - n]
         moments = integrated.machine.prior.moments(b.astype(model.dtype), model.dtype.type(0))
         state[:2] = np.where(above & ~clamped, moments, state[:2])
     return state

@@ -1,6 +1,7 @@
 """One step of gradient ascent on a matrix of couplings W, in one pass over it.
 
-With the gradient G, offsets m, l of the units below and above, and gradients dv, dh by their
+With a gradient G = sum_r l_r r_r' + W * sum_s l_s r_s' + A of rows of the units below and above
+(`Pairs`), offsets m, l of the units below and above, and gradients dv, dh by their
 fields,
 
     G <- G - l2 W - l1 S - (m dh' + dv l')
@@ -14,9 +15,14 @@ the sign of the old W, for which W does not become 0.
 
 from typing import NamedTuple
 
+import numpy as np
+
+from fastmf._common.memory import Scratch
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, kernel
-from fastmf.kernels.linear.copies import add_multiple, set_to_zero
+from fastmf.kernels.linear.copies import add_multiple, set_to_zero, transpose_tile
+from fastmf.kernels.linear.product import TILE_VECTORS, panel_width, product
+from fastmf.kernels.linear.work import new_work
 
 
 class AscentStep(NamedTuple):
@@ -26,6 +32,48 @@ class AscentStep(NamedTuple):
     momentum: float  # weight of the last step in this one
     l2: float  # weight decay: l2 W + l1 S is subtracted from the gradient (this and the next)
     l1: float
+
+
+class Pairs(NamedTuple):
+    """Products of units of two layers whose sum over rows is a gradient by their couplings."""
+
+    n_second: int  # leading rows, whose products are multiplied by the couplings
+    lefts: np.ndarray  # (n_rows, n_left)
+    rights: np.ndarray  # (n_panels, n_rows, panel_width): packed, times the weights of the rows
+    added: np.ndarray  # (n_left, n_right): a gradient to add; or (0, 0)
+
+
+def ascent_work(shape, dtype, n_workers=1, scratch=None, name="sums"):
+    """Work memory of `ascend` for couplings of a shape."""
+    width = panel_width(dtype)
+    shape = n_workers, 2, width, -(-shape[1] // width) * width
+    return new_work((scratch or Scratch()).take(name, shape, dtype))
+
+
+@kernel(mode="merged")
+def _sum_pairs(address, pairs, weights, first, n_units, memory):
+    """Set rows of `memory[0]` to the gradient by the couplings of some units, given by `Pairs`."""
+    (n_second, lefts, rights, added), (sums, products) = pairs, (memory[0], memory[1])
+    n, start, units = weights.shape[1], np.int64(0), slice(first, first + n_units)
+    if n_second < lefts.shape[0]:
+        of_rows, packed = lefts[n_second:, units].T, rights[:, n_second:]
+        product(address, of_rows, n_units, start, packed, sums, n)
+    else:
+        for r in range(n_units):
+            set_to_zero(row(sums, (r, 0), n))
+    if n_second > 0:
+        of_rows, packed = lefts[:n_second, units].T, rights[:, :n_second]
+        product(address, of_rows, n_units, start, packed, products, n)
+        for r in range(n_units):
+            w, p = row(weights, (first + r, 0), n), row(products, (r, 0), n)
+            total = row(sums, (r, 0), n)
+            for j in range(n):
+                total[j] += w[j] * p[j]
+    if added.shape[0] > 0:
+        for r in range(n_units):
+            total, more = row(sums, (r, 0), n), row(added, (first + r, 0), n)
+            for j in range(n):
+                total[j] += more[j]
 
 
 @kernel(mode="merged")
@@ -68,18 +116,64 @@ def ascend_row(weights, gradient, velocity, step, offsets):
     return gradient_dot, squared_norm
 
 
+@kernel(mode="merged")
+def _square(source, target):
+    for k in range(target.shape[0]):
+        target[k] = source[k] * source[k]
+
+
+@kernel(mode="merged")
+def _pack(weights, first, n_units, packed):
+    """Copy the couplings of a panel of units to the panels of both layers, and square them."""
+    (above, squares_above), (below, squares_below) = packed
+    n, width = weights.shape[1], above.shape[2]
+    for p in range(above.shape[0]):
+        n_columns = smaller(width, n - p * width)
+        for i in range(first, first + n_units):
+            w, copied = row(weights, (i, p * width), n_columns), row(above, (p, i, 0), n_columns)
+            for k in range(n_columns):
+                copied[k] = w[k]
+            if squares_above.shape[0] > 0:
+                _square(copied, row(squares_above, (p, i, 0), n_columns))
+    if below.shape[0] == 0:
+        return
+    task, lanes = first // width, width // TILE_VECTORS
+    panel, n_tiled = below[task], n - n % lanes if n_units == width else 0
+    for i in range(0, n_units - lanes + 1, lanes):
+        for j in range(0, n_tiled, lanes):
+            transpose_tile(weights, first + i, j, panel, i, lanes)
+    for j in range(n_tiled, n):
+        for i in range(n_units):
+            panel[j, i] = weights[first + i, j]
+    if squares_below.shape[0] > 0:
+        for j in range(n):
+            _square(row(below, (task, j, 0), width), row(squares_below, (task, j, 0), width))
+
+
 @kernel(fastmath=REORDER, views=True)
-def ascend(weights, gradient, velocity, settings, centring, width, queue, sums):
-    """Take one step of gradient ascent with momentum, weight decay and centring."""
+def ascend(address, pairs, weights, velocity, settings, centring, packed, work, sums):
+    """Take one step of gradient ascent with momentum, weight decay and centring.
+
+    The gradient is given by `Pairs`. Packed couplings and their squares, of the layer above and of
+    the layer below, follow the weights; arrays without panels do not.
+    """
     (n_below, n), (below, above), (row_sums, offset_products) = weights.shape, centring, sums
     step, decay = (settings.rate, settings.momentum, settings.l1), (settings.l2, 0.0)
-    of_above, task = (row(above, (0, 0), n), row(above, (1, 0), n)), fetch_and_increment(queue)
+    of_above, (scratch, queue) = (row(above, (0, 0), n), row(above, (1, 0), n)), work
+    worker = fetch_and_increment(row(queue, (1,), 1))
+    if worker >= scratch.shape[0]:
+        return
+    memory, width, task = scratch[worker], scratch.shape[2], fetch_and_increment(queue)
     while task < offset_products.shape[0]:
-        products = row(offset_products, (task, 0), n)
+        products, first = row(offset_products, (task, 0), n), task * width
+        n_units = smaller(width, n_below - first)
+        _sum_pairs(address, pairs, weights, first, n_units, memory)
         set_to_zero(products)
-        for i in range(task * width, smaller((task + 1) * width, n_below)):
-            w, g, v = row(weights, (i, 0), n), row(gradient, (i, 0), n), row(velocity, (i, 0), n)
+        for i in range(first, first + n_units):
+            w, v = row(weights, (i, 0), n), row(velocity, (i, 0), n)
+            g = row(memory, (0, i - first, 0), n)
             finish_gradient(w, g, decay, (below[0, i], below[1, i]), of_above)
             row_sums[0, i], row_sums[1, i] = ascend_row(w, g, v, step, of_above[0])
             add_multiple(below[0, i], g, products)
+        _pack(weights, first, n_units, packed)
         task = fetch_and_increment(queue)

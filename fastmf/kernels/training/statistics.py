@@ -1,4 +1,4 @@
-"""Kernels of learning: conditional moments of batches of rows, and averages of products of units.
+"""Conditional moments of batches of rows.
 
 Not by BLAS, so that all of a training step runs in one pool of threads: two pools that take turns
 on the same cores cost each other more than the products themselves.
@@ -17,7 +17,7 @@ from fastmf.priors._compiled import tilted_moments
 
 
 def work_of(packed, n_workers=1, scratch=None):
-    """Work memory of the kernels in this file for a number of threads."""
+    """Work memory for a number of threads."""
     n_panels, _, width = packed.shape
     shape = n_workers, TASK_ROWS + 1, n_panels * width
     memory = (scratch or Scratch()).take("work", shape, packed.dtype)
@@ -43,41 +43,4 @@ def conditional_moments(units, address, couplings, states, work, b, mean, var):
             copy(row(products, (r, 0), n_units), b_r)
             mean_r, var_r = row(mean, (first + r, 0), n_units), row(var, (first + r, 0), n_units)
             tilted_moments(units, start, b_r, zero, mean_r, var_r)
-        first = next_task(queue) * TASK_ROWS
-
-
-@kernel(mode="merged")
-def _add_weighted(weights, products, out):
-    n = out.shape[1]
-    for r in range(out.shape[0]):
-        weights_r, products_r = row(weights, (r, 0), n), row(products, (r, 0), n)
-        out_r = row(out, (r, 0), n)
-        for i in range(n):
-            out_r[i] += weights_r[i] * products_r[i]
-
-
-@kernel(views=True)
-def pair_averages(address, n_second, lefts, rights, weights, work, out):
-    """Sums over rows of products of units, of the first `n_second` rows times the weights.
-
-    Units of one layer, and packed ones of the other, are given in all rows.
-    """
-    n_left, n_right = weights.shape
-    scratch, queue = work
-    w, start = fetch_and_increment(row(queue, (1,), 1)), np.int64(0)
-    if w >= scratch.shape[0]:
-        return
-    products = scratch[w]
-    first = next_task(queue) * TASK_ROWS
-    while first < n_left:
-        n_here = smaller(TASK_ROWS, n_left - first)
-        units = slice(first, first + n_here)
-        of_rows, packed = lefts[n_second:, units].T, rights[:, n_second:]
-        product(address, of_rows, n_here, start, packed, products, n_right)
-        for r in range(n_here):
-            copy(row(products, (r, 0), n_right), row(out, (first + r, 0), n_right))
-        if n_second > 0:
-            of_rows, packed = lefts[:n_second, units].T, rights[:, :n_second]
-            product(address, of_rows, n_here, start, packed, products, n_right)
-            _add_weighted(weights[units], products, out[units])
         first = next_task(queue) * TASK_ROWS

@@ -75,22 +75,6 @@ def between_deviations(gradient, sides):
     return gradient - (np.outer(below[0], above[1]) + np.outer(below[1], above[0]))
 
 
-def with_moved_fields(gradients, moves, tilted):
-    """Gradients by the units of each layer, less the moves of fields that are tilts.
-
-    `moves` has the products of each step of couplings with the offsets above, and below.
-    """
-    fields = [
-        gradient.field if tilt else 0 for gradient, tilt in zip(gradients, tilted, strict=True)
-    ]
-    for k, (of_below, of_above) in enumerate(moves):
-        fields[k], fields[k + 1] = fields[k] - of_below, fields[k + 1] - of_above
-    return tuple(
-        gradient._replace(field=field) if tilt else gradient
-        for gradient, field, tilt in zip(gradients, fields, tilted, strict=True)
-    )
-
-
 # --- natural gradients ----------------------------------------------------------------------------
 
 

@@ -13,14 +13,15 @@ are its derivatives. Gibbs samples of the visible units are averaged like data; 
 they are of all even layers, given which the odd ones are independent.
 """
 
-from itertools import accumulate, pairwise, starmap
+from functools import reduce
+from itertools import pairwise, starmap
 from typing import NamedTuple
 
 import numpy as np
 
 from fastmf._common.memory import Scratch
 from fastmf._common.rows import column_sums, is_sparse
-from fastmf._threads.workers import VECTOR_SPEED, in_parallel, workers_for
+from fastmf._threads.workers import VECTOR_SPEED, in_parallel, one_blas_thread, workers_for
 from fastmf.inference.ep.adaptive_tap import mean_covariance
 from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
 from fastmf.inference.mean_field._layouts import layout_of
@@ -30,6 +31,7 @@ from fastmf.inference.mean_field.gaussian_layers import averages
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.kernels.linear.product import fill_panels, panel_width, product_address
 from fastmf.kernels.training import statistics
+from fastmf.kernels.training.ascent import Pairs
 from fastmf.learning.layered.directions import free_units, products_of_units
 from fastmf.learning.layered.exact_averages import ExactAverages
 from fastmf.learning.training.parameters import ModelParameters
@@ -38,7 +40,7 @@ from fastmf.models.dbm import machine_of
 from fastmf.priors._groups import groups, has_groups
 from fastmf.priors._protocol import gradient as prior_gradient
 from fastmf.priors._protocol import log_prob_gradient, map_parameters, parameter_names
-from fastmf.priors._queries import average_gradient, field_is_tilt, gaussian_units
+from fastmf.priors._queries import average_gradient, field_is_tilt
 from fastmf.priors._rows import mean_log_prob_gradient
 
 ORDER_OF_GRADIENT = {"mean_field": 1, "tap": 2}
@@ -46,46 +48,56 @@ ORDER_OF_GRADIENT = {"mean_field": 1, "tap": 2}
 MEAN_FIELD = (*ORDER_OF_GRADIENT, "adaptive_tap")
 
 
-def pair_averages(weights, first, second=(), n_threads=None, scratch=None, name="pairs"):
-    """Sum of averages over rows of products of two layers, times their factors.
+def pairs_of(shape, dtype, first, second=(), added=(), n_threads=None, scratch=None, name=0):
+    """Averages over rows of products of two layers, times their factors, as `Pairs`.
 
-    Terms are (rows of one layer, rows of the other, factor); those of second order are multiplied
-    by the weights, too. Sparse rows are of first order.
+    Terms are (rows of one layer, rows of the other, factor); products of second order are
+    multiplied by the couplings, too. Sparse rows are of first order. Arrays can be added.
     """
-    dtype, scratch, (n_left, n_right) = weights.dtype, scratch or Scratch(), weights.shape
+    scratch, width = scratch or Scratch(), panel_width(dtype)
     sparse = [term for term in first if is_sparse(term[0])]
-    terms = [*second, *(term for term in first if not is_sparse(term[0]))]
-    out = scratch.take(name, weights.shape, dtype)
-    ends = [0, *accumulate(len(term[0]) for term in terms)]
+    terms = [*second, *(first if not sparse else (t for t in first if not is_sparse(t[0])))]
+    n_second, n_rows = sum(len(term[0]) for term in second), sum(len(term[0]) for term in terms)
+    lefts = scratch.take(("lefts", name), (n_rows, shape[0]), dtype)
+    packed = scratch.take(("rights", name), (-(-shape[1] // width), n_rows, width), dtype)
     if terms:
-        n_rows, width = ends[-1], panel_width(dtype)
-        lefts = scratch.take("lefts", (n_rows, n_left), dtype)
-        rights = scratch.take("rights", (n_rows, n_right), dtype)
         np.concatenate([term[0] for term in terms], out=lefts, casting="same_kind")
-        for (_, right, factor), start, end in zip(terms, ends[:-1], ends[1:], strict=True):
-            np.multiply(right, factor / len(right), out=rights[start:end])
-        packed = scratch.take("packed", (-(-n_right // width), n_rows, width), dtype)
+        rights = scratch.take("rights", (n_rows, shape[1]), dtype)
+        start = 0
+        for _, right, factor in terms:
+            np.multiply(right, factor / len(right), out=rights[start : start + len(right)])
+            start += len(right)
         fill_panels(rights, packed)
-        n_tasks = n_left // statistics.TASK_ROWS + 1
-        n_workers = workers_for(n_tasks, n_rows * weights.size // VECTOR_SPEED, n_threads)
-        work = statistics.work_of(packed, n_workers, scratch)
-        arguments = product_address(dtype), ends[len(second)], lefts, packed, weights, work, out
-        in_parallel(statistics.pair_averages, arguments, n_workers)
-    else:
-        out[:] = 0
+    total = np.zeros((0, 0), dtype)
+    if added or sparse:
+        total = scratch.take(("added", name), shape, dtype)
+        total[:] = reduce(np.add, added) if added else 0
     for left, right, factor in sparse:
-        add_pair_average(left, factor * right, out, n_threads)
-    return out
+        add_pair_average(left, factor * right, total, n_threads)
+    return Pairs(n_second, lefts, packed, total)
 
 
-def conditional_moments(model, X, order=2, n_threads=None, scratch=None):
+def summed(gradient, model):
+    """Return a gradient whose derivatives by couplings are `Pairs`, or arrays, with arrays."""
+    couplings = list(gradient.couplings)
+    for k, (w, pairs) in enumerate(zip(model.couplings, couplings, strict=True)):
+        if isinstance(pairs, Pairs):
+            n, lefts, rights, total = pairs
+            rights = rights.swapaxes(0, 1).reshape(len(lefts), -1)[:, : w.shape[1]]
+            with one_blas_thread():
+                couplings[k] = lefts[n:].T @ rights[n:] + w * (lefts[:n].T @ rights[:n])
+            couplings[k] += total if len(total) else 0
+    return ModelParameters(couplings=tuple(couplings), layers=gradient.layers)
+
+
+def conditional_moments(model, X, order=2, n_threads=None, scratch=None, name="given"):
     """Fields, means and variances of the hidden units given the visible ones."""
     weights = model.couplings[0]
     if is_sparse(X) or has_groups(model.layers[1]):
         b = data_fields(model.layers[0], X, weights, n_threads)
         return b, *model.layers[1].moments(b, b.dtype.type(0))
     scratch = scratch or Scratch()
-    b, mean, var = scratch.take("given", (3, len(X), weights.shape[1]), model.dtype)
+    b, mean, var = scratch.take(name, (3, len(X), weights.shape[1]), model.dtype)
     n_tasks, n_products = len(X) // statistics.TASK_ROWS + 1, len(X) * weights.size
     n_workers = workers_for(n_tasks, n_products // VECTOR_SPEED, n_threads)
     layers = layout_of(model, order, "blocked").layers
@@ -94,15 +106,6 @@ def conditional_moments(model, X, order=2, n_threads=None, scratch=None):
     arguments = layers.units[1], address, couplings, X, work, b, mean, var
     in_parallel(statistics.conditional_moments, arguments, n_workers)
     return b, mean, var
-
-
-def _given_each(model, parts, order, n_threads, scratch):
-    """The `conditional_moments` given each of several sets of rows, dense ones by one call."""
-    if len(parts) < 2 or any(map(is_sparse, parts)):
-        return [conditional_moments(model, x, order, n_threads, scratch) for x in parts]
-    moments = conditional_moments(model, np.concatenate(parts), order, n_threads, scratch)
-    n = len(parts[0])
-    return [part[:n] for part in moments], [part[n:] for part in moments]
 
 
 def row_mean(rows):
@@ -145,11 +148,11 @@ class Kinds(NamedTuple):
 def _unit_averages(prior, field_alone, mean, derivatives, *arguments):
     """Means of the units of a layer over rows, and of derivatives by their parameters.
 
-    By a field that is a tilt the derivative is the mean.
+    Of a field that is a tilt, and all that is learned, the mean is returned itself.
     """
     averages = row_mean(mean)
     if field_alone:
-        return averages, prior._replace(field=averages)
+        return averages, averages
     if is_sparse(mean):
         return averages, mean_log_prob_gradient(prior, mean)
     return averages, map_parameters(row_mean, derivatives(prior, *arguments))
@@ -163,7 +166,7 @@ class Averages(NamedTuple):
     first: list
     second: list
     effects: list
-    # Derivatives by the parameters, and means, of each layer.
+    # Derivatives by the parameters, or by the fields if these are all, and means of each layer.
     layers: list
     means: list
 
@@ -182,7 +185,7 @@ def _of_data(model, X, order, n_threads, kinds, hidden, **options):
     averages = Averages(
         [[(X, solutions.mean[0])], *above.first],
         [[], *above.second],
-        [0, *above.effects],
+        [[], *above.effects],
         [visible, *above.layers],
         [mean, *above.means],
     )
@@ -209,7 +212,7 @@ def _of_rows(model, even, odd, kinds):
         units.append(x)
     pairs = [[pair] for pair in pairwise(units)]
     means, of_priors = zip(*averages, strict=True)
-    return Averages(pairs, [[]] * len(pairs), [0] * len(pairs), of_priors, means)
+    return Averages(pairs, [[]] * len(pairs), [[]] * len(pairs), of_priors, means)
 
 
 def _of_solutions(model, solutions, order, kinds):
@@ -217,20 +220,24 @@ def _of_solutions(model, solutions, order, kinds):
     layers = model.layers
     parts = list(zip(solutions.b, solutions.a, solutions.mean, solutions.var, strict=True))
     pairs = [[pair] for pair in pairwise(solutions.mean)]
-    of_variances, effects, squares = [[]] * len(pairs), [0] * len(pairs), [None] * len(layers)
+    of_variances, effects = [[]] * len(pairs), [[] for _ in pairs]
+    squares = [None] * len(layers)
     if kinds.integrated and not isinstance(solutions, ExpectationPropagation):
-        effects, squares = averages(model, solutions, order)
+        covariances, squares = averages(model, solutions, order)
+        effects = [[effect] for effect in covariances]
     elif order == 2:
         second = solutions.var
         if kinds.grouped:
             units = [(prior, *part[2:]) for prior, part in zip(layers, parts, strict=True)]
             second = list(starmap(second_moments, units))
             neighbours = zip(model.couplings, units, units[1:], strict=False)
-            effects = list(starmap(group_effects, neighbours))
+            effects = [[effect] for effect in starmap(group_effects, neighbours)]
         of_variances = [[pair] for pair in pairwise(second)]
-    units = []
-    for prior, alone, part, square in zip(layers, kinds.field_alone, parts, squares, strict=True):
-        if square is not None and gaussian_units(prior).any():
+    units, gaussian = [], [model.gaussian[of_layer].any() for of_layer in model.bounds]
+    for prior, alone, part, square, is_gaussian in zip(
+        layers, kinds.field_alone, parts, squares, gaussian, strict=True
+    ):
+        if square is not None and is_gaussian:
             mean = row_mean(part[2])
             moments = np.array([mean, square, np.ones(len(mean))])
             units.append((mean, average_gradient(prior, moments)))
@@ -271,13 +278,14 @@ def group_effects(weights, below, above):
     return total
 
 
-def gradient(
+def gradient_of(
     model, X, of_model, order=2, n_threads=None, hidden=None, kinds=None, scratch=None, **options
 ):
     """Gradient of the log-likelihood, as solutions, samples or exact averages see the model.
 
-    Also returns the means of each layer over the data, and the `products_of_units` whose scale is
-    free. The `conditional_moments` of the hidden units of an RBM, and the `Kinds`, can be given.
+    Derivatives by couplings are `Pairs`. Also returns the means of each layer over the data, and
+    the `products_of_units` whose scale is free. The `conditional_moments` of the hidden units of an
+    RBM, and the `Kinds`, can be given.
 
     Notes
     -----
@@ -287,34 +295,40 @@ def gradient(
     """
     kinds = Kinds.of(model) if kinds is None else kinds
     adaptive = isinstance(of_model, ExpectationPropagation)
-    samples = isinstance(of_model, np.ndarray)
-    given = [of_model] if samples else []
+    options_of_moments = order, n_threads, scratch
     if hidden is None and not model.deep:
-        given = [X, *given]
-    moments = _given_each(model.bipartite(), given, order, n_threads, scratch)
-    if hidden is None and not model.deep:
-        hidden = moments[0]
+        hidden = conditional_moments(model, X, *options_of_moments)
     if isinstance(of_model, ExactAverages):
-        less = Averages([[]], [[]], list(of_model.pairwise), list(of_model.layers), [])
-    elif samples:
-        less = _of_rows(model, of_model, moments[-1], kinds)
+        less = Averages([[]], [[]], [of_model.pairwise], of_model.layers, [])
+    elif isinstance(of_model, np.ndarray):
+        given = conditional_moments(model.bipartite(), of_model, *options_of_moments, "samples")
+        less = _of_rows(model, of_model, given, kinds)
     else:
         less = _of_solutions(model, of_model, 1 if adaptive else order, kinds)
+        if adaptive:
+            less.effects[0].append(mean_covariance(model, of_model))
     data, moments = _of_data(model, X, order, n_threads, kinds, hidden, **options)
-    weights = []
+    couplings = []
     for k, w in enumerate(model.couplings):
         terms = [
             [*((*pair, 1) for pair in plus), *((*pair, -1) for pair in minus)]
             for plus, minus in ((data.first[k], less.first[k]), (data.second[k], less.second[k]))
         ]
-        g = pair_averages(w, *terms, n_threads, scratch, f"pairs {k}")
-        for effect in (data.effects[k], -less.effects[k]):
-            if isinstance(effect, np.ndarray):
-                g += effect
-        weights.append(g)
-    if adaptive:
-        weights[0] -= mean_covariance(model, of_model)
-    both = zip(data.layers, less.layers, strict=True)
-    layers = tuple(map_parameters(np.subtract, *pair) for pair in both)
+        added = [*data.effects[k], *(-effect for effect in less.effects[k])]
+        pairs = pairs_of(w.shape, w.dtype, *terms, added, n_threads, scratch, k)
+        couplings.append(pairs)
+    layers = []
+    for prior, of_data, of_units in zip(model.layers, data.layers, less.layers, strict=True):
+        if isinstance(of_data, np.ndarray):
+            field = of_units if isinstance(of_units, np.ndarray) else of_units.field
+            layers.append(prior._replace(field=of_data - field))
+        else:
+            layers.append(map_parameters(np.subtract, of_data, of_units))
     products = products_of_units(kinds.free, moments) if kinds.free else []
-    return ModelParameters(couplings=tuple(weights), layers=layers), data.means, products
+    return ModelParameters(couplings=tuple(couplings), layers=tuple(layers)), data.means, products
+
+
+def gradient(model, X, of_model, order=2, n_threads=None, **options):
+    """The gradient and moments of `gradient_of`, with sums of the `Pairs`."""
+    terms, *moments = gradient_of(model, X, of_model, order, n_threads, **options)
+    return summed(terms, model), *moments

@@ -1,10 +1,12 @@
 """Steps of learning an RBM or DBM: averages over data and model, gradient, ascent.
 
-Each step of a `Plan` takes a few calls of kernels: moments of the hidden units given a batch
-(`conditional_moments`), mean-field solutions or Gibbs chains of the model, products of units
-(`pair_averages`), and the ascent of the couplings (`ascend_matrices`). Everything else is a few
-operations on vectors of units.
+Each step of a `Plan` takes three calls of kernels: moments of the hidden units given a batch
+(`conditional_moments`), mean-field solutions or Gibbs chains of the model, and the ascent of the
+couplings along sums of products of units (`ascend_matrices`). The remaining work is on vectors of
+units.
 """
+
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,14 +23,15 @@ from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.kernels.training.ascent import AscentStep
 from fastmf.learning.layered import directions
 from fastmf.learning.layered.completion import completed
-from fastmf.learning.layered.domain import after_step, can_follow, has_constraints
+from fastmf.learning.layered.domain import after_step, can_follow, has_constraints, layers_after
 from fastmf.learning.layered.exact_averages import ExactAverages, exact_averages
 from fastmf.learning.layered.gradients import (
     MEAN_FIELD,
     ORDER_OF_GRADIENT,
     Kinds,
     conditional_moments,
-    gradient,
+    gradient_of,
+    summed,
 )
 from fastmf.learning.layered.metrics import metrics
 from fastmf.learning.training import trainer
@@ -39,6 +42,7 @@ from fastmf.priors._protocol import (
     learned_fields,
     map_parameters,
     offers,
+    parameter_names,
     sample,
 )
 from fastmf.priors._queries import perturbed, two_values, unbounded
@@ -117,6 +121,14 @@ class Plan(LayeredSteps):
         # Options of the solutions given data in a deep machine, which converge.
         self.options = {"log_partition": False} if model.deep else {}
         self.tilts = directions.tilts(layers)
+        # Where fields that are tilts are among all parameters of units.
+        places, _ = as_vector(layers, np.arange(len(joined(layers))))
+        self.fields = [
+            slice(place.field[0], place.field[-1] + 1)
+            if tilt and "field" in parameter_names(place)
+            else None
+            for place, tilt in zip(places, self.tilts, strict=True)
+        ]
         self.constrained = has_constraints(layers)
         # Machines of units that move in their fields alone always exist.
         self.bounded = all(self.kinds.field_alone) and not any(
@@ -194,7 +206,7 @@ class Plan(LayeredSteps):
         X = sparse_or_states(model.layers[0], X, model.dtype)
         of_model, hidden = self.states_of_model(state, X, rng)
         arguments = self.order, self.n_threads, hidden, self.kinds, self.scratch
-        return gradient(model, X, of_model, *arguments, **self.options)
+        return gradient_of(model, X, of_model, *arguments, **self.options)
 
     def states_of_model(self, state, X, rng):
         """Mean-field solutions, samples or exact averages of the model.
@@ -204,7 +216,7 @@ class Plan(LayeredSteps):
         """
         model, settings = state.model, self.settings
         n_starts = settings.n_starts or X.shape[0]
-        kind = settings.gradient if self.always_solved else self.gradient_of(state)
+        kind = settings.gradient if self.always_solved else self.kind_of_gradient(state)
         if kind in ("bp", "exact"):
             return bp_averages(model, settings) if kind == "bp" else exact_averages(model), None
         if kind not in MEAN_FIELD:
@@ -218,7 +230,8 @@ class Plan(LayeredSteps):
         elif self.from_data and n_starts <= X.shape[0]:
             hidden = conditional_moments(model, X, self.order, self.n_threads, self.scratch)
             _, mean, var = given = [part[:n_starts] for part in hidden]
-            x = states(model.layers[0], X[:n_starts], model.dtype)
+            x = X[:n_starts]
+            x = states(model.layers[0], x, model.dtype) if is_sparse(x) else x
             plain = settings.damping is None and not self.kinds.integrated
             if kind in ORDER_OF_GRADIENT and plain:
                 arguments = x, given, self.order, settings.n_sweeps, self.n_threads, self.scratch
@@ -235,7 +248,7 @@ class Plan(LayeredSteps):
             state.chains = (*solutions.mean, *solutions.var)
         return solutions, hidden
 
-    def gradient_of(self, state):
+    def kind_of_gradient(self, state):
         """The gradient of a step: chains where mean-field iterations have no moments.
 
         A warning announces the change. Chains are then in the state, and it does not change back.
@@ -278,6 +291,8 @@ class Plan(LayeredSteps):
             layers = tuple(by_log_precision(*pair, means_held=True) for pair in pairs)
             if self.kinds.free:
                 layers = directions.with_held_precisions(old, layers, self.kinds.free)
+        if self.kinds.free or state.preconditioners:
+            gradient = summed(gradient, model)
         sides = directions.offsets(model, layers, means, self.tilts, settings.centred)
         couplings, layers, steps, sides = self._directions(
             state, gradient.couplings, layers, rate, sides, means, products
@@ -286,21 +301,35 @@ class Plan(LayeredSteps):
         if self.constrained:
             before = model.moved([w.copy() for w in model.couplings], old)
         layout = layout_of(model, self.order, "blocked") if self.packed else None
+        packed = None
+        if layout is not None:
+            below, above = layout.layers.of_model
+            packed = [tuple((la.couplings, la.squares) for la in (above, below))]
         matrices = model.couplings, couplings, state.velocity.couplings, steps, sides
         matrices = list(zip(*matrices, strict=True))
-        moves = ascend_matrices(matrices, state.epoch, self.n_threads)
-        if settings.centred:
-            layers = directions.with_moved_fields(layers, moves, self.tilts)
+        moves = ascend_matrices(matrices, state.epoch, self.n_threads, packed, self.scratch)
+        vector = joined(layers)
+        for (below, above), pair in zip(pairwise(self.fields), moves, strict=True):
+            for fields, products in zip((below, above), pair, strict=True):
+                if settings.centred and fields is not None:
+                    vector[fields] -= products
+        vector *= rate
         self._velocity *= settings.momentum
-        self._velocity += rate * joined(layers)
+        self._velocity += vector
         new = finite_sum(self._parameters, self._velocity, state.epoch)
         if not self.bounded:
-            moved = ModelParameters(couplings=model.couplings, layers=as_vector(old, new)[0])
-            moved = after_step(before, moved, state.velocity)
-            new = joined(moved.layers)
-            if moved.couplings[0] is not model.couplings[0]:
+            layers = as_vector(old, new)[0]
+            if self.constrained:
+                moved = ModelParameters(couplings=model.couplings, layers=layers)
+                moved = after_step(before, moved, state.velocity)
+                layers = moved.layers
                 for w, shortened in zip(model.couplings, moved.couplings, strict=True):
                     w[:] = shortened
+                if layout is not None:
+                    layout.fill(model)
+            else:
+                layers = layers_after(old, layers, state.velocity.layers)
+            new = joined(layers)
         self._parameters[:] = new
         # A new machine of the same arrays: a machine knows some functions of its parameters.
         self._model = state.model = model.moved(model.couplings, old)

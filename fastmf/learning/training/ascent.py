@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.kernels.linear.product import panel_width
-from fastmf.kernels.training.ascent import AscentStep
+from fastmf._threads.workers import VECTOR_SPEED, in_parallel, workers_for
+from fastmf.kernels.linear.product import panel_width, product_address
+from fastmf.kernels.training.ascent import AscentStep, Pairs, ascent_work
 from fastmf.kernels.training.ascent import ascend as ascend_kernel
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models._io import Model
@@ -55,13 +55,14 @@ def initial_state(model):
 def ascend(state, gradient, settings, rate, n_threads=None):
     """Take one step of gradient ascent with momentum and weight decay; returns the parameters."""
     parameters = ModelParameters.of(state.model).combine(np.copy)
-    couplings, gradients, velocities = (
-        list(part.matrices()) for part in (parameters, gradient, state.velocity)
-    )
-    steps = [AscentStep(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))]
-    sides = [tuple(np.zeros((2, n), w.dtype) for n in w.shape) for w in couplings]
-    matrices = zip(couplings, gradients, velocities, steps * len(couplings), sides, strict=True)
-    ascend_matrices(list(matrices), state.epoch, n_threads)
+    step = AscentStep(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
+    matrices = [
+        (w, gradient_of, velocity, step, tuple(np.zeros((2, n), w.dtype) for n in w.shape))
+        for w, gradient_of, velocity in zip(
+            *(part.matrices() for part in (parameters, gradient, state.velocity)), strict=True
+        )
+    ]
+    ascend_matrices(matrices, state.epoch, n_threads)
 
     def with_momentum(velocity, gradient):
         if velocity.ndim == 1:
@@ -75,27 +76,35 @@ def ascend(state, gradient, settings, rate, n_threads=None):
     )
 
 
-def ascend_matrices(matrices, epoch, n_threads=None):
+def ascend_matrices(matrices, epoch, n_threads=None, packed=None, scratch=None):
     """Move matrices of couplings in place, given as (weights, gradient, velocity, step, offsets).
 
-    Threads meet once, when all matrices are done. Returns for each matrix the products of the
+    A gradient is an array or `Pairs`. Threads meet once, when all matrices are done. `packed` has
+    for each matrix the packed couplings that follow it. Returns for each matrix the products of the
     direction of the step with the offsets above, and below.
     """
-    calls, n_tasks, work, dtype = [], 0, 0, matrices[0][0].dtype
-    width = panel_width(dtype)
-    for weights, gradient, velocity, step, sides in matrices:
+    dtype = matrices[0][0].dtype
+    width, address = panel_width(dtype), product_address(dtype)
+    none = np.zeros((0, 0, width), dtype)
+    n_tasks = [-(-len(weights) // width) for weights, *_ in matrices]
+    sizes = [weights.size * (32 + len(getattr(g, "lefts", ()))) for weights, g, *_ in matrices]
+    n_workers = workers_for(sum(n_tasks), sum(sizes) // VECTOR_SPEED, n_threads)
+    calls = []
+    for k, (weights, gradient, velocity, step, sides) in enumerate(matrices):
+        if not isinstance(gradient, Pairs):
+            added = np.ascontiguousarray(gradient, dtype)
+            gradient = Pairs(0, added[:0], none, added)
         n, n_above = weights.shape
-        sums = np.empty((2, n), dtype), np.empty((-(-n // width), n_above), dtype)
-        gradient = np.ascontiguousarray(gradient, dtype)
-        calls.append((weights, gradient, velocity, step, sides, width, np.zeros(1, int), sums))
-        n_tasks += len(sums[1])
-        work += 2 * weights.size
+        sums = np.empty((2, n), dtype), np.empty((n_tasks[k], n_above), dtype)
+        copies = packed[k] if packed else ((none, none), (none, none))
+        work = ascent_work(weights.shape, dtype, n_workers, scratch, ("sums", k))
+        calls.append((address, gradient, weights, velocity, step, sides, copies, work, sums))
 
     def take():
         for arguments in calls:
             ascend_kernel(*arguments)
 
-    in_parallel(take, (), workers_for(n_tasks, work, n_threads))
+    in_parallel(take, (), n_workers)
     # No machine of any use has such weights, and their powers would overflow.
     moves, largest = [], float(np.finfo(np.float32).max) ** 0.25
     for *_, ((of_below, squares), products) in calls:

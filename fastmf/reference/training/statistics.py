@@ -10,10 +10,3 @@ def conditional_moments(units, address, couplings, states, work, b, mean, var):
     """Moments of the units of one layer, given the states of the other."""
     np.matmul(states, unpacked(couplings, b.shape[1]), out=b)
     mean[:], var[:] = moments(units.prior, b, b.dtype.type(0))
-
-
-def pair_averages(address, n_second, lefts, rights, weights, work, out):
-    """Sums over rows of products of units, of the first `n_second` rows times the weights."""
-    rights = unpacked(rights, weights.shape[1])
-    out[:] = lefts[n_second:].T @ rights[n_second:]
-    out += weights * (lefts[:n_second].T @ rights[:n_second])
