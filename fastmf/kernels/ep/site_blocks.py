@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._jit.argument_types import Float64, Int64
-from fastmf._jit.intrinsics import fetch_and_increment, row
+from fastmf._jit.intrinsics import fetch_and_increment, larger, row
 from fastmf._jit.kernel import kernel
 from fastmf._threads.interrupts import next_task
 from fastmf.kernels.linear.work import new_work
@@ -149,10 +149,9 @@ def _sum_patterns(given, c, largest, levels):
             s += 1
             if not value < top + MAX_LOG_WEIGHT:
                 top, full = _scaled(value, s, c, largest, levels, (top, full))
-            if value > top - MAX_LOG_WEIGHT:
-                levels.numbers[4 * s + WEIGHT] = np.exp(value - top)
-                if s == 1:
-                    levels.sums[INCLUDED_ALONE * c + j] = levels.numbers[4 + WEIGHT]
+            levels.numbers[4 * s + WEIGHT] = np.exp(larger(value - top, -MAX_LOG_WEIGHT))
+            if s == 1:
+                levels.sums[INCLUDED_ALONE * c + j] = levels.numbers[4 + WEIGHT]
             j += 1
         elif s == 0:
             break
