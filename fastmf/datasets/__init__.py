@@ -14,12 +14,9 @@ from fastmf.datasets.images import (
     load_digits,
     load_mnist,
 )
-from fastmf.datasets.potts_files import (
+from fastmf.datasets.plmc import (
     PlmcParameters,
-    PottsParameters,
-    read_adabmdca,
     read_plmc,
-    write_adabmdca,
     write_plmc,
 )
 from fastmf.datasets.uai import UAIModel, load_uai, save_uai
@@ -28,7 +25,6 @@ __all__ = [
     "Alignment",
     "Images",
     "PlmcParameters",
-    "PottsParameters",
     "UAIModel",
     "load_alignment",
     "load_caltech_silhouettes",
@@ -36,12 +32,10 @@ __all__ = [
     "load_digits",
     "load_mnist",
     "load_uai",
-    "read_adabmdca",
     "read_array",
     "read_plmc",
     "save_uai",
     "sequence_weights",
-    "write_adabmdca",
     "write_fasta",
     "write_plmc",
 ]

@@ -14,11 +14,6 @@ class Alignment(NamedTuple):
     columns: Array
     alphabet: str
 
-class PottsParameters(NamedTuple):
-    couplings: Array
-    field: Array
-    alphabet: str
-
 class PlmcParameters(NamedTuple):
     couplings: Array
     field: Array
@@ -73,13 +68,6 @@ def load_mnist(
     dtype: type[np.floating[Any]] = np.float32,
 ) -> Images: ...
 def load_uai(path: Path, evidence: Path | None = None, *, max_bytes: float = ...) -> UAIModel: ...
-def read_adabmdca(
-    path: Path,
-    alphabet: str = "protein",
-    *,
-    dtype: type[np.floating[Any]] = np.float64,
-    max_bytes: int = ...,
-) -> PottsParameters: ...
 def read_array(path: Path, *, max_bytes: int | None = ...) -> Array: ...
 def read_plmc(path: Path) -> PlmcParameters: ...
 def save_uai(
@@ -92,9 +80,6 @@ def save_uai(
 def sequence_weights(
     X: ArrayLike, identity: float = 0.8, *, n_threads: int | None = None
 ) -> Array: ...
-def write_adabmdca(
-    path: Path, couplings: ArrayLike, field: ArrayLike, alphabet: str = "protein"
-) -> None: ...
 def write_fasta(
     path: Path,
     X: ArrayLike,

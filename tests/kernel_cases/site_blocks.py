@@ -15,7 +15,10 @@ MOST_WORKERS = 4
 
 
 def tilt_arguments(size, dtype, rows=None):
-    """Blocks with cavities of which one leaves no proper slab, and some are indefinite."""
+    """Blocks with cavities of which one leaves no proper slab, and some are indefinite.
+
+    Log-weights of one block are above 500.
+    """
     shapes = np.array(SHAPES * max(1, size.n_rows // 50))
     parts = []
     for k in chosen(rows, len(shapes)):
@@ -26,7 +29,8 @@ def tilt_arguments(size, dtype, rows=None):
         X = rng.normal(size=(6, c)) + 2 * rng.normal(size=(6, 1))
         improper = -2 * own.max() if k == 4 else -0.2
         precision = 5 * X.T @ X + improper * np.eye(c)
-        linear = 5 * X.T @ (X @ np.where(rng.random(c) < 0.3, 1.0, 0.0) + rng.normal(size=6))
+        y = X @ np.where(rng.random(c) < 0.3, 1.0, 0.0) + rng.normal(size=6)
+        linear = (40 if k == 6 else 5) * X.T @ y
         parts.append((shapes[k], np.stack([log_weight, field, own]), linear, precision.ravel()))
     (shapes, prior, linear, precision) = zip(*parts, strict=True)
     sizes, largest = np.array(shapes).T

@@ -178,9 +178,7 @@ def sequences(folder: Path) -> dict[str, Array]:
     print(machine.categories_)
     datasets.write_plmc(folder / "plmc", couplings, field, alignment.alphabet)
     datasets.write_fasta(folder / "x.fasta", alignment.X, alignment.alphabet, alignment.names)
-    datasets.write_adabmdca(folder / "dca", couplings, field)
     plmc: datasets.PlmcParameters = datasets.read_plmc(folder / "plmc")
-    potts: datasets.PottsParameters = datasets.read_adabmdca(folder / "dca")
     rbm = mf.RBM(np.ones((6, 2)), mf.Categorical(np.zeros((2, 3))), mf.Bernoulli(np.zeros(2)))
     effective = evaluation.effective_couplings(rbm, [[0, 1]])
     scores = evaluation.contact_scores(effective)
@@ -189,7 +187,7 @@ def sequences(folder: Path) -> dict[str, Array]:
     for figure in (
         plotting.contact_map(scores),
         plotting.precision_curve({"machine": precision}),
-        plotting.mutation_matrix(machine.mutants(alignment.X[0]), potts.alphabet),
+        plotting.mutation_matrix(machine.mutants(alignment.X[0]), plmc.alphabet),
         plotting.mutation_matrix(machine, sequence=alignment.X[0]),
     ):
         figure.savefig(folder / "figure.png")

@@ -3,19 +3,21 @@
 The units of a block have one cavity exp(g'w - w'Pw / 2). Their prior factors are sums over
 inclusion: with S the set of units that are not zero,
 
-    Q = P_SS + precisions,  h = g_S + fields,  slab moments  M = Q^-1 h,  V = Q^-1
-    log-weight of S  =  sum of prior log-weights - ln det(Q) / 2 + h'M / 2
+    Q = P_SS + precisions,  h = g_S + fields
+    log-weight of S  =  sum of prior log-weights - ln det(Q) / 2 + h'Q^-1 h / 2
 
-Patterns S are walked depth first, so that each one adds a row to the Cholesky factor of the last.
-Only the Q are inverted: P itself need not be positive definite. Most patterns are as large as they
-may be: with u = V P_Sj, p = Q_jj - P_jS u and m = (h_j - P_jS M) / p, those that add a unit j to S
-have the moments
+Patterns S are walked depth first. The unit k that is added last is integrated out of the linear
+terms h and precisions Q of the units l behind it,
 
-    means  M - m u and m,  covariances  V + uu' / p, -u / p and 1 / p
+    v = 1 / Q_kk,  m = v h_k,  u_l = v Q_kl:    h_l - u_l h_k  and  Q_ll' - u_l Q_kl'
 
-of which the sums over j are taken first.
+and on the way back its moments follow from the sums of weights, w_l and w_l w_l' over all patterns
+that begin with S, since w_k has mean m - u'w and variance v given the units behind it. So a pattern
+costs a few operations, whatever its size. Only pivots are inverted: P itself need not be positive
+definite.
 
-All is one kernel. Matrices are one-dimensional arrays, row by row.
+All is one kernel. Matrices are one-dimensional arrays, row by row, of which the upper triangles are
+used.
 """
 
 from typing import NamedTuple
@@ -23,14 +25,14 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._jit.argument_types import Float64, Int64
-from fastmf._jit.intrinsics import fetch_and_increment, row
+from fastmf._jit.intrinsics import fetch_and_increment, larger, row
 from fastmf._jit.kernel import kernel
 from fastmf._threads.interrupts import next_task
 from fastmf.kernels.linear.work import new_work
 
-# A pattern counts if its weight is at least exp(-this) of the largest so far: 1e5 that do not are
-# less than 1e-8.
-MAX_LOG_RATIO = 30.0
+# Sums are scaled anew where a log-weight exceeds their scale by more, and patterns of log-weights
+# that are smaller by more are left out: numbers stay within double precision.
+MAX_LOG_WEIGHT = 500.0
 # Smallest pivot, relative to the diagonal of Q, of a pattern that is proper.
 MIN_PATTERN_PIVOT = 1e-14
 
@@ -48,41 +50,43 @@ class SiteBlocks(NamedTuple):
     prior: np.ndarray  # (3, n_units)
 
 
-class Pattern(NamedTuple):
-    """Pattern in hand, of d units at most; matrices are one-dimensional."""
+class Levels(NamedTuple):
+    """For the first s units of the pattern in hand, s < d, and the c units of the block.
 
-    members: Int64[1]  # (d,), its units, in increasing order
-    factor: Float64[1]  # (d * d,), Cholesky factor of Q, lower triangle
-    whiten: Float64[1]  # (d * d,), its inverse
-    second: Float64[1]  # (d * d,), second moments of the units
-    whitened: Float64[1]  # (d,), whitened linear terms
-    mean: Float64[1]  # (d,)
-    log_weights: Float64[1]  # (d + 1,), of the patterns of its first units
-    changes: Float64[1]  # (d * d,), sum of uu' over units that may be added
-    cross: Float64[1]  # (d,), P_Sj of one
-    change: Float64[1]  # (d,), sum of mean times u over them
-    shift: Float64[1]  # (d,), u of one
+    The last level has no matrices, since the units behind it are added one at a time.
+    """
+
+    unit: Int64[1]  # (d,), the last of the units
+    numbers: Float64[1]  # (4 * d,), see `LOG_WEIGHT`
+    linear: Float64[1]  # (d * c,), h
+    precision: Float64[1]  # (d * c,), diagonal of Q
+    slope: Float64[1]  # (d * c,), u of the last unit
+    first: Float64[1]  # (d * c,), sums of w_l over the patterns that begin with these units
+    second: Float64[1]  # (d * c,), and of w_l squared
+    couplings: Float64[1]  # (max(1, d - 1) * c * c,), Q
+    products: Float64[1]  # (max(1, d - 1) * c * c,), sums of w_l w_l'
+    sums: Float64[1]  # (3 * c,), see `MEAN`; the means are scratch
 
 
-class PatternMemory(NamedTuple):
-    """Scratch memory of workers: patterns, and the sums over all patterns of a block."""
+class LevelMemory(NamedTuple):
+    """Scratch memory of workers."""
 
-    members: np.ndarray  # int64, (n_workers, d)
-    numbers: np.ndarray  # (n_workers, 4 * d * d + 6 * d + 1), arrays of `Pattern`
-    sums: np.ndarray  # (n_workers, 3 * c + c * c), see `MEAN`, of c units; second moments
+    units: np.ndarray  # int64, (n_workers, d)
+    numbers: np.ndarray  # (n_workers, d * (5 * c + 4) + 2 * max(1, d - 1) * c * c + 3 * c)
+    sizes: np.ndarray  # int64, (2,), d and c
+
+
+# Rows of `units`; numbers of a level.
+MEAN, INCLUDED, INCLUDED_ALONE = range(3)
+LOG_WEIGHT, WEIGHT, UNIT_MEAN, UNIT_VAR = range(4)
 
 
 def pattern_work(blocks, n_workers):
     """Memory and queue of `tilt_blocks`."""
     d, c = max(1, blocks.largest.max()), np.diff(blocks.starts).max()
-    members = np.zeros((n_workers, d), np.int64)
-    numbers = np.zeros((n_workers, 4 * d * d + 6 * d + 1))
-    sums = np.zeros((n_workers, 3 * c + c * c))
-    return new_work(PatternMemory(members, numbers, sums))
-
-
-# Rows of `units`.
-MEAN, INCLUDED, INCLUDED_ALONE = range(3)
+    n = d * (5 * c + 4) + 2 * max(1, d - 1) * c * c + 3 * c
+    units, numbers = np.zeros((n_workers, d), np.int64), np.zeros((n_workers, n))
+    return new_work(LevelMemory(units, numbers, np.array([d, c], np.int64)))
 
 
 @kernel
@@ -90,277 +94,214 @@ def tilt_blocks(blocks, linear, precision, work, units, covariance, totals):
     """Moments and log-partition of every block under the tilt of its cavity."""
     n_blocks = len(blocks.largest)
     w = fetch_and_increment(work.queue[1:])
-    if w >= len(work.scratch.members):
+    if w >= len(work.scratch.units):
         return
-    pattern = _pattern_of(work.scratch, w)
+    levels = _levels_of(work.scratch, w)
     while True:
         k = next_task(work.queue)
         if k >= n_blocks:
             break
         first, square, largest = blocks.starts[k], blocks.squares[k], blocks.largest[k]
         c = blocks.starts[k + 1] - first
-        sums = row(work.scratch.sums, (w, 0), 3 * c + c * c)
         given = blocks.prior, linear, precision, first, square
-        log_total, ratio, full = _sum_patterns(given, c, largest, pattern, sums)
+        log_total, full = _sum_patterns(given, c, largest, levels)
         totals[0, k], totals[1, k] = log_total, 0.0 if c == largest else full
-        _conclude(sums, ratio, (first, square, c), units, covariance)
+        ratio = 1 / levels.numbers[WEIGHT] if log_total < np.inf else np.nan
+        _conclude(levels, ratio, (first, square, c), units, covariance)
 
 
 @kernel(mode="merged")
-def _pattern_of(memory, w):
-    """The arrays of a worker's pattern."""
-    members, d = memory.members[w], memory.members.shape[1]
-    square = d * d
-    return Pattern(
-        members,
-        row(memory.numbers, (w, 0), square),
-        row(memory.numbers, (w, square), square),
-        row(memory.numbers, (w, 2 * square), square),
-        row(memory.numbers, (w, 3 * square), d),
-        row(memory.numbers, (w, 3 * square + d), d),
-        row(memory.numbers, (w, 3 * square + 2 * d), d + 1),
-        row(memory.numbers, (w, 3 * square + 3 * d + 1), square),
-        row(memory.numbers, (w, 4 * square + 3 * d + 1), d),
-        row(memory.numbers, (w, 4 * square + 4 * d + 1), d),
-        row(memory.numbers, (w, 4 * square + 5 * d + 1), d),
+def _levels_of(memory, w):
+    """The levels of a worker."""
+    d, c = memory.sizes[0], memory.sizes[1]
+    vector, matrix, start = d * c, max(1, d - 1) * c * c, 4 * d
+    end = start + 5 * vector
+    return Levels(
+        memory.units[w],
+        row(memory.numbers, (w, 0), start),
+        row(memory.numbers, (w, start), vector),
+        row(memory.numbers, (w, start + vector), vector),
+        row(memory.numbers, (w, start + 2 * vector), vector),
+        row(memory.numbers, (w, start + 3 * vector), vector),
+        row(memory.numbers, (w, start + 4 * vector), vector),
+        row(memory.numbers, (w, end), matrix),
+        row(memory.numbers, (w, end + matrix), matrix),
+        row(memory.numbers, (w, end + 2 * matrix), 3 * c),
     )
 
 
 @kernel(mode="merged")
-def _sum_patterns(given, c, largest, pattern, sums):
+def _sum_patterns(given, c, largest, levels):
     """Sum the patterns of one block of c units, with relative weights.
 
-    Returns the log-partition, NaN where moments do not exist; what makes the sums moments; the part
-    of the patterns that are as large as they may be.
+    Returns the log-partition, NaN where moments do not exist, and the part of the patterns that are
+    as large as they may be.
     """
-    for i in range(len(sums)):
-        sums[i] = 0.0
-    pattern.log_weights[0] = 0.0
-    top, total, full = 0.0, 1.0, 0.0
-    s, j = np.int64(0), np.int64(0)
-    while True:
+    _begin(given, c, levels)
+    # The log-weight of a sum of 1, and the sum of the largest patterns.
+    top, full, s, j = 0.0, 0.0, np.int64(0), np.int64(0)
+    while top < np.inf:
         if s == largest - 1 and j < c:
-            top, total, full = _add_last(given, s, j, c, pattern, sums, (top, total, full))
-            if not top < np.inf:
-                break
+            top, full = _add_units(given, s, j, c, levels, (top, full))
             j = c
-        elif s < largest and j < c:
-            value = _append(given, s, j, c, pattern)
-            if not value < np.inf:
-                top = np.nan
-                break
+        elif j < c:
+            value = _append(given, s, j, c, largest, levels)
             s += 1
-            pattern.log_weights[s] = value
-            if value > top:
-                ratio = np.exp(top - value)
-                _scale(sums, ratio)
-                total, full, top = total * ratio, full * ratio, value
-            counts = value > top - MAX_LOG_RATIO
-            if counts or s < largest:
-                _whiten(s - 1, pattern)
-            if counts:
-                weight = np.exp(value - top)
-                total += weight
-                full += weight if s == largest else 0.0
-                _add(s, weight, c, pattern, sums)
+            if not value < top + MAX_LOG_WEIGHT:
+                top, full = _scaled(value, s, c, largest, levels, (top, full))
+            levels.numbers[4 * s + WEIGHT] = np.exp(larger(value - top, -MAX_LOG_WEIGHT))
+            if s == 1:
+                levels.sums[INCLUDED_ALONE * c + j] = levels.numbers[4 + WEIGHT]
             j += 1
         elif s == 0:
             break
         else:
-            s -= 1
-            j = pattern.members[s] + 1
-    return top + np.log(total), 1 / total if top < np.inf else np.nan, full / total
+            j, s = levels.unit[s] + 1, s - 1
+            _add_level(s + 1, c, largest, levels)
+    total = levels.numbers[WEIGHT]
+    return top + np.log(total), full / total
 
 
 @kernel(mode="merged")
-def _scale(sums, ratio):
-    """Multiply all sums."""
-    for i in range(len(sums)):
-        sums[i] *= ratio
-
-
-@kernel(mode="merged")
-def _append(given, s, j, c, pattern):
-    """Make unit j the one number s of the pattern: its log-weight; NaN if it is not proper."""
+def _begin(given, c, levels):
+    """Begin with the pattern of no unit, of weight 1."""
     prior, linear, precision, first, square = given
-    members, factor, _, _, whitened, _, log_weights, _, _, _, _ = pattern
-    d, offset, log_weight = len(members), square + j * c, np.nan
-    remaining = precision[offset + j] + prior[2, first + j]
-    scale, along = remaining, linear[first + j] + prior[1, first + j]
-    for r in range(s):
-        value = precision[offset + members[r]]
-        for t in range(r):
-            value -= factor[s * d + t] * factor[r * d + t]
-        value /= factor[r * d + r]
-        factor[s * d + r] = value
-        remaining -= value * value
-        along -= value * whitened[r]
-    if remaining > MIN_PATTERN_PIVOT * abs(scale):
-        members[s] = j
-        pivot = np.sqrt(remaining)
-        z = along / pivot
-        factor[s * d + s], whitened[s] = pivot, z
-        log_weight = log_weights[s] + prior[0, first + j] + z * z / 2 - np.log(pivot)
+    levels.numbers[LOG_WEIGHT], levels.numbers[WEIGHT] = 0.0, 1.0
+    for i in range(3 * c):
+        levels.sums[i] = 0.0
+    for j in range(c):
+        levels.linear[j] = linear[first + j] + prior[1, first + j]
+        levels.precision[j] = precision[square + j * c + j] + prior[2, first + j]
+        levels.first[j] = levels.second[j] = 0.0
+        for i in range(j + 1, c):
+            levels.couplings[j * c + i] = precision[square + j * c + i]
+            levels.products[j * c + i] = 0.0
+
+
+@kernel(mode="merged")
+def _append(given, s, j, c, largest, levels):
+    """Begin the level of unit j behind level s, without a pattern: its log-weight."""
+    linear, precision, slope, couplings = (
+        levels.linear, levels.precision, levels.slope, levels.couplings
+    )  # fmt: skip
+    old, new, numbers, log_weight = s * c, (s + 1) * c, levels.numbers, np.nan
+    along, pivot = linear[old + j], precision[old + j]
+    var = 1 / pivot
+    mean = along * var
+    if pivot > MIN_PATTERN_PIVOT * abs(precision[j]):
+        log_weight = numbers[4 * s + LOG_WEIGHT] + given[0][0, given[3] + j]
+        log_weight += (along * mean - np.log(pivot)) / 2
+    levels.unit[s + 1] = j
+    numbers[4 * s + 4 + LOG_WEIGHT], numbers[4 * s + 4 + WEIGHT] = log_weight, 0.0
+    numbers[4 * s + 4 + UNIT_MEAN], numbers[4 * s + 4 + UNIT_VAR] = mean, var
+    across = old * c + j * c
+    for i in range(j + 1, c):
+        u = couplings[across + i] * var
+        slope[new + i] = u
+        linear[new + i] = linear[old + i] - u * along
+        precision[new + i] = precision[old + i] - u * couplings[across + i]
+        levels.first[new + i] = levels.second[new + i] = 0.0
+    if s + 1 < largest - 1:
+        for k in range(j + 1, c):
+            u, old_row, new_row = slope[new + k], (old + k) * c, (new + k) * c
+            for i in range(k + 1, c):
+                couplings[new_row + i] = couplings[old_row + i] - u * couplings[across + i]
+                levels.products[new_row + i] = 0.0
     return log_weight
 
 
 @kernel(mode="merged")
-def _whiten(s, pattern):
-    """Row s of the inverse factor, of the unit that was appended last."""
-    members, factor, whiten, _, _, _, _, _, _, _, _ = pattern
-    d = len(members)
-    scale = 1 / factor[s * d + s]
-    whiten[s * d + s] = scale
-    for t in range(s):
-        value = 0.0
-        for r in range(t, s):
-            value -= factor[s * d + r] * whiten[r * d + t]
-        whiten[s * d + t] = value * scale
+def _scaled(value, s, c, largest, levels, totals):
+    """Scale the totals and the sums of levels up to s by this log-weight, NaN if not proper."""
+    top, full = totals
+    ratio = np.exp(top - value)
+    for i in range(3 * c):
+        levels.sums[i] *= ratio
+    for i in range((s + 1) * c):
+        levels.first[i] *= ratio
+        levels.second[i] *= ratio
+    for t in range(s + 1):
+        levels.numbers[4 * t + WEIGHT] *= ratio
+    for i in range(min(s + 1, max(1, largest - 1)) * c * c):
+        levels.products[i] *= ratio
+    return value, full * ratio
 
 
 @kernel(mode="merged")
-def _add_last(given, s, start, c, pattern, sums, totals):
-    """Add the patterns of the first s units and one from `start` on: the new totals."""
-    (top, total, full), added = totals, 0.0
-    _begin_last(s, pattern)
+def _add_units(given, s, start, c, levels, totals):
+    """Add the patterns of level s and one unit from `start` on: the new totals."""
+    prior, first = given[0], given[3]
+    (top, full), old, added = totals, s * c, 0.0
+    log_weight = levels.numbers[4 * s + LOG_WEIGHT]
     for j in range(start, c):
-        value, mean, var = _moments_of_last(given, s, j, c, pattern)
-        if not value < np.inf:
-            top = np.nan
-            break
-        if value > top:
-            ratio = np.exp(top - value)
-            _scale(sums, ratio)
-            _scale_last(s, ratio, pattern)
-            total, full, added, top = total * ratio, full * ratio, added * ratio, value
-        if value > top - MAX_LOG_RATIO:
-            weight = np.exp(value - top)
+        along, pivot = levels.linear[old + j], levels.precision[old + j]
+        var = 1 / pivot
+        mean = along * var
+        value = log_weight + prior[0, first + j] + along * mean / 2
+        if not pivot > MIN_PATTERN_PIVOT * abs(levels.precision[j]):
+            value = np.nan
+        if not value < top + MAX_LOG_WEIGHT:
+            levels.numbers[4 * s + WEIGHT] += added
+            top, full = _scaled(value, s, c, s + 1, levels, (top, full + added))
+            added = 0.0
+            if not top < np.inf:
+                break
+        if value > top - MAX_LOG_WEIGHT:
+            weight = np.exp(value - top) * np.sqrt(var)
             added += weight
-            _add_unit(s, j, (weight, mean, var), c, pattern, sums)
-    _add_common(s, added, c, pattern, sums)
-    return top, total + added, full + added
+            levels.sums[INCLUDED * c + j] += weight
+            levels.first[old + j] += weight * mean
+            levels.second[old + j] += weight * (var + mean * mean)
+            if s == 0:
+                levels.sums[INCLUDED_ALONE * c + j] = weight
+    levels.numbers[4 * s + WEIGHT] += added
+    return top, full + added
 
 
 @kernel(mode="merged")
-def _begin_last(s, pattern):
-    """Means of the first s units alone, and sums over units that may be added: none yet."""
-    members, _, whiten, _, whitened, means, _, changes, _, change, _ = pattern
-    d = len(members)
-    for a in range(s):
-        change[a] = means[a] = 0.0
-        for r in range(a, s):
-            means[a] += whitened[r] * whiten[r * d + a]
-        for b in range(a + 1):
-            changes[a * d + b] = 0.0
+def _add_level(s, c, largest, levels):
+    """Add the sums of level s, with the moments of its unit, to those of the level before."""
+    first, second, slope, products = levels.first, levels.second, levels.slope, levels.products
+    k, new, old, moved = levels.unit[s], s * c, (s - 1) * c, levels.sums
+    weight, mean = levels.numbers[4 * s + WEIGHT], levels.numbers[4 * s + UNIT_MEAN]
+    if weight == 0:
+        return
+    levels.numbers[4 * s - 4 + WEIGHT] += weight
+    levels.sums[INCLUDED * c + k] += weight
+    for i in range(k + 1, c):
+        moved[i] = slope[new + i] * second[new + i]
+    if s < largest - 1:
+        for j in range(k + 1, c):
+            u, total, old_row, new_row = slope[new + j], 0.0, (old + j) * c, (new + j) * c
+            for i in range(j + 1, c):
+                product = products[new_row + i]
+                products[old_row + i] += product
+                moved[i] += u * product
+                total += slope[new + i] * product
+            moved[j] += total
+    along, curved, across = 0.0, 0.0, (old + k) * c
+    for i in range(k + 1, c):
+        along += slope[new + i] * first[new + i]
+        curved += slope[new + i] * moved[i]
+        products[across + i] += mean * first[new + i] - moved[i]
+        first[old + i] += first[new + i]
+        second[old + i] += second[new + i]
+    var = levels.numbers[4 * s + UNIT_VAR]
+    first[old + k] += weight * mean - along
+    second[old + k] += weight * (var + mean * mean) - 2 * mean * along + curved
 
 
 @kernel(mode="merged")
-def _moments_of_last(given, s, j, c, pattern):
-    """Log-weight with unit j besides the first s, NaN if not proper, and its mean and variance."""
-    prior, linear, precision, first, square = given
-    members, _, whiten, _, whitened, _, log_weights, _, cross, _, shift = pattern
-    d, offset, log_weight = len(members), square + j * c, np.nan
-    for a in range(s):
-        cross[a], shift[a] = precision[offset + members[a]], 0.0
-    remaining, along = precision[offset + j] + prior[2, first + j], linear[first + j]
-    scale, along = remaining, along + prior[1, first + j]
-    for r in range(s):
-        value = 0.0
-        for t in range(r + 1):
-            value += whiten[r * d + t] * cross[t]
-        for t in range(r + 1):
-            shift[t] += whiten[r * d + t] * value
-        remaining -= value * value
-        along -= value * whitened[r]
-    var = 1 / remaining
-    mean = along * var
-    if remaining > MIN_PATTERN_PIVOT * abs(scale):
-        log_weight = log_weights[s] + prior[0, first + j] + (along * mean - np.log(remaining)) / 2
-    return log_weight, mean, var
-
-
-@kernel(mode="merged")
-def _scale_last(s, ratio, pattern):
-    """Multiply the sums over units that may be added."""
-    members, _, _, _, _, _, _, changes, _, change, _ = pattern
-    d = len(members)
-    for a in range(s):
-        change[a] *= ratio
-        for b in range(a + 1):
-            changes[a * d + b] *= ratio
-
-
-@kernel(mode="merged")
-def _add_unit(s, j, moments, c, pattern, sums):
-    """Add the moments of unit j besides the first s, and its change of their moments."""
-    members, _, _, _, _, means, _, changes, _, change, shift = pattern
-    d, (weight, mean, var) = len(members), moments
-    first_order = weight * mean
-    second_order = weight * var + first_order * mean
-    if s == 0:
-        sums[INCLUDED_ALONE * c + j] += weight
-    sums[MEAN * c + j] += first_order
-    sums[INCLUDED * c + j] += weight
-    offset = 3 * c + j * c
-    sums[offset + j] += second_order
-    for a in range(s):
-        scaled = second_order * shift[a]
-        change[a] += first_order * shift[a]
-        sums[offset + members[a]] += first_order * means[a] - scaled
-        for b in range(a + 1):
-            changes[a * d + b] += scaled * shift[b]
-
-
-@kernel(mode="merged")
-def _add_common(s, weight, c, pattern, sums):
-    """Add, of all patterns of the first s units and one more, the moments of the first s."""
-    members, _, whiten, _, _, means, _, changes, _, change, _ = pattern
-    d = len(members)
-    for a in range(s):
-        i, offset = members[a], 3 * c + members[a] * c
-        sums[MEAN * c + i] += weight * means[a] - change[a]
-        sums[INCLUDED * c + i] += weight
-        for b in range(a + 1):
-            value = means[a] * means[b]
-            for r in range(a, s):
-                value += whiten[r * d + a] * whiten[r * d + b]
-            value = weight * value - means[a] * change[b] - means[b] * change[a]
-            sums[offset + members[b]] += value + changes[a * d + b]
-
-
-@kernel(mode="merged")
-def _add(s, weight, c, pattern, sums):
-    """Add the pattern of the first s units to the sums, with this weight."""
-    members, _, whiten, second, whitened, means, _, _, _, _, _ = pattern
-    d = len(members)
-    if s == 1:
-        sums[INCLUDED_ALONE * c + members[0]] += weight
-    for a in range(s):
-        mean = 0.0
-        for r in range(a, s):
-            mean += whitened[r] * whiten[r * d + a]
-        i, means[a] = members[a], mean
-        sums[MEAN * c + i] += weight * mean
-        sums[INCLUDED * c + i] += weight
-    for a in range(s):
-        offset = 3 * c + members[a] * c
-        for b in range(a + 1):
-            value = means[a] * means[b]
-            for r in range(a, s):
-                value += whiten[r * d + a] * whiten[r * d + b]
-            second[a * d + b] = second[b * d + a] = value
-            sums[offset + members[b]] += weight * value
-
-
-@kernel(mode="merged")
-def _conclude(sums, ratio, block, units, covariance):
+def _conclude(levels, ratio, block, units, covariance):
     """Hand over the moments of a block."""
     first, square, c = block
-    for q in range(3):
-        for i in range(c):
-            units[q, first + i] = sums[q * c + i] * ratio
-    for i in range(c):
-        for j in range(i + 1):
-            value = sums[3 * c + i * c + j] * ratio
-            value -= units[MEAN, first + i] * units[MEAN, first + j]
-            covariance[square + i * c + j] = covariance[square + j * c + i] = value
+    for j in range(c):
+        units[MEAN, first + j] = levels.first[j] * ratio
+        units[INCLUDED, first + j] = levels.sums[INCLUDED * c + j] * ratio
+        units[INCLUDED_ALONE, first + j] = levels.sums[INCLUDED_ALONE * c + j] * ratio
+    for j in range(c):
+        mean = units[MEAN, first + j]
+        covariance[square + j * c + j] = levels.second[j] * ratio - mean * mean
+        for i in range(j + 1, c):
+            value = levels.products[j * c + i] * ratio - mean * units[MEAN, first + i]
+            covariance[square + j * c + i] = covariance[square + i * c + j] = value

@@ -1,10 +1,9 @@
-import gzip
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fastmf.datasets import read_adabmdca, read_plmc, write_adabmdca, write_plmc
+from fastmf.datasets import read_plmc, write_plmc
 
 # Written by plmc (18c9e55): plmc -o plmc_abc.params -a ABC -le 1 -lh .5 -f two x.fa, of ROWS with a
 # row BBXCAB after the second.
@@ -117,90 +116,13 @@ def test_damaged_plmc_numbers_and_text(tmp_path):
         read_plmc(tmp_path / "x")
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_adabmdca_round_trip(tmp_path, dtype):
-    J, h, alphabet = potts(dtype=dtype)
-    J[0, 1, 2, 3] = J[2, 3, 0, 1] = 0
-    write_adabmdca(tmp_path / "x", J, h, alphabet)
-    found = read_adabmdca(tmp_path / "x", alphabet, dtype=dtype)
-    np.testing.assert_array_equal(found.couplings, J)
-    np.testing.assert_array_equal(found.field, h)
-    assert found.alphabet == alphabet and found.couplings.dtype == dtype
-
-
-def test_adabmdca_by_hand(tmp_path):
-    fields = "h 0 A 0.1\nh 0 - -2\nh 1 - 0\nh 1 A 1e-3\n"
-    for text in (
-        "J 0 1 A - 0.5\n" + fields,
-        fields + "\nJ 1 0 - A 0.5",
-        "J 0 1 1 0 0.5\n" + fields.replace(" - ", " 0 ").replace(" A ", " 1 "),
-        ("J 0 1 A - 0.5\n" + fields).replace("\n", "\r\n"),
-    ):
-        (tmp_path / "x").write_text(text)
-        found = read_adabmdca(tmp_path / "x", "-A")
-        np.testing.assert_array_equal(found.field, [[-2, 0.1], [0, 1e-3]])
-        expected = np.zeros((2, 2, 2, 2))
-        expected[0, 1, 1, 0] = expected[1, 0, 0, 1] = 0.5
-        np.testing.assert_array_equal(found.couplings, expected)
-
-
-GOOD = "J 0 1 A - 0.5\nh 0 - 1\nh 0 A 1\nh 1 - 1\nh 1 A 1\n"
-
-
-@pytest.mark.parametrize(
-    "text, says",
-    [
-        ("\n", "holds 0 fields"),
-        ("J 0 1 A - 0.5\n", "holds 0 fields"),
-        (GOOD[:-8], "holds 3 fields, not 2 for each column"),
-        (GOOD.replace("0.5", ""), "line 1 is neither"),
-        (GOOD.replace("J", "K"), "line 1 is neither"),
-        (GOOD.replace("0.5", "half"), "half"),
-        (GOOD.replace("0.5", "nan"), "NaN"),
-        (GOOD.replace("J 0 1", "J 0 x"), "x"),
-        (GOOD.replace("J 0 1", "J 0 2"), "a column is not one of the 2"),
-        (GOOD.replace("J 0 1", "J -1 1"), "a column is not one of the 2"),
-        (GOOD.replace("J 0 1", "J 1 1"), "with itself"),
-        (GOOD.replace("J 0 1", "J 0 " + "9" * 30), "9"),
-        (GOOD.replace("0.5\n", "0.5\nJ 1 0 - A 1\n"), "comes twice"),
-        (GOOD.replace("h 1 A", "h 1 -"), "comes twice"),
-        (GOOD.replace("h 1 A", "h 1 C"), "C is not in the alphabet -A"),
-        ("\0" * 2**21, "line 1 is neither"),
-    ],
-    ids=lambda value: value[:20].encode("unicode_escape").decode(),
-)
-def test_a_damaged_adabmdca_file(tmp_path, text, says):
-    (tmp_path / "x").write_text(text)
-    with pytest.raises(ValueError, match=says) as caught:
-        read_adabmdca(tmp_path / "x", "-A")
-    assert str(tmp_path / "x") in str(caught.value) and "\n" not in str(caught.value)
-    with pytest.raises(ValueError, match="more than max_bytes=100"):
-        (tmp_path / "x").write_text(GOOD)
-        read_adabmdca(tmp_path / "x", "-A", max_bytes=100)
-
-
 def test_names_of_alphabets_are_those_of_load_alignment(tmp_path):
     J, h, _ = potts()
     for name in ("rna", "RNA", "Rna"):
-        write_adabmdca(tmp_path / "x", J, h, name)
-        assert read_adabmdca(tmp_path / "x", name).alphabet == "-ACGU"
         write_plmc(tmp_path / "y", J, h, name)
         assert read_plmc(tmp_path / "y").alphabet == "-ACGU"
 
 
-@pytest.mark.parametrize("name", ["x.dat.gz", "x.dat"])
-def test_adabmdca_compressed(tmp_path, name):
-    (tmp_path / name).write_bytes(gzip.compress(GOOD.encode()))
-    assert read_adabmdca(tmp_path / name, "-A").couplings[0, 1, 1, 0] == 0.5
-    content = gzip.compress((GOOD * 99).encode(), mtime=0)
-    for damaged in (content[:-9], content[:40], content[:20] + b"\0" * 30):
-        (tmp_path / name).write_bytes(damaged)
-        with pytest.raises(ValueError, match="cannot be read as parameters of adabmDCA") as caught:
-            read_adabmdca(tmp_path / name, "-A")
-        assert str(tmp_path / name) in str(caught.value)
-
-
-@pytest.mark.parametrize("write", [write_plmc, write_adabmdca])
 @pytest.mark.parametrize(
     "change, says",
     [
@@ -213,10 +135,10 @@ def test_adabmdca_compressed(tmp_path, name):
         (lambda J, h: (J, h, "-ACGß"), "letters or signs"),
     ],
 )
-def test_what_cannot_be_written(tmp_path, write, change, says):
+def test_what_cannot_be_written(tmp_path, change, says):
     J, h, _ = potts()
     with pytest.raises(ValueError, match=says):
-        write(tmp_path / "x", *change(J, h))
+        write_plmc(tmp_path / "x", *change(J, h))
     assert not (tmp_path / "x").exists()
 
 

@@ -1,39 +1,13 @@
-"""Parameters of Potts models in the files of plmc (binary) and of adabmDCA (text)."""
+"""Parameters of Potts models in the binary files of plmc."""
 
-from array import array
-from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.datasets._compressed import BLOCK_BYTES, check_memory, open_decompressed, reading
+from fastmf.datasets._compressed import reading
 from fastmf.datasets.alignments import checked_alphabet
 from fastmf.models._io import replacing
-
-
-class PottsParameters(NamedTuple):
-    """Couplings and fields of a Potts model, whose sum is the exponent of a sequence.
-
-    Parameters
-    ----------
-    couplings : array of shape (n_columns, n_states, n_columns, n_states)
-        Symmetric, diagonal blocks zero.
-    field : array of shape (n_columns, n_states)
-    alphabet : str
-        Letters of the states.
-
-    Examples
-    --------
-    >>> import numpy as np, fastmf as mf
-    >>> mf.datasets.PottsParameters(np.zeros((2, 5, 2, 5)), np.zeros((2, 5)), "-ACGU").alphabet
-    '-ACGU'
-    """
-
-    couplings: np.ndarray
-    field: np.ndarray
-    alphabet: str
 
 
 class PlmcParameters(NamedTuple):
@@ -41,8 +15,12 @@ class PlmcParameters(NamedTuple):
 
     Parameters
     ----------
-    couplings, field, alphabet
-        As in `PottsParameters`.
+    couplings : array of shape (n_columns, n_states, n_columns, n_states)
+        Symmetric, diagonal blocks zero.
+    field : array of shape (n_columns, n_states)
+        Their sum with the couplings is the exponent of a sequence.
+    alphabet : str
+        Letters of the states.
     frequencies : array of shape (n_columns, n_states)
         Weighted frequencies of the states of each column.
     pair_frequencies : array of shape (n_columns, n_states, n_columns, n_states)
@@ -82,8 +60,6 @@ class PlmcParameters(NamedTuple):
     lambda_group: float
     n_effective: float
 
-
-# --- plmc ---------------------------------------------------------------------------------------
 
 _REAL_NAMES = ("frequencies", "pair_frequencies", "n_neighbours")
 _PARAMETER_NAMES = ("theta", "lambda_field", "lambda_couplings", "lambda_group", "n_effective")
@@ -251,172 +227,6 @@ def _plmc_more(more, L, q, alphabet):
     if len(more["target"]) != L or not more["target"].isascii():
         raise ValueError(f"target must have {L} letters, got {more['target']!r:.60}.")
     return more
-
-
-# --- adabmDCA -----------------------------------------------------------------------------------
-
-
-def read_adabmdca(path, alphabet="protein", *, dtype=np.float64, max_bytes=2**33):
-    """Read parameters of a Potts model from a text file of adabmDCA.
-
-    Parameters
-    ----------
-    path : str or path
-        Lines ``J i j a b value`` and ``h i a value``, columns from 0, compressed by gzip or not;
-        states are letters or, in older files, numbers from 0.
-    alphabet : {"protein", "rna", "dna"} or str, default "protein"
-        Letters of the states, which the file does not hold.
-    dtype : float32 or float64, default float64
-    max_bytes : int, default 2**33
-        Largest memory that the couplings may take, and the numbers in the file.
-
-    Returns
-    -------
-    parameters : PottsParameters
-        Couplings that the file lacks are 0.
-
-    Raises
-    ------
-    ValueError
-        If the file is of another kind, damaged or too large, if a field is missing, a value is
-        given twice, or a letter is not in the alphabet.
-
-    Notes
-    -----
-    A. P. Muntoni, A. Pagnani, M. Weigt, F. Zamponi, BMC Bioinformatics 22 (2021) 528.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import numpy as np, fastmf as mf
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = f"{folder}/parameters.dat"
-    ...     mf.datasets.write_adabmdca(path, np.zeros((2, 5, 2, 5)), np.ones((2, 5)), "rna")
-    ...     mf.datasets.read_adabmdca(path, "rna").field[1].tolist()
-    [1.0, 1.0, 1.0, 1.0, 1.0]
-    """
-    alphabet = checked_alphabet(alphabet)
-    path, q = Path(path), len(alphabet)
-    with reading(path, "parameters of adabmDCA"):
-        lines = _read_lines(path, alphabet, max_bytes)
-        index, value = lines[b"h"]
-        L = len(value) // q
-        if len(value) == 0 or len(value) != L * q:
-            raise ValueError(f"it holds {len(value)} fields, not {q} for each column.")
-        field = _placed(index, value, (L, q), dtype)
-        check_memory((L * q) ** 2 * np.dtype(dtype).itemsize, max_bytes)
-        index, value = lines[b"J"]
-        _turn_upwards(index)
-        couplings = _placed(index[:, [0, 2, 1, 3]], value, (L, q, L, q), dtype)
-    for i in range(L):
-        # Only pairs i < j are in the file: the other half is still zero.
-        couplings[i + 1 :, :, i] = couplings[i, :, i + 1 :].transpose(1, 2, 0)
-    return PottsParameters(couplings, field, alphabet)
-
-
-def write_adabmdca(path, couplings, field, alphabet="protein"):
-    """Write parameters of a Potts model as adabmDCA's text file.
-
-    Parameters
-    ----------
-    path : str or path
-    couplings : array of shape (n_columns, n_states, n_columns, n_states)
-        Symmetric, diagonal blocks zero. Entries that are exactly 0 are not written.
-    field : array of shape (n_columns, n_states)
-    alphabet : {"protein", "rna", "dna"} or str, default "protein"
-        Letters of the states.
-
-    Raises
-    ------
-    ValueError
-        If an array does not have its shape, is not finite, or couplings are not symmetric.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> import numpy as np, fastmf as mf
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder) / "x"
-    ...     mf.datasets.write_adabmdca(path, np.zeros((1, 2, 1, 2)), [[0.5, 1]], "AB")
-    ...     print(path.read_text(), end="")
-    h 0 A 0.5
-    h 0 B 1.0
-    """
-    couplings, field, alphabet = _checked_parameters(couplings, field, alphabet)
-    pairs = [f"{a} {b}" for a, b in product(alphabet, repeat=2)]
-
-    def line(begin, value):
-        # A float32 prints its own shortest digits, fewer than the nearest float64.
-        return f"{begin} {value!s}\n" if value else ""
-
-    with replacing(path) as file:
-        for i, j in zip(*np.triu_indices(len(field), 1), strict=True):
-            values = couplings[i, :, j].ravel()
-            text = (line(f"J {i} {j} {p}", v) for p, v in zip(pairs, values, strict=True))
-            file.write("".join(text).encode("ascii"))
-        for i, values in enumerate(field):
-            text = (f"h {i} {a} {v!s}\n" for a, v in zip(alphabet, values, strict=True))
-            file.write("".join(text).encode("ascii"))
-
-
-def _read_lines(path, alphabet, max_bytes):
-    """Indices (n, 2 or 4) and values (n,) of both kinds of lines; states are letters or numbers."""
-    n_places = {b"h": 2, b"J": 4}
-    indices = {kind: array("q") for kind in n_places}
-    values = {kind: array("d") for kind in n_places}
-    state_of = {letter.encode(): state for state, letter in enumerate(alphabet)}
-    n_numbers = 0
-    with open_decompressed(path) as file:
-        for k, line in enumerate(iter(partial(file.readline, BLOCK_BYTES), b""), 1):
-            kind, *words = line.split() or [b""]
-            if not kind:
-                continue
-            n = n_places.get(kind)
-            if n is None or len(words) != n + 1:
-                raise ValueError(f"line {k} is neither 'J i j a b value' nor 'h i a value'.")
-            n_numbers += n + 1
-            check_memory(8 * n_numbers, max_bytes)
-            states = words[n // 2 : n]
-            if k == 1 and states[0] not in state_of and states[0].isdigit():
-                state_of = {b"%d" % state: state for state in range(len(alphabet))}
-            if strange := [word for word in states if word not in state_of]:
-                raise ValueError(
-                    f"{strange[0].decode('latin-1'):.20} is not in the alphabet {alphabet}; pass "
-                    "alphabet=..."
-                )
-            indices[kind].extend(map(int, words[: n // 2]))
-            indices[kind].extend(map(state_of.get, states))
-            values[kind].append(float(words[-1]))
-    return {
-        kind: (np.array(indices[kind]).reshape(-1, n), np.array(values[kind]))
-        for kind, n in n_places.items()
-    }
-
-
-def _turn_upwards(index):
-    """Swap the columns of couplings with i > j."""
-    if (index[:, 0] == index[:, 1]).any():
-        raise ValueError("it holds a coupling of a column with itself.")
-    downwards = index[:, 0] > index[:, 1]
-    index[downwards] = index[downwards][:, [1, 0, 3, 2]]
-
-
-def _placed(index, value, shape, dtype):
-    """An array of zeros with values at some places, each given at most once."""
-    if (index < 0).any() or (index >= shape).any():
-        raise ValueError(f"a column is not one of the {shape[0]} that have fields, from 0.")
-    if not np.isfinite(value).all():
-        raise ValueError("it holds NaN or infinity.")
-    flat = np.ravel_multi_index(tuple(index.T), shape)
-    placed = np.zeros(shape, dtype)
-    placed.ravel()[flat] = value
-    flat.sort()
-    if (flat[1:] == flat[:-1]).any():
-        raise ValueError("a parameter comes twice.")
-    return placed
-
-
-# --- both ---------------------------------------------------------------------------------------
 
 
 def _checked_parameters(couplings, field, alphabet):
