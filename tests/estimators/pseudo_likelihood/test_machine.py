@@ -137,17 +137,18 @@ def test_two_categories_are_binary_units(kind, options):
     binary = mf.FullyVisibleBoltzmannMachine(tol=1e-9, **options).fit(rows)
     machine = kind(tol=1e-12, **options).fit(rows)
     assert machine.converged_ and machine.existence_.exists
+    atol = 1e-5 if options else 1e-8  # where values are missing, steps of EM end the fit
     if kind is mf.OrdinalMachine:
         factor, couplings, errors = 4, machine.couplings_, machine.standard_errors()[0]
         field = 2 * binary.field_ - 2 * binary.couplings_.sum(1)
-        np.testing.assert_allclose(np.concatenate(machine.thresholds_), field, atol=1e-5)
+        np.testing.assert_allclose(np.concatenate(machine.thresholds_), field, atol=atol)
     else:
         factor, parts = 1, (machine.in_gauge("zero-sum"), machine.standard_errors("zero-sum"))
         (couplings, field), (errors, _) = parts
         couplings, errors = couplings[:, 1, :, 1], errors[:, 1, :, 1]
         np.testing.assert_allclose(field[:, 1], binary.field_, atol=1e-6)
         np.testing.assert_allclose(parts[1][1][:, 1], binary.standard_errors()[1], rtol=1e-4)
-    np.testing.assert_allclose(couplings, factor * binary.couplings_, atol=1e-5)
+    np.testing.assert_allclose(couplings, factor * binary.couplings_, atol=atol)
     np.testing.assert_allclose(errors, factor * binary.standard_errors()[0], rtol=1e-4, atol=1e-8)
     if not options:
         np.testing.assert_allclose(machine.score(rows), binary.score(rows), rtol=1e-9)

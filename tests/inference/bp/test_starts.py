@@ -249,4 +249,3 @@ def test_sum_product_decodes_the_more_probable_values(prior):
     assert result.objective is None and result.local_maximum is None
     for values, mean in zip(result.assignment, result.mean, strict=True):
         np.testing.assert_array_equal(values, np.where(mean > (low + high) / 2, high, low))
-
