@@ -99,7 +99,7 @@ def quality(model, test, data, n_steps):
     model = mf.RBM(model.weights.astype(float), *layers)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "annealed importance sampling: not converged")
-        annealed = mf.annealed_importance_sampling(
+        annealed = mf.evaluation.annealed_importance_sampling(
             model, 100, n_steps, max_steps=2 * n_steps, data=data[:100], rng=0, n_threads=1
         )
     middle = (annealed.reverse + annealed.log_partition) / 2

@@ -187,7 +187,7 @@ class Demo:
     def _report(self):
         starts = self.ones[: ANNEALING["n_steps"]]
         model = self.binary.model_
-        return fastmf.log_partition_report(model, starts, rng=self.seed, **ANNEALING)
+        return fastmf.evaluation.log_partition_report(model, starts, rng=self.seed, **ANNEALING)
 
     def _likelihoods(self, report):
         machine, test = self.binary, self.test_ones

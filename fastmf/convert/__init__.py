@@ -23,7 +23,6 @@ from fastmf.priors._queries import columns_of_values
 from fastmf.priors.binary import Bernoulli, Ising
 
 __all__ = [
-    "Converted",
     "from_dimod",
     "from_pgmpy",
     "to_dimod",

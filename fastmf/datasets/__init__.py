@@ -15,8 +15,6 @@ from fastmf.datasets.images import (
     load_mnist,
 )
 from fastmf.datasets.potts_files import (
-    PlmcParameters,
-    PottsParameters,
     read_adabmdca,
     read_plmc,
     write_adabmdca,
@@ -27,8 +25,6 @@ from fastmf.datasets.uai import UAIModel, load_uai, save_uai
 __all__ = [
     "Alignment",
     "Images",
-    "PlmcParameters",
-    "PottsParameters",
     "UAIModel",
     "load_alignment",
     "load_caltech_silhouettes",

@@ -26,9 +26,7 @@ class PottsParameters(NamedTuple):
 
     Examples
     --------
-    >>> import numpy as np, fastmf as mf
-    >>> mf.datasets.PottsParameters(np.zeros((2, 5, 2, 5)), np.zeros((2, 5)), "-ACGU").alphabet
-    '-ACGU'
+    See `read_adabmdca`.
     """
 
     couplings: np.ndarray

@@ -209,7 +209,7 @@ def quality(model, train, test, seed, options):
     """Log-likelihoods of a model, from above and below, and how its annealing ended."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "annealed importance sampling: not converged")
-        annealed = mf.annealed_importance_sampling(
+        annealed = mf.evaluation.annealed_importance_sampling(
             model, options.chains, options.steps, data=train[: options.chains],
             max_steps=max(options.steps, options.max_steps), tolerance=MAX_ERROR,
             n_threads=options.threads, rng=seed,

@@ -37,8 +37,10 @@ def test_the_likelihood_is_that_of_enumeration(script, monkeypatch):
     log_z = mf.exact(model).log_partition
     exact = mf.tap(model, clamp=test).log_partition.mean() - log_z
     assert script.quality(model, test, test, 200) == pytest.approx(exact, abs=0.2)
-    failed = mf.annealed_importance_sampling(model, 20, 20, rng=0)._replace(lower_bound=log_z + 9)
-    monkeypatch.setattr(mf, "annealed_importance_sampling", lambda *_, **__: failed)
+    failed = mf.evaluation.annealed_importance_sampling(model, 20, 20, rng=0)._replace(
+        lower_bound=log_z + 9
+    )
+    monkeypatch.setattr(mf.evaluation, "annealed_importance_sampling", lambda *_, **__: failed)
     assert np.isnan(script.quality(model, test, test, 200))
 
 
