@@ -9,8 +9,6 @@ from fastmf.datasets.alignments import (
 from fastmf.datasets.files import read_array
 from fastmf.datasets.images import (
     Images,
-    load_caltech_silhouettes,
-    load_cbcl_faces,
     load_digits,
     load_mnist,
 )
@@ -27,8 +25,6 @@ __all__ = [
     "Images",
     "UAIModel",
     "load_alignment",
-    "load_caltech_silhouettes",
-    "load_cbcl_faces",
     "load_digits",
     "load_mnist",
     "load_uai",

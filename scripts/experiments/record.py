@@ -20,7 +20,7 @@ import experiment
 import numpy as np
 
 import fastmf as mf
-from fastmf.datasets import load_caltech_silhouettes, load_mnist
+from fastmf.datasets import load_mnist
 from fastmf.evaluation import Checkpoint, IterateAverage, log_likelihood
 
 
@@ -40,7 +40,7 @@ DATA = {
     "mnist": lambda folder, split: load_mnist(folder, split=split, binary=True).X,
     "mnist-drawn": drawn,
     "mnist-redrawn": partial(drawn, n_draws=10),
-    "silhouettes": lambda folder, split: load_caltech_silhouettes(folder, split=split).X,
+    "silhouettes": experiment.silhouettes,
 }
 RECIPE = {
     "gradient": "pcd", "n_sweeps": 1, "batch_size": 100,
