@@ -98,7 +98,7 @@ html_theme_options = {
     "header_links_before_dropdown": 7,
     "navbar_end": ["theme-switcher"],
     "secondary_sidebar_items": ["page-toc"],
-    "footer_start": ["copyright"],
+    "footer_start": ["about"],
     "footer_end": ["sphinx-version"],
 }
 html_sidebars = {"index": [], "install": [], "quickstart": []}

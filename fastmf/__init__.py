@@ -87,9 +87,7 @@ _HOME = {
     "SparseLinearModel": "models",
     "exact": "models",
     "load": "models",
-    "Beliefs": "inference.bp.beliefs",
     "FixedPoint": "inference.fixed_point",
-    "GraphBeliefs": "inference.bp.graphs.beliefs",
     "adaptive_tap": "inference.ep.adaptive_tap",
     "belief_propagation": "inference.bp.belief_propagation",
     "expectation_propagation": "inference.ep.expectation_propagation",
@@ -108,10 +106,6 @@ _HOME = {
     "SpikeSlabClassifier": "estimators",
     "SpikeSlabRegressor": "estimators",
     "compare_groups": "estimators.networks.group_comparison",
-    "annealed_importance_sampling": "evaluation",
-    "log_partition_report": "evaluation",
-    "pseudo_log_likelihood": "evaluation",
-    "warmup": "cli.warmup",
 }
 _SUBPACKAGES = ("convert", "datasets", "distributed", "evaluation", "plotting", "priors")
 

@@ -20,9 +20,6 @@ from fastmf.estimators import OrdinalMachine as OrdinalMachine
 from fastmf.estimators import PottsMachine as PottsMachine
 from fastmf.estimators import SpikeSlabClassifier as SpikeSlabClassifier
 from fastmf.estimators import SpikeSlabRegressor as SpikeSlabRegressor
-from fastmf.evaluation import annealed_importance_sampling as annealed_importance_sampling
-from fastmf.evaluation import log_partition_report as log_partition_report
-from fastmf.evaluation import pseudo_log_likelihood as pseudo_log_likelihood
 from fastmf.models import CRBM as CRBM
 from fastmf.models import DBM as DBM
 from fastmf.models import RBM as RBM
@@ -263,7 +260,6 @@ def expectation_propagation(
     history: bool = False,
     n_threads: int | None = None,
 ) -> _ExpectationPropagation: ...
-def warmup(verbose: bool = True) -> float: ...
 def compare_groups(
     machine_a: Any,
     machine_b: Any,

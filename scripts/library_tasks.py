@@ -71,9 +71,9 @@ def potts(dtype="float64"):
 
 def _evaluation(dtype):
     model = layered(dtype)
-    mf.annealed_importance_sampling(model, n_chains=2, n_steps=3, rng=0)
-    mf.log_partition_report(model, rng=0, n_chains=2, n_steps=3)
-    mf.pseudo_log_likelihood(model, np.zeros((2, SIZES[0]), dtype))
+    mf.evaluation.annealed_importance_sampling(model, n_chains=2, n_steps=3, rng=0)
+    mf.evaluation.log_partition_report(model, rng=0, n_chains=2, n_steps=3)
+    mf.evaluation.pseudo_log_likelihood(model, np.zeros((2, SIZES[0]), dtype))
 
 
 def _categorical(dtype):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The first table of SPEED.md: log-likelihood of test digits after some CPU seconds of learning.
 
-    python scripts/time_to_quality.py --write     # about five minutes on two idle cores
+    python scripts/time_to_quality.py --write     # half an hour on two idle cores
     python scripts/time_to_quality.py --quick     # small machines, does it run?
 
 Binary images (MNIST if FASTMF_DATA has it), one thread each, a run on each core. A run is looked at
@@ -99,7 +99,7 @@ def quality(model, test, data, n_steps):
     model = mf.RBM(model.weights.astype(float), *layers)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "annealed importance sampling: not converged")
-        annealed = mf.annealed_importance_sampling(
+        annealed = mf.evaluation.annealed_importance_sampling(
             model, 100, n_steps, max_steps=2 * n_steps, data=data[:100], rng=0, n_threads=1
         )
     middle = (annealed.reverse + annealed.log_partition) / 2
@@ -128,11 +128,12 @@ def run(name, n_hidden, seed, quick):
 
 
 def cell(values, setting=""):
-    """Mean over seeds of log-likelihoods, if all are known."""
-    value = np.mean(values)
-    if np.isnan(value):
+    """Mean and half the range over the seeds whose log-likelihoods are estimated."""
+    values = np.asarray(values)[~np.isnan(values)]
+    if not len(values):
         return "not known"
-    return f"{value:.1f} ({setting})" if setting else f"{value:.1f}"
+    spread = f" ± {np.ptp(values) / 2:.1f}" if len(values) > 1 else ""
+    return f"{values.mean():.1f}{spread}" + (f" ({setting})" if setting else "")
 
 
 def rows_of(n_hidden, by_method):
@@ -143,8 +144,10 @@ def rows_of(n_hidden, by_method):
     peers = {name: np.array(by_method[name]) for name in METHODS if name.startswith(PEER)}
     cells = []
     for k in range(len(SECONDS)):
-        means = {name: values[:, k].mean() for name, values in peers.items()}
-        best = max(means, key=lambda name: (not np.isnan(means[name]), means[name]))
+        estimated = {name: values[~np.isnan(values[:, k]), k] for name, values in peers.items()}
+        means = {name: values.mean() if len(values) else -np.inf
+                 for name, values in estimated.items()}  # fmt: skip
+        best = max(means, key=means.get)
         cells.append(cell(peers[best][:, k], best.removeprefix(f"{PEER}: ")))
     lines.append((f"{PEER}, best of {len(SETTINGS)} settings", cells))
     return [f"| 784 x {n_hidden} | {name} | {' | '.join(cells)} |" for name, cells in lines]
@@ -156,14 +159,15 @@ def left_out(by_method, floor):
     return np.array([values.size, np.isnan(values).sum(), (values[:, :, -1] <= floor).sum()])
 
 
-def table(rows, seeds, floor, counts):
+def table(rows, n_seeds, floor, counts):
     """The lines below their head, with the settings and counts of runs."""
     head = " | ".join(f"{s} s" for s in SECONDS)
     n_all, n_unknown, n_diverged = counts
     return "\n".join(
         [
             f"Nats an image of {N_TEST:,} test images after this many CPU seconds of one thread; "
-            f"{N_TRAIN:,} training images, mean of {seeds}. Independent pixels have {floor:.1f}.",
+            f"{N_TRAIN:,} training images, mean of {n_seeds} "
+            f"seed{'s' * (n_seeds > 1)} ± half their range. Independent pixels have {floor:.1f}.",
             "",
             f"| machine | learned by | {head} |",
             "|---|---|" + "---|" * len(SECONDS),
@@ -185,16 +189,17 @@ def main(argv=None):
     )
     add = parser.add_argument
     add("--hidden", type=int, nargs="+", default=[100, 500], metavar="N", help="[100 500]")
-    add("--seeds", type=int, default=3, metavar="N", help="of 100 hidden units or fewer [3]")
+    add("--seeds", type=int, default=3, metavar="N", help="of each cell [3]")
     add("--processes", type=int, default=os.cpu_count(), metavar="N", help="[cores]")
     add("--quick", action="store_true", help="500 images, a twentieth of the time, one seed")
     add("--write", nargs="?", type=Path, const=PAGE, metavar="FILE",
         help="put the table between its markers in FILE (scripts/SPEED.md)")  # fmt: skip
     chosen = parser.parse_args(argv)
+    n_seeds = 1 if chosen.quick else chosen.seeds
     rows, counts, floor = [], 0, of_independent_pixels(*data_of(chosen.quick))
     with ProcessPoolExecutor(chosen.processes, get_context("spawn")) as pool:
         for n_hidden in chosen.hidden:
-            seeds = range(1 if chosen.quick or n_hidden > 100 else chosen.seeds)
+            seeds = range(n_seeds)
             jobs = {
                 name: [pool.submit(run, name, n_hidden, seed, chosen.quick) for seed in seeds]
                 for name in METHODS
@@ -205,10 +210,7 @@ def main(argv=None):
                 print(n_hidden, name, np.round(np.mean(by_method[name], axis=0), 1), flush=True)
             rows += rows_of(n_hidden, by_method)
             counts = counts + left_out(by_method, floor)
-    n_seeds = 1 if chosen.quick else chosen.seeds
-    text = table(
-        rows, f"{n_seeds} seed{'s' * (n_seeds > 1)}, one above 100 hidden units", floor, counts
-    )
+    text = table(rows, n_seeds, floor, counts)
     print(text)
     if chosen.write:
         write(chosen.write, text, MARKERS)

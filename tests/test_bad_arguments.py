@@ -54,10 +54,10 @@ CALLS = {
     "Gaussian.from_data": (mf.Gaussian.from_data, {"X": X}, "X"),
     "TruncatedGaussian.from_data": (mf.TruncatedGaussian.from_data, {"X": X}, "X lower upper"),
     "Categorical.from_data": (mf.Categorical.from_data, {"X": LABELS}, "sizes pseudocount"),
-    "pseudo_log_likelihood": (mf.pseudo_log_likelihood, {"model": RBM, "X": X}, "model X"),
+    "pseudo_log_likelihood": (evaluation.pseudo_log_likelihood, {"model": RBM, "X": X}, "model X"),
     "log_likelihood": (evaluation.log_likelihood, {"model": RBM, "X": X, "log_partition": 1.0},
                        "model X log_partition"),
-    "annealing": (mf.annealed_importance_sampling, dict(model=RBM, n_chains=4, n_steps=3),
+    "annealing": (evaluation.annealed_importance_sampling, dict(model=RBM, n_chains=4, n_steps=3),
                   "model n_chains n_steps rng"),
     "solutions": (evaluation.solutions, {"model": RBM, "starts": X}, "model starts"),
     "flip": (evaluation.flip, {"X": X, "p": 0.1, "rng": 0}, "X p rng"),
@@ -155,8 +155,8 @@ def test_masks_are_not_lost():
         with pytest.raises(ValueError, match=r"masked|NaN"):
             call(masked)
     whole = np.ma.masked_array(X, False)
-    np.testing.assert_array_equal(mf.pseudo_log_likelihood(RBM, whole),
-                                  mf.pseudo_log_likelihood(RBM, X))  # fmt: skip
+    np.testing.assert_array_equal(mf.evaluation.pseudo_log_likelihood(RBM, whole),
+                                  mf.evaluation.pseudo_log_likelihood(RBM, X))  # fmt: skip
 
 
 def test_fields_of_estimators_are_in_their_signatures():

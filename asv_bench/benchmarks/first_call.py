@@ -21,34 +21,8 @@ def _measured(name):
 class FirstCall:
     """Seconds of first calls; the rows are those of `scripts/first_call.py`."""
 
-    # asv knows parameters by their position: new ones go to the end.
-    params = (
-        "`tap`, two Bernoulli layers",
-        "`tap`, truncated spike-and-slab visible",
-        "`tap`, Bernoulli, then truncated spike-and-slab",
-        "`tap`, Bernoulli, then a prior of one's own",
-        "`tap`, two layers, then three",
-        "`tap`, fully visible, blocked",
-        "`tap`, fully visible, sequential",
-        "`belief_propagation`",
-        "`belief_propagation`, sparse graph",
-        "`relaxed_bp`",
-        "`adaptive_tap`",
-        "`expectation_propagation`",
-        "`GeneralizedRBM.fit`, binary",
-        "`GeneralizedRBM.fit`, spike-and-slab pixels",
-        "`DeepBoltzmannMachine.fit`",
-        "`ConditionalRBM.fit`",
-        "`SpikeSlabRegressor.fit`",
-        "`SpikeSlabClassifier.fit`",
-        "`FullyVisibleBoltzmannMachine.fit`, newton",
-        "`FullyVisibleBoltzmannMachine.fit`, bslm",
-        "`tap`, categorical visible",
-        "`tap`, Bernoulli, then categorical",
-        "`belief_propagation`, categorical visible",
-        "`GeneralizedRBM.fit`, categorical",
-        "`PottsMachine.fit`",
-    )
+    # asv knows parameters by their position: new rows go to the end.
+    params = tuple(ROWS)
     param_names = ("call",)
     unit = "s"
     timeout = 3600  # of setup_cache, which measures all rows

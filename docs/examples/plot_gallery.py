@@ -19,7 +19,7 @@ train, test = X[:1400], X[1400:]
 tracker = mf.evaluation.Tracker(
     epochs=(1, 3, 6, 10, 20, 30, 40),
     landscape=lambda model: mf.evaluation.solutions(model, train[:300]),
-    pseudo=lambda model: mf.pseudo_log_likelihood(model, test).mean() / 64,
+    pseudo=lambda model: mf.evaluation.pseudo_log_likelihood(model, test).mean() / 64,
 )
 rbm = mf.GeneralizedRBM(
     100, learning_rate=(0.3, 0.05), n_epochs=40, batch_size=50, callbacks=[tracker], random_state=0
@@ -87,7 +87,9 @@ print(plotting.mosaic(train[:12], digits.shape, columns=6).shape)
 
 # %%
 # `log_partitions`: log Z by all methods, with bars of two standard errors.
-figure = plotting.log_partitions(mf.log_partition_report(rbm.model_, train[:300], n_steps=300))
+figure = plotting.log_partitions(
+    mf.evaluation.log_partition_report(rbm.model_, train[:300], n_steps=300)
+)
 
 # %%
 # `coupling_network`: couplings of a fully visible machine, the paler the less sure they are.

@@ -13,7 +13,7 @@ import fastmf as mf
 
 X = mf.datasets.load_digits(binary=True, dtype=float).X
 rbm = mf.GeneralizedRBM(14, n_epochs=30, batch_size=50, learning_rate=0.1, random_state=0).fit(X)
-report = mf.log_partition_report(rbm.model_, X[:500])
+report = mf.evaluation.log_partition_report(rbm.model_, X[:500])
 print(report)
 
 # %%

@@ -23,7 +23,7 @@ class Table(NamedTuple):
     header: tuple
     rows: list
 
-    def html(self):
+    def _repr_html_(self):
         """The table in HTML; numbers have two digits."""
         lines = ['<div class="wide"><table>']
         if any(self.header):
@@ -43,7 +43,7 @@ class Figure(NamedTuple):
     figure: Any
     caption: str
 
-    def html(self):
+    def _repr_html_(self):
         """The figure in HTML, as SVG."""
         buffer = StringIO()
         self.figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
@@ -63,7 +63,7 @@ class Code(NamedTuple):
     language: str
     text: str
 
-    def html(self):
+    def _repr_html_(self):
         """The code in HTML."""
         return f'<pre><code class="{self.language}">{escape(self.text)}</code></pre>'
 
@@ -73,7 +73,7 @@ class Page:
 
     The file begins with a title; paragraphs are divided by empty lines, the last one is the foot,
     and `##` begins a section. ``$name`` is a value, and a paragraph ``{name}`` the parts of this
-    name: paragraphs, sections (lines that begin with `##`), or objects with a method `html`. A
+    name: paragraphs, sections (lines that begin with `##`), or results that notebooks show. A
     section is left out where its parts are None.
     """
 
@@ -122,4 +122,6 @@ def _text(name):
 
 
 def _html_of(part):
-    return f"<p>{escape(part)}</p>" if isinstance(part, str) else part.html()
+    if isinstance(part, str):
+        return f"<p>{escape(part)}</p>"
+    return f'<div class="wide">{part._repr_html_()}</div>'

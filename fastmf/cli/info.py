@@ -25,36 +25,35 @@ def add(parser):
 
 def run(arguments):
     """Print one property a line."""
-    properties = _reader(arguments.model)(arguments)
+    from fastmf.datasets._compressed import beginning
+    from fastmf.datasets.alignments import is_alignment
+
+    if is_alignment(arguments.model):
+        properties = _alignment(arguments)
+    elif beginning(arguments.model, 2) == b"PK":
+        properties = _machine_or_model(arguments.model)
+    else:
+        properties = _array(arguments.model)
     width = max(map(len, properties)) + 2
     for name, value in properties.items():
         print(f"{name:{width}}{value}")
 
 
-def _reader(path):
-    """The function that describes a file, from its first bytes or its name."""
-    from fastmf.datasets._compressed import beginning
-    from fastmf.datasets.alignments import is_alignment
-
-    if is_alignment(path):
-        return _alignment
-    return _machine_or_model if beginning(path, 2) == b"PK" else _array
-
-
-# --- files of data --------------------------------------------------------------------------------
-
-
-def _array(arguments):
+def _array(path):
     from fastmf.datasets import read_array
 
-    array = read_array(arguments.model)
+    array = read_array(path)
     values = array[array == array]
-    properties = {"array": f"{' x '.join(map(str, array.shape))}, {array.dtype}"}
+    properties = {"array": _shape(array)}
     if values.size:
         properties["values"] = f"{values.min():g} to {values.max():g}, mean {values.mean():.4g}"
     if values.size < array.size:
         properties["missing"] = f"{array.size - values.size} of {array.size}"
     return properties
+
+
+def _shape(array):
+    return f"{' x '.join(map(str, array.shape))}, {array.dtype}"
 
 
 def _alignment(arguments):
@@ -76,21 +75,14 @@ def _alignment(arguments):
     }
 
 
-# --- machines, models and checkpoints -------------------------------------------------------------
-
-
-def _machine_or_model(arguments):
+def _machine_or_model(path):
     from fastmf.models._archive import reading
 
-    properties = {}
-    with reading(arguments.model, "a file") as arrays:
+    with reading(path, "a file") as arrays:
         if "run" in arrays:
             return _checkpoint(arrays)
-        if "position" in arrays:  # of `IterateAverage`, beside its model
-            epoch, n = arrays.member("position", "iu", (2,)).tolist()
-            properties["average"] = f"of {n} models, the last one after epoch {epoch}"
-    machine = _rows.load(arguments.model)
-    return _machine(machine) if hasattr(machine, "fit") else properties | _model(machine)
+    machine = _rows.load(path)
+    return _machine(machine) if hasattr(machine, "fit") else _model(machine)
 
 
 def _checkpoint(arrays):
@@ -107,12 +99,8 @@ def _checkpoint(arrays):
         values = history.member(name, "fiu", (None,))
         if name != "epoch" and values.size:
             properties[name.replace("_", " ")] = f"{values[-1]:.5g} in the last epoch"
-    properties["seed"] = options["seed"]
-    omitted = ("seed", "model", "start", "data", "n_epochs")
-    properties["options"] = ", ".join(
-        f"{name}={value!r:.60}" for name, value in options.items() if name not in omitted
-    )
-    return properties
+    listed = (item for item in options.items() if item[0] not in ("model", "start", "data"))
+    return properties | {"options": ", ".join(f"{name}={value!r:.60}" for name, value in listed)}
 
 
 def _model(model):
@@ -126,53 +114,24 @@ def _model(model):
                 name = f"{field.name.removesuffix('s')}{number} units"
                 properties[name] = f"{n_units(part)} {type(part).__name__}"
             else:
-                properties[field.name.replace("_", " ") + number] = _values(part)
+                name = field.name.replace("_", " ") + number
+                properties[name] = _shape(part) if np.ndim(part) else f"{part:g}"
     return properties
-
-
-def _values(values):
-    if np.ndim(values) == 0:
-        return f"{values:g}"
-    text = f"{' x '.join(map(str, values.shape))}, {values.dtype}"
-    if values.size:
-        text += f", standard deviation {values.std():.4g}, largest {abs(values).max():.4g}"
-    return text
 
 
 def _machine(machine):
     from fastmf.cli.train import log_likelihoods
 
-    properties = {"machine": type(machine).__name__}
+    properties = {"machine": " ".join(repr(machine).split())}
     if hasattr(machine, "coef_"):
-        properties |= _regression(machine)
-    else:
-        properties |= _model(machine.model_)
-        properties["trained for"] = f"{machine.n_iter_} epochs or steps"
+        n_in = (np.atleast_2d(machine.inclusion_probability_) > 0.5).sum(1)
+        listed = ", ".join(map(str, n_in))
+        text = f"{machine.n_features_in_}, {listed} with probability above 1/2"
+        return properties | {"features": text}
+    properties |= _model(machine.model_) | {"trained for": f"{machine.n_iter_} epochs or steps"}
     if hasattr(machine, "alphabet_"):
         properties["alphabet"] = f"{machine.alphabet_} ({len(machine.alphabet_)} states)"
     for name, value in log_likelihoods(machine).items():
         row = value * sum(machine.model_.sizes)
         properties[name.replace("_", " ")] = f"{value:.5f} nats per unit, {row:.2f} a row"
-    default = type(machine)().get_params()
-    options = [
-        f"{name}={type(value).__name__ if is_unit_prior(value) else repr(value)}"
-        for name, value in machine.get_params(deep=False).items()
-        if isinstance(value, int | float | str | tuple)
-        and (is_unit_prior(value) or value != default[name])
-    ]
-    properties["options"] = ", ".join(options) or "all at their defaults"
-    return properties
-
-
-def _regression(machine):
-    """Results of a sparse regression or classification."""
-    included = np.atleast_2d(machine.inclusion_probability_) > 0.5
-    counts = ", ".join(map(str, included.sum(1)))
-    features = f"{machine.n_features_in_}, {counts} with probability above 1/2"
-    properties = {"features": features}
-    for name in ("noise_variance_", "slab_variance_", "prior_inclusion_", "log_evidence_"):
-        if hasattr(machine, name):
-            values = np.ravel(getattr(machine, name))[:5]
-            text = ", ".join(f"{value:.4g}" for value in values)
-            properties[name.strip("_").replace("_", " ")] = text
     return properties

@@ -51,31 +51,8 @@ def run(arguments):
     print(f"kernels are in {cache.folder()}, {seconds:.1f} s")
 
 
-def warmup(verbose=True):
-    """Compile kernels in advance and store them in the cache, in one process for each core.
-
-    Parameters
-    ----------
-    verbose : bool, default True
-        Show a line for each task on stderr.
-
-    Returns
-    -------
-    float
-        Seconds that it took.
-
-    Raises
-    ------
-    RuntimeError
-        If there is no cache folder, or code cannot be compiled.
-    ImportError
-        Without scikit-learn, which the estimators need.
-
-    Examples
-    --------
-    >>> import fastmf as mf
-    >>> seconds = mf.warmup(verbose=False)  # doctest: +SKIP
-    """
+def warmup(verbose):
+    """Compile the standard tasks in a process for each core, and return the seconds."""
     fastmf.GeneralizedRBM  # noqa: B018  says what to install where scikit-learn is missing
     if cache.folder() is None:
         raise Failed(

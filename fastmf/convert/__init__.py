@@ -18,7 +18,6 @@ from fastmf.models.boltzmann import BoltzmannMachine
 from fastmf.priors._queries import columns_of_values
 
 __all__ = [
-    "Converted",
     "from_pgmpy",
     "to_pgmpy",
 ]

@@ -9,13 +9,10 @@ from fastmf.datasets.alignments import (
 from fastmf.datasets.files import read_array
 from fastmf.datasets.images import (
     Images,
-    load_caltech_silhouettes,
-    load_cbcl_faces,
     load_digits,
     load_mnist,
 )
 from fastmf.datasets.plmc import (
-    PlmcParameters,
     read_plmc,
     write_plmc,
 )
@@ -24,11 +21,8 @@ from fastmf.datasets.uai import UAIModel, load_uai, save_uai
 __all__ = [
     "Alignment",
     "Images",
-    "PlmcParameters",
     "UAIModel",
     "load_alignment",
-    "load_caltech_silhouettes",
-    "load_cbcl_faces",
     "load_digits",
     "load_mnist",
     "load_uai",

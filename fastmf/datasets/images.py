@@ -1,6 +1,5 @@
 """Images in the unit interval, one per row."""
 
-import math
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +8,6 @@ import numpy as np
 
 from fastmf._common.arguments import one_of
 from fastmf.datasets.files import read_array
-from fastmf.models._archive import reason
 
 
 class Images(NamedTuple):
@@ -115,7 +113,7 @@ def load_mnist(folder=None, *, split="train", binary=False, dtype=np.float32):
     """
     prefix = {"train": "train", "test": "t10k"}[one_of("split", split, ("train", "test"))]
     names = (f"{prefix}-{kind}-ubyte" for kind in ("images-idx3", "labels-idx1"))
-    paths = [_find(name, folder, "mnist", "load_mnist") for name in names]
+    paths = [_find(name, folder) for name in names]
     pixels, labels = map(read_array, paths)
     if pixels.ndim != 3 or labels.shape != pixels.shape[:1]:
         raise ValueError(
@@ -125,106 +123,17 @@ def load_mnist(folder=None, *, split="train", binary=False, dtype=np.float32):
     return Images(_scaled(pixels, 255, binary, dtype), pixels.shape[1:], labels.astype(np.intp))
 
 
-def load_caltech_silhouettes(folder=None, *, split="train", dtype=np.float32):
-    """Load the Caltech 101 Silhouettes of 28 x 28 pixels, object 1 and background 0.
-
-    Parameters
-    ----------
-    folder : str or path, optional
-        Folder of ``caltech101_silhouettes_28_split1.mat``; by default the environment variable
-        FASTMF_DATA.
-    split : {"train", "validation", "test"}, default "train"
-        The 4100, 2264 or 2307 images of the original split.
-    dtype : float32 or float64, default float32
-
-    Returns
-    -------
-    images : Images
-        Pixels 0 and 1; labels 1 to 101. (In the file the background is 1, and images are stored
-        column by column.)
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        If the file is missing or damaged, or `split` is unknown.
-
-    Notes
-    -----
-    B. M. Marlin, K. Swersky, B. Chen, N. de Freitas, AISTATS 2010.
-
-    Examples
-    --------
-    See `load_mnist`.
-    """
-    from scipy.io import loadmat, whosmat
-
-    splits = {"train": "train", "validation": "val", "test": "test"}
-    name = splits[one_of("split", split, tuple(splits))]
-    path = _find("caltech101_silhouettes_28_split1.mat", folder, "", "load_caltech_silhouettes")
-    try:
-        shapes = {key: shape for key, shape, _ in whosmat(path)}
-        shape, of_labels = shapes[f"{name}_data"], shapes[f"{name}_labels"]
-        if shape[1:] != (784,) or math.prod(of_labels) != shape[0]:
-            raise ValueError(f"images have the shape {shape}, and labels {of_labels}")
-        arrays = loadmat(path, variable_names=[f"{name}_data", f"{name}_labels"])
-        pixels, labels = arrays[f"{name}_data"], arrays[f"{name}_labels"].ravel()
-        objects = pixels.reshape(-1, 28, 28).transpose(0, 2, 1) == 0
-    except Exception as error:  # on damaged files loadmat raises errors of many types
-        raise ValueError(
-            f"{path} is not the Caltech 101 Silhouettes file: {reason(error)}"
-        ) from error
-    return Images(_scaled(objects, 1, True, dtype), (28, 28), labels.astype(np.intp))
-
-
-def load_cbcl_faces(folder=None, *, split="train", dtype=np.float32):
-    """Load the faces of the CBCL face database 1, of 19 x 19 pixels.
-
-    Parameters
-    ----------
-    folder : str or path, optional
-        Folder of ``cbcl_faces_19x19.npz``, with arrays ``faces_train`` and ``faces_test`` of grey
-        levels 0 to 255, (n, 361); by default the environment variable FASTMF_DATA.
-    split : {"train", "test"}, default "train"
-        The 2429 training or the 472 test faces.
-    dtype : float32 or float64, default float32
-
-    Returns
-    -------
-    images : Images
-        Grey levels divided by 255; no labels.
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        If the file is missing or damaged, or `split` is unknown.
-
-    Notes
-    -----
-    MIT Center For Biological and Computation Learning; offered for research use only.
-
-    Examples
-    --------
-    See `load_mnist`.
-    """
-    one_of("split", split, ("train", "test"))
-    path = _find("cbcl_faces_19x19.npz", folder, "", "load_cbcl_faces")
-    pixels = read_array(f"{path}:faces_{split}")
-    if pixels.ndim != 2 or pixels.shape[1] != 19 * 19:
-        raise ValueError(f"{path}: faces_{split} has shape {pixels.shape}, expected (n, 361).")
-    return Images(_scaled(pixels, 255, False, dtype), (19, 19), None)
-
-
-def _find(name, folder, subfolder, loader):
-    """The path of a data file, compressed or not, or an error that says where to put it."""
+def _find(name, folder):
+    """The path of a file of MNIST, compressed or not, or an error that says where to put it."""
     root = folder if folder is not None else os.environ.get("FASTMF_DATA")
     where = f"is not in {root}" if root else "was not looked for, as no folder was given"
-    parents = (Path(root), Path(root) / subfolder) if root else ()
+    parents = (Path(root), Path(root) / "mnist") if root else ()
     for path in (parent / file for parent in parents for file in (name, f"{name}.gz")):
         if path.is_file():
             return path
     raise FileNotFoundError(
-        f"{loader}: {name} {where}. Pass folder=... or set the environment variable FASTMF_DATA to "
-        "the folder that holds it."
+        f"load_mnist: {name} {where}. Pass folder=... or set the environment variable FASTMF_DATA "
+        "to the folder that holds it."
     )
 
 

@@ -7,7 +7,7 @@ gradient of a batch is computed in chunks of rows. Tasks run on the cluster of t
 """
 
 from fastmf.distributed.inference import score_samples, tap
-from fastmf.distributed.training import fit, train, transform
+from fastmf.distributed.training import fit, transform
 from fastmf.learning.layered.settings import LayeredSettings
 
 __all__ = [
@@ -15,6 +15,5 @@ __all__ = [
     "fit",
     "score_samples",
     "tap",
-    "train",
     "transform",
 ]

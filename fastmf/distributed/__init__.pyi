@@ -1,6 +1,6 @@
 from typing import Any
 
-from fastmf import Beliefs, FixedPoint
+from fastmf import FixedPoint
 from fastmf.learning.layered.settings import LayeredSettings as LayeredSettings
 from fastmf.models import DBM, RBM, BoltzmannMachine
 
@@ -14,10 +14,6 @@ def tap(
     n_threads: int = 1,
     **options: Any,
 ) -> FixedPoint: ...
-def belief_propagation(
-    model: RBM, *, field: Any, n_threads: int = 1, **options: Any
-) -> Beliefs: ...
-def most_probable(model: RBM, *, field: Any, n_threads: int = 1, **options: Any) -> Beliefs: ...
 def score_samples(estimator: Any, X: Any, log_partition: str | float = "auto") -> Any: ...
 def fit(
     estimator: Any,
@@ -28,13 +24,3 @@ def fit(
     n_threads: int = 1,
 ) -> Any: ...
 def transform(estimator: Any, X: Any) -> Any: ...
-def train(
-    model: RBM | DBM,
-    X: Any,
-    settings: Any,
-    *,
-    chunk_rows: int = 256,
-    n_threads: int = 1,
-    validation: Any = None,
-    **options: Any,
-) -> Any: ...

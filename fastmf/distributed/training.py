@@ -19,62 +19,10 @@ from fastmf.learning.training.checkpoint import Checkpoint
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.learning.training.settings import options_of
 from fastmf.models._checks import states_of
-from fastmf.models._layered import check_layered
 
 
-def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, **options):
-    """Maximise the log-likelihood of the rows of a Dask array, each chunk of rows as one task.
-
-    Parameters
-    ----------
-    model : RBM or DBM
-        The initial parameters.
-    X : Dask array of shape (n_rows, n_visible)
-        Of the model's type; to be persisted, or every batch is read again.
-    settings : LayeredSettings
-        With a `batch_size` of several chunks, or only one task runs at a time. `n_starts` must be
-        None, and persistent chains or solutions are not possible.
-    chunk_rows : int, default 256
-        Rows whose gradient is one task. The result depends on it, but not on the blocks of `X`, on
-        the number of workers and threads, or on workers that were lost.
-    n_threads : int, default 1
-        Threads of each task.
-    validation : array or Dask array, optional
-        Metrics are computed on it in this process, as on the monitored rows of `X`.
-    **options
-        `seed`, `callbacks` and `verbose`, as `random_state` etc. of the estimators.
-
-    Returns
-    -------
-    State
-        `state.model` is the trained model. To have an estimator, call `fastmf.distributed.fit`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For models, data and settings that are not possible, and for rows that are not finite, when
-        they are read.
-    FloatingPointError
-        If learning diverges.
-
-    Examples
-    --------
-    >>> import dask.array as da, numpy as np, fastmf as mf
-    >>> X = (np.random.default_rng(0).random((100, 6)) < 0.3).astype(float)
-    >>> X = da.from_array(X, chunks=(50, 6))
-    >>> model = mf.RBM(np.zeros((6, 3)), mf.Bernoulli(np.zeros(6)), mf.Bernoulli(np.zeros(3)))
-    >>> settings = mf.distributed.LayeredSettings(n_epochs=2, batch_size=100)
-    >>> state = mf.distributed.train(model, X, settings)
-    >>> state.epoch
-    2
-    """
-    check_layered(model)
-    checked_dask("X", X, known_sizes=True)
-    if X.dtype != model.dtype:
-        raise TypeError(f"X must be of the model's type {model.dtype}, got {X.dtype}.")
-    n_visible = model.sizes[0]
-    if X.shape[1] != n_visible or not X.shape[0]:
-        raise ValueError(f"X must have shape (n_rows, {n_visible}), got {X.shape}.")
+def train(model, X, settings, *, chunk_rows, n_threads, validation=None, **options):
+    """Maximise the log-likelihood of the rows of a Dask array, each chunk of rows as one task."""
     check.count("chunk_rows", chunk_rows)
     if settings.n_starts is not None:
         raise ValueError(f"n_starts must be None in chunks, got {settings.n_starts}.")
@@ -86,7 +34,7 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
     if Checkpoint.path_in(options.get("callbacks", ())) is not None:
         raise ValueError("checkpoints are not offered for Dask arrays: save from a callback.")
     validation = validation.compute() if is_dask(validation) else validation
-    validation = check.rows("validation", validation, n_visible, model.dtype)
+    validation = check.rows("validation_data", validation, model.sizes[0], model.dtype)
     plan = _ChunkedPlan(model, settings, n_threads, chunk_rows)
     return trainer.train(model, X.rechunk({1: -1}), plan, validation=validation, **options)
 

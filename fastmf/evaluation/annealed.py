@@ -96,7 +96,7 @@ class AnnealedEstimate(NamedTuple):
     --------
     >>> import numpy as np, fastmf as mf
     >>> model = mf.RBM(np.zeros((3, 2)), mf.Ising(np.zeros(3)), mf.Ising(np.zeros(2)))
-    >>> found = mf.annealed_importance_sampling(model, 10, 10, rng=0)
+    >>> found = mf.evaluation.annealed_importance_sampling(model, 10, 10, rng=0)
     >>> np.isclose(found.log_partition, 5 * np.log(2)), found.converged
     (np.True_, True)
     """
@@ -247,7 +247,7 @@ def annealed_importance_sampling(
     >>> import numpy as np, fastmf as mf
     >>> weights = 0.5 * np.random.default_rng(0).normal(size=(8, 5))
     >>> model = mf.RBM(weights, mf.Bernoulli(np.zeros(8)), mf.Bernoulli(np.zeros(5)))
-    >>> found = mf.annealed_importance_sampling(model, 100, 100, rng=0)
+    >>> found = mf.evaluation.annealed_importance_sampling(model, 100, 100, rng=0)
     >>> found.converged, abs(found.log_partition - mf.exact(model).log_partition) < 0.05
     (True, True)
     """

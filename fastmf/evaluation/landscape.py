@@ -78,7 +78,7 @@ class Tracker:
     >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
     >>> tracker = mf.evaluation.Tracker(
     ...     landscape=lambda model: mf.evaluation.solutions(model, X),
-    ...     pseudo=lambda model: mf.pseudo_log_likelihood(model, X).mean(),
+    ...     pseudo=lambda model: mf.evaluation.pseudo_log_likelihood(model, X).mean(),
     ... )
     >>> _ = mf.GeneralizedRBM(8, n_epochs=2, callbacks=[tracker], random_state=0).fit(X)
     >>> tracker.epoch, len(tracker.values["landscape"])

@@ -57,7 +57,7 @@ class LogPartitionReport(tuple):
     --------
     >>> import numpy as np, fastmf as mf
     >>> model = mf.RBM(np.zeros((3, 2)), mf.Ising(np.zeros(3)), mf.Ising(np.zeros(2)))
-    >>> report = mf.log_partition_report(model, n_chains=10, n_steps=10)
+    >>> report = mf.evaluation.log_partition_report(model, n_chains=10, n_steps=10)
     >>> np.isclose(report["TAP2, largest"].log_partition, 5 * np.log(2))
     np.True_
     """
@@ -135,7 +135,7 @@ def log_partition_report(
     >>> import numpy as np, fastmf as mf
     >>> rng = np.random.default_rng(0)
     >>> model = mf.RBM(rng.normal(size=(8, 5)) / 2, mf.Ising(np.zeros(8)), mf.Ising(np.ones(5) / 2))
-    >>> report = mf.log_partition_report(model, n_chains=50, n_steps=100)
+    >>> report = mf.evaluation.log_partition_report(model, n_chains=50, n_steps=100)
     >>> [entry.name for entry in report][:4]
     ['exact', 'AIS', 'reverse AIS', 'NMF, log-sum-exp']
     >>> abs(report["AIS"].log_partition - report["exact"].log_partition) < 0.1

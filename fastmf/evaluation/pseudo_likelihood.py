@@ -44,7 +44,7 @@ def pseudo_log_likelihood(model, X):
     --------
     >>> import numpy as np, fastmf as mf
     >>> model = mf.RBM(np.zeros((4, 2)), mf.Ising(np.zeros(4)), mf.Ising(np.zeros(2)))
-    >>> found = mf.pseudo_log_likelihood(model, np.ones((2, 4)))
+    >>> found = mf.evaluation.pseudo_log_likelihood(model, np.ones((2, 4)))
     >>> np.allclose(found, -4 * np.log(2))
     True
     """

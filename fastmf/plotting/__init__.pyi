@@ -26,6 +26,7 @@ def coupling_network(
     minimum: float = 0.5,
     legend: bool = True,
     ax: Axes | None = None,
+    colours: Any = ("C3", "C0"),
 ) -> Figure: ...
 def edge_forest(
     machine: Any,

@@ -10,12 +10,15 @@ from fastmf._common.arguments import count, number, one_of, proper_fraction
 from fastmf.plotting._axes import axes, bare, drawing, forest, names_of, tidy, with_attributes
 
 LAYOUTS = ("auto", "spring", "circle")
+# Of positive and negative couplings in R's qgraph.
+QGRAPH = ("#0000D5", "#BF0000")
 
 
 @drawing
 def coupling_network(
-    edges, *, names=None, groups=None, layout="auto", minimum=0.5, legend=True, ax=None
-):
+    edges, *, names=None, groups=None, layout="auto", minimum=0.5, legend=True, ax=None,
+    colours=("C3", "C0"),
+):  # fmt: skip
     """Features as dots, and lines between those whose couplings differ from zero.
 
     Parameters
@@ -23,8 +26,8 @@ def coupling_network(
     edges : fitted machine or EdgeInclusion
         A `FullyVisibleBoltzmannMachine`, `OrdinalMachine` or `PottsMachine`, or the result of
         `edge_inclusion`: the more probable a coupling, from `minimum` to 1, the less transparent
-        its line. Lines are red if couplings are positive, blue if negative, grey for pairs of
-        positions of a Potts machine, and the wider the stronger.
+        its line. Lines are grey for pairs of positions of a Potts machine, and the wider the
+        stronger.
     names : sequence of str of length n_features, optional
         Default: the machine's names, or numbers.
     groups : sequence of str of length n_features, optional
@@ -37,6 +40,8 @@ def coupling_network(
     legend : bool, default True
         Whether to explain widths, colours and transparency.
     %(ax)s
+    colours : pair of colours or "qgraph", default ("C3", "C0")
+        Of positive and negative couplings: red and blue, or qgraph's, which are blue and red.
 
     Examples
     --------
@@ -49,6 +54,9 @@ def coupling_network(
     3
     """
     one_of("layout", layout, LAYOUTS)
+    colours = QGRAPH if isinstance(colours, str) and colours == "qgraph" else tuple(colours)
+    if len(colours) != 2:
+        raise ValueError(f'colours must be "qgraph" or two colours, got {colours!r:.60}.')
     edges = _edges(edges, number("minimum", minimum, 0, 1))
     names = names_of(edges.names if names is None else names, edges.n_features, "units")
     if groups is not None:
@@ -59,15 +67,13 @@ def coupling_network(
     for k in np.argsort(abs(edges.coupling), kind="stable"):
         pair = [edges.first[k], edges.second[k]]
         ax.plot(
-            x[pair], y[pair], color=_colour(edges, k), zorder=1,
+            x[pair], y[pair], color=_colour(edges, k, colours), zorder=1,
             linewidth=_width(edges.coupling[k] / strongest), alpha=edges.alpha[k],
             solid_capstyle="round",
         )  # fmt: skip
     kinds = sorted(set(groups)) if groups is not None else []
-    colours = ["0.2"] * len(names)
-    if kinds:
-        colours = [f"C{(2 + kinds.index(group)) % 10}" for group in groups]
-    ax.scatter(x, y, s=80, c=colours, zorder=2)
+    dots = [f"C{(2 + kinds.index(group)) % 10}" for group in groups] if kinds else "0.2"
+    ax.scatter(x, y, s=80, c=dots, zorder=2)
     for name, right, up in zip(names, x, y, strict=True):
         side = "center" if abs(right) < 0.1 else ("left" if right > 0 else "right")
         ax.text(right + 0.06 * np.sign(right), up + 0.06, name, ha=side, va="center")
@@ -76,7 +82,7 @@ def coupling_network(
     ax.margins(0.2)
     bare(ax)
     if legend:
-        _explain(ax, edges, strongest, kinds)
+        _explain(ax, edges, strongest, kinds, colours)
     return ax.figure
 
 
@@ -128,10 +134,8 @@ def _width(share):
     return 5 * abs(share)
 
 
-def _colour(edges, k):
-    if not edges.signed:
-        return "0.4"
-    return "C3" if edges.coupling[k] > 0 else "C0"
+def _colour(edges, k, colours):
+    return colours[int(edges.coupling[k] <= 0)] if edges.signed else "0.4"
 
 
 def _positions(edges, layout):
@@ -156,14 +160,13 @@ def _positions(edges, layout):
     return np.array([places[k] for k in range(n)]).T
 
 
-def _explain(ax, edges, strongest, kinds):
+def _explain(ax, edges, strongest, kinds, colours):
     """Draw a legend."""
     from matplotlib.lines import Line2D
 
     lines = []
-    signs = [(1, "C3", "positive"), (-1, "C0", "negative")] if edges.signed else []
-    for sign, colour, name in signs:
-        if (sign * edges.coupling > 0).any():
+    for sign, colour, name in zip((1, -1), colours, ("positive", "negative"), strict=True):
+        if edges.signed and (sign * edges.coupling > 0).any():
             lines.append(Line2D([], [], color=colour, lw=2.5, label=name))
     for share in (1.0, 0.5) if len(edges.coupling) else ():
         label = f"{strongest * share:.2g}"

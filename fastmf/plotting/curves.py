@@ -94,15 +94,15 @@ def log_partitions(report, *, ax=None):
     Parameters
     ----------
     report : LogPartitionReport
-        Report of `fastmf.log_partition_report`. The vertical line is its first entry: the exact
-        value, if there is one.
+        Report of `fastmf.evaluation.log_partition_report`. The vertical line is its first entry:
+        the exact value, if there is one.
     %(ax)s
 
     Examples
     --------
     >>> import numpy as np, fastmf as mf
     >>> model = mf.RBM(np.zeros((3, 2)), mf.Ising(np.zeros(3)), mf.Ising(np.zeros(2)))
-    >>> report = mf.log_partition_report(model, n_chains=10, n_steps=10)
+    >>> report = mf.evaluation.log_partition_report(model, n_chains=10, n_steps=10)
     >>> figure = mf.plotting.log_partitions(report)
     >>> figure.axes[0].get_yticklabels()[0].get_text()
     'exact'

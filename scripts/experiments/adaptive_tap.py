@@ -170,7 +170,7 @@ class Record:
         """Whether to end."""
         measures, epoch = self.measures, state.epoch + self.first
         if epoch not in measures["epoch"]:
-            pseudo = mf.pseudo_log_likelihood(state.model, self.test).mean()
+            pseudo = mf.evaluation.pseudo_log_likelihood(state.model, self.test).mean()
             measures["epoch"].append(epoch)
             measures["pseudo"].append(float(pseudo))
             measures["seconds"] = time.process_time() - self.begin
@@ -192,7 +192,9 @@ def trained(method, iterations, X, test, options, folder):
         first = {"n_epochs": options.begin, "callbacks": [checkpoint]}
         run["init"] = learner("tap", iterations, options, **first).fit(X).model_
     model = learner(method, iterations, options, **run).fit(X).model_
-    annealed = mf.annealed_importance_sampling(model, n_steps=300, data=X[:100], rng=options.seed)
+    annealed = mf.evaluation.annealed_importance_sampling(
+        model, n_steps=300, data=X[:100], rng=options.seed
+    )
     measures["annealed"] = float(log_likelihood(model, test, annealed.log_partition).mean())
     if measures["epoch"][-1] == options.epochs:
         path.write_text(json.dumps(measures))

@@ -28,7 +28,7 @@ import numpy as np
 
 import fastmf as mf
 from fastmf import plotting
-from fastmf.datasets import load_caltech_silhouettes, load_mnist
+from fastmf.datasets import load_mnist
 
 # Options of the estimator, by the paper's name of the method.
 METHODS = {
@@ -155,7 +155,7 @@ def data(task, options):
         # regression on noisy images has an eighth more errors where the objects are 1.
         patch = 1
         train, validation, test = (
-            1 - load_caltech_silhouettes(options.data, split=split).X
+            1 - experiment.silhouettes(options.data, split)
             for split in ("train", "validation", "test")
         )
         train, validation = train[: options.train_size], validation[: options.train_size]

@@ -109,7 +109,7 @@ def trained(sizes, X, X_test, options, checkpoint):
         f"{time.perf_counter() - begin:.0f} s",
         flush=True,
     )
-    print(mf.log_partition_report(machine.model_, X[:N_STARTS]), flush=True)
+    print(mf.evaluation.log_partition_report(machine.model_, X[:N_STARTS]), flush=True)
     return machine
 
 

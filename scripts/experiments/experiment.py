@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from scipy.io import loadmat
 
 from fastmf import plotting
-from fastmf.datasets import load_cbcl_faces, load_mnist
+from fastmf.datasets import Images, load_mnist, read_array
 
 # Units of the pixels of each set of images, all of values from 0 to 1: Table 1 of Tramel et al.
 VISIBLE = {
@@ -60,8 +61,26 @@ def folder(options, name):
 def images(name, folder, split):
     """MNIST, black and white ("binary") or grey ("real"), or the grey faces of CBCL."""
     if name == "faces":
-        return load_cbcl_faces(folder, split=split)
+        pixels = read_array(f"{in_folder(folder, 'cbcl_faces_19x19.npz')}:faces_{split}")
+        return Images(pixels / np.float32(255), (19, 19), None)
     return load_mnist(folder, split=split, binary=name == "binary")
+
+
+def silhouettes(folder, split):
+    """The Caltech 101 Silhouettes of 28 x 28 pixels, object 1, by Marlin et al. (2010)."""
+    path = in_folder(folder, "caltech101_silhouettes_28_split1.mat")
+    stored = loadmat(path)[{"validation": "val"}.get(split, split) + "_data"]
+    # In the file the background is 1, and images are stored column by column.
+    upright = stored.reshape(-1, 28, 28).transpose(0, 2, 1).reshape(-1, 784)
+    return (1 - upright).astype(np.float32)
+
+
+def in_folder(folder, name):
+    """The path of a file of data, or an error that says where to put it."""
+    path = Path(folder or ".") / name
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: there is no such file; pass --data or set FASTMF_DATA.")
+    return path
 
 
 def train_and_test(name, options, test_rows=1000):

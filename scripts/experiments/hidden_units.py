@@ -85,7 +85,7 @@ def trained(kind, X, X_test, options):
         f"{kind:16} log-likelihood per unit {history['log_likelihood'][0]:8.4f} to "
         f"{history['log_likelihood'][-1]:8.4f}, {time.perf_counter() - begin:4.0f} s"
     )
-    annealed = mf.annealed_importance_sampling(
+    annealed = mf.evaluation.annealed_importance_sampling(
         model, n_steps=STEPS[options.dataset], data=X[:100], rng=options.seed
     )
     unnormalised = log_likelihood(model, X_test, 0.0).mean()

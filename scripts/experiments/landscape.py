@@ -174,14 +174,14 @@ def followed(epoch, model, X, X_test, options, folder):
         "unnormalised_train": log_likelihood(model, starts, 0.0).mean(),
     }
     if options.dataset == "binary":
-        annealed = mf.annealed_importance_sampling(
+        annealed = mf.evaluation.annealed_importance_sampling(
             model, n_steps=options.steps, data=starts, rng=options.seed, **threads
         )
         values |= {
             "annealed": annealed.log_partition,
             "reverse": annealed.reverse,
             "error": annealed.error,
-            "pseudo": mf.pseudo_log_likelihood(model, X_test[:PSEUDO_ROWS]).mean(),
+            "pseudo": mf.evaluation.pseudo_log_likelihood(model, X_test[:PSEUDO_ROWS]).mean(),
         }
     np.savez(path, **{name: getattr(landscape, name) for name in STORED}, **values)
     free_energy, counts = landscape.free_energy, landscape.counts

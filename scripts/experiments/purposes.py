@@ -84,7 +84,7 @@ def measured(name, data, by_pixels, options):
     X, y, T, t = data
     machine, seconds = trained(name, X, options)
     model, n_steps = machine.model_, options.sweeps
-    annealed = mf.annealed_importance_sampling(
+    annealed = mf.evaluation.annealed_importance_sampling(
         model, 100, n_steps, max_steps=8 * n_steps, rng=options.seed
     )
     classifier = LogisticRegression(max_iter=500).fit(machine.transform(X), y)

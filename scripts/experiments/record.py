@@ -20,7 +20,7 @@ import experiment
 import numpy as np
 
 import fastmf as mf
-from fastmf.datasets import load_caltech_silhouettes, load_mnist
+from fastmf.datasets import load_mnist
 from fastmf.evaluation import Checkpoint, IterateAverage, log_likelihood
 
 
@@ -40,7 +40,7 @@ DATA = {
     "mnist": lambda folder, split: load_mnist(folder, split=split, binary=True).X,
     "mnist-drawn": drawn,
     "mnist-redrawn": partial(drawn, n_draws=10),
-    "silhouettes": lambda folder, split: load_caltech_silhouettes(folder, split=split).X,
+    "silhouettes": experiment.silhouettes,
 }
 RECIPE = {
     "gradient": "pcd", "n_sweeps": 1, "batch_size": 100,
@@ -209,7 +209,7 @@ def quality(model, train, test, seed, options):
     """Log-likelihoods of a model, from above and below, and how its annealing ended."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "annealed importance sampling: not converged")
-        annealed = mf.annealed_importance_sampling(
+        annealed = mf.evaluation.annealed_importance_sampling(
             model, options.chains, options.steps, data=train[: options.chains],
             max_steps=max(options.steps, options.max_steps), tolerance=MAX_ERROR,
             n_threads=options.threads, rng=seed,

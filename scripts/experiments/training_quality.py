@@ -137,7 +137,7 @@ def by_scikit_learn(settings, X, options):
 
 def quality(model, test, X, options):
     """Log-likelihood of the test images by annealing from both ends, and its error."""
-    annealed = mf.annealed_importance_sampling(
+    annealed = mf.evaluation.annealed_importance_sampling(
         model, options.chains, options.steps, data=X[: options.chains], rng=options.seed,
         n_threads=options.threads,
     )  # fmt: skip

@@ -28,7 +28,7 @@ CALLS = {
     "pipeline": lambda: make_pipeline(mf.SpikeSlabRegressor()).fit(WIDE, Y[:, 0]),
     "existence": lambda: mf.FullyVisibleBoltzmannMachine().fit(SEPARATED),
     "Potts": lambda: mf.PottsMachine().fit(SEPARATED > 0),
-    "annealing": lambda: mf.annealed_importance_sampling(RBM, 2, 1, rng=0),
+    "annealing": lambda: mf.evaluation.annealed_importance_sampling(RBM, 2, 1, rng=0),
 }
 
 

@@ -11,13 +11,13 @@ def test_info_of_a_machine(model, capsys):
     assert main(["info", str(model)]) == 0
     facts = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
     facts = {name: value.strip() for name, value in facts.items()}
-    assert facts["machine"] == "GeneralizedRBM" and facts["model"] == "RBM"
+    assert facts["machine"].startswith("GeneralizedRBM(") and facts["model"] == "RBM"
     assert facts["visible units"] == "16 Bernoulli" and facts["hidden units"] == "6 Bernoulli"
-    assert facts["weights"].startswith("16 x 6, float32")
+    assert facts["weights"] == "16 x 6, float32"
     assert facts["trained for"].startswith("100 epochs")
     per_unit, row = facts["log likelihood"].split(" nats per unit, ")
     assert float(row.removesuffix(" a row")) == pytest.approx(22 * float(per_unit), abs=0.006)
-    assert "n_components=6" in facts["options"] and "momentum" not in facts["options"]
+    assert "n_components=6" in facts["machine"] and "momentum" not in facts["machine"]
 
 
 def test_info_of_every_model(tmp_path, capsys):
@@ -71,10 +71,10 @@ def test_info_of_a_checkpoint(stripes, tmp_path, capsys, gradient):
     ).fit(stripes)
     facts = _facts(path, capsys)
     assert facts["checkpoint"] == "after 3 of 3 epochs" and facts["model"] == "RBM"
-    assert facts["weights"].startswith("16 x 6, ") and facts["visible units"] == "16 Bernoulli"
+    assert facts["weights"].startswith("16 x 6, float") and facts["visible units"] == "16 Bernoulli"
     last = f"{machine.history_['log_likelihood'][-1]:.5g}"
     assert facts["log likelihood"] == f"{last} in the last epoch"
-    assert f"gradient='{gradient}'" in facts["options"] and facts["seed"].isdigit()
+    assert f"gradient='{gradient}'" in facts["options"] and "seed=" in facts["options"]
 
 
 @pytest.mark.parametrize("member", ["run", "position", "model/weights", "history/learning_rate"])

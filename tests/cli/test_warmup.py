@@ -1,6 +1,5 @@
 import pytest
 
-import fastmf as mf
 from fastmf._jit import cache
 from fastmf.cli import _warmup_tasks, main, warmup
 
@@ -19,7 +18,7 @@ def test_every_standard_task_runs():
 
 
 def test_the_function_returns_seconds(few_tasks, capfd):
-    assert 0 < mf.warmup(verbose=False) < 60
+    assert 0 < warmup.warmup(verbose=False) < 60
     assert capfd.readouterr() == ("", "")
 
 
@@ -37,7 +36,7 @@ def test_each_task_has_a_line(monkeypatch, capsys):
 def test_failures_are_said_and_a_worker_that_dies_does_not_hang(few_tasks, monkeypatch, capsys):
     monkeypatch.setattr(warmup, "_WORKER", "print('c: bad')")
     with pytest.raises(RuntimeError, match="of 8 tasks some failed: c: bad"):
-        mf.warmup(verbose=False)
+        warmup.warmup(verbose=False)
     monkeypatch.setattr(warmup, "_WORKER", "import sys; sys.exit(3)")
     assert main(["warmup", "-q"]) == 1
     assert "tasks some failed: a process has ended" in capsys.readouterr().err
@@ -57,7 +56,7 @@ def test_an_interrupt_ends_the_workers(few_tasks, monkeypatch):
     monkeypatch.setattr(warmup, "_worker", started)
     monkeypatch.setattr(warmup.subprocess.Popen, "communicate", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        mf.warmup()
+        warmup.warmup(verbose=False)
     assert len(begun) == 2 and all(process.poll() is not None for process in begun)
 
 

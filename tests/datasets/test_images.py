@@ -4,16 +4,8 @@ import sys
 
 import numpy as np
 import pytest
-from scipy.io import savemat
 
-from fastmf.datasets import (
-    load_caltech_silhouettes,
-    load_cbcl_faces,
-    load_digits,
-    load_mnist,
-)
-
-FOLDER_LOADERS = [load_mnist, load_caltech_silhouettes, load_cbcl_faces]
+from fastmf.datasets import load_digits, load_mnist
 
 
 @pytest.fixture(autouse=True)
@@ -85,64 +77,11 @@ def test_mnist_of_unequal_files(tmp_path, mnist):
         load_mnist(tmp_path)
 
 
-def test_caltech_silhouettes_are_upright_with_object_one(tmp_path, rng):
-    upright = (rng.random((4, 28, 28)) < 0.3).astype(np.uint8)
-    stored = (1 - upright).transpose(0, 2, 1).reshape(4, 784)
-    labels = np.array([[1], [2], [3], [101]], dtype=np.uint8)
-    path = tmp_path / "caltech101_silhouettes_28_split1.mat"
-    savemat(
-        path,
-        {
-            "val_data": stored,
-            "val_labels": labels,
-            "train_data": stored[:1],
-            "test_data": stored,
-            "test_labels": labels[:3],
-        },
-    )
-    images = load_caltech_silhouettes(tmp_path, split="validation")
-    np.testing.assert_array_equal(images.X.reshape(-1, *images.shape), upright)
-    np.testing.assert_array_equal(images.labels, labels.ravel())
-    assert images.X.dtype == np.float32
-    with pytest.raises(ValueError, match="is not the Caltech 101 Silhouettes file"):
-        load_caltech_silhouettes(tmp_path, split="train")  # its labels are missing
-    with pytest.raises(ValueError, match=r"images have the shape \(4, 784\)"):
-        load_caltech_silhouettes(tmp_path, split="test")
-    path.write_bytes(path.read_bytes()[:300])
-    with pytest.raises(ValueError, match=r"caltech101_silhouettes_28_split1\.mat is not"):
-        load_caltech_silhouettes(tmp_path, split="validation")
-
-
-@pytest.mark.parametrize("shapes", [((2**14, 8), (1, 1)), ((3, 784), (2**7, 2**7))])
-def test_a_file_of_other_shapes_is_not_read(tmp_path, monkeypatch, shapes):
-    arrays = dict(zip(("train_data", "train_labels"), map(np.zeros, shapes), strict=True))
-    savemat(tmp_path / "caltech101_silhouettes_28_split1.mat", arrays, do_compression=True)
-    monkeypatch.setattr("scipy.io.loadmat", lambda *_, **__: pytest.fail("read"))
-    with pytest.raises(ValueError, match="images have the shape") as caught:
-        load_caltech_silhouettes(tmp_path)
-    assert "\n" not in str(caught.value)
-
-
-def test_cbcl_faces(tmp_path, rng):
-    faces = rng.integers(0, 256, (5, 361), dtype=np.uint8)
-    path = tmp_path / "cbcl_faces_19x19.npz"
-    np.savez(path, faces_train=faces, faces_test=faces[:2])
-    images = load_cbcl_faces(tmp_path, dtype=np.float64)
-    np.testing.assert_array_equal(images.X, faces / 255)
-    assert images.shape == (19, 19)
-    assert images.labels is None
-    assert len(load_cbcl_faces(tmp_path, split="test").X) == 2
-    np.savez(path, faces_train=faces[:, :360])
-    with pytest.raises(ValueError, match=r"faces_train has shape \(5, 360\)"):
-        load_cbcl_faces(tmp_path)
-
-
-@pytest.mark.parametrize("load", FOLDER_LOADERS)
-def test_a_missing_file_says_what_to_do(tmp_path, monkeypatch, load):
-    with pytest.raises(FileNotFoundError, match=f"^{load.__name__}.*folder=.*FASTMF_DATA"):
-        load()
+def test_a_missing_file_says_what_to_do(tmp_path, monkeypatch):
+    with pytest.raises(FileNotFoundError, match=r"^load_mnist.*folder=.*FASTMF_DATA"):
+        load_mnist()
     with pytest.raises(FileNotFoundError, match=f"is not in {tmp_path}"):
-        load(tmp_path)
+        load_mnist(tmp_path)
     monkeypatch.setenv("FASTMF_DATA", str(tmp_path / "elsewhere"))
     with pytest.raises(FileNotFoundError, match="elsewhere"):
-        load()
+        load_mnist()

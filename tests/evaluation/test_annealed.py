@@ -42,7 +42,7 @@ def machine(visible, hidden, shape=(7, 4), scale=0.8, dtype=float):
 def test_both_directions_agree_with_enumeration(visible, hidden):
     model = machine(visible, hidden)
     truth = mf.exact(model).log_partition
-    found = mf.annealed_importance_sampling(model, 400, 100, rng=1)
+    found = mf.evaluation.annealed_importance_sampling(model, 400, 100, rng=1)
     assert 0 < found.error < 0.05
     assert 0 < found.reverse_error < 0.05
     assert abs(found.log_partition - truth) < 4 * found.error
@@ -75,7 +75,7 @@ def test_strong_machine_with_two_phases():
     choices = comb(n, k)
     energy = w * np.outer(k, k) + field[0] * (k[:, None] + k)
     truth = np.logaddexp.reduce((energy + np.log(choices)[:, None] + np.log(choices)).ravel())
-    found = mf.annealed_importance_sampling(model, 200, 1000, rng=0)
+    found = mf.evaluation.annealed_importance_sampling(model, 200, 1000, rng=0)
     assert abs(found.log_partition - truth) < 4 * found.error + 0.02
     assert abs(found.reverse - truth) < 0.5
 
@@ -88,12 +88,12 @@ def test_data_need_not_have_the_weights_of_the_phases(monkeypatch):
     energy = w * np.outer(k, k) + field[0] * (k[:, None] + k) + np.log(comb(n, k))
     truth = np.logaddexp.reduce((energy + np.log(comb(n, k))[:, None]).ravel())
     data = np.repeat([[0.0], [1.0]], n, axis=1)
-    found = mf.annealed_importance_sampling(model, 200, 300, data=data, rng=0)
+    found = mf.evaluation.annealed_importance_sampling(model, 200, 300, data=data, rng=0)
     assert abs(found.log_partition - truth) < 4 * found.error + 0.02
     assert abs(found.reverse - truth) < 0.1
     monkeypatch.setattr("fastmf.evaluation.annealed._agree", lambda *_: False)
     with pytest.warns(UserWarning, match="not converged"):
-        from_data = mf.annealed_importance_sampling(model, 200, 300, data=data, rng=0)
+        from_data = mf.evaluation.annealed_importance_sampling(model, 200, 300, data=data, rng=0)
     assert abs(from_data.reverse - truth) > 0.3
 
 
@@ -110,7 +110,10 @@ def test_a_single_lucky_chain_does_not_replace_an_estimate():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_threads_do_not_matter(dtype):
     model = machine(mf.Bernoulli, mf.Bernoulli, (60, 40), 0.3, dtype)
-    one, many = (mf.annealed_importance_sampling(model, 60, 10, rng=0, n_threads=n) for n in (1, 3))
+    one, many = (
+        mf.evaluation.annealed_importance_sampling(model, 60, 10, rng=0, n_threads=n)
+        for n in (1, 3)
+    )
     assert one[:4] == many[:4]
     np.testing.assert_array_equal(one.log_weights, many.log_weights)
     assert one.samples.dtype == dtype
@@ -119,21 +122,21 @@ def test_threads_do_not_matter(dtype):
 def test_an_estimate_says_whether_it_has_converged():
     model = machine(mf.Bernoulli, mf.Bernoulli, (80, 60), 0.6)
     with pytest.warns(UserWarning, match="n_steps=16") as caught:
-        short = mf.annealed_importance_sampling(model, 50, 4, rng=0)
+        short = mf.evaluation.annealed_importance_sampling(model, 50, 4, rng=0)
     assert short.message in str(caught[0].message) and len(caught) == 1
     assert not short.converged and short.n_steps == 4
     assert short.gap == short.reverse - short.log_partition
-    long = mf.annealed_importance_sampling(model, 50, 4, max_steps=4096, rng=0)
+    long = mf.evaluation.annealed_importance_sampling(model, 50, 4, max_steps=4096, rng=0)
     assert long.converged and 4 < long.n_steps <= 4096 and "not" not in long.message
     assert abs(long.gap) <= 0.5 == long.tolerance
     assert min(long.effective_size, long.reverse_effective_size) >= 10
     # More steps do not change it.
-    more = mf.annealed_importance_sampling(model, 100, 2048, rng=1)
+    more = mf.evaluation.annealed_importance_sampling(model, 100, 2048, rng=1)
     assert abs(more.log_partition - long.log_partition) < 4 * np.hypot(more.error, long.error)
 
 
 def test_effective_sizes_are_of_the_starts_that_contribute():
-    found = mf.annealed_importance_sampling(machine(mf.Ising, mf.Ising), 400, 100, rng=0)
+    found = mf.evaluation.annealed_importance_sampling(machine(mf.Ising, mf.Ising), 400, 100, rng=0)
     for size, logs in (
         (found.effective_size, found.log_weights),
         (found.reverse_effective_size, -found.reverse_log_weights),
@@ -151,7 +154,7 @@ def test_effective_sizes_are_of_the_starts_that_contribute():
 
 def test_the_report_says_whether_annealing_has_converged():
     model = machine(mf.Bernoulli, mf.Bernoulli, (80, 60), 0.6)
-    report = mf.log_partition_report(model, n_chains=20, n_steps=2, include_exact=False)
+    report = mf.evaluation.log_partition_report(model, n_chains=20, n_steps=2, include_exact=False)
     assert "not converged" in report["reverse AIS"].remark
     assert "effectively" in report["AIS"].remark
 
@@ -159,11 +162,11 @@ def test_the_report_says_whether_annealing_has_converged():
 def test_samples_may_start_from_data():
     model = machine(mf.Ising, mf.Bernoulli)
     data = np.where(np.random.default_rng(0).random((3, 7)) < 0.5, -1.0, 1.0)
-    found = mf.annealed_importance_sampling(model, 50, 20, data=data, rng=0)
+    found = mf.evaluation.annealed_importance_sampling(model, 50, 20, data=data, rng=0)
     assert abs(found.log_partition - mf.exact(model).log_partition) < 5 * found.error
     assert set(np.unique(found.samples)) == {-1, 1}
     with pytest.raises(ValueError, match="units can take"):
-        mf.annealed_importance_sampling(model, 50, 20, data=data / 2)
+        mf.evaluation.annealed_importance_sampling(model, 50, 20, data=data / 2)
 
 
 def test_deep_machines_are_annealed_as_their_even_and_odd_layers():
@@ -176,25 +179,25 @@ def test_deep_machines_are_annealed_as_their_even_and_odd_layers():
     truth = mf.exact(model).log_partition
     data = rng.choice([-1.0, 1.0], (3, 6))
     for start in (None, data):
-        found = mf.annealed_importance_sampling(model, 200, 100, data=start, rng=0)
+        found = mf.evaluation.annealed_importance_sampling(model, 200, 100, data=start, rng=0)
         assert abs(found.log_partition - truth) < 5 * found.error < 0.2
         assert abs(found.reverse - truth) < 5 * found.reverse_error < 0.2
         assert found.samples.shape == (200, 6) and set(np.unique(found.samples)) == {-1, 1}
     with pytest.raises(ValueError, match="data must have shape"):
-        mf.annealed_importance_sampling(model, data=np.ones((3, 11)))
-    report = mf.log_partition_report(model, data, n_chains=50, n_steps=20)
+        mf.evaluation.annealed_importance_sampling(model, data=np.ones((3, 11)))
+    report = mf.evaluation.log_partition_report(model, data, n_chains=50, n_steps=20)
     assert report["exact"].log_partition == truth
     assert abs(report["TAP2, log-sum-exp"].log_partition - truth) < 0.5
 
 
 def test_other_models_and_divergence():
     with pytest.raises(TypeError, match="RBM"):
-        mf.annealed_importance_sampling(mf.Ising([0, 0]))
+        mf.evaluation.annealed_importance_sampling(mf.Ising([0, 0]))
     with pytest.raises(ValueError, match="n_chains"):
-        mf.annealed_importance_sampling(machine(mf.Ising, mf.Ising), 1)
+        mf.evaluation.annealed_importance_sampling(machine(mf.Ising, mf.Ising), 1)
     wild = mf.RBM([[3.0]], mf.Gaussian([0.0], 1.0), mf.Gaussian([0.0], 1.0))
     with pytest.raises(FloatingPointError, match="precisions"):
-        mf.annealed_importance_sampling(wild, 10, 500, rng=0)
+        mf.evaluation.annealed_importance_sampling(wild, 10, 500, rng=0)
 
 
 @pytest.mark.parametrize("visible", ["gaussian", "rectified"])
@@ -204,17 +207,17 @@ def test_samples_that_run_away_are_an_error(visible, coupling, n_steps):
     rectified = mf.TruncatedGaussian([0.0], 1.0, 0.0, np.inf)
     wild = mf.RBM([[coupling]], rectified if visible == "rectified" else gaussian, gaussian)
     with pytest.raises(FloatingPointError, match="cannot be normalised"):
-        mf.annealed_importance_sampling(wild, 20, n_steps, rng=0)
+        mf.evaluation.annealed_importance_sampling(wild, 20, n_steps, rng=0)
 
 
 def test_a_long_annealing_says_on_stderr_what_it_does(capsys):
     model = machine(mf.Ising, mf.Ising)
     options = dict(n_chains=20, n_steps=2, tolerance=0.0, max_steps=4, rng=0)
     with pytest.warns(UserWarning, match="not converged"):
-        silent = mf.annealed_importance_sampling(model, **options)
+        silent = mf.evaluation.annealed_importance_sampling(model, **options)
     assert capsys.readouterr().err == ""
     with pytest.warns(UserWarning, match="not converged"):
-        found = mf.annealed_importance_sampling(model, verbose=True, **options)
+        found = mf.evaluation.annealed_importance_sampling(model, verbose=True, **options)
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(":")[0] for line in lines] == ["annealing"] * 3
     assert "2 steps" in lines[1] and "4 steps" in lines[2] and " to " in lines[2]
@@ -232,13 +235,13 @@ def test_phases_that_chains_cannot_reach_are_found_by_mean_field(monkeypatch):
     )
     truth = mf.exact(model, averages=False).log_partition
     monkeypatch.setattr("fastmf.inference.mean_field.lower_bound.MAX_SUMMED_NUMBERS", 0)
-    found = mf.annealed_importance_sampling(model, 100, 100, rng=0)
+    found = mf.evaluation.annealed_importance_sampling(model, 100, 100, rng=0)
     assert found.converged and abs(found.log_partition - truth) < 0.2
     assert truth - 3 < found.lower_bound <= truth + 1e-9
     # Without the phases the estimate is wrong, both ends agree, and the bound says so.
     monkeypatch.setattr(Exploration, "_anneal_from_phases", lambda *_: None)
     with pytest.warns(UserWarning, match="certain lower bound"):
-        wrong = mf.annealed_importance_sampling(model, 100, 100, rng=0)
+        wrong = mf.evaluation.annealed_importance_sampling(model, 100, 100, rng=0)
     assert abs(wrong.gap) < 0.5 and wrong.log_partition < truth - 10 and not wrong.converged
 
 
@@ -256,7 +259,7 @@ def test_strong_machines_are_right_or_not_converged(monkeypatch):
             truth = mf.exact(model, averages=False).log_partition
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "annealed importance sampling: not converged")
-                found = mf.annealed_importance_sampling(model, 100, 100, rng=seed)
+                found = mf.evaluation.annealed_importance_sampling(model, 100, 100, rng=seed)
             assert not found.converged or abs(found.log_partition - truth) < 0.5
             n_converged += found.converged
     assert n_converged >= 6
@@ -274,12 +277,12 @@ def test_the_state_of_most_weight_is_found_where_chains_and_mean_field_miss_it(m
     for seed in (3, 5, 7, 8):
         model = strong_spins(seed)
         truth = mf.exact(model, averages=False).log_partition
-        found = mf.annealed_importance_sampling(model, 50, 50, rng=seed)
+        found = mf.evaluation.annealed_importance_sampling(model, 50, 50, rng=seed)
         assert found.converged and abs(found.log_partition - truth) < 0.1
         assert truth - 0.1 < found.lower_bound <= truth + 1e-9 * abs(truth)
     # Without these starts the estimate is wrong, and nothing says so.
     monkeypatch.setattr("fastmf.evaluation.annealed.starts_of_bound", lambda *_: [])
-    wrong = mf.annealed_importance_sampling(model, 50, 50, rng=seed)
+    wrong = mf.evaluation.annealed_importance_sampling(model, 50, 50, rng=seed)
     assert wrong.converged and wrong.log_partition < truth - 20
 
 
@@ -290,17 +293,17 @@ def test_fields_that_decide_units_may_be_of_any_size():
     large = np.where(decided, [1e30, -1e35, 0, 0, 0, 0, 0, 0], field)
     model = mf.RBM(weights, mf.Bernoulli(large), mf.Bernoulli(np.zeros(5)))
     rest = mf.RBM(weights[2:], mf.Bernoulli(field[2:]), mf.Bernoulli(weights[0]))
-    found = mf.annealed_importance_sampling(model, 100, 50, rng=0)
+    found = mf.evaluation.annealed_importance_sampling(model, 100, 50, rng=0)
     assert found.log_partition == 1e30 and found.converged
     model = mf.RBM(weights, mf.Bernoulli(np.minimum(large, 900.0)), mf.Bernoulli(np.zeros(5)))
-    found = mf.annealed_importance_sampling(model, 100, 50, rng=0)
+    found = mf.evaluation.annealed_importance_sampling(model, 100, 50, rng=0)
     assert found.log_partition - 900 == pytest.approx(mf.exact(rest).log_partition, abs=0.1)
     potts = mf.RBM(weights[:6], mf.Categorical(np.full((2, 3), 1e30)), mf.Bernoulli(np.zeros(5)))
     with pytest.raises(ValueError, match="at most 1e\\+12"):
-        mf.annealed_importance_sampling(potts, 10, 10, rng=0)
+        mf.evaluation.annealed_importance_sampling(potts, 10, 10, rng=0)
     spins = mf.BoltzmannMachine(np.zeros((3, 3)), mf.Ising([1e30, 0.0, 0.0]))
     with pytest.raises(ValueError, match="log_partition_bounds"):
-        mf.log_partition_report(spins, include_exact=False)
+        mf.evaluation.log_partition_report(spins, include_exact=False)
 
 
 def test_estimates_in_consoles():

@@ -156,7 +156,9 @@ def test_against_conditionals_by_hand(visible, hidden):
     prior = hidden(np.ones(3), 4.0) if hidden is mf.Gaussian else hidden(np.ones(3))
     model = mf.RBM(rng.normal(size=(4, 3)), visible(rng.normal(size=4)), prior)
     X = np.array(list(itertools.product(visible.support, repeat=4)))[::7]
-    np.testing.assert_allclose(mf.pseudo_log_likelihood(model, X), by_hand(model, X), rtol=1e-10)
+    np.testing.assert_allclose(
+        mf.evaluation.pseudo_log_likelihood(model, X), by_hand(model, X), rtol=1e-10
+    )
 
 
 def test_uncoupled_units_are_their_likelihood():
@@ -164,12 +166,12 @@ def test_uncoupled_units_are_their_likelihood():
     model = mf.RBM(np.zeros((800, 5)), mf.Bernoulli(field), mf.Bernoulli(np.zeros(5)))
     X = (np.random.default_rng(0).random((700, 800)) < 0.5).astype(float)
     truth = X @ field - np.logaddexp(0, field).sum()
-    np.testing.assert_allclose(mf.pseudo_log_likelihood(model, X), truth, rtol=1e-12)
+    np.testing.assert_allclose(mf.evaluation.pseudo_log_likelihood(model, X), truth, rtol=1e-12)
 
 
 def test_large_weights_stay_finite():
     model = mf.RBM(np.full((3, 2), 400.0), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
-    found = mf.pseudo_log_likelihood(model, [[1.0, 1.0, 1.0], [1.0, 1.0, 0.0]])
+    found = mf.evaluation.pseudo_log_likelihood(model, [[1.0, 1.0, 1.0], [1.0, 1.0, 0.0]])
     # A third unit that is on weighs 800 more than one that is off.
     np.testing.assert_allclose(found, [0.0, -800.0], atol=1e-10)
 
@@ -177,11 +179,11 @@ def test_large_weights_stay_finite():
 def test_refusals():
     model = mf.RBM(np.zeros((2, 2)), mf.Bernoulli([0, 0]), mf.Bernoulli([0, 0]))
     with pytest.raises(ValueError, match="units can take"):
-        mf.pseudo_log_likelihood(model, [[0.5, 1]])
+        mf.evaluation.pseudo_log_likelihood(model, [[0.5, 1]])
     real = mf.RBM(np.zeros((2, 2)), mf.Gaussian([0, 0], 1.0), mf.Bernoulli([0, 0]))
     for other in (real, "model"):
         with pytest.raises(TypeError, match="discrete visible"):
-            mf.pseudo_log_likelihood(other, [[0.5, 1]])
+            mf.evaluation.pseudo_log_likelihood(other, [[0.5, 1]])
 
 
 # --- denoising ------------------------------------------------------------------------------------

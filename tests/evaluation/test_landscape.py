@@ -12,7 +12,7 @@ def test_tracker_records_during_training():
     tracker = Tracker(
         every=2,
         landscape=lambda model: mf.evaluation.solutions(model, X),
-        pseudo=lambda model: mf.pseudo_log_likelihood(model, X).mean(),
+        pseudo=lambda model: mf.evaluation.pseudo_log_likelihood(model, X).mean(),
     )
     rbm = mf.GeneralizedRBM(4, n_epochs=5, batch_size=20, callbacks=[tracker], random_state=0)
     rbm.fit(X)

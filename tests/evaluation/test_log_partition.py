@@ -19,7 +19,7 @@ def planted(n_visible, n_hidden, strength):
 
 def test_all_methods_side_by_side():
     model = planted(60, 10, 2.5)
-    report = mf.log_partition_report(model, n_chains=100, n_steps=300)
+    report = mf.evaluation.log_partition_report(model, n_chains=100, n_steps=300)
     truth = mf.exact(model).log_partition
     names = [entry.name for entry in report]
     assert names[:3] == ["exact", "AIS", "reverse AIS"]
@@ -45,14 +45,14 @@ def test_real_units_have_no_third_order_and_large_layers_no_enumeration():
     visible = mf.TruncatedGaussian(np.zeros(30), -1.0, 0.0, 1.0)
     model = mf.RBM(rng.normal(size=(30, 21)) / 5, visible, mf.Bernoulli(np.zeros(21)))
     X = rng.random((20, 30))
-    report = mf.log_partition_report(model, X, n_chains=50, n_steps=100)
+    report = mf.evaluation.log_partition_report(model, X, n_chains=50, n_steps=100)
     names = {entry.name for entry in report}
     assert {"AIS", "TAP2, mean"} <= names
     assert not {"exact", "TAP3, mean"} & names
     ais = report["AIS"]
     assert abs(report["TAP2, log-sum-exp"].log_partition - ais.log_partition) < 0.1
     with pytest.raises(ValueError, match="at most 20"):
-        mf.log_partition_report(model, X, n_chains=5, n_steps=5, include_exact=True)
+        mf.evaluation.log_partition_report(model, X, n_chains=5, n_steps=5, include_exact=True)
 
 
 @pytest.mark.slow
@@ -61,7 +61,7 @@ def test_targets_at_real_size():
     rng = np.random.default_rng(0)
     X = (rng.random((2000, 784)) < rng.random((10, 784))[rng.integers(10, size=2000)]).astype("f")
     rbm = mf.GeneralizedRBM(100, n_epochs=5, random_state=0).fit(X)
-    report = mf.log_partition_report(rbm.model_, X[:200])
+    report = mf.evaluation.log_partition_report(rbm.model_, X[:200])
     ais = report["AIS"].log_partition
     assert abs(ais - report["reverse AIS"].log_partition) < 0.5
     assert abs(ais - report["TAP2, log-sum-exp"].log_partition) < 1
@@ -70,12 +70,12 @@ def test_targets_at_real_size():
 def test_estimates_are_shown_as_they_come(capsys):
     model = mf.RBM(np.ones((3, 2)) / 9, mf.Ising(np.zeros(3)), mf.Ising(np.ones(2)))
     options = {"n_chains": 10, "n_steps": 10, "include_exact": True}
-    report = mf.log_partition_report(model, **options, verbose=True)
+    report = mf.evaluation.log_partition_report(model, **options, verbose=True)
     shown = capsys.readouterr().err.splitlines()
     assert [line[:26].rstrip() for line in shown] == [entry.name for entry in report]
     values = [float(line[26:38]) for line in shown]
     np.testing.assert_allclose(values, [entry.log_partition for entry in report], atol=6e-4)
-    mf.log_partition_report(model, **options)
+    mf.evaluation.log_partition_report(model, **options)
     assert capsys.readouterr().err == ""
 
 
@@ -90,16 +90,19 @@ def star(n):
 
 def test_graphs_of_small_width_are_summed_and_not_estimated():
     model, expected = star(5001)
-    (entry,) = mf.log_partition_report(model)
+    (entry,) = mf.evaluation.log_partition_report(model)
     assert entry.name == "exact" and "include_exact=True" in entry.remark
     assert entry.log_partition == pytest.approx(expected, rel=1e-12)
     model, expected = star(30)
     options = {"n_chains": 20, "n_steps": 20}
-    report = mf.log_partition_report(model, include_exact=True, **options)
+    report = mf.evaluation.log_partition_report(model, include_exact=True, **options)
     assert [entry.name for entry in report][:3] == ["exact", "AIS", "reverse AIS"]
     assert report[0].remark == "" and report[0].log_partition == pytest.approx(expected)
     assert report["NMF, largest"].log_partition <= expected
-    names = [entry.name for entry in mf.log_partition_report(model, include_exact=False, **options)]
+    names = [
+        entry.name
+        for entry in mf.evaluation.log_partition_report(model, include_exact=False, **options)
+    ]
     assert names[:2] == ["AIS", "reverse AIS"]
 
 
@@ -109,14 +112,14 @@ def test_forbidden_states_leave_the_exact_value():
     J = J + J.T
     J[0, 2] = J[2, 0] = -np.inf
     model = mf.BoltzmannMachine(J, mf.Categorical(np.zeros((3, 2))))
-    (entry,) = mf.log_partition_report(model)
+    (entry,) = mf.evaluation.log_partition_report(model)
     states = np.array(list(itertools.product(*[np.eye(2)] * 3))).reshape(8, 6)
     allowed = ~((states[:, 0] == 1) & (states[:, 2] == 1))
     finite = np.where(np.isinf(J), 0, J)
     logs = np.einsum("si,ij,sj->s", states, finite, states)[allowed] / 2
     assert entry.log_partition == pytest.approx(np.logaddexp.reduce(logs))
     with pytest.raises(ValueError, match="-inf"):
-        mf.log_partition_report(model, include_exact=True)
+        mf.evaluation.log_partition_report(model, include_exact=True)
 
 
 # --- effective couplings --------------------------------------------------------------------------

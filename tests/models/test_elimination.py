@@ -466,7 +466,7 @@ def test_a_long_chain_beside_a_dense_part():
     assert found.method == "elimination" and found.reliable
     assert found.log_partition == pytest.approx(expected, rel=1e-12)
     assert abs(found.mean[:9] - exact.mean).max() < 1e-10
-    (entry,) = mf.log_partition_report(model)
+    (entry,) = mf.evaluation.log_partition_report(model)
     assert entry.log_partition == pytest.approx(expected, rel=1e-12)
 
 

@@ -245,11 +245,11 @@ def test_evaluation():
     np.testing.assert_allclose(energy, -x @ FIELD)
     likelihood = -energy - log_partition
     np.testing.assert_allclose(log_likelihood(model, x, log_partition), likelihood)
-    np.testing.assert_allclose(mf.pseudo_log_likelihood(model, x), likelihood)
+    np.testing.assert_allclose(mf.evaluation.pseudo_log_likelihood(model, x), likelihood)
     assert solutions(model, 5, rng=0).log_partition == pytest.approx(log_partition)
-    estimate = mf.annealed_importance_sampling(model, n_chains=100, rng=0)
+    estimate = mf.evaluation.annealed_importance_sampling(model, n_chains=100, rng=0)
     assert estimate.log_partition == pytest.approx(log_partition, abs=0.05)
-    assert "exact" in str(mf.log_partition_report(model, n_chains=10))
+    assert "exact" in str(mf.evaluation.log_partition_report(model, n_chains=10))
     chains = gibbs_chains(model, 4, 2000, rng=0)["visible"]
     np.testing.assert_allclose(chains.mean((0, 1)), known(visible)[0], atol=0.05)
 

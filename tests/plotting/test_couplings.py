@@ -55,6 +55,18 @@ def test_edges_of_a_machine_by_probability(machine):
     assert len(again.lines) == len(ax.lines)
 
 
+def test_colours_of_qgraph(machine):
+    colours = {}
+    for chosen in (("red", "blue"), "qgraph"):
+        (ax,) = coupling_network(machine, minimum=0.2, colours=chosen).axes
+        colours[chosen] = [to_rgb(line.get_color()) for line in ax.lines]
+    assert set(colours["red", "blue"]) == {to_rgb("red"), to_rgb("blue")}
+    blue_and_red = {to_rgb("red"): to_rgb("#0000D5"), to_rgb("blue"): to_rgb("#BF0000")}
+    assert colours["qgraph"] == [blue_and_red[colour] for colour in colours["red", "blue"]]
+    with pytest.raises(ValueError, match='colours must be "qgraph" or two colours'):
+        coupling_network(machine, colours="red")
+
+
 def test_groups_have_colours_and_legends(machine):
     (ax,) = coupling_network(machine, groups=["mood", "sleep", "mood", "sleep"]).axes
     colours = ax.collections[0].get_facecolors()

@@ -142,9 +142,9 @@ def test_pseudo_likelihood_is_the_likelihood_of_uncoupled_units():
     model = mf.RBM(np.zeros((3, 2)), prior, Bernoulli(np.zeros(2)))
     X = np.array([[0.0, 2, 3], [1, 1, 0]])
     expected = (prior.log_prob(X) - prior.log_partition(0.0, 0.0)).sum(1)
-    np.testing.assert_allclose(mf.pseudo_log_likelihood(model, X), expected, rtol=1e-12)
+    np.testing.assert_allclose(mf.evaluation.pseudo_log_likelihood(model, X), expected, rtol=1e-12)
     with pytest.raises(ValueError, match="one of 0, 1, 2, got 3 in row 0, column 1"):
-        mf.pseudo_log_likelihood(model, [[0.0, 3, 3]])
+        mf.evaluation.pseudo_log_likelihood(model, [[0.0, 3, 3]])
 
 
 # --- learning -------------------------------------------------------------------------------------

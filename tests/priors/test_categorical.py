@@ -217,5 +217,5 @@ def test_states_that_do_not_occur_in_solvers():
     np.testing.assert_allclose(found.mean[0], np.insert(expected.mean[0], 1, 0), atol=1e-8)
     exact = mf.exact(machine).log_partition
     np.testing.assert_allclose(exact, mf.exact(smaller).log_partition, rtol=1e-12)
-    annealed = mf.annealed_importance_sampling(machine, 50, 50, rng=0)
+    annealed = mf.evaluation.annealed_importance_sampling(machine, 50, 50, rng=0)
     assert abs(annealed.log_partition - exact) < 0.05 and not annealed.samples[:, 1].any()

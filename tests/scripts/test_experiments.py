@@ -5,7 +5,9 @@ import shlex
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.io import savemat
 
 FOLDER = Path(__file__).parents[2] / "scripts" / "experiments"
 SCRIPTS = sorted(p.stem for p in FOLDER.glob("[a-z]*.py") if p.stem != "experiment")  # shared
@@ -139,3 +141,19 @@ def test_pages_begin_with_what_came_out(path):
     _, first, *_ = path.read_text().split("\n\n")
     assert len(re.findall(r"[.?](?:\s|$)", first)) >= 3, path
     assert len(re.findall(r"\d+", first)) >= 3, path
+
+
+def test_images_of_the_papers(load, tmp_path):
+    experiment, rng = load("experiments/experiment"), np.random.default_rng(0)
+    upright = (rng.random((4, 28, 28)) < 0.3).astype(np.uint8)
+    stored = (1 - upright).transpose(0, 2, 1).reshape(4, 784)
+    savemat(tmp_path / "caltech101_silhouettes_28_split1.mat", {"val_data": stored})
+    X = experiment.silhouettes(tmp_path, "validation")
+    np.testing.assert_array_equal(X.reshape(4, 28, 28), upright)
+    faces = rng.integers(0, 256, (5, 361), dtype=np.uint8)
+    np.savez(tmp_path / "cbcl_faces_19x19.npz", faces_train=faces)
+    images = experiment.images("faces", tmp_path, "train")
+    np.testing.assert_array_equal(images.X, faces / np.float32(255))
+    assert images.shape == (19, 19) and X.dtype == images.X.dtype == np.float32
+    with pytest.raises(FileNotFoundError, match="pass --data or set FASTMF_DATA"):
+        experiment.silhouettes(tmp_path / "elsewhere", "train")

@@ -37,8 +37,10 @@ def test_the_likelihood_is_that_of_enumeration(script, monkeypatch):
     log_z = mf.exact(model).log_partition
     exact = mf.tap(model, clamp=test).log_partition.mean() - log_z
     assert script.quality(model, test, test, 200) == pytest.approx(exact, abs=0.2)
-    failed = mf.annealed_importance_sampling(model, 20, 20, rng=0)._replace(lower_bound=log_z + 9)
-    monkeypatch.setattr(mf, "annealed_importance_sampling", lambda *_, **__: failed)
+    failed = mf.evaluation.annealed_importance_sampling(model, 20, 20, rng=0)._replace(
+        lower_bound=log_z + 9
+    )
+    monkeypatch.setattr(mf.evaluation, "annealed_importance_sampling", lambda *_, **__: failed)
     assert np.isnan(script.quality(model, test, test, 200))
 
 
@@ -57,7 +59,8 @@ def test_the_best_setting_of_the_peer_counts_at_each_time_if_it_is_known(script)
     assert (
         script.rows_of(7, found)[0] == "| 784 x 7 | default options | -95.0 | not known | -90.0 |"
     )
+    assert script.cell([-95.0, np.nan, -91.0], "rate 1") == "-93.0 ± 2.0 (rate 1)"
     counts = script.left_out(found, -200.0)
     assert list(counts) == [k * len(script.SETTINGS), 1, 1]
-    text = script.table(rows, "a seed", -200.0, counts)
+    text = script.table(rows, 1, -200.0, counts)
     assert f"1 of {len(script.SETTINGS)} runs have diverged" in text and rows[-1] in text

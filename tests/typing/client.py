@@ -74,7 +74,7 @@ def files_and_graphs(machine: mf.BoltzmannMachine, path: Path) -> float:
     uai: datasets.UAIModel = datasets.load_uai(path, evidence=f"{path}.evid", max_bytes=2**20)
     sums = mf.exact(uai.model, clamp=uai.clamp, averages=False, mode=True, max_bytes=2**20)
     network = convert.to_pgmpy(machine, names=["a", "b", "c"])
-    converted: convert.Converted = convert.from_pgmpy(network)
+    converted = convert.from_pgmpy(network)
     return converted.log_factor + sums.log_partition
 
 
@@ -85,13 +85,12 @@ def inference(rbm: mf.RBM, machine: mf.BoltzmannMachine) -> float:
     result = mf.mixture(mf.tap, machine, n_starts=5, rng=0)
     result = mf.relaxed_bp(machine, result)
     visible, hidden = mf.adaptive_tap(rbm).mean
-    beliefs: mf.Beliefs = mf.most_probable(rbm, sum_hidden=True, n_starts=2, rng=0)
+    beliefs = mf.most_probable(rbm, sum_hidden=True, n_starts=2, rng=0)
     result = mf.mixture(mf.belief_propagation, rbm, 5)
     beliefs = mf.belief_propagation(rbm, algorithm="auto")
     print(result.reliable, beliefs.unique, beliefs.method)
     graph = mf.tree_reweighted(machine, clamp=np.array([1, np.nan, np.nan]))
-    if isinstance(graph, mf.GraphBeliefs):
-        print(graph.edges, graph.edge_probability, graph.n_states, graph.table(0, 1, row=None))
+    print(graph.log_partition)
     prior = mf.GaussBernoulli(np.zeros(2), np.ones(2), np.zeros(2))
     linear = mf.SparseLinearModel(np.eye(2), np.ones(2), 0.1, prior)
     bounds = mf.log_partition_bounds(rbm, field=np.zeros(3), n_starts=2, rng=1)
@@ -100,7 +99,7 @@ def inference(rbm: mf.RBM, machine: mf.BoltzmannMachine) -> float:
     crbm = mf.CRBM(np.ones((3, 2)), np.ones((3, 4)), np.ones((2, 4)), np.zeros(3), np.zeros(2))
     given: mf.RBM = crbm.given(np.ones(4))
     print(visible.shape, hidden.shape, beliefs.assignment, posterior.sites, given.weights)
-    return float(result.log_partition) + mf.warmup(verbose=False)
+    return float(result.log_partition)
 
 
 def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
@@ -178,7 +177,7 @@ def sequences(folder: Path) -> dict[str, Array]:
     print(machine.categories_)
     datasets.write_plmc(folder / "plmc", couplings, field, alignment.alphabet)
     datasets.write_fasta(folder / "x.fasta", alignment.X, alignment.alphabet, alignment.names)
-    plmc: datasets.PlmcParameters = datasets.read_plmc(folder / "plmc")
+    plmc = datasets.read_plmc(folder / "plmc")
     rbm = mf.RBM(np.ones((6, 2)), mf.Categorical(np.zeros((2, 3))), mf.Bernoulli(np.zeros(2)))
     effective = evaluation.effective_couplings(rbm, [[0, 1]])
     scores = evaluation.contact_scores(effective)
@@ -200,12 +199,16 @@ def sequences(folder: Path) -> dict[str, Array]:
 
 def evaluations(rbm: mf.RBM, X: Array) -> list[float]:
     """Log-partitions, likelihoods, landscapes, scores."""
-    report: evaluation.LogPartitionReport = mf.log_partition_report(rbm, X, include_exact=True)
-    annealed: evaluation.AnnealedEstimate = mf.annealed_importance_sampling(
+    report: evaluation.LogPartitionReport = mf.evaluation.log_partition_report(
+        rbm, X, include_exact=True
+    )
+    annealed: evaluation.AnnealedEstimate = mf.evaluation.annealed_importance_sampling(
         rbm, data=X, rng=0, verbose=True
     )
     log_z: float = annealed.log_partition
-    tracker = evaluation.Tracker(every=2, pseudo=lambda model: mf.pseudo_log_likelihood(model, X))
+    tracker = evaluation.Tracker(
+        every=2, pseudo=lambda model: mf.evaluation.pseudo_log_likelihood(model, X)
+    )
     average = evaluation.IterateAverage(first_epoch=3)
     checkpoint = evaluation.Checkpoint("run.npz")
     mf.GeneralizedRBM(8, callbacks=[tracker, average, checkpoint]).fit(X)
@@ -221,8 +224,7 @@ def evaluations(rbm: mf.RBM, X: Array) -> list[float]:
 def pictures(folder: Path) -> None:
     """Data sets and plots."""
     digits: datasets.Images = datasets.load_digits(binary=True, dtype=np.float64)
-    for load in (datasets.load_caltech_silhouettes, datasets.load_cbcl_faces, datasets.load_mnist):
-        print(load(folder, split="test").shape)
+    print(datasets.load_mnist(folder, split="test").shape)
     weights = datasets.read_array(folder / "weights.npy", max_bytes=2**20)
     found = evaluation.solutions(mf.BoltzmannMachine(weights, mf.Ising(weights[0])), digits.X)
     machine = mf.RBM(weights, mf.Ising(weights[0]), mf.Ising(weights[0]))
@@ -236,7 +238,7 @@ def pictures(folder: Path) -> None:
         plotting.edge_forest(mf.OrdinalMachine(), level=0.9, n_top=5),
         plotting.coefficient_forest([1.0, 2.0], [0.1, 0.2], [0.5, 1.0], names=["a", "b"]),
         plotting.coefficient_forest(mf.SpikeSlabRegressor().fit(np.eye(4), np.arange(4.0))),
-        plotting.log_partitions(mf.log_partition_report(machine)),
+        plotting.log_partitions(mf.evaluation.log_partition_report(machine)),
     ):
         figure.savefig(folder / "figure.png")
     for axes in (
@@ -251,9 +253,9 @@ def pictures(folder: Path) -> None:
 
 def of_dask_arrays(rows: Any, rbm: mf.RBM) -> Any:
     """Rows on a cluster."""
-    settings = distributed.LayeredSettings(n_epochs=2, batch_size=100)
+    print(distributed.LayeredSettings(n_epochs=2, batch_size=100))
     machine = distributed.fit(mf.GeneralizedRBM(), rows, chunk_rows=100)
     print(distributed.transform(machine, rows))
     result: mf.FixedPoint = distributed.tap(rbm, rows, tol=1e-6)
     scores = distributed.score_samples(mf.GeneralizedRBM(), rows)
-    return result, scores, distributed.train(rbm, rows, settings)
+    return result, scores

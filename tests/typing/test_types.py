@@ -66,7 +66,7 @@ def test_mistakes_are_found(tmp_path):
         "mf.GeneralizedRBM(n_components='many')",
         "mf.GeneralizedRBM().denoise([[0]], noise=0.1)",
         "mf.nonsense",
-        "mf.log_partition_report(mf.load('x'), n_chains=[1])",
+        "mf.evaluation.log_partition_report(mf.load('x'), n_chains=[1])",
         "mf.SpikeSlabRegressor().coef_.sizes",
     ]
     client = tmp_path / "wrong.py"

@@ -263,8 +263,8 @@ class LayeredMachine(
                 size = "unknown error" if np.isnan(error) else f"error of about {error:.2g} nats"
                 warn_user(
                     f"the log-partition {value:.6g}, and with it each log-likelihood, has an "
-                    f"{size}. Pass the log_partition of `fastmf.annealed_importance_sampling` with "
-                    "more steps to score_samples.",
+                    f"{size}. Pass to score_samples the log_partition of "
+                    "`fastmf.evaluation.annealed_importance_sampling` with more steps.",
                     ConvergenceWarning,
                 )
             return value
@@ -273,7 +273,8 @@ class LayeredMachine(
         if not np.isfinite(value):
             warn_user(
                 f"the log-partition is unknown, {value}: mean-field iterations of this machine "
-                "have no moments. Use how='auto' or `fastmf.annealed_importance_sampling`.",
+                "have no moments. Use how='auto' or "
+                "`fastmf.evaluation.annealed_importance_sampling`.",
                 ConvergenceWarning,
             )
         elif how == ESTIMATES[0]:

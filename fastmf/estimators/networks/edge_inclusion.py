@@ -1,7 +1,7 @@
 """Posterior of the edges of a network, as estimators report it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -31,8 +31,25 @@ class ScaleSensitivity(NamedTuple):
     probability: np.ndarray
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class EdgeInclusion:
+class PairsResult:
+    """Matrices over pairs of features, which print as a line and convert to a data frame."""
+
+    def __repr__(self):
+        return f"{type(self).__name__}({len(self.names)} features)"
+
+    def as_frame(self):
+        """One line for each pair of features, as a pandas data frame."""
+        pairs = np.triu_indices(len(self.names), 1)
+        columns = {"first": self.names[pairs[0]], "second": self.names[pairs[1]]}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if getattr(value, "shape", None) == 2 * self.names.shape:
+                columns[field.name] = value[pairs]
+        return pandas().DataFrame(columns)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class EdgeInclusion(PairsResult):
     """Posterior of couplings that are zero or not; see `edge_inclusion` of a machine.
 
     Parameters
@@ -89,14 +106,11 @@ class EdgeInclusion:
 
     def as_frame(self, level=0.95):
         """One line for each pair of features, as a pandas data frame."""
-        pairs = np.triu_indices(len(self.names), 1)
-        columns = {"first": self.names[pairs[0]], "second": self.names[pairs[1]]}
-        single = () if self.std is None else ("mean", "std")
-        for name in (*single, "probability", "log_bayes_factor"):
-            columns[name] = getattr(self, name)[pairs]
-        if single:
-            columns["lower"], columns["upper"] = self.interval(level)[pairs].T
-        return pandas().DataFrame(columns)
+        frame = super().as_frame()
+        if self.std is not None:
+            pairs = np.triu_indices(len(self.names), 1)
+            frame["lower"], frame["upper"] = self.interval(level)[pairs].T
+        return frame
 
 
 class Estimates(NamedTuple):

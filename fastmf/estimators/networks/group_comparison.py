@@ -8,6 +8,7 @@ from scipy.special import chdtrc
 
 from fastmf._common.arguments import count, flag
 from fastmf.estimators.common.runs import generator_of
+from fastmf.estimators.networks.edge_inclusion import PairsResult
 from fastmf.estimators.networks.network import Network
 from fastmf.estimators.networks.resampling import PermutationTest, permutation_test
 
@@ -27,8 +28,8 @@ class Omnibus(NamedTuple):
     n_degrees: int
 
 
-@dataclass(frozen=True, eq=False)
-class GroupComparison:
+@dataclass(frozen=True, eq=False, repr=False)
+class GroupComparison(PairsResult):
     """Differences of couplings in {0, 1} coding; see `compare_groups`.
 
     Parameters

@@ -8,6 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from fastmf._common.progress import followed
 from fastmf._common.warning import warn_user
+from fastmf.estimators.common.frames import pandas
 from fastmf.learning.pseudo_likelihood.fit import CompositeLikelihood, few_blas_threads
 from fastmf.learning.pseudo_likelihood.lbfgs import maximum
 from fastmf.learning.pseudo_likelihood.resampling import Refits
@@ -74,6 +75,12 @@ class Stability(NamedTuple):
         reached = (getattr(self, name) >= correlation).mean(1) >= probability
         enough = np.logical_and.accumulate(reached[np.argsort(self.dropped)])
         return float(np.sort(self.dropped)[enough].max(initial=0.0))
+
+    def as_frame(self):
+        """One line for each share and sample, as a pandas data frame."""
+        dropped = np.broadcast_to(self.dropped[:, None], self.strength.shape)
+        columns = self._asdict() | {"dropped": dropped}
+        return pandas().DataFrame({name: values.ravel() for name, values in columns.items()})
 
 
 class PermutationTest(NamedTuple):

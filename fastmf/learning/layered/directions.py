@@ -12,7 +12,7 @@ Wiskott 2016).
 The Fisher matrix of W is the covariance of the products of units. For layers that are independent
 of each other, with covariances C and D, it is their Kronecker product, and the natural gradient is
 C^-1 G D^-1 (Amari 1998; Martens & Grosse 2015). Steps follow P G Q, and P g for gradients g by the
-fields of a layer; where the gradient vanishes does not change. Two kinds of matrices are used:
+fields of a layer; where the gradient vanishes does not change. Two kinds of matrices are used::
 
     P = (1 + C / s)^-1       of `preconditioning` s, for all layers: steps along directions of a
                              variance c far above s are shorter by s / c;

@@ -96,12 +96,14 @@ def test_bad_labels_are_named(bad):
 
 def test_evaluation_takes_labels():
     model = mf.GeneralizedRBM(4, **OPTIONS | {"n_epochs": 5}).fit(X).model_
-    annealed = mf.annealed_importance_sampling(model, n_chains=50, n_steps=100, data=X[:50], rng=0)
+    annealed = mf.evaluation.annealed_importance_sampling(
+        model, n_chains=50, n_steps=100, data=X[:50], rng=0
+    )
     exact = mf.exact(model, averages=False).log_partition
     assert abs(annealed.log_partition - exact) < max(5 * annealed.error, 0.05)
-    names = [entry.name for entry in mf.log_partition_report(model, X[:20], rng=0)]
+    names = [entry.name for entry in mf.evaluation.log_partition_report(model, X[:20], rng=0)]
     assert "NMF, mean" in names
-    found = mf.pseudo_log_likelihood(model, X[:3])
+    found = mf.evaluation.pseudo_log_likelihood(model, X[:3])
     flat, expected = model.visible.one_hot(X[:3]), np.zeros(3)
     for position in range(5):
         others = np.repeat(X[:3, None], 3, axis=1)

@@ -165,6 +165,15 @@ def test_what_cannot_be_resampled_is_refused():
     assert spread == pytest.approx(error, rel=0.2)
 
 
+def test_stability_as_a_frame(machine):
+    pytest.importorskip("pandas")
+    result = machine.stability(3, (0.2, 0.4), rng=0)
+    frame = result.as_frame()
+    assert frame["dropped"].tolist() == [0.2] * 3 + [0.4] * 3
+    for name in ("strength", "expected_influence", "converged"):
+        np.testing.assert_array_equal(frame[name], getattr(result, name).ravel())
+
+
 def test_progress_is_shown_on_demand(machine, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "tqdm", None)
     monkeypatch.setattr("fastmf._common.progress.SECONDS", 0.0)

@@ -62,7 +62,7 @@ def test_samples_have_the_averages_of_enumeration(units, which):
 @pytest.mark.parametrize("which", [0, 1], ids=["dense", "sparse"])
 def test_annealed_weights_have_the_mean_of_enumeration(units, which):
     model = machine(units, 1.0)[which]
-    found = mf.annealed_importance_sampling(model, 400, 100, rng=0)
+    found = mf.evaluation.annealed_importance_sampling(model, 400, 100, rng=0)
     exact = mf.exact(model).log_partition
     assert abs(found.log_partition - exact) < 4 * found.error + 1e-6
     assert abs(found.reverse - exact) < 4 * found.reverse_error + 1e-6
@@ -148,7 +148,7 @@ def test_both_ends_are_right(kind, which):
         which == "sparse"
     ]
     exact = mf.exact(model)
-    found = mf.annealed_importance_sampling(model, 200, 100, rng=0)
+    found = mf.evaluation.annealed_importance_sampling(model, 200, 100, rng=0)
     assert found.converged
     assert abs(found.log_partition - exact.log_partition) < 5 * found.error + 1e-3
     assert abs(found.reverse - exact.log_partition) < 5 * found.reverse_error + 1e-3
@@ -160,7 +160,7 @@ def test_bernoulli_and_float32():
     couplings = np.triu(rng.normal(size=(10, 10)), 1).astype(np.float32)
     prior = mf.Bernoulli(rng.normal(size=10).astype(np.float32))
     for model in pair(couplings + couplings.T, prior):
-        found = mf.annealed_importance_sampling(model, 200, 100, rng=0)
+        found = mf.evaluation.annealed_importance_sampling(model, 200, 100, rng=0)
         assert found.samples.dtype == np.float32 and {*found.samples.flat} == {0, 1}
         exact = mf.exact(model).log_partition
         assert abs(found.log_partition - exact) < 5 * found.error + 1e-3
@@ -175,21 +175,23 @@ def test_real_units():
     h = model.prior.field
     exact = (6 * np.log(2 * np.pi) - np.linalg.slogdet(A)[1] + h @ np.linalg.solve(A, h)) / 2
     for machine in (dense, model):
-        found = mf.annealed_importance_sampling(machine, 200, 200, rng=0)
+        found = mf.evaluation.annealed_importance_sampling(machine, 200, 200, rng=0)
         assert abs(found.log_partition - exact) < 5 * found.error + 1e-3
 
 
 def test_mixed_units_and_starts_from_data():
     _, model = MACHINES["mixed"]()
     data = model.prior.sample(np.zeros((5, model.n_units)), 0.0, np.random.default_rng(0))
-    one = mf.annealed_importance_sampling(model, 100, 60, rng=0, data=data)
-    other = mf.annealed_importance_sampling(model, 100, 60, rng=1)
+    one = mf.evaluation.annealed_importance_sampling(model, 100, 60, rng=0, data=data)
+    other = mf.evaluation.annealed_importance_sampling(model, 100, 60, rng=1)
     assert abs(one.log_partition - other.log_partition) < 5 * (one.error + other.error)
 
 
 def test_reports():
     for model in MACHINES["spins"](n=10):
-        report = mf.log_partition_report(model, n_chains=50, n_steps=100, include_exact=True)
+        report = mf.evaluation.log_partition_report(
+            model, n_chains=50, n_steps=100, include_exact=True
+        )
         exact = report["exact"].log_partition
         np.testing.assert_allclose(exact, mf.exact(model).log_partition, rtol=1e-12)
         assert abs(report["AIS"].log_partition - exact) < 0.05
@@ -203,6 +205,6 @@ def test_forbidden_pairs_and_other_models_are_refused():
     couplings[0, 2] = couplings[2, 0] = -np.inf
     model = mf.BoltzmannMachine(sparse.csr_array(couplings), mf.Categorical(np.zeros((2, 2))))
     with pytest.raises(ValueError, match="-inf forbid"):
-        mf.annealed_importance_sampling(model)
+        mf.evaluation.annealed_importance_sampling(model)
     with pytest.raises(TypeError, match="RBM, a DBM or a BoltzmannMachine"):
-        mf.annealed_importance_sampling(object())
+        mf.evaluation.annealed_importance_sampling(object())
