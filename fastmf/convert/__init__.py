@@ -48,12 +48,6 @@ class Converted(NamedTuple):
     log_factor: float = 0.0
 
 
-def _check_machine(model):
-    """Raise a TypeError unless the model is a BoltzmannMachine."""
-    if not isinstance(model, BoltzmannMachine):
-        raise TypeError(f"model must be a BoltzmannMachine, got {type(model).__name__}.")
-
-
 def _names_of_units(model, names):
     """A name for each unit or group of states, by default numbers."""
     n = len(columns_of_values(model.prior) or model.prior[0])
@@ -61,17 +55,6 @@ def _names_of_units(model, names):
     if len(names) != n or len(set(names)) != n:
         raise ValueError(f"names must be {n} different ones, one for each unit, got {len(names)}.")
     return names
-
-
-def _imported(module, caller):
-    """A module of an optional package."""
-    package = module.partition(".")[0]
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"{caller} needs {package}: pip install {package}", name=package
-        ) from error
 
 
 def from_pgmpy(network):
@@ -210,17 +193,20 @@ def to_pgmpy(model, names=None, states=None):
     >>> float(network.get_partition_function())  # doctest: +SKIP
     4.510503...
     """
-    _check_machine(model)
+    if not isinstance(model, BoltzmannMachine):
+        raise TypeError(f"model must be a BoltzmannMachine, got {type(model).__name__}.")
     tables, _ = state_tables(model)
     names = _names_of_units(model, names)
     sizes = tables.sizes.tolist()
     states = [list(range(q)) for q in sizes] if states is None else list(map(list, states))
     if list(map(len, states)) != sizes or any(len(set(s)) != len(s) for s in states):
         raise ValueError(f"states must be different names of {sizes!s:.60} states, unit by unit.")
-    models = _imported("pgmpy.models", "to_pgmpy")
-    factor_class = _imported("pgmpy.factors.discrete", "to_pgmpy").DiscreteFactor
-    network = getattr(models, "DiscreteMarkovNetwork", None) or models.MarkovNetwork
-    network = network()
+    try:
+        models = import_module("pgmpy.models")
+        factor_class = import_module("pgmpy.factors.discrete").DiscreteFactor
+    except ImportError as error:
+        raise ImportError("to_pgmpy needs pgmpy: pip install pgmpy", name="pgmpy") from error
+    network = (getattr(models, "DiscreteMarkovNetwork", None) or models.MarkovNetwork)()
     network.add_nodes_from(names)
     network.add_edges_from((names[i], names[j]) for i, j in tables.edges.tolist())
     for scope, table in factors_of(tables):

@@ -58,9 +58,6 @@ from fastmf.priors._values import check_support
 
 # Standard errors by which an estimate is clearly higher than another.
 CLEAR_ERRORS = 3
-# Units of the largest machines with sparse couplings that are made dense: sweeps by colours take
-# longer for fewer.
-MAX_DENSE_CHAIN_UNITS = 100
 # Largest couplings and fields of discrete units: beyond, rounding hides whole nats.
 MAX_PARAMETER = 1e12
 # Effective number of chains, of each end, below which an estimate does not count as converged (half
@@ -262,10 +259,7 @@ def annealed_importance_sampling(
     rng = generator(rng, optional=True)
     problem, starts, values = annealed_model(model, starts, rng)
     _check_sizes(problem[0])
-    if isinstance(model, BoltzmannMachine):
-        kind, problem = VisiblePath, (_dense_if_small(problem[0]), *problem[1:])
-    else:
-        kind = Path
+    kind = VisiblePath if isinstance(model, BoltzmannMachine) else Path
     path = kind.of(*problem, n_chains, rng, n_threads)
 
     say("annealing: exploration ...")
@@ -318,13 +312,6 @@ def _check_sizes(model):
             f"got {largest:.3g}: sums of these are not known to a nat in double precision. Divide "
             "them by a number, fix the units that they decide, or take log_partition_bounds."
         )
-
-
-def _dense_if_small(model):
-    """The machine with dense couplings if it has few units, whose chains a kernel moves then."""
-    if issparse(model.couplings) and model.n_units <= MAX_DENSE_CHAIN_UNITS:
-        return BoltzmannMachine(model.couplings.toarray(), model.prior)
-    return model
 
 
 def _starts(model, data, n_chains):

@@ -88,3 +88,17 @@ def warn_of_likelihood(model, history, independent, epoch, score, largest_gain):
             f"(independent units: {independent:.4g}). {advice}",
             ConvergenceWarning,
         )
+
+
+def warn_of_little_gain(gain, better, n_visible, possible):
+    """Warn if learning has gained little over independent units and one hidden unit gains more."""
+    if not abs(gain) < BELOW_INDEPENDENT * n_visible:  # far below, it has diverged
+        return
+    gain, attained = better(), possible()
+    if gain < LOST_GAIN * attained:
+        warn_user(
+            f"learning has hardly begun: the machine has gained {gain:.3g} nats a row over "
+            f"independent units, where one binary hidden unit alone gains {attained:.3g}. Use more "
+            "epochs (n_epochs), a smaller l2, or few hidden units with gradient='exact'.",
+            ConvergenceWarning,
+        )

@@ -9,11 +9,12 @@ import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf._common.rows import is_dask, is_incomplete, is_sparse
-from fastmf.estimators.common.convergence import warn_of_likelihood
+from fastmf.estimators.common.convergence import warn_of_likelihood, warn_of_little_gain
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.common.rows import check_seen, checked_rows, with_nan_labels
 from fastmf.estimators.common.runs import run, seed_of, settings_of, split
 from fastmf.estimators.common.weights import present_rows
+from fastmf.inference.mean_field.discrete_units import is_discrete
 from fastmf.inference.missing.seen import log_prob_of_seen
 from fastmf.learning.layered.completion import (
     completed_once,
@@ -26,7 +27,7 @@ from fastmf.learning.layered.exact_averages import (
     has_exact_likelihood,
     is_exact,
 )
-from fastmf.learning.layered.quasi_newton_steps import QuasiNewtonSteps
+from fastmf.learning.layered.quasi_newton_steps import QuasiNewtonSteps, gain_of_one_unit
 from fastmf.learning.layered.scaling import scaling_of
 from fastmf.learning.layered.settings import (
     GRADIENTS,
@@ -140,6 +141,14 @@ class Learning:
             partial(self._largest_gain, settings, units, raw, weights),
         )
         warn_of_likelihood(self.model_, self.history_, independent, epoch, *scores)
+        # Hidden units of real values may not do what a binary one does, however they are learned.
+        if is_discrete(self.model_.layers[1]) and epoch >= LayeredSettings.n_epochs:
+            rows, row_weights = scored_rows(scaled, weights)
+            fitted = units[0] if scaling is None else scaling.units(units[0])
+            possible = partial(gain_of_one_unit, fitted, rows, row_weights, settings.l2)
+            gain = self.history_["log_likelihood"][epoch - 1] * sum(self.model_.sizes)
+            gains = gain - independent, partial(self._gain, begin, raw, weights)
+            warn_of_little_gain(*gains, self.model_.sizes[0], possible)
         self.__dict__.pop("_state", None)
         return self
 
@@ -280,6 +289,11 @@ class Learning:
         X, weights = scored_rows(X, weights)
         highest = np.average(self._log_likelihoods(X, least), weights=weights)
         return float(highest - min(mean_alone(prior, X, weights) for prior in units))
+
+    def _gain(self, begin, X, weights):
+        """Gain over independent units on the `scored_rows`."""
+        score = self._score_of_some(X, weights)
+        return score - mean_alone(begin.independent, *scored_rows(X, weights))
 
     def _remember(self, X, settings, weights=None, seed=None):
         rows = slice(None) if weights is None else _repeated_rows(weights)

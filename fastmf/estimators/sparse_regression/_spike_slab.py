@@ -101,11 +101,6 @@ class SpikeSlabEstimator(Saved):
         pandas.DataFrame
             Columns "coef", "standard_deviation" and "inclusion_probability" (posterior); the index
             holds the names of the features, or x0, x1, ... if X had none.
-
-        Raises
-        ------
-        ImportError
-            If pandas is not installed.
         """
         check_is_fitted(self)
         columns = {

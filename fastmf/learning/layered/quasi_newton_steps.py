@@ -23,8 +23,11 @@ from fastmf.learning.layered.exact_averages import (
     of_incomplete,
 )
 from fastmf.learning.layered.step import LayeredSteps
+from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.parameters import ModelParameters
-from fastmf.priors._protocol import map_parameters
+from fastmf.models.rbm import RBM
+from fastmf.priors import Bernoulli
+from fastmf.priors._protocol import map_parameters, n_units
 from fastmf.priors._rows import states
 from fastmf.priors._scaling import by_log_precision, from_log_precisions, with_log_precisions
 
@@ -171,6 +174,19 @@ class QuasiNewtonSteps(LayeredSteps):
         """Take some steps: they take no longer than other steps from small batches."""
         for _ in range(STEPS_PER_EPOCH):
             take_step(state, self._objective)
+
+
+def gain_of_one_unit(visible, X, weights, l2, n_steps=40):
+    """Compute the gain of one binary hidden unit less Schwarz's penalty of its weights."""
+    objective, hidden = Objective(X, weights, l2), Bernoulli(np.zeros(1))
+    n, n_rows, dtype = n_units(visible), X.shape[0], visible.moments(0.0, 0.0)[0].dtype
+    alone = RBM(np.zeros((n, 1), dtype), visible, hidden)
+    couplings = np.random.default_rng(0).normal(scale=0.3 / np.sqrt(n), size=(n, 1))
+    state = initial_state(RBM(couplings.astype(dtype), visible, hidden))
+    for _ in range(n_steps):
+        take_step(state, objective)
+    gain = objective.at(state.model).value - objective.at(alone).value
+    return gain - n * np.log(n_rows) / (2 * n_rows)
 
 
 def _first_step(direction):

@@ -208,6 +208,15 @@ def test_columns_of_which_most_is_missing_are_learned():
     assert found < (best + means) / 2
 
 
+def test_a_fit_that_has_gained_nothing_says_so():
+    X, _ = bits(0, 300, 1.0)
+    machine = mf.GeneralizedRBM(13, learning_rate=1e-9, batch_size=300, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="has hardly begun"):
+        machine.fit(X)
+    # Independent columns have nothing to gain.
+    machine.fit((np.random.default_rng(0).random((300, 30)) < 0.3).astype(float))
+
+
 def test_labels_have_modes_means_and_probabilities():
     weights = np.array([[0.5], [-1.0], [0.3], [2.0], [0.1]])
     units = mf.Categorical([[0.2, 0.0, 0.9], [0.5, -0.5]])
