@@ -7,7 +7,7 @@ import pytest
 from kernel_cases.regression import problem
 
 import fastmf as mf
-from fastmf.inference.ep import moment_descent, schedules
+from fastmf.inference.ep import double_loop, moment_descent, schedules, sites
 from fastmf.inference.ep.expectation_propagation import start_of
 from fastmf.inference.ep.sites import problem_of
 from fastmf.learning.evidence import Classification, Hyperparameters
@@ -132,6 +132,20 @@ def test_curvature_of_units_far_from_their_cavity(width, precision):
     np.testing.assert_allclose(moment_descent.unit_curvature(task, point), expected, rtol=0.02)
 
 
+def test_active_units_are_those_most_correlated_with_all_others(monkeypatch):
+    """Also where a site of negative precision and the data cancel in a unit's own precision."""
+    monkeypatch.setattr(moment_descent, "MAX_JOINT_UNITS", 20)
+    task, point = somewhere(problem(20, 90, inclusion_probability=0.2)[0])
+    site = point.site.copy()
+    site[1, :5] *= -0.1
+    point = moment_descent.evaluate(task, site, point.cavity)
+    covariance = task.side.covariance(site, np.arange(90))
+    var = covariance.diagonal()
+    coupling = (covariance**2 / (var[:, None] * var)).sum(1)
+    active = moment_descent.active_units(task, point)
+    np.testing.assert_array_equal(active, np.sort(np.argsort(coupling)[-20:]))
+
+
 def test_active_units_are_all_that_are_correlated_and_no_others():
     rng, n_free, n_tied = np.random.default_rng(0), 300, 250
     X = rng.normal(size=(n_tied // 2, n_tied))
@@ -155,6 +169,14 @@ def test_classes_that_are_nearly_separable_converge_in_few_steps():
     first = mf.expectation_propagation(next(slabs), schedule="auto", tol=1e-4)
     result = mf.expectation_propagation(next(slabs), first, schedule="auto", tol=1e-8, max_iter=60)
     assert result.converged and result.schedule == "convergent"
+
+
+def test_active_units_are_there_where_rounding_decides_on_the_gaussian(monkeypatch):
+    monkeypatch.setattr(moment_descent, "MAX_JOINT_UNITS", 20)
+    task, point = somewhere(problem(20, 90, inclusion_probability=0.2)[0])
+    monkeypatch.setattr(type(task.side), "moments", lambda side, sites: None)
+    active = moment_descent.active_units(task, point)
+    assert len(np.unique(active)) == 20
 
 
 # --- the double loop, and bounds on site precisions, which only it can hold -----------------------
@@ -228,3 +250,41 @@ def test_bounded_energy_never_rises_where_the_inner_problem_is_hard():
     result = mf.expectation_propagation(model, **options)
     assert result.n_iter > 2
     assert (np.diff(result.energies) <= 1e-8).all()
+
+
+@pytest.fixture
+def task():
+    return problem_of(problem(15, 6)[0])
+
+
+def inner_problem(task):
+    """Naturals of marginals for which the sites are not known, and sites inside the domain."""
+    state = start_of(task)
+    return double_loop.natural(state.gaussian * [[1.2], [0.8]]), state.site
+
+
+def test_the_gradient_is_the_derivative(task):
+    marginal, site = inner_problem(task)
+    direction, h = np.random.default_rng(0).normal(size=(2, 6)), 1e-5
+    up, down = (
+        double_loop.evaluate(task, marginal, site + s * h * direction).value for s in (1, -1)
+    )
+    gradient = double_loop.evaluate(task, marginal, site).gradient()
+    np.testing.assert_allclose((up - down) / (2 * h), (gradient * direction).sum(), rtol=1e-6)
+    assert double_loop.evaluate(task, marginal, -1e6 * site) is None
+
+
+def test_at_the_maximum_both_sides_have_the_same_moments(task):
+    """Where no bound holds a site; where one does, the maximum is lower."""
+    marginal, site = inner_problem(task)
+    free = double_loop.maximise(task, marginal, site, 1e-9)
+    assert sites.mismatch(free.gaussian, free.tilted) <= 1e-9
+    np.testing.assert_allclose(free.cavity + free.site, marginal)
+    lowest = min(free.site[1].min(), free.cavity[1].min()) - 1
+    bounded = task._replace(min_site_precision=lowest)
+    point = double_loop.maximise(bounded, marginal, site, 1e-10)
+    assert point.value == pytest.approx(free.value, rel=1e-10)
+    held = task._replace(min_site_precision=lowest + 2)
+    point = double_loop.maximise(held, marginal, site, 1e-10)
+    assert point.value < free.value
+    assert min(point.site[1].min(), point.cavity[1].min()) >= held.min_site_precision - 1e-12
