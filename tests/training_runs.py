@@ -1,11 +1,9 @@
 """Comparisons of runs of training."""
 
 import numpy as np
-import pytest
 
-from fastmf.learning.layered.step import Plan, train
+from fastmf.learning.layered.step import Plan
 from fastmf.learning.training.ascent import initial_state
-from fastmf.learning.training.checkpoint import Checkpoint
 from fastmf.learning.training.trainer import stream
 from fastmf.priors._protocol import learned_fields
 
@@ -31,18 +29,3 @@ def states_by_threads(model, X, settings, rows, rate):
             step(state, X[batch], rate, stream(0, 0, k))
         states.append(state)
     return states
-
-
-def assert_resumes(model, X, settings, folder, epoch=1):
-    """Interrupt a run after an epoch: resumed from its checkpoint it gives the same state."""
-    file, complete = folder / "run.npz", train(model, X, settings, seed=3)
-
-    def stop(state):
-        if state.epoch == epoch:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(model, X, settings, seed=3, callbacks=[Checkpoint(file), stop])
-    resumed = train(model, X, settings, seed=3, callbacks=[Checkpoint(file)])
-    assert_equal(resumed, complete, rtol=0, atol=0)
-    return complete

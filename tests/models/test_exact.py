@@ -75,23 +75,6 @@ def test_two_by_two_reference():
     np.testing.assert_allclose(np.concatenate(result.mean), means, atol=5e-9)
 
 
-def test_enumeration_in_more_than_one_chunk():
-    # Independent units: everything is known in closed form.
-    field = np.linspace(-1, 1, 15)
-    result = exact(BoltzmannMachine(np.zeros((15, 15)), Bernoulli(field)))
-    assert result.log_partition == pytest.approx(np.log1p(np.exp(field)).sum(), rel=1e-13)
-    np.testing.assert_allclose(result.mean, 1 / (1 + np.exp(-field)), atol=1e-13)
-
-
-def test_without_averages():
-    rbm = RBM([[0.9, -0.7], [0.4, 0.8]], Bernoulli([0.1, -0.2]), Bernoulli([0.3, -0.4]))
-    machine = BoltzmannMachine([[0, 0.5], [0.5, 0]], Ising([0.1, 0.2]))
-    for model in (rbm, machine):
-        result = exact(model, averages=False)
-        assert result.log_partition == exact(model).log_partition
-        assert result[1:] == (None, None, None, None)
-
-
 def test_visible_layer_of_real_size():
     # Equal hidden units that push half the visible units up and half down, so that everything is a
     # binomial sum.
@@ -123,7 +106,7 @@ def test_models_that_cannot_be_summed(model, error):
 
 def test_variances_of_certain_units_are_not_negative():
     rng = np.random.default_rng(0)
-    for _ in range(1000):
+    for _ in range(300):
         fields = 3 * rng.normal(size=3), 3 * rng.normal(size=2)
         rbm = RBM(5 * rng.normal(size=(3, 2)), Ising(fields[0]), Bernoulli(fields[1]))
         assert (np.concatenate(exact(rbm).var) >= 0).all()

@@ -41,18 +41,6 @@ def test_epochs_beside_those_of_scikit_learn(load, monkeypatch):
     assert len(rows) == 5 and all("times one thread" in row for row in rows)
 
 
-@pytest.mark.parametrize("name", ["compare_peers", "speed_table"])
-def test_part_of_a_table_does_not_take_the_place_of_the_whole(name, load, tmp_path, monkeypatch):
-    script, path = load(name), tmp_path / "SPEED.md"
-    path.write_text("\nold\n".join(script.MARKERS))
-    part = next(iter(script.SECTIONS))
-    monkeypatch.setattr(script, "SECTIONS", script.SECTIONS | {part: lambda repeats: []})
-    monkeypatch.setattr("sys.argv", [name, "--only", part, "--write", str(path)])
-    with pytest.raises(SystemExit, match="2"):
-        script.main()
-    assert "old" in path.read_text()
-
-
 def test_rows_of_the_readme_are_those_of_the_page(load):
     page = load("speed_page")
     text = page.PAGE.read_text(encoding="utf-8")

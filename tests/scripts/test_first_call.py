@@ -33,15 +33,6 @@ def test_every_call_runs(script, tmp_path, monkeypatch):
                 eval(call, names)
 
 
-def test_a_row_is_measured_with_a_cache_of_its_own(script, monkeypatch):
-    definitions = "from fastmf.kernels.sampling.random import row_key as f"
-    monkeypatch.setattr(script, "DEFINITIONS", definitions)
-    row = script.Row("[f.compile('(uint64, int64, int64)'), f.stats]", "time.sleep(0.1)")
-    found = script.measure(row)
-    assert found.second >= 0.1 and found.other is None
-    assert 0 < found.cached < found.cold
-
-
 def test_the_page_has_the_table(script):
     text = script.PAGE.read_text(encoding="utf-8")
     part = text.partition(script.MARKERS[0])[2].partition(script.MARKERS[1])[0]

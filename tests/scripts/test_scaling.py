@@ -29,21 +29,6 @@ def test_a_quick_run_gives_table_and_picture(name, scaling, tmp_path):
         assert os.sched_getaffinity(0) == cores
 
 
-def test_ceilings_are_of_the_work(scaling):
-    assert scaling.Work().ceiling("float64", 1) is None
-    work = scaling.Work(operations=2.0, bytes=6.0)
-    seconds = work.ceiling("float64", 1, quick=True)
-    product, copy = (scaling.product_rate, "float64", 1), (scaling.copy_rate, "float64", 1)
-    rates = [scaling.BEST[key] for key in (product, copy)]
-    assert all(1e6 < rate < 1e13 for rate in rates)
-    assert seconds == pytest.approx(2 / rates[0] + 6 / rates[1])
-    # A busy moment is forgotten, and does not make others forget.
-    for rate, best in ((1.0, 1e6), (1e15, 1e15)):
-        scaling.BEST[product] = rate
-        work.ceiling("float64", 1, quick=True)
-        assert scaling.BEST[product] >= best
-
-
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
 def test_threads_are_pinned_and_set_free(load):
     pytest.importorskip("threadpoolctl")

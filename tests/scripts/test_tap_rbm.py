@@ -1,7 +1,6 @@
 import csv
 
 import numpy as np
-import pytest
 
 
 def rows(path):
@@ -43,32 +42,3 @@ def test_a_small_run_gives_all_figures_and_goes_on_from_its_checkpoint(script, m
     (folder / "checkpoint-2.npz").unlink()
     script.main([*command, "--epochs", "2", "--starts", "2"])
     assert (folder / "rbm-3.npz").read_bytes() == machine
-
-
-def test_the_settings_are_the_papers(script, mnist, monkeypatch):
-    seen = []
-
-    class Spy:
-        def __init__(self, n, **options):
-            seen.append((n, options))
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(script.mf, "GeneralizedRBM", Spy)
-    faces = np.zeros((3, 361), np.uint8)
-    np.savez(mnist / "cbcl_faces_19x19.npz", faces_train=faces, faces_test=faces)
-    for dataset in ("binary", "real", "faces"):
-        with pytest.raises(KeyboardInterrupt):
-            command = ["--data", str(mnist), "--output", str(mnist / "out"), "--dataset", dataset]
-            script.main(command)
-    (n, binary), (_, real), (_, faces) = seen
-    assert n == 25 and seen[2][0] == 256
-    assert binary["learning_rate"] == 0.005 and binary["visible"] == "bernoulli"
-    assert real["learning_rate"] == (1e-2, 1e-5)
-    assert real["visible"] == "truncated_gauss_bernoulli"
-    assert faces["visible"] == "truncated_gaussian"
-    assert faces["learning_rate"] == 0.005
-    of_each = (binary, 100, 0.001), (real, 100, 0.001), (faces, 20, 0.01)
-    for options, batch_size, l2 in of_each:
-        assert (options["n_epochs"], options["batch_size"]) == (100, batch_size)
-        assert (options["momentum"], options["centred"]) == (0.5, False)
-        assert options["l2"] == l2

@@ -42,25 +42,3 @@ def test_the_likelihood_is_that_of_enumeration(script, monkeypatch):
     )
     monkeypatch.setattr(mf.evaluation, "annealed_importance_sampling", lambda *_, **__: failed)
     assert np.isnan(script.quality(model, test, test, 200))
-
-
-def test_the_best_setting_of_the_peer_counts_at_each_time_if_it_is_known(script):
-    k = len(script.SECONDS)
-    found = {name: [[-100.0] * k] for name in script.METHODS}
-    first, *_, last = (name for name in script.METHODS if name.startswith(script.PEER))
-    found[first] = [[-90.0] + [-300.0] * (k - 1)]
-    found[last] = [[np.nan] + [-120.0] * (k - 2) + [-80.0]]
-    rows = script.rows_of(7, found)
-    assert len(rows) == len(script.METHODS) - len(script.SETTINGS) + 1
-    shown = [cell.split(" (")[0] for cell in rows[-1].split(" | ")[2:]]
-    assert shown == ["-90.0", "-100.0", "-80.0"]
-    assert first.removeprefix(f"{script.PEER}: ") in rows[-1].split(" | ")[2]
-    found["default options"] = [[-95.0, np.nan, -90.0]]
-    assert (
-        script.rows_of(7, found)[0] == "| 784 x 7 | default options | -95.0 | not known | -90.0 |"
-    )
-    assert script.cell([-95.0, np.nan, -91.0], "rate 1") == "-93.0 ± 2.0 (rate 1)"
-    counts = script.left_out(found, -200.0)
-    assert list(counts) == [k * len(script.SETTINGS), 1, 1]
-    text = script.table(rows, 1, -200.0, counts)
-    assert f"1 of {len(script.SETTINGS)} runs have diverged" in text and rows[-1] in text

@@ -1,13 +1,17 @@
 """Schedules agree where they converge, and the convergent one does where the parallel does not."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from kernel_cases.regression import problem
+from numpy.linalg import LinAlgError
 
 import fastmf as mf
 from fastmf._outcomes import CONVERGED
 from fastmf.inference.ep import levenberg, parallel, schedules
 from fastmf.inference.ep.expectation_propagation import start_of
+from fastmf.inference.ep.parallel import AndersonExtrapolation
 from fastmf.inference.ep.sites import EPTrace, problem_of
 
 SCHEDULES = tuple(schedules.SCHEDULES)
@@ -110,7 +114,93 @@ def test_a_model_without_a_proper_gaussian_is_an_error(task, monkeypatch):
         start_of(task)
 
 
+# --- anderson's extrapolation, of made-up linear iterations ---------------------------------------
+
+
+@pytest.mark.parametrize("rates", [[0.5], [0.5, -0.7], [0.8, -1.2, 0.3]])
+def test_a_linear_iteration_is_solved_in_as_many_steps_as_it_has_dimensions(rates):
+    """Also one that diverges by itself."""
+    rng = np.random.default_rng(1)
+    directions, goal = rng.normal(size=(len(rates), 20)), rng.normal(size=20)
+    inverse = np.linalg.pinv(directions)
+    site, extrapolation = goal + rng.normal(size=len(rates)) @ directions, AndersonExtrapolation()
+    for _ in range(len(rates) + 1):
+        step = ((np.array(rates) - 1) * ((site - goal) @ inverse)) @ directions
+        extrapolation.remember(site, step, 3 * step)
+        site = extrapolation(1.0)
+    np.testing.assert_allclose(site, goal, atol=1e-4)
+
+
+def test_differences_without_a_scale_are_not_extrapolated():
+    extrapolation = AndersonExtrapolation()
+    for difference in (np.nan, 1.0):
+        extrapolation.remember(np.zeros(2), np.ones(2), np.full(2, difference))
+    np.testing.assert_array_equal(extrapolation(1.0), 1)
+
+
 # --- newton's steps with Levenberg's term, on an energy of one variable and on that of moments ----
+
+
+TASK = SimpleNamespace(max_iter=100, tol=1e-12)
+
+
+class Point:
+    """On the energy (x^2 - 1)^2 / 4, which is not convex below 1 / sqrt(3); none beyond `limit`."""
+
+    rounding_error = 1e-16
+
+    def __init__(self, x, limit=np.inf):
+        self.x, self.limit, self.value = x, limit, (x * x - 1) ** 2 / 4
+
+    def state(self, problem):
+        residual = abs(self.x * (self.x**2 - 1))
+        return SimpleNamespace(
+            residual=lambda: residual, agrees=lambda tol: residual <= tol, x=self.x
+        )
+
+    def step(self, problem, parameter):
+        gradient, hessian = self.x * (self.x**2 - 1), 3 * self.x**2 - 1 + parameter
+        if hessian <= 0:
+            raise LinAlgError("not convex")
+        change = -gradient / hessian
+        return SimpleNamespace(point=self, derivative=gradient * change,
+                               at=lambda length: self.moved(length * change))  # fmt: skip
+
+    def moved(self, change):
+        x = self.x + change
+        return Point(x, self.limit) if abs(x) < self.limit else None
+
+
+@pytest.mark.parametrize("start", [10.0, 1.1, 0.3, 1e-3])
+def test_it_ends_at_a_minimum_and_never_rises(start):
+    trace = EPTrace()
+    state, converged = levenberg.descend(TASK, Point(start), trace)
+    assert converged and state.x == pytest.approx(1, abs=1e-12)
+    assert (np.diff(trace.energies) <= 0).all()
+    # Newton's steps in the end: the residual is squared.
+    assert len(trace.residuals) < 40 and trace.residuals[-1] < 1e-2 * trace.residuals[-2]
+
+
+def test_steps_out_of_the_domain_are_shortened():
+    trace = EPTrace()
+    state, converged = levenberg.descend(TASK, Point(0.1, limit=1.01), trace)
+    assert converged and state.x == pytest.approx(1, abs=1e-12)
+
+
+def test_steps_that_rounding_hides_must_lower_the_residual():
+    class Flat(Point):
+        rounding_error = 1.0  # of any change of the energy
+
+    # Steps of the wrong length, under which the residual grows, are not repeated for ever.
+    class Overshooting(Flat):
+        def step(self, problem, parameter):
+            step = super().step(problem, 0.0)
+            step.at = lambda length: Overshooting(1 + 1.5 * (self.x - 1))
+            return step
+
+    state, converged = levenberg.descend(TASK, Overshooting(1.001), EPTrace())
+    assert not converged and state.x == 1.001
+    assert levenberg.descend(TASK, Flat(1.001), EPTrace())[1]
 
 
 def test_without_a_step_it_does_not_ask_for_more_iterations(monkeypatch, from_the_first_sites):

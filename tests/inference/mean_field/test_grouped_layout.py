@@ -8,7 +8,7 @@ import pytest
 from group_models import FOUR, MODELS, MatrixForm, every_order, joined, normal, units
 
 import fastmf as mf
-from fastmf.inference.mean_field._layouts import Layout, layout_of
+from fastmf.inference.mean_field._layouts import GroupedLayout, Layout, layout_of
 
 
 @every_order
@@ -163,6 +163,32 @@ def test_a_model_in_use_keeps_its_memory():
     expected = first.layers.of_model[0].couplings.copy()
     assert layout_of(models[1], 2, "blocked") is not first
     np.testing.assert_array_equal(first.layers.of_model[0].couplings, expected)
+
+
+def machine_with_groups(rng, sizes=(3, 4, 2), n_hidden=5):
+    groups = mf.Categorical([rng.normal(size=size) for size in sizes])
+    visible = mf.Concatenated(mf.Bernoulli(rng.normal(size=4)), groups)
+    weights = rng.normal(size=(4 + sum(sizes), n_hidden))
+    return mf.RBM(weights, visible, mf.Ising(rng.normal(size=n_hidden)))
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_model_with_the_same_groups_takes_over_their_tables(order):
+    rng = np.random.default_rng(0)
+    model = machine_with_groups(rng)
+    layout = layout_of(model, order, "blocked")
+    model = machine_with_groups(rng)
+    assert layout_of(model, order, "blocked") is layout
+    fresh = GroupedLayout(model, order, "blocked")
+    for layer, expected in zip(layout.layers.of_model, fresh.layers.of_model, strict=True):
+        for found, power in zip(layer[4:], expected[4:], strict=True):
+            np.testing.assert_array_equal(found, power)
+    starts = np.concatenate(
+        [rng.random((3, 4)), *(np.eye(n)[[0, 1, 1]] for n in (3, 4, 2))], axis=1
+    )
+    again = mf.tap(model, starts, order=order, max_iter=5)
+    other = mf.tap(mf.RBM(model.weights, *model.layers), starts, order=order, max_iter=5)
+    np.testing.assert_array_equal(again.mean[0], other.mean[0])
 
 
 # --- mean-field solutions of deep machines: those of the same machine written as an RBM -----------

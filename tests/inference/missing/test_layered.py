@@ -2,13 +2,15 @@
 
 import itertools
 import sys
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import fastmf as mf
 from fastmf.inference.missing import layered
-from fastmf.inference.missing.layered import exact_given
+from fastmf.inference.missing.layered import average_of_phases, exact_given
 from fastmf.models.exact import states_of
 from fastmf.priors._groups import column_sizes
 
@@ -138,3 +140,46 @@ def assert_deep(model, X):
         kept = ((v[:, :5] == x) | np.isnan(x)).all(1)
         p = np.exp(logs[kept] - np.logaddexp.reduce(logs[kept]))
         np.testing.assert_allclose(mean, p @ v[kept, :5], atol=1e-12)
+
+
+def test_solutions_are_averaged_as_phases():
+    means = np.array(
+        [[[1.0, 1], [0, 0], [1, 1]], [[1, 0], [0, 1], [1, 1]], [[1, 1], [0, 0], [1, 1]]]
+    )
+    logs = np.log([[3.0, 1, 3], [2, 2, 4], [1, 1, np.inf]])
+    converged = np.array([[True, True, True], [True, True, False], [False, False, False]])
+    logs[2, 2] = np.inf
+    mean, any_converged = average_of_phases(means, logs, converged)
+    np.testing.assert_allclose(mean, [[0.75, 0.75], [0.5, 0.5], [0.5, 0.5]])
+    np.testing.assert_array_equal(any_converged, [True, True, False])
+
+
+@pytest.mark.parametrize("visible", ["bernoulli", "categorical", "mixed"])
+def test_starts_are_solutions_by_their_weight_given_what_was_seen(visible):
+    model = mf.RBM(np.zeros((6, 2)), VISIBLE[visible], mf.Bernoulli(np.zeros(2)))
+    v, _ = states(model)
+    phases = mf.tap(model, v[:3], field=4 * v[:3])  # of independent units, in these fields
+    phases = replace(phases, log_partition=np.array([0.0, 1.0, -40.0]))
+    X = np.vstack([np.full(6, np.nan), v[2]])
+    starts = layered.promising_starts(model.visible, X, phases, v[:5], 4)
+    assert starts.shape == (2, 4, 6)
+    np.testing.assert_array_equal(starts[0], [*phases.mean[0][[1, 0]], *v[:2]])
+    prior = model.visible
+    logs = [prior.log_prob(v[2]) @ np.ones(6) + 4 * v[2] @ x - z for x, z in
+            zip(v[:3], prior.log_partition(4 * v[:3], 0.0).sum(1), strict=True)]  # fmt: skip
+    order = np.argsort(-(np.array(logs) + [0, 1, -40]))
+    np.testing.assert_array_equal(starts[1, :2], phases.mean[0][order[:2]])
+    np.testing.assert_array_equal(starts[1, 2], v[2])
+
+
+def test_real_units_are_compared_by_their_tilts():
+    prior = mf.Gaussian(np.zeros(2), np.ones(2))
+    b, a = np.array([[3.0, 0], [0, 0]]), np.array([[0.5, 0], [0, 3]])
+    mean, var = prior.moments(b, a)
+    solutions = SimpleNamespace(mean=(mean,), b=(b,), a=(a,), log_partition=np.zeros(2))
+    x = np.array([[1.5, np.nan], [np.nan, 0.1]])
+    found = layered._log_likelihoods(prior, x, solutions)
+    expected = -((x[0, 0] - mean[:, 0]) ** 2) / (2 * var[:, 0]) - np.log(var[:, 0]) / 2
+    assert found[0, 0] - found[0, 1] == pytest.approx(expected[0] - expected[1])
+    expected = -((x[1, 1] - mean[:, 1]) ** 2) / (2 * var[:, 1]) - np.log(var[:, 1]) / 2
+    assert found[1, 0] - found[1, 1] == pytest.approx(expected[0] - expected[1])

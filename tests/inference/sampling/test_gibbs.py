@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.inference.sampling.annealing import Path, log_mean
+from fastmf.inference.sampling.annealing import Path, Population, log_mean
 from fastmf.inference.sampling.gibbs import gibbs
 from fastmf.inference.sampling.phases import Phases
 from fastmf.models import RBM, exact
@@ -122,6 +122,24 @@ def test_units_of_ones_own_are_sampled_too(kind):
 
 
 # --- annealing ------------------------------------------------------------------------------------
+
+
+def test_resampled_chains_count_for_their_starts():
+    rng = np.random.default_rng(0)
+    population = Population(200)
+    first, second = rng.normal(size=(2, 200))
+    population.add(first)
+    starts = population.resample(rng)
+    assert population.effective_size() == pytest.approx(200)
+    population.add(second)
+    mean = np.exp(first).mean() * np.exp(second).mean()
+    by_start = np.exp(population.by_start())
+    assert by_start.mean() == pytest.approx(mean)
+    expected = np.exp(first).mean() * np.bincount(starts, np.exp(second), 200)
+    np.testing.assert_allclose(by_start, expected, rtol=1e-12)
+    # Systematic resampling draws a chain as often as expected, rounded up or down.
+    weights = np.exp(first) / np.exp(first).sum()
+    assert (abs(np.bincount(starts, minlength=200) - 200 * weights) < 1).all()
 
 
 def test_weighted_resampling_keeps_the_estimate_unbiased(monkeypatch):

@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
 from populations import all_states
-from scipy import sparse, stats
+from scipy import stats
 from separated_units import features
 
 from fastmf.inference.sampling.discrete import probabilities
-from fastmf.learning.pseudo_likelihood import fit
 from fastmf.learning.pseudo_likelihood.binary.firth import firth
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.chi_squares import survival
@@ -61,20 +60,6 @@ def test_wald():
     found = wald_tests(np.array([1.96, 0.0]), np.array([1.0, 2.0]), ([0, 0], [1, 2]), "bonferroni")
     np.testing.assert_allclose(found.p_value, [0.04999579, 1.0], rtol=1e-6)
     np.testing.assert_allclose(found.adjusted, [0.09999158, 1.0], rtol=1e-6)
-
-
-@pytest.mark.parametrize("l2", [0.0, 0.05])
-def test_errors_of_a_few_parameters_are_those_of_the_whole_covariance(l2):
-    rng = np.random.default_rng(6)
-    states = np.where(rng.random((900, 12)) < 0.4, -1.0, 1.0)
-    states[:, 1:] *= np.where(rng.random((900, 11)) < 0.4, states[:, :-1] * states[:, 1:], 1)
-    objective = PseudoLikelihood(states, rng.random(900) + 0.1, l2)
-    parameters = newton(objective, objective.independent()).parameters
-    indices = np.array([0, 7, 12, 40, 77])
-    godambe = Godambe(objective, parameters)
-    expected = np.sqrt(godambe.covariance().diagonal()[indices])
-    found = godambe.standard_errors_without_matrices(indices)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -196,45 +181,3 @@ def test_ends():
     assert survival(1e-300, np.ones(50)) == 1
     # A weight next to nothing changes nothing.
     assert survival(3.0, [1.0, 1e-12]) == pytest.approx(stats.chi2.sf(3.0, 1), rel=1e-6)
-
-
-# --- sums of scores over what was sampled: rows, weighted rows and clusters -----------------------
-
-
-def problem(n=60, d=4):
-    """An objective, parameters, and the scores of its rows from objectives of single rows."""
-    rng = np.random.default_rng(3)
-    states = np.where(rng.random((n, d)) < 0.4, -1.0, 1.0)
-    objective = PseudoLikelihood(states, rng.random(n) + 0.1, l2=0.2)
-    parameters = rng.normal(size=objective.n_parameters) / 2
-    one_by_one = [PseudoLikelihood(x[None], np.ones(1)) for x in states]
-    scores = np.array([alone.value_and_gradient(parameters)[1] for alone in one_by_one])
-    return objective, parameters, scores
-
-
-def samplings(objective):
-    """Names of designs, the argument, and the matrix that sums rows."""
-    weights, n = objective.weights, len(objective.weights)
-    clusters = np.arange(n) % 7
-    members = sparse.csr_array((weights, (clusters, np.arange(n))), shape=(7, n))
-    return {
-        "counts": (None, np.diag(np.sqrt(weights))),
-        "weights": (weights**2, np.diag(weights)),
-        "clusters": (members, members.toarray()),
-    }
-
-
-@pytest.mark.parametrize("block", [1, 1 << 20])
-@pytest.mark.parametrize("design", ["counts", "weights", "clusters"])
-def test_score_covariances_against_sums_of_outer_products(design, block, monkeypatch):
-    objective, parameters, scores = problem(n=600)
-    monkeypatch.setattr(fit, "SCORE_NUMBERS", block)
-    sampling, matrix = samplings(objective)[design]
-    sums = matrix @ (scores - objective.weights @ scores)
-    expected = sums.T @ sums
-    found = objective.score_covariance(parameters, sampling)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14)
-    np.testing.assert_array_equal(found, found.T)
-    vectors = np.random.default_rng(1).normal(size=(3, objective.n_parameters))
-    along = objective.score_variances(parameters, vectors, sampling)
-    np.testing.assert_allclose(along, ((vectors @ expected) * vectors).sum(1), rtol=1e-11)

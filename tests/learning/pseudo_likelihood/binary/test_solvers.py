@@ -12,14 +12,6 @@ from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
 from fastmf.learning.pseudo_likelihood.newton import newton
 
 
-@pytest.mark.parametrize("solver", ["bslm", "lbfgs"])
-def test_first_order_solvers_find_it_too(solver):
-    objective, truth = population()
-    fit = SOLVERS[solver](objective, objective.independent(), tol=1e-10)
-    assert fit.stopped
-    np.testing.assert_allclose(fit.parameters, truth, atol=1e-5)
-
-
 @pytest.mark.parametrize("separated", [False, True])
 def test_the_log_pseudo_likelihood_never_decreases(separated):
     rng = np.random.default_rng(1)
