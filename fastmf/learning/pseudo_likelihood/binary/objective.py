@@ -40,14 +40,6 @@ from fastmf.learning.pseudo_likelihood.fit import (
 )
 from fastmf.learning.pseudo_likelihood.rows import available
 
-# Units whose joint states are one number: two tuples have 256 of them.
-UNITS_PER_TUPLE = 4
-# Pairs of units in two tuples, and the products of their spins in all joint states.
-_PAIRS = np.triu_indices(2 * UNITS_PER_TUPLE, 1)
-_SPINS_OF_STATES = (
-    2.0 * (np.arange(4**UNITS_PER_TUPLE) >> np.arange(2 * UNITS_PER_TUPLE)[:, None] & 1) - 1
-)
-_PRODUCTS = _SPINS_OF_STATES[_PAIRS[0]] * _SPINS_OF_STATES[_PAIRS[1]]
 # Blocks that threads share.
 _SHARED_BLOCKS = 8
 
@@ -77,6 +69,9 @@ class PseudoLikelihood(PairwiseLikelihood):
         self.second = sum(
             self._sum_of_products(filled[b], self.weights[b, None] * filled[b]) for b in blocks
         )
+
+    def __getstate__(self):
+        return {name: value for name, value in self.__dict__.items() if name != "_tables"}
 
     def term_weights(self):
         """Weights of the terms of each unit, which add up to one for each."""
@@ -224,14 +219,14 @@ class PseudoLikelihood(PairwiseLikelihood):
         Curvatures are first summed over the rows with each joint state of two tuples of units;
         products of all pairs of their units follow from these tables.
         """
-        curvature, (tables, first, second, places) = self.weighted_sech2(parameters), self._tables
-        d, n_padded = self.n_units, 1 + UNITS_PER_TUPLE * (len(tables) + 1)
+        curvature, d = self.weighted_sech2(parameters), self.n_units
+        tables, products, first, second, places, n_padded = self._tables
         sums = np.empty((n_padded, n_padded, d))
         sums[0, 1 : d + 1] = self._sum_of_products(self.states, curvature)
 
         def sum_products(task):
             table, k, l = task
-            sums[k, l] = _PRODUCTS @ (table @ curvature).reshape(len(k), -1, d)
+            sums[k, l] = products @ (table @ curvature).reshape(len(k), -1, d)
 
         work = self.states.size * n_padded // VECTOR_SPEED
         for_each(sum_products, tables, workers_for(len(tables), work, self.n_threads))
@@ -249,31 +244,37 @@ class PseudoLikelihood(PairwiseLikelihood):
 
     @computed_once
     def _tables(self):
-        """Tables with the pairs of units in them, and pairs of parameters with places in sums.
+        """Tables with pairs of units and their products; pairs of parameters and places in sums.
 
         A table is the sparse matrix (n_tuples * n_states, n_rows) of the joint states of a tuple of
         units and each later one.
         """
         n_rows, d = self.states.shape
-        n_tuples, size = max(2, -(-d // UNITS_PER_TUPLE)), UNITS_PER_TUPLE
+        size = 4  # units of a tuple: two of them have 256 joint states
+        n_tuples = max(2, -(-d // size))
+        states = np.arange(1 << 2 * size)
+        spins = 2.0 * (states >> np.arange(2 * size)[:, None] & 1) - 1
+        row, column = np.triu_indices(2 * size, 1)
         bits = np.zeros((n_rows, n_tuples * size), np.int32)
         bits[:, :d] = self.states > 0
         codes = bits.reshape(n_rows, n_tuples, size) @ (1 << np.arange(size, dtype=np.int32))
         units, tables = 1 + np.arange(n_tuples * size).reshape(n_tuples, size), []
+        ones = np.ones(n_rows * (n_tuples - 1))
         for g in range(n_tuples - 1):
             n = n_tuples - 1 - g
             cells = codes[:, g, None] + (codes[:, g + 1 :] << size)
             cells += np.arange(n, dtype=np.int32) << 2 * size
             starts = np.arange(0, cells.size + 1, n, dtype=np.int32)
-            parts = np.ones(cells.size), cells.reshape(-1), starts
+            parts = ones[: cells.size], cells.reshape(-1), starts
             table = sparse.csc_array(parts, shape=(n << 2 * size, n_rows))
             both = np.hstack([np.broadcast_to(units[g], (n, size)), units[g + 1 :]])
-            tables.append((table, both[:, _PAIRS[0]], both[:, _PAIRS[1]]))
+            tables.append((table, both[:, row], both[:, column]))
         k, l = np.triu_indices(d + 1, 1)
         first, second = self._features[:, k], self._features[:, l]
         j, pair = np.nonzero((first >= 0) & (second >= 0))
-        places = (k[pair] * (1 + n_tuples * size) + l[pair]) * d + j
-        return tables, first[j, pair], second[j, pair], places
+        n_padded, products = 1 + n_tuples * size, spins[row] * spins[column]
+        places = (k[pair] * n_padded + l[pair]) * d + j
+        return tables, products, first[j, pair], second[j, pair], places, n_padded
 
     def weighted_sech2(self, parameters, rows=slice(None)):
         """weight * sech^2 eta of rows, (n_rows, n_units)."""
