@@ -6,6 +6,7 @@ from numbers import Integral
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from fastmf._common.warning import warn_user
 from fastmf.models._archive import reading, shown
 from fastmf.models._io import (
     field_from_arrays,
@@ -147,7 +148,11 @@ def _from_arrays(cls, arrays):
         raise ValueError(f"it holds a {shown(name)}.")
     options, fitted = _named("options", options), _named("fitted values", fitted)
     if unknown := sorted(set(options) - set(cls._get_param_names())):
-        raise ValueError(f"{cls.__name__} has no option {shown(unknown[0])}.")
+        warn_user(
+            f"{cls.__name__} has no option {shown(unknown[0])} (any more): the estimator is loaded "
+            "without it."
+        )
+        options = {name: value for name, value in options.items() if name not in unknown}
     for layer in ("visible", "hidden"):
         if f"option.{layer}" in arrays:
             options[layer] = field_from_arrays(f"option.{layer}", arrays)
@@ -160,11 +165,9 @@ def _from_arrays(cls, arrays):
         expected = set(estimator._saved()[0])
     except AttributeError as error:
         raise ValueError(f"its fitted values lack {error.name}.") from error
-    if fitted.keys() != expected:
-        names = sorted(fitted.keys() ^ expected)
-        raise ValueError(
-            f"its fitted values must be {sorted(expected)}, but for {shown(names[0])}."
-        )
+    for name in fitted.keys() - expected:  # of earlier versions
+        if vars(estimator).get(name) is fitted[name]:
+            delattr(estimator, name)
     if "alphabet" in arrays:
         (estimator.alphabet_,) = arrays.texts("alphabet", 1)
         n_columns = estimator.n_features_in_

@@ -251,6 +251,9 @@ class ItemMachine(Saved, BaseEstimator):
         self.existence_ = Existence(exists, tuple(units), message)
         self.categories_ = [as_array(listed) for listed in self.categories_]
         self.history_ = arrays.member("history_", "f", (None,))
+        if "missing" in arrays:  # of earlier versions
+            missing = arrays.member("missing", "iu", (2,), low=0)
+            self.n_missing_, self.n_dropped_ = map(int, missing)
 
 
 class PairwiseMachine(CouplingNetwork, ItemMachine):
@@ -384,10 +387,10 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
         d, sizes = self.n_features_in_, np.array([len(listed) for listed in self.categories_])
         if len(sizes) != d:
             raise ValueError(f"categories_ must have {d} columns, got {len(sizes)}.")
-        rows = labels_from("rows", arrays, sizes).astype(np.int64)
+        rows = self._rows_in(arrays, sizes)
         weights = arrays.member("weights", "f", (len(rows),), low=0)
         restored_rows(self, arrays, rows)
-        pairs = arrays.member("pairs", "iu", (None, 2), low=0, high=d - 1)
+        pairs, parameters = self._parameters_in(arrays)
         place = pairs[:, 0] * d + pairs[:, 1]
         if (pairs[:, 0] >= pairs[:, 1]).any() or (np.diff(place) <= 0).any():
             raise ValueError("member 'pairs' must be pairs i < j of items, in their order.")
@@ -395,8 +398,19 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
         self._objective = self._objective_of(rows, weights)
         if isinstance(self.l1, str):
             self._objective = self._objective.restricted(pairs)
-        shape = (self._objective.n_parameters,)
-        self._set_parameters(arrays.member("parameters", "f", shape, low=-np.inf))
+        if len(parameters) != self._objective.n_parameters:
+            raise ValueError(
+                f"member 'parameters' must have {self._objective.n_parameters} numbers, got "
+                f"{len(parameters)}."
+            )
+        self._set_parameters(parameters)
+
+    def _rows_in(self, arrays, sizes):
+        return labels_from("rows", arrays, sizes).astype(np.int64)
+
+    def _parameters_in(self, arrays):
+        pairs = arrays.member("pairs", "iu", (None, 2), low=0, high=self.n_features_in_ - 1)
+        return pairs, arrays.member("parameters", "f", (None,), low=-np.inf)
 
     def __sklearn_tags__(self):
         """Tags for scikit-learn: strings are values, and values may be missing if so told."""

@@ -128,10 +128,10 @@ def restored_rows(machine, arrays, states):
     n = len(states)
     if "share" in arrays or "row_weights" in arrays:
         weights = arrays.member("row_weights", "f", (None,), low=0)
-        share = _from_coordinates(arrays.member("share", "f", (3, None), low=0), n, len(weights))
+        share = _sparse_in("share", arrays, n, len(weights))
         machine._completions, n = Completions(states, share, weights), len(weights)
     if "sampling" in arrays:
-        machine._sampling = _from_coordinates(arrays.member("sampling", "f", (3, None), low=0), n)
+        machine._sampling = _sparse_in("sampling", arrays, n)
 
 
 def _coordinates(matrix):
@@ -140,7 +140,14 @@ def _coordinates(matrix):
     return np.stack([*matrix.coords, matrix.data])
 
 
-def _from_coordinates(entries, n_columns, n_rows=None):
+def _sparse_in(name, arrays, n_columns, n_rows=None):
+    """A sparse array of coordinates, or of compressed rows in files of earlier versions."""
+    if f"{name}_indptr" in arrays:
+        column = arrays.member(f"{name}_indices", "iu", (None,), low=0)
+        ends = arrays.member(f"{name}_indptr", "iu", (None,), low=0, high=len(column))
+        values = arrays.member(name, "f", column.shape, low=0)
+        return sparse.csr_array((values, column, ends), shape=(len(ends) - 1, n_columns))
+    entries = arrays.member(name, "f", (3, None), low=0)
     row, column = entries[:2].astype(np.int64)
     n_rows = int(row.max()) + 1 if n_rows is None else n_rows
     return sparse.csr_array((entries[2], (row, column)), shape=(n_rows, n_columns))

@@ -14,6 +14,7 @@ from fastmf.estimators.common.categories import (
     to_spins,
     two_categories,
 )
+from fastmf.estimators.common.files import check_n_features
 from fastmf.estimators.common.imputing import means_of_missing
 from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine
 from fastmf.inference.sampling import discrete
@@ -213,6 +214,28 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
     def _filled(self, X, *options):
         means = means_of_missing(self.model_, self._rows(X, missing=True), *options)
         return from_spins(means, self.categories_)
+
+    def _rows_in(self, arrays, sizes):
+        """Labels of the rows; files of earlier versions have a model, and rows as bits."""
+        if "model" not in arrays:
+            return super()._rows_in(arrays, sizes)
+        n = len(sizes)
+        bits = arrays.member("rows", "iu", (None, -(-n // 8)), np.uint8)
+        seen = (
+            arrays.member("seen", "iu", bits.shape, np.uint8) if "seen" in arrays else ~(0 * bits)
+        )
+        labels, seen = (np.unpackbits(b, axis=1, count=n).astype(np.int64) for b in (bits, seen))
+        return np.where(seen == 1, labels, -1)
+
+    def _parameters_in(self, arrays):
+        if "model" not in arrays:
+            return super()._parameters_in(arrays)
+        couplings, field = self._model_from(arrays).couplings, arrays["prior.field"]
+        check_n_features(self, {len(field)})
+        chosen, edges = isinstance(self.l1, str), self._edges()
+        pairs = np.argwhere(np.triu(couplings)) if chosen else edges
+        pairs = np.transpose(np.triu_indices(len(field), 1)) if pairs is None else pairs
+        return pairs, np.concatenate([field, couplings[tuple(np.transpose(pairs))]])
 
     def _objective_of(self, labels, weights):
         states = np.where(labels < 0, 0, 2.0 * labels - 1)
