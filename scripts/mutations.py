@@ -39,7 +39,7 @@ MUTATIONS = (
     ("momentum", "kernels/training/ascent.py",
      "change = momentum *", "change = dtype(0.9) * momentum *", "learning/training"),
     ("weight decay", "kernels/training/ascent.py",
-     "(l2 * weight", "(dtype(1.1) * l2 * weight", "learning/training"),
+     "decay * weights[j]", "1.1 * decay * weights[j]", "learning/training"),
     ("gradient of conditional RBMs", "learning/conditional.py",
      "if pairs is None else pairs", "if pairs is None else 1.1 * pairs",
      "learning/test_conditional.py"),

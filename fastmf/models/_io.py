@@ -218,6 +218,9 @@ def model_from_arrays(arrays):
 class Model:
     """Base class of all models: saving, copying and pickling."""
 
+    # Whether mean-field solvers integrate units out: see `Layered`.
+    is_integrated = False
+
     def save(self, path):
         """Write the model to `path` (.npz, without pickles, atomically); `load` reads it back."""
         write_arrays(path, model_to_arrays(self))

@@ -140,8 +140,3 @@ def check_layered(model):
     """Raise a TypeError unless the model is an RBM or a DBM."""
     if not isinstance(model, Layered):
         raise TypeError(f"model must be an RBM or a DBM, got {type(model).__name__}.")
-
-
-def is_integrated(model):
-    """Whether mean-field solvers integrate units of a machine, layered or not, out."""
-    return isinstance(model, Layered) and model.is_integrated

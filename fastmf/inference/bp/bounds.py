@@ -22,7 +22,6 @@ from fastmf.inference.mean_field.tap import tap
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models import BoltzmannMachine
 from fastmf.models._couplings import finite_and_forbidden, has_forbidden
-from fastmf.models._layered import is_integrated
 from fastmf.priors import Categorical
 from fastmf.priors._protocol import has_log_prob
 from fastmf.priors._queries import columns_of_values
@@ -130,7 +129,7 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
     given_model, model = model, _with_finite_couplings(model)
     rng, layout = check.generator(rng), layout_of_checks(model)
     state, tilt, n_rows = start_and_tilt(model, layout, None, field, None, clamp)
-    integrated, sides = is_integrated(model), sides_of(given_model)
+    integrated, sides = model.is_integrated, sides_of(given_model)
     rows = []
     for k in range(n_rows or 1):
         row = [part[[min(k, len(part) - 1)]] for part in (*tilt, state[0])]

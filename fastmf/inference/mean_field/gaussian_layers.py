@@ -17,7 +17,6 @@ from fastmf.inference.mean_field.tap import TapOptions, solve, tap
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models import BoltzmannMachine
 from fastmf.models._integrated import IntegratedMachine, run_of
-from fastmf.models._layered import is_integrated
 from fastmf.priors._protocol import as_dtype
 
 
@@ -37,7 +36,7 @@ def collapsed_tap(
     where there are many units of both kinds. The schedule of the other units, which are all
     coupled, and strongly, is "sequential": a block of them would oscillate.
     """
-    if not is_integrated(model):
+    if not model.is_integrated:
         return tap(model, init, field=field, precision=precision, clamp=clamp, **options)
     options = TapOptions(**options)._replace(schedule="sequential").checked()
     layout = layout_of(model, min(options.order, 2), "blocked")

@@ -8,7 +8,6 @@ import scipy
 from fastmf._common.arguments import number
 from fastmf.inference.fixed_point import some_rows
 from fastmf.inference.mean_field.free_energy import log_partition_of_tilts
-from fastmf.models._layered import is_integrated
 
 # Keys by which rows are compared first: number of single units, and units per average.
 KEY_UNITS, AVERAGED_UNITS = 8, 32
@@ -169,7 +168,7 @@ def _barriers(model, reached, first, last, order):
 
 def _log_partition_at(model, b, a, order):
     """Mean-field log-partition as a function of the moments that the tilts b and a give."""
-    if not is_integrated(model):
+    if not model.is_integrated:
         return log_partition_of_tilts(model, b, a, order)
     integrated = model.integrate_gaussians()
     if integrated.machine is None:

@@ -109,7 +109,7 @@ class Path(NamedTuple):
             check_finite(added)
             variances[segment] = added.var()
             population.add(added)
-            if last < n_steps and population.effective_size() < RESAMPLE_BELOW * len(v):
+            if last < n_steps and effective_size(population.log_weights) < RESAMPLE_BELOW * len(v):
                 v = v[population.resample(self.rng)]
         if log_weight_of_ends is not None:
             population.add(log_weight_of_ends(v))
@@ -171,10 +171,6 @@ class Population:
         """The importance weights since the last resampling, of sum 1."""
         weights = np.exp(self.log_weights - self.log_weights.max())
         return weights / weights.sum()
-
-    def effective_size(self):
-        """Effective number of chains, from the weights since the last resampling."""
-        return 1 / (self.weights() ** 2).sum()
 
     def resample(self, rng):
         """Positions of the chains that survive, with equal weights."""

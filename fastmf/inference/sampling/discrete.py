@@ -20,6 +20,7 @@ from fastmf.inference.sampling.annealing import (
     MIN_ANNEALED,
     RESAMPLE_BELOW,
     Population,
+    effective_size,
     systematic,
 )
 from fastmf.inference.sampling.states import flat_states
@@ -173,7 +174,7 @@ def annealed_draws(model, n_draws, n_sweeps, rng):
     population = Population(n_chains)
     for old, new in pairwise(np.linspace(0, 1, n_sweeps - n_last + 1)):
         population.add((new - old) / 2 * np.einsum("ij,ij->i", x @ added, x, dtype=np.float64))
-        if new == 1 or population.effective_size() < RESAMPLE_BELOW * n_chains:
+        if new == 1 or effective_size(population.log_weights) < RESAMPLE_BELOW * n_chains:
             x = x[population.resample(rng)]
         between = couplings - couplings.dtype.type(1 - new) * added
         _, x = anneal_chains(between, units, x, np.ones(2), rng, none)

@@ -79,13 +79,6 @@ def _change(couplings, i, new, x, fields):
 @kernel(mode="inner")
 def _set_probabilities(logs, out, start, end):
     """Write normalised exp(logs) of states."""
-    if end - start == 2:
-        top, ratio = larger(logs[start], logs[start + 1]), exp(-abs(logs[start] - logs[start + 1]))
-        more = 1 / (1 + ratio)
-        first_is_larger = logs[start] >= logs[start + 1]
-        out[start] = more if first_is_larger else ratio * more
-        out[start + 1] = ratio * more if first_is_larger else more
-        return
     top, total = logs[start], 0.0
     for a in range(start + 1, end):
         top = larger(top, logs[a])

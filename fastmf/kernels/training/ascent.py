@@ -77,15 +77,12 @@ def _sum_pairs(address, pairs, weights, first, n_units, memory):
 
 
 @kernel(mode="merged")
-def finish_gradient(weights, gradient, decay, below, above):
+def finish_gradient(weights, gradient, l2, below, above):
     """Subtract weight decay, and what the fields account for, from the gradient of one unit."""
-    dtype = weights.dtype.type
-    l2, l1, one, zero = dtype(decay[0]), dtype(decay[1]), dtype(1), dtype(0)
     (offset, field_gradient), (offsets, field_gradients) = below, above
+    decay = weights.dtype.type(l2)
     for j in range(weights.shape[0]):
-        weight = weights[j]
-        sign = one if weight > 0 else (-one if weight < 0 else zero)
-        g = gradient[j] - (l2 * weight + l1 * sign)
+        g = gradient[j] - decay * weights[j]
         gradient[j] = g - (offset * field_gradients[j] + field_gradient * offsets[j])
 
 
@@ -158,8 +155,8 @@ def ascend(address, pairs, weights, velocity, settings, centring, packed, work, 
     the layer below, follow the weights; arrays without panels do not.
     """
     (n_below, n), (below, above), (row_sums, offset_products) = weights.shape, centring, sums
-    step, decay = (settings.rate, settings.momentum, settings.l1), (settings.l2, 0.0)
-    of_above, (scratch, queue) = (row(above, (0, 0), n), row(above, (1, 0), n)), work
+    step, (scratch, queue) = (settings.rate, settings.momentum, settings.l1), work
+    of_above = row(above, (0, 0), n), row(above, (1, 0), n)
     worker = fetch_and_increment(row(queue, (1,), 1))
     if worker >= scratch.shape[0]:
         return
@@ -172,7 +169,7 @@ def ascend(address, pairs, weights, velocity, settings, centring, packed, work, 
         for i in range(first, first + n_units):
             w, v = row(weights, (i, 0), n), row(velocity, (i, 0), n)
             g = row(memory, (0, i - first, 0), n)
-            finish_gradient(w, g, decay, (below[0, i], below[1, i]), of_above)
+            finish_gradient(w, g, settings.l2, (below[0, i], below[1, i]), of_above)
             row_sums[0, i], row_sums[1, i] = ascend_row(w, g, v, step, of_above[0])
             add_multiple(below[0, i], g, products)
         _pack(weights, first, n_units, packed)

@@ -20,7 +20,6 @@ import numpy as np
 
 from fastmf._common.linalg import LinAlgError, cholesky
 from fastmf.learning.training.parameters import ModelParameters
-from fastmf.models._layered import is_integrated
 from fastmf.priors._protocol import as_dtype
 from fastmf.priors._protocol import project as project_prior
 from fastmf.priors._queries import (
@@ -89,7 +88,7 @@ def can_follow(model):
     Tramel et al. (2018), Eqs. 67-69. Gaussian units next to bounded ones are integrated out, and
     have moments wherever the machine exists.
     """
-    if is_integrated(model):
+    if model.is_integrated:
         return True
     couplings, layers = model.couplings, model.layers
     for k, layer in enumerate(layers):

@@ -35,7 +35,6 @@ from fastmf.kernels.training.ascent import Pairs
 from fastmf.learning.layered.directions import free_units, products_of_units
 from fastmf.learning.layered.exact_averages import ExactAverages
 from fastmf.learning.training.parameters import ModelParameters
-from fastmf.models._layered import is_integrated
 from fastmf.models.dbm import machine_of
 from fastmf.priors._groups import groups, has_groups
 from fastmf.priors._protocol import gradient as prior_gradient
@@ -142,7 +141,7 @@ class Kinds(NamedTuple):
         if model.deep:
             above = cls.of(machine_of(model.couplings[1:], layers[1:]))
         grouped = any(map(has_groups, layers))
-        return cls(is_integrated(model), grouped, tuple(field_alone), free, above)
+        return cls(model.is_integrated, grouped, tuple(field_alone), free, above)
 
 
 def _unit_averages(prior, field_alone, mean, derivatives, *arguments):

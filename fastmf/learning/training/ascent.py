@@ -54,26 +54,22 @@ def initial_state(model):
 
 def ascend(state, gradient, settings, rate, n_threads=None):
     """Take one step of gradient ascent with momentum and weight decay; returns the parameters."""
-    parameters = ModelParameters.of(state.model).combine(np.copy)
     step = AscentStep(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
-    matrices = [
-        (w, gradient_of, velocity, step, tuple(np.zeros((2, n), w.dtype) for n in w.shape))
-        for w, gradient_of, velocity in zip(
-            *(part.matrices() for part in (parameters, gradient, state.velocity)), strict=True
-        )
-    ]
+    matrices = []
+
+    def move(parameter, gradient, velocity):
+        if parameter.ndim == 2:
+            sides = tuple(np.zeros((2, n), parameter.dtype) for n in parameter.shape)
+            matrices.append((parameter, gradient, velocity, step, sides))
+            return parameter
+        velocity *= settings.momentum
+        velocity += rate * gradient
+        return finite_sum(parameter, velocity, state.epoch)
+
+    parameters = ModelParameters.of(state.model).combine(np.copy)
+    parameters = parameters.combine(move, gradient, state.velocity)
     ascend_matrices(matrices, state.epoch, n_threads)
-
-    def with_momentum(velocity, gradient):
-        if velocity.ndim == 1:
-            velocity *= settings.momentum
-            velocity += rate * gradient
-        return velocity
-
-    state.velocity = state.velocity.combine(with_momentum, gradient)
-    return parameters.combine(
-        lambda w, v: w if w.ndim == 2 else finite_sum(w, v, state.epoch), state.velocity
-    )
+    return parameters
 
 
 def ascend_matrices(matrices, epoch, n_threads=None, packed=None, scratch=None):

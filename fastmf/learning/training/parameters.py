@@ -32,13 +32,6 @@ class ModelParameters:
             }
         )
 
-    def matrices(self):
-        """All matrices among them."""
-        for value in vars(self).values():
-            for part in value if type(value) is tuple else (value,):
-                if isinstance(part, np.ndarray) and part.ndim == 2:
-                    yield part
-
 
 def _combine(function, first, *others):
     if isinstance(first, np.ndarray):

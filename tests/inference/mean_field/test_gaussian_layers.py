@@ -9,7 +9,6 @@ from fastmf.inference.mean_field.gaussian_layers import averages, collapsed_tap
 from fastmf.inference.mean_field.solutions import _log_partition_at
 from fastmf.inference.mean_field.tap import tap
 from fastmf.models import DBM, RBM, exact
-from fastmf.models._layered import is_integrated
 from fastmf.priors import (
     Bernoulli,
     Categorical,
@@ -41,13 +40,13 @@ def closed_form(model):
 
 
 def test_which_machines_are_integrated():
-    assert is_integrated(RBM(WEIGHTS, GAUSSIAN, BINARY))
-    assert is_integrated(RBM(WEIGHTS.T, BINARY, GAUSSIAN))
-    assert is_integrated(RBM(WEIGHTS, GAUSSIAN, TOP))
+    assert RBM(WEIGHTS, GAUSSIAN, BINARY).is_integrated
+    assert RBM(WEIGHTS.T, BINARY, GAUSSIAN).is_integrated
+    assert RBM(WEIGHTS, GAUSSIAN, TOP).is_integrated
     line = TruncatedGaussian(FIELD, PRECISION, -np.inf, np.inf)
-    assert is_integrated(RBM(WEIGHTS, line, TruncatedGaussian(np.zeros(3), -1.0, 0.0, 1.0)))
+    assert RBM(WEIGHTS, line, TruncatedGaussian(np.zeros(3), -1.0, 0.0, 1.0)).is_integrated
     part = Concatenated(Bernoulli(FIELD[:2]), Gaussian(FIELD[2:], 1.0))
-    assert is_integrated(RBM(WEIGHTS, part, BINARY))
+    assert RBM(WEIGHTS, part, BINARY).is_integrated
     for other in (
         BINARY,
         GaussBernoulli(np.zeros(3), 1.0, 0.0),
@@ -55,7 +54,7 @@ def test_which_machines_are_integrated():
         Categorical([np.zeros(3)]),
     ):
         visible = Ising(FIELD) if other is BINARY else GAUSSIAN
-        assert not is_integrated(RBM(WEIGHTS, visible, other))
+        assert not RBM(WEIGHTS, visible, other).is_integrated
 
 
 def test_one_hidden_unit_is_exact_however_strong_its_couplings():
