@@ -206,16 +206,6 @@ def returns_of(signature):
     return None if None in formats else ("".join(formats), is_tuple)
 
 
-def _first_calls():
-    """The calls that `first_call.py` measures, but for that of a user's own units."""
-    from first_call import DEFINITIONS, ROWS
-
-    names = {}
-    exec("import numpy as np\nimport fastmf as mf\n" + DEFINITIONS, names)
-    calls = {call for row in ROWS.values() for call in row if call and "own()" not in call}
-    return {call: lambda call=call: eval(call, names) for call in sorted(calls)}
-
-
 def build_level(level, folder, only):
     """Build the library of an instruction set, and return its part of the index."""
     from library_tasks import everything
@@ -226,7 +216,7 @@ def build_level(level, folder, only):
 
     cache.folder = lambda: None  # LLVM's text is not kept there
     recorder = library.ACTIVE = Recorder()
-    for name, task in (everything() | _first_calls()).items():
+    for name, task in everything().items():
         if re.search(only, name):
             start = time.perf_counter()
             failure = run(task)

@@ -1,67 +1,23 @@
 """The calls whose kernels `build_library.py` builds ahead: both types, all priors and options."""
 
-from itertools import pairwise
+from functools import partial
 
+import calls
 import numpy as np
+from calls import ROWS, binary, machine, potts, ring, spins, units
 from scipy.sparse import csr_array
 
 import fastmf as mf
-from fastmf.cli._warmup_tasks import (
-    BITS,
-    STANDARD,
-    classification,
-    conditional,
-    linear_model,
-    machine,
-    pixels,
-    regression,
-    spins,
-    tap,
-)
+from fastmf.cli import _warmup_tasks as warmup
 from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
 
 DTYPES = ("float64", "float32")
-# Units of each layer.
-SIZES = 4, 3, 2
+PRIORS = ("Bernoulli", "Ising", "Binomial", "Gaussian", "TruncatedGaussian", "GaussBernoulli",
+          "TruncatedGaussBernoulli")  # fmt: skip
 
 
-def prior(name, n, dtype="float64"):
-    """Units of the name of a prior, with parameters that suit everything."""
-    zeros, ones = np.zeros(n, dtype), np.ones(n, dtype)
-    fields = {
-        "Bernoulli": (zeros,),
-        "Ising": (zeros,),
-        "Binomial": (zeros, 2 * ones),
-        "Gaussian": (zeros, ones),
-        "TruncatedGaussian": (zeros, ones, zeros, ones),
-        "GaussBernoulli": (zeros, ones, zeros),
-        "TruncatedGaussBernoulli": (zeros, ones, zeros, zeros, ones),
-    }
-    return getattr(mf, name)(*fields[name])
-
-
-def layered(dtype="float64", visible="Bernoulli", hidden="Bernoulli", deep=False):
-    """A machine of two layers, or of three."""
-    names = (visible, hidden, hidden) if deep else (visible, hidden)
-    priors = tuple(prior(name, n, dtype) for name, n in zip(names, SIZES, strict=False))
-    weights = [np.full(shape, 0.1, dtype) for shape in pairwise(SIZES)]
-    return mf.DBM(tuple(weights), priors) if deep else mf.RBM(weights[0], *priors)
-
-
-def fully_visible(dtype="float64", name="Ising"):
-    """A machine without hidden units."""
-    couplings = np.full((4, 4), 0.1, dtype)
-    np.fill_diagonal(couplings, 0)
-    return mf.BoltzmannMachine(couplings, prior(name, 4, dtype))
-
-
-def belief_propagation(dtype="float64", **options):
-    """Solve for two rows of fields."""
-    mf.belief_propagation(layered(dtype), field=np.zeros((2, SIZES[0]), dtype), **options)
-
-
-def potts(dtype="float64"):
+def fit_potts(dtype="float64"):
     """Fit a Potts machine, in either precision."""
     labels = np.random.default_rng(0).integers(0, 3, (9, 4))
     data = PottsData(labels, np.ones(9), np.full(4, 3))
@@ -70,15 +26,14 @@ def potts(dtype="float64"):
 
 
 def _evaluation(dtype):
-    model = layered(dtype)
+    model = binary(dtype)
     mf.evaluation.annealed_importance_sampling(model, n_chains=2, n_steps=3, rng=0)
     mf.evaluation.log_partition_report(model, rng=0, n_chains=2, n_steps=3)
-    mf.evaluation.pseudo_log_likelihood(model, np.zeros((2, SIZES[0]), dtype))
+    mf.evaluation.pseudo_log_likelihood(model, np.zeros((2, 4), dtype))
 
 
 def _categorical(dtype):
-    groups = mf.Categorical(np.zeros((2, 3), dtype))
-    model = mf.RBM(np.full((6, SIZES[1]), 0.1, dtype), groups, prior("Bernoulli", SIZES[1], dtype))
+    model = potts(dtype)
     for order in (1, 2):
         mf.tap(model, order=order)
     mf.belief_propagation(model, max_iter=2)
@@ -90,17 +45,14 @@ def _categorical(dtype):
 def _graphs(dtype):
     """Sparse graphs of units of two values and of more, and their bounds: a path and a cycle."""
     path = np.diag(np.full(5, 0.1, dtype), 1)
-    cycle = path.copy()
-    cycle[0, 5] = 0.1
-    cycle = csr_array(cycle + cycle.T)
-    mf.belief_propagation(mf.BoltzmannMachine(cycle, prior("Ising", 6, dtype)))
+    mf.belief_propagation(ring(dtype))
     couplings = csr_array(path + path.T)
     groups = mf.Categorical(np.zeros((2, 3), dtype))
-    for units in (prior("Ising", 6, dtype), prior("Bernoulli", 6, dtype), groups):
+    for prior in (units("Ising", 6, dtype), units("Bernoulli", 6, dtype), groups):
         matrix = couplings
-        if units is groups:  # none within a group
+        if prior is groups:  # none within a group
             matrix = csr_array(np.kron([[0, 1], [1, 0]], np.full((3, 3), 0.1)).astype(dtype))
-        model = mf.BoltzmannMachine(matrix, units)
+        model = mf.BoltzmannMachine(matrix, prior)
         for options in {}, {"pairwise": True}:
             mf.belief_propagation(model, max_iter=2, **options)
         mf.most_probable(model, max_iter=2)
@@ -117,92 +69,92 @@ def _ordinal(dtype):
 
 def _one_large_row(dtype):
     model = mf.RBM(
-        np.zeros((900, 300), dtype), prior("Bernoulli", 900, dtype), prior("Bernoulli", 300, dtype)
+        np.zeros((900, 300), dtype), units("Bernoulli", 900, dtype), units("Bernoulli", 300, dtype)
     )
     mf.belief_propagation(model, max_iter=2, n_threads=2)
 
 
 def _large_moments(name, dtype):
     n = 1 << 15
-    units, b = prior(name, n, dtype), np.zeros(n, dtype)
-    units.moments(b, b)
-    units.log_partition(b, b)
+    prior, b = units(name, n, dtype), np.zeros(n, dtype)
+    prior.moments(b, b)
+    prior.log_partition(b, b)
+
+
+def _expectation_propagation(dtype, schedule):
+    for n in (3, 9):
+        mf.expectation_propagation(warmup.linear_model(dtype, n), schedule=schedule)
+
+
+def _rbm(dtype, **options):
+    warmup.machine(mf.GeneralizedRBM(3, **options), warmup.BITS.astype(dtype))
+
+
+def _deep(dtype):
+    deep = mf.DeepBoltzmannMachine((3, 2), pretraining_epochs=1)
+    warmup.machine(deep, warmup.BITS.astype(dtype))
 
 
 def _of_type(dtype):
-    """Tasks for every type of floating-point numbers."""
-    for name in ("Bernoulli", "Ising", "Binomial", "Gaussian", "TruncatedGaussian",
-                 "GaussBernoulli", "TruncatedGaussBernoulli"):  # fmt: skip
-        yield f"tap, {name}", lambda name=name: tap(layered(dtype, name))
-        yield f"relaxed_bp, {name}", lambda name=name: mf.relaxed_bp(layered(dtype, name))
-        yield f"adaptive_tap, {name}", lambda name=name: mf.adaptive_tap(layered(dtype, name))
-        yield f"moments, {name}", lambda name=name: _large_moments(name, dtype)
+    """Tasks for a type of floating-point numbers, by name."""
+    tasks = {}
+    for name in PRIORS:
+        model = machine((name, "Bernoulli"), dtype)
+        tasks[f"tap, {name}"] = partial(warmup.tap, model)
+        tasks[f"relaxed_bp, {name}"] = partial(mf.relaxed_bp, model)
+        tasks[f"adaptive_tap, {name}"] = partial(mf.adaptive_tap, model)
+        tasks[f"moments, {name}"] = partial(_large_moments, name, dtype)
     for order in (1, 3):
-        yield f"tap, order {order}", lambda order=order: tap(layered(dtype), order=order)
-    for schedule in ("blocked", "sequential"):
-        for shape in ("fully visible", "layers", "deep"):
-            model = fully_visible(dtype) if shape == "fully visible" else layered(
-                dtype, deep=shape == "deep"
-            )  # fmt: skip
-            yield f"tap, {shape}, {schedule}", lambda m=model, s=schedule: tap(m, schedule=s)
-    yield "belief_propagation", lambda: belief_propagation(dtype)
-    yield "belief_propagation, pairs", lambda: belief_propagation(dtype, pairwise=True)
-    yield "belief_propagation, one large row", lambda: _one_large_row(dtype)
+        tasks[f"tap, order {order}"] = partial(warmup.tap, binary(dtype), order=order)
+    shapes = {"fully visible": spins(dtype), "layers": binary(dtype), "deep": binary(dtype, 3)}
+    for shape, model in shapes.items():
+        for schedule in ("blocked", "sequential"):
+            tasks[f"tap, {shape}, {schedule}"] = partial(warmup.tap, model, schedule=schedule)
+    fields = {"field": np.zeros((2, 4), dtype)}
+    for pairwise in (False, True):
+        tasks[f"belief_propagation, pairwise={pairwise}"] = partial(
+            mf.belief_propagation, binary(dtype), pairwise=pairwise, **fields
+        )
+    tasks["belief_propagation, one large row"] = partial(_one_large_row, dtype)
     for mixed in (False, True):
-        yield (
-            f"most_probable, sum_hidden={mixed}",
-            lambda mixed=mixed: mf.most_probable(layered(dtype), sum_hidden=mixed),
+        tasks[f"most_probable, sum_hidden={mixed}"] = partial(
+            mf.most_probable, binary(dtype), sum_hidden=mixed
         )
     for schedule in ("parallel", "sequential", "convergent"):
-        yield (
-            f"expectation_propagation, {schedule}",
-            lambda s=schedule: [
-                mf.expectation_propagation(linear_model(dtype, n), schedule=s) for n in (3, 9)
-            ],
+        tasks[f"expectation_propagation, {schedule}"] = partial(
+            _expectation_propagation, dtype, schedule
         )
     for schedule in ("auto", "convergent"):
-        yield (
-            f"adaptive_tap, fully visible, {schedule}",
-            lambda s=schedule: mf.adaptive_tap(fully_visible(dtype), schedule=s),
+        tasks[f"adaptive_tap, fully visible, {schedule}"] = partial(
+            mf.adaptive_tap, spins(dtype), schedule=schedule
         )
-    yield "evaluation", lambda: _evaluation(dtype)
-    yield "categorical units", lambda: _categorical(dtype)
-    yield "graphs", lambda: _graphs(dtype)
-    yield "ordinal units", lambda: _ordinal(dtype)
-    yield from _estimators(dtype)
-
-
-def _estimators(dtype):
-    X = BITS.astype(dtype)
-
-    def rbm(**options):
-        machine(mf.GeneralizedRBM(3, **options), X)
-
     for gradient in ("tap", "mean_field", "adaptive_tap", "cd", "pcd"):
-        yield f"GeneralizedRBM, {gradient}", lambda g=gradient: rbm(gradient=g)
+        tasks[f"GeneralizedRBM, {gradient}"] = partial(_rbm, dtype, gradient=gradient)
     for hidden in ("ising", "gaussian", "gauss_bernoulli"):
-        yield f"GeneralizedRBM, {hidden} units", lambda h=hidden: rbm(hidden=h)
-    yield "GeneralizedRBM, spike-and-slab pixels", lambda: pixels(dtype)
-    deep = mf.DeepBoltzmannMachine((3, 2), pretraining_epochs=1)
-    yield "DeepBoltzmannMachine", lambda: machine(deep, X)
+        tasks[f"GeneralizedRBM, {hidden} units"] = partial(_rbm, dtype, hidden=hidden)
     for objective in ("likelihood", "logistic", "cd", "perceptron", "latent_svm", "marginal_svm"):
-        yield (
-            f"ConditionalRBM, {objective}",
-            lambda o=objective: conditional(dtype, objective=o),
+        tasks[f"ConditionalRBM, {objective}"] = partial(
+            warmup.conditional, dtype, objective=objective
         )
-    yield "ConditionalRBM, mean field", lambda: conditional(dtype, inference="mean_field")
-    yield "PottsMachine", lambda: potts(dtype)
-    yield "SpikeSlabRegressor", lambda: regression(dtype)
-    yield "SpikeSlabClassifier", lambda: classification(dtype)
+    tasks["ConditionalRBM, mean field"] = partial(warmup.conditional, dtype, inference="mean_field")
+    functions = {
+        "evaluation": _evaluation, "categorical units": _categorical, "graphs": _graphs,
+        "ordinal units": _ordinal, "GeneralizedRBM, spike-and-slab pixels": warmup.pixels,
+        "DeepBoltzmannMachine": _deep, "PottsMachine": fit_potts,
+        "SpikeSlabRegressor": warmup.regression, "SpikeSlabClassifier": warmup.classification,
+    }  # fmt: skip
+    tasks |= {name: partial(function, dtype) for name, function in functions.items()}
+    # But for a user's own units.
+    names = vars(calls) | {"dtype": dtype}
+    expressions = {call for row in ROWS.values() for call in row if "own()" not in call}
+    return tasks | {call: partial(eval, call, names) for call in sorted(expressions)}
 
 
 def everything():
     """All tasks, by name."""
-    tasks = dict(STANDARD)
-    for of_types in zip(*map(_of_type, DTYPES), strict=True):
-        for (name, task), dtype in zip(of_types, DTYPES, strict=True):
-            tasks[f"{name}, {dtype}"] = task
+    tasks = dict(warmup.STANDARD)
+    for dtype in DTYPES:
+        tasks |= {f"{name}, {dtype}": task for name, task in _of_type(dtype).items()}
     for solver in ("newton", "lbfgs", "bslm"):
-        name = f"FullyVisibleBoltzmannMachine, {solver}"
-        tasks.setdefault(name, lambda solver=solver: spins(solver))
+        tasks[f"FullyVisibleBoltzmannMachine, {solver}"] = partial(warmup.spins, solver)
     return tasks

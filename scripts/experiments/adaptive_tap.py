@@ -1,15 +1,9 @@
 #!/usr/bin/env python3
 """TAP and adaptive TAP in training: Fig. 10 of Tramel et al., Phys. Rev. X 8 (2018) 041006.
 
-Writes, as PNG and CSV, into a folder:
-
-  cost      CPU time per iteration and batch, by the number of starts in the batch
-  training  pseudo-likelihood of test images by epoch of machines trained by either method with
-            several numbers of iterations a step; printed beside it, the log-likelihood at the end
-            by annealed importance sampling
-
-A run that was stopped resumes if it is started again with the same options and the same folder, at
-the last epoch that was finished; --hours 0 draws the results so far.
+Prints CPU time per iteration and batch, and writes training.png and training.csv (pseudo-likelihood
+of test images by epoch) into a folder. The same command resumes a run that was stopped; --hours 0
+draws the results so far. Results: tap_machines.md.
 """
 
 import json
@@ -20,54 +14,40 @@ import numpy as np
 
 import fastmf as mf
 from fastmf import plotting
-from fastmf.evaluation import log_likelihood
 from fastmf.inference.ep.adaptive_tap import parallel_sweeps_alone
 
 METHODS = {"tap": "TAP", "adaptive_tap": "adaptive TAP"}
 # Test images on which machines are measured after each epoch.
 TEST_ROWS = 200
 # Iterations that are timed, from the second on, and how often: each time a number of runs together.
+SIZES = 1, 10, 100
 FEW, MANY, REPEATS, RUNS = 2, 12, 3, {"tap": 20, "adaptive_tap": 1}
 
 
 def main(argv=None):
     options = parser().parse_args(argv)
-    if options.quick:
-        options.rows, options.hidden, options.epochs = 500, 30, 3
-        options.iterations, options.batch_sizes = [3, 10], [1, 10, 50]
     folder = experiment.folder(options, "adaptive-tap")
     if options.paper:
         options.hidden, options.learning_rate, options.rows = 500, 0.001, 5000
     X, test = (part.X for part in experiment.train_and_test("binary", options, TEST_ROWS))
     dtype = np.float32 if options.single else float
     X, test = X.astype(dtype), test.astype(dtype)
-    if not (folder / "cost.csv").exists():
-        first = cost(X, options, folder)
-        print(f"at {options.batch_sizes[-1]} starts adaptive TAP takes {first:.1f} times as long")
+    if options.hours:
+        cost(X, options)
     training(X, test, options, folder)
 
 
 def parser():
-    made = experiment.parser(
-        __doc__, "seed", "data", "output", quick="30 hidden units, 3 epochs, 500 images"
-    )
-    add = made.add_argument
-    add("--hidden", type=int, default=100, metavar="N", help="hidden units [100]")
-    add("--epochs", type=int, default=10, metavar="N", help="[10]")
-    add("--rows", type=int, default=5000, metavar="N", help="training images [5000]")
-    add("--learning-rate", type=float, default=0.05, metavar="RATE", help="[0.05]")
-    several = {"type": int, "nargs": "+", "metavar": "N"}
-    add("--iterations", default=[3, 10, 100], help="of a step of learning [3 10 100]", **several)
-    add("--batch-sizes", default=[1, 3, 10, 30, 100], help="timed [1 3 10 30 100]", **several)
-    add("--begin", type=int, default=0, metavar="N",
-        help="epochs of TAP that all machines begin with [0]")  # fmt: skip
-    add("--solutions", type=int, metavar="N", help="a step [one an image, 100]")
-    add("--single", action="store_true", help="single precision")
-    add("--hours", type=float, default=float("inf"), metavar="HOURS",
-        help="of each machine, after which it is left as it is [no limit]")  # fmt: skip
-    add("--paper", action="store_true",
-        help="784 x 500, 5000 images, rate 0.001, damping 0.5, no centring")  # fmt: skip
-    return made
+    return experiment.Parser(
+        __doc__, "seed", "data", "output",
+        quick={"rows": 500, "hidden": 30, "epochs": 3, "iterations": [3, 10]},
+        hidden=100, epochs=10, rows=5000, learning_rate=0.05,
+        iterations=([3, 10, 100], "of a step of learning"),
+        begin=(0, "epochs of TAP that all machines begin with"),
+        solutions=(int, "a step [one an image, 100]"), single=(False, "single precision"),
+        hours=(float("inf"), "of each machine, after which it is left as it is"),
+        paper=(False, "784 x 500, 5000 images, rate 0.001, damping 0.5, no centring"),
+    )  # fmt: skip
 
 
 def learner(method, iterations, options, **others):
@@ -85,28 +65,22 @@ def learner(method, iterations, options, **others):
     )
 
 
-def cost(X, options, folder):
-    """Time of an iteration by batch size, in a machine of one epoch; adaptive TAP over TAP."""
+def cost(X, options):
+    """Print the time of an iteration by number of starts, in a machine of one epoch."""
     model = learner("tap", 3, options, n_epochs=1).fit(X).model_
     solvers = {
         "tap": lambda starts, n: mf.tap(model, starts, max_iter=n, tol=0, log_partition=False),
         "adaptive_tap": lambda starts, n: parallel_sweeps_alone(model, starts, max_iter=n, tol=0),
     }
-    curves = {name: [] for name in METHODS.values()}
-    for size in options.batch_sizes:
-        starts = X[np.arange(size) % len(X)]
-        for method, name in METHODS.items():
+    for size in SIZES:
+        starts, times = X[np.arange(size) % len(X)], []
+        for method in METHODS:
             # The difference excludes the cost of the first iteration.
             runs = (cost_of(solvers[method], starts, n, RUNS[method]) for n in (FEW, MANY))
             (few, n_few), (many, n_many) = runs
-            curves[name].append(1e3 * (many - few) / (n_many - n_few))
-    ax = plotting.curves_by_epoch(options.batch_sizes, curves)
-    label = "milliseconds of CPU time per iteration"
-    ax.set(xlabel="starts", ylabel=label, xscale="log", yscale="log")
-    rows = zip(options.batch_sizes, *curves.values(), strict=True)
-    report(folder, "cost", ax, ("starts", *curves), rows)
-    tap, adaptive = (curve[-1] for curve in curves.values())
-    return adaptive / max(tap, 1e-9)
+            times.append(1e3 * (many - few) / (n_many - n_few))
+        shown = ", ".join(f"{t:.3g} ms by {n}" for t, n in zip(times, METHODS, strict=True))
+        print(f"an iteration from {size} starts, CPU time: {shown}")
 
 
 def cost_of(solve, starts, max_iter, n_runs):
@@ -140,7 +114,8 @@ def training(X, test, options, folder):
             )
     if rows:
         header = "method", "iterations", "epoch", "pseudo_likelihood"
-        report(folder, "training", draw(rows), header, rows)
+        experiment.table(folder / "training.csv", header, rows)
+        experiment.picture(draw(rows), folder / "training.png")
 
 
 def draw(rows):
@@ -192,19 +167,11 @@ def trained(method, iterations, X, test, options, folder):
         first = {"n_epochs": options.begin, "callbacks": [checkpoint]}
         run["init"] = learner("tap", iterations, options, **first).fit(X).model_
     model = learner(method, iterations, options, **run).fit(X).model_
-    annealed = mf.evaluation.annealed_importance_sampling(
-        model, n_steps=300, data=X[:100], rng=options.seed
-    )
-    measures["annealed"] = float(log_likelihood(model, test, annealed.log_partition).mean())
+    annealed = experiment.annealed(model, test, n_steps=300, data=X[:100], rng=options.seed)
+    measures["annealed"] = float(annealed[0])
     if measures["epoch"][-1] == options.epochs:
         path.write_text(json.dumps(measures))
     return measures
-
-
-def report(folder, name, ax, header, rows):
-    """The picture and the numbers in it."""
-    experiment.picture(ax, folder / f"{name}.png")
-    experiment.table(folder / f"{name}.csv", header, rows)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,10 @@
 #!/usr/bin/env python3
 """Image restoration by conditional RBMs: the experiments of Ping & Ihler (2017), Section 6.
 
-Learns by eight methods to predict clean binary images from noisy or occluded ones, and writes into
-a folder:
-
-  table.csv             error by method and task, over all pixels and over those that were changed,
-                        and the relative gain over LR in the former, beside the paper's figures;
-                        and the error over changed ones at the threshold of the beliefs at which no
-                        more of the others are wrong than by LR
-  pictures-TASK.png     clean, corrupted and restored test images (Fig. 2)
-  occlusion.csv, .png   error by size of the patch; the figure if several sizes were run (Fig. 3)
-  convergence.csv, .png fraction of rows whose inference converges to 1e-3, by epoch (Fig. 4)
-
-and each model as TASK-METHOD.npz, the errors of a search as TASK-METHOD-search.jsonl. A run that
-was stopped resumes if it is started again with the same options and the same folder.
-
-Without a search all methods have the same learning rate and batch size. A search learns from the
-first tenth of the images (--search-part) with each rate and batch size, and takes the pair with the
-smallest validation error.
+Learns by eight methods to predict clean binary images from noisy or occluded ones, and writes
+table.csv (Tables 1 to 3), pictures-TASK.png (Fig. 2), occlusion.csv and .png (Fig. 3) and
+convergence.csv and .png (Fig. 4) into a folder, and each model as TASK-METHOD.npz. The same command
+resumes a run that was stopped. Results: crbm_structured.md.
 """
 
 import json
@@ -61,11 +48,8 @@ PAPER = {
 
 def main(argv=None):
     options = parser().parse_args(argv)
-    if options.quick:
-        options.train_size, options.test_size, options.epochs = 100, 50, 2
-        options.hidden, options.logistic_epochs = 8, 2
     folder = experiment.folder(options, "crbm-structured")
-    by_side = [f"mnist-occluded-{side}" for side in options.sides]
+    by_side = [f"mnist-occluded-{side}" for side in options.sides or ()]
     records = []
     for task in dict.fromkeys([*options.tasks, *by_side]):
         shape, (train, validation, test) = data(task, options)
@@ -88,39 +72,27 @@ def main(argv=None):
 
 
 def parser():
-    made = experiment.parser(
-        __doc__, "seed", "threads", "data", "output", quick="100 images, 8 hidden units, 2 epochs"
-    )
+    made = experiment.Parser(
+        __doc__, "seed", "threads", "data", "output",
+        quick={"train_size": 100, "test_size": 50, "epochs": 2, "hidden": 8, "logistic_epochs": 2},
+        sides=([int], "of patches on MNIST, for Fig. 3: further tasks [none]"),
+        methods=METHODS, train_size=(50_000, "images"), test_size=(10_000, "images"),
+        validation_size=(10_000, "images, at most a fifth of the training images"),
+        hidden=256, epochs=50, logistic_epochs=(50, "of LR"),
+        sampling_epochs=(int, "of CD and PercLoss [--epochs]"), patience=(5, "epochs"),
+        learning_rate=([0.05], "one, or the first and the last one, geometric between"),
+        momentum=0.0, batch_size=20, weight_scale=0.01,
+        search_rates=([float], "learning rates to choose from by validation [none]"),
+        search_batch_sizes=([int], "batch sizes to choose from by validation [none]"),
+        search_epochs=(10, "of each of these"), search_part=(0.1, "of the images"),
+        search_validation=(int, "validation images; all may take longer than to learn [all]"),
+    )  # fmt: skip
     add = made.add_argument
     add("--tasks", nargs="*", default=list(PAPER), metavar="TASK",
         help="DATA-KIND-AMOUNT: mnist or caltech, noisy-PERCENT or occluded-SIDE "
         "[the paper's six]")  # fmt: skip
-    add("--sides", nargs="+", type=int, default=[], metavar="N",
-        help="sides of patches on MNIST, for Fig. 3: further tasks [none]")  # fmt: skip
-    add("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="[all eight]")
-    add("--train-size", type=int, default=50000, metavar="N", help="training images [50000]")
-    add("--test-size", type=int, default=10000, metavar="N", help="test images [10000]")
-    add("--validation-size", type=int, default=10000, metavar="N", help="[10000 or a fifth]")
-    add("--hidden", type=int, default=256, metavar="N", help="hidden units [256]")
-    add("--epochs", type=int, default=50, metavar="N", help="[50]")
-    add("--logistic-epochs", type=int, default=50, metavar="N", help="of LR [50]")
-    add("--learning-rate", type=float, nargs="+", default=[0.05], metavar="RATE",
-        help="one, or the first and the last one, geometric between [0.05]")  # fmt: skip
-    add("--momentum", type=float, default=0.0, help="[0]")
-    add("--weight-scale", type=float, default=0.01, help="[0.01]")
     add("--start", choices=("logistic", "small"), default="logistic",
         help="of models with hidden units: LR, or small random weights [logistic]")  # fmt: skip
-    add("--batch-size", type=int, default=20, help="[20]")
-    add("--sampling-epochs", type=int, metavar="N", help="of CD and PercLoss [--epochs]")
-    add("--search-rates", nargs="+", type=float, metavar="RATE",
-        help="learning rates to choose from by validation [none]")  # fmt: skip
-    add("--search-batch-sizes", nargs="+", type=int, metavar="N",
-        help="batch sizes to choose from by validation [none]")  # fmt: skip
-    add("--search-epochs", type=int, default=10, metavar="N", help="of each of these [10]")
-    add("--search-part", type=float, default=0.1, metavar="PART", help="of the images [0.1]")
-    add("--search-validation", type=int, metavar="N",
-        help="validation images of a search; all may take longer than to learn [all]")  # fmt: skip
-    add("--patience", type=int, default=5, help="epochs without a smaller error [5]")
     return made
 
 
@@ -299,40 +271,29 @@ def report(records, folder):
 
 def figures(records, folder):
     """Figs. 3 and 4."""
-    errors, fractions = {}, {}
+    errors, fractions, axes = {}, {}, None
     for task, method, (_, changed, _), history, _ in records:
         data, kind, amount = task.split("-")
         if (data, kind) == ("mnist", "occluded"):
             errors.setdefault(method, {})[int(amount)] = changed
         if method == "MLE-BP":
             fractions[task] = history["epoch"], history["converged"]
-    if fractions:
-        draw_convergence(fractions, folder / "convergence.png")
-    if any(len(by_side) > 1 for by_side in errors.values()):
-        draw_occlusion(errors, folder / "occlusion.png")
-
-
-def draw_convergence(fractions, path):
-    """Fig. 4, of epochs and converged fractions by task."""
-    axes = None
     for task, (epochs, values) in fractions.items():
         axes = plotting.curves_by_epoch(
             epochs, {task: values}, label="fraction converged (MLE-BP)", ax=axes
         )
-    axes.set_ylim(0, 1.05)
-    experiment.picture(axes, path)
-
-
-def draw_occlusion(errors, path):
-    """Fig. 3, of errors by method and side of the patch."""
+    if axes:
+        axes.set_ylim(0, 1.05)
+        experiment.picture(axes, folder / "convergence.png")
     axes = None
     for method, by_side in errors.items():
-        by_side = dict(sorted(by_side.items()))
+        sides, values = zip(*sorted(by_side.items()), strict=True)
         axes = plotting.curves_by_epoch(
-            list(by_side), {method: list(by_side.values())}, label="error (% of changed)", ax=axes
+            sides, {method: values}, label="error (% of changed)", ax=axes
         )
-    axes.set_xlabel("side of the patch (pixels)")
-    experiment.picture(axes, path)
+    if axes:
+        axes.set_xlabel("side of the patch (pixels)")
+        experiment.picture(axes, folder / "occlusion.png")
 
 
 def pictures(test, restored, shape, path, n=10):

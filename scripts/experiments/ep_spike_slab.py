@@ -1,17 +1,9 @@
 #!/usr/bin/env python3
-"""Spike-and-slab regression by expectation propagation: the experiments.
+"""Spike-and-slab regression by expectation propagation: the experiments of ep_spike_slab.md.
 
-paper  The first experiment of Hernández-Lobato & Hernández-Lobato, "Convergent expectation
-       propagation in linear models with spike-and-slab priors" (2011): sets in which regular
-       expectation propagation does not converge, and test errors of regular and of convergent
-       expectation propagation, for five dampings, printed beside the paper's Figure 1.
-counts In how many of these sets regular expectation propagation does not converge, by schedule,
-       bound on the precisions of sites, tolerance, and the quantity compared with it.
-genes  Riboflavin (regression) and leukemia and colon (two classes, regressed on -1 and 1, and by
-       the probit classifier), if $FASTMF_DATA or --data has them: cross-validated error, CPU
-       time and selected genes, beside scikit-learn's LassoCV and ARDRegression in the same run.
-
-Results: ep_spike_slab.md.
+paper is Figure 1 of Hernández-Lobato & Hernández-Lobato, "Convergent expectation propagation in
+linear models with spike-and-slab priors" (2011), counts how many of its sets do not converge by
+which rule, genes three sets of gene expressions beside scikit-learn.
 """
 
 import sys
@@ -44,22 +36,18 @@ PAPER_COLUMNS = (
 
 def main(argv=None):
     options = parser().parse_args(argv)
-    if options.quick:
-        options.sets, options.max_iter, options.seeds, options.folds = 2, 100, 1, 2
     {"paper": paper, "counts": counts, "genes": genes}[options.which](options)
 
 
 def parser():
-    made = experiment.parser(__doc__, "seed", "data", quick="two sets, one seed, few iterations")
+    made = experiment.Parser(
+        __doc__, "seed", "data", quick={"sets": 2, "max_iter": 100, "seeds": 1, "folds": 2},
+        sets=(100, "for each damping"), max_iter=(1000, "of each schedule"),
+        seeds=(3, "of the paper's experiment"),
+    )  # fmt: skip
+    made.set_defaults(folds=5)  # of the cross-validation
     add = made.add_argument
     add("which", nargs="?", choices=("paper", "counts", "genes"), default="paper")
-    add("--sets", type=int, default=100, metavar="N", help="training sets for each damping [100]")
-    add("--max-iter", type=int, default=1000, metavar="N", help="of each schedule [1000]")
-    add("--folds", type=int, default=5, metavar="N", help="of the cross-validation [5]")
-    add("--only", nargs="+", choices=("riboflavin", "leukemia", "colon"), help="[all three]")
-    add("--methods", nargs="+", metavar="WORD", default=[""],
-        help="names with any of these words [all]")  # fmt: skip
-    add("--seeds", type=int, default=3, metavar="N", help="of the paper's experiment [3]")
     add("--output", type=Path, metavar="FILE", help="CSV of the paper's experiment [none]")
     return made
 
@@ -243,44 +231,28 @@ def varied(name, X):
     return np.flatnonzero((high - low > np.log10(5)) & (10**high - 10**low > 500))
 
 
-# ARDRegression is given this many features, as its cost is cubic in their number.
+# ARDRegression is given this many features, the most correlated with y in the training rows, as its
+# cost is cubic in their number.
 ARD_FEATURES = 500
-
-
-class Screened:
-    """An estimator on the features most correlated with y in the training rows."""
-
-    def __init__(self, estimator, n_features):
-        self.estimator, self.n_features = estimator, n_features
-
-    def fit(self, X, y):
-        """Choose the features, and fit."""
-        scaled = (X - X.mean(0)) / (X.std(0) + 1e-12)
-        correlation = abs(scaled.T @ (y - y.mean()))
-        self.kept = np.argsort(-correlation)[: self.n_features]
-        self.offset, self.scale = X[:, self.kept].mean(0), X[:, self.kept].std(0) + 1e-12
-        self.estimator.fit((X[:, self.kept] - self.offset) / self.scale, y)
-        self.coef_ = np.zeros(X.shape[1])
-        self.coef_[self.kept] = self.estimator.coef_
-        return self
-
-    def predict(self, X):
-        """Predict from the chosen features."""
-        return self.estimator.predict((X[:, self.kept] - self.offset) / self.scale)
 
 
 def genes(options):
     """Cross-validated errors on real data."""
+    from sklearn.feature_selection import SelectKBest, f_regression
     from sklearn.linear_model import ARDRegression, LassoCV
     from sklearn.model_selection import KFold, StratifiedKFold
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
 
     folder = Path(options.data or ".")
-    for name in options.only or ("riboflavin", "leukemia", "colon"):
+    for name in ("riboflavin", "leukemia", "colon"):
         X, y, names, classes = load(name, folder)
         regressors = {
             "spike and slab": mf.SpikeSlabRegressor,
-            "LassoCV": lambda: Screened(LassoCV(cv=5, max_iter=5000), None),
-            f"ARD, {ARD_FEATURES} features": lambda: Screened(ARDRegression(), ARD_FEATURES),
+            "LassoCV": lambda: make_pipeline(StandardScaler(), LassoCV(cv=5, max_iter=5000)),
+            f"ARD, {ARD_FEATURES} features": lambda: make_pipeline(
+                SelectKBest(f_regression, k=ARD_FEATURES), StandardScaler(), ARDRegression()
+            ),
         }
         if classes:
             regressors["spike and slab, probit"] = mf.SpikeSlabClassifier
@@ -293,8 +265,6 @@ def genes(options):
         print(f"{'':24} {'MSE':>8} {'errors' if classes else '':>8} {'genes':>8} {'CPU s':>8}"
               "   genes in each fold")  # fmt: skip
         for title, make in regressors.items():
-            if not any(word in title for word in options.methods):
-                continue
             predicted, seconds, counts = np.empty(len(y)), [], []
             for train, test in folds:
                 chosen_genes = varied(name, X[train])
@@ -306,7 +276,7 @@ def genes(options):
                 score = getattr(fitted, "decision_function", fitted.predict)
                 predicted[test] = score(X[np.ix_(test, chosen_genes)])
                 included = getattr(fitted, "inclusion_probability_", None)
-                chosen = included > 0.5 if included is not None else abs(fitted.coef_) > 1e-3
+                chosen = included > 0.5 if included is not None else abs(fitted[-1].coef_) > 1e-3
                 counts.append(int(chosen.sum()))
             wrong = f"{np.sum(np.sign(predicted) != y)}" if classes else ""
             # The score of a classifier is on no scale of y.

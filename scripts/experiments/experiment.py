@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 from scipy.io import loadmat
 
+import fastmf as mf
 from fastmf import plotting
 from fastmf.datasets import Images, load_mnist, read_array
+from fastmf.evaluation import annealed_importance_sampling, log_likelihood
 
 # Units of the pixels of each set of images, all of values from 0 to 1: Table 1 of Tramel et al.
 VISIBLE = {
@@ -26,29 +28,82 @@ TABLE_1 = {
     "real": dict(learning_rate=(1e-2, 1e-5), batch_size=100, l2=0.001, weight_scale=0.001),
     "faces": dict(learning_rate=0.005, batch_size=20, l2=0.01, weight_scale=0.001),
 }
+# Whether somebody watches the progress of training.
+VERBOSE = int(sys.stderr.isatty())
 # Options of the command line that scripts share.
 SHARED = {
     "seed": dict(type=int, default=0, metavar="N", help="the first if several [0]"),
     "threads": dict(type=int, metavar="N", help="[all]"),
     "data": dict(metavar="FOLDER", help="of the data sets [$FASTMF_DATA]"),
     "output": dict(type=Path, metavar="FOLDER", help="of the results [results/NAME]"),
-    "quiet": dict(action="store_true", help="no progress bars"),
+    "records": dict(type=Path, metavar="FILE", help="keeps results, so that a run resumes"),
+    "dataset": dict(choices=TABLE_1, default="binary", help="digits, or grey faces [binary]"),
+}
+# Options of one script each that need no more explanation.
+HELP = {
+    "chains": "of annealing",
+    "hidden": "hidden units",
+    "rows": "training images",
+    "steps": "of annealing",
 }
 
 
-def parser(text, *names, quick=None):
-    """A parser with shared options by name, and --quick, which is explained by a text."""
-    made = argparse.ArgumentParser(
-        description=text,
-        epilog="Commands of all published results: scripts/experiments/commands.csv",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    made.set_defaults(data=os.environ.get("FASTMF_DATA"))
-    for name in names:
-        made.add_argument(f"--{name}", **SHARED[name])
-    if quick:
-        made.add_argument("--quick", action="store_true", help=f"does it run? {quick}")
-    return made
+class Parser(argparse.ArgumentParser):
+    """A command line of an experiment.
+
+    Parameters
+    ----------
+    text : str
+        Description.
+    *shared : str
+        Names of options in `SHARED`.
+    quick : dict
+        Settings of --quick: numbers are at most these, lists are replaced.
+    **options
+        The default of each further option, or a pair of it and a help text. An option whose
+        default is a list takes several values, a dictionary any of its keys; with a type in the
+        place of a value there is no default, and False makes a flag.
+    """
+
+    def __init__(self, text, *shared, quick, **options):
+        super().__init__(
+            description=text,
+            epilog="Commands of all published results: scripts/experiments/commands.csv",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        self.set_defaults(data=os.environ.get("FASTMF_DATA"))
+        for name in shared:
+            self.add_argument(f"--{name}", **SHARED[name])
+        for name, default in options.items():
+            self._add(name, *(default if isinstance(default, tuple) else (default,)))
+        self.quick, small = quick, ", ".join(f"{key} {value}" for key, value in quick.items())
+        self.add_argument("--quick", action="store_true", help=f"does it run? {small}")
+
+    def _add(self, name, default, text=""):
+        flag, text = f"--{name.replace('_', '-')}", text or HELP.get(name, "")
+        if default is False:
+            self.add_argument(flag, action="store_true", help=text)
+            return
+        settings, first = {"default": default, "metavar": "N"}, default
+        if isinstance(default, dict):
+            settings |= {"choices": default, "default": list(default), "metavar": "X"}
+            text += f" of {', '.join(default)}"
+        if isinstance(default, dict | list):
+            settings, first = settings | {"nargs": "+"}, next(iter(default))
+        if isinstance(first, type):
+            self.add_argument(flag, **settings | {"default": None, "type": first, "help": text})
+        else:
+            text += f" [{'all' if isinstance(default, dict) else default}]"
+            self.add_argument(flag, **settings, type=type(first), help=text)
+
+    def parse_args(self, argv=None):
+        """Parse the command line, and make sizes small if asked to."""
+        options = super().parse_args(argv)
+        for name, value in self.quick.items() if options.quick else ():
+            given = getattr(options, name)
+            smaller = isinstance(given, int | float) and not isinstance(given, bool)
+            setattr(options, name, min(given, value) if smaller else value)
+        return options
 
 
 def folder(options, name):
@@ -122,6 +177,43 @@ def table(path, header, rows):
     """Write rows below a header, as CSV."""
     with open(path, "w", newline="") as file:
         csv.writer(file).writerows([header, *rows])
+
+
+def line(*cells):
+    """A row of a table in Markdown."""
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def head(*cells):
+    """The header of a table in Markdown."""
+    return f"{line(*cells)}\n|{'---|' * len(cells)}"
+
+
+def bins_of(rows):
+    """Lines of `calibration` as text."""
+    return "; ".join(f"{a:.3f} -> {b:.3f} ({m:.0f})" for a, b, m in rows)
+
+
+def annealed(model, test, **options):
+    """Mean log-likelihood of rows from above and from below, and its error, by annealing."""
+    result = annealed_importance_sampling(model, **options)
+    unnormalised = log_likelihood(model, test, 0.0).mean()
+    error = np.hypot(result.error, result.reverse_error)
+    return unnormalised - result.log_partition, unnormalised - result.reverse, error
+
+
+def of_scikit_learn(learner):
+    """The machine that scikit-learn's `BernoulliRBM` has learned."""
+    layers = map(mf.Bernoulli, (learner.intercept_visible_, learner.intercept_hidden_))
+    return mf.RBM(learner.components_.T, *layers)
+
+
+def autoregressive(rng, n, p, correlation):
+    """Standard normal features, neighbours correlated."""
+    X = rng.normal(size=(n, p))
+    for j in range(1, p if correlation else 0):
+        X[:, j] = correlation * X[:, j - 1] + np.sqrt(1 - correlation**2) * X[:, j]
+    return X
 
 
 def calibration(probability, truth, edges):

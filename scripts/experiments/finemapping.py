@@ -1,25 +1,10 @@
 #!/usr/bin/env python3
 """Fine mapping: credible sets of block expectation propagation beside sums of single effects.
 
-Loci of simulated genotypes (mosaics of ancestors whose neighbouring alleles are alike) with one to
-three causes. Each is analysed by `SpikeSlabRegressor` with all parameters learned, and by a sum of
-single effects written here from Wang, Sarkar, Carbonetto & Stephens (2020), Section 3, with the
-effects' variances and the noise learned by their updates. Printed for each:
-
-sets     how many credible sets of 95% were reported, and how many of them hold a cause
-found    fraction of the causes that are in a set
-size     median number of features of a set
-error    of the calibration of inclusion probabilities: |mean probability - fraction of causes| in
-         bins, weighted by the number of features, of those above 0.01
-time     of a locus, median
-
-With --data, or the environment variable FASTMF_DATA, the locus `finemapping/locus_574x1001.npz` too
-(dosages, a trait, and the inclusion probabilities of FINEMAP). With --records, each locus is
-appended to a file of JSON lines, and those that are there are not analysed again. With --windows,
-traits are simulated on windows of 110 variants of the real locus instead, parameters are given, and
-inclusion probabilities are compared with long chains over the models: how many are off by more than
-0.1 although expectation propagation converged, and what `reliable` says of these and of the others.
-
+Loci of simulated genotypes with one to three causes are analysed by `SpikeSlabRegressor`, and by a
+sum of single effects after Wang, Sarkar, Carbonetto & Stephens (2020), Section 3; then the real
+locus of --data beside FINEMAP. With --windows, traits are simulated on windows of 110 variants of
+the real locus instead, and inclusion probabilities are compared with long chains over the models.
 Results: finemapping.md.
 """
 
@@ -41,9 +26,7 @@ BINS = (0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 1.01)
 
 def genotypes(rng, n, p, n_ancestors=30, rate=0.01, smooth=0.97):
     """Counts of alleles, (n, p): two mosaics of ancestors each, whose neighbours are alike."""
-    ancestors = rng.normal(size=(n_ancestors, p))
-    for j in range(1, p):
-        ancestors[:, j] = smooth * ancestors[:, j - 1] + np.sqrt(1 - smooth**2) * ancestors[:, j]
+    ancestors = experiment.autoregressive(rng, n_ancestors, p, smooth)
     ancestors = ancestors > -ndtri(rng.uniform(0.1, 0.5, p))
     counts = np.zeros((n, p), np.int8)
     for _ in range(2):
@@ -166,11 +149,10 @@ def report(name, results):
     """One line of the table, and one of the bins."""
     held, covered, sizes, pairs, times = results
     rows, error = experiment.calibration(*pairs, BINS)
-    print(
-        f"| {name} | {len(held)} | {np.mean(held):.3f} | {np.mean(covered):.3f} | "
-        f"{np.median(sizes):.0f} | {error:.3f} | {1e3 * np.median(times):.0f} ms |"
-    )
-    return "; ".join(f"{a:.2f} -> {b:.2f} ({m:.0f})" for a, b, m in rows)
+    shares = f"{np.mean(held):.3f}", f"{np.mean(covered):.3f}", f"{np.median(sizes):.0f}"
+    time_ = f"{1e3 * np.median(times):.0f} ms"
+    print(experiment.line(name, len(held), *shares, f"{error:.3f}", time_))
+    return experiment.bins_of(rows)
 
 
 def real_locus(folder):
@@ -229,23 +211,18 @@ def windows(path, n_windows, n_causes, seed):
 
 def main(argv=None):
     """Analyse all loci by all methods."""
-    parser = experiment.parser(__doc__, "seed", "data", quick="two loci")
-    parser.add_argument("--loci", type=int, default=100)
-    parser.add_argument("--records", type=Path, help="file of the loci that are analysed")
-    parser.add_argument("--windows", type=int, default=0, help="windows of the real locus")
-    parser.add_argument("--causes", type=int, default=2, help="causes of a window [2]")
-    options = parser.parse_args(argv)
-    if options.quick:
-        options.loci, options.data = 2, None
-        options.windows = 0
+    options = experiment.Parser(
+        __doc__, "seed", "data", "records", quick={"loci": 2, "data": None, "windows": 0}, loci=100,
+        windows=(0, "windows of the real locus"), causes=(2, "causes of a window"),
+    ).parse_args(argv)  # fmt: skip
     if options.windows:
         path = Path(options.data) / "finemapping" / "locus_574x1001.npz"
         windows(path, options.windows, options.causes, options.seed)
         return
     loci = range(options.seed, options.seed + options.loci)
     warnings.simplefilter("ignore")
-    print("| method | sets | hold a cause | causes found | size | error | time |")
-    print("|---|---|---|---|---|---|---|")
+    names = "method", "sets", "hold a cause", "causes found", "size", "error", "time"
+    print(experiment.head(*names))
     bins, results = {}, experiment.Results(options.records)
     for name in METHODS:
         METHODS[name](*locus(10**6)[:2])  # what is compiled does not count

@@ -1,22 +1,9 @@
 #!/usr/bin/env python3
 """Fully visible Boltzmann machines: the simulation of Nguyen & Wood (2016), and the Senate.
 
-Writes into a folder:
-
-  sequences.csv, sequences.png     its Fig. 1: log-pseudo-likelihoods and the logarithms of their
-      increments, sweep by sweep, of BSLM from several starts on a random machine of each size d
-      (couplings and fields normal with variance 0.5), n rows
-  simulation.csv                   mean squared error of the estimates by d, many machines of each;
-      beside it the distance to the maximum, the asymptotic variance and the floor 1/n
-  existence.csv                    how many of these data have a maximum at all, and errors
-                                   averaged over draws (the paper's figure), and their medians, with
-                                   the asymptotic variances that they should have
-  senate.csv                       with --data: couplings between the parties of the 45th Australian
-      Senate with standard errors and tests
-
-The paper's printed errors, 2.09e-6 to 2.89e-7, are below the variance that its own sample size
-permits: a coupling's standard error is at least 1/sqrt(n). Beside them is the mean squared distance
-from where BSLM stops to the maximum.
+Writes sequences.csv and .png (Fig. 1: log-pseudo-likelihoods of BSLM sweep by sweep, and their
+increments), simulation.csv (errors of each machine), existence.csv (the same by size) and, with
+--data, senate.csv (couplings of the 45th Australian Senate) into a folder. Results: fvbm_bslm.md.
 """
 
 import sys
@@ -84,12 +71,15 @@ def one_draw(d, options, rng):
     return row, [np.array(fit.history) for fit in fits]
 
 
-def mean(rows, name):
-    return float(np.mean([row[name] for row in rows])) if rows else np.nan
+# Columns of which the table by size has the median.
+MEDIANS = "bslm_sweeps", "ms_per_sweep", "bslm_short_of_maximum", "newton_ms", "distinct_rows"
 
 
-def median(rows, name):
-    return float(np.median([row[name] for row in rows])) if rows else np.nan
+def averages(rows, name, suffix=""):
+    """Mean and median of a column, NaN without rows."""
+    values = [row[name] for row in rows] or [np.nan]
+    both = {"mean": np.mean(values), "median": np.median(values)}
+    return {f"{name}_{key}{suffix}": float(value) for key, value in both.items()}
 
 
 def simulation(options, folder):
@@ -111,19 +101,11 @@ def simulation(options, folder):
         good = [row for row in rows if row["exists"]]
         summary.append({
             "d": d, "draws": len(rows), "maximum_exists": len(good), "paper_mse": PAPER.get(d, ""),
-            "floor_1/n": 1 / options.rows,
-            "bslm_mse_mean": mean(rows, "bslm_mse"), "bslm_mse_median": median(rows, "bslm_mse"),
-            "bslm_mse_mean_where_exists": mean(good, "bslm_mse"),
-            "bslm_mse_median_where_exists": median(good, "bslm_mse"),
-            "newton_mse_mean_where_exists": mean(good, "newton_mse"),
-            "newton_mse_median_where_exists": median(good, "newton_mse"),
-            "distance_to_maximum_mean": mean(good, "distance_to_maximum"),
-            "distance_to_maximum_median": median(good, "distance_to_maximum"),
-            "asymptotic_variance_mean": mean(good, "asymptotic_variance"),
-            "asymptotic_variance_median": median(good, "asymptotic_variance"),
-            "sweeps": median(rows, "bslm_sweeps"), "ms_per_sweep": median(rows, "ms_per_sweep"),
-            "short_of_maximum": median(rows, "bslm_short_of_maximum"),
-            "newton_ms": median(rows, "newton_ms"), "distinct_rows": median(rows, "distinct_rows"),
+            "floor_1/n": 1 / options.rows, **averages(rows, "bslm_mse"),
+            **averages(good, "bslm_mse", "_where_exists"),
+            **averages(good, "newton_mse", "_where_exists"),
+            **averages(good, "distance_to_maximum"), **averages(good, "asymptotic_variance"),
+            **{name: float(np.median([row[name] for row in rows])) for name in MEDIANS},
         })  # fmt: skip
     write(folder / "existence.csv", summary)
     for name in summary[0]:
@@ -144,20 +126,18 @@ def sequences(first, folder):
 
 
 def draw_sequences(rows, path):
-    """Log-pseudo-likelihoods (left) and their increments (right), a row for each size."""
-    rows = np.array([tuple(row) for row in rows], float)
+    """Log-pseudo-likelihoods and, on the right, their increments, a row for each size."""
+    rows = np.array(rows, float)
     sizes = np.unique(rows[:, 0])
     figure = Figure(figsize=(9, 2.4 * len(sizes)), layout="constrained")
     axes = figure.subplots(len(sizes), 2, squeeze=False)
-    for d, (left, right) in zip(sizes, axes, strict=True):
+    for d, (value_axes, increment_axes) in zip(sizes, axes, strict=True):
         for start in np.unique(rows[rows[:, 0] == d, 1]):
             _, _, sweeps, values, increments = rows[(rows[:, :2] == (d, start)).all(1)].T
-            left.semilogx(sweeps, values)
-            right.loglog(sweeps, np.where(increments > 0, increments, np.nan))
-        left.set_ylabel(f"log-pseudo-likelihood, {d:.0f} units")
-        right.set_ylabel("increment")
-    for ax in axes[-1]:
-        ax.set_xlabel("sweep")
+            value_axes.semilogx(sweeps, values)
+            increment_axes.loglog(sweeps, np.where(increments > 0, increments, np.nan))
+        value_axes.set(ylabel=f"log-pseudo-likelihood, {d:.0f} units", xlabel="sweep")
+        increment_axes.set(ylabel="increment", xlabel="sweep")
     experiment.picture(figure, path)
 
 
@@ -222,17 +202,11 @@ def write(path, rows):
 
 
 def main(argv=None):
-    parser = experiment.parser(
-        __doc__, "seed", "data", "output", quick="five draws of 5 and 10 units"
-    )
-    parser.add_argument("--units", type=int, nargs="+", help="default 5 10 15 20")
-    parser.add_argument("--draws", type=int, help="random machines of each size (default 30)")
-    parser.add_argument("--rows", type=int, default=16_000, help="default 16000, the paper's")
-    parser.add_argument("--starts", type=int, default=5, help="default 5, the paper's")
-    parser.add_argument("--max-iter", type=int, default=50_000, help="sweeps (default 50000)")
-    options = parser.parse_args(argv)
-    options.units = options.units or ([5, 10] if options.quick else [5, 10, 15, 20])
-    options.draws = options.draws or (5 if options.quick else 30)
+    options = experiment.Parser(
+        __doc__, "seed", "data", "output", quick={"units": [5, 10], "draws": 5},
+        units=[5, 10, 15, 20], draws=(30, "random machines of each size"),
+        rows=(16_000, "of data"), starts=5, max_iter=(50_000, "sweeps"),
+    ).parse_args(argv)  # fmt: skip
     folder = experiment.folder(options, "fvbm-bslm")
     simulation(options, folder)
     senate(options, folder)

@@ -1,26 +1,10 @@
 #!/usr/bin/env python3
 """The free-energy landscape of a TAP machine during training, and three measures of its quality.
 
-After Figs. 5 to 7 and 12 of Tramel et al., Phys. Rev. X 8 (2018) 041006. Trains one machine on
-MNIST or on faces and writes, as PNG and CSV, into a folder:
-
-  free-energy    free energies of the distinct TAP solutions reached from data, by epoch
-  solutions      number of solutions by epoch, and after steps of the first one (--early), those
-                 that have converged, their share of the starts, mean and extent of their free
-                 energies, and the number of modes of their density (CSV)
-  densities      histograms of the free energies, with kernel densities, of some epochs, those of
-                 `map-E`; the mean over solutions is marked (PNG)
-  maps           Isomap of the solutions, of visible and of hidden means, fitted to the last epoch;
-                 colours are epochs (Fig. 6); map-E those of epoch E with images
-  data-map       Isomap of data, of some digits, and the solutions to which they lead (Fig. 7)
-  data-E         the solutions most data fall to, each followed by some of these data
-  quality        log-likelihood per unit by TAP of the images to start from and of test images, by
-                 epoch: by the paper's Eq. 39, the mean over solutions, and by log-sum-exp; of
-                 binary test images by annealed importance sampling, and the pseudo-likelihood, too
-
-and the machine as rbm.npz, each followed epoch's machine as machine-E.npz, and its solutions and
-measures as found-E.npz. A run that was stopped resumes if it is started again with the same
-options and the same folder.
+After Figs. 5 to 7 and 12 of Tramel et al., Phys. Rev. X 8 (2018) 041006. Writes free-energy,
+solutions and densities (Fig. 5), maps (Fig. 6), data-map and data-E (Fig. 7) and quality (Fig. 12)
+as PNG and CSV into a folder, and the machines of epochs with their solutions. The same command
+resumes a run that was stopped. Results: tap_machines.md.
 """
 
 import warnings
@@ -44,12 +28,12 @@ LOWEST_MODE = 0.05
 PSEUDO_ROWS = 200
 # Largest number of data on the map of data; neighbours of a point on maps.
 MAP_ROWS, NEIGHBORS = 3000, 10
+# Digits on the map of data.
+DIGITS = 3, 6, 7
 
 
 def main(argv=None):
     options = parser().parse_args(argv)
-    if options.quick:
-        options.epochs, options.rows, options.starts, options.hidden = 6, 2000, 500, 30
     folder = experiment.folder(options, f"landscape-{options.dataset}")
     train, test = experiment.train_and_test(options.dataset, options)
     X, X_test = train.X, test.X
@@ -63,34 +47,22 @@ def main(argv=None):
     densities(shown, folder)
     maps(shown, X[: options.starts], train.shape, folder)
     labels = None if train.labels is None else train.labels[: options.starts]
-    data_map(epochs_followed[-1], X[: options.starts], labels, options, folder)
+    data_map(epochs_followed[-1], X[: options.starts], labels, folder)
     quality(epochs_followed, folder)
 
 
 def parser():
-    made = experiment.parser(
-        __doc__, "seed", "threads", "data", "output", "quiet",
-        quick="30 hidden units, 6 epochs, 2000 images, 500 starts",
+    return experiment.Parser(
+        __doc__, "seed", "threads", "data", "output", "dataset",
+        quick={"epochs": 6, "rows": 2000, "starts": 500, "hidden": 30},
+        hidden=100, epochs=20, rows=int, starts=(3000, "images to start from"),
+        learning_rate=(float, "[0.05, or the paper's]"),
+        paper=(False, "the paper's settings: its rates, and no centring"),
+        follow=([int], "epochs that are followed [all]"),
+        early=([int], "steps of the first epoch after which it is followed, too [none]"),
+        tol=(1e-6, "to which solutions are solved"), steps=300,
+        maps=(3, "epochs that maps are drawn of"),
     )  # fmt: skip
-    add = made.add_argument
-    add("--dataset", choices=experiment.TABLE_1, default="binary",
-        help="digits, black and white or grey, or grey faces [binary]")  # fmt: skip
-    add("--hidden", type=int, default=100, metavar="N", help="hidden units [100]")
-    add("--epochs", type=int, default=20, metavar="N", help="[20]")
-    add("--rows", type=int, metavar="N", help="training images [all 60,000]")
-    add("--learning-rate", type=float, metavar="RATE", help="[0.05, or the paper's]")
-    add("--paper", action="store_true",
-        help="the paper's settings: its rates, and no centring")  # fmt: skip
-    add("--follow", type=int, nargs="+", metavar="EPOCH", help="epochs that are followed [all]")
-    add("--early", type=int, nargs="+", default=[], metavar="STEP",
-        help="steps of the first epoch after which it is followed, too [none]")  # fmt: skip
-    add("--digits", type=int, nargs="+", default=[3, 6, 7], metavar="N",
-        help="on the map of data [3 6 7]")  # fmt: skip
-    add("--starts", type=int, default=3000, metavar="N", help="images to start from [3000]")
-    add("--tol", type=float, default=1e-6, help="to which solutions are solved [1e-6]")
-    add("--steps", type=int, default=300, metavar="N", help="of annealed importance sampling [300]")
-    add("--maps", type=int, default=3, metavar="N", help="epochs that maps are drawn of [3]")
-    return made
 
 
 class Measures(NamedTuple):
@@ -116,7 +88,7 @@ def trained(X, options, epochs, folder):
 
     machine = learner(options, options.epochs).set_params(
         callbacks=[save, mf.evaluation.Checkpoint(folder / "checkpoint.npz")],
-        verbose=int(not options.quiet),
+        verbose=experiment.VERBOSE,
     )
     machine.fit(X).save(folder / "rbm.npz")
     return {epoch: mf.load(path) for epoch, path in paths.items()}
@@ -147,7 +119,7 @@ def first_steps(X, options):
     """
     done = 0
     machine = learner(options, 0).fit(X) if options.early else None
-    for steps in sorted(options.early):
+    for steps in sorted(options.early or ()):
         end = min(steps * machine.batch_size, len(X))
         for first in range(done, end, machine.batch_size):
             machine.partial_fit(X[first : first + machine.batch_size])
@@ -259,8 +231,6 @@ def maps(shown, starts, shape, folder):
             ax.scatter(*points.T, s=6, color=colour, label=f"epoch {epoch}")
             rows += [(epoch, layer, *xy, f) for xy, f in zip(points, each.free_energy, strict=True)]
             if layer == "visible":
-                drawn = plotting.solution_map(points, each, shape=shape)
-                experiment.picture(drawn, folder / f"map-{epoch}.png")
                 drawn = plotting.solutions_and_data(each, starts, shape)
                 experiment.picture(drawn, folder / f"data-{epoch}.png")
     axes[0].legend(fontsize=8)
@@ -280,10 +250,10 @@ def embedding(points):
     return isomap.transform
 
 
-def data_map(last, starts, labels, options, folder):
+def data_map(last, starts, labels, folder):
     """Fig. 7: the solutions to which data lead on the Isomap of the data."""
     landscape = last.landscape
-    chosen = np.ones(len(starts), bool) if labels is None else np.isin(labels, options.digits)
+    chosen = np.ones(len(starts), bool) if labels is None else np.isin(labels, DIGITS)
     chosen = np.flatnonzero(chosen)[:MAP_ROWS]
     names = np.full(len(chosen), "data") if labels is None else labels[chosen].astype(str)
     if len(chosen) < 4:

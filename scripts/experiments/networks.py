@@ -1,16 +1,9 @@
 #!/usr/bin/env python3
 """Calibration of networks: cover of intervals, and of probabilities of edges.
 
-Tables are drawn exactly from machines whose states are enumerated, as counts of states, and each
-is fitted anew. Two parts:
-
-cover   95% intervals of couplings by the sandwich, and by the curvature alone ("naive"), in five
-        designs of binary and five of ordinal items
-edges   graphs, couplings and thresholds are drawn from the prior of `edge_inclusion`, then a table
-        from each; probabilities of edges, in bins, beside the fraction of edges that are there
-
-Tables are kept in tables.jsonl of --output: an interrupted run resumes. Tables without a maximum
-are left out, and counted. Results: networks.md.
+Tables are drawn exactly from machines whose states are enumerated, and each is fitted anew. Tables
+without a maximum are left out, and counted. They are kept in tables.jsonl of --output: an
+interrupted run resumes. Results: networks.md.
 """
 
 import os
@@ -164,8 +157,8 @@ def edges_of_table(kind, seed, k, n_rows=400):
 
 def cover(options, results):
     """The table of the designs."""
-    print("| items | design | tables | without maximum | cover, sandwich | naive |")
-    print("|---|---|---|---|---|---|")
+    names = "items", "design", "tables", "without maximum", "cover, sandwich", "naive"
+    print(experiment.head(*names))
     covers = []
     for kind, design in product(KINDS, DESIGNS):
         counts = np.array([
@@ -177,11 +170,8 @@ def cover(options, results):
         ])  # fmt: skip
         without, total = int((counts[:, 0] == 0).sum()), counts.sum(0)
         covers.append((kind, design, total[1] / total[0], total[2] / total[0]))
-        print(
-            f"| {kind} | {design} | {len(counts)} | {without} | {covers[-1][2]:.3f} | "
-            f"{covers[-1][3]:.3f} |",
-            flush=True,
-        )
+        shown = (f"{value:.3f}" for value in covers[-1][2:])
+        print(experiment.line(kind, design, len(counts), without, *shown), flush=True)
     return covers
 
 
@@ -203,40 +193,29 @@ def edges(options, results):
             bins_by_kind[kind, name] = bins
             print(
                 f"{kind}, {name}: error {error:.4f} of {len(values)} pairs, {without} tables "
-                "without a maximum; "
-                + "; ".join(f"{a:.3f} -> {b:.3f} ({m:.0f})" for a, b, m in bins),
+                f"without a maximum; {experiment.bins_of(bins)}",
                 flush=True,
             )
     return bins_by_kind
 
 
-def figures(covers, bins):
-    """All results as lines (part, items, name, x, y): of designs both covers, of bins a point."""
-    rows = [("cover", *line) for line in covers]
-    for (kind, name), points in bins.items():
-        rows += [("edges", kind, name, *point[:2]) for point in points]
-    return [(*row[:3], *(f"{value:.4f}" for value in row[3:])) for row in rows]
-
-
-def draw(rows, path):
-    """Cover of each design, and fractions of edges by probability, of lines as in `figures`."""
+def draw(covers, bins, path):
+    """Cover of each design, and fractions of edges by probability."""
     figure = Figure(figsize=(7, 3.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    covers = [row for row in rows if row[0] == "cover"]
-    for k, label in ((3, "sandwich"), (4, "naive")):
-        left.plot([float(row[k]) for row in covers], np.arange(len(covers)), "o", label=label)
-    left.set_yticks(np.arange(len(covers)), [f"{row[1]}, {row[2]}" for row in covers], fontsize=7)
-    left.axvspan(0.93, 0.97, alpha=0.15)
-    left.set_xlabel(f"cover of {LEVEL:.0%} intervals")
-    left.legend(fontsize=7)
-    for kind, name in dict.fromkeys(tuple(row[1:3]) for row in rows if row[0] == "edges"):
-        points = [row[3:] for row in rows if tuple(row[:3]) == ("edges", kind, name)]
+    cover_axes, edge_axes = figure.subplots(1, 2)
+    for k, label in ((2, "sandwich"), (3, "naive")):
+        cover_axes.plot([row[k] for row in covers], np.arange(len(covers)), "o", label=label)
+    names = [f"{kind}, {design}" for kind, design, *_ in covers]
+    cover_axes.set_yticks(np.arange(len(covers)), names, fontsize=7)
+    cover_axes.axvspan(0.93, 0.97, alpha=0.15)
+    cover_axes.set_xlabel(f"cover of {LEVEL:.0%} intervals")
+    for (kind, name), points in bins.items():
         style = "o-" if name == "sandwich" else "s:"
-        right.plot(*np.array(points, float).T, style, ms=4, label=f"{kind}, {name}")
-    right.plot([0, 1], [0, 1], "k", lw=0.5)
-    right.set_xlabel("probability of an edge")
-    right.set_ylabel("fraction of edges that are there")
-    right.legend(fontsize=7)
+        edge_axes.plot(*points[:, :2].T, style, ms=4, label=f"{kind}, {name}")
+    edge_axes.plot([0, 1], [0, 1], "k", lw=0.5)
+    edge_axes.set(xlabel="probability of an edge", ylabel="fraction of edges that are there")
+    for axes in (cover_axes, edge_axes):
+        axes.legend(fontsize=7)
     experiment.picture(figure, path)
 
 
@@ -245,20 +224,20 @@ PARTS = {"cover": cover, "edges": edges}
 
 def main(argv=None):
     """Run the parts that are asked for."""
-    parser = experiment.parser(__doc__, "seed", "output", quick="20 tables of each design")
-    parser.add_argument("--tables", type=int, default=1000, help="tables of each design")
-    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
-    options = parser.parse_args(argv)
-    if options.quick:
-        options.tables = min(options.tables, 20)
+    options = experiment.Parser(
+        __doc__, "seed", "output", quick={"tables": 20}, parts=PARTS, tables=(1000, "of a design")
+    ).parse_args(argv)
     options.output = experiment.folder(options, "networks")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     warnings.simplefilter("ignore")
     results = experiment.Results(options.output / "tables.jsonl")
     parts = {name: PARTS[name](options, results) for name in options.parts}
-    rows = figures(parts.get("cover", []), parts.get("edges", {}))
+    covers, bins = parts.get("cover", []), parts.get("edges", {})
+    rows = [("cover", *row) for row in covers]
+    rows += [("edges", *key, *point[:2]) for key, points in bins.items() for point in points]
+    rows = [(*row[:3], *(f"{value:.4f}" for value in row[3:])) for row in rows]
     experiment.table(options.output / "networks.csv", ("part", "items", "name", "x", "y"), rows)
-    draw(rows, options.output / "networks_calibration.png")
+    draw(covers, bins, options.output / "networks_calibration.png")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,8 @@
 #!/usr/bin/env python3
 """Which training for what: likelihood, features, samples and imputation by RBMs of one size.
 
-Each machine has 256 hidden units and learns from 10,000 black and white digits (MNIST, in the
-folder --data), or with --quick from scikit-learn's 8 x 8 ones. Prints a table; an interrupted run
-resumes.
-
-- log-likelihood of test images, nats an image, by annealed importance sampling;
-- accuracy of logistic regression on the features, on test images;
-- samples after 1,000 sweeps from each start: pixels in which they differ from the nearest training
-  image, and in brackets the number of kinds of digits among them, exp(entropy) of the classes that
-  logistic regression on pixels gives them;
-- root mean square error of the pixels of the lower half, imputed from the upper half.
+Each machine learns from 10,000 black and white digits, or with --quick from scikit-learn's 8 x 8
+ones. Prints a table, whose columns docs/guide/purposes.md explains; the same command resumes a run.
 """
 
 import time
@@ -57,8 +49,7 @@ def trained(name, X, options):
     if name == "BernoulliRBM":
         sklearn_rbm = BernoulliRBM(options.hidden, random_state=options.seed).fit(X)
         seconds = time.process_time() - start
-        fields = sklearn_rbm.intercept_visible_, sklearn_rbm.intercept_hidden_
-        model = mf.RBM(sklearn_rbm.components_.T.astype(X.dtype), *map(mf.Bernoulli, fields))
+        model = experiment.of_scikit_learn(sklearn_rbm)
         return mf.GeneralizedRBM(init=model, n_epochs=0, random_state=0).fit(X), seconds
     if name.endswith(", then pcd"):
         first = TRAININGS["batch_size=100, l2=0.001"]
@@ -116,30 +107,26 @@ def baseline(data, by_pixels):
     return {"accuracy": by_pixels.score(T, t), "imputation": error} | dict.fromkeys(STARTS, text)
 
 
-def line(name, row):
-    """A row of the table."""
+def cells(row):
+    """The columns of a row as text."""
     formats = {"log-likelihood": ".1f", "accuracy": ".3f", "imputation": ".3f", "seconds": ".0f"}
-    cells = [format(row[c], formats.get(c, "")) if c in row else "" for c in COLUMNS]
-    return "| " + " | ".join([name, *cells]) + " |"
+    return [format(row[c], formats.get(c, "")) if c in row else "" for c in COLUMNS]
 
 
 def main(argv=None):
-    parser = experiment.parser(__doc__, "seed", "data", "output", quick="8 x 8 digits, two epochs")
-    parser.add_argument("--hidden", type=int, default=256, help="hidden units (default: 256)")
-    parser.add_argument("--epochs", type=int, default=20, help="default: 20")
-    parser.add_argument("--sweeps", type=int, default=1000, help="of samples (default: 1,000)")
-    options = parser.parse_args(argv)
-    if options.quick:
-        options.hidden, options.epochs, options.sweeps = 16, 2, 20
+    options = experiment.Parser(
+        __doc__, "seed", "data", "output", quick={"hidden": 16, "epochs": 2, "sweeps": 20},
+        hidden=256, epochs=20, sweeps=(1000, "of samples"),
+    ).parse_args(argv)  # fmt: skip
     data = digits(options)
     by_pixels = LogisticRegression(max_iter=500).fit(*data[:2])
     settings = f"{len(data[0])}-{options.hidden}-{options.epochs}-{options.sweeps}-{options.seed}"
     results = experiment.Results(experiment.folder(options, "purposes") / f"{settings}.jsonl")
-    print("| training | " + " | ".join(COLUMNS) + " |")
-    print(line("pixels", baseline(data, by_pixels)))
+    print(experiment.head("training", *COLUMNS))
+    print(experiment.line("pixels", *cells(baseline(data, by_pixels))))
     for name in (*TRAININGS, "BernoulliRBM"):
         row = results.get(name, lambda name=name: measured(name, data, by_pixels, options))
-        print(line(name, row), flush=True)
+        print(experiment.line(name, *cells(row)), flush=True)
 
 
 if __name__ == "__main__":

@@ -73,14 +73,10 @@ def learned(X, gradient, n_hidden, n_epochs, seed):
 
 
 def main(argv=None):
-    parser = experiment.parser(__doc__, "seed", quick="iris alone, ten epochs")
-    parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
-    parser.add_argument("--hidden", type=int, default=8, help="hidden units (default: 8)")
-    parser.add_argument("--epochs", type=int, default=200, help="default: 200")
-    parser.add_argument("--seeds", type=int, default=2, metavar="N", help="[2]")
-    options = parser.parse_args(argv)
-    if options.quick:
-        options.tables, options.epochs, options.seeds = ["iris"], 10, 1
+    options = experiment.Parser(
+        __doc__, "seed", quick={"tables": ["iris"], "epochs": 10, "seeds": 1}, tables=TABLES,
+        hidden=8, epochs=200, seeds=2,
+    ).parse_args(argv)  # fmt: skip
     seeds = range(options.seed, options.seed + options.seeds)
     for name in options.tables:
         X = table(name)

@@ -1,13 +1,10 @@
 #!/usr/bin/env python3
 """Log-likelihood of test images by machines trained in some minutes on two cores, seed by seed.
 
-Trains an RBM of binary units, or a deep machine, whose layers are added to an RBM, on all training
-images by persistent chains, with the recipe of record.md, and evaluates the last model, along
-ordinary gradients the average of those of the last epochs, by annealed importance sampling from
-both ends: the log-likelihood of the test images in nats, from above and below; of a deep machine
-its variational lower bound, by naive mean field given each image. Each seed is a line of record.csv
-in the folder --output, which also has the models and a checkpoint: a run that was interrupted goes
-on where it was. Prints a line for each seed, and the mean of them.
+Trains an RBM, or a deep machine whose layers are added to an RBM, by persistent chains, and
+evaluates it by annealed importance sampling from both ends; of a deep machine its variational lower
+bound. Each seed is a line of record.csv in the folder --output; the same command resumes a run.
+Results: record.md.
 """
 
 import json
@@ -66,10 +63,6 @@ RUN = COLUMNS[:7]
 
 def main(argv=None):
     options = parser().parse_args(argv)
-    if options.quick:
-        options.rows, options.epochs = 1000, 4
-        options.hidden = [10] * len(options.hidden)
-        options.chains, options.steps, options.max_steps = 20, 50, 50
     folder = experiment.folder(options, "record")
     train, test = (DATA[options.data_set](options.data, split) for split in ("train", "test"))
     train = train[: options.rows]
@@ -91,24 +84,17 @@ def main(argv=None):
 
 
 def parser():
-    made = experiment.parser(
-        __doc__, "seed", "threads", "data", "output", quick="10 hidden units, 1000 images, 4 epochs"
-    )
-    add = made.add_argument
-    add("--data-set", choices=DATA, default="mnist", help="[mnist]")
-    add("--hidden", type=int, nargs="+", default=[500], metavar="N",
-        help="hidden units, of each layer if there are several [500]")  # fmt: skip
-    add("--epochs", type=int, default=40, metavar="N", help="[40]")
-    add("--deep-epochs", type=int, default=1, metavar="N",
-        help="of all layers, after those of the lowest; not with --ordinary [1]")  # fmt: skip
-    add("--ordinary", action="store_true", help="ordinary gradients, without preconditioning")
-    add("--l1", type=float, metavar="DECAY", help="[0.0001, with --ordinary 0]")
-    add("--rows", type=int, metavar="N", help="training images [all]")
-    add("--seeds", type=int, default=3, metavar="N", help="[3]")
-    add("--chains", type=int, default=300, metavar="N", help="of the evaluation [300]")
-    add("--steps", type=int, default=500, metavar="N", help="of the evaluation [500]")
-    add("--max-steps", type=int, default=64000, metavar="N",
-        help="doubled up to these until both ends close [64000]")  # fmt: skip
+    made = experiment.Parser(
+        __doc__, "seed", "threads", "data", "output",
+        quick={"rows": 1000, "epochs": 4, "hidden": [10], "chains": 20, "steps": 50,
+               "max_steps": 50},
+        hidden=([500], "units of each layer"), epochs=40, rows=int,
+        deep_epochs=(1, "of all layers, after those of the lowest; not with --ordinary"),
+        ordinary=(False, "ordinary gradients, without preconditioning"),
+        l1=(float, "[0.0001, with --ordinary 0]"), seeds=3, chains=300, steps=500,
+        max_steps=(64000, "of annealing, doubled up to these until both ends close"),
+    )  # fmt: skip
+    made.add_argument("--data-set", choices=DATA, default="mnist", help="[mnist]")
     return made
 
 

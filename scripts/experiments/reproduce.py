@@ -1,10 +1,8 @@
 #!/usr/bin/env python3
 """Run the experiments of the papers by their names in commands.csv, one after another.
 
-Each line of commands.csv is one figure, or one cell of a table: its name, what it is, whether its
-settings and sizes are the paper's, which seeds have been run, and the command. Without names they
-are listed. A name may have wildcards. Commands are run in this folder's repository; those that are
-stopped resume if they are run again, where their scripts say so.
+Each line of commands.csv is one figure, or one cell of a table. Without names they are listed; a
+name may have wildcards. Commands are run in this folder's repository.
 """
 
 import csv
@@ -20,23 +18,16 @@ HERE = Path(__file__).parent
 
 
 def main(argv=None):
-    options = parser().parse_args(argv)
-    chosen = lines(options.names)
-    for line in chosen:
+    made = experiment.Parser(__doc__, "seed", quick={}, dry=(False, "print the commands alone"))
+    made.add_argument("names", nargs="*", metavar="NAME", help="or patterns [list all]")
+    made.set_defaults(seed=None)  # the command's own
+    options = made.parse_args(argv)
+    for line in lines(options.names):
         print(f"{line['name']:32} {line['what']} ({line['settings']}; run: {line['run']})")
         command = arguments(line, options)
         print("    " + shlex.join(["python", *command]), flush=True)
         if options.names and not options.dry:
             subprocess.run([sys.executable, *command], cwd=HERE.parents[1], check=True)
-
-
-def parser():
-    made = experiment.parser(__doc__, "seed", quick="each script's own small size")
-    add = made.add_argument
-    add("names", nargs="*", metavar="NAME", help="of commands.csv, or patterns [list all]")
-    add("--dry", action="store_true", help="print the commands alone")
-    made.set_defaults(seed=None)  # the command's own
-    return made
 
 
 def lines(patterns=()):

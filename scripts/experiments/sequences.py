@@ -1,15 +1,9 @@
 #!/usr/bin/env python3
 """Machines of categorical units on alignments of sequences: contacts, likelihoods, solutions, time.
 
-For each family four models are fitted to the sequences, weighted at 80% identity: a Potts machine
-by mean-field inversion and by pseudo-likelihood, and an RBM by TAP and by persistent chains. Where
-the structure is known, the precision of the contacts that each predicts is computed (of an RBM from
-the couplings that its hidden units mediate); of the RBMs also the log-likelihood of sequences set
-aside, by annealing from both ends, and how many TAP solutions their sequences lead to. The family
-"chain" is drawn from a known chain of positions.
-
-Writes contacts.csv, models.csv and precision.png to the folder --output. A model that was fitted
-before is read from there.
+Four models of each family are fitted; the family "chain" is drawn from a known chain of positions.
+Writes contacts.csv, models.csv and precision.png into the folder --output. A model that was fitted
+before is read from there. Results: sequences.md.
 """
 
 import time
@@ -56,8 +50,10 @@ OF_METHOD = {
 }
 CHAIN_POSITIONS, CHAIN_STATES, CHAIN_ROWS = 40, 4, 3000
 CONTACT, SEPARATION = 8.0, 5
+# By the best pairs: a half of the number of positions, this number, and twice.
+PRECISIONS = "ppv_half", "ppv", "ppv_double"
 COLUMNS = (
-    *("family", "method", "rows", "effective_rows", "seconds", "ppv_half", "ppv", "ppv_double"),
+    *("family", "method", "rows", "effective_rows", "seconds", *PRECISIONS),
     *("test_log_likelihood", "annealing_error", "annealing_gap"),
     *("solutions", "converged", "seconds_of_solutions"),
 )
@@ -75,9 +71,12 @@ class Data(NamedTuple):
 
 
 def main(argv=None):
-    options = parser().parse_args(argv)
-    if options.quick:
-        options.families, options.epochs, options.hidden = ["chain"], 3, 10
+    made = experiment.Parser(
+        __doc__, "seed", "data", "output", quick={"families": ["chain"], "epochs": 3, "hidden": 10},
+        hidden=100, epochs=200,
+    )  # fmt: skip
+    made.add_argument("families", nargs="*", help=f"chain, {', '.join(FAMILIES)} [all]")
+    options = made.parse_args(argv)
     folder = experiment.folder(options, "sequences")
     models, curves = [], []
     for family in options.families or ["chain", *FAMILIES]:
@@ -89,8 +88,12 @@ def main(argv=None):
             row |= {"effective_rows": round(float(data.weights.sum()), 1)}
             row |= {"seconds": round(seconds, 1)}
             if data.distances is not None:
-                row |= precision(scores, data)
-                curves += curve(family, method, scores, data)
+                n = len(scores)
+                shares = precision(scores, data, [n // 2, n, 2 * n])
+                row |= zip(PRECISIONS, (round(share, 3) for share in shares), strict=True)
+                tops = np.unique(np.geomspace(1, 3 * n, 40).astype(int))
+                shares = (round(share, 4) for share in precision(scores, data, tops))
+                curves += [(family, method, *point) for point in zip(tops, shares, strict=True)]
             if method in OF_METHOD:
                 row |= likelihood(model, data, options.quick) | landscape(model, data)
             models.append(list(row.values()))
@@ -166,23 +169,11 @@ def unfitted(method, data, options):
     )  # fmt: skip
 
 
-def precision(scores, data):
-    """The share of contacts among the best pairs: half as many as positions, as many, and twice."""
-    n = len(scores)
-    values = contact_precision(
-        scores, data.distances, [n // 2, n, 2 * n], separation=data.separation, cutoff=CONTACT
-    )
-    names = "ppv_half", "ppv", "ppv_double"
-    return {name: round(float(v), 3) for name, v in zip(names, values, strict=True)}
-
-
-def curve(family, method, scores, data):
-    """Rows of contacts.csv: precision by the number of pairs."""
-    tops = np.unique(np.geomspace(1, 3 * len(scores), 40).astype(int))
-    values = contact_precision(
+def precision(scores, data, tops):
+    """The share of contacts among the best pairs, for several numbers of pairs."""
+    return contact_precision(
         scores, data.distances, tops, separation=data.separation, cutoff=CONTACT
-    )
-    return [(family, method, int(n), round(float(v), 4)) for n, v in zip(tops, values, strict=True)]
+    ).tolist()
 
 
 def likelihood(estimator, data, quick):
@@ -228,17 +219,6 @@ def draw(curves, path):
     panels[0].set_ylabel("precision")
     panels[-1].legend(fontsize="small")
     experiment.picture(figure, path)
-
-
-def parser():
-    """The command line."""
-    made = experiment.parser(
-        __doc__, "seed", "data", "output", quick="a few epochs of the chain alone"
-    )
-    made.add_argument("families", nargs="*", help=f"chain, {', '.join(FAMILIES)} [all]")
-    made.add_argument("--hidden", type=int, default=100, help="hidden units of the RBMs [100]")
-    made.add_argument("--epochs", type=int, default=200, help="of the RBMs [200]")
-    return made
 
 
 if __name__ == "__main__":

@@ -1,34 +1,17 @@
 #!/usr/bin/env python3
 """Calibration of the probabilities and intervals of spike-and-slab regression.
 
-Regressions on p = 500 features, of which each matters with probability 0.01, and n = 100 rows, with
-all parameters learned: independent features, those of an autoregressive process (correlation 0.9 of
-neighbours), blocks of ten features correlated by 0.95, and genotypes (0, 1, 2; two chromosomes
-whose neighbouring alleles come from normal variables correlated by 0.95), at several ratios of
-signal to noise. The fit "true" is given the parameters. With --prior the parameters of each data
-set are drawn from the priors of the fit instead, as in simulation-based calibration: probabilities
-must then be right, where those above say what happens if five features matter and one is expected.
-Data sets whose variance of y is not within a tenth of 1 are drawn anew, as priors are in units of
-it: that selects data, and leaves posteriors as they are. Printed for each cell:
-
-cover   fraction of 2,000 new rows within their predictive intervals of 50, 90, 95 and 99%, and the
-        standard error, over fits, of the one of 95%
-noise   median of the learned noise variance over the true one
-sum     of the inclusion probabilities (mean of the true number)
-error   of calibration: |mean probability - fraction of features that matter| in bins, weighted by
-        the number of features; largest of the bins with more than 100
-dense   fits in which more than a tenth of the features have a probability above 0.5
-
-With --records, each fit is appended to a file of JSON lines, and fits that are there are not made
-again.
-
-Results: spike_slab_calibration.md.
+All parameters are learned on four kinds of features, at several ratios of signal to noise; "true"
+is given them. With --prior they are drawn from the priors of the fit, as in simulation-based
+calibration, and data sets whose variance of y is not within a tenth of 1 are drawn anew, as priors
+are in units of it: that selects data, and leaves posteriors as they are. Columns and results:
+spike_slab_calibration.md.
 """
 
 import sys
 import time
 import warnings
-from pathlib import Path
+from functools import partial
 
 import experiment
 import numpy as np
@@ -53,14 +36,6 @@ METHODS = {
 EDGES = np.array([0, 0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0001])
 
 
-def autoregressive(rng, n, p, correlation):
-    """Standard normal features, neighbours correlated."""
-    X = rng.normal(size=(n, p))
-    for j in range(1, p if correlation else 0):
-        X[:, j] = correlation * X[:, j - 1] + np.sqrt(1 - correlation**2) * X[:, j]
-    return X
-
-
 def in_blocks(rng, n, p, correlation=0.95, size=10):
     """Standard normal features, those of a block correlated."""
     common = np.repeat(rng.normal(size=(n, -(-p // size))), size, axis=1)[:, :p]
@@ -70,34 +45,29 @@ def in_blocks(rng, n, p, correlation=0.95, size=10):
 def genotypes(rng, n, p, correlation=0.95):
     """Counts of alleles on two chromosomes, neighbours linked."""
     limit = -ndtri(rng.uniform(0.1, 0.5, p))
-    return sum(1.0 * (autoregressive(rng, n, p, correlation) > limit) for _ in range(2))
+    return sum(1.0 * (experiment.autoregressive(rng, n, p, correlation) > limit) for _ in range(2))
 
 
 DESIGNS = {
-    "independent": lambda rng, n, p: autoregressive(rng, n, p, 0.0),
-    "AR 0.9": lambda rng, n, p: autoregressive(rng, n, p, 0.9),
+    "independent": partial(experiment.autoregressive, correlation=0.0),
+    "AR 0.9": partial(experiment.autoregressive, correlation=0.9),
     "blocks 0.95": in_blocks,
     "genotypes": genotypes,
 }
-RATIOS = (0.5, 2.0, 10.0)
+ROWS = 100
 # Largest difference of the variance of y from 1 of data drawn from the priors.
 SCALE_TOLERANCE = 0.1
 
 
 def main(argv=None):
     """Run the experiment."""
-    parser = experiment.parser(__doc__, "seed", quick="two small fits, at one ratio")
-    parser.add_argument("--fits", type=int, default=30, help="fits of each cell")
-    parser.add_argument("--rows", type=int, default=100)
-    parser.add_argument("--features", type=int, default=500)
-    parser.add_argument("--methods", nargs="*", choices=METHODS, default=list(METHODS)[:3])
-    parser.add_argument("--designs", nargs="*", choices=DESIGNS, default=list(DESIGNS))
-    parser.add_argument("--ratios", nargs="*", type=float, default=list(RATIOS))
-    parser.add_argument("--prior", action="store_true", help="parameters from the priors")
-    parser.add_argument("--records", type=Path, help="file of the fits that are made")
+    parser = experiment.Parser(
+        __doc__, "seed", "records", quick={"fits": 2, "features": 100, "ratios": [2.0]},
+        fits=(30, "of each cell"), features=500, designs=DESIGNS, ratios=[0.5, 2.0, 10.0],
+        methods=METHODS, prior=(False, "parameters from the priors"),
+    )  # fmt: skip
+    parser.set_defaults(methods=["average", "MAP", "ML"])
     options = parser.parse_args(argv)
-    if options.quick:
-        options.fits, options.features, options.ratios = 2, 100, [2.0]
     if options.prior:
         options.ratios = ["prior"]
     cells = [(d, r, m) for d in options.designs for r in options.ratios for m in options.methods]
@@ -106,7 +76,7 @@ def main(argv=None):
         for design, ratio, method in cells:
             key = f"{label(design, ratio, method, options)}.{k}"
             results.get(key, lambda cell=(design, ratio, method), k=k: fit(*cell, k, options))
-    print(f"{options.fits} fits of {options.rows} x {options.features} a cell, seed {options.seed}")
+    print(f"{options.fits} fits of {ROWS} x {options.features} a cell, seed {options.seed}")
     print(f"{'design':12} {'SNR':>5} {'fit':8} {'cover':>20} {'(error)':7} {'noise':>6} "
           f"{'sum (true)':>13} {'error':>13} {'CPU s':>6} {'dense':>5}  "
           "probability -> truth (features)")  # fmt: skip
@@ -119,12 +89,12 @@ def main(argv=None):
 def label(design, ratio, method, options):
     """Name of a cell, and of its fits in files."""
     ratio = ratio if isinstance(ratio, str) else f"{ratio:g}"
-    return f"{design}/{ratio}/{method}/{options.rows}x{options.features}/{options.seed}"
+    return f"{design}/{ratio}/{method}/{ROWS}x{options.features}/{options.seed}"
 
 
 def draw(design, rng, options, ratio):
     """Training and test rows, the features that matter, and the parameters."""
-    n, p = options.rows + 2000, options.features
+    n, p = ROWS + 2000, options.features
     X = DESIGNS[design](rng, n, p)
     matter = rng.random(p) < 5 / p
     matter[rng.integers(p)] |= not matter.any()
@@ -135,9 +105,9 @@ def draw(design, rng, options, ratio):
 
 def draw_from_priors(design, rng, options):
     """The same, with parameters from the priors of the fit."""
-    n, p = options.rows + 2000, options.features
+    n, p = ROWS + 2000, options.features
     X = DESIGNS[design](rng, n, p)
-    deviation = X[: options.rows].std(0)
+    deviation = X[:ROWS].std(0)
     while True:
         noise = NOISE_CENTER * np.exp(NOISE_WIDTH * rng.standard_cauchy())
         slab = SLAB_CENTER * np.exp(SLAB_DEVIATION * rng.normal())
@@ -147,7 +117,7 @@ def draw_from_priors(design, rng, options):
         matter = rng.random(p) < inclusion
         w = np.where(matter & (deviation > 0), rng.normal(size=p), 0) * np.sqrt(slab)
         y = X @ (w / np.where(deviation > 0, deviation, 1)) + np.sqrt(noise) * rng.normal(size=n)
-        if abs(y[: options.rows].var() - 1) < SCALE_TOLERANCE:
+        if abs(y[:ROWS].var() - 1) < SCALE_TOLERANCE:
             return X, y, matter, noise
 
 
@@ -159,7 +129,7 @@ def fit(design, ratio, method, k, options):
         X, y, matter, noise = draw_from_priors(design, rng, options)
     else:
         X, y, matter, noise = draw(design, rng, options, ratio)
-    n, given = options.rows, dict(METHODS[method])
+    n, given = ROWS, dict(METHODS[method])
     if method == "true":
         given |= {"noise_variance": noise, "slab_variance": 1.0, "standardize": False}
         given["inclusion_probability"] = 5 / X.shape[1]

@@ -1,23 +1,10 @@
 #!/usr/bin/env python3
 """TAP machines on digits and faces: Figs. 3, 4, 8 and 9 of Tramel et al., Phys. Rev. X 8 (2018).
 
-Trains restricted Boltzmann machines of several sizes and writes, as PNG and CSV, into a folder:
-
-  likelihood   TAP log-likelihood per unit by epoch (Fig. 3); dashed, or "validation": test images.
-               The log-partition is the log-sum-exp over the solutions of some rows
-  solutions    the same by the paper's measure, Eq. 39: the mean over the distinct solutions that
-               10,000 training images lead to, solved to 1e-8; beside it their log-sum-exp (CSV)
-  fields-N     receptive fields of the machine with N hidden units (Fig. 4), those that are largest
-               in the l_0.1 norm, and so cover the most pixels, first; and activity-N, those of the
-               units of largest mean activation in the test images first
-  denoising    Matthews correlation of denoised test images against the probability of a flip, for
-               the machines, from the pointwise optimal estimate, as in the paper, and from nearest
-               images, for this estimate itself and for the nearest neighbour (Fig. 8; binary images
-               only)
-
-and each machine as rbm-N.npz, for `fastmf denoise` and `fastmf info`. Settings are by default the
-paper's (its Table 1, without centring), in units of the pixels' deviations. A run that was stopped
-resumes if it is started again with the same options and the same folder.
+Writes likelihood (Fig. 3; dashed: test images), solutions (Fig. 3 by Eq. 39), fields-N and
+activity-N (Fig. 4), denoising and restored (Fig. 8), digit (Fig. 9) as PNG and CSV into a folder,
+and each machine as rbm-N.npz. The same command resumes a run that was stopped. Results:
+tap_machines.md.
 """
 
 import time
@@ -45,15 +32,8 @@ SHOWN, N_SHOWN = 0.2, 20
 
 def main(argv=None):
     options = parser().parse_args(argv)
-    if options.quick:
-        options.epochs = options.epochs or 5
-        options.rows = options.rows or 2000
-        options.hidden = options.hidden or [25, 50]
-        options.learning_rate = options.learning_rate or [0.05]
-    options.epochs = options.epochs or 100
     options.hidden = options.hidden or ([256] if options.dataset == "faces" else [25, 50, 100, 500])
     folder = experiment.folder(options, f"tap-rbm-{options.dataset}")
-
     train, test = experiment.train_and_test(options.dataset, options)
     machines = {n: trained(n, train.X, test.X, options, folder) for n in options.hidden}
     histories = {n: machine.history_ for n, machine in machines.items()}
@@ -67,37 +47,15 @@ def main(argv=None):
 
 
 def parser():
-    made = experiment.parser(
-        __doc__,
-        "seed",
-        "data",
-        "output",
-        "quiet",
-        quick="5 epochs, 2000 images, 25 and 50 units, rate 0.05",
-    )
-    add = made.add_argument
-    add(
-        "--dataset",
-        choices=experiment.TABLE_1,
-        default="binary",
-        help="digits, black and white or grey, or grey faces [binary]",
-    )
-    add("--hidden", type=int, nargs="+", metavar="N",
-        help="hidden units [25 50 100 500, of faces 256]")  # fmt: skip
-    add("--epochs", type=int, metavar="N", help="[100]")
-    add("--rows", type=int, metavar="N", help="training images [all 60,000]")
-    add("--follow", type=int, nargs="*", default=[1, 5, 10, 20, 50, 100], metavar="EPOCH",
-        help="epochs whose models are kept, and measured by Eq. 39 [1 5 10 20 50 100]")  # fmt: skip
-    add(
-        "--learning-rate",
-        type=float,
-        nargs="+",
-        metavar="RATE",
-        help="of all epochs, or of the first and the last [the paper's]",
-    )
-    add("--sweeps", type=int, default=3, metavar="N", help="TAP or Gibbs sweeps per step [3]")
-    add("--starts", type=int, default=10, metavar="N", help="mean-field starts in denoising [10]")
-    return made
+    return experiment.Parser(
+        __doc__, "seed", "data", "output", "dataset",
+        quick={"epochs": 5, "rows": 2000, "hidden": [25, 50], "learning_rate": [0.05]},
+        hidden=([int], "hidden units [25 50 100 500, of faces 256]"),
+        epochs=100, rows=int, sweeps=(3, "of TAP a step"),
+        learning_rate=([float], "of all epochs, or of the first and the last [the paper's]"),
+        follow=([1, 5, 10, 20, 50, 100], "epochs that are kept, and measured by Eq. 39"),
+        starts=(10, "mean-field starts in denoising"),
+    )  # fmt: skip
 
 
 def trained(n, X, test, options, folder):
@@ -121,7 +79,7 @@ def trained(n, X, test, options, folder):
         n_epochs=options.epochs,
         callbacks=[save, mf.evaluation.Checkpoint(folder / f"checkpoint-{n}.npz")],
         random_state=options.seed,
-        verbose=int(not options.quiet),
+        verbose=experiment.VERBOSE,
         **settings,
     )
     start = time.perf_counter()

@@ -1,19 +1,17 @@
 #!/usr/bin/env python3
 """Likelihoods of RBMs trained by mean field and by sampling.
 
-Trains an RBM on binary MNIST by each method, and evaluates it after some of the epochs by annealed
-importance sampling: the log-likelihood of test images in nats, from below and above. Writes into a
-folder quality.csv, quality.png (log-likelihood by seconds of training), and prints a table.
+Trains an RBM on binary MNIST by each method, and evaluates it after several epochs by annealed
+importance sampling. Writes quality.csv into a folder, and prints a table. Results:
+training_quality.md.
 """
 
 import time
 
 import experiment
 import numpy as np
-from matplotlib.figure import Figure
 
 import fastmf as mf
-from fastmf.evaluation import log_likelihood
 
 BATCH = 100
 PCD = "PCD-1 (scikit-learn)"
@@ -48,9 +46,6 @@ FIELDS = ("method", "epoch", "seconds", "from_below", "error", "from_above")
 
 def main(argv=None):
     options = parser().parse_args(argv)
-    if options.quick:
-        options.rows, options.test_rows, options.hidden = 1000, 100, 10
-        options.epochs, options.chains, options.steps = [1, 2], 20, 50
     folder = experiment.folder(options, "training-quality")
     train, test = (experiment.images("binary", options.data, s).X for s in ("train", "test"))
     rows = np.random.default_rng(options.seed).permutation(len(train))[: options.rows]
@@ -64,28 +59,25 @@ def main(argv=None):
             print(f"{name}: left out, scikit-learn is not installed")
             continue
         for epoch, seconds, model in machines:
-            results.append((name, epoch, seconds, *quality(model, test, X, options)))
-            print(line(results[-1]), flush=True)
+            above, below, error = experiment.annealed(
+                model, test, n_chains=options.chains, n_steps=options.steps,
+                data=X[: options.chains], rng=options.seed, n_threads=options.threads,
+            )  # fmt: skip
+            results.append((name, epoch, seconds, below, error, above))
+            shown = f"{seconds:.1f}", f"{below:.1f}", f"{above:.1f}", f"{error:.2f}"
+            print(experiment.line(name, epoch, *shown), flush=True)
     experiment.table(folder / "quality.csv", FIELDS, results)
-    draw(results, folder / "quality.png")
 
 
 def parser():
-    made = experiment.parser(
-        __doc__, "seed", "threads", "data", "output", quick="10 hidden units, 1000 images, 2 epochs"
-    )
-    add = made.add_argument
-    add("--methods", nargs="+", choices=METHODS, default=list(METHODS), metavar="NAME",
-        help="of " + ", ".join(f'"{name}"' for name in METHODS) + " [all]")  # fmt: skip
-    add("--hidden", type=int, default=100, metavar="N", help="hidden units [100]")
-    add("--rows", type=int, default=10_000, metavar="N", help="training images [10000]")
-    add("--test-rows", type=int, default=10_000, metavar="N", help="test images [10000]")
-    add("--epochs", type=int, nargs="+", default=[1, 2, 5, 10, 20], metavar="N",
-        help="epochs after which to evaluate; the last ends training [1 2 5 10 20]")  # fmt: skip
-    add("--learning-rate", type=float, default=0.05, metavar="RATE", help="[0.05]")
-    add("--chains", type=int, default=100, metavar="N", help="of the evaluation [100]")
-    add("--steps", type=int, default=1000, metavar="N", help="of the evaluation [1000]")
-    return made
+    return experiment.Parser(
+        __doc__, "seed", "threads", "data", "output",
+        quick={"rows": 1000, "test_rows": 100, "hidden": 10, "epochs": [1, 2], "chains": 20,
+               "steps": 50},
+        methods=METHODS, hidden=100, rows=10_000, test_rows=(10_000, "images"),
+        epochs=([1, 2, 5, 10, 20], "after which to evaluate; the last ends training"),
+        chains=100, steps=1000,
+    )  # fmt: skip
 
 
 def by_fastmf(settings, X, options):
@@ -97,7 +89,7 @@ def by_fastmf(settings, X, options):
             machines.append((state.epoch, time.perf_counter() - start, state.model))
 
     def learner(n_epochs, callbacks):
-        common = {"learning_rate": options.learning_rate, "centred": False, "l2": 0.001}
+        common = {"learning_rate": 0.05, "centred": False, "l2": 0.001}
         return mf.GeneralizedRBM(
             options.hidden,
             **common | settings,
@@ -119,48 +111,18 @@ def by_scikit_learn(settings, X, options):
     from sklearn.neural_network import BernoulliRBM
 
     rng = np.random.default_rng(options.seed)
-    learner = BernoulliRBM(  # its number of chains is batch_size, also where it is given batches
-        options.hidden, batch_size=BATCH, random_state=options.seed,
-        **{"learning_rate": options.learning_rate, **settings},
-    )  # fmt: skip
+    # Its number of chains is batch_size, also where it is given batches.
+    settings = {"learning_rate": 0.05, "batch_size": BATCH, "random_state": options.seed} | settings
+    learner = BernoulliRBM(options.hidden, **settings)
     machines, start = [], time.perf_counter()
     for epoch in range(1, max(options.epochs) + 1):
         order = rng.permutation(len(X))
         for first in range(0, len(X), BATCH):
             learner.partial_fit(X[order[first : first + BATCH]])
         if epoch in options.epochs:
-            visible, hidden = learner.intercept_visible_, learner.intercept_hidden_
-            parts = learner.components_.T, mf.Bernoulli(visible), mf.Bernoulli(hidden)
-            machines.append((epoch, time.perf_counter() - start, mf.RBM(*parts)))
+            model = experiment.of_scikit_learn(learner)
+            machines.append((epoch, time.perf_counter() - start, model))
     return machines
-
-
-def quality(model, test, X, options):
-    """Log-likelihood of the test images by annealing from both ends, and its error."""
-    annealed = mf.evaluation.annealed_importance_sampling(
-        model, options.chains, options.steps, data=X[: options.chains], rng=options.seed,
-        n_threads=options.threads,
-    )  # fmt: skip
-    numerator = log_likelihood(model, test, 0.0).mean()
-    error = np.hypot(annealed.error, annealed.reverse_error)
-    return numerator - annealed.reverse, error, numerator - annealed.log_partition
-
-
-def line(result):
-    """One result as a row of the table."""
-    name, epoch, seconds, below, error, above = result
-    return f"| {name} | {epoch} | {seconds:.1f} | {below:.1f} | {above:.1f} | {error:.2f} |"
-
-
-def draw(results, path):
-    """Log-likelihood by seconds of training."""
-    ax = Figure(figsize=(8, 5), layout="constrained").subplots()
-    for name in dict.fromkeys(result[0] for result in results):
-        points = [(r[2], (r[3] + r[5]) / 2) for r in results if r[0] == name]
-        ax.plot(*zip(*points, strict=True), marker="o", label=name)
-    ax.set(xscale="log", xlabel="seconds of training", ylabel="log-likelihood of test images, nats")
-    ax.legend(fontsize=8)
-    experiment.picture(ax, path)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,8 @@
 """Models of the UAI competitions: exact sums, belief propagation and bounds beside known answers.
 
-    python scripts/experiments/uai_instances.py FOLDER
-
-FOLDER has files NAME.uai or NAME.uai.gz, and beside each NAME.uai.evid and known answers in
+The folder has files NAME.uai or NAME.uai.gz, and beside each NAME.uai.evid and known answers in
 NAME.uai.PR, NAME.uai.MAR or NAME.uai.MAP; without a name it is the folder uai of FASTMF_DATA. Each
-line is one model: how far ln Z and the marginals (mean over all states of absolute differences)
-are from the answers, the bracket around ln Z less the answer, and seconds of CPU time. Of models
-with a known state, how far the logarithm of the weight of the best state is above that of the known
-one. What a method refuses is printed below the table. The first call of each method compiles.
+line is one model: distances to the answers, and CPU seconds. Results: uai_instances.md.
 """
 
 import os
@@ -104,35 +99,30 @@ def cell(value):
 
 
 def main(argv=None):
-    options = parser().parse_args(argv)
-    folder = Path(options.folder)
+    parser = experiment.Parser(__doc__, quick={})
+    folder = os.path.join(os.environ.get("FASTMF_DATA", "."), "uai")
+    parser.add_argument("folder", nargs="?", type=Path, default=Path(folder))
+    options = parser.parse_args(argv)
+    folder = options.folder
     files = [*folder.glob("*.uai"), *folder.glob("*.uai.gz")]
     paths = sorted({path.with_name(path.name.removesuffix(".gz")) for path in files})
     if not paths:
         raise FileNotFoundError(f"{folder} has no files *.uai or *.uai.gz.")
-    if options.quick:
-        paths = sorted(paths, key=lambda path: file_of(path).stat().st_size)[:3]
+    sizes = {path: file_of(path).stat().st_size for path in paths}
     lines, refused = {kind: [] for kind in HEADERS}, []
-    for path in paths:
-        if not options.models or path.name.removesuffix(".uai") in options.models:
-            instance = Instance(path, refused)
-            kind = "states" if "MAP" in instance.answers else "sums"
-            getattr(instance, kind)()
-            lines[kind].append(instance.line)
+    for path in sorted(paths, key=sizes.get)[:3] if options.quick else paths:
+        instance = Instance(path, refused)
+        kind = "states" if "MAP" in instance.answers else "sums"
+        getattr(instance, kind)()
+        lines[kind].append(instance.line)
     for kind, header in HEADERS.items():
         names = header.split()
         rows = [[line.get(name) for name in names] for line in lines[kind]]
-        for row in (names, ["---"] * len(names), *rows) if rows else ():
-            print("| " + " | ".join(map(cell, row)) + " |")
+        if rows:
+            print(experiment.head(*names))
+        for row in rows:
+            print(experiment.line(*map(cell, row)))
     print("\n".join(refused))
-
-
-def parser():
-    made = experiment.parser(__doc__, quick="the three smallest files")
-    add = made.add_argument
-    add("folder", nargs="?", default=os.path.join(os.environ.get("FASTMF_DATA", "."), "uai"))
-    add("--models", nargs="*", metavar="NAME", help="these models only")
-    return made
 
 
 if __name__ == "__main__":

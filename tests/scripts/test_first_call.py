@@ -1,8 +1,7 @@
 import warnings
+from pathlib import Path
 
 import pytest
-
-import fastmf
 
 
 @pytest.fixture
@@ -18,19 +17,15 @@ def test_seconds_of_each_call(script, tmp_path):
         script.run(["nonsense"], tmp_path)
 
 
-def test_every_call_runs(script, tmp_path, monkeypatch):
+def test_every_call_runs(script, load, monkeypatch):
     """In this process, whose compiled code the other tests use too."""
-    import numpy as np
-
-    (tmp_path / "own_prior.py").write_text(script.OWN_PRIOR)
-    monkeypatch.syspath_prepend(tmp_path)
-    names = {"mf": fastmf, "np": np}
-    exec(script.DEFINITIONS, names)
+    monkeypatch.syspath_prepend(Path(script.__file__).parent)
+    names = vars(load("calls"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # one epoch does not converge
-        for row in script.ROWS.values():
-            for call in filter(None, row):
-                eval(call, names)
+        for call in dict.fromkeys(call for row in script.ROWS.values() for call in row):
+            for dtype in ("float64", "float32")[: 1 + ("dtype" in call)]:
+                eval(script.in_type(call, dtype), names)
 
 
 def test_the_page_has_the_table(script):

@@ -1,20 +1,13 @@
-import csv
-
-import numpy as np
+import re
 
 
-def test_a_small_run_gives_all_figures(load, mnist, capsys):
-    script = load("experiments/hidden_units")
-    folder, kinds = mnist / "out", ["binary", "gaussian"]
-    script.main(
-        ["--data", str(mnist), "--output", str(folder), "--kinds", *kinds, "--hidden", "3",
-         "--epochs", "2", "--quiet"]
-    )  # fmt: skip
-    for name in ["likelihood", *(f"fields-{kind}" for kind in kinds)]:
-        assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    with open(folder / "likelihood.csv", newline="") as file:
-        _, *rows = csv.reader(file)
-    assert [row[:2] for row in rows] == [[kind, epoch] for kind in kinds for epoch in ("1", "2")]
-    assert np.isfinite([float(x) for row in rows for x in row[2:]]).all()
+def test_kinds_are_beside_independent_pixels(load, mnist, capsys):
+    script, kinds = load("experiments/hidden_units"), ["binary", "gaussian"]
+    script.main(["--data", str(mnist), "--kinds", *kinds, "--hidden", "3", "--epochs", "2"])
     lines = capsys.readouterr().out.splitlines()
-    assert "by AIS" in lines[0] and "margin" in lines[1]
+    assert [line.split()[0] for line in lines] == kinds and "margin" in lines[1]
+    for line in lines:
+        # Weak couplings: hardly more than the pixels, by annealing from above and from below.
+        values = re.findall(r"(?:AIS|reverse|pixels) +(-[0-9.]+)", line)
+        above, below, pixels = map(float, values)
+        assert abs(above - below) < 0.5 and abs(below - pixels) < 2

@@ -10,7 +10,7 @@ def rows(path):
 
 def test_a_small_run_gives_all_figures_and_goes_on_from_its_checkpoint(script, mnist, capsys):
     folder = mnist / "out"
-    command = ["--data", str(mnist), "--output", str(folder), "--hidden", "2", "3", "--quiet"]
+    command = ["--data", str(mnist), "--output", str(folder), "--hidden", "2", "3"]
     script.main([*command, "--epochs", "2", "--starts", "2"])
     names = ["likelihood", "denoising", "restored", "digit", "fields-2", "fields-3", "activity-3"]
     for name in names:
