@@ -148,13 +148,8 @@ def main():
         "--cpu", dest="clock", action="store_const", const="process_time", default="perf_counter",
         help="count the time of the processor: on a busy machine",
     )  # fmt: skip
-    parser.add_argument(
-        "--only", metavar="TEXT", help="rows whose name contains this, such as 'belief'"
-    )
-    parser.add_argument(
-        "--write", nargs="?", type=Path, const=PAGE, metavar="FILE",
-        help="put the table between its markers in FILE (docs/project/performance.md)",
-    )  # fmt: skip
+    parser.add_argument("--only", metavar="TEXT", help="rows whose name contains it: 'belief'")
+    parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE.name}")
     arguments = parser.parse_args()
     if arguments.write and arguments.only:
         parser.error("--write would leave out of the table what --only does not name")
@@ -167,9 +162,9 @@ def main():
         parser.error(f"no row contains {arguments.only!r}")
     text = table(measured, arguments.clock)
     if arguments.write:
-        from speed_page import write
+        from timing import write
 
-        write(arguments.write, text, MARKERS)
+        write(PAGE, text, MARKERS)
 
 
 if __name__ == "__main__":

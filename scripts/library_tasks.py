@@ -8,7 +8,7 @@ from calls import ROWS, binary, machine, potts, ring, spins, units
 from scipy.sparse import csr_array
 
 import fastmf as mf
-from fastmf.cli import _warmup_tasks as warmup
+from fastmf.cli import _warmup_tasks
 from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
 
@@ -83,16 +83,16 @@ def _large_moments(name, dtype):
 
 def _expectation_propagation(dtype, schedule):
     for n in (3, 9):
-        mf.expectation_propagation(warmup.linear_model(dtype, n), schedule=schedule)
+        mf.expectation_propagation(_warmup_tasks.linear_model(dtype, n), schedule=schedule)
 
 
 def _rbm(dtype, **options):
-    warmup.machine(mf.GeneralizedRBM(3, **options), warmup.BITS.astype(dtype))
+    _warmup_tasks.machine(mf.GeneralizedRBM(3, **options), _warmup_tasks.BITS.astype(dtype))
 
 
 def _deep(dtype):
     deep = mf.DeepBoltzmannMachine((3, 2), pretraining_epochs=1)
-    warmup.machine(deep, warmup.BITS.astype(dtype))
+    _warmup_tasks.machine(deep, _warmup_tasks.BITS.astype(dtype))
 
 
 def _of_type(dtype):
@@ -100,16 +100,18 @@ def _of_type(dtype):
     tasks = {}
     for name in PRIORS:
         model = machine((name, "Bernoulli"), dtype)
-        tasks[f"tap, {name}"] = partial(warmup.tap, model)
+        tasks[f"tap, {name}"] = partial(_warmup_tasks.tap, model)
         tasks[f"relaxed_bp, {name}"] = partial(mf.relaxed_bp, model)
         tasks[f"adaptive_tap, {name}"] = partial(mf.adaptive_tap, model)
         tasks[f"moments, {name}"] = partial(_large_moments, name, dtype)
     for order in (1, 3):
-        tasks[f"tap, order {order}"] = partial(warmup.tap, binary(dtype), order=order)
+        tasks[f"tap, order {order}"] = partial(_warmup_tasks.tap, binary(dtype), order=order)
     shapes = {"fully visible": spins(dtype), "layers": binary(dtype), "deep": binary(dtype, 3)}
     for shape, model in shapes.items():
         for schedule in ("blocked", "sequential"):
-            tasks[f"tap, {shape}, {schedule}"] = partial(warmup.tap, model, schedule=schedule)
+            tasks[f"tap, {shape}, {schedule}"] = partial(
+                _warmup_tasks.tap, model, schedule=schedule
+            )
     fields = {"field": np.zeros((2, 4), dtype)}
     for pairwise in (False, True):
         tasks[f"belief_propagation, pairwise={pairwise}"] = partial(
@@ -134,14 +136,17 @@ def _of_type(dtype):
         tasks[f"GeneralizedRBM, {hidden} units"] = partial(_rbm, dtype, hidden=hidden)
     for objective in ("likelihood", "logistic", "cd", "perceptron", "latent_svm", "marginal_svm"):
         tasks[f"ConditionalRBM, {objective}"] = partial(
-            warmup.conditional, dtype, objective=objective
+            _warmup_tasks.conditional, dtype, objective=objective
         )
-    tasks["ConditionalRBM, mean field"] = partial(warmup.conditional, dtype, inference="mean_field")
+    tasks["ConditionalRBM, mean field"] = partial(
+        _warmup_tasks.conditional, dtype, inference="mean_field"
+    )
     functions = {
         "evaluation": _evaluation, "categorical units": _categorical, "graphs": _graphs,
-        "ordinal units": _ordinal, "GeneralizedRBM, spike-and-slab pixels": warmup.pixels,
+        "ordinal units": _ordinal, "GeneralizedRBM, spike-and-slab pixels": _warmup_tasks.pixels,
         "DeepBoltzmannMachine": _deep, "PottsMachine": fit_potts,
-        "SpikeSlabRegressor": warmup.regression, "SpikeSlabClassifier": warmup.classification,
+        "SpikeSlabRegressor": _warmup_tasks.regression,
+        "SpikeSlabClassifier": _warmup_tasks.classification,
     }  # fmt: skip
     tasks |= {name: partial(function, dtype) for name, function in functions.items()}
     # But for a user's own units.
@@ -152,9 +157,9 @@ def _of_type(dtype):
 
 def everything():
     """All tasks, by name."""
-    tasks = dict(warmup.STANDARD)
+    tasks = dict(_warmup_tasks.STANDARD)
     for dtype in DTYPES:
         tasks |= {f"{name}, {dtype}": task for name, task in _of_type(dtype).items()}
     for solver in ("newton", "lbfgs", "bslm"):
-        tasks[f"FullyVisibleBoltzmannMachine, {solver}"] = partial(warmup.spins, solver)
+        tasks[f"FullyVisibleBoltzmannMachine, {solver}"] = partial(_warmup_tasks.spins, solver)
     return tasks

@@ -20,14 +20,12 @@ import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
 
 for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ[variable] = "1"
 
 import numpy as np  # noqa: E402
-from speed_page import PAGE, write  # noqa: E402
-from timing import images  # noqa: E402
+from timing import PAGE, images, write  # noqa: E402
 
 import fastmf as mf  # noqa: E402
 from fastmf.evaluation import log_likelihood  # noqa: E402
@@ -190,14 +188,12 @@ def main(argv=None):
     add = parser.add_argument
     add("--hidden", type=int, nargs="+", default=[100, 500], metavar="N", help="[100 500]")
     add("--seeds", type=int, default=3, metavar="N", help="of each cell [3]")
-    add("--processes", type=int, default=os.cpu_count(), metavar="N", help="[cores]")
     add("--quick", action="store_true", help="500 images, a twentieth of the time, one seed")
-    add("--write", nargs="?", type=Path, const=PAGE, metavar="FILE",
-        help="put the table between its markers in FILE (scripts/SPEED.md)")  # fmt: skip
+    add("--write", action="store_true", help="put the table into scripts/SPEED.md")
     chosen = parser.parse_args(argv)
     n_seeds = 1 if chosen.quick else chosen.seeds
     rows, counts, floor = [], 0, of_independent_pixels(*data_of(chosen.quick))
-    with ProcessPoolExecutor(chosen.processes, get_context("spawn")) as pool:
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
         for n_hidden in chosen.hidden:
             seeds = range(n_seeds)
             jobs = {
@@ -213,7 +209,7 @@ def main(argv=None):
     text = table(rows, n_seeds, floor, counts)
     print(text)
     if chosen.write:
-        write(chosen.write, text, MARKERS)
+        write(PAGE, text, MARKERS)
 
 
 if __name__ == "__main__":

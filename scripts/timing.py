@@ -17,6 +17,7 @@ from threadpoolctl import ThreadpoolController
 import fastmf as mf
 
 ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "scripts" / "SPEED.md"
 sys.path.insert(0, str(ROOT / "tests"))  # for the table of kernel cases
 
 # Seconds of pause before each run: threads of a pool spin for a while after their work, on cores
@@ -118,6 +119,15 @@ def median(seconds):
 def ratio(slow, fast):
     """Median of the ratios of the same round."""
     return statistics.median(s / f for s, f in zip(slow, fast, strict=True))
+
+
+def write(path, text, markers):
+    """Put a text between its markers, and change nothing else."""
+    before, begin, following = path.read_text(encoding="utf-8").partition(markers[0])
+    _, end, after = following.partition(markers[1])
+    if not (begin and end):
+        raise SystemExit(f"{path} lacks the markers {markers}.")
+    path.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
 
 
 def images(n_rows):

@@ -1,0 +1,691 @@
+#!/usr/bin/env python3
+"""The tables of SPEED.md but for the first: fastmf beside NumPy, SciPy and other packages.
+
+    python scripts/speed.py --write              # all tables; minutes on an idle machine
+    python scripts/speed.py regression epoch     # parts of them, printed
+
+All that is compared runs in one process and alternates; a time is the median over the rounds, a
+ratio the median of the ratios within a round. NumPy has in-place buffers and one thread of BLAS
+or all, whichever is faster, and leaves out rows that have converged. Graphs of peers are built and
+compiled before, and the last column says how long building took.
+
+PGMax 0.6.1 does not run with new versions of JAX: `pip install --no-deps pgmax` beside "jax<0.5".
+"""
+
+import argparse
+import os
+import time
+import warnings
+from functools import partial
+from importlib.util import find_spec
+
+import numpy as np
+from scaling import by_odds, by_the_paper, chain, machine
+from scipy.optimize import minimize
+from scipy.sparse import coo_array
+from timing import (
+    PAGE,
+    blas_threads,
+    conditions,
+    images,
+    in_type,
+    interleaved,
+    median,
+    pinned,
+    ratio,
+    trained_machine,
+    with_own_blas,
+    write,
+)
+
+import fastmf as mf
+from fastmf.inference.mean_field._layouts import rows_per_worker
+
+from kernel_cases import Size, case  # isort: skip  (found through timing)
+from kernel_cases.machines import rbm  # isort: skip
+from kernel_cases.tap import tap_arguments  # isort: skip
+
+THREADS = os.cpu_count() or 1
+TAP = case("mean_field.tap.tap-blocked")
+# Sides of grids for sum-product and max-product, sides of a strip, and units of a tree.
+GRIDS, MAX_GRIDS, STRIP, TREE = (100, 300), (100, 30), (6, 12), 200
+SWEEPS = 25
+SPIN = np.array([-1.0, 1.0])
+
+
+def timed(function, *arguments):
+    """Seconds of one call."""
+    start = time.perf_counter()
+    function(*arguments)
+    return time.perf_counter() - start
+
+
+def by_numpy(seconds_of, *arguments):
+    """The smaller of the seconds with one thread of BLAS and with all: small products lose by many.
+
+    One comes first, as after a call threads of BLAS spin for a while.
+    """
+    seconds = []
+    for n_threads in sorted({1, THREADS}):
+        with blas_threads(n_threads):
+            seconds.append(seconds_of(*arguments))
+    return min(seconds)
+
+
+def show(seconds):
+    """Time in s, ms or µs."""
+    for unit, scale in (("s", 1), ("ms", 1e3), ("µs", 1e6)):
+        if seconds * scale >= 1 or unit == "µs":
+            return f"{seconds * scale:.3g} {unit}"
+
+
+def line(task, ours, theirs, other, note=""):
+    """One row of the table, for two lists of seconds; a ratio below 1 is bold."""
+    times = f"{show(median(ours))} | {show(median(theirs))} ({other})"
+    faster = ratio(theirs, ours)
+    return f"{task} | {times} | {f'**{faster:.2g}**' if faster < 1 else f'{faster:.2g}'} | {note}"
+
+
+# --- one sweep ----------------------------------------------------------------------------------
+
+
+class NumPySweep:
+    """A blocked binary TAP sweep as well as NumPy does it: in place, all rows at once."""
+
+    def __init__(self, model, n_rows):
+        W = model.weights
+        self.layers = [
+            (W, W * W, model.hidden.field), (W.T, (W * W).T, model.visible.field),
+        ]  # fmt: skip
+        self.mean = [np.full((n_rows, n), 0.5, W.dtype) for n in W.shape]
+        self.var = [mean * (1 - mean) for mean in self.mean]
+        self.work = [[np.empty_like(mean) for _ in range(2)] for mean in self.mean]
+        self.residual = np.zeros(n_rows, W.dtype)
+
+    def __call__(self, n_sweeps):
+        """Sweep the hidden layer, then the visible one, `n_sweeps` times."""
+        for _ in range(n_sweeps):
+            self.residual[:] = 0
+            for here, (W, squares, field) in zip((1, 0), self.layers, strict=True):
+                mean, var, (t, a) = self.mean[here], self.var[here], self.work[here]
+                np.matmul(self.var[1 - here], squares, out=a)
+                np.matmul(self.mean[1 - here], W, out=t)
+                # field + W m - a m + a / 2, then the sigmoid, with `var` as scratch space.
+                t += field
+                np.subtract(0.5, mean, out=var)
+                a *= var
+                t += a
+                np.negative(t, out=t)
+                np.exp(t, out=t)
+                t += 1
+                np.divide(1, t, out=t)
+                np.subtract(t, mean, out=a)
+                np.abs(a, out=a)
+                np.maximum(self.residual, a.max(1), out=self.residual)
+                mean[:] = t
+                np.subtract(1, mean, out=var)
+                var *= mean
+
+    def products(self, n_sweeps):
+        """The matrix products of the sweep only."""
+        for _ in range(n_sweeps):
+            for here, (W, squares, _) in zip((1, 0), self.layers, strict=True):
+                t, a = self.work[here]
+                np.matmul(self.var[1 - here], squares, out=a)
+                np.matmul(self.mean[1 - here], W, out=t)
+
+
+def one_sweep(n_hidden, dtype, repeats, n_sweeps=20):
+    """Blocked sweeps of 100 rows against in-place NumPy and against its products alone."""
+    size = Size(784, n_hidden, 100)
+    plain = NumPySweep(rbm(size, dtype), size.n_rows)
+
+    def ours():
+        arguments = tap_arguments(
+            size, dtype, tol=0.0, max_iter=n_sweeps, rows_per_worker=rows_per_worker(100, THREADS)
+        )
+        return timed(TAP.run, "compiled", arguments, THREADS) / n_sweeps
+
+    times = interleaved(
+        {
+            "ours": ours,
+            "NumPy": lambda: by_numpy(timed, plain, n_sweeps) / n_sweeps,
+            "products": lambda: by_numpy(timed, plain.products, n_sweeps) / n_sweeps,
+        },
+        2 * repeats + 1,  # short calls
+    )
+    over = ratio(times["ours"], times["products"])
+    yield line(f"one sweep of 100 rows, 784 x {n_hidden}, {dtype}", times["ours"], times["NumPy"],
+               "NumPy in place", f"{over:.2f} times its matrix products alone")  # fmt: skip
+
+
+def numpy_unit_by_unit(model, mean, var, order):
+    """One sequential TAP sweep in NumPy: unit after unit, each seeing the newest values."""
+    W, W_T = model.weights, np.ascontiguousarray(model.weights.T)
+    rows = {0: (W, W * W, model.visible.field), 1: (W_T, W_T * W_T, model.hidden.field)}
+    for layer, i in order:
+        W, squares, field = rows[layer]
+        a = var[1 - layer] @ squares[i]
+        t = field[i] + mean[1 - layer] @ W[i] + a * (0.5 - mean[layer][:, i])
+        m = 1 / (1 + np.exp(-t))
+        mean[layer][:, i], var[layer][:, i] = m, m * (1 - m)
+
+
+def sequential(n_hidden, dtype, repeats):
+    """Sequential sweeps, against NumPy unit by unit."""
+    size = Size(784, n_hidden, 100)
+    model, n_sweeps = rbm(size, dtype), 3
+    options = {"schedule": "sequential", "tol": 0.0, "max_iter": n_sweeps}
+    options["rows_per_worker"] = rows_per_worker(100, THREADS)
+
+    def ours():
+        arguments = tap_arguments(size, dtype, **options)
+        return timed(TAP.run, "compiled", arguments, THREADS) / n_sweeps
+
+    order = sorted(
+        [(layer, i) for layer, n in enumerate(model.weights.shape) for i in range(n)],
+        key=lambda unit: unit[1] / model.weights.shape[unit[0]],
+    )
+    mean = [np.full((100, n), 0.5, dtype) for n in model.weights.shape]
+    var = [m * (1 - m) for m in mean]
+    times = interleaved(
+        {
+            "ours": ours,
+            "units": lambda: by_numpy(timed, numpy_unit_by_unit, model, mean, var, order),
+        },
+        repeats,
+    )
+    task = f"one sequential sweep of 100 rows, 784 x {n_hidden}, {dtype}"
+    yield line(task, times["ours"], times["units"], "NumPy, unit by unit")
+
+
+# --- whole solves -------------------------------------------------------------------------------
+
+
+def all_starts(n_hidden, repeats):
+    """All of 100 data starts to 1e-8 on a trained machine."""
+    model = trained_machine(n_hidden)
+    starts, size = images(10_000)[:100], Size(784, n_hidden, 100)
+    models = {dtype: in_type(model, dtype) for dtype in ("float64", "float32")}
+    solutions = {}
+
+    def twin(dtype):
+        arguments = tap_arguments(
+            size, dtype, machine=lambda size, dtype: models[dtype], start=starts,
+            max_iter=1000,
+        )  # fmt: skip
+        seconds = timed(TAP.twin, *arguments)
+        mean, var = (np.split(part, [784], axis=1) for part in arguments[-1].state[:2])
+        solutions["twin " + dtype] = tuple(mean), tuple(var)
+        return seconds
+
+    def ours(name, dtype, options):
+        solutions[name] = mf.tap(models[dtype], starts, n_threads=THREADS, **options)
+
+    def fixed_points(name):
+        # A row that passes a saddle slowly can stop there: compared are the points it converges to.
+        options = {"tol": 1e-12, "max_iter": 100_000, "acceleration": False}
+        return np.hstack(mf.tap(model, solutions[name], n_threads=THREADS, **options).mean)
+
+    variants = {
+        f"{kind}, {dtype}": (dtype, options)
+        for kind, options in (("plain", {"acceleration": False}), ("accelerated", {}))
+        for dtype in models
+    }
+    solvers = {name: (lambda n=name, v=v: ours(n, *v)) for name, v in variants.items()}
+    solvers["twin float64"] = lambda: by_numpy(twin, "float64")
+    solvers["twin float32"] = lambda: by_numpy(twin, "float32")
+    times = interleaved(solvers, repeats)
+    expected = fixed_points("twin float64")
+    for name in variants:
+        equal = abs(fixed_points(name) - expected).max(1) < 1e-6
+        yield line(
+            f"100 starts to 1e-8, trained 784 x {n_hidden}, {name}", times[name],
+            times[f"twin {variants[name][0]}"], f"NumPy of Algorithm 1, {variants[name][0]}",
+            f"{equal.mean():.0%} the same fixed points, swept on to 1e-12",
+        )  # fmt: skip
+
+
+# --- learning ----------------------------------------------------------------------------------
+
+
+def epoch(n_hidden, repeats):
+    """Training epochs beside scikit-learn's persistent contrastive divergence."""
+    from sklearn.neural_network import BernoulliRBM
+
+    from fastmf.learning.layered.settings import LayeredSettings
+    from fastmf.learning.layered.step import Plan
+    from fastmf.learning.training.ascent import initial_state
+
+    X = images(10_000)
+    rng = np.random.default_rng(0)
+    weights = rng.normal(0, 0.01, (784, n_hidden)).astype(np.float32)
+    model = mf.RBM(weights, mf.Bernoulli.from_data(X), mf.Bernoulli(np.zeros(n_hidden)))
+    # Rows of a step and options by name; the first are the default ones. TAP from half as many
+    # starts as a batch has rows takes 8 products for 14.
+    gradients = {
+        "TAP, 3 sweeps, 20 rows a step": (20, {"gradient": "tap", "n_sweeps": 3}),
+        "TAP, 3 sweeps": (100, {"gradient": "tap", "n_sweeps": 3}),
+        "TAP, 3 sweeps from 50 starts": (100, {"gradient": "tap", "n_sweeps": 3, "n_starts": 50}),
+        "PCD-1": (100, {"gradient": "pcd", "n_sweeps": 1}),
+        "CD-1": (100, {"gradient": "cd", "n_sweeps": 1}),
+    }
+
+    def ours(batch, options, n_threads):
+        rows = np.arange(len(X)).reshape(-1, batch)
+        step = Plan(model, LayeredSettings(batch_size=batch, **options), n_threads)
+
+        def take():
+            state = initial_state(model)
+            for k, of_batch in enumerate(rows):
+                step(state, X[of_batch], 5e-3, np.random.default_rng(k))
+
+        return take
+
+    def theirs(batch):
+        BernoulliRBM(n_hidden, batch_size=batch, n_iter=1, random_state=0).fit(X)
+
+    runs = {batch: partial(by_numpy, timed, theirs, batch) for batch in (20, 100)}
+    for name, (batch, options) in gradients.items():
+        runs[name] = ours(batch, options, THREADS)
+        runs[f"{name}, one thread"] = ours(batch, options, 1)
+    times = interleaved(runs, repeats)
+    for name, (batch, _) in gradients.items():
+        gain = ratio(times[f"{name}, one thread"], times[name])
+        what = f"training epoch of 10,000 rows, 784 x {n_hidden}, {name}, float32"
+        peer = "scikit-learn, PCD-1" + ", 20 rows a step" * (batch == 20)
+        yield line(what, times[name], times[batch], peer, f"{gain:.2g} times one thread")
+
+
+# --- other packages ---------------------------------------------------------------------------
+
+
+def belief_propagation(repeats):
+    """Ten sweeps of sum-product."""
+    for dtype in ("float32", "float64"):
+        model = machine(1000, 500, dtype)
+        options = {"max_iter": 10, "tol": 0, "damping": 0.0, "n_threads": 1}
+        solvers = {
+            "ours": partial(mf.belief_propagation, model, **options),
+            "NumPy in odds": partial(by_odds, model, 10),
+            "NumPy as the paper writes it": partial(by_the_paper, model, 10),
+        }
+        hidden = solvers["ours"]().mean[1]
+        for name, solve in solvers.items():
+            if name != "ours":  # which also compiles those that compile at the first call
+                np.testing.assert_allclose(solve()[1], hidden, atol=1e-4, err_msg=name)
+        times = interleaved(solvers, repeats)
+        task = f"ten sweeps of sum-product, 1000 x 500, {dtype}, one thread"
+        for name in times:
+            if name != "ours":
+                yield line(task, times["ours"], times[name], name)
+
+
+def design(n, d, correlation, seed=0):
+    """Features whose correlations fall off from one to the next, and ten coefficients far apart."""
+    rng = np.random.default_rng(seed)
+    X, w = rng.normal(size=(n, d)), np.zeros(d)
+    for j in range(1, d):
+        X[:, j] = correlation * X[:, j - 1] + np.sqrt(1 - correlation**2) * X[:, j]
+    w[d // 20 :: d // 10] = rng.normal(size=10)
+    return X, w
+
+
+def regression(repeats):
+    """Sparse linear regressions with more features than rows: errors beside times."""
+    from sklearn.linear_model import ARDRegression, ElasticNetCV, LassoCV
+
+    for n, d, correlation in ((100, 1000, 0.0), (300, 1000, 0.9)):
+        X, w = design(n + 1000, d, correlation)
+        y = X @ w + 0.1 * np.random.default_rng(1).normal(size=len(X))
+        given = {"noise_variance": 0.01, "slab_variance": 1.0, "inclusion_probability": 10 / d}
+        ours = {
+            "parameters known": mf.SpikeSlabRegressor(**given, fit_intercept=False),
+            "parameters learned": mf.SpikeSlabRegressor(),
+        }
+        peers = {
+            "LassoCV": LassoCV(n_jobs=1),
+            "ElasticNetCV": ElasticNetCV(l1_ratio=[0.5, 0.9, 1.0], n_jobs=1),
+            "ARDRegression": ARDRegression(),
+        }
+        named = ", correlations of 0.9" if correlation else ""
+        task = f"sparse regression, {n} x {d}{named}, ten coefficients"
+        yield from compared(task, ours, peers, (X[:n], y[:n], X[n:], y[n:]), w, repeats)
+
+
+def classification(repeats):
+    """Sparse classification by a probit model, beside logistic regression with an L1 penalty."""
+    from sklearn.linear_model import LogisticRegressionCV
+
+    for correlation in (0.0, 0.9):
+        X, w = design(1400, 300, correlation)
+        y = (3 * X @ w + np.random.default_rng(1).normal(size=len(X)) > 0).astype(float)
+        peers = {
+            "LogisticRegressionCV, L1": LogisticRegressionCV(
+                l1_ratios=[1.0], solver="liblinear", use_legacy_attributes=False, random_state=0
+            )
+        }
+        named = ", correlations of 0.9" if correlation else ""
+        task = f"sparse classification, 400 x 300{named}, ten coefficients"
+        rows = X[:400], y[:400], X[400:], y[400:]
+        ours = {"parameters learned": mf.SpikeSlabClassifier()}
+        yield from compared(task, ours, peers, rows, w, repeats)
+
+
+def compared(task, ours, peers, rows, w, repeats):
+    """Rows of all estimators of the package beside all peers, with the errors of both."""
+    X, y, X_new, y_new = rows
+    fits = {name: partial(one.fit, X, y) for name, one in (ours | peers).items()}
+    for name in ours:
+        fits[name]()  # compiles
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what has not converged is seen by its errors
+        times = interleaved(fits, repeats)
+    errors = {name: errors_of(one, w, X_new, y_new) for name, one in (ours | peers).items()}
+    for how in ours:
+        for name in peers:
+            both = zip(errors[how].items(), errors[name].values(), strict=True)
+            note = "; ".join(f"{what} {own} : {other}" for (what, own), other in both)
+            yield line(f"{task}, {how}", times[how], times[name], f"scikit-learn, {name}", note)
+
+
+def errors_of(one, w, X_new, y_new):
+    """Features found and false ones, and errors of coefficients and of predictions on new rows."""
+    probability = getattr(one, "inclusion_probability_", None)
+    chosen = np.ravel(one.coef_) != 0 if probability is None else np.ravel(probability) > 0.5
+    errors = {"features found": chosen[w != 0].sum(), "false": chosen[w == 0].sum()}
+    wrong = one.predict(X_new) - y_new
+    if set(np.unique(y_new)) <= {0.0, 1.0}:
+        return errors | {"wrong classes": f"{(wrong != 0).mean():.1%}"}
+    error = np.sqrt(((one.coef_ - w) ** 2).sum() / np.count_nonzero(w))
+    return errors | {"error of a coefficient": f"{error:.2g}", "predictions": f"{wrong.std():.3g}"}
+
+
+def pseudo_likelihood(repeats):
+    """Maximum pseudo-likelihood from raw rows, where the maximum exists."""
+    for d in (10, 20):
+        X = chain(d, 16_000)
+        ours = mf.FullyVisibleBoltzmannMachine(solver="auto")
+        gap = abs(ours.fit(X).couplings_ - scipy_maximum(X)).max()
+        solvers = {"ours": partial(ours.fit, X), "SciPy": partial(scipy_maximum, X)}
+        times = interleaved(solvers, repeats)
+        note = f"ours decides on existence, too; couplings differ by {gap:.1g} at most"
+        yield line(f"maximum pseudo-likelihood, {d} units, 16,000 rows", times["ours"],
+                   times["SciPy"], "SciPy, L-BFGS-B on distinct rows", note)  # fmt: skip
+
+
+def scipy_maximum(X):
+    """Couplings that maximise the pseudo-likelihood, with NumPy and SciPy alone."""
+    rows, counts = np.unique(X, axis=0, return_counts=True)
+    weights, d = counts / len(X), X.shape[1]
+    upper = np.triu_indices(d, 1)
+
+    def loss(parameters):
+        couplings = np.zeros((d, d))
+        couplings[upper] = parameters[d:]
+        couplings += couplings.T
+        fields = rows @ couplings + parameters[:d]
+        value = weights @ np.logaddexp(0, -2 * rows * fields).sum(1)
+        residual = weights[:, None] * (np.tanh(fields) - rows)
+        cross = residual.T @ rows
+        return value, np.concatenate([residual.sum(0), (cross + cross.T)[upper]])
+
+    start = np.zeros(d + len(upper[0]))
+    options = {"maxiter": 10_000, "maxfun": 100_000, "ftol": 1e-14, "gtol": 1e-7}
+    solution = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
+    couplings = np.zeros((d, d))
+    couplings[upper] = solution.x[d:]
+    return couplings + couplings.T
+
+
+# --- sparse graphs ----------------------------------------------------------------------------
+
+
+def grid(n_rows, n_columns):
+    """Edges between neighbours of a grid."""
+    unit = np.arange(n_rows * n_columns).reshape(n_rows, n_columns)
+    across, down = (unit[:, :-1], unit[:, 1:]), (unit[:-1], unit[1:])
+    return np.concatenate([np.stack([a.ravel(), b.ravel()], 1) for a, b in (across, down)])
+
+
+def tree(n_units):
+    """Edges of a tree in which each unit is joined to a random one before it."""
+    rng = np.random.default_rng(0)
+    return np.array([(rng.integers(k), k) for k in range(1, n_units)])
+
+
+def spins(edges):
+    """Spins with random couplings on these edges, and the couplings.
+
+    Parallel sweeps without damping converge on grids of such couplings.
+    """
+    rng, n = np.random.default_rng(1), edges.max() + 1
+    couplings, field = rng.normal(scale=0.3, size=len(edges)), rng.normal(scale=0.3, size=n)
+    half = coo_array((couplings, edges.T), shape=(n, n))
+    return mf.BoltzmannMachine((half + half.T).tocsr(), mf.Ising(field)), couplings
+
+
+def installed(package):
+    """Whether a package is installed, with a message if not."""
+    is_installed = find_spec(package) is not None
+    if not is_installed:
+        print(f"{package} is left out: it is not installed")
+    return is_installed
+
+
+def built(make):
+    """What a function makes, and the seconds that it takes."""
+    start = time.perf_counter()
+    return make(), time.perf_counter() - start
+
+
+def pgmax(edges, couplings, field, double, **options):
+    """Belief propagation of PGMax as one compiled function, for the log-odds of the beliefs.
+
+    Temperature 1 is sum-product, 0 max-product. Its messages start uniform, and are all sent at
+    once.
+    """
+    import jax
+    from jax.experimental import enable_x64
+    from pgmax import fgraph, fgroup, infer, vgroup
+
+    with enable_x64(double):
+        units = vgroup.NDVarArray(num_states=2, shape=field.shape)
+        group = fgroup.PairwiseFactorGroup(
+            variables_for_factors=[[units[i], units[j]] for i, j in edges.tolist()],
+            log_potential_matrix=couplings[:, None, None] * np.outer(SPIN, SPIN),
+        )
+        graph = fgraph.FactorGraph(variable_groups=[units])
+        graph.add_factors(group)
+        inferer = infer.build_inferer(graph.bp_state, backend="bp")
+        arrays = inferer.init(evidence_updates={units: field[:, None] * SPIN})
+
+    @jax.jit
+    def beliefs(arrays):
+        log_potentials = inferer.get_beliefs(inferer.run(arrays, **options))[units]
+        return log_potentials[:, 1] - log_potentials[:, 0]
+
+    def solve():
+        with enable_x64(double):
+            return np.asarray(beliefs(arrays))
+
+    return solve
+
+
+def sum_product(repeats):
+    """Marginals of grids after this many sweeps, which both have converged by then."""
+    if not installed("pgmax"):
+        return
+    for side in GRIDS:
+        edges = grid(side, side)
+        model, couplings = spins(edges)
+        ours = partial(mf.belief_propagation, model, max_iter=SWEEPS, tol=0, damping=0.0,
+                       n_threads=1)  # fmt: skip
+        mean, solvers, notes = ours().mean, {"ours": ours}, {}
+        for double in (False, True):
+            name = f"PGMax, float{64 if double else 32}"
+            make = partial(pgmax, edges, couplings, model.prior.field, double,
+                           num_iters=SWEEPS, damping=0.0, temperature=1.0)  # fmt: skip
+            solvers[name], seconds = built(make)
+            gap = abs(np.tanh(solvers[name]() / 2) - mean).max() / 2
+            assert gap < 1e-3, f"{name} differs by {gap}"
+            notes[name] = f"marginals differ by {gap:.1g} at most; its graph built in " + show(
+                seconds
+            )
+        times = interleaved(solvers, repeats)
+        task = f"{SWEEPS} sweeps of sum-product, Ising grid {side} x {side}, float64"
+        for name, note in notes.items():
+            yield line(task, times["ours"], times[name], name, note)
+
+
+def max_product(repeats):
+    """The most probable state of a grid: after the same sweeps, and as ours is by default.
+
+    By default it sweeps until messages converge or cycle, and improves the state, which takes
+    much longer than the sweeps.
+    """
+    if not installed("pgmax"):
+        return
+    sweeps = dict(max_iter=SWEEPS, search=False)
+    names = f"{SWEEPS} sweeps of max-product", "most probable state, default options"
+    for side, options, name in zip(MAX_GRIDS, (sweeps, {}), names, strict=True):
+        edges = grid(side, side)
+        model, couplings = spins(edges)
+        field = model.prior.field
+        ours = partial(mf.most_probable, model, n_threads=1, **options)
+        peer, seconds = built(
+            partial(pgmax, edges, couplings, field, False,
+                    num_iters=SWEEPS, damping=0.5, temperature=0.0)
+        )  # fmt: skip
+        values = [
+            states @ field + couplings @ states[edges].prod(1)
+            for states in (ours().assignment, np.where(peer() > 0, 1.0, -1.0))
+        ]
+        times = interleaved({"ours": ours, "PGMax": peer}, repeats)
+        note = "log-weight of the state {:.6g} beside {:.6g}; ".format(*values)
+        note += f"its graph built in {show(seconds)}"
+        task = f"{name}, Ising grid {side} x {side}"
+        yield line(task, times["ours"], times["PGMax"], f"PGMax, float32, {SWEEPS} sweeps", note)
+
+
+def by_junction_tree(junction_tree):
+    """Probabilities of state 1 of all units from pgmpy's `BeliefPropagation`, calibrated anew."""
+    junction_tree.calibrate()
+    probability = {}
+    for clique, table in junction_tree.get_clique_beliefs().items():
+        for unit in clique:
+            if unit not in probability:
+                summed = [k for k in clique if k != unit]
+                values = table.marginalize(summed, inplace=False).values if summed else table.values
+                probability[unit] = values[1] / values.sum()
+    return np.array([probability[k] for k in range(len(probability))])
+
+
+def elimination(repeats):
+    """Exact marginals of all units."""
+    if not installed("pgmpy"):
+        return
+    from pgmpy.inference import BeliefPropagation
+
+    graphs = {"Ising grid {} x {}".format(*STRIP): grid(*STRIP)}
+    graphs[f"random tree of {TREE} spins"] = tree(TREE)
+    for name, edges in graphs.items():
+        model, _ = spins(edges)
+        junction_tree, seconds = built(partial(BeliefPropagation, mf.convert.to_pgmpy(model)))
+        solvers = {
+            "ours": partial(mf.exact, model),
+            "pgmpy": partial(by_junction_tree, junction_tree),
+        }
+        np.testing.assert_allclose(solvers["pgmpy"](), (1 + solvers["ours"]().mean) / 2, atol=1e-10)
+        times = interleaved(solvers, repeats)
+        note = f"its junction tree built in {show(seconds)}"
+        task = f"exact marginals, {name}"
+        yield line(task, times["ours"], times["pgmpy"], "pgmpy, junction tree", note)
+
+
+# --- tables -------------------------------------------------------------------------------------
+
+
+def of_sizes(function, sizes, dtypes=("float64", "float32")):
+    """A part of a table: the rows of a function for several sizes and types."""
+
+    def part(repeats):
+        for n in sizes:
+            for dtype in dtypes:
+                yield from function(n, *[dtype] * (len(dtypes) > 1), repeats)
+
+    return part
+
+
+# Parts by table, and threads.
+TABLES = {
+    "speed": {
+        "sweep": of_sizes(one_sweep, (100, 500, 2000)),
+        "sequential": of_sizes(sequential, (500,)),
+        "starts": of_sizes(all_starts, (100, 500), (None,)),
+        "epoch": of_sizes(epoch, (100, 500), (None,)),
+    },
+    "peers": {
+        "belief_propagation": belief_propagation,
+        "regression": regression,
+        "classification": classification,
+        "pseudo_likelihood": pseudo_likelihood,
+    },
+    "graphs": {
+        "sum_product": sum_product,
+        "max_product": max_product,
+        "elimination": elimination,
+    },
+}
+PARTS = {part: function for parts in TABLES.values() for part, function in parts.items()}
+
+
+def table(rows, n_threads):
+    """The rows as Markdown, with their conditions, and how many fastmf loses."""
+    slower = sum("| **" in row for row in rows)
+    bold = ", whose ratios are bold" if slower else ""
+    return "\n".join(
+        [
+            f"Medians on {n_threads} thread{'s' * (n_threads > 1)} ({conditions()}); the "
+            "ratio is theirs to ours.",
+            f"fastmf is slower in {slower} of {len(rows)} rows{bold}.",
+            "",
+            "| task | fastmf | others | ratio | |",
+            "|---|---|---|---|---|",
+            *(f"| {row} |" for row in rows),
+        ]
+    )
+
+
+def markers(name):
+    """The lines of the page between which a table is."""
+    return f"<!-- {name} table: begin -->", f"<!-- {name} table: end -->"
+
+
+def main(argv=None):
+    """Measure, print the rows, and write the tables to the page if asked to."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)} [all]")
+    parser.add_argument("--write", action="store_true", help="complete tables into SPEED.md")
+    options = parser.parse_args(argv)
+    # Read when JAX starts.
+    one = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    os.environ.setdefault("XLA_FLAGS", one)
+    for dtype in ("float64", "float32"):
+        TAP.compiled(*TAP.build(Size(20, 10, 2), dtype))  # compiles
+    for name, parts in TABLES.items():
+        chosen = [part for part in parts if part in options.parts or not options.parts]
+        n_threads, rows = THREADS if name == "speed" else 1, []
+        with pinned(n_threads):  # to cores, which limits the threads of every peer
+            for part in chosen:
+                for row in parts[part](5):
+                    rows.append(row)
+                    print(row, flush=True)
+        if options.write and rows and len(chosen) == len(parts):
+            write(PAGE, table(rows, n_threads), markers(name))
+
+
+if __name__ == "__main__":
+    with_own_blas(main)

@@ -1,0 +1,79 @@
+"""Peers solve the same problems, and tables are on the pages."""
+
+from functools import partial
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+
+
+@pytest.fixture
+def script(load, monkeypatch):
+    script = load("speed")
+    sizes = {"GRIDS": (4,), "MAX_GRIDS": (4, 3), "STRIP": (2, 3), "TREE": 7}
+    for name, value in sizes.items():
+        monkeypatch.setattr(script, name, value)
+    monkeypatch.setattr(script, "images", lambda n: np.eye(100, 784, dtype="float32"))
+    return script
+
+
+def test_peers_solve_the_same_problems(script):
+    X = script.chain(4, 500)
+    ours = mf.FullyVisibleBoltzmannMachine(solver="newton").fit(X)
+    np.testing.assert_allclose(script.scipy_maximum(X), ours.couplings_, atol=1e-5)
+    model = script.machine(20, 10, "float64")
+    found = mf.belief_propagation(model, max_iter=10, tol=0, damping=0.0)
+    peers = [partial(peer, model, 10) for peer in (script.by_odds, script.by_the_paper)]
+    for peer in peers:
+        for beliefs, mean in zip(peer(), found.mean, strict=True):
+            np.testing.assert_allclose(beliefs, mean, atol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore")  # of the peers, about what they import
+def test_peers_solve_the_same_graphs(script, monkeypatch, capsys):
+    monkeypatch.setattr(script, "interleaved", lambda solvers, _: {key: [1.0] for key in solvers})
+    n_rows = {"sum_product": 2, "max_product": 2, "elimination": 2}
+    for name, section in script.TABLES["graphs"].items():
+        peer = "pgmpy" if name == "elimination" else "pgmax"
+        rows = list(section(1))
+        assert len(rows) == (n_rows[name] if find_spec(peer) else 0)
+        assert (f"{peer} is left out" in capsys.readouterr().out) is not bool(rows)
+
+
+def test_the_table_goes_between_its_markers(script, monkeypatch, tmp_path, capsys):
+    path, row = tmp_path / "SPEED.md", script.line("a task", [0.1, 0.3], [1.0, 3.0], "a peer")
+    begin, end = script.markers("peers")
+    path.write_text(f"before\n{begin}\nold\n{end}\nafter\n")
+    monkeypatch.setattr(script, "PAGE", path)
+    monkeypatch.setattr(script, "TABLES", {"peers": {"part": lambda repeats: [row]}})
+    script.main(["--write"])
+    text = path.read_text()
+    assert text.startswith("before\n" + begin) and text.endswith("\nafter\n")
+    assert "| a task | 200 ms | 2 s (a peer) | 10 |" in text and "old" not in text
+    assert row in capsys.readouterr().out
+
+
+def test_epochs_beside_those_of_scikit_learn(script):
+    rows = list(script.epoch(3, 1))
+    assert len(rows) == 5 and all("times one thread" in row for row in rows)
+
+
+def test_parts_have_rows_of_every_size_and_type(script):
+    part = script.of_sizes(lambda n, dtype, repeats: [(n, dtype, repeats)], (1, 2))
+    types = "float64", "float32"
+    assert list(part(5)) == [(n, dtype, 5) for n in (1, 2) for dtype in types]
+    part = script.of_sizes(lambda n, repeats: [(n, repeats)], (1, 2), (None,))
+    assert list(part(5)) == [(1, 5), (2, 5)]
+
+
+def test_rows_of_the_readme_are_on_the_page(script):
+    readme = (script.PAGE.parents[1] / "README.md").read_text(encoding="utf-8")
+    begin, end = "<!-- speed rows: begin -->", "<!-- speed rows: end -->"
+    rows = readme.partition(begin)[2].partition(end)[0].strip().splitlines()[4:]
+    lines = script.PAGE.read_text(encoding="utf-8").splitlines()
+    for row in rows:
+        task, _, *rest = row.strip("| ").split(" | ")
+        assert any(line.startswith(" | ".join(["| " + task, *rest])) for line in lines), row
+    assert len(rows) == 4
