@@ -54,18 +54,9 @@ class Seconds(NamedTuple):
 
 
 def run(calls, folder, clock="perf_counter", library="0"):
-    """Seconds of the import, and of each of several calls, in a new process.
+    """Seconds of the import, and of each of several calls, in a new process with a cache folder.
 
-    Parameters
-    ----------
-    calls : list of str
-        Expressions.
-    folder : path
-        Of the cache.
-    clock : str
-        A function of the module `time`: "process_time" on a busy machine.
-    library : path
-        Folder of kernels built ahead; by default none are used.
+    The clock is a function of the module `time`; the library a folder of kernels built ahead.
     """
     program = PROGRAM.format(clock=clock, calls=", ".join(f"lambda: {call}" for call in calls))
     folders = str(Path(__file__).parent), *_package(), os.environ.get("PYTHONPATH")

@@ -38,18 +38,11 @@ def timed_cases():
     return [case for case in [*CASES, *MOMENTS] if getattr(case, "large", True)]
 
 
-def measure(case, dtype, size=SIZE, repeats=(3, 30), budget=(0.5, 3.0)):
+def measure(case, dtype, repeats=(3, 30), budget=(0.5, 3.0)):
     """Milliseconds of kernel and twin: the best of some alternating calls.
 
-    Parameters
-    ----------
-    case : Case
-    dtype : str
-    size : Size
-    repeats : (int, int)
-        Calls of each, usually and at most: short ones need more to find a quiet moment.
-    budget : (float, float)
-        Seconds after which no further calls than the usual are made, and none at all.
+    Short calls are repeated up to `repeats[1]` times, to find a quiet moment, while less than
+    `budget[0]` seconds have passed; after `budget[1]` none of the usual ones is made, either.
     """
     best = {"compiled": np.inf, "twin": np.inf}
     for which in best:
@@ -57,7 +50,7 @@ def measure(case, dtype, size=SIZE, repeats=(3, 30), budget=(0.5, 3.0)):
     begin = time.perf_counter()
     for k in range(repeats[1]):
         for which in best:
-            arguments = case.build(size, dtype)  # a call changes its arguments
+            arguments = case.build(SIZE, dtype)  # a call changes its arguments
             start = time.process_time()
             case.run(which, arguments)
             best[which] = min(best[which], 1e3 * (time.process_time() - start))
@@ -66,14 +59,14 @@ def measure(case, dtype, size=SIZE, repeats=(3, 30), budget=(0.5, 3.0)):
     return best["compiled"], best["twin"]
 
 
-def measure_all(only=("",), size=SIZE):
+def measure_all(only=("",)):
     """Milliseconds of all cases with one of `only` in their names; each is printed when known."""
     print(f"{'kernel':64}{'type':9}{'ms':>10}{'NumPy':>10}{'faster':>9}", flush=True)
     milliseconds = {}
     for case in timed_cases():
         for dtype in case.dtypes if any(text in str(case) for text in only) else ():
             try:
-                kernel, twin = measure(case, dtype, size)
+                kernel, twin = measure(case, dtype)
             except Exception as error:  # another version, whose kernel has other arguments
                 print(f"{case!s:64}{dtype:9}failed: {error!s:.40}", flush=True)
                 continue
@@ -85,14 +78,7 @@ def measure_all(only=("",), size=SIZE):
 
 
 def changes(old, new, factor=FACTOR):
-    """Lines that say which ratios kernel : twin have changed by more than a factor.
-
-    Parameters
-    ----------
-    old, new : dict of str to (float, float)
-        Milliseconds of kernel and twin by case and type.
-    factor : float
-    """
+    """Lines that say which ratios kernel : twin have changed by more than a factor."""
     lines = []
     for name in sorted(old.keys() | new.keys()):
         if name not in old or name not in new:
@@ -113,7 +99,6 @@ def main(argv=None):
     parser.add_argument(
         "--only", nargs="+", default=[""], metavar="TEXT", help="kernels with TEXT in their name"
     )
-    parser.add_argument("--size", metavar="V,H,ROWS", help="visible units, hidden units, rows")
     parser.add_argument("--write", metavar="JSON", help=f"file to write [{REFERENCE.name}]")
     parser.add_argument("--compare", nargs=2, metavar=("OLD", "NEW"), help="print what changed")
     arguments = parser.parse_args(argv)
@@ -122,8 +107,7 @@ def main(argv=None):
         lines = changes(old, new)
         print("\n".join(lines) if lines else f"no ratio has changed by a factor of {FACTOR}")
         return
-    size = Size(*map(int, arguments.size.split(","))) if arguments.size else SIZE
-    milliseconds = measure_all(arguments.only, size)
+    milliseconds = measure_all(arguments.only)
     if arguments.write:
         Path(arguments.write).write_text(json.dumps(milliseconds, indent=0) + "\n")
 

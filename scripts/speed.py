@@ -16,8 +16,8 @@ import argparse
 import os
 import time
 import warnings
+from contextlib import suppress
 from functools import partial
-from importlib.util import find_spec
 
 import numpy as np
 from scaling import by_odds, by_the_paper, chain, machine
@@ -102,55 +102,52 @@ class NumPySweep:
         self.work = [[np.empty_like(mean) for _ in range(2)] for mean in self.mean]
         self.residual = np.zeros(n_rows, W.dtype)
 
-    def __call__(self, n_sweeps):
+    def __call__(self, n_sweeps, products_alone=False):
         """Sweep the hidden layer, then the visible one, `n_sweeps` times."""
         for _ in range(n_sweeps):
             self.residual[:] = 0
-            for here, (W, squares, field) in zip((1, 0), self.layers, strict=True):
-                mean, var, (t, a) = self.mean[here], self.var[here], self.work[here]
-                np.matmul(self.var[1 - here], squares, out=a)
-                np.matmul(self.mean[1 - here], W, out=t)
-                # field + W m - a m + a / 2, then the sigmoid, with `var` as scratch space.
-                t += field
-                np.subtract(0.5, mean, out=var)
-                a *= var
-                t += a
-                np.negative(t, out=t)
-                np.exp(t, out=t)
-                t += 1
-                np.divide(1, t, out=t)
-                np.subtract(t, mean, out=a)
-                np.abs(a, out=a)
-                np.maximum(self.residual, a.max(1), out=self.residual)
-                mean[:] = t
-                np.subtract(1, mean, out=var)
-                var *= mean
+            for layer, (W, squares, field) in zip((1, 0), self.layers, strict=True):
+                t, a = self.work[layer]
+                np.matmul(self.var[1 - layer], squares, out=a)
+                np.matmul(self.mean[1 - layer], W, out=t)
+                if not products_alone:
+                    self._update(self.mean[layer], self.var[layer], t, a, field)
 
-    def products(self, n_sweeps):
-        """The matrix products of the sweep only."""
-        for _ in range(n_sweeps):
-            for here, (W, squares, _) in zip((1, 0), self.layers, strict=True):
-                t, a = self.work[here]
-                np.matmul(self.var[1 - here], squares, out=a)
-                np.matmul(self.mean[1 - here], W, out=t)
+    def _update(self, mean, var, t, a, field):
+        # field + W m - a m + a / 2, then the sigmoid, with `var` as scratch space.
+        t += field
+        np.subtract(0.5, mean, out=var)
+        a *= var
+        t += a
+        np.negative(t, out=t)
+        np.exp(t, out=t)
+        t += 1
+        np.divide(1, t, out=t)
+        np.subtract(t, mean, out=a)
+        np.abs(a, out=a)
+        np.maximum(self.residual, a.max(1), out=self.residual)
+        mean[:] = t
+        np.subtract(1, mean, out=var)
+        var *= mean
+
+
+def compiled_sweeps(size, dtype, n_sweeps, **options):
+    """Seconds of one of several compiled sweeps."""
+    options |= {"tol": 0.0, "max_iter": n_sweeps}
+    options["rows_per_worker"] = rows_per_worker(size.n_rows, THREADS)
+    arguments = tap_arguments(size, dtype, **options)
+    return timed(TAP.run, "compiled", arguments, THREADS) / n_sweeps
 
 
 def one_sweep(n_hidden, dtype, repeats, n_sweeps=20):
     """Blocked sweeps of 100 rows against in-place NumPy and against its products alone."""
     size = Size(784, n_hidden, 100)
     plain = NumPySweep(rbm(size, dtype), size.n_rows)
-
-    def ours():
-        arguments = tap_arguments(
-            size, dtype, tol=0.0, max_iter=n_sweeps, rows_per_worker=rows_per_worker(100, THREADS)
-        )
-        return timed(TAP.run, "compiled", arguments, THREADS) / n_sweeps
-
     times = interleaved(
         {
-            "ours": ours,
+            "ours": partial(compiled_sweeps, size, dtype, n_sweeps),
             "NumPy": lambda: by_numpy(timed, plain, n_sweeps) / n_sweeps,
-            "products": lambda: by_numpy(timed, plain.products, n_sweeps) / n_sweeps,
+            "products": lambda: by_numpy(timed, plain, n_sweeps, True) / n_sweeps,
         },
         2 * repeats + 1,  # short calls
     )
@@ -174,14 +171,7 @@ def numpy_unit_by_unit(model, mean, var, order):
 def sequential(n_hidden, dtype, repeats):
     """Sequential sweeps, against NumPy unit by unit."""
     size = Size(784, n_hidden, 100)
-    model, n_sweeps = rbm(size, dtype), 3
-    options = {"schedule": "sequential", "tol": 0.0, "max_iter": n_sweeps}
-    options["rows_per_worker"] = rows_per_worker(100, THREADS)
-
-    def ours():
-        arguments = tap_arguments(size, dtype, **options)
-        return timed(TAP.run, "compiled", arguments, THREADS) / n_sweeps
-
+    model = rbm(size, dtype)
     order = sorted(
         [(layer, i) for layer, n in enumerate(model.weights.shape) for i in range(n)],
         key=lambda unit: unit[1] / model.weights.shape[unit[0]],
@@ -190,7 +180,7 @@ def sequential(n_hidden, dtype, repeats):
     var = [m * (1 - m) for m in mean]
     times = interleaved(
         {
-            "ours": ours,
+            "ours": partial(compiled_sweeps, size, dtype, 3, schedule="sequential"),
             "units": lambda: by_numpy(timed, numpy_unit_by_unit, model, mean, var, order),
         },
         repeats,
@@ -465,14 +455,6 @@ def spins(edges):
     return mf.BoltzmannMachine((half + half.T).tocsr(), mf.Ising(field)), couplings
 
 
-def installed(package):
-    """Whether a package is installed, with a message if not."""
-    is_installed = find_spec(package) is not None
-    if not is_installed:
-        print(f"{package} is left out: it is not installed")
-    return is_installed
-
-
 def built(make):
     """What a function makes, and the seconds that it takes."""
     start = time.perf_counter()
@@ -514,8 +496,6 @@ def pgmax(edges, couplings, field, double, **options):
 
 def sum_product(repeats):
     """Marginals of grids after this many sweeps, which both have converged by then."""
-    if not installed("pgmax"):
-        return
     for side in GRIDS:
         edges = grid(side, side)
         model, couplings = spins(edges)
@@ -544,8 +524,6 @@ def max_product(repeats):
     By default it sweeps until messages converge or cycle, and improves the state, which takes
     much longer than the sweeps.
     """
-    if not installed("pgmax"):
-        return
     sweeps = dict(max_iter=SWEEPS, search=False)
     names = f"{SWEEPS} sweeps of max-product", "most probable state, default options"
     for side, options, name in zip(MAX_GRIDS, (sweeps, {}), names, strict=True):
@@ -583,8 +561,6 @@ def by_junction_tree(junction_tree):
 
 def elimination(repeats):
     """Exact marginals of all units."""
-    if not installed("pgmpy"):
-        return
     from pgmpy.inference import BeliefPropagation
 
     graphs = {"Ising grid {} x {}".format(*STRIP): grid(*STRIP)}
@@ -680,9 +656,10 @@ def main(argv=None):
         n_threads, rows = THREADS if name == "speed" else 1, []
         with pinned(n_threads):  # to cores, which limits the threads of every peer
             for part in chosen:
-                for row in parts[part](5):
-                    rows.append(row)
-                    print(row, flush=True)
+                with suppress(ModuleNotFoundError):  # of a peer
+                    for row in parts[part](5):
+                        rows.append(row)
+                        print(row, flush=True)
         if options.write and rows and len(chosen) == len(parts):
             write(PAGE, table(rows, n_threads), markers(name))
 

@@ -57,11 +57,7 @@ def blas_threads(n_threads):
 @contextmanager
 def pinned(n_threads):
     """Limit NumPy's BLAS to a number of threads, and the process to a number of cores."""
-    if not hasattr(os, "sched_setaffinity"):
-        with blas_threads(n_threads):
-            yield
-        return
-    cores = sorted(os.sched_getaffinity(0))
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
     _bind(cores[:n_threads])
     try:
         with blas_threads(n_threads):
@@ -71,7 +67,7 @@ def pinned(n_threads):
 
 
 def _bind(cores):
-    for thread in os.listdir("/proc/self/task"):
+    for thread in os.listdir("/proc/self/task") if cores else ():
         with suppress(ProcessLookupError):  # it has ended
             os.sched_setaffinity(int(thread), cores)
 
@@ -85,20 +81,9 @@ def positive(text):
 
 
 def interleaved(solvers, repeats=5, rest=REST):
-    """Seconds of each solver in each of several rounds.
+    """Seconds of each solver by round: in a round each runs once, after a pause of `rest` seconds.
 
-    Parameters
-    ----------
-    solvers : dict of name to function
-        A function is called without arguments; if it returns a number, that is the time.
-    repeats : int
-        Rounds. In each round every solver runs once, so that the load of the machine affects all.
-    rest : float
-        Seconds of pause before each run.
-
-    Returns
-    -------
-    dict of name to list of seconds
+    A solver is a function without arguments; if it returns a number, that is its time.
     """
     times = {name: [] for name in solvers}
     for _ in range(repeats):

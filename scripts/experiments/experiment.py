@@ -146,13 +146,7 @@ def train_and_test(name, options, test_rows=1000):
 
 
 class Results:
-    """Results by key, kept in a file of JSON lines, so that an interrupted run resumes.
-
-    Parameters
-    ----------
-    path : path or None
-        None keeps results in memory only.
-    """
+    """Results by key, kept in a file of JSON lines, if any, so that an interrupted run resumes."""
 
     def __init__(self, path):
         self.path, self.values = path, {}

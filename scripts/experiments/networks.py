@@ -17,7 +17,11 @@ from scipy.special import logsumexp, ndtri
 
 import fastmf as mf
 
-KINDS = {"binary": 2, "ordinal": 3}
+# Estimator, categories of an item, and scale of couplings, smaller where scores spread more.
+KINDS = {
+    "binary": (mf.FullyVisibleBoltzmannMachine, 2, 1.0),
+    "ordinal": (mf.OrdinalMachine, 3, 0.5),
+}
 BINS = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 1.0 + 1e-9)
 LEVEL = 0.95
 
@@ -69,7 +73,7 @@ class Truth:
 
     def __init__(self, couplings, thresholds):
         d, n_categories = thresholds.shape
-        self.couplings, self.kind = couplings, "binary" if n_categories == 2 else "ordinal"
+        self.couplings, self.n_categories = couplings, n_categories
         self.states = np.array(list(product(range(n_categories), repeat=d)), float)
         fields = thresholds[np.arange(d), self.states.astype(int)].sum(1)
         centred = self.states - (n_categories - 1) / 2
@@ -80,32 +84,18 @@ class Truth:
         """A machine that was fitted to a table; None if there is no maximum."""
         counts = rng.multinomial(n_rows, self.probabilities)
         rows, counts = self.states[counts > 0].astype(int), counts[counts > 0]
-        machine = MACHINES[self.kind]()
-        if any(len(np.unique(column)) < n for column, n in zip(rows.T, self.sizes, strict=True)):
+        if any(len(np.unique(column)) < self.n_categories for column in rows.T):
             return None
-        machine.fit(rows, sample_weight=counts)
+        kind = "binary" if self.n_categories == 2 else "ordinal"
+        machine = KINDS[kind][0]().fit(rows, sample_weight=counts)
         return machine if machine.existence_.exists else None
-
-    @property
-    def sizes(self):
-        """Number of categories of each item."""
-        return (self.states.max(0) + 1).astype(int)
-
-
-MACHINES = {"binary": mf.FullyVisibleBoltzmannMachine, "ordinal": mf.OrdinalMachine}
 
 
 def thresholds_of(rng, kind, d, mean):
     """Thresholds about a mean, zero of the category 0."""
-    n_categories = KINDS[kind]
-    values = mean + rng.normal(size=(d, n_categories)) / 2
+    values = mean + rng.normal(size=(d, KINDS[kind][1])) / 2
     values[:, 0] = 0.0
     return values
-
-
-def coupling_unit(kind):
-    """Couplings of items with more categories are smaller: scores spread more."""
-    return 1.0 if kind == "binary" else 1 / 2
 
 
 # --- cover of intervals -------------------------------------------------------------------------
@@ -127,7 +117,7 @@ def cover_of_table(kind, design, seed, k):
     make, sizes, n_rows, mean = DESIGNS[design]
     rng = np.random.default_rng([seed, 1, list(DESIGNS).index(design)])
     d = sizes[kind == "ordinal"]
-    couplings = coupling_unit(kind) * make(rng, d)
+    couplings = KINDS[kind][2] * make(rng, d)
     truth = Truth(couplings, thresholds_of(rng, kind, d, mean))
     machine = truth.fitted(np.random.default_rng([seed, 2, k]), n_rows)
     return (0, 0, 0) if machine is None else covered(truth, machine)
@@ -139,7 +129,7 @@ def cover_of_table(kind, design, seed, k):
 def edges_of_table(kind, seed, k, n_rows=400):
     """Lines (probability, whether the edge is there) of one table that is drawn from the prior."""
     rng = np.random.default_rng([seed, 3, k])
-    d, scale = (6, 1.0) if kind == "binary" else (5, 0.5)
+    d, scale = 6 if kind == "binary" else 5, KINDS[kind][2]
     present = np.triu(rng.random((d, d)) < 0.5, 1)
     couplings = np.where(present, scale * rng.normal(size=(d, d)), 0.0)
     truth = Truth(couplings + couplings.T, thresholds_of(rng, kind, d, -0.5))

@@ -166,13 +166,7 @@ def learner(n_epochs, seed, options, init=None, **others):
 
 
 class Clock:
-    """A callback that adds up the time of training, of earlier parts of the run too.
-
-    Parameters
-    ----------
-    path : path
-        File that keeps it.
-    """
+    """A callback that adds up the time of training in a file, of earlier parts of the run too."""
 
     def __init__(self, path):
         self.path, self.seconds, self.cpu_seconds = path, 0.0, 0.0

@@ -42,8 +42,9 @@ def main(argv=None):
     for machine in machines.values():
         fields(machine, train.shape, test.X, folder)
     if options.dataset == "binary":
-        denoising(machines, train, test.X, options, folder)
-        digit(machines, train, test.X[0], options, folder)
+        methods = methods_of(machines, train, options)
+        denoising(methods, test.X, train.shape, options, folder)
+        digit(methods, test.X[0], train.shape, options, folder)
 
 
 def parser():
@@ -134,24 +135,32 @@ def fields(machine, shape, X, folder):
         experiment.picture(drawn, folder / f"{name}-{n}.png")
 
 
-def denoising(machines, train, test, options, folder):
-    """Fig. 8, and what it means in images."""
+def methods_of(machines, train, options):
+    """Functions of flipped images and the probability of a flip that restore the images."""
+    images = {"n_starts": options.starts, "candidates": train.X}
+
+    def by_tap(machine, **starts):
+        return lambda Y, p: machine.denoise(Y, flip_probability=p, **starts)
+
+    methods = {
+        "pointwise optimal": lambda Y, p: pointwise_estimate(Y, train.X.mean(0), p),
+        "nearest neighbour": lambda Y, p: nearest_neighbour(Y, train.X),
+        "nearest of 1,000": lambda Y, p: nearest_neighbour(Y, train.X[:1000]),
+    }
+    methods |= {f"TAP, {n}": by_tap(machine) for n, machine in machines.items()}
+    return methods | {f"TAP, {n}, from images": by_tap(m, **images) for n, m in machines.items()}
+
+
+def denoising(methods, test, shape, options, folder):
+    """Fig. 8, and some of the restored images."""
     rng, scores, rows = np.random.default_rng(options.seed), {}, []
     for p in FLIP_PROBABILITY:
         noisy = flip(test, p, rng)
-        estimates = {}
-        for n, machine in machines.items():
-            estimates[f"TAP, {n}"] = machine.denoise(noisy, flip_probability=p)
-            estimates[f"TAP, {n}, from images"] = machine.denoise(
-                noisy, flip_probability=p, n_starts=options.starts, candidates=train.X
-            )
-        estimates["pointwise optimal"] = pointwise_estimate(noisy, train.X.mean(0), p)
-        estimates["nearest neighbour"] = nearest_neighbour(noisy, train.X)
-        estimates["nearest of 1,000"] = nearest_neighbour(noisy, train.X[:1000])
+        estimates = {name: method(noisy, p) for name, method in methods.items()}
         if p == SHOWN:
             shown = {"test images": test, "flipped": noisy, **estimates}
             shown = {name: images[:N_SHOWN] for name, images in shown.items()}
-            experiment.picture(plotting.image_rows(shown, train.shape), folder / "restored.png")
+            experiment.picture(plotting.image_rows(shown, shape), folder / "restored.png")
         for name, estimate in estimates.items():
             score = matthews_correlation(test, estimate).mean()
             scores.setdefault(name, []).append(score)
@@ -166,28 +175,15 @@ def denoising(machines, train, test, options, folder):
     )
 
 
-def digit(machines, train, image, options, folder):
+def digit(methods, image, shape, options, folder):
     """Fig. 9: a pixel that is flipped at some probability is flipped at all larger ones."""
     uniform = np.random.default_rng(options.seed).random(len(image))
     noisy = [np.where(uniform < p, 1 - image, image)[None] for p in FLIP_PROBABILITY]
-
-    def at_each(method):
-        return np.concatenate([method(Y, p) for Y, p in zip(noisy, FLIP_PROBABILITY, strict=True)])
-
-    def by_tap(machine, **starts):
-        return at_each(lambda Y, p: machine.denoise(Y, flip_probability=p, **starts))
-
-    estimates = {
-        "noisy": np.concatenate(noisy),
-        "pointwise optimal": at_each(lambda Y, p: pointwise_estimate(Y, train.X.mean(0), p)),
-        "nearest neighbour": at_each(lambda Y, p: nearest_neighbour(Y, train.X)),
-    }
-    for n, machine in machines.items():
-        estimates[f"TAP, {n}"] = by_tap(machine)
-    for n, machine in machines.items():
-        restored = by_tap(machine, n_starts=options.starts, candidates=train.X)
-        estimates[f"TAP, {n}, from images"] = restored
-    experiment.picture(plotting.image_rows(estimates, train.shape), folder / "digit.png")
+    estimates = {"noisy": np.concatenate(noisy)}
+    for name, method in methods.items():
+        restored = [method(Y, p) for Y, p in zip(noisy, FLIP_PROBABILITY, strict=True)]
+        estimates[name] = np.concatenate(restored)
+    experiment.picture(plotting.image_rows(estimates, shape), folder / "digit.png")
     clean = np.tile(image, (len(noisy), 1))
     scores = {name: matthews_correlation(clean, restored) for name, restored in estimates.items()}
     header = ("method", *(f"p = {p:g}" for p in FLIP_PROBABILITY))
