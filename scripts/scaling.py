@@ -53,25 +53,19 @@ class Point(NamedTuple):
     threads: int
 
 
-class Work(NamedTuple):
-    """Work that every solver has to do: operations in matrix products, bytes moved otherwise."""
-
-    operations: float = 0.0
-    bytes: float = 0.0
-
-    def ceiling(self, dtype, threads, quick=False):
-        """Least seconds for it on this machine, None without work."""
-        seconds = 0.0
-        for amount, rate in ((self.operations, product_rate), (self.bytes, copy_rate)):
-            if amount:
-                key = rate, dtype, threads
-                BEST[key] = max(rate(dtype, threads, quick), BEST.get(key, 0))
-                seconds += amount / BEST[key]
-        return seconds or None
-
-
 # Operations or bytes a second, by kind of work, type and threads.
 BEST: dict = {}
+
+
+def ceiling(point, quick, operations=0.0, moved=0.0):
+    """Least seconds for operations in matrix products and for bytes moved, zero without work."""
+    seconds = 0.0
+    for amount, rate in ((operations, product_rate), (moved, copy_rate)):
+        if amount:
+            key = rate, point.dtype, point.threads
+            BEST[key] = max(rate(point.dtype, point.threads, quick), BEST.get(key, 0))
+            seconds += amount / BEST[key]
+    return seconds
 
 
 def product_rate(dtype, threads, quick):
@@ -102,11 +96,6 @@ def over_threads(task, dtype, size, n_rows, options):
         yield Point(WEAK, n, task, dtype, size, max(1, n_rows * n // counts[-1]), n)
 
 
-def types(options):
-    """Types of floating-point numbers to measure."""
-    return ("float32",) if options.quick else ("float64", "float32")
-
-
 def timed_by(function, n):
     """A function that returns the seconds of one of n equal parts of a call."""
 
@@ -127,7 +116,7 @@ def tap_points(options):
         True: (60, (10, 30), 30, (4, 20), 20),
         False: (784, (25, 100, 400, 1600), 100, (1, 10, 100, 1000), 1000),
     }[options.quick]  # fmt: skip
-    for dtype in types(options):
+    for dtype in options.types:
         for n in units:
             yield Point(
                 "hidden units", n, "solve", dtype, (n_visible, n), rows[-1], options.threads
@@ -153,7 +142,7 @@ def tap(point, options):
     # Means and variances, from layer to layer and back.
     per_sweep = 4 * 2.0 * size.n_visible * size.n_hidden
     solvers = {"fastmf": partial(solve, "compiled"), "NumPy": partial(solve, "twin")}
-    return solvers, lambda: Work(operations=per_sweep * n_sweeps["compiled"])
+    return solvers, lambda: {"operations": per_sweep * n_sweeps["compiled"]}
 
 
 # --- belief propagation -------------------------------------------------------------------------
@@ -221,7 +210,7 @@ def bp_points(options):
         True: (((50, 20), (200, 100)), (100, 50), 30),
         False: (((100, 50), (300, 150), (1000, 500), (3000, 1000)), (784, 256), 100),
     }[options.quick]
-    for dtype in types(options):
+    for dtype in options.types:
         for size in sizes:
             yield Point("couplings", size[0] * size[1], "solve", dtype, size, 1, 1)
         for n in (1, n_rows, 10 * n_rows):
@@ -244,7 +233,7 @@ def bp(point, options):
         solvers["NumPy of the paper"] = partial(by_the_paper, model, SWEEPS)
     # Couplings are read, messages read and written, twice a sweep.
     moved = 6.0 * model.weights.nbytes * SWEEPS * point.n_rows
-    return solvers, lambda: Work(bytes=moved)
+    return solvers, lambda: {"moved": moved}
 
 
 # --- expectation propagation --------------------------------------------------------------------
@@ -313,7 +302,7 @@ def ep(point, options):
         solvers["fastmf"]()
         if point.task == "parallel":
             solvers["NumPy"] = partial(numpy_iterations, model, n_fit)
-        return solvers, Work
+        return solvers, dict
     n = min(n_fit, 10)
     ours, theirs = partial(solve, max_iter=n, tol=0), partial(numpy_iterations, model, n)
 
@@ -323,7 +312,7 @@ def ep(point, options):
 
     solvers = {"fastmf": ours, "NumPy": theirs, "NumPy, one thread": one_blas_thread}
     # The products of two symmetric or triangular matrices with the features.
-    work = Work(operations=2.0 * point.n_rows**2 * point.size[0])
+    work = {"operations": 2.0 * point.n_rows**2 * point.size[0]}
     return {who: timed_by(solver, n) for who, solver in solvers.items()}, lambda: work
 
 
@@ -361,7 +350,7 @@ def fvbm(point, options):
         solvers = {"fastmf": lambda: learner.fit(X).standard_errors()}
     # Fields and gradient, a product each, for every value of the objective.
     n_distinct = len(np.unique(X, axis=0))
-    return solvers, lambda: Work(operations=4.0 * n_distinct * d * d * len(learner.history_))
+    return solvers, lambda: {"operations": 4.0 * n_distinct * d * d * len(learner.history_)}
 
 
 # --- tables and pictures ------------------------------------------------------------------------
@@ -386,7 +375,7 @@ def measure(name, options):
                 solvers, work = problem(point, options)
                 times = interleaved(solvers, options.repeats, 0 if options.quick else REST)
                 medians = {who: median(seconds) for who, seconds in times.items()}
-                least = work().ceiling(point.dtype, point.threads, options.quick)
+                least = ceiling(point, options.quick, **work())
             for who, seconds in (medians | ({"ceiling": least} if least else {})).items():
                 table.append((point, who, seconds))
                 size = " x ".join(map(str, point.size))
@@ -440,6 +429,7 @@ def main(argv=None):
     add("--output", type=Path, default=Path("."), metavar="FOLDER", help="[here]")
     options = parser.parse_args(argv)
     options.repeats = options.repeats or (3 if options.quick else 7)
+    options.types = ("float32",) if options.quick else ("float64", "float32")
     options.output.mkdir(parents=True, exist_ok=True)
     for name in options.tasks:
         measure(name, options)

@@ -2,8 +2,8 @@
 """TAP and adaptive TAP in training: Fig. 10 of Tramel et al., Phys. Rev. X 8 (2018) 041006.
 
 Prints CPU time per iteration and batch, and writes training.png and training.csv (pseudo-likelihood
-of test images by epoch) into a folder. The same command resumes a run that was stopped; --hours 0
-draws the results so far. Results: tap_machines.md.
+of test images by epoch) into a folder. The same command resumes a run that was stopped. Results:
+tap_machines.md.
 """
 
 import json
@@ -32,8 +32,7 @@ def main(argv=None):
     X, test = (part.X for part in experiment.train_and_test("binary", options, TEST_ROWS))
     dtype = np.float32 if options.single else float
     X, test = X.astype(dtype), test.astype(dtype)
-    if options.hours:
-        cost(X, options)
+    cost(X, options)
     training(X, test, options, folder)
 
 
@@ -45,7 +44,6 @@ def parser():
         iterations=([3, 10, 100], "of a step of learning"),
         begin=(0, "epochs of TAP that all machines begin with"),
         solutions=(int, "a step [one an image, 100]"), single=(False, "single precision"),
-        hours=(float("inf"), "of each machine, after which it is left as it is"),
         paper=(False, "784 x 500, 5000 images, rate 0.001, damping 0.5, no centring"),
     )  # fmt: skip
 
@@ -105,17 +103,14 @@ def training(X, test, options, folder):
         for n in options.iterations:
             run = trained(method, n, X, test, options, folder)
             rows += [(name, n, *row) for row in zip(run["epoch"], run["pseudo"], strict=True)]
-            last = f"{run['pseudo'][-1]:8.2f}" if run["epoch"] else "none"
             print(
-                f"{name + f', {n} iterations':28} epoch {run['epoch'][-1:]}: pseudo-likelihood "
-                f"{last}, log-likelihood (AIS) {run['annealed']:8.2f}, "
-                f"{run['seconds']:.0f} s of CPU time",
+                f"{name + f', {n} iterations':28} pseudo-likelihood {run['pseudo'][-1]:8.2f}, "
+                f"log-likelihood (AIS) {run['annealed']:8.2f}, {run['seconds']:.0f} s of CPU time",
                 flush=True,
             )
-    if rows:
-        header = "method", "iterations", "epoch", "pseudo_likelihood"
-        experiment.table(folder / "training.csv", header, rows)
-        experiment.picture(draw(rows), folder / "training.png")
+    header = "method", "iterations", "epoch", "pseudo_likelihood"
+    experiment.table(folder / "training.csv", header, rows)
+    experiment.picture(draw(rows), folder / "training.png")
 
 
 def draw(rows):
@@ -131,18 +126,17 @@ def draw(rows):
 
 
 class Record:
-    """A callback that measures each epoch, keeps it in a file, and ends after some seconds."""
+    """A callback that measures each epoch, and keeps the measures in a file."""
 
-    def __init__(self, path, test, seconds, begin):
-        self.path, self.test, self.limit = path, test, time.perf_counter() + seconds
-        self.first = begin
+    def __init__(self, path, test, first):
+        self.path, self.test, self.first = path, test, first
         self.measures = {"epoch": [], "pseudo": [], "seconds": 0.0}
         if path.exists():
             self.measures = json.loads(path.read_text())
         self.begin = time.process_time() - self.measures["seconds"]
 
     def __call__(self, state):
-        """Whether to end."""
+        """Measure an epoch that is not in the file."""
         measures, epoch = self.measures, state.epoch + self.first
         if epoch not in measures["epoch"]:
             pseudo = mf.evaluation.pseudo_log_likelihood(state.model, self.test).mean()
@@ -150,16 +144,15 @@ class Record:
             measures["pseudo"].append(float(pseudo))
             measures["seconds"] = time.process_time() - self.begin
             self.path.write_text(json.dumps(measures))
-        return time.perf_counter() > self.limit
 
 
 def trained(method, iterations, X, test, options, folder):
     """Measures of one machine by epoch, and the seconds of training."""
     path = folder / f"training-{method}-{iterations}.json"
-    record = Record(path, test, 3600 * options.hours, options.begin)
+    record = Record(path, test, options.begin)
     measures = record.measures
-    if options.hours == 0 or "annealed" in measures:
-        return {"annealed": np.nan} | measures
+    if "annealed" in measures:
+        return measures
     run = {"callbacks": [record, mf.evaluation.Checkpoint(path.with_suffix(".npz"))]}
     run |= {"n_epochs": options.epochs - options.begin}
     if options.begin:
@@ -169,8 +162,7 @@ def trained(method, iterations, X, test, options, folder):
     model = learner(method, iterations, options, **run).fit(X).model_
     annealed = experiment.annealed(model, test, n_steps=300, data=X[:100], rng=options.seed)
     measures["annealed"] = float(annealed[0])
-    if measures["epoch"][-1] == options.epochs:
-        path.write_text(json.dumps(measures))
+    path.write_text(json.dumps(measures))
     return measures
 
 

@@ -7,9 +7,6 @@ convergence.csv and .png (Fig. 4) into a folder, and each model as TASK-METHOD.n
 resumes a run that was stopped. Results: crbm_structured.md.
 """
 
-import json
-import time
-
 import experiment
 import numpy as np
 
@@ -140,20 +137,15 @@ def data(task, options):
 
 def trained(task, method, train, validation, options, folder):
     """The model and the seconds it took; from its file or checkpoint if there is one."""
-    path = folder / f"{task}-{method}.npz"
-    seconds_path = folder / f"{task}-{method}.json"
-    if path.exists() and seconds_path.exists():
-        return mf.ConditionalRBM.load(path), json.loads(seconds_path.read_text())["seconds"]
-    machine = untrained(task, method, options, folder).set_params(
-        callbacks=[mf.evaluation.Checkpoint(folder / f"checkpoint-{task}-{method}.npz")],
-        **searched(task, method, train, validation, options, folder),
-    )
-    start = time.perf_counter()
-    machine.fit(*train, validation_data=validation)
-    seconds = time.perf_counter() - start
-    machine.save(path)
-    seconds_path.write_text(json.dumps({"seconds": seconds}))
-    return machine, seconds
+
+    def fit():
+        machine = untrained(task, method, options, folder).set_params(
+            callbacks=[mf.evaluation.Checkpoint(folder / f"checkpoint-{task}-{method}.npz")],
+            **searched(task, method, train, validation, options, folder),
+        )
+        return machine.fit(*train, validation_data=validation)
+
+    return experiment.from_file(folder / f"{task}-{method}.npz", mf.ConditionalRBM, fit)
 
 
 def untrained(task, method, options, folder):
@@ -171,15 +163,12 @@ def untrained(task, method, options, folder):
         standardize=False,
         batch_size=options.batch_size,
         early_stopping=options.patience,
-        init=None if logistic or options.start == "small" else logistic_of_all(task, folder),
+        init=None
+        if logistic or options.start == "small"
+        else mf.ConditionalRBM.load(folder / f"{task}-LR.npz").model_,
         n_threads=options.threads,
         random_state=options.seed,
     )
-
-
-def logistic_of_all(task, folder):
-    """The LR from which models start."""
-    return mf.ConditionalRBM.load(folder / f"{task}-LR.npz").model_
 
 
 def searched(task, method, train, validation, options, folder):

@@ -115,34 +115,32 @@ def both(options, seed, weight):
     for _ in range(options.sets):
         rows, test = data_set(rng)
         model = spike_and_slab(*rows, NOISE, SHARE)
-        converged, mean = regular(model, weight, options.max_iter)
+        converged, mean = until_converged(model, weight, options.max_iter)
         free = mf.expectation_propagation(model, schedule="convergent", n_threads=1)
         yield converged, free.converged, error(*test, mean), error(*test, free.mean)
 
 
-def regular(model, weight, max_iter):
+def regular(model, weight, max_iter, schedule="sequential", bound=SMALLEST_PRECISION):
+    """Regular expectation propagation with its history, for the weight of the new factor."""
+    return mf.expectation_propagation(
+        model, schedule=schedule, damping=1 - weight, max_iter=max_iter,
+        site_precision_min=bound, history=True, n_threads=1,
+    )  # fmt: skip
+
+
+def until_converged(model, weight, max_iter):
     """Whether regular expectation propagation converges, and its means where it ends.
 
     It runs through the sites one by one, with positive precisions (the paper's Eq. 13), until no
     moment changes by more than the tolerance, which the paper does not state. The solver's own
     rule is another: one more sweep without damping must change nothing.
     """
-
-    def sweeps(n):
-        return mf.expectation_propagation(
-            model,
-            schedule="sequential",
-            damping=1 - weight,
-            max_iter=n,
-            site_precision_min=SMALLEST_PRECISION,
-            history=True,
-            n_threads=1,
-        )
-
-    full_run = sweeps(max_iter)
+    result = regular(model, weight, max_iter)
     # A change is the residual times the weight of the new factor.
-    small = np.flatnonzero(weight * full_run.history <= TOLERANCE)
-    return len(small) > 0, (sweeps(small[0] + 1) if len(small) else full_run).mean
+    small = np.flatnonzero(weight * result.history <= TOLERANCE)
+    if len(small):
+        result = regular(model, weight, small[0] + 1)
+    return len(small) > 0, result.mean
 
 
 def mean_and_error(values):
@@ -187,15 +185,8 @@ def least_residuals(options, weight, schedule, bound):
     rng, residuals = np.random.default_rng(options.seed), []
     for _ in range(options.sets):
         rows, _ = data_set(rng)
-        result = mf.expectation_propagation(
-            spike_and_slab(*rows, NOISE, SHARE),
-            schedule=schedule,
-            damping=1 - weight,
-            max_iter=options.max_iter,
-            site_precision_min=bound,
-            history=True,
-            n_threads=1,
-        )
+        model = spike_and_slab(*rows, NOISE, SHARE)
+        result = regular(model, weight, options.max_iter, schedule, bound)
         residuals.append(np.nanmin(np.append(result.history, np.inf)))
     return np.array(residuals)
 

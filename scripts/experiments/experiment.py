@@ -5,6 +5,7 @@ import csv
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -165,6 +166,19 @@ class Results:
                 with self.path.open("a") as file:
                     file.write(f"{line}\n")
         return self.values[key]
+
+
+def from_file(path, class_, fit):
+    """An estimator and the seconds of its fit, from their files if there are any."""
+    seconds_path = path.with_suffix(".json")
+    if path.exists() and seconds_path.exists():
+        return class_.load(path), json.loads(seconds_path.read_text())["seconds"]
+    start = time.perf_counter()
+    estimator = fit()
+    seconds = time.perf_counter() - start
+    estimator.save(path)
+    seconds_path.write_text(json.dumps({"seconds": seconds}))
+    return estimator, seconds
 
 
 def table(path, header, rows):

@@ -203,16 +203,16 @@ def modes(free_energy):
     return int((peaks & (inner > LOWEST_MODE * inner.max())).sum())
 
 
-def densities(found, folder):
+def densities(shown, folder):
     """Distributions of the free energies of the solutions, each of which counts once."""
-    figure, axes = plt.subplots(1, len(found), figsize=(4 * len(found), 3), squeeze=False)
-    for ax, each in zip(axes[0], found, strict=True):
-        free_energy = each.landscape.free_energy
+    figure, axes = plt.subplots(1, len(shown), figsize=(4 * len(shown), 3), squeeze=False)
+    for ax, (epoch, landscape, *_) in zip(axes[0], shown, strict=True):
+        free_energy = landscape.free_energy
         ax.hist(free_energy, bins="auto", density=True, color="C0", alpha=0.4)
         if len(free_energy) >= MIN_OF_DENSITY:
             ax.plot(*density(free_energy), color="C0")
         ax.axvline(free_energy.mean(), color="C1", linestyle="--")
-        ax.set_title(f"epoch {each.epoch}: {len(free_energy)} solutions")
+        ax.set_title(f"epoch {epoch}: {len(free_energy)} solutions")
         ax.set_xlabel("free energy (nats)")
     figure.tight_layout()
     experiment.picture(figure, folder / "densities.png")

@@ -137,16 +137,12 @@ def divided(X, distances, separation):
 def fitted(family, method, data, folder, options):
     """A model and its contact scores, from a file if there is one, and the seconds of the fit."""
     path = folder / f"{family}-{method}.npz".replace(", ", "-").replace(" ", "-")
-    class_ = mf.GeneralizedRBM if method in OF_METHOD else mf.PottsMachine
-    if path.exists():
-        estimator, seconds = class_.load(path), float("nan")
-    else:
-        start = time.perf_counter()
-        estimator = unfitted(method, data, options)
-        X = data.X.astype(np.float32) if method in OF_METHOD else data.X
-        estimator.fit(X, sample_weight=data.weights)
-        seconds = time.perf_counter() - start
-        estimator.save(path)
+    X = data.X.astype(np.float32) if method in OF_METHOD else data.X
+    estimator, seconds = experiment.from_file(
+        path,
+        mf.GeneralizedRBM if method in OF_METHOD else mf.PottsMachine,
+        lambda: unfitted(method, data, options).fit(X, sample_weight=data.weights),
+    )
     if method not in OF_METHOD:
         return estimator, estimator.contact_scores(), seconds
     couplings = effective_couplings(estimator.model_, data.X, sample_weight=data.weights)
