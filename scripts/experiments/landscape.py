@@ -8,7 +8,6 @@ resumes a run that was stopped. Results: tap_machines.md.
 """
 
 import warnings
-from typing import NamedTuple
 
 import experiment
 import matplotlib.pyplot as plt
@@ -65,19 +64,6 @@ def parser():
     )  # fmt: skip
 
 
-class Measures(NamedTuple):
-    """Solutions and measures after an epoch; from `annealed` on, of binary images only."""
-
-    epoch: int
-    landscape: Solutions
-    unnormalised: float
-    unnormalised_train: float
-    annealed: float = np.nan
-    reverse: float = np.nan
-    error: float = np.nan
-    pseudo: float = np.nan
-
-
 def trained(X, options, epochs, folder):
     """The models after some epochs of training."""
     paths = {epoch: folder / f"machine-{epoch}.npz" for epoch in epochs}
@@ -132,18 +118,31 @@ STORED = "visible", "hidden", "free_energy", "log_partition", "converged", "memb
 
 
 def followed(epoch, model, X, X_test, options, folder):
-    """Solutions and measures of a model, from their file if there is one."""
+    """The epoch, and solutions and measures of a model, from their file if there is one."""
     path = folder / f"found-{epoch:g}.npz"
-    if path.exists():
-        with np.load(path) as file:
-            values = dict(file)
-        landscape = Solutions(*(values.pop(name) for name in STORED))
-        return Measures(epoch, landscape, **{name: float(value) for name, value in values.items()})
-    starts, threads = X[: options.starts], {"n_threads": options.threads}
+    if not path.exists():
+        landscape, values = measured(model, X[: options.starts], X_test, options)
+        np.savez(path, **{name: getattr(landscape, name) for name in STORED}, **values)
+        free_energy, counts = landscape.free_energy, landscape.counts
+        print(
+            f"epoch {epoch:g}: {len(free_energy)} solutions, "
+            f"free energy {free_energy[0]:.1f} to {free_energy[-1]:.1f}, "
+            f"largest basin {counts.max() / counts.sum():.0%} of the starts, "
+            f"{np.sum(~landscape.converged)} not converged",
+            flush=True,
+        )
+    with np.load(path) as file:
+        values = dict(file)
+    return epoch, Solutions(*(values.pop(name) for name in STORED)), values
+
+
+def measured(model, starts, X_test, options):
+    """Solutions, and sums for likelihoods, of binary images by sampling, too."""
+    threads = {"n_threads": options.threads}
     landscape = solutions(model, starts, tol=options.tol, **threads)
     values = {
-        "unnormalised": log_likelihood(model, X_test, 0.0).mean(),
-        "unnormalised_train": log_likelihood(model, starts, 0.0).mean(),
+        "test": log_likelihood(model, X_test, 0.0).mean(),
+        "train": log_likelihood(model, starts, 0.0).mean(),
     }
     if options.dataset == "binary":
         annealed = mf.evaluation.annealed_importance_sampling(
@@ -155,26 +154,17 @@ def followed(epoch, model, X, X_test, options, folder):
             "error": annealed.error,
             "pseudo": mf.evaluation.pseudo_log_likelihood(model, X_test[:PSEUDO_ROWS]).mean(),
         }
-    np.savez(path, **{name: getattr(landscape, name) for name in STORED}, **values)
-    free_energy, counts = landscape.free_energy, landscape.counts
-    print(
-        f"epoch {epoch:g}: {len(free_energy)} solutions, "
-        f"free energy {free_energy[0]:.1f} to {free_energy[-1]:.1f}, "
-        f"largest basin {counts.max() / counts.sum():.0%} of the starts, "
-        f"{np.sum(~landscape.converged)} not converged",
-        flush=True,
-    )
-    return Measures(epoch, landscape, **values)
+    return landscape, values
 
 
-def free_energies(early, found, folder):
+def free_energies(early, epochs_followed, folder):
     """How the solutions spread in free energy as the machine learns."""
-    epochs, landscapes = [each.epoch for each in found], [each.landscape for each in found]
+    epochs, landscapes, _ = zip(*epochs_followed, strict=True)
     experiment.picture(
         plotting.free_energy_by_epoch(epochs, landscapes), folder / "free-energy.png"
     )
     rows, summary = [], []
-    for epoch, each, *_ in [*early, *found]:
+    for epoch, each, _ in [*early, *epochs_followed]:
         free_energy = each.free_energy
         rows += [(epoch, f, n) for f, n in zip(free_energy, each.counts, strict=True)]
         share = len(free_energy) / each.counts.sum()
@@ -206,7 +196,7 @@ def modes(free_energy):
 def densities(shown, folder):
     """Distributions of the free energies of the solutions, each of which counts once."""
     figure, axes = plt.subplots(1, len(shown), figsize=(4 * len(shown), 3), squeeze=False)
-    for ax, (epoch, landscape, *_) in zip(axes[0], shown, strict=True):
+    for ax, (epoch, landscape, _) in zip(axes[0], shown, strict=True):
         free_energy = landscape.free_energy
         ax.hist(free_energy, bins="auto", density=True, color="C0", alpha=0.4)
         if len(free_energy) >= MIN_OF_DENSITY:
@@ -224,9 +214,9 @@ def maps(shown, starts, shape, folder):
     figure, axes = plt.subplots(1, 2, figsize=(10, 4.5), layout="constrained")
     colours, rows = plt.get_cmap("viridis")(np.linspace(0, 1, len(shown))), []
     for layer, ax in zip(("visible", "hidden"), axes, strict=True):
-        place = embedding(getattr(shown[-1].landscape, layer))
+        place = embedding(getattr(shown[-1][1], layer))
         ax.set(title=f"{layer} means", xticks=[], yticks=[])
-        for (epoch, each, *_), colour in zip(shown, colours, strict=True):
+        for (epoch, each, _), colour in zip(shown, colours, strict=True):
             points = place(getattr(each, layer))
             ax.scatter(*points.T, s=6, color=colour, label=f"epoch {epoch}")
             rows += [(epoch, layer, *xy, f) for xy, f in zip(points, each.free_energy, strict=True)]
@@ -252,7 +242,7 @@ def embedding(points):
 
 def data_map(last, starts, labels, folder):
     """Fig. 7: the solutions to which data lead on the Isomap of the data."""
-    landscape = last.landscape
+    epoch, landscape, _ = last
     chosen = np.ones(len(starts), bool) if labels is None else np.isin(labels, DIGITS)
     chosen = np.flatnonzero(chosen)[:MAP_ROWS]
     names = np.full(len(chosen), "data") if labels is None else labels[chosen].astype(str)
@@ -271,33 +261,34 @@ def data_map(last, starts, labels, folder):
     for k, xy in zip(reached, at, strict=True):
         values, counts = np.unique(names[members == k], return_counts=True)
         rows.append(("solution", values[counts.argmax()], *xy))
-    ax.set(xticks=[], yticks=[], title=f"epoch {last.epoch}: {len(reached)} solutions")
+    ax.set(xticks=[], yticks=[], title=f"epoch {epoch}: {len(reached)} solutions")
     ax.legend(fontsize=8)
     experiment.picture(figure, folder / "data-map.png")
     experiment.table(folder / "data-map.csv", ("kind", "label", "x", "y"), rows)
 
 
-def quality(found, folder):
+def quality(epochs_followed, folder):
     """Likelihoods by TAP and by annealing, and the pseudo-likelihood, nats per unit."""
-    landscapes, epochs = [each.landscape for each in found], [each.epoch for each in found]
+    epochs, landscapes, measures = zip(*epochs_followed, strict=True)
     n_units = landscapes[0].visible.shape[1] + landscapes[0].hidden.shape[1]
-    columns = {
-        name: np.array([getattr(each, name) for each in found]) for name in Measures._fields[2:]
-    }
+    columns = {name: np.array([each[name] for each in measures]) for name in measures[0]}
     sums = np.array([np.logaddexp.reduce(each.log_partition) for each in landscapes])
     means = np.array([each.log_partition.mean() for each in landscapes])
-    test, train = columns["unnormalised"], columns["unnormalised_train"]
+    test, train, errors = columns["test"], columns["train"], None
     curves = {
         "TAP, log-sum-exp": test - sums,
         "TAP, mean": test - means,
         "training, log-sum-exp": train - sums,
         "training, mean": train - means,
-        "AIS": test - columns["annealed"],
-        "reverse AIS": test - columns["reverse"],
-        "pseudo-likelihood": columns["pseudo"],
     }
-    curves = {name: curve / n_units for name, curve in curves.items() if np.isfinite(curve).any()}
-    errors = {"AIS": columns["error"] / n_units} if "AIS" in curves else None
+    if "annealed" in columns:
+        curves |= {
+            "AIS": test - columns["annealed"],
+            "reverse AIS": test - columns["reverse"],
+            "pseudo-likelihood": columns["pseudo"],
+        }
+        errors = {"AIS": columns["error"] / n_units}
+    curves = {name: curve / n_units for name, curve in curves.items()}
     experiment.picture(
         plotting.curves_by_epoch(epochs, curves, errors=errors), folder / "quality.png"
     )
