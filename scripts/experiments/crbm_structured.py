@@ -64,7 +64,9 @@ def main(argv=None):
             print(f"{task:20} {method:12} {shown}  {seconds:.0f} s", flush=True)
             records.append((task, method, percent_wrong, machine.history_, seconds))
             report(records, folder)
-        pictures(test, restored, shape, folder / f"pictures-{task}.png")
+        rows = {"corrupted": test[0], **restored, "clean": test[1]}
+        shown = plotting.image_rows({name: images[:10] for name, images in rows.items()}, shape)
+        experiment.picture(shown, folder / f"pictures-{task}.png")
     figures(records, folder)
 
 
@@ -283,16 +285,6 @@ def figures(records, folder):
     if axes:
         axes.set_xlabel("side of the patch (pixels)")
         experiment.picture(axes, folder / "occlusion.png")
-
-
-def pictures(test, restored, shape, path, n=10):
-    """Fig. 2."""
-    rows = {
-        "corrupted": test[0][:n],
-        **{k: v[:n] for k, v in restored.items()},
-        "clean": test[1][:n],
-    }
-    experiment.picture(plotting.image_rows(rows, shape), path)
 
 
 if __name__ == "__main__":

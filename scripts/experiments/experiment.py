@@ -224,6 +224,11 @@ def autoregressive(rng, n, p, correlation):
     return X
 
 
+def table_of(path, rows):
+    """Write rows that are dictionaries, with the columns of the first one, as CSV."""
+    table(path, rows[0], ([row.get(name, "") for name in rows[0]] for row in rows))
+
+
 def calibration(probability, truth, edges):
     """Mean probability, fraction of what is true and number in each bin; the weighted error."""
     bins = np.digitize(probability, edges)
@@ -237,26 +242,17 @@ def picture(drawing, path):
     getattr(drawing, "figure", drawing).savefig(path, dpi=150)
 
 
-def likelihoods(histories, path, suffix=""):
-    """Draw the log-likelihoods by epoch of machines by name."""
-    figure = None
-    for name, history in histories.items():
-        axes = figure.axes[0] if figure else None
-        figure = plotting.learning_curve(history, label=f"{name}{suffix}", ax=axes)
-    picture(figure, path)
-
-
 def report_likelihoods(histories, folder, column, suffix=""):
     """Write likelihood.csv and likelihood.png of machines by name."""
     names = "epoch", "log_likelihood", "validation_log_likelihood"
-    rows = [
-        (name, *row)
-        for name, history in histories.items()
-        for row in zip(*(history[n] for n in names), strict=True)
-    ]
+    rows, figure = [], None
+    for name, history in histories.items():
+        rows += [(name, *row) for row in zip(*(history[n] for n in names), strict=True)]
+        axes = figure.axes[0] if figure else None
+        figure = plotting.learning_curve(history, label=f"{name}{suffix}", ax=axes)
+    picture(figure, folder / "likelihood.png")
     header = column, "epoch", "log_likelihood_per_unit", "validation"
     table(folder / "likelihood.csv", header, rows)
-    likelihoods(histories, folder / "likelihood.png", suffix)
 
 
 def run(main, interrupted="interrupted"):

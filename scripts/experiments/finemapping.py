@@ -19,6 +19,8 @@ from scipy.special import ndtri
 import fastmf as mf
 from fastmf.inference.ep.model_chains import InclusionPosterior, ModelChains
 
+# In the folder of data: dosages, a trait, and the inclusion probabilities of FINEMAP.
+LOCUS = "finemapping/locus_574x1001.npz"
 # Variants of a window of the real locus.
 WINDOW = 110
 BINS = (0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 1.01)
@@ -157,10 +159,7 @@ def report(name, results):
 
 def real_locus(folder):
     """The locus beside FINEMAP's probabilities."""
-    path = Path(folder) / "finemapping" / "locus_574x1001.npz"
-    if not path.exists():
-        return
-    data = np.load(path)
+    data = np.load(experiment.in_folder(folder, LOCUS))
     X, y, theirs = data["dosage"], data["y"], data["pip_finemap"]
     for name, method in METHODS.items():
         method(X[:, :50], y)
@@ -216,8 +215,9 @@ def main(argv=None):
         windows=(0, "windows of the real locus"), causes=(2, "causes of a window"),
     ).parse_args(argv)  # fmt: skip
     if options.windows:
-        path = Path(options.data) / "finemapping" / "locus_574x1001.npz"
-        windows(path, options.windows, options.causes, options.seed)
+        windows(
+            experiment.in_folder(options.data, LOCUS), options.windows, options.causes, options.seed
+        )
         return
     loci = range(options.seed, options.seed + options.loci)
     warnings.simplefilter("ignore")
@@ -229,7 +229,7 @@ def main(argv=None):
         bins[name] = report(name, analysed(name, loci, results))
     for name, line in bins.items():
         print(f"{name}: {line}")
-    if options.data:
+    if options.data and (Path(options.data) / LOCUS).exists():
         real_locus(options.data)
 
 

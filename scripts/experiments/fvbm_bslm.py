@@ -93,7 +93,7 @@ def simulation(options, folder):
             if sys.stdout.isatty():
                 print(f"d = {d}, draw {draw + 1} of {options.draws} ", end="\r", flush=True)
         # After each size: the large ones take long.
-        write(folder / "simulation.csv", table)
+        experiment.table_of(folder / "simulation.csv", table)
     sequences(first, folder)
     summary = []
     for d in options.units:
@@ -107,7 +107,7 @@ def simulation(options, folder):
             **averages(good, "distance_to_maximum"), **averages(good, "asymptotic_variance"),
             **{name: float(np.median([row[name] for row in rows])) for name in MEDIANS},
         })  # fmt: skip
-    write(folder / "existence.csv", summary)
+    experiment.table_of(folder / "existence.csv", summary)
     for name in summary[0]:
         print(f"{name:31}", *(f"{row[name] or 0:>12.6g}" for row in summary))
 
@@ -185,20 +185,12 @@ def senate(options, folder):
         {"first": name, "second": "", "coupling": h, "standard_error": s, "z": h / s}
         for name, h, s in zip(names, machine.field_, errors, strict=True)
     ]
-    write(folder / "senate.csv", table + fields)
+    experiment.table_of(folder / "senate.csv", table + fields)
     print(f"{'pair':16}{'coupling':>10}{'s.e.':>8}{'z':>8}{'p (Holm)':>10}")
     for row in sorted(table, key=lambda row: row["p"]):
         pair = f"{row['first']}-{row['second']}"
         print(f"{pair:16}{row['coupling']:10.3f}{row['standard_error']:8.3f}{row['z']:8.2f}"
               f"{row['p_holm']:10.2g}")  # fmt: skip
-
-
-# --- helpers ----------------------------------------------------------------------------------
-
-
-def write(path, rows):
-    header = list(rows[0])
-    experiment.table(path, header, ([row.get(name, "") for name in header] for row in rows))
 
 
 def main(argv=None):

@@ -55,10 +55,7 @@ ADDED = PRECONDITIONED | {"n_starts": 300, "learning_rate": (0.5, 0.0)}
 AVERAGED = {"ordinary": 0.25, "preconditioned": 0}
 # Largest gap between both ends, and standard error of each, in nats, at which they are closed.
 MAX_ERROR = 0.05
-COLUMNS = "data_set", "hidden", "epochs", "rows", "seed", "gradient", "l1", "from_above", \
-    "from_below", "error", "gap", "effective", "reverse_effective", "n_steps", "converged", \
-    "train", "last_iterate", "seconds", "cpu_seconds"  # fmt: skip
-RUN = COLUMNS[:7]
+RUN = "data_set", "hidden", "epochs", "rows", "seed", "gradient", "l1"
 
 
 def main(argv=None):
@@ -77,8 +74,7 @@ def main(argv=None):
                 ),
             )
         )
-        lines = [[row[name] for name in COLUMNS] for row in results.values.values()]
-        experiment.table(folder / "record.csv", COLUMNS, lines)
+        experiment.table_of(folder / "record.csv", list(results.values.values()))
         print(*(f"{name} {value}" for name, value in rows[-1].items()), sep="  ", flush=True)
     print(summary(rows))
 

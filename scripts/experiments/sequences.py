@@ -96,9 +96,9 @@ def main(argv=None):
                 curves += [(family, method, *point) for point in zip(tops, shares, strict=True)]
             if method in OF_METHOD:
                 row |= likelihood(model, data, options.quick) | landscape(model, data)
-            models.append(list(row.values()))
+            models.append(row)
             print(*(f"{name} {value}" for name, value in row.items()), sep="  ", flush=True)
-    experiment.table(folder / "models.csv", COLUMNS, models)
+    experiment.table_of(folder / "models.csv", models)
     experiment.table(folder / "contacts.csv", ("family", "method", "n", "precision"), curves)
     draw(curves, folder / "precision.png")
 
