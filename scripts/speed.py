@@ -375,7 +375,7 @@ def compared(task, ours, peers, rows, w, repeats):
     for how in ours:
         for name in peers:
             both = zip(errors[how].items(), errors[name].values(), strict=True)
-            note = "; ".join(f"{what} {own} : {other}" for (what, own), other in both)
+            note = "; ".join(f"{what} {ours_} : {theirs}" for (what, ours_), theirs in both)
             yield line(f"{task}, {how}", times[how], times[name], f"scikit-learn, {name}", note)
 
 
