@@ -59,7 +59,7 @@ with_types = pytest.mark.parametrize(
 def run(which, the_case, dtype="float64", n_workers=1, **options):
     arguments = the_case.build(SMALL, dtype, **options)
     the_case.run(which, arguments, n_workers)
-    return the_case.results(arguments)
+    return the_case.filled(arguments)
 
 
 @with_types
@@ -169,5 +169,5 @@ def test_fresh_processes_do_the_same(tmp_path, without_compiler):
         for name in names:
             arguments = case(name).build(size, "float64")
             case(name).compiled(*arguments)
-            for key, compiled in case(name).results(arguments).items():
+            for key, compiled in case(name).filled(arguments).items():
                 np.testing.assert_allclose(compiled, plain[f"{name}/{key}"], 1e-7, 1e-9)
