@@ -63,17 +63,13 @@ def digested(content):
     return cache._digest(content) + content
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda content: b"",
-        lambda content: content[:-1],
-        lambda content: content[:-9] + bytes([content[-9] ^ 1]) + content[-8:],
-        lambda content: bytes(cache.DIGEST_BYTES) + content[cache.DIGEST_BYTES :],
-        lambda content: digested(b"cno_such_module\nname\n."),
-        lambda content: digested(pickle.dumps((1, 2))),
-    ],
-)
+@pytest.mark.parametrize("damage", [
+    lambda content: b"", lambda content: content[:-1],
+    lambda content: content[:-9] + bytes([content[-9] ^ 1]) + content[-8:],
+    lambda content: bytes(cache.DIGEST_BYTES) + content[cache.DIGEST_BYTES :],
+    lambda content: digested(b"cno_such_module\nname\n."),
+    lambda content: digested(pickle.dumps((1, 2))),
+])  # fmt: skip
 def test_a_damaged_file_is_replaced(folder, damage):
     use()
     (path,) = folder.iterdir()

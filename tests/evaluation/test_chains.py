@@ -126,20 +126,16 @@ def test_results_do_not_depend_on_threads_and_keep_the_type():
         np.testing.assert_array_equal(values, two[name])
 
 
-@pytest.mark.parametrize(
-    "options, match",
-    [
-        (dict(n_chains=0), "n_chains must be at least 1"),
-        (dict(n_draws=0), "n_draws must be at least 1"),
-        (dict(n_warmup=-1), "n_warmup must be at least 0"),
-        (dict(thin=0), "thin must be at least 1"),
-        (dict(n_threads=0), "n_threads must be at least 1"),
-        (dict(init=np.zeros((3, 5))), "init must have 4 rows"),
-        (dict(init=np.zeros((4, 6))), "init must have shape"),
-        (dict(init=np.full((4, 5), 0.5)), "units can take"),
-        (dict(init=np.full((4, 5), np.nan)), "must be finite"),
-    ],
-)
+@pytest.mark.parametrize("options, match", [
+    (dict(n_chains=0), "n_chains must be at least 1"),
+    (dict(n_draws=0), "n_draws must be at least 1"),
+    (dict(n_warmup=-1), "n_warmup must be at least 0"), (dict(thin=0), "thin must be at least 1"),
+    (dict(n_threads=0), "n_threads must be at least 1"),
+    (dict(init=np.zeros((3, 5))), "init must have 4 rows"),
+    (dict(init=np.zeros((4, 6))), "init must have shape"),
+    (dict(init=np.full((4, 5), 0.5)), "units can take"),
+    (dict(init=np.full((4, 5), np.nan)), "must be finite"),
+])  # fmt: skip
 def test_bad_arguments(options, match):
     with pytest.raises(ValueError, match=match):
         gibbs_chains(rbm(), **options)

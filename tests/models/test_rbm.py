@@ -106,16 +106,11 @@ def test_bad_prior(prior):
         RBM(np.ones((4, 3)), prior, Bernoulli(np.zeros(3)))
 
 
-@pytest.mark.parametrize(
-    ("visible", "hidden", "error"),
-    [
-        (np.zeros(3), np.zeros(3), ValueError),
-        (np.zeros(4), np.float64(0), ValueError),
-        (np.zeros(4), np.array(["a"] * 3), TypeError),
-        (np.full(4, np.nan), np.zeros(3), ValueError),
-        (np.zeros(4), np.full(3, np.inf), ValueError),
-    ],
-)
+@pytest.mark.parametrize("visible, hidden, error", [
+    (np.zeros(3), np.zeros(3), ValueError), (np.zeros(4), np.float64(0), ValueError),
+    (np.zeros(4), np.array(["a"] * 3), TypeError), (np.full(4, np.nan), np.zeros(3), ValueError),
+    (np.zeros(4), np.full(3, np.inf), ValueError),
+])  # fmt: skip
 def test_bad_states(visible, hidden, error):
     with pytest.raises(error, match=r"hidden|visible"):
         random_rbm(np.random.default_rng(0)).energy(visible, hidden)

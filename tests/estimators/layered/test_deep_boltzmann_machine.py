@@ -139,18 +139,13 @@ def test_one_hidden_layer_is_an_rbm(n_components):
     np.testing.assert_array_equal(deep.sample(3, random_state=1), plain.sample(3, random_state=1))
 
 
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"n_components": ()}, "a layer at least"),
-        ({"n_components": (5, 0)}, "n_components"),
-        ({"gradient": "cd"}, "deep machine"),
-        ({"pretraining_epochs": -1}, "pretraining_epochs"),
-        ({"hidden": ("bernoulli",)}, "one for each of 2"),
-        ({"hidden": None}, "hidden must be a unit prior"),
-        ({"early_stopping": "soon"}, "early_stopping must be"),
-    ],
-)
+@pytest.mark.parametrize("options, message", [
+    ({"n_components": ()}, "a layer at least"), ({"n_components": (5, 0)}, "n_components"),
+    ({"gradient": "cd"}, "deep machine"), ({"pretraining_epochs": -1}, "pretraining_epochs"),
+    ({"hidden": ("bernoulli",)}, "one for each of 2"),
+    ({"hidden": None}, "hidden must be a unit prior"),
+    ({"early_stopping": "soon"}, "early_stopping must be"),
+])  # fmt: skip
 def test_bad_options(options, message):
     dbm = clone(mf.DeepBoltzmannMachine((4, 3))).set_params(**options)
     with pytest.raises((ValueError, TypeError), match=message):

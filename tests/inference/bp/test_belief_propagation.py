@@ -234,22 +234,15 @@ def test_average_of_pairs_of_many_rows_is_the_same_for_all_threads(n_rows):
         np.testing.assert_array_equal(many.pairwise, one)
 
 
-@pytest.mark.parametrize(
-    "options, error",
-    [
-        ({"algorithm": "min"}, "algorithm"),
-        ({"field": np.zeros(4)}, "field"),
-        ({"field": np.full(9, np.nan)}, "field"),
-        ({"field": np.full(9, -1e301)}, "field"),
-        ({"field": (np.zeros((2, 9)), np.zeros((3, 7)))}, "rows"),
-        ({"damping": 1.0}, "damping"),
-        ({"max_iter": 0}, "max_iter"),
-        ({"init": np.zeros((2, 2))}, "init"),
-        ({"init": np.full((9, 7), np.inf)}, "init"),
-        ({"pairwise": True, "algorithm": "max"}, "pairwise"),
-        ({"damping": 0.5, "algorithm": "max"}, "damping"),
-    ],
-)
+@pytest.mark.parametrize("options, error", [
+    ({"algorithm": "min"}, "algorithm"), ({"field": np.zeros(4)}, "field"),
+    ({"field": np.full(9, np.nan)}, "field"), ({"field": np.full(9, -1e301)}, "field"),
+    ({"field": (np.zeros((2, 9)), np.zeros((3, 7)))}, "rows"), ({"damping": 1.0}, "damping"),
+    ({"max_iter": 0}, "max_iter"), ({"init": np.zeros((2, 2))}, "init"),
+    ({"init": np.full((9, 7), np.inf)}, "init"),
+    ({"pairwise": True, "algorithm": "max"}, "pairwise"),
+    ({"damping": 0.5, "algorithm": "max"}, "damping"),
+])  # fmt: skip
 def test_bad_input(options, error):
     with pytest.raises(ValueError, match=error):
         mf.belief_propagation(loopy(), **options)

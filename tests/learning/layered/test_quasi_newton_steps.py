@@ -69,18 +69,6 @@ def test_steps_are_as_good_as_those_of_scipy():
     assert (np.diff(values) > 0).all()
 
 
-def test_a_factor_model_reaches_the_determinant_of_the_covariance():
-    """Two Gaussian hidden units suffice for two pairs of columns: log det, in closed form."""
-    X = RNG.normal(size=(400, 4)) @ np.array(
-        [[1, 0.9, 0, 0], [0, 0.4, 0, 0], [0, 0, 1, 0.9], [0, 0, 0, 0.4]]
-    )
-    X -= X.mean(0)
-    best = -(4 * np.log(2 * np.pi) + np.linalg.slogdet(X.T @ X / 400)[1] + 4) / 2
-    model = machine(X, Gaussian(np.zeros(6), 1.0), 6)
-    found = maximise(model, X, 200)
-    assert Objective(X, None, 0.0).at(found.model).value == pytest.approx(best, abs=1e-3)
-
-
 @pytest.mark.parametrize("kind", ["spike", "bounded", "float32", "sparse"])
 def test_other_units_and_rows_rise(kind):
     X = np.where(RNG.random(CLUSTERS.shape) < 0.5, 0, CLUSTERS)

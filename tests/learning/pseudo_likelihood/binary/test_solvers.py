@@ -218,6 +218,8 @@ def test_value_and_derivatives(l2, monkeypatch):
     np.testing.assert_allclose(gradient, numeric, atol=1e-9)
     numeric = differences(lambda p: objective.value_and_gradient(p)[1], parameters)
     np.testing.assert_allclose(-objective.hessian(parameters), numeric, atol=1e-9)
+    product = objective.hessian_product(parameters, np.arange(1.0, len(parameters) + 1))
+    np.testing.assert_allclose(product, -numeric @ np.arange(1.0, len(parameters) + 1), atol=1e-7)
 
 
 def test_scores_and_leverages_against_single_rows():
