@@ -1,12 +1,10 @@
 """Every kernel does what its NumPy twin does, whoever shares the work."""
 
 import ast
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
+import forks
 import numpy as np
 import pytest
 from kernel_cases import CASES, Size, case
@@ -156,15 +154,8 @@ def test_fresh_processes_do_the_same(tmp_path, without_compiler):
         "pseudo_likelihood.hamming.count_similar-rows",
     ]
     size = Size(14, 9, 2)
-    done = subprocess.run(
-        [sys.executable, "-m", "kernel_cases", tmp_path / "plain.npz",
-         ",".join(map(str, size)), *names],
-        env={**os.environ, "NUMBA_DISABLE_JIT": without_compiler,
-             "PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), str(TESTS)])},
-        capture_output=True,
-        text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    forks.fresh("-m", "kernel_cases", tmp_path / "plain.npz", ",".join(map(str, size)), *names,
+                NUMBA_DISABLE_JIT=without_compiler)  # fmt: skip
     with np.load(tmp_path / "plain.npz") as plain:
         for name in names:
             arguments = case(name).build(size, "float64")

@@ -420,19 +420,6 @@ def test_likelihoods_of_early_stopping_are_annealed():
         assert value == pytest.approx(right, abs=3e-3)
 
 
-@pytest.mark.parametrize("gradient", ["auto", "tap", "pcd"])
-def test_raw_tables_are_learned_or_divergence_is_said(gradient):
-    X = (
-        30
-        * np.random.default_rng(0).normal(size=(300, 6))
-        @ np.random.default_rng(1).normal(size=(6, 6))
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        machine = fitted(X, gradient, 20)
-    assert log_likelihood(machine, X) > independent(X) - 0.01
-
-
 def test_likelihoods_that_decide_on_a_warning_are_not_from_a_log_partition_that_is_too_low():
     """Of two phases the data are in the one without weight, to which all solutions lead."""
     n, w = 30, 0.4
