@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 from numba.core import event, types
 
-from fastmf._jit.argument_types import (
-    Bool,
-    Int8,
-    Real,
-    argument_types,
-    numba_type,
-    type_of,
-)
+from fastmf._jit.argument_types import Bool, Int8, Real, argument_types, numba_type, type_of
 from fastmf._jit.kernel import REORDER, compilable, compiled_from, kernel
 
 KINDS = {"plain": {}, "inner": {"mode": "inner"}, "reordered": {"fastmath": REORDER}}

@@ -16,13 +16,7 @@ import threadpoolctl
 from everywhere import digests, solution
 
 import fastmf as mf
-from fastmf._threads.workers import (
-    _blas,
-    computed_once,
-    in_parallel,
-    one_blas_thread,
-    workers_for,
-)
+from fastmf._threads.workers import _blas, computed_once, in_parallel, one_blas_thread, workers_for
 
 TIMEOUT = 120
 

@@ -82,7 +82,7 @@ CASES = [
         Case("pseudo_likelihood.potts.value_and_gradient", name,
              partial(value_arguments, n_states=n_states),
              ("gradient", "field_gradient", "values"), _CLOSE, large=name == "proteins")
-        for name, n_states in (("proteins", 20), ("spins", 2), ("codons", 200))
+        for name, n_states in (("proteins", 20), ("spins", 2), ("codons", 100))
     ),
     Case("pseudo_likelihood.potts.conditionals", "proteins",
          partial(conditional_arguments, n_states=20), ("out",), _CLOSE, large=True),

@@ -4,12 +4,7 @@ from scipy import sparse
 from scipy.special import expit
 
 from fastmf.learning import conditional
-from fastmf.learning.conditional import (
-    ConditionalSettings,
-    ConditionalSteps,
-    gradient,
-    infer,
-)
+from fastmf.learning.conditional import ConditionalSettings, ConditionalSteps, gradient, infer
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.checkpoint import Checkpoint
 from fastmf.learning.training.parameters import ModelParameters

@@ -10,12 +10,7 @@ import fastmf as mf
 from fastmf._jit.kernel import kernel
 from fastmf.evaluation import annealed_importance_sampling
 from fastmf.inference.sampling.gibbs import gibbs
-from fastmf.priors._compiled import (
-    UNITS_PER_BLOCK,
-    tilted_log_partition,
-    tilted_moments,
-    units_of,
-)
+from fastmf.priors._compiled import UNITS_PER_BLOCK, tilted_log_partition, tilted_moments, units_of
 
 TABLE = np.array([[0.0, -1.0, 0.5], [0.3, 0.1, -np.inf], [0.0, 0.8, 0.2]])
 

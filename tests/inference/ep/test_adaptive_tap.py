@@ -2,11 +2,7 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.inference.ep.adaptive_tap import (
-    few_iterations,
-    mean_covariance,
-    parallel_sweeps_alone,
-)
+from fastmf.inference.ep.adaptive_tap import few_iterations, mean_covariance, parallel_sweeps_alone
 
 
 def machine(n=8, strength=0.4, prior=mf.Ising, seed=0):

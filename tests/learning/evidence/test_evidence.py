@@ -17,10 +17,7 @@ from fastmf.learning.evidence import (
     Task,
     evidence_gradient,
 )
-from fastmf.learning.evidence.blocks import (
-    labels_of_task,
-    with_blocks,
-)
+from fastmf.learning.evidence.blocks import labels_of_task, with_blocks
 from fastmf.learning.evidence.edges import EffectSets
 from fastmf.learning.evidence.parameter_priors import ParameterPriors
 from fastmf.learning.evidence.search import (

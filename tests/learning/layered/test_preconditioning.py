@@ -107,16 +107,3 @@ def test_single_batches_are_preconditioned():
 def test_what_it_is_not_for_is_refused(X, options, problem):
     with pytest.raises(ValueError, match=problem):
         mf.GeneralizedRBM(3, n_epochs=1, random_state=0, **options).fit(X)
-
-
-@pytest.mark.slow
-def test_learning_stops_where_ordinary_learning_does():
-    """At a maximum of the penalised likelihood, gradients are zero with preconditioners, too."""
-    options = dict(gradient="tap", n_sweeps=30, batch_size=60, momentum=0.9, l2=0.05)
-    learned = train(
-        start(), stripes(), quick(n_epochs=400, learning_rate=0.5, **options), seed=0
-    ).model
-    again = train(
-        learned, stripes(), quick(n_epochs=20, preconditioning=0.1, **options), seed=0
-    ).model
-    np.testing.assert_allclose(again.weights, learned.weights, rtol=1e-5)

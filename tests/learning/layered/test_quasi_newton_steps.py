@@ -6,11 +6,7 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.learning.layered.quasi_newton_steps import (
-    Objective,
-    QuasiNewtonSteps,
-    variables_of,
-)
+from fastmf.learning.layered.quasi_newton_steps import Objective, QuasiNewtonSteps, variables_of
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.training.trainer import train
 from fastmf.models import RBM, exact

@@ -77,10 +77,7 @@ def test_ridge_and_lasso_satisfy_their_optimality_conditions():
     objective, _ = population(d=6, l2=0.02)
     l1, d = 0.08, objective.n_units
     start = objective.independent()
-    fits = [
-        *bslm(objective, [start], l1=l1, tol=1e-12),
-        lbfgs(objective, start, l1=l1, tol=1e-12),
-    ]
+    fits = [*bslm(objective, [start], l1=l1, tol=1e-12), lbfgs(objective, start, l1=l1, tol=1e-12)]
     for fit in fits:
         gradient = objective.value_and_gradient(fit.parameters)[1]
         couplings = fit.parameters[d:]
