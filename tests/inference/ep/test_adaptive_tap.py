@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from kernel_cases.machines import fully_visible
 
 import fastmf as mf
 from fastmf.inference.ep.adaptive_tap import few_iterations, mean_covariance, parallel_sweeps_alone
@@ -40,11 +41,7 @@ def test_published_example():
 
 def test_an_rbm_is_a_boltzmann_machine():
     model = rbm()
-    n = model.n_visible
-    couplings = np.zeros((11, 11))
-    couplings[:n, n:] = model.weights
-    field = np.concatenate([model.visible.field, model.hidden.field])
-    other = mf.adaptive_tap(mf.BoltzmannMachine(couplings + couplings.T, mf.Bernoulli(field)))
+    other = mf.adaptive_tap(fully_visible(model))
     for schedule in ("auto", "convergent"):
         result = mf.adaptive_tap(model, schedule=schedule)
         np.testing.assert_allclose(np.concatenate(result.mean), other.mean, atol=1e-7)
