@@ -1,15 +1,17 @@
-"""Programs in processes without this package, several times as quickly as by starting Python.
+"""Programs in other processes: fresh ones, and forks of one that has made the slow imports.
 
 Most of the time of a short program goes into imports of Numba and scikit-learn. One process imports
 them and forks for each program, which then imports this package, with its own environment.
 """
 
 import atexit
+import importlib.util
 import json
 import os
 import subprocess
 import sys
 from functools import cache
+from pathlib import Path
 
 # What this package imports.
 IMPORTS = "numba", "scipy.linalg.cython_blas", "scipy.special"
@@ -57,6 +59,17 @@ for line in requests:
             os._exit(status)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=answers, flush=True)
 """
+
+
+def fresh(*arguments, folder=None, **variables):
+    """Run Python in a process of its own, which finds this package and its tests."""
+    root = Path(importlib.util.find_spec("fastmf").origin).parents[1]
+    path = os.pathsep.join([str(root), str(Path(__file__).parent)])
+    environment = os.environ | {"PYTHONPATH": path} | variables
+    command = [sys.executable, *map(str, arguments)]
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 def python(

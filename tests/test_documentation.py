@@ -1,7 +1,6 @@
 """The pages of `docs/`: code runs, links and names lead somewhere, the reference is complete."""
 
 import ast
-import inspect
 import re
 import sys
 from functools import cache
@@ -11,6 +10,7 @@ from pkgutil import resolve_name
 import pytest
 
 import fastmf
+from tests.test_docstrings import public_objects
 
 ROOT = Path(fastmf.__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -32,17 +32,6 @@ def code(page):
 def listed(text):
     """Names under `autosummary`, those of `fastmf` itself without a prefix."""
     return set(re.findall(r"^   ([A-Za-z_][\w.]*)$", text, re.M))
-
-
-def public_objects():
-    """Qualified name -> object, of all public names."""
-    for name in fastmf.__all__:
-        value = getattr(fastmf, name)
-        if not inspect.ismodule(value):
-            yield name, value
-            continue
-        for inner in value.__all__:
-            yield f"{name}.{inner}", getattr(value, inner)
 
 
 WITH_CODE = [page for page in PAGES if code(page)]

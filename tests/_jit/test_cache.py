@@ -63,17 +63,13 @@ def digested(content):
     return cache._digest(content) + content
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda content: b"",
-        lambda content: content[:-1],
-        lambda content: content[:-9] + bytes([content[-9] ^ 1]) + content[-8:],
-        lambda content: bytes(cache.DIGEST_BYTES) + content[cache.DIGEST_BYTES :],
-        lambda content: digested(b"cno_such_module\nname\n."),
-        lambda content: digested(pickle.dumps((1, 2))),
-    ],
-)
+@pytest.mark.parametrize("damage", [
+    lambda content: b"", lambda content: content[:-1],
+    lambda content: content[:-9] + bytes([content[-9] ^ 1]) + content[-8:],
+    lambda content: bytes(cache.DIGEST_BYTES) + content[cache.DIGEST_BYTES :],
+    lambda content: digested(b"cno_such_module\nname\n."),
+    lambda content: digested(pickle.dumps((1, 2))),
+])  # fmt: skip
 def test_a_damaged_file_is_replaced(folder, damage):
     use()
     (path,) = folder.iterdir()
@@ -167,55 +163,17 @@ def test_a_folder_that_is_removed_while_code_is_compiled(folder):
 
 # --- one folder for each version ------------------------------------------------------------------
 
-MOMENTS = """
-import sys, numpy as np, fastmf as mf
-from fastmf._jit import cache
 
-prior = mf.Bernoulli(np.zeros(1 << 15))  # for so many units the compiled functions are called
-print(prior.moments(np.zeros(1 << 15), np.zeros(1 << 15))[0][0], cache.folder(), mf.__file__)
-"""
-
-
-def python(path, code=MOMENTS, **variables):
-    """Words that a process prints which finds the package in `path`."""
-    environment, folder = {**os.environ, **variables, "PYTHONPATH": str(path)}, Path(path).parent
-    done = forks.python(code, out=folder, environment=environment, folder=folder)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
-
-
-# Parts of the package that are not needed here.
-OTHER_PARTS = ("inference", "learning", "evaluation", "estimators", "datasets", "plotting")
-OTHER_PARTS += ("reference", "convert", "distributed", "cli")
-
-
-@pytest.fixture
-def tree(tmp_path):
-    """A copy of the package's sources."""
-    left_out = shutil.ignore_patterns("__pycache__", "*.pyc", *OTHER_PARTS)
-    return Path(shutil.copytree(PACKAGE, tmp_path / "tree" / "fastmf", ignore=left_out))
-
-
-@pytest.mark.slow
-def test_another_version_does_not_run_the_code_of_the_first(tmp_path, tree):
-    folder, words, packages = str(tmp_path / "cache"), [], []
-    for name in ("first", "second", "third"):
-        place = tmp_path / name
-        packages.append(Path(shutil.copytree(tree, place / "fastmf")))
-        if name == "third":  # as the second, in another place
-            break
-        words.append(python(place, NUMBA_CACHE_DIR=folder))
-        assert words[-1][2].startswith(str(place))
-        source = tree / "priors" / "binary.py"
-        text = source.read_text(encoding="utf-8")
-        if name == "first":
-            assert text.count("return p, p * q") == 1
-            source.write_text(text.replace("return p, p * q", "return p / 2, p * q"))
-    assert [float(mean) for mean, *_ in words] == [0.5, 0.25]
-    first, second = (Path(folder).name for _, folder, _ in words)
-    # In this process, with another seed of hashes.
-    digests = [library.digest_of_sources(package) for package in packages]
-    assert first != second and digests[0] != digests[1] == digests[2]
+def test_the_folder_follows_the_text_of_the_sources(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    folders = []
+    for place, text in ("first", "x = 1"), ("second", "x = 2"), ("third", "x = 1"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "a.py").write_text(text)
+        digest = library.digest_of_sources(tmp_path / place)
+        monkeypatch.setattr(cache, "digest_of_sources", lambda digest=digest: digest)
+        folders.append(cache.folder.__wrapped__())
+    assert folders[0] == folders[2] != folders[1]
 
 
 def test_code_of_sources_that_cannot_be_read_is_not_kept(monkeypatch, tmp_path):

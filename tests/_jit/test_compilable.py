@@ -1,22 +1,14 @@
 """Functions that kernels compile from a text of their own, whichever kernel calls them."""
 
-import subprocess
-import sys
 from typing import NamedTuple
 
+import forks
 import numba
 import numpy as np
 import pytest
 from numba.core import event, types
 
-from fastmf._jit.argument_types import (
-    Bool,
-    Int8,
-    Real,
-    argument_types,
-    numba_type,
-    type_of,
-)
+from fastmf._jit.argument_types import Bool, Int8, Real, argument_types, numba_type, type_of
 from fastmf._jit.kernel import REORDER, compilable, compiled_from, kernel
 
 KINDS = {"plain": {}, "inner": {"mode": "inner"}, "reordered": {"fastmath": REORDER}}
@@ -140,6 +132,7 @@ PROGRAM = """
 from fastmf.special import exp
 import sys
 assert "numba" not in sys.modules
+import forks
 import numba
 
 @numba.njit
@@ -152,5 +145,4 @@ assert abs(f(1.0) - 2.718281828459045) < 1e-15
 
 @pytest.mark.slow
 def test_users_functions_call_special_ones_whichever_is_imported_first():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    forks.fresh("-c", PROGRAM)

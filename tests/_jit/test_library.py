@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forks
 import pytest
 
 import fastmf
@@ -32,23 +33,12 @@ pytestmark = [
 
 def python(*arguments, library="0", **variables):
     """A process without a cache of compiled code but the library in a folder."""
-    environment = os.environ | {
-        "FASTMF_LIBRARY": str(library),
-        "NUMBA_CPU_NAME": LEVEL,
-        "NUMBA_CPU_FEATURES": "",
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
+    variables = {
+        "FASTMF_LIBRARY": str(library), "NUMBA_CPU_NAME": LEVEL, "NUMBA_CPU_FEATURES": "",
         "FASTMF_QUIET": "1",
-        **variables,
-    }
-    done = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        env=environment,
-        cwd=Path(sys.executable).parent,  # no package of the working folder is imported
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done
+    } | variables  # fmt: skip
+    # No package of the working folder is imported.
+    return forks.fresh(*arguments, folder=Path(sys.executable).parent, **variables)
 
 
 def build(folder, *options):

@@ -1,11 +1,10 @@
 """The pool of threads: every task is done once, failures reach the caller, nobody is waited for."""
 
 import _thread
-import subprocess
-import sys
 import threading
 import time
 
+import forks
 import numpy as np
 import pytest
 
@@ -152,5 +151,4 @@ class Last:
 
 last = Last()
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=TIMEOUT)
-    assert ended.stdout == b"made" and ended.returncode == 0
+    assert forks.fresh("-c", program).stdout == "made"

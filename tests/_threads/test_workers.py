@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -10,19 +9,14 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
+import forks
 import numpy as np
 import pytest
 import threadpoolctl
 from everywhere import digests, solution
 
 import fastmf as mf
-from fastmf._threads.workers import (
-    _blas,
-    computed_once,
-    in_parallel,
-    one_blas_thread,
-    workers_for,
-)
+from fastmf._threads.workers import _blas, computed_once, in_parallel, one_blas_thread, workers_for
 
 TIMEOUT = 120
 
@@ -140,20 +134,8 @@ def test_jobs_of_joblib(backend, expected):
 
 @pytest.mark.slow
 def test_one_thread_of_openmp(expected, tmp_path):
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-    folders = [
-        os.path.dirname(os.path.dirname(mf.__file__)),
-        os.path.dirname(os.path.dirname(__file__)),
-    ]
-    environment["PYTHONPATH"] = os.pathsep.join([*folders, environment.get("PYTHONPATH", "")])
-    found = subprocess.run(
-        [sys.executable, "-m", "everywhere", tmp_path / "numbers.npz"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-    )
-    assert found.returncode == 0, found.stderr
+    one = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+    forks.fresh("-m", "everywhere", tmp_path / "numbers.npz", **one)
     with np.load(tmp_path / "numbers.npz") as numbers:
         assert digests(numbers) == expected
 
@@ -302,9 +284,4 @@ print(mf.tap(model, np.ones((200, 200))).converged.all())
 @pytest.mark.slow
 def test_numbas_threads_are_not_needed():
     """Nor, therefore, the library for them that a user may have named without having it."""
-    environment = os.environ | {"NUMBA_THREADING_LAYER": "tbb"}
-    environment["PYTHONPATH"] = os.path.dirname(os.path.dirname(mf.__file__))
-    found = subprocess.run(
-        [sys.executable, "-c", LAYER], env=environment, capture_output=True, text=True
-    )
-    assert found.stdout.strip() == "True", found.stderr
+    assert forks.fresh("-c", LAYER, NUMBA_THREADING_LAYER="tbb").stdout == "True\n"

@@ -83,15 +83,11 @@ def test_features_of_blocks(chunks):
     np.testing.assert_array_equal(some.compute(), machine.transform(X[60:180]))
 
 
-@pytest.mark.parametrize(
-    "options, says",
-    [
-        ({"early_stopping": True}, "early_stopping is not possible"),
-        ({"callbacks": [mf.evaluation.Checkpoint("run.npz")]}, "checkpoints are not offered"),
-        ({"n_starts": 10}, "n_starts must be None"),
-        ({"gradient": "pcd"}, "persistent chains"),
-    ],
-)
+@pytest.mark.parametrize("options, says", [
+    ({"early_stopping": True}, "early_stopping is not possible"),
+    ({"callbacks": [mf.evaluation.Checkpoint("run.npz")]}, "checkpoints are not offered"),
+    ({"n_starts": 10}, "n_starts must be None"), ({"gradient": "pcd"}, "persistent chains"),
+])  # fmt: skip
 def test_options_that_are_not_possible(options, says):
     X = da.from_array(binary(), chunks=(100, 12))
     with pytest.raises(ValueError, match=says):

@@ -27,18 +27,11 @@ def machine(visible, hidden, shape=(7, 4), scale=0.8, dtype=float):
     return mf.RBM(weights, prior(visible, shape[0]), prior(hidden, shape[1]))
 
 
-@pytest.mark.parametrize(
-    ("visible", "hidden"),
-    [
-        (mf.Bernoulli, mf.Bernoulli),
-        (mf.Ising, mf.Ising),
-        (mf.Bernoulli, mf.Ising),
-        (mf.Gaussian, mf.Bernoulli),
-        (mf.Bernoulli, mf.Gaussian),
-        (mf.TruncatedGaussian, mf.Bernoulli),
-        (mf.GaussBernoulli, mf.Ising),
-    ],
-)
+@pytest.mark.parametrize("visible, hidden", [
+    (mf.Bernoulli, mf.Bernoulli), (mf.Ising, mf.Ising), (mf.Bernoulli, mf.Ising),
+    (mf.Gaussian, mf.Bernoulli), (mf.Bernoulli, mf.Gaussian), (mf.TruncatedGaussian, mf.Bernoulli),
+    (mf.GaussBernoulli, mf.Ising),
+])  # fmt: skip
 def test_both_directions_agree_with_enumeration(visible, hidden):
     model = machine(visible, hidden)
     truth = mf.exact(model).log_partition

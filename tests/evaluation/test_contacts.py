@@ -1,10 +1,10 @@
 import itertools
 import os
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
+from own_priors import ThreeLevels
 
 import fastmf as mf
 from fastmf.evaluation import (
@@ -115,24 +115,8 @@ def test_scores_are_those_of_a_potts_machine():
 # --- pseudo likelihood ----------------------------------------------------------------------------
 
 
-class Digit(NamedTuple):
-    """A user's prior with three values."""
-
-    field: np.ndarray
-    support = (0.0, 1.0, 3.0)
-
-    def log_prob(self, x):
-        return np.where(np.isin(x, self.support), self.field * x, -np.inf)
-
-    def log_partition(self, b, a):
-        t = [x * (self.field + b) - a * x * x / 2 for x in self.support]
-        return np.logaddexp.reduce(t)
-
-    def moments(self, b, a):
-        p = [np.exp(x * (self.field + b) - a * x * x / 2) for x in self.support]
-        mean = sum(x * q for x, q in zip(self.support, p, strict=True)) / sum(p)
-        square = sum(x * x * q for x, q in zip(self.support, p, strict=True)) / sum(p)
-        return mean, square - mean**2
+class Digit(ThreeLevels):
+    support = (-1.0, 0.0, 1.0)
 
 
 def by_hand(model, X):

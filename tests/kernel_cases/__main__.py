@@ -16,7 +16,7 @@ def main():
     for name in names:
         arguments = case(name).build(size, "float64")
         case(name).compiled(*arguments)
-        found.update({f"{name}/{k}": v for k, v in case(name).results(arguments).items()})
+        found.update({f"{name}/{k}": v for k, v in case(name).filled(arguments).items()})
     np.savez(Path(path), **found)
 
 

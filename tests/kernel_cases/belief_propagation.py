@@ -1,12 +1,14 @@
 """Cases of belief propagation."""
 
+from functools import partial
+
 import numpy as np
 
 from fastmf.inference.bp._binary_units import BinaryUnits
 from fastmf.inference.bp._kernel_arguments import new_workspaces, prepared
 from fastmf.inference.bp._options import BPOptions
 from fastmf.special import sigmoid_pair
-from kernel_cases.case import Case, chosen, few_rows, with_options
+from kernel_cases.case import Case, chosen, few_rows
 from kernel_cases.machines import rbm
 
 
@@ -58,53 +60,22 @@ def of_record(arguments):
     return {name: getattr(arguments[3], name) for name in names}
 
 
-CLOSE = {"float64": 1e-9, "float32": 1e-3}
-NAME = "bp.belief_propagation.belief_propagation"
-EXACT = ("status", "n_iter")
+CLOSE, EXACT = {"float64": 1e-9, "float32": 1e-3}, ("status", "n_iter")
+
+
+def _case(name, close=CLOSE, large=True, **options):
+    build = partial(propagation_arguments, **options)
+    kernel = "bp.belief_propagation.belief_propagation"
+    return Case(kernel, name, build, of_record, close, EXACT, large)
+
 
 CASES = [
-    Case(NAME, "sum", propagation_arguments, of_record, CLOSE, EXACT, large=True),
-    Case(
-        NAME,
-        "sum_damped",
-        with_options(propagation_arguments, damping=0.4, one_for_each_row=True),
-        of_record,
-        CLOSE,
-        EXACT,
-        dtypes=("float64",),
-    ),
-    Case(
-        NAME,
-        "max",
-        with_options(propagation_arguments, algorithm="max", max_iter=8),
-        of_record,
-        CLOSE,
-        EXACT,
-        large=True,
-    ),
-    Case(
-        NAME,
-        "mixed",
-        with_options(propagation_arguments, algorithm="mixed", max_iter=8),
-        of_record,
-        CLOSE,
-        EXACT,
-        large=True,
-    ),
-    Case(
-        "bp.belief_propagation.exponentials",
-        "weights",
-        exponential_arguments,
-        lambda arguments: {"roots": arguments[-2], "out": arguments[-1]},
-        {"float64": 1e-13, "float32": 1e-5},
-        large=True,
-    ),
-    Case(
-        "bp.belief_propagation.pair_beliefs",
-        "rows",
-        pair_arguments,
-        lambda arguments: {"out": arguments[-1]},
-        {"float64": 1e-12, "float32": 1e-5},
-        large=True,
-    ),
-]
+    _case("sum"),
+    _case("sum_damped", {"float64": 1e-9}, large=False, damping=0.4, one_for_each_row=True),
+    _case("max", algorithm="max", max_iter=8),
+    _case("mixed", algorithm="mixed", max_iter=8),
+    Case("bp.belief_propagation.exponentials", "weights", exponential_arguments, ("roots", "out"),
+         {"float64": 1e-13, "float32": 1e-5}, large=True),
+    Case("bp.belief_propagation.pair_beliefs", "rows", pair_arguments, ("out",),
+         {"float64": 1e-12, "float32": 1e-5}, large=True),
+]  # fmt: skip

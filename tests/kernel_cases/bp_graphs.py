@@ -1,5 +1,7 @@
 """Cases of belief propagation on graphs."""
 
+from functools import partial
+
 import numpy as np
 from scipy.sparse import csr_array
 
@@ -10,7 +12,7 @@ from fastmf.kernels.bp import graph_binary, graph_states
 from fastmf.kernels.bp.graph_arguments import GraphState
 from fastmf.kernels.bp.graph_moves import ForestMemory
 from fastmf.reference.bp.graph_states import graph_sweep
-from kernel_cases.case import Case, chosen, with_options
+from kernel_cases.case import Case, chosen
 
 
 def edges_of(n, rng):
@@ -157,8 +159,8 @@ MAXIMA, TREES = SUMS | {"maximum": True}, SUMS | {"reweighted": True}
 KINDS = (("binary", BINARY), ("sums", SUMS), ("maxima", MAXIMA), ("trees", TREES))
 SWEEPS = [
     Case("bp.graph_states.graph_sweep", f"{name}-{'forwards' if step > 0 else 'backwards'}",
-         with_options(sweep_arguments, step=step, **kind), of_sweep, CLOSE,
-         large=True, dtypes=("float64",))
+         partial(sweep_arguments, step=step, **kind), of_sweep, CLOSE,
+         large=True)
     for name, kind in KINDS
     for step in (1, -1)
 ]  # fmt: skip
@@ -166,17 +168,16 @@ CASES = [
     *SWEEPS,
     *(
         Case("bp.graph_states.graph_sweep", f"{name}-receivers-{receivers}",
-             with_options(sweep_arguments, receivers=receivers, **kind), of_sweep, CLOSE,
-             dtypes=("float64",))
+             partial(sweep_arguments, receivers=receivers, **kind), of_sweep, CLOSE)
         for name, kind in KINDS[:2]
         for receivers in (FOLLOWING, NO_RECEIVERS)
     ),
-    Case("bp.graph_binary.binary_terms", "spins", with_options(terms_arguments, **BINARY), of_terms,
-         CLOSE, large=True, dtypes=("float64",)),
-    Case("bp.graph_states.states_terms", "trees", with_options(terms_arguments, **TREES), of_terms,
-         CLOSE, large=True, dtypes=("float64",)),
+    Case("bp.graph_binary.binary_terms", "spins", partial(terms_arguments, **BINARY), of_terms,
+         CLOSE, large=True),
+    Case("bp.graph_states.states_terms", "trees", partial(terms_arguments, **TREES), of_terms,
+         CLOSE, large=True),
     Case("bp.graph_decoding.decode_graph", "moves", decoding_arguments, of_decoding, CLOSE,
-         ("labels", "optimal"), large=True, dtypes=("float64",)),
+         ("labels", "optimal"), large=True),
     Case("bp.graph_moves.forest_move", "states", moves_arguments, of_move, CLOSE, ("labels",),
-         large=True, dtypes=("float64",)),
+         large=True),
 ]  # fmt: skip

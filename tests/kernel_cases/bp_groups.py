@@ -1,11 +1,13 @@
 """Cases of `group_propagation`."""
 
+from functools import partial
+
 import numpy as np
 
 import fastmf as mf
 from fastmf.inference.bp._groups import GroupUnits, _prepared, _workspace
 from fastmf.inference.bp._options import BPOptions
-from kernel_cases.case import Case, chosen, few_rows, with_options
+from kernel_cases.case import Case, chosen, few_rows
 
 
 def group_arguments(
@@ -35,8 +37,8 @@ def _record(arguments):
 def _case(name, large=False, **options):
     exact = ("status", "n_iter", "labels", "best", "damping")
     return Case(
-        "bp.groups.group_propagation", name, with_options(group_arguments, **options), _record,
-        {"float64": 1e-9}, exact, large=large, dtypes=("float64",),
+        "bp.groups.group_propagation", name, partial(group_arguments, **options), _record,
+        {"float64": 1e-9}, exact, large=large,
     )  # fmt: skip
 
 

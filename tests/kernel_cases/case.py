@@ -34,10 +34,11 @@ class Case(NamedTuple):
     build : callable
         build(size, dtype, rows=all): a fresh tuple of arguments. The arguments of
         `rows` are the same whether or not the other rows are there.
-    results : callable
-        results(arguments): the arrays that the kernel fills, by name, rows first.
+    results : tuple of str or callable
+        Names of the last arguments, which the kernel fills, or a function of all arguments that
+        returns arrays by name; rows first.
     close : dict of dtype to float
-        Largest difference between the results of kernel and twin.
+        Largest difference between the results of kernel and twin, for each type to compile for.
     exact : tuple of str
         Results that are equal in float64: counts of sweeps, for instance. In float32 rounding moves
         the sweep at which a row ends; of these only the `status` is compared then.
@@ -45,19 +46,20 @@ class Case(NamedTuple):
         Whether the case is worth timing at real sizes.
     any_rows : bool
         Whether rows keep their results in any company; otherwise only if rows before them stay.
-    dtypes : tuple
-        Types to compile for.
     """
 
     kernel: str
     name: str
     build: Callable[..., tuple]
-    results: Callable[[tuple], dict[str, Any]]
+    results: Callable[[tuple], dict[str, Any]] | tuple
     close: dict
     exact: tuple = ()
     large: bool = False
     any_rows: bool = True
-    dtypes: tuple = ("float64", "float32")
+
+    @property
+    def dtypes(self):
+        return tuple(self.close)
 
     @property
     def compiled(self):
@@ -74,10 +76,16 @@ class Case(NamedTuple):
         else:
             in_parallel(self.compiled, arguments, n_workers)
 
+    def filled(self, arguments):
+        """Arrays that the kernel has filled, by name."""
+        if callable(self.results):
+            return self.results(arguments)
+        return dict(zip(self.results, arguments[-len(self.results) :], strict=True))
+
     def assert_close(self, compiled, twin, dtype):
         """Compare what kernel and twin have made of their arguments."""
-        found = self.results(compiled)
-        for name, expected in self.results(twin).items():
+        found = self.filled(compiled)
+        for name, expected in self.filled(twin).items():
             # Which sweep is the last, and with it the last residual, is up to rounding in float32.
             if dtype == "float32" and name in ("n_iter", "residual", "history"):
                 continue
@@ -91,11 +99,6 @@ class Case(NamedTuple):
 
     def __str__(self):
         return f"{self.kernel}-{self.name}"
-
-
-def with_options(function, **options):
-    """The function with other defaults for its options."""
-    return lambda *args, **kwargs: function(*args, **{**options, **kwargs})
 
 
 def chosen(rows, n_rows):

@@ -1,10 +1,12 @@
 """Cases of the rule by which rows of belief propagation end."""
 
+from functools import partial
+
 import numpy as np
 
 from fastmf._outcomes import CONFIRMING
 from fastmf.kernels.bp.convergence import ConvergenceRecord, ConvergenceSettings
-from kernel_cases.case import Case, chosen, with_options
+from kernel_cases.case import Case, chosen
 
 PATIENCE, MAX_ITER = 3, 9
 
@@ -39,8 +41,8 @@ def results(arguments):
 
 
 CASES = [
-    Case("bp.convergence.assess_rows", name, with_options(arguments, adaptive=adaptive), results,
-         {"float64": 1e-14}, exact=("status", "n_iter", "n_stalled"), dtypes=("float64",),
+    Case("bp.convergence.assess_rows", name, partial(arguments, adaptive=adaptive), results,
+         {"float64": 1e-14}, exact=("status", "n_iter", "n_stalled"),
          large=adaptive)
     for name, adaptive in (("stages", True), ("constant", False))
 ]  # fmt: skip

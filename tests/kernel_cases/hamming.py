@@ -32,10 +32,6 @@ def tree_arguments(size, dtype, rows=None):
     return labels, sizes, 5, np.zeros(1, np.int64), order, parents, np.zeros((2, n), np.int64)
 
 
-def _counts(arguments):
-    return {"counts": arguments[-1].sum(0)}
-
-
 def _trees(arguments):
     labels, sizes, forest_rows, _, order, parents, _ = arguments
     steps = [
@@ -47,22 +43,8 @@ def _trees(arguments):
 
 
 CASES = [
-    Case(
-        "pseudo_likelihood.hamming.count_similar",
-        "rows",
-        count_arguments,
-        _counts,
-        {"float64": 0},
-        large=True,
-        dtypes=("float64",),
-    ),
-    Case(
-        "pseudo_likelihood.hamming.spanning_trees",
-        "forests",
-        tree_arguments,
-        _trees,
-        {"float64": 0},
-        large=True,
-        dtypes=("float64",),
-    ),
-]
+    Case("pseudo_likelihood.hamming.count_similar", "rows", count_arguments,
+         lambda arguments: {"counts": arguments[-1].sum(0)}, {"float64": 0}, large=True),
+    Case("pseudo_likelihood.hamming.spanning_trees", "forests", tree_arguments, _trees,
+         {"float64": 0}, large=True),
+]  # fmt: skip

@@ -1,12 +1,14 @@
 """Cases of `anneal_layers`: Gibbs sampling, and annealing of units of several kinds."""
 
+from functools import partial
+
 import numpy as np
 
 import fastmf as mf
 from fastmf.kernels.linear.product import pack, product_address
 from fastmf.kernels.sampling.layers import LayersPath, SampledLayer, layers_work
 from fastmf.priors._compiled import units_of
-from kernel_cases.case import Case, chosen, with_options
+from kernel_cases.case import Case, chosen
 from kernel_cases.machines import data, groups, rbm, spiked
 
 
@@ -58,19 +60,12 @@ def _chains(arguments):
 
 
 CASES = [
-    Case(
-        "sampling.layers.anneal_layers",
-        name,
-        with_options(arguments, **options),
-        _chains,
-        {"float64": 1e-11, "float32": 1e-4},
-        large=name in ("gibbs", "mixed"),
-        any_rows=False,
-    )
+    Case("sampling.layers.anneal_layers", name, partial(arguments, **options), _chains,
+         {"float64": 1e-11, "float32": 1e-4}, large=name in ("gibbs", "mixed"), any_rows=False)
     for name, options in (
         ("gibbs", {"betas": (1.0, 1.0, 1.0, 1.0)}),
         ("binary", {}),
         ("groups", {"kind": with_groups}),
         ("mixed", {"kind": mixed}),
     )
-]
+]  # fmt: skip

@@ -47,21 +47,9 @@ def whitened_arguments(size, dtype, rows=None):
 
 
 CASES = [
-    Case(
-        "ep.linear_model.data_covariance",
-        "three_shares",
-        covariance_arguments,
-        covariance_results,
-        CLOSE,
-        large=True,
-        any_rows=False,
-    ),
-    Case(
-        "ep.linear_model.whitened_columns",
-        "with_directions",
-        whitened_arguments,
-        lambda arguments: dict(zip(("squares", "products"), arguments[-1], strict=True)),
-        CLOSE,
-        large=True,
-    ),
-]
+    Case("ep.linear_model.data_covariance", "three_shares", covariance_arguments,
+         covariance_results, CLOSE, large=True, any_rows=False),
+    Case("ep.linear_model.whitened_columns", "with_directions", whitened_arguments,
+         lambda arguments: dict(zip(("squares", "products"), arguments[-1], strict=True)),
+         CLOSE, large=True),
+]  # fmt: skip

@@ -1,10 +1,12 @@
 """Cases of local search."""
 
+from functools import partial
+
 import numpy as np
 
 from fastmf.kernels.bp.arguments import BPProblem
 from fastmf.kernels.bp.local_search import ClimbSettings
-from kernel_cases.case import Case, chosen, with_options
+from kernel_cases.case import Case, chosen
 
 
 def climb_arguments(size, dtype, rows=None, joint=False, n_annealed=0):
@@ -33,9 +35,9 @@ def of_climb(arguments):
 
 
 CASES = [
-    Case("bp.local_search.climb", name, with_options(climb_arguments, **options), of_climb,
+    Case("bp.local_search.climb", name, partial(climb_arguments, **options), of_climb,
          {"float64": 1e-9}, ("visible", "optimal"), large=not options.get("n_annealed"),
-         dtypes=("float64",), any_rows=not options.get("n_annealed"))
+         any_rows=not options.get("n_annealed"))
     for name, options in (
         ("marginal", {"joint": False}),
         ("joint", {"joint": True}),

@@ -112,6 +112,16 @@ def spiked(n, rng, dtype):
     return mf.GaussBernoulli(*(f.astype(dtype) for f in (field, precision, log_odds)))
 
 
+def solved_gaussian(model):
+    """Mean, covariance and log-partition of a machine of Gaussian units alone."""
+    if not isinstance(model, mf.BoltzmannMachine):
+        model = fully_visible(model.bipartite())
+    matrix, field = np.diag(model.prior.precision) - model.couplings, model.prior.field
+    covariance = np.linalg.inv(matrix)
+    mean = covariance @ field
+    return mean, covariance, (field @ mean - np.linalg.slogdet(matrix / (2 * np.pi))[1]) / 2
+
+
 def fully_visible(model):
     """The same machine, with its two layers in one."""
     n, m = model.weights.shape

@@ -1,9 +1,11 @@
 """Cases of ordinal items with unequal numbers of categories."""
 
+from functools import partial
+
 import numpy as np
 
 from fastmf.kernels.pseudo_likelihood.ordinal import ROWS_AT_A_TIME
-from kernel_cases.case import Case, chosen, with_options
+from kernel_cases.case import Case, chosen
 
 
 def conditional_arguments(size, dtype, rows=None, *, strength=1.0):
@@ -32,13 +34,8 @@ def _filled(arguments):
 
 
 CASES = [
-    Case(
-        "pseudo_likelihood.ordinal.conditionals",
-        name,
-        with_options(conditional_arguments, strength=strength),
-        _filled,
-        {"float64": 1e-12, "float32": 1e-4},
-        large=name == "plain",
-    )
+    Case("pseudo_likelihood.ordinal.conditionals", name,
+         partial(conditional_arguments, strength=strength), _filled,
+         {"float64": 1e-12, "float32": 1e-4}, large=name == "plain")
     for name, strength in (("plain", 1.0), ("certain", 300.0))
-]
+]  # fmt: skip

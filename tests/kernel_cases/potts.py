@@ -8,7 +8,7 @@ from fastmf._common.memory import aligned
 from fastmf.kernels.pseudo_likelihood.potts import workspaces
 from fastmf.learning.pseudo_likelihood.potts.layout import PottsLayout
 from fastmf.learning.pseudo_likelihood.potts.tree import spanning_order
-from kernel_cases.case import Case, with_options
+from kernel_cases.case import Case
 
 
 def layout_and_rows(size, dtype, n_states):
@@ -75,55 +75,19 @@ def tile_arguments(size, dtype, *, gather):
     return tables, vectors, 0.7, scale, places, queue, np.full_like(tiles, np.nan)
 
 
-def _last(*names):
-    return lambda arguments: dict(zip(names, arguments[-len(names) :], strict=True))
-
-
 _CLOSE = {"float64": 1e-11, "float32": 3e-4}
-_OF_VALUE = _last("gradient", "field_gradient", "values")
-
 # Two states and many, which are added up in parts.
 CASES = [
-    Case(
-        "pseudo_likelihood.potts.value_and_gradient",
-        "proteins",
-        partial(value_arguments, n_states=20),
-        _OF_VALUE,
-        _CLOSE,
-        large=True,
-    ),
     *(
-        Case(
-            "pseudo_likelihood.potts.value_and_gradient",
-            name,
-            partial(value_arguments, n_states=n_states),
-            _OF_VALUE,
-            _CLOSE,
-        )
-        for name, n_states in (("spins", 2), ("codons", 200))
+        Case("pseudo_likelihood.potts.value_and_gradient", name,
+             partial(value_arguments, n_states=n_states),
+             ("gradient", "field_gradient", "values"), _CLOSE, large=name == "proteins")
+        for name, n_states in (("proteins", 20), ("spins", 2), ("codons", 100))
     ),
-    Case(
-        "pseudo_likelihood.potts.conditionals",
-        "proteins",
-        partial(conditional_arguments, n_states=20),
-        _last("out"),
-        _CLOSE,
-        large=True,
-    ),
-    Case(
-        "pseudo_likelihood.potts.scatter_tiles",
-        "tiles",
-        with_options(tile_arguments, gather=False),
-        _last("couplings"),
-        {"float64": 1e-14, "float32": 1e-6},
-        large=True,
-    ),
-    Case(
-        "pseudo_likelihood.potts.gather_gradient",
-        "tiles",
-        with_options(tile_arguments, gather=True),
-        _last("tiles"),
-        {"float64": 1e-13, "float32": 1e-5},
-        large=True,
-    ),
-]
+    Case("pseudo_likelihood.potts.conditionals", "proteins",
+         partial(conditional_arguments, n_states=20), ("out",), _CLOSE, large=True),
+    Case("pseudo_likelihood.potts.scatter_tiles", "tiles", partial(tile_arguments, gather=False),
+         ("couplings",), {"float64": 1e-14, "float32": 1e-6}, large=True),
+    Case("pseudo_likelihood.potts.gather_gradient", "tiles", partial(tile_arguments, gather=True),
+         ("tiles",), {"float64": 1e-13, "float32": 1e-5}, large=True),
+]  # fmt: skip

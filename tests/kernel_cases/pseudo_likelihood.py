@@ -1,10 +1,12 @@
 """Cases of pseudo-likelihood maximisation; "rows" of `bslm` are its starts."""
 
+from functools import partial
+
 import numpy as np
 
 from fastmf.kernels.pseudo_likelihood.binary import ROWS_AT_A_TIME, bslm_addresses
 from fastmf.kernels.pseudo_likelihood.bslm_arguments import BSLMData, BSLMSettings, bslm_workspaces
-from kernel_cases.case import Case, chosen, few_rows, with_options
+from kernel_cases.case import Case, chosen, few_rows
 from kernel_cases.machines import boltzmann_machine, data
 
 
@@ -60,69 +62,22 @@ def bslm_arguments(size, dtype, rows=None, *, n_units=None, l1=0.0, l2=0.0, n_it
     )
 
 
-def _fit(arguments):
-    names = ("couplings", "field", "history", "n_iter")
-    return dict(zip(names, arguments[-4:], strict=True))
-
-
-def _residuals(arguments):
-    return {"out": arguments[-2], "value": arguments[-1]}
-
-
-def _scores(arguments):
-    return {"out": arguments[-1]}
+def _bslm(name, large=False, **options):
+    build, results = partial(bslm_arguments, **options), ("couplings", "field", "history", "n_iter")
+    kernel = "pseudo_likelihood.binary.bslm"
+    return Case(kernel, name, build, results, {"float64": 1e-9}, ("n_iter",), large)
 
 
 # Parameters are estimates with errors far above float32's, but their sums over rows are not: what
 # is computed from binary data is computed in double precision.
 CASES = [
-    Case(
-        "pseudo_likelihood.binary.residuals",
-        "plain",
-        residual_arguments,
-        _residuals,
-        {"float64": 1e-12, "float32": 1e-4},
-        large=True,
-    ),
-    Case(
-        "pseudo_likelihood.binary.scores",
-        "plain",
-        score_arguments,
-        _scores,
-        {"float64": 1e-14},
-        large=True,
-        dtypes=("float64",),
-    ),
-    Case(
-        "pseudo_likelihood.binary.bslm",
-        "plain",
-        bslm_arguments,
-        _fit,
-        {"float64": 1e-9},
-        exact=("n_iter",),
-        large=True,
-        dtypes=("float64",),
-    ),
-    Case(
-        "pseudo_likelihood.binary.bslm",
-        "penalised",
-        with_options(bslm_arguments, l1=0.03, l2=0.02, n_iter=25),
-        _fit,
-        {"float64": 1e-9},
-        exact=("n_iter",),
-        dtypes=("float64",),
-    ),
+    Case("pseudo_likelihood.binary.residuals", "plain", residual_arguments, ("out", "value"),
+         {"float64": 1e-12, "float32": 1e-4}, large=True),
+    Case("pseudo_likelihood.binary.scores", "plain", score_arguments, ("out",),
+         {"float64": 1e-14}, large=True),
+    _bslm("plain", large=True),
+    _bslm("penalised", l1=0.03, l2=0.02, n_iter=25),
     # Units saturated, the second time to where their odds overflow.
-    *(
-        Case(
-            "pseudo_likelihood.binary.bslm",
-            name,
-            with_options(bslm_arguments, strength=strength),
-            _fit,
-            {"float64": 1e-9},
-            exact=("n_iter",),
-            dtypes=("float64",),
-        )
-        for name, strength in (("strong", 20.0), ("overflowing", 200.0))
-    ),
-]
+    _bslm("strong", strength=20.0),
+    _bslm("overflowing", strength=200.0),
+]  # fmt: skip

@@ -19,28 +19,37 @@ def problem(n, d, seed=0, noise=0.3, inclusion_probability=0.3, slab=1.0, dtype=
     return mf.SparseLinearModel(X, y, noise**2, prior), w
 
 
-def exact(model):
-    """Log-evidence, means, standard deviations and inclusion probabilities, by enumeration."""
+def enumerated(model):
+    """All inclusion patterns: the log-density of y, and means and second moments of coefficients.
+
+    The log-densities leave out the prior of the pattern of none.
+    """
     X, y, prior = model.X.astype(float), model.y, model.prior
     d = X.shape[1]
-    weights, means, squares, patterns = [], [], [], []
-    for pattern in itertools.product([False, True], repeat=d):
-        z = np.array(pattern)
+    patterns = np.array(list(itertools.product([0, 1], repeat=d)))
+    weights, means, seconds = [], [], []
+    for z in patterns.astype(bool):
         slab_mean, slab_var = prior.field[z] / prior.precision[z], 1 / prior.precision[z]
         B = model.noise_variance * np.eye(len(y)) + (X[:, z] * slab_var) @ X[:, z].T
         rest = y - X[:, z] @ slab_mean
         gain = slab_var[:, None] * np.linalg.solve(B, X[:, z]).T
-        mean, square = np.zeros((2, d))
+        mean, second = np.zeros(d), np.zeros((d, d))
         mean[z] = slab_mean + gain @ rest
-        square[z] = slab_var - np.einsum("ij,ji->i", gain, X[:, z] * slab_var) + mean[z] ** 2
+        second[np.ix_(z, z)] = np.diag(slab_var) - gain @ (X[:, z] * slab_var)
         fit = rest @ np.linalg.solve(B, rest) + np.linalg.slogdet(2 * np.pi * B)[1]
         weights.append(prior.log_odds[z].sum() - fit / 2)
-        means.append(mean), squares.append(square), patterns.append(z)
+        means.append(mean), seconds.append(second + np.outer(mean, mean))
+    return patterns, *map(np.array, (weights, means, seconds))
+
+
+def exact(model):
+    """Log-evidence, means, standard deviations and inclusion probabilities, by enumeration."""
+    patterns, weights, means, seconds = enumerated(model)
     log_partition = np.logaddexp.reduce(weights)
-    p = np.exp(np.array(weights) - log_partition)
-    mean = p @ np.array(means)
-    evidence = log_partition - np.logaddexp(0, prior.log_odds).sum()
-    return evidence, mean, np.sqrt(p @ np.array(squares) - mean**2), p @ np.array(patterns)
+    p = np.exp(weights - log_partition)
+    evidence = log_partition - np.logaddexp(0, model.prior.log_odds).sum()
+    deviation = np.sqrt(np.einsum("k,kii->i", p, seconds) - (p @ means) ** 2)
+    return evidence, p @ means, deviation, p @ patterns
 
 
 def inclusion(model, result):

@@ -1,11 +1,13 @@
 """Cases of `relaxed_bp`."""
 
+from functools import partial
+
 import numpy as np
 
 from fastmf.inference.mean_field.relaxed_bp import _layer_views
 from fastmf.kernels.mean_field.arguments import MeanFieldRecord
 from fastmf.kernels.mean_field.relaxed_bp import RelaxedBPSettings, relaxed_bp_work, update_address
-from kernel_cases.case import Case, chosen, few_rows, with_options
+from kernel_cases.case import Case, chosen, few_rows
 from kernel_cases.machines import boltzmann_machine, data, rbm
 
 
@@ -42,25 +44,10 @@ def _found(arguments):
             "log_partition": arguments[7]}  # fmt: skip
 
 
-CLOSE = {"float64": 1e-6, "float32": 5e-3}
-EXACT = ("status",)
 CASES = [
-    Case(
-        "mean_field.relaxed_bp.relaxed_bp",
-        "rbm",
-        relaxed_bp_arguments,
-        _found,
-        CLOSE,
-        EXACT,
-        large=True,
-    ),
-    Case(
-        "mean_field.relaxed_bp.relaxed_bp",
-        "fully_visible",
-        with_options(relaxed_bp_arguments, machine=boltzmann_machine, damping=0.3),
-        _found,
-        CLOSE,
-        EXACT,
-        dtypes=("float64",),
-    ),
-]
+    Case("mean_field.relaxed_bp.relaxed_bp", "rbm", relaxed_bp_arguments, _found,
+         {"float64": 1e-6, "float32": 5e-3}, ("status",), large=True),
+    Case("mean_field.relaxed_bp.relaxed_bp", "fully_visible",
+         partial(relaxed_bp_arguments, machine=boltzmann_machine, damping=0.3), _found,
+         {"float64": 1e-6}, ("status",)),
+]  # fmt: skip

@@ -1,12 +1,14 @@
 """Cases of a sequential sweep, a block of units of which the last do not exist."""
 
+from functools import partial
+
 import numpy as np
 
 from fastmf.kernels.ep.sequential import BLOCK
 from fastmf.kernels.ep.sites import SiteSettings
 from fastmf.kernels.linear.product import pack, product_address
 from fastmf.priors._compiled import units_of
-from kernel_cases.case import Case, with_options
+from kernel_cases.case import Case
 from kernel_cases.sites import machine
 
 CLOSE = {"float64": 1e-10}
@@ -96,43 +98,16 @@ def sweep_results(arguments):
 
 
 CASES = [
-    Case(
-        "ep.sequential.sweep_blocks",
-        "few_rows",
-        sweep_arguments,
-        sweep_results,
-        CLOSE,
-        large=True,
-        dtypes=("float64",),
-    ),
-    Case(
-        "ep.sequential.project_block",
-        "few_rows",
-        project_arguments,
-        lambda arguments: {"rows": arguments[4][None], "vector": arguments[5][None]},
-        CLOSE,
-        large=True,
-        dtypes=("float64",),
-    ),
+    Case("ep.sequential.sweep_blocks", "few_rows", sweep_arguments, sweep_results, CLOSE,
+         large=True),
+    Case("ep.sequential.project_block", "few_rows", project_arguments,
+         lambda arguments: {"rows": arguments[4][None], "vector": arguments[5][None]}, CLOSE,
+         large=True),
     *(
-        Case(
-            "ep.sequential.visit_block",
-            name,
-            with_options(visit_arguments, low_rank=low_rank),
-            visit_results,
-            CLOSE,
-            large=True,
-            dtypes=("float64",),
-        )
+        Case("ep.sequential.visit_block", name, partial(visit_arguments, low_rank=low_rank),
+             visit_results, CLOSE, large=True)
         for name, low_rank in (("covariance", False), ("data_covariance", True))
     ),
-    Case(
-        "ep.sequential.downdate",
-        "few_rows",
-        downdate_arguments,
-        lambda arguments: {"matrix": arguments[3][None]},
-        CLOSE,
-        large=True,
-        dtypes=("float64",),
-    ),
-]
+    Case("ep.sequential.downdate", "few_rows", downdate_arguments,
+         lambda arguments: {"matrix": arguments[3][None]}, CLOSE, large=True),
+]  # fmt: skip

@@ -63,5 +63,5 @@ def results(arguments):
 
 CASES = [
     Case("ep.site_blocks.tilt_blocks", "cavities", tilt_arguments, results, {"float64": 1e-8},
-         exact=("exist",), large=True, dtypes=("float64",)),
+         exact=("exist",), large=True),
 ]  # fmt: skip

@@ -1,11 +1,13 @@
 """Cases of the site updates of expectation propagation; "rows" are units."""
 
+from functools import partial
+
 import numpy as np
 
 from fastmf.kernels.ep.sites import SiteSettings
 from fastmf.priors import GaussBernoulli, TruncatedGaussian
 from fastmf.priors._compiled import units_of
-from kernel_cases.case import Case, chosen, with_options
+from kernel_cases.case import Case, chosen
 
 CLOSE = {"float64": 1e-10}
 
@@ -78,18 +80,18 @@ def found_cavities(arguments):
 CASES = [
     Case("ep.sites.tilt_sites", "spike_and_slab", tilt_arguments,
          lambda arguments: {"tilted": arguments[3].T, "log_partition": arguments[4]}, CLOSE,
-         large=True, dtypes=("float64",)),
+         large=True),
     *(
         Case("ep.sites.match_sites", name, build,
              lambda arguments: dict(zip(("cavity", "tilted", "proposal"),
                                         (a.T for a in arguments[-3:]), strict=True)),
-             CLOSE, large=name == "free", dtypes=("float64",))
+             CLOSE, large=name == "free")
         for name, build in (
-            ("free", match_arguments), ("bounded", with_options(match_arguments, min_precision=0.5))
+            ("free", match_arguments), ("bounded", partial(match_arguments, min_precision=0.5))
         )
     ),
     Case("ep.sites.match_cavities", "spike_and_slab", cavity_arguments, found_cavities,
-         {"float64": 1e-7}, large=True, dtypes=("float64",)),
+         {"float64": 1e-7}, large=True),
     Case("ep.sites.match_cavities", "bounded_units", bounded_cavity_arguments, found_cavities,
-         {"float64": 1e-7}, dtypes=("float64",)),
+         {"float64": 1e-7}),
 ]  # fmt: skip

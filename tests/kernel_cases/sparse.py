@@ -1,5 +1,7 @@
 """Cases of sweeps of machines with sparse couplings, and of colouring their graphs."""
 
+from functools import partial
+
 import numpy as np
 from scipy import sparse
 
@@ -7,7 +9,7 @@ import fastmf as mf
 from fastmf.inference.mean_field._sparse_layout import SparseLayout, rows_and_memory
 from fastmf.kernels.mean_field.arguments import MeanFieldRecord, TapSettings, Tilt
 from fastmf.kernels.mean_field.rows import INFINITE, STEP_DOT
-from kernel_cases.case import Case, chosen, with_options
+from kernel_cases.case import Case, chosen
 
 N_WORKERS = 16
 
@@ -118,12 +120,12 @@ TENTH = 1.0 / 10
 
 
 def _sweep(name, large=False, **options):
-    build = with_options(sweep_arguments, **options)
+    build = partial(sweep_arguments, **options)
     return Case("mean_field.sparse.sweep_chunks", name, build, _swept, CLOSE, large=large)
 
 
 def _assess(name, **options):
-    build = with_options(assess_arguments, **options)
+    build = partial(assess_arguments, **options)
     exact = ("status", "sweep")
     return Case(
         "mean_field.sparse.assess_rows", name, build, _assessed, CLOSE, exact, name == "running"

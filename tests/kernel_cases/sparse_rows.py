@@ -24,5 +24,5 @@ def product_arguments(size, dtype, rows=None):
 
 CASES = [
     Case("linear.sparse_rows.add_sparse_product", "few_entries", product_arguments,
-         lambda arguments: {"out": arguments[-1]}, {"float64": 1e-12, "float32": 1e-4}, large=True),
+         ("out",), {"float64": 1e-12, "float32": 1e-4}, large=True),
 ]  # fmt: skip

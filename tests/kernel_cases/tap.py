@@ -1,12 +1,14 @@
 """Cases of `tap`."""
 
+from functools import partial
+
 import numpy as np
 
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.kernels.mean_field.arguments import MeanFieldRecord, Sweep, TapSettings, Tilt
 from fastmf.kernels.mean_field.rows import SLOT_SIZE, ActiveRows, worker_shapes
 from fastmf.kernels.mean_field.units import units_address
-from kernel_cases.case import Case, chosen, with_options
+from kernel_cases.case import Case, chosen
 from kernel_cases.machines import (
     boltzmann_machine,
     data,
@@ -126,28 +128,22 @@ def _record(arguments):
     return found
 
 
-def _tap(name, large=False, dtypes=("float64", "float32"), close=None, **options):
+def _tap(name, large=False, close=None, **options):
     close = close or {"float64": 1e-9, "float32": 2e-4}
-    counts = ("status", "n_iter")
-    build = with_options(tap_arguments, **options)
-    return Case("mean_field.tap.tap", name, build, _record, close, counts, large, dtypes=dtypes)
+    build, counts = partial(tap_arguments, **options), ("status", "n_iter")
+    return Case("mean_field.tap.tap", name, build, _record, close, counts, large)
 
 
 def _log_partitions(name, large=False, **options):
-    build, close = with_options(measured_arguments, **options), {"float64": 1e-11, "float32": 2e-5}
-    results = _log_partitions_of
-    return Case("mean_field.tap.log_partitions", name, build, results, close, large=large)
+    build, close = partial(measured_arguments, **options), {"float64": 1e-11, "float32": 2e-5}
+    return Case("mean_field.tap.log_partitions", name, build, ("values",), close, large=large)
 
 
-def _log_partitions_of(arguments):
-    return {"values": arguments[-1]}
-
-
-strong_rbm = with_options(rbm, patterns=0.0, noise=7.0)
-weak_rbm = with_options(rbm, patterns=2.0, noise=2.0)
-antiferromagnet = with_options(boltzmann_machine, noise=0.0, uniform=-1.0)
-strong_boltzmann_machine = with_options(boltzmann_machine, noise=2.5)
-FULLY_VISIBLE = {"machine": boltzmann_machine, "dtypes": ("float64",)}
+strong_rbm = partial(rbm, patterns=0.0, noise=7.0)
+weak_rbm = partial(rbm, patterns=2.0, noise=2.0)
+antiferromagnet = partial(boltzmann_machine, noise=0.0, uniform=-1.0)
+strong_boltzmann_machine = partial(boltzmann_machine, noise=2.5)
+FULLY_VISIBLE = {"machine": boltzmann_machine, "close": {"float64": 1e-9}}
 
 CASES = [
     _tap("mean_field", order=1),
@@ -166,8 +162,8 @@ CASES = [
     _tap("fully_visible_sequential", schedule="sequential", **FULLY_VISIBLE),
     _tap("fully_visible_third_order", schedule="sequential", order=3, **FULLY_VISIBLE),
     _tap("fully_visible_cycling", machine=antiferromagnet, adaptive=False, max_iter=64,
-         dtypes=("float64",)),
-    _tap("fully_visible_oscillating", machine=strong_boltzmann_machine, dtypes=("float64",),
+         close={"float64": 1e-9}),
+    _tap("fully_visible_oscillating", machine=strong_boltzmann_machine,
          close={"float64": 1e-7}),
     _tap("groups", machine=potts_rbm),
     _tap("groups_mean_field", machine=potts_rbm, order=1),

@@ -1,12 +1,14 @@
 """Cases of `anneal_visible`."""
 
+from functools import partial
+
 import numpy as np
 
 import fastmf as mf
 from fastmf.inference.sampling.visible import units_of_columns
 from fastmf.kernels.sampling.visible import TiltedBetas, visible_work
 from fastmf.priors._groups import column_sizes
-from kernel_cases.case import Case, chosen, with_options
+from kernel_cases.case import Case, chosen
 
 BETAS = 0.0, 0.25, 0.5, 1.0, 1.0
 
@@ -37,16 +39,8 @@ def _results(arguments):
     return {"x": arguments[4], "log_weights": arguments[5]}
 
 
-def _case(name, **options):
-    return Case(
-        "sampling.visible.anneal_visible",
-        name,
-        with_options(arguments, **options),
-        _results,
-        {"float64": 1e-11, "float32": 1e-11},
-        large=name != "mixed",
-        any_rows=False,
-    )
-
-
-CASES = [_case("spins"), _case("mixed", kind="mixed")]
+CASES = [
+    Case("sampling.visible.anneal_visible", kind, partial(arguments, kind=kind), _results,
+         {"float64": 1e-11, "float32": 1e-11}, large=kind == "spins", any_rows=False)
+    for kind in ("spins", "mixed")
+]  # fmt: skip

@@ -1,12 +1,10 @@
 """Every kernel does what its NumPy twin does, whoever shares the work."""
 
 import ast
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
+import forks
 import numpy as np
 import pytest
 from kernel_cases import CASES, Size, case
@@ -59,7 +57,7 @@ with_types = pytest.mark.parametrize(
 def run(which, the_case, dtype="float64", n_workers=1, **options):
     arguments = the_case.build(SMALL, dtype, **options)
     the_case.run(which, arguments, n_workers)
-    return the_case.results(arguments)
+    return the_case.filled(arguments)
 
 
 @with_types
@@ -156,18 +154,11 @@ def test_fresh_processes_do_the_same(tmp_path, without_compiler):
         "pseudo_likelihood.hamming.count_similar-rows",
     ]
     size = Size(14, 9, 2)
-    done = subprocess.run(
-        [sys.executable, "-m", "kernel_cases", tmp_path / "plain.npz",
-         ",".join(map(str, size)), *names],
-        env={**os.environ, "NUMBA_DISABLE_JIT": without_compiler,
-             "PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), str(TESTS)])},
-        capture_output=True,
-        text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    forks.fresh("-m", "kernel_cases", tmp_path / "plain.npz", ",".join(map(str, size)), *names,
+                NUMBA_DISABLE_JIT=without_compiler)  # fmt: skip
     with np.load(tmp_path / "plain.npz") as plain:
         for name in names:
             arguments = case(name).build(size, "float64")
             case(name).compiled(*arguments)
-            for key, compiled in case(name).results(arguments).items():
+            for key, compiled in case(name).filled(arguments).items():
                 np.testing.assert_allclose(compiled, plain[f"{name}/{key}"], 1e-7, 1e-9)

@@ -146,18 +146,13 @@ def changed(entries):
 
 
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
-@pytest.mark.parametrize(
-    ("couplings", "message"),
-    [
-        (np.zeros((3, 4)), "square"),
-        (changed({(0, 1): 1}), "symmetric"),
-        (changed({(1, 1): 1}), "diagonal"),
-        (changed({(0, 1): np.nan, (1, 0): np.nan}), "finite"),
-        (changed({(0, 1): np.inf, (1, 0): np.inf}), "finite"),
-        (changed({(0, 1): -np.inf, (1, 0): -np.inf}), "finite"),
-        (np.zeros((4, 4)), "prior must have 4 units.*got 3"),
-    ],
-)
+@pytest.mark.parametrize("couplings, message", [
+    (np.zeros((3, 4)), "square"), (changed({(0, 1): 1}), "symmetric"),
+    (changed({(1, 1): 1}), "diagonal"), (changed({(0, 1): np.nan, (1, 0): np.nan}), "finite"),
+    (changed({(0, 1): np.inf, (1, 0): np.inf}), "finite"),
+    (changed({(0, 1): -np.inf, (1, 0): -np.inf}), "finite"),
+    (np.zeros((4, 4)), "prior must have 4 units.*got 3"),
+])  # fmt: skip
 def test_bad_couplings(make, couplings, message):
     with pytest.raises(ValueError, match=message):
         mf.BoltzmannMachine(make(couplings), mf.Ising(np.zeros(3)))

@@ -65,18 +65,6 @@ def test_layers_of_several_kinds_stand_side_by_side():
     assert mf.exact(dbm).log_partition == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_files(tmp_path, dtype):
-    dbm = random_dbm(dtype=dtype)
-    dbm.save(tmp_path / "dbm.npz")
-    again = mf.load(tmp_path / "dbm.npz")
-    assert isinstance(again, mf.DBM) and again.dtype == dtype
-    for kept, given in zip(again.weights, dbm.weights, strict=True):
-        np.testing.assert_array_equal(kept, given)
-    for kept, given in zip(again.layers, dbm.layers, strict=True):
-        np.testing.assert_array_equal(kept.field, given.field)
-
-
 @pytest.mark.parametrize(
     "weights, layers, error, message",
     [

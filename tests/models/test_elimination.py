@@ -3,10 +3,10 @@
 import itertools
 import math
 import tracemalloc
-from typing import NamedTuple
 
 import numpy as np
 import pytest
+from own_priors import Levels, ThreeLevels
 from scipy.sparse import block_diag, coo_array, csr_array, diags_array
 
 import fastmf as mf
@@ -367,40 +367,23 @@ def test_options_that_layered_machines_do_not_have(options):
         mf.exact(rbm, **options)
 
 
-class ThreeLevels(NamedTuple):
-    """A user's own prior of the values -1, 0 and 1."""
-
-    field: np.ndarray
-
+class Silent(Levels):
     support = (-1.0, 0.0, 1.0)
 
-    def log_partition(self, b, a):
-        t = self.field + b
-        return np.log(1 + np.exp(-a / 2) * (np.exp(t) + np.exp(-t)))
 
-    def moments(self, b, a):
-        t, scale = self.field + b, np.exp(-a / 2)
-        z = 1 + scale * (np.exp(t) + np.exp(-t))
-        mean = scale * (np.exp(t) - np.exp(-t)) / z
-        return mean, 1 - 1 / z - mean**2
-
-
-class ThreeWeights(ThreeLevels):
-    """The same, which can tell its weights."""
-
-    def log_prob(self, x):
-        return self.field * x
+class Telling(ThreeLevels):
+    support = (-1.0, 0.0, 1.0)
 
 
 def test_priors_of_users():
     couplings, field = np.array([[0.0, 0.7], [0.7, 0.0]]), np.array([0.2, -0.4])
     values = list(itertools.product((-1, 0, 1), repeat=2))
     weights = [math.exp(0.7 * x * y + 0.2 * x - 0.4 * y) for x, y in values]
-    found = mf.exact(mf.BoltzmannMachine(couplings, ThreeWeights(field)))
+    found = mf.exact(mf.BoltzmannMachine(couplings, Telling(field)))
     assert found.log_partition == pytest.approx(math.log(sum(weights)), rel=1e-14)
     np.testing.assert_allclose(found.mean, weights @ np.array(values) / sum(weights), atol=1e-14)
     with pytest.raises(TypeError, match="log_prob"):
-        mf.exact(mf.BoltzmannMachine(couplings, ThreeLevels(field)))
+        mf.exact(mf.BoltzmannMachine(couplings, Silent(field)))
 
 
 # --- narrow graphs --------------------------------------------------------------------------------

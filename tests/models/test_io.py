@@ -62,14 +62,6 @@ def test_copies_can_no_more_be_written_to_than_models(kind, copied):
         assert found[name].flags.writeable == array.flags.writeable
 
 
-def test_boltzmann_machine_comes_back(tmp_path):
-    model = BoltzmannMachine(np.ones((3, 3)) - np.eye(3), Ising(np.arange(3.0)))
-    model.save(tmp_path / "model.npz")
-    back = load(tmp_path / "model.npz")
-    np.testing.assert_array_equal(back.couplings, model.couplings)
-    np.testing.assert_array_equal(back.prior.field, model.prior.field)
-
-
 def test_any_damaged_byte_is_noticed_or_harmless(tmp_path):
     path, model = tmp_path / "model", rbm()
     model.save(path)
@@ -108,11 +100,6 @@ def test_foreign_files(tmp_path, name, write):
     write(tmp_path / name)
     with pytest.raises(ValueError, match=name):
         load(tmp_path / name)
-
-
-def test_missing_file(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        load(tmp_path / "missing")
 
 
 class Own(NamedTuple):

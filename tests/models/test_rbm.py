@@ -7,7 +7,7 @@ from scipy import sparse
 
 import fastmf as mf
 from fastmf import models
-from fastmf.models import CRBM, RBM, BoltzmannMachine, exact, load
+from fastmf.models import CRBM, RBM, BoltzmannMachine, exact
 from fastmf.priors import Bernoulli, Gaussian, Ising
 
 
@@ -106,16 +106,11 @@ def test_bad_prior(prior):
         RBM(np.ones((4, 3)), prior, Bernoulli(np.zeros(3)))
 
 
-@pytest.mark.parametrize(
-    ("visible", "hidden", "error"),
-    [
-        (np.zeros(3), np.zeros(3), ValueError),
-        (np.zeros(4), np.float64(0), ValueError),
-        (np.zeros(4), np.array(["a"] * 3), TypeError),
-        (np.full(4, np.nan), np.zeros(3), ValueError),
-        (np.zeros(4), np.full(3, np.inf), ValueError),
-    ],
-)
+@pytest.mark.parametrize("visible, hidden, error", [
+    (np.zeros(3), np.zeros(3), ValueError), (np.zeros(4), np.float64(0), ValueError),
+    (np.zeros(4), np.array(["a"] * 3), TypeError), (np.full(4, np.nan), np.zeros(3), ValueError),
+    (np.zeros(4), np.full(3, np.inf), ValueError),
+])  # fmt: skip
 def test_bad_states(visible, hidden, error):
     with pytest.raises(error, match=r"hidden|visible"):
         random_rbm(np.random.default_rng(0)).energy(visible, hidden)
@@ -197,23 +192,6 @@ def test_given_features_it_is_an_rbm():
     states = ((np.arange(16)[:, None] >> np.arange(4)) & 1).astype(float)
     log_partition = np.logaddexp.reduce(-model.free_energy(states, np.tile(x, (16, 1))))
     assert exact(model.given(x)).log_partition == pytest.approx(log_partition, abs=1e-12)
-
-
-def test_sparse_features_give_the_same_fields():
-    model, X = crbm(), np.array([[0.0, 2.0], [1.0, 0.0]])
-    for dense, other in zip(model.fields(X), model.fields(sparse.csr_matrix(X)), strict=True):
-        np.testing.assert_allclose(dense, other, atol=1e-15)
-
-
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-@pytest.mark.parametrize("m", [0, 3])
-def test_it_comes_back_from_a_file(tmp_path, dtype, m):
-    model = crbm(m=m, dtype=dtype)
-    model.save(tmp_path / "model")
-    back = load(tmp_path / "model")
-    assert repr(back) == repr(model)
-    for name in ("weights", "visible_weights", "hidden_weights", "visible_bias", "hidden_bias"):
-        np.testing.assert_array_equal(getattr(back, name), getattr(model, name), strict=True)
 
 
 def test_bad_parameters_are_refused():

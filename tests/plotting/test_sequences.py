@@ -5,11 +5,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import fastmf as mf
-from fastmf.plotting import (
-    contact_map,
-    mutation_matrix,
-    precision_curve,
-)
+from fastmf.plotting import contact_map, mutation_matrix, precision_curve
 
 PROTEIN = "-ACDEFGHIKLMNPQRSTVWY"
 

@@ -11,11 +11,7 @@ import fastmf as mf
 from fastmf import priors
 from fastmf._jit.kernel import kernel
 from fastmf.priors import _compiled
-from fastmf.priors._compiled import (
-    TASK_UNITS,
-    tilted_moments,
-    units_of,
-)
+from fastmf.priors._compiled import TASK_UNITS, tilted_moments, units_of
 from fastmf.priors._protocol import as_dtype, n_units
 from fastmf.priors._registry import REGISTRY
 from fastmf.reference import units as in_numpy

@@ -89,20 +89,16 @@ def test_units_whose_values_are_not_known(prior):
     assert number_of_states(prior) == np.inf
 
 
-@pytest.mark.parametrize(
-    ("prior", "good", "bad", "words"),
-    [
-        (Bernoulli([0.0]), [0, 0.5, 1], [-0.1, 2], "in [0, 1]"),
-        (Levels(np.array([2.0])), [0, 1, 2], [0.5, 3], "one of 0, 1, 2"),
-        (Levels(np.array([9.0])), [0, 9], [10], "one of 0, 1, ..., 9"),
-        (TruncatedGaussian(0.0, 1.0, 0.0, 2.0), [0, 2], [-1, 3], "between the bounds `lower`"),
-        (TruncatedGaussBernoulli(0.0, 1.0, 0.0, 1.0, 2.0), [0, 1, 2], [0.5, 3], "between the"),
-        (Gaussian([0.0], 1.0), [-9e99, 0], [np.inf], "where its log_prob"),
-        (GaussBernoulli(0.0, 1.0, 0.0), [-9.0, 0], [], "where its log_prob"),
-        (Own(np.ones(1)), [-9.0, 0], [], "where its log_prob"),
-    ],
-    ids=lambda value: type(value).__name__,
-)
+@pytest.mark.parametrize("prior, good, bad, words", [
+    (Bernoulli([0.0]), [0, 0.5, 1], [-0.1, 2], "in [0, 1]"),
+    (Levels(np.array([2.0])), [0, 1, 2], [0.5, 3], "one of 0, 1, 2"),
+    (Levels(np.array([9.0])), [0, 9], [10], "one of 0, 1, ..., 9"),
+    (TruncatedGaussian(0.0, 1.0, 0.0, 2.0), [0, 2], [-1, 3], "between the bounds `lower`"),
+    (TruncatedGaussBernoulli(0.0, 1.0, 0.0, 1.0, 2.0), [0, 1, 2], [0.5, 3], "between the"),
+    (Gaussian([0.0], 1.0), [-9e99, 0], [np.inf], "where its log_prob"),
+    (GaussBernoulli(0.0, 1.0, 0.0), [-9.0, 0], [], "where its log_prob"),
+    (Own(np.ones(1)), [-9.0, 0], [], "where its log_prob"),
+], ids=lambda value: type(value).__name__)  # fmt: skip
 def test_admissible_data(prior, good, bad, words):
     for X, expected in ((good, True), (bad, False)):
         X = np.array(X, float)[:, None]
@@ -115,30 +111,22 @@ def test_admissible_data(prior, good, bad, words):
 # --- bounds and variances -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("prior", "expected"),
-    [
-        (Bernoulli([0.0, 3.0]), [0.25, 0.25]),
-        (Ising([0.0, 3.0]), [1.0, 1.0]),
-        (Gaussian([0.0, 3.0], [1.0, 4.0]), [PRECISION_MARGIN, PRECISION_MARGIN / 4]),
-    ],
-)
+@pytest.mark.parametrize("prior, expected", [
+    (Bernoulli([0.0, 3.0]), [0.25, 0.25]), (Ising([0.0, 3.0]), [1.0, 1.0]),
+    (Gaussian([0.0, 3.0], [1.0, 4.0]), [PRECISION_MARGIN, PRECISION_MARGIN / 4]),
+])  # fmt: skip
 def test_largest_variance(prior, expected):
     np.testing.assert_array_equal(largest_variance(prior), expected)
     tilts = np.linspace(-9, 9, 101)[:, None]
     assert (prior.moments(tilts, 0.0)[1] <= largest_variance(prior)).all()
 
 
-@pytest.mark.parametrize(
-    ("prior", "expected"),
-    [
-        (TruncatedGaussian(0.0, 4.0, [0.0, 0.0], [3.0, np.inf]), [9 / 4, PRECISION_MARGIN / 4]),
-        (TruncatedGaussBernoulli(0.0, 4.0, 0.0, [1.0, -2.0], [3.0, 2.0]), [9 / 4, 4]),
-        (Levels(np.array([1.0, 4.0])), [0.25, 4]),
-        (Own(np.array([1.0, 3.0])), [1, 9]),
-        (Concatenated(Ising([0.0]), Own(np.array([3.0]))), [1, 9]),
-    ],
-)
+@pytest.mark.parametrize("prior, expected", [
+    (TruncatedGaussian(0.0, 4.0, [0.0, 0.0], [3.0, np.inf]), [9 / 4, PRECISION_MARGIN / 4]),
+    (TruncatedGaussBernoulli(0.0, 4.0, 0.0, [1.0, -2.0], [3.0, 2.0]), [9 / 4, 4]),
+    (Levels(np.array([1.0, 4.0])), [0.25, 4]), (Own(np.array([1.0, 3.0])), [1, 9]),
+    (Concatenated(Ising([0.0]), Own(np.array([3.0]))), [1, 9]),
+])  # fmt: skip
 def test_largest_variance_of_other_units(prior, expected):
     np.testing.assert_allclose(largest_variance(prior), expected)
 
@@ -156,15 +144,10 @@ def test_unbounded_units_have_directions_precisions_and_fields():
     np.testing.assert_array_equal(gaussian_units(prior), [0, 0, 0, 0, 1, 1, 0])
 
 
-@pytest.mark.parametrize(
-    "prior",
-    [
-        Gaussian([0.3], [2.0]),
-        GaussBernoulli([0.3], [2.0], [0.4]),
-        TruncatedGaussBernoulli([0.3], [2.0], [0.4], [-1.0], [2.0]),
-        Ising([0.3]),
-    ],
-)
+@pytest.mark.parametrize("prior", [
+    Gaussian([0.3], [2.0]), GaussBernoulli([0.3], [2.0], [0.4]),
+    TruncatedGaussBernoulli([0.3], [2.0], [0.4], [-1.0], [2.0]), Ising([0.3]),
+])  # fmt: skip
 def test_a_shifted_field_is_a_tilt(prior):
     """log Z of the shifted prior under any tilt is that of the prior under the sum, but for 0."""
     b, a, shift = np.array([-0.7]), 0.3, np.array([0.9])

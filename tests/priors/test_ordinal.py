@@ -10,12 +10,7 @@ import fastmf as mf
 from fastmf._jit.kernel import kernel
 from fastmf.evaluation import annealed_importance_sampling
 from fastmf.inference.sampling.gibbs import gibbs
-from fastmf.priors._compiled import (
-    UNITS_PER_BLOCK,
-    tilted_log_partition,
-    tilted_moments,
-    units_of,
-)
+from fastmf.priors._compiled import UNITS_PER_BLOCK, tilted_log_partition, tilted_moments, units_of
 
 TABLE = np.array([[0.0, -1.0, 0.5], [0.3, 0.1, -np.inf], [0.0, 0.8, 0.2]])
 
@@ -34,18 +29,13 @@ def test_binomial_weights_give_binomial_units():
     np.testing.assert_allclose(found.log_partition(b, a), expected.log_partition(b, a), rtol=1e-13)
 
 
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ([0.0, 1.0], r"shape \(n_units, m \+ 1\)"),
-        ([[0.0]], "two scores"),
-        ([[0.0, np.nan]], "finite"),
-        ([[0.0, np.inf]], "finite"),
-        ([[-np.inf, 0.0]], "finite for the scores 0 and 1"),
-        ([[0.0, -np.inf, 1.0]], "finite for the scores 0 and 1"),
-        ([[0.0, 1.0, -np.inf, 1.0]], "beyond"),
-    ],
-)
+@pytest.mark.parametrize("table, message", [
+    ([0.0, 1.0], r"shape \(n_units, m \+ 1\)"), ([[0.0]], "two scores"),
+    ([[0.0, np.nan]], "finite"), ([[0.0, np.inf]], "finite"),
+    ([[-np.inf, 0.0]], "finite for the scores 0 and 1"),
+    ([[0.0, -np.inf, 1.0]], "finite for the scores 0 and 1"),
+    ([[0.0, 1.0, -np.inf, 1.0]], "beyond"),
+])  # fmt: skip
 def test_tables_are_checked(table, message):
     with pytest.raises(ValueError, match=message):
         mf.Ordinal(table)

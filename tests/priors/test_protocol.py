@@ -13,12 +13,7 @@ from scipy.sparse import csr_array
 import fastmf as mf
 import fastmf.priors as priors
 from fastmf._jit.kernel import kernel, unit
-from fastmf.priors._compiled import (
-    tilted_draws,
-    tilted_log_partition,
-    tilted_moments,
-    units_of,
-)
+from fastmf.priors._compiled import tilted_draws, tilted_log_partition, tilted_moments, units_of
 from fastmf.priors._protocol import (
     as_dtype,
     contains,
@@ -304,9 +299,7 @@ def test_compiled_and_numpy_agree(prior, dtype):
         np.testing.assert_allclose(var[part], expected[1][part], **tolerance)
         row_log_partition(units, start, b[part], a[part], logs[part])
         np.testing.assert_allclose(
-            logs[part].sum(),
-            log_partition[part].sum(),
-            rtol=1e-5 if dtype == np.float32 else 1e-13,
+            logs[part].sum(), log_partition[part].sum(), rtol=1e-5 if dtype == np.float32 else 1e-13
         )
 
 

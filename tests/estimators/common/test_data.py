@@ -27,9 +27,7 @@ LAYERED = {
     "GeneralizedRBM": mf.GeneralizedRBM(2, **SMALL),
     "DeepBoltzmannMachine": mf.DeepBoltzmannMachine((2, 2), pretraining_epochs=1, **SMALL),
 }
-MACHINES = {
-    "FullyVisibleBoltzmannMachine": mf.FullyVisibleBoltzmannMachine(l2=0.1),
-}
+MACHINES = {"FullyVisibleBoltzmannMachine": mf.FullyVisibleBoltzmannMachine(l2=0.1)}
 PREDICTORS = {
     "ConditionalRBM": (mf.ConditionalRBM(2, **SMALL), Y),
     "SpikeSlabRegressor": (mf.SpikeSlabRegressor(), Y[:, 0]),

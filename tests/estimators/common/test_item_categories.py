@@ -12,18 +12,13 @@ def fitted(X, **options):
     return mf.OrdinalMachine(l2=0.1, l2_field=0.1, **options).fit(X)
 
 
-@pytest.mark.parametrize(
-    ("options", "codes", "expected"),
-    [
-        ({}, [1, 2, 4], [1, 2, 3, 4]),
-        ({"n_categories": 4}, [1, 2, 4], [1, 2, 3, 4]),
-        ({"n_categories": 5}, [1, 2, 4], [1, 2, 3, 4, 5]),
-        ({"n_categories": 5}, [0, 2], [0, 1, 2, 3, 4]),
-        ({"n_categories": [5, 5]}, [0, 4], [0, 1, 2, 3, 4]),
-        ({}, [-2.0, 0.0, 2.0], [-2, -1, 0, 1, 2]),
-        ({}, [False, True], [False, True]),
-    ],
-)
+@pytest.mark.parametrize("options, codes, expected", [
+    ({}, [1, 2, 4], [1, 2, 3, 4]), ({"n_categories": 4}, [1, 2, 4], [1, 2, 3, 4]),
+    ({"n_categories": 5}, [1, 2, 4], [1, 2, 3, 4, 5]),
+    ({"n_categories": 5}, [0, 2], [0, 1, 2, 3, 4]),
+    ({"n_categories": [5, 5]}, [0, 4], [0, 1, 2, 3, 4]), ({}, [-2.0, 0.0, 2.0], [-2, -1, 0, 1, 2]),
+    ({}, [False, True], [False, True]),
+])  # fmt: skip
 def test_codes(options, codes, expected):
     machine = fitted(RNG.choice(codes, (60, 2)), **options)
     assert [known.tolist() for known in machine.categories_] == [expected] * 2

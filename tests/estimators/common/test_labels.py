@@ -88,16 +88,11 @@ def test_odd_columns_are_named(X, error, message):
         categories(X)
 
 
-@pytest.mark.parametrize(
-    "n_states, error, message",
-    [
-        ([2, 2], TypeError, "one for each of 3 columns"),
-        ([2, 2, 1], ValueError, r"in \[2, "),
-        (MAX_CATEGORIES + 1, ValueError, r"in \[2, "),
-        (2.5, TypeError, "n_states"),
-        ("three", TypeError, "n_states"),
-    ],
-)
+@pytest.mark.parametrize("n_states, error, message", [
+    ([2, 2], TypeError, "one for each of 3 columns"), ([2, 2, 1], ValueError, r"in \[2, "),
+    (MAX_CATEGORIES + 1, ValueError, r"in \[2, "), (2.5, TypeError, "n_states"),
+    ("three", TypeError, "n_states"),
+])  # fmt: skip
 def test_bad_sizes(n_states, error, message):
     with pytest.raises(error, match=message):
         categories([[0, 1, 0]], n_states)

@@ -27,16 +27,9 @@ def test_codes_are_found(code, dtype):
         assert missing_code(X) == (code, 1)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        [-9.0, -5, 0, 3, 8],
-        [99, 20, 45, 70, 98],
-        [0, 99, 0, 99, 0],
-        [-9, -9, 1, 1, 1],
-        [-40, -20, -9],
-    ],
-)
+@pytest.mark.parametrize("values", [
+    [-9.0, -5, 0, 3, 8], [99, 20, 45, 70, 98], [0, 99, 0, 99, 0], [-9, -9, 1, 1, 1], [-40, -20, -9],
+])  # fmt: skip
 def test_values_among_others_are_none(values):
     """Near the others, or one of two values."""
     assert missing_code(np.repeat(values, 12)[:, None].astype(float)) is None

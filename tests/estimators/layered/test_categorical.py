@@ -51,41 +51,6 @@ def test_learning_finds_the_chain(gradient):
     assert (samples[:, 1:] == samples[:, :-1]).mean() > 0.6
 
 
-def test_the_same_from_labels_and_one_hot_rows():
-    units = mf.Categorical.from_data(X)
-    options = OPTIONS | {"visible": units, "n_epochs": 3}
-    by_label = mf.GeneralizedRBM(4, **options).fit(X)
-    by_state = mf.GeneralizedRBM(4, **options).fit(units.one_hot(X))
-    np.testing.assert_array_equal(by_label.weights_, by_state.weights_)
-    assert by_state.sample(2, random_state=0).shape == (2, 15)
-    np.testing.assert_array_equal(by_label.transform(X), by_state.transform(units.one_hot(X)))
-
-
-def test_missing_labels_are_imputed():
-    rbm = mf.GeneralizedRBM(6, **OPTIONS).fit(X)
-    holes = X[:100].copy()
-    holes[:, 2] = -1
-    filled = rbm.impute(holes)
-    np.testing.assert_array_equal(np.delete(filled, 2, axis=1), np.delete(holes, 2, axis=1))
-    agreed = X[:100, 1] == X[:100, 3]
-    assert (filled[agreed, 2] == X[:100][agreed, 1]).mean() > 0.9
-    assert np.isfinite(rbm.transform(holes)).all()
-
-
-def test_weights_are_repetitions():
-    """Rows of weight 0 are never learned from."""
-    other = np.vstack([X, np.full((400, 5), 2)])
-    weights = np.repeat([1.0, 0.0], 400)
-    rbm = mf.GeneralizedRBM(6, **OPTIONS).fit(other, sample_weight=weights)
-    plain = mf.GeneralizedRBM(6, **OPTIONS).fit(X)
-    assert log_likelihood(rbm, X) == pytest.approx(log_likelihood(plain, X), abs=0.3)
-    # Twice as many rows in all, and one pseudo-count for each state.
-    np.testing.assert_allclose(rbm.pointwise_.field, plain.pointwise_.field, atol=2e-3)
-    for bad in (-weights, 0 * weights):
-        with pytest.raises(ValueError, match=r"[Ss]ample.weight"):
-            rbm.fit(other, sample_weight=bad)
-
-
 @pytest.mark.parametrize("bad", [0.5, 10_000])
 def test_bad_labels_are_named(bad):
     wrong = X.astype(float)

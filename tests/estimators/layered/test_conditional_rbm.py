@@ -323,8 +323,7 @@ SLOWER = METHODS[2], METHODS[4], METHODS[6], METHODS[7]
 
 
 @pytest.mark.parametrize(
-    "options",
-    [pytest.param(m, marks=[pytest.mark.slow] * (m in SLOWER)) for m in METHODS],
+    "options", [pytest.param(m, marks=[pytest.mark.slow] * (m in SLOWER)) for m in METHODS]
 )
 def test_labels_may_be_partly_unknown(options, tmp_path):
     X, Y = copies()

@@ -41,8 +41,7 @@ def of_plain_features(objective):
 
 
 @pytest.mark.parametrize(
-    "unit, objective",
-    [*((unit, "logistic") for unit in UNITS), ("far", "likelihood")],
+    "unit, objective", [*((unit, "logistic") for unit in UNITS), ("far", "likelihood")]
 )
 def test_units_do_not_matter(unit, objective):
     """As good as scikit-learn's regressions on the standard deviations, of which it is one."""

@@ -4,14 +4,11 @@ from functools import partial
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from fastmf.estimators import GeneralizedRBM
 from fastmf.evaluation import log_likelihood
 from fastmf.models import RBM, exact, load
-from fastmf.priors import Bernoulli, Concatenated, GaussBernoulli, Gaussian, Ising
+from fastmf.priors import Bernoulli, Concatenated, Gaussian, Ising
 
 PATTERNS = np.array([[1, 1, 1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 1, 1, 0, 0], [1, 0, 1, 0, 1, 0, 1, 0]])
 
@@ -138,19 +135,6 @@ def test_starts_near_data_help_against_strong_noise(trained):
         for options in ({}, {"n_starts": 5, "candidates": patterns(400)})
     ]
     assert wrong[1] < wrong[0]
-
-
-@pytest.mark.parametrize("p", [0.0, 1.0])
-def test_noiseless_channel_returns_what_was_sent(trained, p):
-    sent = np.random.default_rng(0).integers(0, 2, (5, 8))
-    observed = sent if p == 0 else 1 - sent
-    np.testing.assert_allclose(trained.denoise(observed, flip_probability=p), sent, atol=1e-6)
-
-
-def test_channel_of_pure_noise_tells_nothing(trained):
-    noisy = np.random.default_rng(0).integers(0, 2, (5, 8))
-    restored = trained.denoise(noisy, flip_probability=0.5)
-    np.testing.assert_allclose(restored, restored[:1].repeat(5, 0), atol=1e-6)
 
 
 def test_denoising_of_spins_is_that_of_bits():
@@ -314,26 +298,6 @@ def test_validation_data_are_checked_against_the_model_that_is_to_be_learned():
     rbm.fit(2 * X, validation_data=2 * X)
     with pytest.raises(ValueError, match="between the bounds"):
         rbm.fit(X, validation_data=2 * X)
-
-
-def test_units_side_by_side_of_which_some_are_always_zero():
-    X = np.hstack([np.zeros((90, 2)), patterns()])
-    slab = GaussBernoulli(np.zeros(2), 1.0, 0.5)
-    rbm = small(visible=Concatenated(slab, Bernoulli(np.zeros(8))), n_epochs=0).fit(X)
-    dead, others = rbm.pointwise_.parts
-    # As if each case had been seen once more, and a slab of which nothing is known.
-    np.testing.assert_allclose(dead.log_odds, np.log(1 / 91))
-    np.testing.assert_array_equal(dead.precision, 1)
-    np.testing.assert_allclose(others.field, Bernoulli.from_data(patterns()).field)
-
-
-def test_in_a_pipeline_and_a_grid():
-    binary = FunctionTransformer(lambda X: (X > 0).astype(float))
-    pipeline = make_pipeline(StandardScaler(), binary, small(n_epochs=1))
-    search = GridSearchCV(pipeline, {"generalizedrbm__n_components": [1, 3]}, cv=2)
-    search.fit(patterns())
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-    assert search.best_estimator_.transform(patterns()).shape[1] in (1, 3)
 
 
 @pytest.mark.parametrize(

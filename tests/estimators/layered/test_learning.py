@@ -228,22 +228,6 @@ def test_large_fields_are_left_by_steps_of_no_size(kind, depth, gradient):
             np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
-@pytest.mark.parametrize(
-    ("gradient", "rate"), [("tap", 0.05), pytest.param("pcd", 0.01, marks=pytest.mark.slow)]
-)
-def test_names_of_the_two_values_do_not_matter(gradient, rate):
-    """Columns copy one bit: a hidden unit that does the same has a field of minus their number."""
-    rng = np.random.default_rng(0)
-    X = (rng.integers(0, 2, (300, 1)) ^ (rng.random((300, 100)) < 0.05)).astype(float)
-    options = {"gradient": gradient, "learning_rate": rate, "batch_size": 20, "random_state": 0}
-    found = []
-    for renamed in (0, 50, 100):
-        rows = np.where(np.arange(100) < renamed, 1 - X, X)
-        machine = mf.GeneralizedRBM(2, **options).fit(rows)
-        found.append(log_likelihood(machine, rows))
-    assert min(found) > -50 and np.ptp(found) < 2
-
-
 def test_steps_that_are_too_long_are_said():
     X = (np.random.default_rng(0).random((200, 5)) < 0.3).astype(float)
     for dtype in (np.float32, np.float64):
@@ -418,19 +402,6 @@ def test_likelihoods_of_early_stopping_are_annealed():
         log_z = mf.exact(model).log_partition
         right = mf.evaluation.log_likelihood(model, X[400:], log_z).mean()
         assert value == pytest.approx(right, abs=3e-3)
-
-
-@pytest.mark.parametrize("gradient", ["auto", "tap", "pcd"])
-def test_raw_tables_are_learned_or_divergence_is_said(gradient):
-    X = (
-        30
-        * np.random.default_rng(0).normal(size=(300, 6))
-        @ np.random.default_rng(1).normal(size=(6, 6))
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        machine = fitted(X, gradient, 20)
-    assert log_likelihood(machine, X) > independent(X) - 0.01
 
 
 def test_likelihoods_that_decide_on_a_warning_are_not_from_a_log_partition_that_is_too_low():

@@ -151,11 +151,6 @@ def test_scores_of_deep_machines_sum_hidden_layers_exactly():
     np.testing.assert_array_equal(dbm.score_samples(states, log_z), dbm.score_samples(states))
 
 
-def test_names_of_outputs_count_the_highest_layer(machines):
-    for machine in machines:
-        assert len(machine.get_feature_names_out()) == 3
-
-
 def with_spiked_hidden_units(scale):
     rng = np.random.default_rng(0)
     weights, odds = scale * rng.normal(size=(4, 3)), np.array([0.3, -0.2, 0.1])

@@ -4,30 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from own_priors import ThreeLevels
 
 import fastmf as mf
 from fastmf.priors import _registry
 from fastmf.special import exp, log
-
-
-class ThreeLevels(NamedTuple):
-    """Units with values -1, 0 and 1 and weight exp(field x)."""
-
-    field: np.ndarray
-
-    def log_partition(self, b, a):
-        t = self.field + b
-        return log(1 + exp(-a / 2) * (exp(t) + exp(-t)))
-
-    def moments(self, b, a):
-        t = self.field + b
-        up, down = exp(t - a / 2), exp(-t - a / 2)
-        z = 1 + up + down
-        mean = (up - down) / z
-        return mean, (up + down) / z - mean * mean
-
-    def log_prob(self, x):
-        return np.where(np.isin(x, (-1, 0, 1)), self.field * x, -np.inf)
 
 
 def test_it_is_learned_resumed_and_saved(tmp_path, monkeypatch):

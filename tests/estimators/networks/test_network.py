@@ -150,17 +150,10 @@ def test_couplings_of_ordinal_items_are_selected():
     assert again.path_.score.argmax() == again.path_.chosen
 
 
-@pytest.mark.parametrize(
-    "slab, options",
-    [
-        ("gaussian", {}),
-        ("cauchy", {}),
-        ("gaussian", {"inclusion_probability": None, "scale": None}),
-        pytest.param(
-            "cauchy", {"inclusion_probability": None, "scale": None}, marks=pytest.mark.slow
-        ),
-    ],
-)
+@pytest.mark.parametrize("slab, options", [
+    ("gaussian", {}), ("cauchy", {}), ("gaussian", {"inclusion_probability": None, "scale": None}),
+    pytest.param("cauchy", {"inclusion_probability": None, "scale": None}, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_edges_beyond_doubt_are_included(slab, options):
     """A Bayes factor is about exp(z^2 / 2 - log(scale / error))."""
     rng = np.random.default_rng(5)

@@ -120,13 +120,6 @@ def test_sensitivity_frame_and_errors():
         found.interval()
 
 
-def test_frames_have_names():
-    pd = pytest.importorskip("pandas")
-    named = pd.DataFrame(states()[:, 1:3], columns=["first", "second"])
-    frame = mf.PottsMachine().fit(named).edge_inclusion().as_frame()
-    assert frame["first"].tolist() == ["first"] and frame["second"].tolist() == ["second"]
-
-
 def test_cauchy_slabs_of_two_states_are_those_of_binary_units():
     X = table(400, 4)
     binary = mf.FullyVisibleBoltzmannMachine(tol=1e-8).fit(X)

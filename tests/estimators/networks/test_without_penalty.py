@@ -104,20 +104,3 @@ def test_of_many_rows_a_small_penalty_is_none():
     found = mf.FullyVisibleBoltzmannMachine(l2=1e-3).fit(X).edge_inclusion()
     np.testing.assert_allclose(found.probability, plain.probability, atol=2e-3)
     np.testing.assert_allclose(found.mean, plain.mean, atol=2e-3)
-
-
-def test_another_ridge_has_its_own_derivatives():
-    machine = mf.FullyVisibleBoltzmannMachine(l2=0.3).fit(rows_of(COUNTS["weak"]))
-    ridge = np.arange(6) / 10
-    objective, point = machine._objective.with_ridge(ridge), np.linspace(-0.5, 0.6, 6)
-    value, gradient = objective.value_and_gradient(point)
-    counts = np.array(COUNTS["weak"])
-    expected = log_pseudo_likelihood(point[None], counts)[0] / counts.sum()
-    assert value == pytest.approx(expected - ridge @ point**2 / 2)
-    step = 1e-5 * np.eye(6)
-    up, down = ([objective.value_and_gradient(point + s * e) for e in step] for s in (1, -1))
-    slopes = [(a[0] - b[0]) / 2e-5 for a, b in zip(up, down, strict=True)]
-    np.testing.assert_allclose(gradient, slopes, atol=1e-8)
-    curvatures = [(b[1] - a[1]) / 2e-5 for a, b in zip(up, down, strict=True)]
-    np.testing.assert_allclose(objective.hessian(point), curvatures, atol=1e-8)
-    assert objective.total == counts.sum()

@@ -15,15 +15,10 @@ PAIRWISE = KINDS[:2]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "name, value, error",
-    [
-        ("l2", -1.0, ValueError),
-        ("tol", np.nan, ValueError),
-        ("max_iter", 0, ValueError),
-        ("n_threads", 0, ValueError),
-    ],
-)
+@pytest.mark.parametrize("name, value, error", [
+    ("l2", -1.0, ValueError), ("tol", np.nan, ValueError), ("max_iter", 0, ValueError),
+    ("n_threads", 0, ValueError),
+])  # fmt: skip
 def test_options_are_checked(kind, name, value, error):
     with pytest.raises(error, match=name):
         kind(**{name: value}).fit(X)

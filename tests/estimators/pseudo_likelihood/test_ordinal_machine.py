@@ -6,7 +6,6 @@ import numpy as np
 import ordinal_data as oracle
 import pandas as pd
 import pytest
-from scipy import optimize
 from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
@@ -36,21 +35,6 @@ def unpacked(theta, sizes=SIZES):
 def packed(machine):
     pairs = np.triu_indices(len(machine.couplings_), 1)
     return np.concatenate([*machine.thresholds_, machine.couplings_[pairs]])
-
-
-def test_maximum_is_that_of_an_independent_optimiser(data, machine):
-    def loss(theta):
-        return -oracle.log_pseudo_likelihoods(*unpacked(theta), data).mean()
-
-    def slope(theta):
-        return -oracle.scores(*unpacked(theta), data).mean(0)
-
-    start = np.zeros(len(packed(machine)))
-    found = optimize.minimize(loss, start, jac=slope, method="BFGS", options={"gtol": 1e-9})
-    np.testing.assert_allclose(packed(machine), found.x, atol=1e-6)
-    np.testing.assert_allclose(machine.log_pseudo_likelihood_, -found.fun, rtol=1e-10)
-    assert machine.converged_
-    assert machine.existence_.exists
 
 
 def test_errors_are_the_sandwich_of_numerical_derivatives(data, machine):

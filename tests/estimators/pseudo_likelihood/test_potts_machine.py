@@ -1,7 +1,5 @@
 """Potts machines as an estimator."""
 
-import warnings
-
 import numpy as np
 import pytest
 from potts_data import log_pseudo_likelihood, random_rows
@@ -99,13 +97,9 @@ def test_mean_field_has_half_of_weak_couplings():
         inverted.standard_errors()
 
 
-@pytest.mark.parametrize(
-    "options, error, message",
-    [
-        ({"solver": "adam"}, ValueError, "solver"),
-        ({"n_states": 2}, ValueError, "one of 0, 1: got"),
-    ],
-)
+@pytest.mark.parametrize("options, error, message", [
+    ({"solver": "adam"}, ValueError, "solver"), ({"n_states": 2}, ValueError, "one of 0, 1: got"),
+])  # fmt: skip
 def test_bad_options(options, error, message):
     with pytest.raises(error, match=message):
         mf.PottsMachine(**options).fit([[0, 1, 2], [0, 1, 0]])
@@ -153,16 +147,6 @@ def test_conditional_probabilities_and_missing_positions():
     )
     assert machine.score_samples(np.full((1, 4), -1)) == 0
     assert machine.energy(np.full((1, 4), -1)) == 0
-
-
-def test_impute_takes_the_most_probable_state():
-    machine, X = fitted(**RIDGE)
-    Y = X[:20].copy()
-    Y[:, 1] = -1
-    p = machine.conditional_proba(Y)[:, 3:7]
-    filled = machine.impute(Y)
-    np.testing.assert_array_equal(filled[:, 1], p.argmax(1))
-    np.testing.assert_array_equal(np.delete(filled, 1, 1), np.delete(X[:20], 1, 1))
 
 
 def test_few_rows_make_couplings_on_demand(tmp_path):
@@ -228,13 +212,6 @@ def test_odd_data(X):
         machine.mutants(0 * machine.sizes_),
     ):
         assert np.isfinite(array).all()
-
-
-def test_no_warning_where_all_is_well():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        fitted(missing=0.1, **RIDGE)
-        fitted(solver="asymmetric", **RIDGE)
 
 
 WAYS = [

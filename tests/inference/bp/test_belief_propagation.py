@@ -1,4 +1,4 @@
-"""Belief propagation against enumeration, an edge-by-edge implementation, and calculus."""
+"""Belief propagation against enumeration, sweeps by their definition, and calculus."""
 
 import itertools
 import sys
@@ -9,30 +9,9 @@ from bp_models import binary_rbm, loopy, propagation, tree
 
 import fastmf as mf
 from fastmf.inference.bp import rbm
+from tests.inference.bp.test_converged_rows import softplus, sweep
 
 KINDS = pytest.mark.parametrize("prior", [mf.Bernoulli, mf.Ising])
-
-
-def log_odds_by_edges(model, n_sweeps, field=None):
-    """Sum-product with a dictionary of messages, one edge at a time, units {0, 1}.
-
-    Messages start from half the weight, which is no preference for spins of these units.
-    """
-    w = model.weights
-    n, m = w.shape
-    b = model.visible.field + (0 if field is None else field), model.hidden.field
-    to_visible = dict.fromkeys(itertools.product(range(n), range(m)), 0.0)
-    to_hidden = {(i, j): w[i, j] / 2 for i, j in to_visible}
-    for _ in range(n_sweeps):
-        for i, j in to_visible:
-            x = b[1][j] + sum(to_hidden[k, j] for k in range(n) if k != i)
-            to_visible[i, j] = np.logaddexp(0, x + w[i, j]) - np.logaddexp(0, x)
-        for i, j in to_hidden:
-            x = b[0][i] + sum(to_visible[i, k] for k in range(m) if k != j)
-            to_hidden[i, j] = np.logaddexp(0, x + w[i, j]) - np.logaddexp(0, x)
-    visible = [b[0][i] + sum(to_visible[i, j] for j in range(m)) for i in range(n)]
-    hidden = [b[1][j] + sum(to_hidden[i, j] for i in range(n)) for j in range(m)]
-    return np.array(visible), np.array(hidden)
 
 
 @KINDS
@@ -70,7 +49,10 @@ def test_a_fixed_number_of_sweeps_and_fields_of_rows():
     result = mf.belief_propagation(model, field=field, max_iter=4, tol=0)
     assert (result.n_iter == 4).all() and result.history.shape == (3, 4)
     for row in range(3):
-        expected = log_odds_by_edges(model, 4, field[row])
+        messages = model.weights / 2  # no preference for spins of these units
+        for _ in range(4):
+            fields = model.visible.field + field[row], model.hidden.field
+            *expected, messages = sweep(model.weights, fields, messages, softplus)
         for found, log_odds in zip(result.mean, expected, strict=True):
             np.testing.assert_allclose(found[row], 1 / (1 + np.exp(-log_odds)), atol=1e-10)
 
@@ -234,22 +216,15 @@ def test_average_of_pairs_of_many_rows_is_the_same_for_all_threads(n_rows):
         np.testing.assert_array_equal(many.pairwise, one)
 
 
-@pytest.mark.parametrize(
-    "options, error",
-    [
-        ({"algorithm": "min"}, "algorithm"),
-        ({"field": np.zeros(4)}, "field"),
-        ({"field": np.full(9, np.nan)}, "field"),
-        ({"field": np.full(9, -1e301)}, "field"),
-        ({"field": (np.zeros((2, 9)), np.zeros((3, 7)))}, "rows"),
-        ({"damping": 1.0}, "damping"),
-        ({"max_iter": 0}, "max_iter"),
-        ({"init": np.zeros((2, 2))}, "init"),
-        ({"init": np.full((9, 7), np.inf)}, "init"),
-        ({"pairwise": True, "algorithm": "max"}, "pairwise"),
-        ({"damping": 0.5, "algorithm": "max"}, "damping"),
-    ],
-)
+@pytest.mark.parametrize("options, error", [
+    ({"algorithm": "min"}, "algorithm"), ({"field": np.zeros(4)}, "field"),
+    ({"field": np.full(9, np.nan)}, "field"), ({"field": np.full(9, -1e301)}, "field"),
+    ({"field": (np.zeros((2, 9)), np.zeros((3, 7)))}, "rows"), ({"damping": 1.0}, "damping"),
+    ({"max_iter": 0}, "max_iter"), ({"init": np.zeros((2, 2))}, "init"),
+    ({"init": np.full((9, 7), np.inf)}, "init"),
+    ({"pairwise": True, "algorithm": "max"}, "pairwise"),
+    ({"damping": 0.5, "algorithm": "max"}, "damping"),
+])  # fmt: skip
 def test_bad_input(options, error):
     with pytest.raises(ValueError, match=error):
         mf.belief_propagation(loopy(), **options)

@@ -4,6 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from kernel_cases.machines import fully_visible
 from scipy import sparse
 from scipy.special import logsumexp
 
@@ -122,17 +123,9 @@ def test_strong_couplings_are_bounded_by_a_state_of_large_weight():
         layers = (mf.Ising(rng.normal(size=n)) for n in weights.shape)
         model = mf.RBM(weights, *layers)
         exact = mf.exact(model).log_partition
-        machine = mf.BoltzmannMachine(*as_one(model)) if joined else model
+        machine = fully_visible(model) if joined else model
         found = mf.log_partition_bounds(machine)
         assert exact - 4 < found.lower <= exact <= found.upper
-
-
-def as_one(model):
-    """Couplings and units of an RBM of spins in one layer."""
-    n, m = model.weights.shape
-    couplings = np.zeros((n + m, n + m))
-    couplings[:n, n:] = model.weights
-    return couplings + couplings.T, mf.Ising(np.hstack([model.visible.field, model.hidden.field]))
 
 
 def test_gaussian_units_are_integrated_out():

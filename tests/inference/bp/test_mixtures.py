@@ -27,15 +27,10 @@ def layers_of(x):
     return x if isinstance(x, tuple) else (x,)
 
 
-@pytest.mark.parametrize(
-    "machine",
-    [
-        ferromagnet,
-        partial(ferromagnet, dtype=np.float32),
-        partial(curie_weiss, 0.3),
-        partial(curie_weiss, 0.5),
-    ],
-)
+@pytest.mark.parametrize("machine", [
+    ferromagnet, partial(ferromagnet, dtype=np.float32), partial(curie_weiss, 0.3),
+    partial(curie_weiss, 0.5),
+])  # fmt: skip
 def test_two_phases_are_both_counted(machine):
     model = machine()
     exact, result = mf.exact(model), mixture(model, 10, pairwise=True)

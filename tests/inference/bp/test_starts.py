@@ -131,19 +131,6 @@ def test_results_do_not_depend_on_the_coding(algorithm):
     assert n_converged >= 12
 
 
-def test_categories_of_two_states_start_as_two_valued_units():
-    for seed in range(20):
-        bits = as_bernoulli(multistable(seed))[0]
-        visible = mf.Categorical(np.column_stack([np.zeros(10), bits.visible.field]))
-        weights = np.zeros((20, 8))
-        weights[1::2] = bits.weights
-        groups = mf.RBM(weights, visible, bits.hidden)
-        for algorithm in ("sum", "max"):
-            one, other = (SOLVERS[algorithm](x, max_iter=7) for x in (bits, groups))
-            np.testing.assert_allclose(one.mean[0], other.mean[0][1::2], atol=1e-8)
-            np.testing.assert_allclose(one.mean[1], other.mean[1], atol=1e-8)
-
-
 def test_rows_start_alike_however_messages_are_kept():
     """Messages of each row, those of a worker, and those of a single large row."""
     model, rng = multistable(3), np.random.default_rng(3)

@@ -113,10 +113,7 @@ def test_a_start_chooses_one_of_two_phases(solve):
 @pytest.mark.usefixtures("no_exact_sums")
 def test_mixtures_of_phases_are_reliable():
     model = curie_weiss(12, 4.0)
-    for answer in (
-        mf.mixture(mf.tap, model, 10),
-        mf.mixture(mf.belief_propagation, model, 10),
-    ):
+    for answer in (mf.mixture(mf.tap, model, 10), mf.mixture(mf.belief_propagation, model, 10)):
         assert error(model, answer, 2.0) < 0.5 and answer.reliable
 
 

@@ -14,7 +14,6 @@ from fastmf.inference.ep import partition
 from fastmf.inference.ep.block_sites import block_problem, tilt
 from fastmf.inference.ep.partition import (
     MAX_FEATURES,
-    FoundBlocks,
     correlated_blocks,
     members_with,
     most_included,
@@ -76,16 +75,8 @@ SCHEDULES = ("parallel", "sequential", "convergent", "auto")
 
 def exact(model):
     """Log-evidence and inclusion probabilities, by enumeration."""
-    X, y, s2 = model.X, model.y, model.noise_variance
-    p, v = X.shape[1], 1 / model.prior.precision[0]
-    odds, log_weight = model.prior.log_odds[0], []
-    patterns = np.array(list(itertools.product([0, 1], repeat=p)), bool)
-    for S in patterns:
-        B = s2 * np.eye(len(y)) + v * X[:, S] @ X[:, S].T
-        fit = y @ np.linalg.solve(B, y) + np.linalg.slogdet(2 * np.pi * B)[1]
-        log_weight.append(-fit / 2 + S.sum() * odds - p * np.logaddexp(0, odds))
-    evidence = np.logaddexp.reduce(log_weight)
-    return evidence, np.exp(log_weight - evidence) @ patterns
+    evidence, _, _, included = regressions.exact(model)
+    return evidence, included
 
 
 def designs():
@@ -283,26 +274,6 @@ def test_a_block_of_all_features_is_found_without_iterations(kind):
 
 def as_sets(blocks):
     return {tuple(sorted(map(int, block))) for block in blocks}
-
-
-def two_places(seed=0):
-    """An effect of column 0, or of its near copy, column 1, each with a copy of its own."""
-    rng = np.random.default_rng(seed)
-    first = rng.normal(size=80)
-    second = first + 0.3 * rng.normal(size=80)
-    X = np.stack([first, second, *rng.normal(size=(4, 80))], axis=1)
-    y = first + second + rng.normal(size=80)
-    prior = mf.GaussBernoulli(np.zeros(6), np.full(6, 0.5), np.full(6, -3.0))
-    return mf.SparseLinearModel(X, y, 1.0, prior)
-
-
-def test_joined_blocks_lead_to_the_posterior():
-    model = two_places(1)
-    _, included = exact(model)
-    blocks = FoundBlocks(np.array([0, 1, 0, 1, 2, 3]))
-    result = mf.expectation_propagation(model, blocks=blocks, max_iter=200)
-    assert result.converged
-    np.testing.assert_allclose(result.inclusion_probability, included, atol=0.05)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

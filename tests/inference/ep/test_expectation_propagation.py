@@ -121,20 +121,15 @@ def test_what_does_not_converge_says_so():
     assert "raise max_iter" in result.message
 
 
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"schedule": "serial"}, "schedule must be one of"),
-        ({"damping": 1.0}, "damping must be in"),
-        ({"tol": -1}, "tol must be in"),
-        ({"max_iter": 0}, "max_iter must be at least 1"),
-        ({"site_precision_min": np.nan}, "site_precision_min"),
-        ({"site_precision_min": np.inf}, "site_precision_min"),
-        ({"init": np.zeros(3)}, r"init must have shape \(2, 10\)"),
-        ({"init": np.zeros((10, 2))}, r"init must have shape \(2, 10\)"),
-        ({"init": -np.ones((2, 10)) * 1e9}, "init must leave a proper Gaussian"),
-    ],
-)
+@pytest.mark.parametrize("options, message", [
+    ({"schedule": "serial"}, "schedule must be one of"), ({"damping": 1.0}, "damping must be in"),
+    ({"tol": -1}, "tol must be in"), ({"max_iter": 0}, "max_iter must be at least 1"),
+    ({"site_precision_min": np.nan}, "site_precision_min"),
+    ({"site_precision_min": np.inf}, "site_precision_min"),
+    ({"init": np.zeros(3)}, r"init must have shape \(2, 10\)"),
+    ({"init": np.zeros((10, 2))}, r"init must have shape \(2, 10\)"),
+    ({"init": -np.ones((2, 10)) * 1e9}, "init must leave a proper Gaussian"),
+])  # fmt: skip
 def test_bad_arguments(options, message):
     with pytest.raises(ValueError, match=message):
         mf.expectation_propagation(problem(20, 10)[0], **options)

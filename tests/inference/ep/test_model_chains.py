@@ -1,10 +1,10 @@
 """Chains over inclusion patterns against enumeration."""
 
-import itertools
-
 import numpy as np
 import pytest
+from kernel_cases import regression
 
+import fastmf as mf
 from fastmf.inference.ep.model_chains import InclusionPosterior, ModelChains
 from tests.inference.sampling.test_spike_slab import problem
 
@@ -18,20 +18,12 @@ def data(kind):
     return problem(kind)[:2]
 
 
-def log_density(X, y, pattern):
-    """Log-density of y and a pattern, but for the prior of the pattern of none: by covariances."""
-    z, slab = np.array(pattern, bool), 1 / PRECISION
-    covariance = NOISE * np.eye(len(y)) + (X[:, z] * slab[z]) @ X[:, z].T
-    rest = y - X[:, z] @ (FIELD * slab)[z]
-    fit = rest @ np.linalg.solve(covariance, rest) + np.linalg.slogdet(covariance)[1]
-    return LOG_ODDS[z].sum() - fit / 2
-
-
 def enumerated(X, y, always=()):
     """Patterns and their log-weights, against that of none."""
-    none = log_density(X, y, np.zeros(P))
-    patterns = [z for z in itertools.product([0, 1], repeat=P) if all(z[j] for j in always)]
-    return np.array(patterns), np.array([log_density(X, y, z) - none for z in patterns])
+    prior = mf.GaussBernoulli(FIELD, PRECISION, LOG_ODDS)
+    patterns, weights, *_ = regression.enumerated(mf.SparseLinearModel(X, y, NOISE, prior))
+    allowed = patterns[:, list(always)].all(1)
+    return patterns[allowed], (weights - weights[0])[allowed]
 
 
 def posterior_of(X, y):

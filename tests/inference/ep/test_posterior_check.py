@@ -8,10 +8,7 @@ import pytest
 from kernel_cases.regression import exact, problem
 
 import fastmf as mf
-from fastmf.inference.ep.posterior_check import (
-    compared,
-    reason_of,
-)
+from fastmf.inference.ep.posterior_check import compared, reason_of
 from fastmf.inference.fixed_point import ending_of, with_check
 from fastmf.special import sigmoid
 

@@ -29,20 +29,6 @@ def test_covariances_between_layers_are_averaged_over_rows(shape):
     np.testing.assert_allclose(side.mean_covariance(sites), np.mean(every, axis=0), atol=1e-13)
 
 
-def test_single_precision_is_near_double():
-    rng, n_rows = np.random.default_rng(5), 3
-    weights = (rng.normal(size=(30, 23)) / 5).astype(np.float32)
-    sites = np.stack([rng.normal(size=(n_rows, 53)), 3 + rng.gamma(2.0, size=(n_rows, 53))], 1)
-    single, double = Bipartite(weights), Bipartite(weights.astype(float))
-    pairs = [[side.moments(site) for site in sites] for side in (single, double)]
-    for one, other in zip(*pairs, strict=True):
-        assert one.marginal.dtype == np.float64
-        agree(one, other, 1e-4)
-        assert not np.allclose(one.marginal, other.marginal, rtol=1e-12)
-    covariances = [side.mean_covariance(sites) for side in (single, double)]
-    np.testing.assert_allclose(*covariances, atol=1e-6)
-
-
 def test_rows_at_the_border_are_left_out_of_the_covariance():
     side, site = Bipartite(np.full((3, 2), 0.5)), np.stack([np.zeros(5), np.full(5, 2.0)])
     improper = np.stack([np.zeros(5), [2.0, 2.0, 2.0, 0.01, 0.01]])

@@ -8,12 +8,7 @@ from fastmf._common.stored_columns import StoredColumns
 from fastmf.inference.gaussian import Dense, gaussian_side, order_of
 from fastmf.inference.gaussian import low_rank as module
 from fastmf.inference.gaussian.bipartite import Bipartite
-from fastmf.inference.gaussian.blocks import (
-    Blocks,
-    block_side,
-    inverse_with,
-    labels_of,
-)
+from fastmf.inference.gaussian.blocks import Blocks, block_side, inverse_with, labels_of
 from fastmf.inference.gaussian.latent import RepeatedRows, with_latent_columns
 from fastmf.inference.gaussian.low_rank import LowRank
 from fastmf.models import SparseLinearModel

@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from kernel_cases.machines import solved_gaussian
 
 from fastmf.inference.mean_field.gaussian_layers import averages, collapsed_tap
 from fastmf.inference.mean_field.solutions import _log_partition_at
@@ -25,18 +26,6 @@ FIELD, PRECISION = RNG.normal(size=5), RNG.uniform(1, 2, 5)
 GAUSSIAN = Gaussian(FIELD, PRECISION)
 BINARY = Bernoulli(RNG.normal(size=3))
 TOP = Gaussian(RNG.normal(size=3), RNG.uniform(2, 3, 3))
-
-
-def closed_form(model):
-    """log Z, means and covariance of a machine of Gaussian units alone."""
-    machine = model.bipartite()
-    p = np.concatenate([layer.precision for layer in machine.layers])
-    f = np.concatenate([layer.field for layer in machine.layers])
-    n, matrix = machine.n_visible, np.diag(p)
-    matrix[:n, n:], matrix[n:, :n] = -machine.weights, -machine.weights.T
-    covariance = np.linalg.inv(matrix)
-    log_z = f @ covariance @ f / 2 - np.linalg.slogdet(matrix / (2 * np.pi))[1] / 2
-    return log_z, covariance @ f, covariance
 
 
 def test_which_machines_are_integrated():
@@ -130,7 +119,7 @@ def test_gaussian_units_alone_are_exact(n_layers):
     weights = (0.3 * WEIGHTS, 0.3 * WEIGHTS[:3])[: n_layers - 1]
     layers = (GAUSSIAN, TOP, Gaussian(FIELD[:3], 2.0))[:n_layers]
     model = RBM(*weights, *layers) if n_layers == 2 else DBM(weights, layers)
-    log_z, mean, covariance = closed_form(model)
+    mean, covariance, log_z = solved_gaussian(model)
     found = collapsed_tap(model)
     assert found.converged and found.log_partition == pytest.approx(log_z, abs=1e-12)
     even = [k for k in range(n_layers) if k % 2 == 0]
@@ -270,7 +259,7 @@ def test_no_other_units_and_categorical_ones():
     rest = RBM(0.3 * WEIGHTS, GAUSSIAN, TOP).integrate_gaussians()
     assert rest.machine is None
     model = RBM(0.3 * WEIGHTS, GAUSSIAN, TOP)
-    assert rest.log_partition == pytest.approx(closed_form(model)[0], abs=1e-12)
+    assert rest.log_partition == pytest.approx(solved_gaussian(model)[2], abs=1e-12)
     with pytest.raises(TypeError, match="categorical units"):
         RBM(WEIGHTS, GAUSSIAN, Categorical([np.zeros(3)])).integrate_gaussians()
 

@@ -61,15 +61,10 @@ def test_sparse_rows_have_the_likelihood_of_dense_ones():
     np.testing.assert_allclose(found, log_likelihood(model, X, 1.5), rtol=1e-13)
 
 
-@pytest.mark.parametrize(
-    "bad, message",
-    [
-        (np.full((2, 3), np.nan), "finite"),
-        (np.ones((2, 4)), r"shape \(n_rows, 3\)"),
-        (np.ones((0, 3)), r"shape \(n_rows, 3\)"),
-        (np.full((2, 3), 2.0), r"values in \[0, 1\]"),
-    ],
-)
+@pytest.mark.parametrize("bad, message", [
+    (np.full((2, 3), np.nan), "finite"), (np.ones((2, 4)), r"shape \(n_rows, 3\)"),
+    (np.ones((0, 3)), r"shape \(n_rows, 3\)"), (np.full((2, 3), 2.0), r"values in \[0, 1\]"),
+])  # fmt: skip
 def test_bad_sparse_rows_are_refused(bad, message):
     model = RBM(np.zeros((3, 2)), Bernoulli(np.zeros(3)), Bernoulli(np.zeros(2)))
     with pytest.raises(ValueError, match=message):

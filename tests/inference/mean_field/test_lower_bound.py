@@ -1,9 +1,8 @@
 """Lower bounds of log-partitions against enumeration."""
 
-from typing import NamedTuple
-
 import numpy as np
 import pytest
+from own_priors import Levels
 
 import fastmf as mf
 from fastmf.inference.mean_field import lower_bound as module
@@ -109,22 +108,6 @@ def test_phases_add_up(without_sums_over_all_states):
     found = lower_bound(two_phases())
     assert found.value == pytest.approx(found.bounds[0] + np.log(2), abs=1e-3)
     assert len(found.phases) == 2
-
-
-class Levels(NamedTuple):
-    """A user's units with values -1, 0 and 1, which cannot be sampled."""
-
-    field: np.ndarray
-
-    def log_partition(self, b, a):
-        t = self.field + b
-        return np.log(1 + np.exp(-a / 2) * 2 * np.cosh(t))
-
-    def moments(self, b, a):
-        t, half = self.field + b, np.exp(-a / 2)
-        z = 1 + 2 * half * np.cosh(t)
-        mean = 2 * half * np.sinh(t) / z
-        return mean, 2 * half * np.cosh(t) / z - mean * mean
 
 
 def test_units_that_cannot_be_sampled_have_bounds():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from own_priors import Levels
 from scipy import sparse
 
 import fastmf as mf
@@ -160,21 +161,6 @@ def test_rows_that_oscillate_or_diverge():
 
 
 def test_a_prior_of_one_s_own():
-    from typing import NamedTuple
-
-    class Levels(NamedTuple):
-        field: np.ndarray
-
-        def log_partition(self, b, a):
-            t = self.field + b
-            return np.log(1 + np.exp(-a / 2) * (np.exp(t) + np.exp(-t)))
-
-        def moments(self, b, a):
-            t = self.field + b
-            up, down = np.exp(t - a / 2), np.exp(-t - a / 2)
-            z = 1 + up + down
-            mean = (up - down) / z
-            return mean, (up + down) / z - mean * mean
 
     couplings, prior = spins(np.random.default_rng(5), 12, 0.3)
     dense, machine = pair(0.4 * couplings, Levels(prior.field))

@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
+from kernel_cases.machines import solved_gaussian
 from scipy.stats import multivariate_normal
 
 import fastmf as mf
-from fastmf.inference.missing.seen import (
-    log_likelihood_of_seen,
-    means_given_seen,
-)
+from fastmf.inference.missing.seen import log_likelihood_of_seen, means_given_seen
 from fastmf.models.exact import states_of
 
 RNG = np.random.default_rng(0)
@@ -101,8 +99,7 @@ def test_gaussian_machines_have_gaussian_margins():
     w, p, q = 0.3 * RNG.normal(size=(4, 2)), RNG.random(4) + 1, RNG.random(2) + 1
     f, g = RNG.normal(size=4), RNG.normal(size=2)
     model = mf.RBM(w, mf.Gaussian(f, p), mf.Gaussian(g, q))
-    covariance = np.linalg.inv(np.block([[np.diag(p), -w], [-w.T, np.diag(q)]]))
-    mean = covariance @ np.append(f, g)
+    mean, covariance, _ = solved_gaussian(model)
     X = RNG.normal(size=(5, 4))
     X[np.arange(5), np.arange(5) % 4] = np.nan
     total = model.integrate_gaussians().log_partition

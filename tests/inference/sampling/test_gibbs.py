@@ -23,21 +23,14 @@ from fastmf.priors._protocol import can_draw
 from fastmf.special import exp, log_2_cosh, sigmoid_pair, where
 
 
-@pytest.mark.parametrize(
-    "hidden",
-    [
-        Bernoulli([0.3, -0.2]),
-        Ising([0.3, -0.2]),
-        Binomial([0.3, -0.2], 3),
-        Gaussian([0.3, -0.2], [2.0, 3.0]),
-        GaussBernoulli([0.3, -0.2], [2.0, 3.0], [0.5, -0.5]),
-        TruncatedGaussian([0.3, -0.2], [2.0, 3.0], 0.0, [np.inf, 1.0]),
-        TruncatedGaussBernoulli([0.3, -0.2], [2.0, 3.0], [0.5, -0.5], 0.0, 2.0),
-        Concatenated(Ising([0.3]), GaussBernoulli([0.3], [2.0], [0.5])),
-        Categorical(np.array([[0.3, -0.2]])),
-    ],
-    ids=lambda prior: type(prior).__name__,
-)
+@pytest.mark.parametrize("hidden", [
+    Bernoulli([0.3, -0.2]), Ising([0.3, -0.2]), Binomial([0.3, -0.2], 3),
+    Gaussian([0.3, -0.2], [2.0, 3.0]), GaussBernoulli([0.3, -0.2], [2.0, 3.0], [0.5, -0.5]),
+    TruncatedGaussian([0.3, -0.2], [2.0, 3.0], 0.0, [np.inf, 1.0]),
+    TruncatedGaussBernoulli([0.3, -0.2], [2.0, 3.0], [0.5, -0.5], 0.0, 2.0),
+    Concatenated(Ising([0.3]), GaussBernoulli([0.3], [2.0], [0.5])),
+    Categorical(np.array([[0.3, -0.2]])),
+], ids=lambda prior: type(prior).__name__)  # fmt: skip
 def test_samples_have_the_exact_averages(hidden):
     rng = np.random.default_rng(0)
     model = RBM(rng.normal(size=(3, 2)), Bernoulli([0.1, 0.5, -0.3]), hidden)
@@ -116,9 +109,6 @@ def test_units_of_ones_own_are_sampled_too(kind):
     v, h = gibbs(model, np.zeros((n, 3)), 30, np.random.default_rng(0))
     assert set(np.unique(h)) == {-1.0, 1.0}
     np.testing.assert_allclose(v.mean(0), exact(twin).mean[0], atol=4 * 0.5 / np.sqrt(n))
-
-
-# --- states of discrete columns, and batches of rows that lack some -------------------------------
 
 
 # --- annealing ------------------------------------------------------------------------------------

@@ -1,28 +1,12 @@
 """Joint draws against enumeration."""
 
-import itertools
-
 import numpy as np
 import pytest
+from kernel_cases.regression import enumerated
 from scipy.special import ndtr
 
+import fastmf as mf
 from fastmf.inference.sampling.spike_slab import SparsePosterior, draw_coefficients
-
-
-def exact(X, y, noise, log_odds, precision):
-    """Patterns, their probabilities, means and second moments, by enumeration."""
-    p, found = X.shape[1], []
-    for pattern in itertools.product([False, True], repeat=p):
-        z = np.array(pattern)
-        Q = X[:, z].T @ X[:, z] / noise + np.diag(precision[z])
-        h, mean, second = X[:, z].T @ y / noise, np.zeros(p), np.zeros((p, p))
-        mean[z] = np.linalg.solve(Q, h)
-        second[np.ix_(z, z)] = np.linalg.inv(Q) + np.outer(mean[z], mean[z])
-        weight = (log_odds + np.log(precision) / 2)[z].sum() + h @ mean[z] / 2
-        found.append((weight - np.linalg.slogdet(Q)[1] / 2, z, mean, second))
-    weights, patterns, means, seconds = map(np.array, zip(*found, strict=True))
-    probability = np.exp(weights - np.logaddexp.reduce(weights))
-    return patterns, probability, probability @ means, np.tensordot(probability, seconds, 1)
 
 
 def problem(kind):
@@ -44,7 +28,10 @@ def test_against_enumeration(kind, dtype):
     X, y, noise = problem(kind)
     X = X.astype(dtype)
     log_odds, precision = np.full(6, -1.0), np.linspace(0.5, 2, 6)
-    patterns, probability, mean, second = exact(X.astype(float), y, noise, log_odds, precision)
+    prior = mf.GaussBernoulli(np.zeros(6), precision, log_odds)
+    patterns, weights, means, seconds = enumerated(mf.SparseLinearModel(X, y, noise, prior))
+    probability = np.exp(weights - np.logaddexp.reduce(weights))
+    mean, second = probability @ means, np.tensordot(probability, seconds, 1)
     # From a poor start: all equal.
     start = np.full(6, 0.3), (np.zeros(6), np.ones(6))
     posterior = SparsePosterior(X, y, noise, log_odds, precision)

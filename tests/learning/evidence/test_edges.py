@@ -23,16 +23,17 @@ def estimates(n=6, correlation=0.4, seed=0):
     return rng.multivariate_normal(theta, C), C
 
 
-def enumerated(estimate, C, log_odds=0.0, scale=1.0):
-    """Log-evidence, inclusion, means and variances, by all patterns."""
-    n = len(estimate)
+def enumerated(estimate, C, log_odds=0.0, scale=1.0, sets=None):
+    """Log-evidence, inclusion, means and variances, by all patterns of effects or of sets."""
+    sets = np.arange(len(estimate))[:, None] if sets is None else sets
     logs, patterns, means, squares = [], [], [], []
-    for pattern in itertools.product([0.0, 1.0], repeat=n):
-        slab = scale**2 * np.diag(pattern)
-        V = C + slab
-        log_prior = sum(pattern) * log_odds - n * np.logaddexp(0, log_odds)
-        logs.append(log_prior + multivariate_normal.logpdf(estimate, np.zeros(n), V))
-        gain = slab @ np.linalg.inv(V)
+    for pattern in itertools.product([0.0, 1.0], repeat=len(sets)):
+        slab = np.zeros(C.shape)
+        for is_included, members in zip(pattern, sets, strict=True):
+            slab[members, members] = is_included * scale**2
+        log_prior = sum(pattern) * log_odds - len(sets) * np.logaddexp(0, log_odds)
+        logs.append(log_prior + multivariate_normal.logpdf(estimate, cov=C + slab))
+        gain = slab @ np.linalg.inv(C + slab)
         patterns.append(pattern)
         means.append(gain @ estimate)
         squares.append(np.diag(slab - gain @ slab) + means[-1] ** 2)

@@ -5,11 +5,7 @@ import pytest
 
 import fastmf as mf
 from fastmf.inference.missing.layered import exact_given
-from fastmf.learning.layered.completion import (
-    completed,
-    completed_once,
-    independent_of_seen,
-)
+from fastmf.learning.layered.completion import completed, completed_once, independent_of_seen
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.step import Plan
 from fastmf.learning.training.ascent import initial_state
@@ -41,15 +37,11 @@ def test_rows_are_completed():
     assert not np.isnan(completed_once(MODEL, X, [0, 0])).any()
 
 
-@pytest.mark.parametrize(
-    "prior",
-    [
-        mf.Bernoulli(np.zeros(2)),
-        mf.Gaussian(np.zeros(2), np.ones(2)),
-        mf.TruncatedGaussian(np.zeros(2), np.ones(2), np.full(2, -9.0), np.full(2, 9.0)),
-        mf.GaussBernoulli(np.zeros(2), np.ones(2), np.zeros(2)),
-    ],
-)
+@pytest.mark.parametrize("prior", [
+    mf.Bernoulli(np.zeros(2)), mf.Gaussian(np.zeros(2), np.ones(2)),
+    mf.TruncatedGaussian(np.zeros(2), np.ones(2), np.full(2, -9.0), np.full(2, 9.0)),
+    mf.GaussBernoulli(np.zeros(2), np.ones(2), np.zeros(2)),
+])  # fmt: skip
 def test_each_unit_is_fitted_to_what_was_seen_of_it(prior):
     X = RNG.normal(size=(40, 2))
     X = np.where(X > 0, 1.0, 0.0) if isinstance(prior, mf.Bernoulli) else X

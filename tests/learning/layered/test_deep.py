@@ -89,23 +89,6 @@ def test_persistent_chains_are_of_all_even_layers():
     np.testing.assert_allclose(even.mean(0), expected, atol=0.015)  # four standard errors
 
 
-@pytest.mark.slow
-def test_chains_learn():
-    rng = np.random.default_rng(0)
-    data = np.repeat(rng.random((40, 2)) < 0.5, 3, axis=1).astype(float)
-    model = random_dbm((6, 4, 3), scale=0.1)
-    settings = LayeredSettings(
-        gradient="pcd", n_epochs=150, batch_size=10, n_starts=50, monitor_rows=5, learning_rate=0.1
-    )
-    learned = train(model, data, settings, seed=0).model
-    before, after = (
-        log_likelihood(m, data, mf.exact(m).log_partition, order=1, **TIGHT).mean()
-        for m in (model, learned)
-    )
-    # Two bits in six pixels: -log 4 at best, -log 64 of independent ones.
-    assert after > -2.2 > before
-
-
 def test_likelihood_is_near_the_exact_one():
     model = random_dbm()
     h = [(np.arange(8)[:, None] >> np.arange(3)) % 2.0] * 2

@@ -7,10 +7,7 @@ import pytest
 from units_to_learn import HIDDEN, VISIBLE, entry, moved, names
 
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.learning.layered.exact_averages import (
-    exact_averages,
-    is_exact,
-)
+from fastmf.learning.layered.exact_averages import exact_averages, is_exact
 from fastmf.learning.layered.gradients import gradient
 from fastmf.models import RBM, exact
 from fastmf.priors import Bernoulli, Binomial, Categorical, Gaussian, Ordinal

@@ -111,15 +111,11 @@ def test_machines_of_another_scale_learn_the_same(kind, gradient):
 LEAST = {"gaussian": 50, "rectified": 25, "spike and slab": 1.5, "rectified slab": 1.5}
 
 
-@pytest.mark.parametrize(
-    ("kind", "gradient"),
-    [
-        ("rectified", "auto"),
-        ("spike and slab", "auto"),
-        pytest.param("rectified slab", "auto", marks=pytest.mark.slow),
-        *(pytest.param("gaussian", g, marks=pytest.mark.slow) for g in ("auto", "cd", "tap")),
-    ],
-)
+@pytest.mark.parametrize("kind, gradient", [
+    ("rectified", "auto"), ("spike and slab", "auto"),
+    pytest.param("rectified slab", "auto", marks=pytest.mark.slow),
+    *(pytest.param("gaussian", g, marks=pytest.mark.slow) for g in ("auto", "cd", "tap")),
+])  # fmt: skip
 def test_hundreds_of_columns_that_agree_are_learned(kind, gradient):
     """Steps of binary units diverge here: the variance of hidden units becomes 100 times that."""
     X = two_groups(300, 300)

@@ -6,11 +6,7 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.learning.layered.quasi_newton_steps import (
-    Objective,
-    QuasiNewtonSteps,
-    variables_of,
-)
+from fastmf.learning.layered.quasi_newton_steps import Objective, QuasiNewtonSteps, variables_of
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.training.trainer import train
 from fastmf.models import RBM, exact
@@ -67,18 +63,6 @@ def test_steps_are_as_good_as_those_of_scipy():
     # Every step rises, on all rows.
     values = [objective.at(maximise(model, CLUSTERS, n).model).value for n in (1, 2, 5, 10, 20)]
     assert (np.diff(values) > 0).all()
-
-
-def test_a_factor_model_reaches_the_determinant_of_the_covariance():
-    """Two Gaussian hidden units suffice for two pairs of columns: log det, in closed form."""
-    X = RNG.normal(size=(400, 4)) @ np.array(
-        [[1, 0.9, 0, 0], [0, 0.4, 0, 0], [0, 0, 1, 0.9], [0, 0, 0, 0.4]]
-    )
-    X -= X.mean(0)
-    best = -(4 * np.log(2 * np.pi) + np.linalg.slogdet(X.T @ X / 400)[1] + 4) / 2
-    model = machine(X, Gaussian(np.zeros(6), 1.0), 6)
-    found = maximise(model, X, 200)
-    assert Objective(X, None, 0.0).at(found.model).value == pytest.approx(best, abs=1e-3)
 
 
 @pytest.mark.parametrize("kind", ["spike", "bounded", "float32", "sparse"])

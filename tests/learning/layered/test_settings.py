@@ -14,34 +14,18 @@ from fastmf.models import DBM, RBM
 from fastmf.priors import Bernoulli, GaussBernoulli, Gaussian, TruncatedGaussian
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "error"),
-    [
-        ("gradient", "newton", ValueError),
-        ("starts", "zeros", ValueError),
-        ("learning_rate", -0.1, ValueError),
-        ("learning_rate", np.nan, ValueError),
-        ("learning_rate", np.inf, ValueError),
-        ("learning_rate", (0.1, -1), ValueError),
-        ("learning_rate", (0.1, 0.2, "cubic"), ValueError),
-        ("learning_rate", (0.1,), ValueError),
-        ("learning_rate", "fast", TypeError),
-        ("learning_rate", None, TypeError),
-        ("momentum", 1.0, ValueError),
-        ("momentum", True, TypeError),
-        ("l2", -1, ValueError),
-        ("l1", -1e-9, ValueError),
-        ("n_epochs", -1, ValueError),
-        ("n_epochs", 2.5, TypeError),
-        ("batch_size", 0, ValueError),
-        ("n_starts", 0, ValueError),
-        ("n_sweeps", 0, ValueError),
-        ("damping", 1.0, ValueError),
-        ("early_stopping", 0, ValueError),
-        ("early_stopping", "yes", TypeError),
-        ("monitor_rows", "all", TypeError),
-    ],
-)
+@pytest.mark.parametrize("option, value, error", [
+    ("gradient", "newton", ValueError), ("starts", "zeros", ValueError),
+    ("learning_rate", -0.1, ValueError), ("learning_rate", np.nan, ValueError),
+    ("learning_rate", np.inf, ValueError), ("learning_rate", (0.1, -1), ValueError),
+    ("learning_rate", (0.1, 0.2, "cubic"), ValueError), ("learning_rate", (0.1,), ValueError),
+    ("learning_rate", "fast", TypeError), ("learning_rate", None, TypeError),
+    ("momentum", 1.0, ValueError), ("momentum", True, TypeError), ("l2", -1, ValueError),
+    ("l1", -1e-9, ValueError), ("n_epochs", -1, ValueError), ("n_epochs", 2.5, TypeError),
+    ("batch_size", 0, ValueError), ("n_starts", 0, ValueError), ("n_sweeps", 0, ValueError),
+    ("damping", 1.0, ValueError), ("early_stopping", 0, ValueError),
+    ("early_stopping", "yes", TypeError), ("monitor_rows", "all", TypeError),
+])  # fmt: skip
 def test_options_out_of_range(option, value, error):
     with pytest.raises(error, match=option):
         LayeredSettings(**{option: value})
@@ -84,17 +68,11 @@ def test_many_rows_and_deep_machines_are_learned_by_chains():
     assert gradient_for(deep, 100) == "tap"
 
 
-@pytest.mark.parametrize(
-    "options, expected",
-    [
-        ({}, FEW_ROWS),
-        ({"gradient": "mean_field", "starts": "noise"}, FEW_ROWS),
-        ({"gradient": "pcd"}, MANY_ROWS),
-        ({"gradient": "exact"}, MANY_ROWS),
-        ({"starts": "persistent"}, MANY_ROWS),
-        ({"preconditioning": 0.5}, MANY_ROWS),
-    ],
-)
+@pytest.mark.parametrize("options, expected", [
+    ({}, FEW_ROWS), ({"gradient": "mean_field", "starts": "noise"}, FEW_ROWS),
+    ({"gradient": "pcd"}, MANY_ROWS), ({"gradient": "exact"}, MANY_ROWS),
+    ({"starts": "persistent"}, MANY_ROWS), ({"preconditioning": 0.5}, MANY_ROWS),
+])  # fmt: skip
 def test_mean_field_of_discrete_units_takes_few_rows_in_a_step(options, expected):
     binary, real = Bernoulli(np.zeros(5)), Gaussian(np.zeros(5), 1.0)
     settings = LayeredSettings(**options)

@@ -8,11 +8,7 @@ from fastmf.inference.sampling.discrete import probabilities
 from fastmf.learning.pseudo_likelihood.binary.firth import firth
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.chi_squares import survival
-from fastmf.learning.pseudo_likelihood.godambe import (
-    Godambe,
-    adjusted,
-    wald_tests,
-)
+from fastmf.learning.pseudo_likelihood.godambe import Godambe, adjusted, wald_tests
 from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising

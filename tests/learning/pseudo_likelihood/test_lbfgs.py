@@ -112,14 +112,6 @@ def test_lasso_of_a_quadratic_function(condition):
 # --- newton ---------------------------------------------------------------------------------------
 
 
-def test_newton_finds_the_machine_that_made_the_data():
-    objective, truth = population()
-    fit = newton(objective, objective.independent())
-    assert fit.stopped and len(fit.history) < 12
-    np.testing.assert_allclose(fit.parameters, truth, atol=1e-12)
-    assert abs(objective.value_and_gradient(fit.parameters)[1]).max() < 1e-13
-
-
 def test_newton_from_a_saturated_start():
     objective, truth = population(d=4)
     fit = newton(objective, truth + 30)
@@ -178,10 +170,3 @@ def test_there_and_back_and_the_gradient(kind, separate):
     assert coordinates.gradient(gradient) @ direction == pytest.approx(
         gradient @ coordinates.to_parameters(direction), rel=1e-12
     )
-
-
-def test_products_with_the_hessian_without_its_matrix():
-    objective = chain()
-    parameters, vector = 0.2 * np.random.default_rng(2).normal(size=(2, objective.n_parameters))
-    found = objective.hessian_product(parameters, vector)
-    np.testing.assert_allclose(found, objective.hessian(parameters) @ vector, atol=1e-10)

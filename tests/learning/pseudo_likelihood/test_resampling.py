@@ -166,21 +166,12 @@ def test_no_edges():
     assert absent_pairs(edges_of(EDGES, 4), 4).tolist() == [[0, 1], [0, 3], [1, 3]]
 
 
-@pytest.mark.parametrize(
-    ("graph", "message"),
-    [
-        (np.triu(ADJACENCY), "symmetric"),
-        (sparse.csr_array((3, 4)), r"shape \(4, 4\)"),
-        ([[0, 4]], "from 0 to 3"),
-        ([[-1, 2]], "from 0 to 3"),
-        ([[1.5, 2]], "from 0 to 3"),
-        ([["a", "z"]], "names of columns"),
-        ([[1, 1]], "different units"),
-        (np.eye(4), "different units"),
-        ([[0, 1, 2]], "pairs of units"),
-        (["ab"], "pairs of units"),
-    ],
-)
+@pytest.mark.parametrize("graph, message", [
+    (np.triu(ADJACENCY), "symmetric"), (sparse.csr_array((3, 4)), r"shape \(4, 4\)"),
+    ([[0, 4]], "from 0 to 3"), ([[-1, 2]], "from 0 to 3"), ([[1.5, 2]], "from 0 to 3"),
+    ([["a", "z"]], "names of columns"), ([[1, 1]], "different units"),
+    (np.eye(4), "different units"), ([[0, 1, 2]], "pairs of units"), (["ab"], "pairs of units"),
+])  # fmt: skip
 def test_bad_graphs(graph, message):
     with pytest.raises(ValueError, match=message):
         edges_of(graph, 4, ["a", "b", "c", "d"])

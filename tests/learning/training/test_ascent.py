@@ -10,28 +10,6 @@ from fastmf.models import RBM
 from fastmf.priors import Bernoulli
 
 
-def test_momentum_repeats_the_previous_step():
-    # One batch, and a learning rate that is zero in the second epoch.
-    def rate(epoch):
-        return 0.1 if epoch == 0 else 0.0
-
-    options = {"momentum": 0.5, "learning_rate": rate, "batch_size": 60}
-    one, two = (train(start(), stripes(), quick(n_epochs=n, **options)) for n in (1, 2))
-    step = one.model.weights - start().weights
-    np.testing.assert_allclose(two.model.weights, start().weights + 1.5 * step, atol=1e-12)
-
-
-def test_weight_decay():
-    plain, l2, l1 = (
-        train(start(), stripes(), quick(n_epochs=1, batch_size=60, **o), seed=0).model.weights
-        for o in ({}, {"l2": 0.5}, {"l1": 0.5})
-    )
-    np.testing.assert_allclose(l2 - plain, -0.1 * 0.5 * start().weights, atol=1e-12)
-    thresholded = np.sign(plain) * np.maximum(abs(plain) - 0.1 * 0.5, 0)
-    np.testing.assert_allclose(l1, thresholded, atol=1e-12)
-    np.testing.assert_array_equal(l1 == 0, abs(plain) <= 0.1 * 0.5)
-
-
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_l1_leaves_the_couplings_of_a_penalised_maximum(momentum):
     # Of the objective -|W - T|^2 / 2, whose maximum is the soft threshold of T.

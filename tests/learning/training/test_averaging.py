@@ -99,21 +99,6 @@ def test_training_is_not_changed():
     assert (followed.transform(X) != alone.transform(X)).any()
 
 
-def test_the_mean_is_nearer_to_the_maximum_than_the_iterates():
-    # Units without couplings to speak of: the maximum is at the logits of the means.
-    X = (np.random.default_rng(1).random((400, 12)) < 0.3).astype(float)
-    target, fields = np.log(X.mean(0) / (1 - X.mean(0))), []
-    average = IterateAverage(first_epoch=10)
-    rbm = mf.GeneralizedRBM(
-        1, gradient="pcd", learning_rate=0.3, l2=1.0, momentum=0.0, n_epochs=40, batch_size=20,
-        callbacks=[average, lambda state: fields.append(state.model.visible.field)],
-        random_state=0,
-    )  # fmt: skip
-    rbm.fit(X)
-    distance = [np.linalg.norm(field - target) for field in fields[9:]]
-    assert np.linalg.norm(average.model.visible.field - target) < 0.5 * np.median(distance)
-
-
 def test_other_shapes_are_refused():
     average = IterateAverage()
     average.add(machine("bernoulli"))

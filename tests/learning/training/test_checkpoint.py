@@ -48,15 +48,10 @@ OPTIONS = {"n_epochs": 4, "batch_size": 10, "learning_rate": (0.5, 0.05)}
 
 
 @pytest.mark.parametrize("n_writes", range(1, 5))
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"gradient": "tap", "starts": "persistent", "early_stopping": True},
-        {"gradient": "pcd", "n_sweeps": 1},
-        {"gradient": "cd", "preconditioning": 0.1},
-    ],
-    ids=lambda options: options["gradient"],
-)
+@pytest.mark.parametrize("options", [
+    {"gradient": "tap", "starts": "persistent", "early_stopping": True},
+    {"gradient": "pcd", "n_sweeps": 1}, {"gradient": "cd", "preconditioning": 0.1},
+], ids=lambda options: options["gradient"])  # fmt: skip
 def test_interrupted_run_resumes_to_the_same_bits(tmp_path, monkeypatch, options, n_writes):
     path, write = tmp_path / "run", checkpoint.write
     settings = LayeredSettings(**OPTIONS, **options)

@@ -77,10 +77,7 @@ def test_ridge_and_lasso_satisfy_their_optimality_conditions():
     objective, _ = population(d=6, l2=0.02)
     l1, d = 0.08, objective.n_units
     start = objective.independent()
-    fits = [
-        *bslm(objective, [start], l1=l1, tol=1e-12),
-        lbfgs(objective, start, l1=l1, tol=1e-12),
-    ]
+    fits = [*bslm(objective, [start], l1=l1, tol=1e-12), lbfgs(objective, start, l1=l1, tol=1e-12)]
     for fit in fits:
         gradient = objective.value_and_gradient(fit.parameters)[1]
         couplings = fit.parameters[d:]
@@ -218,6 +215,8 @@ def test_value_and_derivatives(l2, monkeypatch):
     np.testing.assert_allclose(gradient, numeric, atol=1e-9)
     numeric = differences(lambda p: objective.value_and_gradient(p)[1], parameters)
     np.testing.assert_allclose(-objective.hessian(parameters), numeric, atol=1e-9)
+    product = objective.hessian_product(parameters, np.arange(1.0, len(parameters) + 1))
+    np.testing.assert_allclose(product, -numeric @ np.arange(1.0, len(parameters) + 1), atol=1e-7)
 
 
 def test_scores_and_leverages_against_single_rows():

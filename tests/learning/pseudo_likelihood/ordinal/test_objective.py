@@ -5,7 +5,6 @@ import ordinal_data
 import pytest
 from scipy import optimize
 
-from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
 from fastmf.learning.pseudo_likelihood.newton import newton
@@ -162,41 +161,6 @@ def test_maximum_and_sandwich_against_independent_code(table, l2):
         np.testing.assert_allclose(some, errors[:3], rtol=1e-4)
 
 
-def test_the_machine_that_made_the_data_is_found():
-    """All states with their probabilities: the maximum of a population is the machine itself."""
-    sigma, mu = ordinal_data.random_parameters(SIZES)
-    states = ordinal_data.all_states(SIZES)
-    logs = ordinal_data.log_weights(sigma, mu, states)
-    weights = np.exp(logs - logs.max())
-    objective = OrdinalLikelihood(states, weights, Thresholds(SIZES))
-    fit = newton(objective, objective.independent())
-    found_sigma, found_mu = unpacked(objective, fit.parameters)
-    np.testing.assert_allclose(found_sigma, sigma, atol=1e-10)
-    np.testing.assert_allclose(np.concatenate(found_mu), np.concatenate(mu), atol=1e-10)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_items_of_two_categories_are_the_machine_of_spins(weighted):
-    """With sigma = 4 J and mu = 2 h - 2 sum J, errors and tests of couplings included."""
-    states, weights = ordinal_data.random_rows([2] * 6, 400, weighted=weighted)
-    ordinal = OrdinalLikelihood(states, weights, Thresholds([2] * 6))
-    spins = PseudoLikelihood(2.0 * states - 1, weights)
-    of_spins = newton(spins, np.zeros(spins.n_parameters)).parameters
-    of_items = newton(ordinal, ordinal.independent()).parameters
-    J, h = spins.unpacked(of_spins)
-    sigma, fields = ordinal.unpacked(of_items)
-    np.testing.assert_allclose(sigma, 4 * J, atol=1e-9)
-    np.testing.assert_allclose(fields, 2 * h - 2 * J.sum(1), atol=1e-9)
-    a, b = Godambe(ordinal, of_items), Godambe(spins, of_spins)
-    np.testing.assert_allclose(a.standard_errors()[6:], 4 * b.standard_errors()[6:], rtol=1e-8)
-    pairs = np.array([[0, 1], [4, 2]])
-    np.testing.assert_allclose(a.standard_errors(pairs), 4 * b.standard_errors(pairs), rtol=1e-8)
-    first, second = a.likelihood_ratio_test(pairs), b.likelihood_ratio_test(pairs)
-    assert first.statistic == pytest.approx(second.statistic, rel=1e-7)
-    np.testing.assert_allclose(first.weights, second.weights, rtol=1e-7)
-    assert ordinal.log_likelihood(of_items) == pytest.approx(spins.log_likelihood(of_spins))
-
-
 def test_three_categories_of_blume_and_capel_are_free():
     free, bound = objective_of([3] * 4), objective_of([3] * 4, "blume_capel")
     fits = [newton(o, o.independent()) for o in (free, bound)]
@@ -240,10 +204,3 @@ def test_threads_do_not_change_results(monkeypatch):
         results.append((*objective.value_and_gradient(at), objective.hessian(at)))
     for one, two in zip(*results, strict=True):
         np.testing.assert_array_equal(one, two)
-
-
-@pytest.mark.parametrize("bad", [3, -1, 0.5, np.nan])
-def test_states_that_are_no_categories(bad):
-    states = np.array([[0, 1], [1, bad]])
-    with pytest.raises(ValueError, match="states must be the numbers"):
-        OrdinalLikelihood(states, np.ones(2), Thresholds([2, 3]))
