@@ -29,8 +29,7 @@ from fastmf.estimators.sparse_regression._credible_sets import (
     linked,
     probability_of_any,
 )
-from fastmf.estimators.sparse_regression._rows import as_array, is_stored
-from fastmf.estimators.sparse_regression._unpenalised import Unpenalised, columns_of
+from fastmf.estimators.sparse_regression._rows import as_array, columns_of, is_stored
 from fastmf.inference.ep.partition import full_blocks
 from fastmf.inference.ep.posterior_check import MAX_CHAINS, Comparison, compared, reason_of
 from fastmf.inference.ep.schedules import SCHEDULES
@@ -41,6 +40,7 @@ from fastmf.learning.evidence import (
     Hyperparameters,
     robust_solution,
     search_tolerance,
+    selected,
 )
 from fastmf.learning.evidence.blocks import (
     with_blocks,
@@ -65,6 +65,10 @@ FINAL_TOL = 1e-6
 MIN_LOG_ODDS = -30.0
 # Weights of values of the hyper-parameters, relative to the largest, of those that are left out.
 MIN_REPORTED_WEIGHT = 0.03
+# Precision of the prior of unpenalised coefficients, times the mean square of the feature over the
+# variance of y, or of the noise of classes: without any, coefficients of features that separate
+# classes would be infinite.
+UNPENALISED_PRECISION = 1e-4
 # Smallest number of chains at one value of the hyper-parameters.
 FEWEST_CHAINS = 20
 
@@ -79,14 +83,12 @@ BOUND_ADVICE = {
 
 
 class SpikeSlabEstimator(Saved):
-    """Base of `SpikeSlabRegressor` and `SpikeSlabClassifier`.
-
-    They say what they have fitted by `_fitted_parts`, and make draws in units of the data of draws
-    in standardised units by `_in_units_of_data`.
-    """
+    """Base of `SpikeSlabRegressor` and `SpikeSlabClassifier`, which define `_fitted_parts`."""
 
     # Learned numbers and arrays, as they are saved in files.
     _learned: tuple
+    # Standard deviation of y, or of the noise of classes.
+    _unit = 1.0
 
     # What to do if the fixed point of the last hyper-parameters is not found, and the scale of the
     # slab.
@@ -133,12 +135,18 @@ class SpikeSlabEstimator(Saved):
         return {"n_features_in_": self.n_features_in_}, arrays
 
     def _restore(self, arrays):
+        learned = dict.fromkeys(self._learned)
+        if "learned._flat" not in arrays:  # of earlier versions
+            if arrays["learned._unpenalised"].size:
+                raise ValueError("its unpenalised columns are of an earlier version: fit it again.")
+            self._flat = np.zeros(self.n_features_in_)
+            del learned["_flat"]
         stored = {
             name.removeprefix("stored."): arrays[name] for name in list(arrays) if "stored." in name
         }
         if stored:
             self._rows = StoredColumns.from_arrays(stored)
-        for name in self._learned:
+        for name in learned:
             if stored and name == "_rows":
                 continue
             value = arrays[f"learned.{name}"]
@@ -185,10 +193,6 @@ class SpikeSlabEstimator(Saved):
         priors = None
         if self.parameter_prior is not None:
             priors = ParameterPriors.of(task, int(centred))
-            candidates = np.ones(len(task.groups))
-            candidates[self._columns()] = 0
-            n_of_groups = np.bincount(task.groups, candidates, len(priors.n_of_groups))
-            priors = priors._replace(n_of_groups=n_of_groups)
         options = {"priors": priors, "n_threads": self.n_threads}
         options["report"] = reported(self.verbose, "log-evidence with priors")
         task, leads = with_blocks(with_grams(task), self.blocks, start, self.n_threads)
@@ -301,36 +305,16 @@ class SpikeSlabEstimator(Saved):
         excluded[self._columns()] = False
         return excluded
 
-    def _keep_unpenalised(self, regression):
-        """Arrays of the unpenalised features, for predictions."""
-        self._unpenalised, self._gain, self._whiten = regression
-
-    def _unpenalised_features(self):
-        """The same again."""
-        return Unpenalised(self._unpenalised, self._gain, self._whiten)
-
-    def _rows_left(self, n_rows, regression):
-        """The number of rows, less the number of unpenalised coefficients."""
-        if n_rows - self.fit_intercept - regression.rank < 1:
-            raise ValueError(
-                f"{n_rows:g} rows are explained by {regression.rank} unpenalised columns alone: "
-                "give fewer, or more rows."
-            )
-        return n_rows - regression.rank
-
-    def _set_known(self, flat, means, variances, included, excluded):
-        """Fill in moments of unpenalised features, but for variances, and of those left out."""
-        columns = self._unpenalised
-        variances[:, excluded], included[:, excluded] = 0.0, 0.0
-        means[:, columns] = 0
-        means[:, columns] = flat - means @ self._gain.T
-        variances[:, columns], included[:, columns] = 0.0, 1.0
+    def _set_flat(self, squares, n_rows):
+        """Set the precisions of unpenalised features, from sums of squares of all features."""
+        self._flat, columns = np.zeros(self.n_features_in_), self._columns()
+        squares = squares[columns]
+        self._flat[columns] = np.where(squares > 0, UNPENALISED_PRECISION * squares / n_rows, 1.0)
 
     # --- prior inclusion ------------------------------------------------------------------------
 
     def _groups(self, n_features):
         """The number of the group of every feature, and the number of groups."""
-        self._keep_unpenalised(Unpenalised.none(n_features))
         # Names of columns, unlike a mask, are not one entry for each feature.
         dtype = getattr(self.unpenalised, "dtype", None)
         masks = ["unpenalised"] if getattr(dtype, "kind", "") == "b" else []
@@ -399,7 +383,7 @@ class SpikeSlabEstimator(Saved):
         check_is_fitted(self)
         included, cached = self.inclusion_probability_, self.__dict__.get("_checked")
         if cached is None or cached[0] is not included:
-            reason = _reason_of_parts(*self._values(), included, self._unpenalised)
+            reason = _reason_of_parts(*self._values(), included)
             self._checked = cached = included, reason
         return cached[1]
 
@@ -558,9 +542,8 @@ class SpikeSlabEstimator(Saved):
                 order = np.argsort(part.labels, kind="stable")
                 drawn = draw_coefficients(posterior, start, moments, k, rng, n_sweeps, order)
                 drawn_rows[:, part.units] = drawn[:, :n_units_of_part]
-                columns = drawn[:, n_units_of_part:]
-            draws.append(self._in_units_of_data(parts[0], drawn_rows, columns, rng))
-        return rng.permutation(np.concatenate(draws))
+            draws.append(drawn_rows)
+        return rng.permutation(np.concatenate(draws)) * (self._unit / self._scale)
 
     # Sweeps of a chain.
     _n_sweeps = 30
@@ -575,7 +558,7 @@ class SpikeSlabEstimator(Saved):
         """The part, units, patterns and inclusion probabilities of components that are worth it."""
         values, weights = self._values()
         included = self.inclusion_probability_
-        free = np.setdiff1d(linked(included), self._unpenalised)
+        free = linked(included)
         for parts in zip(*values, strict=True):
             part, components = parts[0], None
             probabilities, n = included[part.units], len(part.units)
@@ -596,7 +579,8 @@ def moments_of(task, point):
         if included is None:
             features = slice(n_units(prior))
             included = sigmoid(prior.tilted_log_odds(result.b[features], result.a[features]))
-        moments[:, units] = result.mean[:n], result.var[:n], included[:n]
+        included = np.where(selected(part), included[:n], 1.0)
+        moments[:, units] = result.mean[:n], result.var[:n], included
     return moments
 
 
@@ -637,22 +621,19 @@ def by_blocks(function, X):
     return np.concatenate(parts, axis=-1)
 
 
-def _reason_of_parts(values, weights, included, without):
+def _reason_of_parts(values, weights, included):
     """Why inclusion probabilities are not reliable, "" if they are; None if that is not known."""
     is_checked = True
     for parts in zip(*values, strict=True):
         units = parts[0].units
-        compares = ~np.isin(units, without)
-        if not compares.any():
+        if (parts[0].log_odds > ALWAYS).all():
             continue
-        comparison = _averaged(parts, weights, np.where(compares, included[units], 0.0))
+        comparison = _averaged(parts, weights, included[units])
         if comparison is None:
             is_checked = False
             continue
-        mask = compares[comparison.features]
-        features, inclusion, error = (part[mask] for part in comparison[:3])
-        comparison = Comparison(units[features], inclusion, error, comparison.log_weight)
-        if len(features) and (reason := reason_of(comparison, included)):
+        comparison = comparison._replace(features=units[comparison.features])
+        if len(comparison.features) and (reason := reason_of(comparison, included)):
             return reason
     return "" if is_checked else None
 
