@@ -24,7 +24,6 @@ RBM = mf.RBM(np.full((4, 3), 2.0), mf.Bernoulli(np.zeros(4)), mf.Bernoulli(np.ze
 CALLS = {
     "regressor": lambda: mf.SpikeSlabRegressor().fit(WIDE, Y[:, 0]),
     "classifier": lambda: mf.SpikeSlabClassifier().fit(X, X[:, 0] > 0),
-    "several targets": lambda: mf.SpikeSlabRegressor().fit(WIDE, Y),
     "pipeline": lambda: make_pipeline(mf.SpikeSlabRegressor()).fit(WIDE, Y[:, 0]),
     "existence": lambda: mf.FullyVisibleBoltzmannMachine().fit(SEPARATED),
     "Potts": lambda: mf.PottsMachine().fit(SEPARATED > 0),

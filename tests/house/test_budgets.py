@@ -14,10 +14,10 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 60_475,
-    "lines of code": 38_070,
-    "numeric constants": 322,
-    "lines of tests": 45_950,
+    "lines": 59_160,
+    "lines of code": 37_500,
+    "numeric constants": 317,
+    "lines of tests": 44_520,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 84,
     "parameters of tap": 14,

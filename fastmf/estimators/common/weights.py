@@ -51,3 +51,26 @@ def whole_weights(sample_weight, X):
             "multiply fractions by a common denominator, or round them."
         )
     return copies
+
+
+def class_factors(class_weight, y, weights):
+    """Factors of the weights of rows, by their classes."""
+    classes, which = np.unique(y, return_inverse=True)
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        of_classes = np.bincount(which, weights)
+        total = of_classes.sum() / np.count_nonzero(of_classes)
+        return (total / np.where(of_classes > 0, of_classes, 1.0))[which]
+    if not isinstance(class_weight, dict):
+        raise ValueError(
+            f"class_weight must be None, 'balanced' or a dict of factors by class, got "
+            f"{class_weight!r:.60}."
+        )
+    names = classes.tolist()
+    if unknown := [name for name in class_weight if name not in names]:
+        raise ValueError(
+            f"class_weight has {unknown[0]!r}, which is none of the classes {names} of y."
+        )
+    factors = row_weights(
+        [class_weight.get(name, 1.0) for name in names], len(names), "class_weight"
+    )
+    return factors[which]

@@ -3,14 +3,13 @@
 import numpy as np
 from scipy.special import ndtr
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import row_weights
 from fastmf._common.stored_columns import column_squares
 from fastmf.estimators.common.data import checked_data
-from fastmf.estimators.common.weights import check_counts, whole_weights
+from fastmf.estimators.common.weights import check_counts, class_factors, whole_weights
 from fastmf.estimators.sparse_regression._credible_sets import FittedPart
 from fastmf.estimators.sparse_regression._rows import as_floats
 from fastmf.estimators.sparse_regression._spike_slab import (
@@ -203,8 +202,8 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         weights = row_weights(sample_weight, len(X))
         if self.class_weight is not None:
             check_classification_targets(y)
-            factors = compute_sample_weight(self.class_weight, y)
-            weights = row_weights(factors if weights is None else weights * factors, len(X))
+            weights = np.ones(len(X)) if weights is None else weights
+            weights = row_weights(weights * class_factors(self.class_weight, y, weights), len(X))
         if weights is None:
             return X, y, None
         check_counts(weights.sum(), np.count_nonzero(weights))

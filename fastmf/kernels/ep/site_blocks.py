@@ -297,7 +297,8 @@ def _conclude(levels, ratio, block, units, covariance):
     first, square, c = block
     for j in range(c):
         units[MEAN, first + j] = levels.first[j] * ratio
-        units[INCLUDED, first + j] = levels.sums[INCLUDED * c + j] * ratio
+        included = levels.sums[INCLUDED * c + j] * ratio
+        units[INCLUDED, first + j] = 1.0 if included > 1 else included  # by rounding
         units[INCLUDED_ALONE, first + j] = levels.sums[INCLUDED_ALONE * c + j] * ratio
     for j in range(c):
         mean = units[MEAN, first + j]
