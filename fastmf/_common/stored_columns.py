@@ -1,7 +1,8 @@
 """Matrices of columns that are kept as they were stored, and converted as they are multiplied.
 
 The entries come from an array of small integers, of a memory-mapped file or of a sparse matrix,
-with centred and scaled columns, and scaled rows: they need no copy in floating point.
+with scaled rows and columns, less a product of low rank, as centred columns are: they need no copy
+in floating point.
 """
 
 from copy import copy
@@ -12,7 +13,7 @@ import scipy
 from fastmf._common import rows as table_rows
 from fastmf._common.rows import is_sparse
 
-_FACTORS = "row_scale", "column_scale", "offset"
+_FACTORS = "row_scale", "column_scale", "left", "right"
 
 
 def column_squares(X):
@@ -23,21 +24,23 @@ def column_squares(X):
 
 
 class StoredColumns:
-    """A matrix diag(row_scale) (X - offset) diag(column_scale), whose columns may be mixed.
+    """A matrix diag(row_scale) X diag(column_scale) - left right, whose columns may be mixed.
 
     Parameters
     ----------
     X : array or csc_array of shape (n_rows, n_columns)
     row_scale : array of shape (n_rows,)
-    column_scale, offset : array of shape (n_columns,)
+    column_scale : array of shape (n_columns,)
+    left : array of shape (n_rows, rank)
+    right : array of shape (rank, n_columns)
     """
 
     dtype, ndim = np.dtype(np.float64), 2
     __array_ufunc__ = None  # products with arrays on the left are those of this class
 
-    def __init__(self, X, row_scale, column_scale, offset):
+    def __init__(self, X, row_scale, column_scale, left, right):
         self.stored, self.row_scale, self.column_scale = X, row_scale, column_scale
-        self.offset, self.mixing = offset, None
+        self.left, self.right, self.mixing = left, right, None
 
     @property
     def shape(self):
@@ -60,9 +63,6 @@ class StoredColumns:
         if X is None:
             parts = arrays["data"], arrays["indices"], arrays["indptr"]
             X = scipy.sparse.csc_array(parts, shape=tuple(arrays["shape"]))
-        if "offset" not in arrays:  # of earlier versions, with the root of each weight on the left
-            scale = arrays["column_scale"]
-            arrays = arrays | {"offset": arrays["right"][0] / np.where(scale == 0, 1.0, scale)}
         return cls(X, *(arrays[name] for name in _FACTORS))
 
     def __len__(self):
@@ -88,9 +88,12 @@ class StoredColumns:
     def _converted(self, columns):
         part = self.stored[:, columns]
         part = part.toarray() if is_sparse(part) else part
-        out = np.subtract(part, self.offset[columns], order="F", dtype=np.float64)
-        out *= self.column_scale[columns]
+        out = np.asarray(part, np.float64, order="F")
+        out = out * self.column_scale[columns] if out is part else np.multiply(
+            out, self.column_scale[columns], out=out
+        )  # fmt: skip
         out *= self.row_scale[:, None]
+        out -= self.left @ self.right[:, columns]
         return out
 
     def __matmul__(self, W):
@@ -110,14 +113,14 @@ class StoredColumns:
     def times(self, scale):
         """The matrix with multiplied columns."""
         out = copy(self)
-        out.column_scale = self.column_scale * scale
+        out.column_scale, out.right = self.column_scale * scale, self.right * scale
         return out
 
     def without(self, columns):
         """The matrix with some columns of zeros: numbers, or a mask."""
         out = copy(self)
-        out.column_scale = self.column_scale.copy()
-        out.column_scale[columns] = 0
+        out.column_scale, out.right = self.column_scale.copy(), self.right.copy()
+        out.column_scale[columns], out.right[:, columns] = 0, 0
         return out
 
     def mixed(self, mixing):

@@ -66,9 +66,9 @@ def test_products_are_those_of_the_array(kind, monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.integers(-2, 3, (7, 30)).astype(np.int8)
     rows, scale = rng.random(7), rng.random(30)
-    offset = rng.normal(size=30)
-    ours = StoredColumns(kind(X), rows, scale, offset)
-    expected = rows[:, None] * (X - offset) * scale
+    left, right = rng.normal(size=(7, 2)), rng.normal(size=(2, 30))
+    ours = StoredColumns(kind(X), rows, scale, left, right)
+    expected = rows[:, None] * X * scale - left @ right
     W, E = rng.normal(size=(30, 3)), rng.normal(size=(7, 4))
     mask = np.arange(30) % 4 == 0
     mixing = sparse.random_array((30, 30), density=0.1, rng=rng, format="csc")

@@ -91,7 +91,11 @@ class StoredRows:
         self._given, self._offset, self._factors = X, offset, factors
         if n < p:
             columns = csc_array(X) if issparse(X) else X
-            self.X, self._pivots = StoredColumns(columns, self._roots, factors, offset), None
+            factor_left, right = self._roots[:, None], (offset * factors)[None]
+            self.X, self._pivots = (
+                StoredColumns(columns, self._roots, factors, factor_left, right),
+                None,
+            )
             return
         if issparse(X):
             self._given = csr_array(X)

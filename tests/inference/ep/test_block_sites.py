@@ -359,7 +359,7 @@ def test_stored_columns_are_converted_some_at_a_time(monkeypatch):
     n, p = 200, 1500
     X = np.random.default_rng(7).integers(0, 3, size=(n, p)).astype(np.int8)
     mean, factors = X.mean(0), np.ones(p)
-    columns = StoredColumns(X, np.ones(n), factors, mean / factors)
+    columns = StoredColumns(X, np.ones(n), factors, np.ones((n, 1)), mean[None])
     tracemalloc.start()
     blocks = correlated_blocks(columns, np.zeros(p))
     peak = tracemalloc.get_traced_memory()[1]

@@ -291,7 +291,7 @@ def sides(monkeypatch):
     rng = np.random.default_rng(0)
     stored = rng.integers(0, 3, (12, 80)).astype(np.int8)
     mean = stored.mean(0)
-    columns = StoredColumns(stored, np.ones(12), np.full(80, 2.0), mean)
+    columns = StoredColumns(stored, np.ones(12), np.full(80, 2.0), np.ones((12, 1)), 2 * mean[None])
     X, y = 2 * (stored - mean), rng.normal(size=12)
     prior = mf.GaussBernoulli(np.zeros(80), np.ones(80), np.zeros(80))
     models = [mf.SparseLinearModel(rows, y, 0.7, prior) for rows in (columns, X)]
