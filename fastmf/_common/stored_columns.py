@@ -1,8 +1,8 @@
 """Matrices of columns that are kept as they were stored, and converted as they are multiplied.
 
 The entries come from an array of small integers, of a memory-mapped file or of a sparse matrix,
-with scaled rows and columns, less a product of low rank, as centred columns are: they need no copy
-in floating point.
+with scaled rows and columns, less a product of low rank: centred columns, and residuals of a
+regression, are such a matrix, and need no copy in floating point.
 """
 
 from copy import copy
@@ -109,6 +109,13 @@ class StoredColumns:
         """Sums of squares of the columns."""
         parts = (self[:, chunk] for chunk in self.chunks())
         return np.concatenate([np.einsum("ij,ij->j", part, part) for part in parts])
+
+    def less(self, left, right):
+        """The matrix less another product of low rank."""
+        out = copy(self)
+        out.left = np.concatenate([self.left, left], axis=1)
+        out.right = np.concatenate([self.right, right], axis=0)
+        return out
 
     def times(self, scale):
         """The matrix with multiplied columns."""

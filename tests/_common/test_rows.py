@@ -71,9 +71,11 @@ def test_products_are_those_of_the_array(kind, monkeypatch):
     expected = rows[:, None] * X * scale - left @ right
     W, E = rng.normal(size=(30, 3)), rng.normal(size=(7, 4))
     mask = np.arange(30) % 4 == 0
+    more = rng.normal(size=(7, 1)), rng.normal(size=(1, 30))
     mixing = sparse.random_array((30, 30), density=0.1, rng=rng, format="csc")
     cases = (
         (ours, expected),
+        (ours.less(*more), expected - more[0] @ more[1]),
         (ours.without(mask), np.where(mask, 0, expected)),
         (ours.times(scale), expected * scale),
         (ours.mixed(mixing), expected @ mixing.toarray()),

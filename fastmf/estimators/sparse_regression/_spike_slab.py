@@ -29,7 +29,8 @@ from fastmf.estimators.sparse_regression._credible_sets import (
     linked,
     probability_of_any,
 )
-from fastmf.estimators.sparse_regression._rows import as_array, columns_of, is_stored
+from fastmf.estimators.sparse_regression._rows import as_array, is_stored
+from fastmf.estimators.sparse_regression._unpenalised import Unpenalised, columns_of
 from fastmf.inference.ep.partition import full_blocks
 from fastmf.inference.ep.posterior_check import MAX_CHAINS, Comparison, compared, reason_of
 from fastmf.inference.ep.schedules import SCHEDULES
@@ -40,7 +41,6 @@ from fastmf.learning.evidence import (
     Hyperparameters,
     robust_solution,
     search_tolerance,
-    selected,
 )
 from fastmf.learning.evidence.blocks import (
     with_blocks,
@@ -63,10 +63,6 @@ from fastmf.special import sigmoid
 FINAL_TOL = 1e-6
 # Weights of values of the hyper-parameters, relative to the largest, of those that are left out.
 MIN_REPORTED_WEIGHT = 0.03
-# Precision of the prior of unpenalised coefficients, times the mean square of the feature over the
-# variance of y, or of the noise of classes: without any, coefficients of features that separate
-# classes would be infinite.
-UNPENALISED_PRECISION = 1e-4
 # Smallest number of chains at one value of the hyper-parameters.
 FEWEST_CHAINS = 20
 
@@ -81,12 +77,14 @@ BOUND_ADVICE = {
 
 
 class SpikeSlabEstimator(Saved):
-    """Base of `SpikeSlabRegressor` and `SpikeSlabClassifier`, which define `_fitted_parts`."""
+    """Base of `SpikeSlabRegressor` and `SpikeSlabClassifier`.
+
+    They say what they have fitted by `_fitted_parts`, and make draws in units of the data of draws
+    in standardised units by `_in_units_of_data`.
+    """
 
     # Learned numbers and arrays, as they are saved in files.
     _learned: tuple
-    # Standard deviation of y, or of the noise of classes.
-    _unit = 1.0
 
     # What to do if the fixed point of the last hyper-parameters is not found, and the scale of the
     # slab.
@@ -133,18 +131,12 @@ class SpikeSlabEstimator(Saved):
         return {"n_features_in_": self.n_features_in_}, arrays
 
     def _restore(self, arrays):
-        learned = dict.fromkeys(self._learned)
-        if "learned._flat" not in arrays:  # of earlier versions
-            if arrays["learned._unpenalised"].size:
-                raise ValueError("its unpenalised columns are of an earlier version: fit it again.")
-            self._flat = np.zeros(self.n_features_in_)
-            del learned["_flat"]
         stored = {
             name.removeprefix("stored."): arrays[name] for name in list(arrays) if "stored." in name
         }
         if stored:
             self._rows = StoredColumns.from_arrays(stored)
-        for name in learned:
+        for name in self._learned:
             if stored and name == "_rows":
                 continue
             value = arrays[f"learned.{name}"]
@@ -191,6 +183,10 @@ class SpikeSlabEstimator(Saved):
         priors = None
         if self.parameter_prior is not None:
             priors = ParameterPriors.of(task, int(centred))
+            candidates = np.ones(len(task.groups))
+            candidates[self._columns()] = 0
+            n_of_groups = np.bincount(task.groups, candidates, len(priors.n_of_groups))
+            priors = priors._replace(n_of_groups=n_of_groups)
         options = {"priors": priors, "n_threads": self.n_threads}
         options["report"] = reported(self.verbose, "log-evidence with priors")
         task, leads = with_blocks(with_grams(task), self.blocks, start, self.n_threads)
@@ -303,16 +299,36 @@ class SpikeSlabEstimator(Saved):
         excluded[self._columns()] = False
         return excluded
 
-    def _set_flat(self, squares, n_rows):
-        """Set the precisions of unpenalised features, from sums of squares of all features."""
-        self._flat, columns = np.zeros(self.n_features_in_), self._columns()
-        squares = squares[columns]
-        self._flat[columns] = np.where(squares > 0, UNPENALISED_PRECISION * squares / n_rows, 1.0)
+    def _keep_unpenalised(self, regression):
+        """Arrays of the unpenalised features, for predictions."""
+        self._unpenalised, self._gain, self._whiten = regression
+
+    def _unpenalised_features(self):
+        """The same again."""
+        return Unpenalised(self._unpenalised, self._gain, self._whiten)
+
+    def _rows_left(self, n_rows, regression):
+        """The number of rows, less the number of unpenalised coefficients."""
+        if n_rows - self.fit_intercept - regression.rank < 1:
+            raise ValueError(
+                f"{n_rows:g} rows are explained by {regression.rank} unpenalised columns alone: "
+                "give fewer, or more rows."
+            )
+        return n_rows - regression.rank
+
+    def _set_known(self, flat, means, variances, included, excluded):
+        """Fill in moments of unpenalised features, but for variances, and of those left out."""
+        columns = self._unpenalised
+        variances[:, excluded], included[:, excluded] = 0.0, 0.0
+        means[:, columns] = 0
+        means[:, columns] = flat - means @ self._gain.T
+        variances[:, columns], included[:, columns] = 0.0, 1.0
 
     # --- prior inclusion ------------------------------------------------------------------------
 
     def _groups(self, n_features):
         """The number of the group of every feature, and the number of groups."""
+        self._keep_unpenalised(Unpenalised.none(n_features))
         # Names of columns, unlike a mask, are not one entry for each feature.
         dtype = getattr(self.unpenalised, "dtype", None)
         masks = ["unpenalised"] if getattr(dtype, "kind", "") == "b" else []
@@ -381,7 +397,7 @@ class SpikeSlabEstimator(Saved):
         check_is_fitted(self)
         included, cached = self.inclusion_probability_, self.__dict__.get("_checked")
         if cached is None or cached[0] is not included:
-            reason = _reason_of_parts(*self._values(), included)
+            reason = _reason_of_parts(*self._values(), included, self._unpenalised)
             self._checked = cached = included, reason
         return cached[1]
 
@@ -540,8 +556,9 @@ class SpikeSlabEstimator(Saved):
                 order = np.argsort(part.labels, kind="stable")
                 drawn = draw_coefficients(posterior, start, moments, k, rng, n_sweeps, order)
                 drawn_rows[:, part.units] = drawn[:, :n_units_of_part]
-            draws.append(drawn_rows)
-        return rng.permutation(np.concatenate(draws)) * (self._unit / self._scale)
+                columns = drawn[:, n_units_of_part:]
+            draws.append(self._in_units_of_data(parts[0], drawn_rows, columns, rng))
+        return rng.permutation(np.concatenate(draws))
 
     # Sweeps of a chain.
     _n_sweeps = 30
@@ -556,7 +573,7 @@ class SpikeSlabEstimator(Saved):
         """The part, units, patterns and inclusion probabilities of components that are worth it."""
         values, weights = self._values()
         included = self.inclusion_probability_
-        free = linked(included)
+        free = np.setdiff1d(linked(included), self._unpenalised)
         for parts in zip(*values, strict=True):
             part, components = parts[0], None
             probabilities, n = included[part.units], len(part.units)
@@ -577,8 +594,7 @@ def moments_of(task, point):
         if included is None:
             features = slice(n_units(prior))
             included = sigmoid(prior.tilted_log_odds(result.b[features], result.a[features]))
-        included = np.where(selected(part), included[:n], 1.0)
-        moments[:, units] = result.mean[:n], result.var[:n], included
+        moments[:, units] = result.mean[:n], result.var[:n], included[:n]
     return moments
 
 
@@ -619,19 +635,22 @@ def by_blocks(function, X):
     return np.concatenate(parts, axis=-1)
 
 
-def _reason_of_parts(values, weights, included):
+def _reason_of_parts(values, weights, included, without):
     """Why inclusion probabilities are not reliable, "" if they are; None if that is not known."""
     is_checked = True
     for parts in zip(*values, strict=True):
         units = parts[0].units
-        if (parts[0].log_odds > ALWAYS).all():
+        compares = ~np.isin(units, without)
+        if not compares.any():
             continue
-        comparison = _averaged(parts, weights, included[units])
+        comparison = _averaged(parts, weights, np.where(compares, included[units], 0.0))
         if comparison is None:
             is_checked = False
             continue
-        comparison = comparison._replace(features=units[comparison.features])
-        if len(comparison.features) and (reason := reason_of(comparison, included)):
+        mask = compares[comparison.features]
+        features, inclusion, error = (part[mask] for part in comparison[:3])
+        comparison = Comparison(units[features], inclusion, error, comparison.log_weight)
+        if len(features) and (reason := reason_of(comparison, included)):
             return reason
     return "" if is_checked else None
 

@@ -8,7 +8,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import doubles, one_of, row_weights
 from fastmf._common.names import check_order, names_along
-from fastmf._common.stored_columns import StoredColumns, column_squares
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import checked_data
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
@@ -30,8 +29,13 @@ from fastmf.estimators.sparse_regression._spike_slab import (
     sites_of,
     zero_columns,
 )
+from fastmf.estimators.sparse_regression._unpenalised import (
+    projected_parts,
+    projection_of,
+    without_columns,
+)
 from fastmf.inference.gaussian.blocks import n_elements
-from fastmf.learning.evidence import NEVER_ZERO, Regression, Task
+from fastmf.learning.evidence import Regression, Task
 from fastmf.learning.evidence.blocks import labels_of_task
 from fastmf.priors.spike_and_slab import ALWAYS
 
@@ -59,8 +63,8 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         Features that share a site, as in `expectation_propagation`: correlated features, or all
         if there are at most 11 ("auto"); none; or labels.
     unpenalised : sequence of int, str or bool, or None, default None
-        Columns (numbers, names or a mask) whose coefficients are never zero, such as age and sex.
-        Their prior is Gaussian, 100 standard deviations of y per deviation of the column.
+        Columns (numbers, names or a mask) whose coefficients are never zero and have a flat prior,
+        such as age and sex. They are projected out; their inclusion probability is 1.
     solver : {"auto", "convergent", "parallel", "sequential"}, default "auto"
         Schedule of `expectation_propagation` at the learned parameters.
     parameter_prior : {"weak", None}, default "weak"
@@ -83,7 +87,7 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
     inclusion_probability_ : array of shape (n_features,)
         Posterior probabilities of a non-zero coefficient.
     log_evidence_ : float
-        Log-evidence of the centred data.
+        Log-evidence of the centred data (of their residuals on `unpenalised` columns).
     noise_variance_, slab_variance_ : float
     prior_inclusion_ : array of shape (n_groups,)
         In the order of the sorted labels; of all features if each has its own.
@@ -118,8 +122,8 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         "noise_variance_", "slab_variance_", "prior_inclusion_", "sites_", "blocks_", "n_iter_",
         "_unit", "_rows", "_shapes", "_features", "mismatch_", "_offset", "_scale", "_n_noises",
         "_point_weights", "_point_noise", "_point_coef", "_point_sites",
-        "_point_matrices", "_point_slab", "_point_odds", "_targets",
-        "_flat",
+        "_point_matrices", "_point_slab", "_point_odds", "_targets", "_mean_noise",
+        "_unpenalised", "_gain", "_whiten",
     )  # fmt: skip
     _advice = (
         "take solver='convergent', or give noise_variance, slab_variance or "
@@ -174,26 +178,27 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         if weights is not None and not stored:
             present = weights > 0
             X, y, weights = X[present], y[present], weights[present]
-        n_free = X.shape[0] - self.fit_intercept - len(self._columns())
-        if self.noise_variance is None and n_free < 2:
+        columns = self._columns()
+        if self.noise_variance is None and X.shape[0] < 2 + self.fit_intercept + len(columns):
             warn_user(
                 f"the noise of {X.shape[0]} rows cannot be told from what coefficients explain: "
                 "give noise_variance, or more rows."
             )
-        n_rows = X.shape[0] if weights is None else float(weights.sum())
+        n_rows = n_free = X.shape[0] if weights is None else float(weights.sum())
         X, of_rows = self._rows_of(X, weights, stored)
         center, deviation = mean_and_deviation("y", y, self.fit_intercept, weights)
         unit = float(deviation) or 1.0
         check_variances("y over X", unit / self._scale)
         y = (y - center) / unit if deviation else 0 * y
         y, absent = of_rows(y if weights is None else y * np.sqrt(weights))
-        if isinstance(X, StoredColumns):
-            X = X.without(self._excluded())
-        else:
-            X[:, self._excluded()] = 0
-        self._set_flat(column_squares(X), n_rows)
-        task = Task.of(Regression(X, y, groups, n_rows, absent, flat=self._flat))
-        self._fit_task(task, n_groups, n_rows, unit, center)
+        X, flat = without_columns(X, self._excluded()), 0.0
+        if len(columns):
+            projection = projection_of(X, columns)
+            X, (flat, y) = projection.residuals, projection.split(y)
+            self._keep_unpenalised(projection.of_features)
+            n_free = self._rows_left(n_rows, projection.of_features)
+        task = Task.of(Regression(X, y, groups, n_free, absent))
+        self._fit_task(task, n_groups, n_rows, unit, flat, center)
         return self
 
     def fit_moments(self, gram, moment, y_square, n):
@@ -282,7 +287,7 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         self._fit_parts(summary.units, summary.rows, float(n), float(n), names)
         self.mismatch_ = summary.share
         included = self.inclusion_probability_.copy()
-        included[self._flat > 0] = 0
+        included[self._unpenalised] = 0
         message = summary.message_of_hidden(included, self.noise_variance_, names)
         if message is not None:
             warn_user(message)
@@ -300,17 +305,22 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         unit = float(np.sqrt(y_square / n)) or 1.0
         for (X, _), features in zip(rows, units, strict=True):
             X[:, self._excluded()[features]] = 0
-        squares = np.concatenate([column_squares(X) for X, _ in rows])
-        self._set_flat(squares[np.argsort(np.concatenate(units))], n)
-        parts = [
-            Regression(X, y / unit, groups[features], flat=self._flat[features])
-            for features, (X, y) in zip(units, rows, strict=True)
-        ]
-        # The square of y that no part explains, and the rows that they lack, are in the first.
-        total, absent = _moments.absent_of([y for _, y in rows], y_square, n)
-        n_rows = total - sum(len(y) for _, y in rows[1:])
-        parts[0] = parts[0]._replace(n_rows=n_rows, absent_square=absent / unit**2)
-        self._fit_task(Task(tuple(parts), tuple(units), groups), n_groups, n, unit)
+        flat, n_free, columns = 0.0, n, self._columns()
+        if len(columns):
+            explained = sum(float(y @ y) for _, y in rows)
+            rows, flat, unpenalised = projected_parts(rows, units, columns)
+            flat = flat / unit
+            self._keep_unpenalised(unpenalised)
+            n_free = self._rows_left(n, unpenalised)
+            y_square -= explained - sum(float(y @ y) for _, y in rows)
+        # What no part explains, and the rows that it has too few of, is in the first.
+        total, absent = _moments.absent_of([y for _, y in rows], y_square, n_free)
+        n_rows, absent = total - sum(len(y) for _, y in rows[1:]), absent / unit**2
+        parts = [Regression(rows[0][0], rows[0][1] / unit, groups[units[0]], n_rows, absent)]
+        for features, (X, y) in zip(units[1:], rows[1:], strict=True):
+            parts.append(Regression(X, y / unit, groups[features]))
+        task = Task(tuple(parts), tuple(units), groups)
+        self._fit_task(task, n_groups, n, unit, flat)
         return self
 
     def _parts_at(self, point):
@@ -323,14 +333,15 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
             rows = np.split(self._rows, np.cumsum(sizes)[:-1])
             rows = [x.reshape(shape) for x, shape in zip(rows, self._shapes, strict=True)]
         mean = self._point_coef[point] * self._scale / unit
+        mean[self._unpenalised] = 0
         var = self.coef_var_ * (self._scale / unit) ** 2
-        parts, noise, first = [], self._point_noise[point] / unit**2, point * n_elements(labels)
-        precision = np.where(self._flat > 0, self._flat, unit**2 / self._point_slab[point])
+        parts, noise = [], self._point_noise[point] / unit**2
+        first, precision = point * n_elements(labels), unit**2 / self._point_slab[point]
         for units, X, y_of_part in zip(features, rows, y, strict=True):
             last = first + n_elements(labels[units])
             part = FittedPart(
                 units, X, y_of_part, noise, self._point_odds[point, units],
-                precision[units], mean[units], var[units], labels[units],
+                np.full(len(units), precision), mean[units], var[units], labels[units],
                 self._point_sites[point][:, units], self._point_matrices[first:last],
             )  # fmt: skip
             parts.append(part)
@@ -358,8 +369,11 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
             X *= np.sqrt(weights)[:, None].astype(X.dtype)
         return X, lambda y: (y, 0.0)
 
-    def _fit_task(self, task, n_groups, n_rows, unit, center=0.0):
-        """Fit standardised data of y = center + unit * (standardised y)."""
+    def _fit_task(self, task, n_groups, n_rows, unit, flat, center=0.0):
+        """Fit standardised data of y = center + unit * (standardised y).
+
+        `flat` are the coefficients of y on the unpenalised features.
+        """
         shape, rows = (task.total_rows, len(task.groups)), [part.X for part in task.parts]
         start, fixed = self._start(shape, n_groups, unit)
         task, points, weights = self._solution(
@@ -369,7 +383,7 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         members = [moments_of(task, point) for point in points]
         means, variances, included = (np.array(m) for m in zip(*members, strict=True))
         excluded = zero_columns(task)
-        variances[:, excluded], included[:, excluded] = 0.0, 0.0
+        self._set_known(flat, means, variances, included, excluded)
         mean = weights @ means
         spread = weights @ (means - mean) ** 2
         self.coef_ = mean * ratio
@@ -387,7 +401,6 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         self.noise_variance_ = float(self._point_noise[0])
         self.slab_variance_ = float(self._point_slab[0])
         self._point_odds = np.array([value.log_odds for value in values])[:, task.groups]
-        self._point_odds[:, self._flat > 0] = NEVER_ZERO
         self._point_odds[:, excluded] = -ALWAYS
         self._point_coef = means * ratio
         self._point_sites = np.array([sites_of(task, point) for point in points])
@@ -395,10 +408,27 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         self._features = np.concatenate([np.arange(shape[1])[units] for units in task.units])
         self._shapes = np.array([X.shape for X in rows])
         self._rows = rows[0] if len(rows) == 1 else np.concatenate([np.ravel(X) for X in rows])
-        self.mismatch_, self._n_noises = 0.0, 1 + self.fit_intercept / n_rows
+        self.mismatch_ = 0.0
+        self._keep_noises(n_rows)
+
+    def _keep_noises(self, n_rows):
+        """Mean of the noise, and variances of observations and of unpenalised coefficients."""
+        self._mean_noise = 1.0
         if self.average_parameters and self.noise_variance is None and n_rows > 4:
             # mean over mode in ln s2 of an inverse gamma variable
-            self._n_noises *= n_rows / (n_rows - 2)
+            self._mean_noise = n_rows / (n_rows - 2)
+        self._n_noises = self._mean_noise * (1 + (1 / n_rows if self.fit_intercept else 0))
+        columns, _, whiten = self._unpenalised_features()
+        if not len(columns):
+            return
+        gain = self._gain.copy()
+        gain[:, columns] = 0
+        for k, weight in enumerate(self._point_weights):
+            variance = self._mean_noise * self._point_noise[k] * (whiten**2).sum(1)
+            for part in self._parts_at(k):
+                along = part.inverse().variance_along(gain[:, part.units])
+                variance = variance + self._unit**2 * along
+            self.coef_var_[columns] += weight * variance / self._scale[columns] ** 2
 
     def predict(self, X, return_std=False):
         """Posterior mean of y, and its predictive standard deviation.
@@ -421,15 +451,31 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         for k, weight in enumerate(self._point_weights):
             noise, change = self._point_noise[k], self._point_coef[k] - self.coef_
             inverses = [(part.units, part.inverse()) for part in self._parts_at(k)]
-            of_rows = by_blocks(partial(self._variances, inverses, change), X)
+            of_rows = by_blocks(partial(self._variances, inverses, change, noise), X)
             variance = variance + weight * (noise * self._n_noises + of_rows)
         return mean, np.sqrt(variance)
 
-    def _variances(self, inverses, change, rows):
+    def _variances(self, inverses, change, noise, rows):
         """Variances of the means of rows, and squares of their changes by these coefficients."""
-        standardised = self._rescaled(rows)
-        variance = sum(part.variance_along(standardised[:, units]) for units, part in inverses)
+        flat, standardised = self._unpenalised_features(), self._rescaled(rows)
+        of_flat = self._mean_noise * noise * flat.noises(standardised)
+        standardised = flat.residuals(standardised)
+        variance = of_flat / self._unit**2
+        for units, inverse in inverses:
+            variance = variance + inverse.variance_along(standardised[:, units])
         return variance * self._unit**2 + ((rows - self._offset) @ change) ** 2
+
+    def _in_units_of_data(self, part, draws, columns, rng):
+        """Draws of the coefficients, unpenalised features included."""
+        unit, flat = self._unit, self._unpenalised_features()
+        if len(flat.units):
+            gain = flat.gain.copy()
+            gain[:, flat.units] = 0
+            coefficients = self.coef_ * self._scale / unit
+            center = coefficients[flat.units] + gain @ coefficients
+            noise = np.sqrt(part.noise_variance) * rng.normal(size=(len(draws), flat.rank))
+            draws[:, flat.units] = center - draws @ gain.T + noise @ flat.whiten.T
+        return draws * (unit / self._scale)
 
     def _check_options(self):
         """Raise for options that are none."""

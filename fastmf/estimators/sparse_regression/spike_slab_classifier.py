@@ -7,7 +7,6 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import row_weights
-from fastmf._common.stored_columns import column_squares
 from fastmf.estimators.common.data import checked_data
 from fastmf.estimators.common.weights import check_counts, class_factors, whole_weights
 from fastmf.estimators.sparse_regression._credible_sets import FittedPart
@@ -19,11 +18,13 @@ from fastmf.estimators.sparse_regression._spike_slab import (
     moments_of,
     zero_columns,
 )
+from fastmf.estimators.sparse_regression._unpenalised import Unpenalised
 from fastmf.learning.evidence import NEVER_ZERO, Classification, Task
 from fastmf.learning.evidence.blocks import labels_of_task
 
-# Precision of the prior of the constant.
-INTERCEPT_PRECISION = 0.01
+# Precisions of the priors of the constant, and of coefficients of unpenalised columns: with none
+# they would be infinite where a column separates the classes.
+INTERCEPT_PRECISION, UNPENALISED_PRECISION = 0.01, 1e-4
 # Sum of weights up to which rows are repeated; beyond, sites have powers.
 MAX_REPEATED_ROWS = 100_000
 
@@ -42,8 +43,9 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
     inclusion_probability, groups, standardize, blocks
         As in `SpikeSlabRegressor`.
     unpenalised : sequence of int, str or bool, or None
-        Columns (numbers, names or a mask) whose coefficients are never zero. Their prior is
-        Gaussian, of standard deviation 100 per deviation of the column.
+        Columns, by their numbers or names or as a mask, whose coefficients are never zero. Their
+        prior is Gaussian of standard deviation 100 (per standard deviation of the column), flat but
+        for columns that separate the classes.
     class_weight : None, "balanced" or dict
         Factors of the weights of the rows of each class, as everywhere in scikit-learn.
         Probabilities and evidence refer to the weighted data.
@@ -104,7 +106,7 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
     _learned = (
         "classes_", "coef_", "coef_var_", "intercept_", "inclusion_probability_", "log_evidence_",
         "slab_variance_", "prior_inclusion_", "sites_", "blocks_", "n_iter_", "_rows", "_group_of",
-        "_others", "_site_matrices", "_offset", "_scale", "_flat",
+        "_others", "_site_matrices", "_offset", "_scale", "_unpenalised",
         "_flat_moments", "_row_weights",
     )  # fmt: skip
     _slab_unit = "the variance of the noise"
@@ -167,24 +169,28 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         X, y, weights = self._weighted(X, y, sample_weight)
         signs = self._signs(y)
         groups, n_groups = self._groups(X.shape[1])
-        X = self._standardised(X, weights)
+        X, columns = self._standardised(X, weights), self._columns()
         X[:, self._excluded()] = 0
+        unpenalised = X[:, columns]
+        X[:, columns] = 0
+        self._keep_unpenalised(Unpenalised.none(X.shape[1])._replace(units=columns))
+        precisions = [UNPENALISED_PRECISION] * len(columns)
+        if self.fit_intercept:
+            unpenalised = np.concatenate([unpenalised, np.ones((len(X), 1), X.dtype)], axis=1)
+            precisions.append(INTERCEPT_PRECISION)
+        rows = np.concatenate([X, unpenalised], axis=1) if precisions else X
         weights = 1.0 if weights is None else weights
-        self._set_flat(
-            column_squares(X * np.sqrt(weights)[..., None]), np.sum(weights * np.ones(len(X)))
-        )
-        constant = [INTERCEPT_PRECISION] * bool(self.fit_intercept)
-        rows = np.concatenate([X, np.ones((len(X), len(constant)), X.dtype)], axis=1)
-        part = Classification.of(rows, signs, groups, constant, weights, self._flat)
+        part = Classification.of(rows, signs, groups, precisions, weights)
         task = Task.of(part)
         start, fixed = self._start((task.total_rows, len(groups)), n_groups)
         task, (point, *_), _ = self._solution(task, start, fixed)
         best, (result,) = point.hyperparameters, point.results
         mean, variance, included = moments = moments_of(task, point)
+        flat = slice(len(mean), len(mean) + len(columns))
         moments[:, zero_columns(task)] = 0
-        coefficients, after = mean / self._scale, slice(len(mean), part.X.shape[1])
-        self._flat_moments = np.stack([result.mean[after], result.var[after]])
-        constant = self._flat_moments[0].sum()
+        moments[:, columns] = result.mean[flat], result.var[flat], np.ones(len(columns))
+        coefficients = mean / self._scale
+        constant = result.mean[flat.stop] if self.fit_intercept else 0.0
         self.coef_ = coefficients[None]
         self.coef_var_ = (variance / self._scale**2)[None]
         self.intercept_ = np.array([constant - self._offset @ coefficients])
@@ -194,7 +200,9 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         self.prior_inclusion_ = self._prior_inclusion(best.log_odds)
         self.sites_, self.n_iter_ = result.sites, max(1, result.n_iter)
         self.blocks_, self._site_matrices = labels_of_task(task), matrices_of(point)
-        self._rows, self._group_of, self._others, _, self._row_weights, _ = part
+        flat = slice(len(mean), part.X.shape[1])
+        self._flat_moments = np.stack([result.mean[flat], result.var[flat]])
+        self._rows, self._group_of, self._others, _, self._row_weights = part
         return self
 
     def _weighted(self, X, y, sample_weight):
@@ -247,11 +255,14 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = checked_data(self, X, **self._kinds_of(X), reset=False)
-        inverse = self._part().inverse()
+        inverse, columns = self._part().inverse(), self._unpenalised
+        n_constant = len(self._others) - len(columns)  # 1 for the intercept, if any
 
         def scores(rows):
-            ones = np.ones((len(rows), len(self._others)))
-            standardised = np.concatenate([self._rescaled(rows), ones], axis=1)
+            standardised = self._rescaled(rows)
+            unpenalised = standardised[:, columns], np.ones((len(rows), n_constant))
+            standardised[:, columns] = 0
+            standardised = np.concatenate([standardised, *unpenalised], axis=1)
             mean = rows @ self.coef_[0] + self.intercept_[0]
             return mean / np.sqrt(1 + inverse.variance_along(standardised))
 
@@ -265,24 +276,29 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         """The model of the coefficients, without the latent variables."""
         # Rows have the roots of their weights as factors, with which the same sites give the same
         # Gaussian of the coefficients: see `fastmf.inference.gaussian.latent`.
-        n, n_columns = self.n_features_in_, self._rows.shape[1]
+        n_others, n = len(self._others), self.n_features_in_
         odds = self.prior_inclusion_[self._group_of]
         odds = np.clip(np.log(odds) - np.log1p(-odds), -NEVER_ZERO, NEVER_ZERO)
-        odds[self._flat > 0] = NEVER_ZERO
         odds[self.inclusion_probability_ == 0] = -NEVER_ZERO
         moments = np.stack([self.coef_[0] * self._scale, self.coef_var_[0] * self._scale**2])
-        labels = np.append(self.blocks_, self.blocks_.max() + 1 + np.arange(n_columns - n))
+        moments[:, self._unpenalised] = 0
+        labels = np.append(self.blocks_, self.blocks_.max() + 1 + np.arange(n_others))
         # A latent variable with the site exp(t u - T u^2 / 2) and noise of variance 1.
-        t, T = self.sites_[:, n_columns:]
+        t, T = self.sites_[:, n + n_others :]
         T = np.maximum(T, np.finfo(float).tiny)
         y = np.sqrt(self._row_weights / (T * (1 + T))) * t
         likelihood = self._rows * np.sqrt(T / (1 + T))[:, None], y
         return FittedPart(
-            np.arange(n), self._rows, None, 1.0, np.append(odds, NEVER_ZERO + 0 * self._others),
-            np.append(np.where(self._flat > 0, self._flat, 1 / self.slab_variance_), self._others),
+            np.arange(n), self._rows, None, 1.0, np.append(odds, np.full(n_others, NEVER_ZERO)),
+            np.append(np.full(n, 1 / self.slab_variance_), self._others),
             *np.concatenate([moments, self._flat_moments], axis=1), labels,
-            self.sites_[:, :n_columns], self._site_matrices, likelihood,
+            self.sites_[:, : n + n_others], self._site_matrices, likelihood,
         )  # fmt: skip
+
+    def _in_units_of_data(self, part, draws, columns, rng):
+        """Draws of the coefficients, unpenalised features included."""
+        draws[:, self._unpenalised] = columns[:, : len(self._unpenalised)]
+        return draws / self._scale
 
     def sample_coefficients(self, n, rng, n_sweeps=None):
         """Draws of the coefficients, as of `SpikeSlabRegressor`, from chains of 150 sweeps.

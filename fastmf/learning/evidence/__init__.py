@@ -43,11 +43,10 @@ class Hyperparameters(NamedTuple):
     # (n_groups,): prior log-odds of a non-zero coefficient, for each group of features
     log_odds: np.ndarray
 
-    def prior(self, groups, flat=0.0):
-        """The prior of coefficients of these groups, and precisions of Gaussian priors, else 0."""
-        log_odds = np.where(flat > 0, NEVER_ZERO, np.asarray(self.log_odds)[groups])
-        precision = np.where(flat > 0, flat, 1 / self.slab_variance)
-        return GaussBernoulli(np.zeros(len(groups)), precision, log_odds)
+    def prior(self, groups):
+        """The prior of the coefficients; `groups` holds the group of every feature."""
+        log_odds = np.asarray(self.log_odds)[groups]
+        return GaussBernoulli(np.zeros(len(groups)), 1 / self.slab_variance, log_odds)
 
 
 class Task(NamedTuple):
@@ -87,24 +86,13 @@ class Task(NamedTuple):
     @property
     def slab_scale(self):
         """Variance of a coefficient that alone would give y its variance."""
-        parts = [column_squares(p.X)[: len(p.groups)] * selected(p) for p in self.parts]
+        parts = [column_squares(part.X)[: len(part.groups)] for part in self.parts]
         squares = np.concatenate(parts) / self.total_rows
         return self.scale / float(np.mean(squares[squares > 0])) if squares.any() else self.scale
-
-    @property
-    def n_of_groups(self):
-        """Number of features of each group, without those of Gaussian priors."""
-        groups = np.concatenate([part.groups[selected(part)] for part in self.parts])
-        return np.bincount(groups, minlength=self.groups.max() + 1)
 
     def log_evidence(self, results):
         """Log-evidence of fixed points of all parts."""
         return sum(p.log_evidence(result) for p, result in zip(self.parts, results, strict=True))
-
-
-def selected(part):
-    """Return a mask of the features of a part whose priors have spikes."""
-    return np.broadcast_to(np.equal(part.flat, 0), len(part.groups))
 
 
 class Regression(NamedTuple):
@@ -120,8 +108,6 @@ class Regression(NamedTuple):
     # int (n_features,), optional: labels of the features that share a site. None: each has its own
     blocks: np.ndarray | None = None
     gram: Gram | None = None  # Gram, optional: X'X, for all models of the search
-    # (n_features,): precisions of the Gaussian priors of unpenalised features, 0 of all others
-    flat: np.ndarray | float = 0.0
 
     @property
     def total_rows(self):
@@ -139,7 +125,7 @@ class Regression(NamedTuple):
 
     def model(self, hyperparameters):
         """The model with these hyper-parameters."""
-        prior = hyperparameters.prior(self.groups, self.flat)
+        prior = hyperparameters.prior(self.groups)
         noise_variance, rows = hyperparameters.noise_variance, self.total_rows
         model = SparseLinearModel(self.X, self.y, noise_variance, prior, rows, self.absent_square)
         return with_gram(model, self.gram)
@@ -153,16 +139,17 @@ class Classification(NamedTuple):
     regression with latent variables.
     """
 
-    # (n_samples, n_features), or one more for a constant: columns with the signs of the classes
+    # (n_samples, n_features + n_columns): features and unpenalised columns, with the signs of the
+    # classes: see `of`
     X: np.ndarray
     groups: np.ndarray  # int (n_features,)
-    precisions: np.ndarray  # (0,) or (1,): precision of the Gaussian prior of the constant
-    # int, optional: labels of the columns of X that share a site. None: each has its own
+    # (n_columns,): precisions of the Gaussian priors of the unpenalised columns
+    precisions: np.ndarray
+    # int (n_features + n_columns,), optional: labels of the columns that share a site. None: each
+    # has its own
     blocks: np.ndarray | None = None
     # float or array of shape (n_samples,): weights of the rows; X is multiplied by their roots
     weights: float | np.ndarray = 1.0
-    # (n_features,): precisions of the Gaussian priors of unpenalised features, 0 of all others
-    flat: np.ndarray | float = 0.0
 
     @property
     def total_rows(self):
@@ -175,17 +162,20 @@ class Classification(NamedTuple):
         return self.total_rows
 
     @classmethod
-    def of(cls, X, signs, groups, precisions=(), weights=1.0, flat=0.0):
-        """From features, and ones if there is a constant, and classes -1 and 1."""
+    def of(cls, X, signs, groups, precisions=(), weights=1.0):
+        """From features, unpenalised columns last, and classes -1 and 1."""
         factors = (signs * np.sqrt(weights))[:, None].astype(X.dtype)
-        return cls(X * factors, groups, np.asarray(precisions, float), None, weights, flat)
+        return cls(X * factors, groups, np.asarray(precisions, float), weights=weights)
 
     def model(self, hyperparameters):
         """The model with these hyper-parameters."""
-        # The constant has a spike of no weight, so that all are units of one kind.
-        n, groups = len(self.X), np.append(self.groups, np.zeros(len(self.precisions), int))
-        flat = np.broadcast_to(self.flat, len(self.groups))
-        prior = hyperparameters.prior(groups, np.append(flat, self.precisions))
+        n, prior = len(self.X), hyperparameters.prior(self.groups)
+        # Unpenalised columns have a spike of no weight, so that all are units of one kind.
+        prior = GaussBernoulli(
+            np.append(prior.field, 0 * self.precisions),
+            np.append(prior.precision, self.precisions),
+            np.append(prior.log_odds, NEVER_ZERO + 0 * self.precisions),
+        )
         latent = TruncatedGaussian(np.zeros(n), LATENT_PRECISION, 0.0, np.inf)
         prior = Concatenated(prior, latent)
         noise_variance = hyperparameters.noise_variance
@@ -228,7 +218,7 @@ def robust_solution(model, init=None, **options):
     return bounded if bounded.converged or bounded.residual < result.residual else result
 
 
-def evidence_gradient(model, result, groups, n_groups, has_spike=True):
+def evidence_gradient(model, result, groups, n_groups):
     """Derivatives of the log-evidence by ln noise variance, ln slab variance and log-odds.
 
     Sites are held: at a fixed point the energy is stationary in them. Hernández-Lobato &
@@ -247,9 +237,7 @@ def evidence_gradient(model, result, groups, n_groups, has_spike=True):
     else:
         moments = result.mean[units], result.var[units], result.inclusion_probability
         tilted = prior.mixture_gradient(*moments)
-    by_slab = ((plain.precision - tilted.precision) * prior.precision)[:n] @ (
-        has_spike * np.ones(n)
-    )
+    by_slab = -((tilted.precision - plain.precision) * prior.precision)[:n].sum()
     by_odds = np.bincount(groups, (tilted.log_odds - plain.log_odds)[:n], n_groups)
     return by_noise, by_slab, by_odds
 
@@ -296,9 +284,8 @@ def fixed_points(task, hyperparameters, starts=None, *, robust=True, n_threads=N
         results.append(result)
         if not (robust or result.converged):
             return FixedPoints(hyperparameters, tuple(results), -np.inf)
-        groups, has_spike = part.groups, selected(part)
-        by_noise, *by_prior = evidence_gradient(model, result, groups, n_groups, has_spike)
-        gradient += np.hstack([by_noise, *by_prior])
+        by_noise, by_slab, by_odds = evidence_gradient(model, result, part.groups, n_groups)
+        gradient += np.append([by_noise, by_slab], by_odds)
     results = tuple(results)
     return FixedPoints(hyperparameters, results, task.log_evidence(results), gradient)
 

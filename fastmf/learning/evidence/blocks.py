@@ -11,7 +11,7 @@ from fastmf.inference.ep.partition import (
     members_with,
 )
 from fastmf.inference.gaussian.blocks import labels_of
-from fastmf.learning.evidence import Regression, selected
+from fastmf.learning.evidence import Regression
 
 
 def _with_parts(task, change):
@@ -35,14 +35,12 @@ def with_blocks(task, blocks, start, n_threads=None):
     is_auto = isinstance(blocks, str) and blocks == "auto"
     labels = None if blocks is None or is_auto else checked_labels(blocks, len(task.groups))
     for part, units in zip(task.parts, task.units, strict=True):
-        # Unpenalised features, and columns behind the features, are always in, and in no block.
+        # Columns behind the features are always in, and in no block.
         (n, n_units), lead = (len(part.groups), part.X.shape[1]), None
         if is_auto:
             members, lead = found_blocks(part.model(start), n, task.total_rows, n_threads)
         else:
             members = members_with(None if labels is None else labels[units], n)
-        members = [block[selected(part)[block]] for block in members]
-        members = [block for block in members if len(block) > 1]
         labels_of_part = labels_of(members, n_units) if members else None
         if is_auto and members:
             labels_of_part = FoundBlocks(labels_of_part)

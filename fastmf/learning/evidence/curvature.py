@@ -15,7 +15,7 @@ import numpy as np
 from fastmf.special import sigmoid
 
 
-def evidence_curvature(prior, result, groups, n_groups, has_spike=True):
+def evidence_curvature(prior, result, groups, n_groups):
     """Curvatures of minus the log-evidence by ln slab variance and log-odds, at a fixed point."""
     n, included, precision = len(groups), result.inclusion_probability, prior.precision
     if included is None:
@@ -25,7 +25,6 @@ def evidence_curvature(prior, result, groups, n_groups, has_spike=True):
     # Mean square of a coefficient that is not zero, in slab variances, and of its square.
     square = precision * (result.mean[:n] ** 2 + result.var[:n]) / positive
     fourth = 3 * square**2 - 2 * precision**2 * (result.mean[:n] / positive) ** 4
-    included = np.where(has_spike, included, 0.0)
     by_slab = included * (square - 1) / 2
     of_slab = included * (4 * square - fourth - 1) / 4 + by_slab**2
     curvature = np.zeros((1 + n_groups, 1 + n_groups))

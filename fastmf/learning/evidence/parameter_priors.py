@@ -39,8 +39,8 @@ class ParameterPriors(NamedTuple):
     @classmethod
     def of(cls, task, n_lost=0):
         """The priors for a task."""
-        centers = NOISE_CENTER * task.scale, SLAB_CENTER * task.slab_scale
-        return cls(*centers, task.n_of_groups, n_lost)
+        n_of_groups = np.bincount(task.groups)
+        return cls(NOISE_CENTER * task.scale, SLAB_CENTER * task.slab_scale, n_of_groups, n_lost)
 
     def log_density(self, hyperparameters, free):
         """The log-density of the learned ones, and its gradient."""

@@ -14,7 +14,7 @@ from scipy.special import expit
 
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.gaussian import order_of
-from fastmf.learning.evidence import Hyperparameters, fixed_points, selected
+from fastmf.learning.evidence import Hyperparameters, fixed_points
 from fastmf.learning.evidence.blocks import same_blocks, with_blocks_of
 from fastmf.learning.evidence.curvature import evidence_curvature
 from fastmf.learning.quasi_newton import SearchPoint, minimise
@@ -84,6 +84,7 @@ class _Search:
         values = np.append(np.log([start.noise_variance, start.slab_variance]), start.log_odds)
         self.start = np.where(self.free, np.clip(values, *self.bounds.T), values)
         self.best, self._results = None, results
+        self._n_of_groups = np.bincount(task.groups, minlength=len(start.log_odds))
 
     def hyperparameters(self, x):
         """Hyper-parameters with values x of the learned ones."""
@@ -127,11 +128,10 @@ class _Search:
         curvature = np.eye(len(free))
         curvature[1, 1] = 0
         for part, result in zip(self._task.parts, point.results, strict=True):
-            prior = values.prior(part.groups, part.flat)
-            parameters = prior, result, part.groups, n_groups, selected(part)
-            curvature[1:, 1:] += evidence_curvature(*parameters)
+            prior, groups = values.prior(part.groups), part.groups
+            curvature[1:, 1:] += evidence_curvature(prior, result, groups, n_groups)
         # With complete data, where it is known which coefficients are zero.
-        n = np.maximum(n_included(point, self._task.n_of_groups), 1.0)
+        n = np.maximum(n_included(point, self._n_of_groups), 1.0)
         complete = np.append([1.0, n.sum() / 2], n[:n_groups])
         if self._priors is not None:
             by_prior = self._priors.information(values)[: len(free)]
@@ -204,7 +204,7 @@ def averaged_points(task, best, fixed, *, priors, n_threads=None, report=None):
     first = optimum(center, best.results)
     if first is None:
         return [best], np.ones(1)
-    n = max(n_included(first, task.n_of_groups).sum(), 0.5)
+    n = max(n_included(first, np.bincount(task.groups)).sum(), 0.5)
     spacing = SPACING / np.sqrt([n, n / 2 + 0.25])
     axes = np.eye(2, dtype=int)[[free[-1], free[0]]]
     points, queue, top = {(0, 0): first}, [(0, 0)], first.log_density
