@@ -79,8 +79,7 @@ CALLS = {
                          "weights shape n_fields columns order ax"),
     "image_rows": (plotting.image_rows, dict(rows={"a": np.ones((3, 4))}, shape=(2, 2)),
                    "rows shape ax"),
-    "coefficient_forest": (plotting.coefficient_forest, dict(coefficients=np.ones(4),
-                           deviations=np.ones(4)), "coefficients deviations n_top ax"),
+    "coefficient_forest": (plotting.coefficient_forest, {"model": None}, "model"),
     "coupling_network": (plotting.coupling_network, {"edges": None}, "edges"),
     "contact_map": (plotting.contact_map, {"scores": SCORES}, "n_top separation cutoff ax"),
 }  # fmt: skip

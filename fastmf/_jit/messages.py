@@ -17,8 +17,7 @@ from fastmf._jit.lazily import with_numba
 LOGGER = logging.getLogger("fastmf")
 NUMBAS_LOGGER = logging.getLogger("numba")
 
-# Seconds of compilation after which a user is told, with the next kernel. After twice this time
-# without compilation, the next kernel belongs to another call.
+# Seconds of compilation after which a user is told, with the next kernel.
 SILENT_SECONDS = 1.0
 
 
@@ -47,8 +46,8 @@ class _Watch:
 
     def start_anew(self):
         """Forget the compilation of other threads: in a forked process there are none."""
-        self._depth, self._since, self._ended = 0, 0.0, 0.0
-        self._seconds, self._told, self._silenced = 0.0, False, False
+        self._depth, self._since, self._seconds = 0, 0.0, 0.0
+        self._told = self._silenced = False
 
     def on_start(self, event):
         if not _is_of_package(event):
@@ -56,8 +55,6 @@ class _Watch:
         now = time.monotonic()
         if not self._depth:
             self._since = now
-            if now - self._ended > 2 * SILENT_SECONDS:
-                self._seconds, self._told = 0.0, False
             if NUMBAS_LOGGER.level == logging.NOTSET:  # otherwise it is as the user wants it
                 self._silenced = True
                 NUMBAS_LOGGER.setLevel(logging.WARNING)
@@ -72,8 +69,7 @@ class _Watch:
         self._depth -= 1
         if self._depth:
             return
-        self._ended = time.monotonic()
-        self._seconds += self._ended - self._since
+        self._seconds += time.monotonic() - self._since
         if self._silenced:
             self._silenced = False
             NUMBAS_LOGGER.setLevel(logging.NOTSET)

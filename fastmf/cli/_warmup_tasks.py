@@ -1,7 +1,4 @@
-"""The calls of `fastmf warmup`: a few units and rows each, which compile kernels.
-
-`main` runs the tasks of some names, and prints a line for each that fails.
-"""
+"""The calls of `fastmf warmup`: a few units and rows each, which compile kernels."""
 
 import warnings
 from itertools import pairwise
@@ -9,7 +6,6 @@ from itertools import pairwise
 import numpy as np
 
 import fastmf as mf
-from fastmf._jit.messages import to_stderr
 
 _RNG = np.random.default_rng(0)
 BITS = (_RNG.random((20, 5)) < 0.5).astype("float32")
@@ -128,20 +124,11 @@ STANDARD = {
 
 
 def run(task):
-    """Run a task, and return an error in one line, or an empty text."""
+    """Run a task, or the standard one of a name; return an error in one line, or an empty text."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # two sweeps do not converge
         try:
-            task()
+            (STANDARD[task] if isinstance(task, str) else task)()
         except Exception as error:  # other tasks may succeed
             return f"{type(error).__name__}: {' '.join(str(error).split())}"
     return ""
-
-
-def main(names, verbose=False):
-    """Run the tasks of some names, and print a line for each that fails."""
-    for name in names:
-        if error := run(STANDARD[name]):
-            print(f"{name}: {error}", flush=True)
-        if verbose:
-            to_stderr(f"fastmf: compiled {name}")

@@ -4,12 +4,12 @@ import argparse
 import os
 import sys
 import warnings
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from importlib import import_module
 
 import fastmf
 from fastmf.cli._options import in_options
-from fastmf.cli.warmup import Failed
 from fastmf.models._io import UnknownPrior
 
 DESCRIPTION = "Mean-field inference and learning in pairwise models (Boltzmann machines)."
@@ -55,7 +55,7 @@ COMMANDS = {
 # Errors in data, options and resources; any other error is a bug, and is shown with its traceback.
 _USER_ERRORS = (
     ValueError, TypeError, OSError, ImportError, FloatingPointError, MemoryError, UnknownPrior,
-    Failed,
+    BrokenProcessPool,
 )  # fmt: skip
 
 

@@ -248,13 +248,17 @@ class TableNetwork:
         machine.feature_names_in_ = np.array(self.items, object)
         return machine
 
-    def _edges(self):
+    def _columns(self):
+        """Means, deviations, ends of intervals, probabilities and Bayes factors of all pairs."""
         edges = self.edges
-        scales = (edges.sensitivity.probability[k][self.pairs] for k in (0, 2))
-        interval = edges.interval()[self.pairs].T
-        values = (edges.mean, edges.probability, edges.log_bayes_factor)
-        mean, probability, factor = (x[self.pairs] for x in values)
-        rows = zip(self._pair_names(), mean, *interval, probability, factor, *scales, strict=True)
+        lower, upper = edges.interval().T
+        values = edges.mean, edges.std, lower, upper, edges.probability, edges.log_bayes_factor
+        return [x[self.pairs] for x in values]
+
+    def _edges(self):
+        scales = (self.edges.sensitivity.probability[k][self.pairs] for k in (0, 2))
+        mean, _, *columns = self._columns()
+        rows = zip(self._pair_names(), mean, *columns, *scales, strict=True)
         header = (
             "pair", "mean", "lower", "upper", "probability", "log Bayes factor", "half the scale",
             "twice",
@@ -327,11 +331,7 @@ class TableNetwork:
 
     def edge_table(self):
         """All edges, a row each, below a row of names."""
-        edges = self.edges
-        interval = edges.interval()[self.pairs].T
-        moments = edges.mean[self.pairs], edges.std[self.pairs]
-        belief = edges.probability[self.pairs], edges.log_bayes_factor[self.pairs]
-        columns = ([f"{x:.6g}" for x in column] for column in (*moments, *interval, *belief))
+        columns = ([f"{x:.6g}" for x in column] for column in self._columns())
         first, second = ([self.items[i] for i in side] for side in self.pairs)
         header = (
             "first", "second", "mean", "std", "lower", "upper", "probability", "log_bayes_factor",

@@ -1,6 +1,7 @@
 """Mean field and scores of rows of Dask arrays, one task for each block of rows."""
 
 import dataclasses
+from functools import partial
 from numbers import Integral
 
 import numpy as np
@@ -48,14 +49,29 @@ def tap(model, init=None, *, field=None, precision=None, clamp=None, n_threads=1
         init = init.mean, init.var
     if options.get("history"):
         raise ValueError("history=True is not possible: it has no blocks of rows.")
+    import dask
+
     arguments = {"init": init, "field": field, "precision": precision, "clamp": clamp}
-    rows = _rows_of(arguments)
-    arguments = {name: _cut(name, value, rows) for name, value in arguments.items()}
+    leaves: list = []
+    _map(leaves.append, tuple(arguments.values()))
+    rows = next(filter(is_dask, leaves), None)
+    if rows is None:
+        names = " or ".join(arguments)
+        raise TypeError(f"{names} must be a Dask array of rows; fastmf.tap is for NumPy arrays.")
+    if np.isnan(rows.shape[0]):
+        raise ValueError("rows must be of a known number: x.compute_chunk_sizes() counts them.")
+    arguments = {name: _map(partial(_cut, name, rows), x) for name, x in arguments.items()}
     # A solve of one row tells the fields and their types, and raises for invalid options at once.
     options = options | {"n_threads": n_threads}
-    start = {name: _one_row(value, name == "clamp") for name, value in arguments.items()}
+    start = {name: _map(partial(_one_row, name == "clamp"), x) for name, x in arguments.items()}
     like = _solve((model, options | {"max_iter": 1}), start)
-    results = _tasks(model, arguments, options, rows.chunks[0])
+    shared = dask.delayed((model, options), traverse=False)
+    task = dask.delayed(_solve, pure=False)
+    of_blocks = {name: _map(_Blocks, x) for name, x in arguments.items()}
+    results = [
+        task(shared, {name: _map(lambda x, k=k: x[k], value) for name, value in of_blocks.items()})
+        for k in range(len(rows.chunks[0]))
+    ]
     lazy = {
         each.name: _lazy(each.name, getattr(like, each.name), results, rows.chunks[0])
         for each in dataclasses.fields(like)
@@ -125,29 +141,17 @@ def blocks(rows):
     return rows.to_delayed().ravel()
 
 
-def _leaves(value):
+def _map(function, value):
+    """Apply a function to an argument, or to the arguments of all layers."""
     if isinstance(value, tuple | list):
-        return [leaf for part in value for leaf in _leaves(part)]
-    return [value]
+        return tuple(_map(function, part) for part in value)
+    return function(value)
 
 
-def _rows_of(arguments):
-    """The first Dask array among the arguments, whose blocks of rows the result has."""
-    arrays = [x for value in arguments.values() for x in _leaves(value) if is_dask(x)]
-    if not arrays:
-        names = " or ".join(arguments)
-        raise TypeError(f"{names} must be a Dask array of rows; fastmf.tap is for NumPy arrays.")
-    if np.isnan(arrays[0].shape[0]):
-        raise ValueError("rows must be of a known number: x.compute_chunk_sizes() counts them.")
-    return arrays[0]
-
-
-def _cut(name, value, rows):
-    """An argument with its arrays of rows as Dask arrays in the blocks of `rows`."""
+def _cut(name, rows, value):
+    """Return an array of rows as a Dask array in the blocks of `rows`, and all else as it is."""
     import dask.array as da
 
-    if isinstance(value, tuple | list):
-        return tuple(_cut(name, part, rows) for part in value)
     if isinstance(value, np.ndarray) and value.ndim == 2 and len(value) > 1:
         value = da.from_array(value)
     if not is_dask(value):
@@ -160,30 +164,18 @@ def _cut(name, value, rows):
     return value.rechunk((rows.chunks[0], -1))
 
 
-def _tasks(model, arguments, options, sizes):
-    """The lazy results, one for each block of rows."""
-    import dask
+class _Blocks:
+    """The blocks of a Dask array, or the same argument for each block."""
 
-    model_and_options = dask.delayed((model, options), traverse=False)
-    task = dask.delayed(_solve, pure=False)
-    leaves = [x for value in arguments.values() for x in _leaves(value) if is_dask(x)]
-    blocks_of = {id(x): blocks(x) for x in leaves}
+    def __init__(self, value):
+        self.value, self.blocks = value, blocks(value) if is_dask(value) else None
 
-    def of_block(value, k):
-        if isinstance(value, tuple | list):
-            return tuple(of_block(part, k) for part in value)
-        return blocks_of[id(value)][k] if is_dask(value) else value
-
-    of_blocks = (
-        {name: of_block(value, k) for name, value in arguments.items()} for k in range(len(sizes))
-    )
-    return [task(model_and_options, of_rows) for of_rows in of_blocks]
+    def __getitem__(self, k):
+        return self.value if self.blocks is None else self.blocks[k]
 
 
-def _one_row(value, missing):
-    """One row for each Dask array, of zeros or, if `missing`, of NaN."""
-    if isinstance(value, tuple | list):
-        return tuple(_one_row(part, missing) for part in value)
+def _one_row(missing, value):
+    """Return a row of zeros, or of NaN if `missing`, for a Dask array."""
     if not is_dask(value):
         return value
     fill = np.nan if missing and value.dtype.kind == "f" else 0

@@ -155,22 +155,19 @@ def fit(estimator, X, *, validation_data=None, chunk_rows=256, n_threads=1):
         estimator.set_params(**options)
     model = estimator.model_
     scaling = scaling_of(estimator.pointwise_, model, False, estimator.centred)
-    scaled, rows = model, _states(X, model)
-    if validation_data is not None and scaled.sizes[0] != X.shape[1]:
-        validation_data = states_of("validation_data", model.layers[0], validation_data)
-    if scaling is not None:
-        scaled = scaling.model(model)
-        rows = rows.map_blocks(scaling.data, model.dtype, dtype=model.dtype)
-        if validation_data is not None:
-            validation_data = np.asarray(validation_data, model.dtype)
-            validation_data = scaling.data(validation_data, model.dtype)
+    scaled, rows = scaling.model(model), _states(X, model)
+    rows = rows.map_blocks(scaling.data, model.dtype, dtype=model.dtype)
+    if validation_data is not None:
+        if scaled.sizes[0] != X.shape[1]:
+            validation_data = states_of("validation_data", model.layers[0], validation_data)
+        validation_data = scaling.data(np.asarray(validation_data, model.dtype), model.dtype)
     settings = _settings(estimator, scaled, n_epochs, len(first))
     state = train(
         scaled, rows, settings, chunk_rows=chunk_rows, n_threads=n_threads,
         validation=validation_data, seed=_seed(estimator), verbose=int(estimator.verbose),
         callbacks=tuple(estimator.callbacks or ()),
     )  # fmt: skip
-    estimator.model_ = state.model if scaling is None else scaling.undone(state.model)
+    estimator.model_ = scaling.undone(state.model)
     estimator.history_, estimator.n_iter_ = state.history, state.epoch
     estimator.gradient_ = settings.gradient
     return estimator

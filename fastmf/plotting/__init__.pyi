@@ -9,9 +9,7 @@ from fastmf._common.signatures import Array
 from fastmf.evaluation import LogPartitionReport
 
 def coefficient_forest(
-    coefficients: Any,
-    deviations: ArrayLike | None = None,
-    inclusion_probability: ArrayLike | None = None,
+    model: Any,
     *,
     names: Sequence[str] | Array | None = None,
     n_top: int = 20,

@@ -1,26 +1,19 @@
-"""Coefficients of sparse regressions: of one fit with their deviations, and along a parameter."""
+"""Coefficients of sparse regressions with their deviations."""
 
 import numpy as np
 
-from fastmf._common.arguments import count, real_array
-from fastmf.plotting._axes import drawing, forest, names_of, tidy
+from fastmf._common.arguments import count
+from fastmf.plotting._axes import drawing, forest, names_of, tidy, with_attributes
 
 
 @drawing
-def coefficient_forest(
-    coefficients, deviations=None, inclusion_probability=None, *, names=None, n_top=20, ax=None
-):
-    """Posterior means of the largest coefficients, with bars of two standard deviations.
+def coefficient_forest(model, *, names=None, n_top=20, ax=None):
+    """Posterior means of the most probable coefficients, with bars of two standard deviations.
 
     Parameters
     ----------
-    coefficients : fitted spike-and-slab estimator, or array of shape (n_features,)
-        An estimator brings deviations, inclusion probabilities and names; or other estimates.
-    deviations : array of shape (n_features,)
-        Standard errors of the estimates; not for an estimator.
-    inclusion_probability : array of shape (n_features,), optional
-        The darker a point, the more probable it is that the coefficient is not zero; the most
-        probable are on top. Default: the largest in absolute value are on top.
+    model : fitted spike-and-slab estimator
+        The darker a point, the more probable it is that the coefficient is not zero.
     names : sequence of str of length n_features, optional
         Default: names of the estimator's data frame, or numbers.
     n_top : int, default 20
@@ -38,40 +31,14 @@ def coefficient_forest(
     >>> sorted(label.get_text() for label in figure.axes[0].get_yticklabels()[:2])
     ['3', '7']
     """
-    if hasattr(coefficients, "coef_var_"):
-        if deviations is not None or inclusion_probability is not None:
-            raise ValueError(
-                "deviations and inclusion_probability come from the fitted estimator: leave "
-                "them out."
-            )
-        model = coefficients
-        coefficients, deviations = np.squeeze(model.coef_), np.sqrt(np.squeeze(model.coef_var_))
-        inclusion_probability = np.squeeze(model.inclusion_probability_)
-        names = getattr(model, "feature_names_in_", None) if names is None else names
-    elif deviations is None:
-        raise ValueError(
-            "deviations are needed beside an array of coefficients; or give a fitted estimator "
-            "in its place."
-        )
-    values = _one_axis("coefficients", coefficients)
-    spread = _one_axis("deviations", deviations, values.shape)
-    shown = inclusion_probability is not None
-    weight = abs(values)
-    if shown:
-        weight = _one_axis("inclusion_probability", inclusion_probability, values.shape)
-    n_top = count("n_top", n_top)
+    with_attributes("model", model, "spike-and-slab estimator", "coef_var_")
+    values, variances = np.ravel(model.coef_), np.ravel(model.coef_var_)
+    probability, n_top = model.inclusion_probability_, count("n_top", n_top)
+    names = getattr(model, "feature_names_in_", None) if names is None else names
     names = names_of(names, len(values), "coefficients")
-    top = np.lexsort((-abs(values), -weight))[:n_top]
-    colours = dict(c=weight[top], cmap="viridis_r", vmin=0, vmax=1) if shown else dict(color="C0")
-    labels = [names[k] for k in top]
-    ax, points = forest(ax, values[top], 2 * spread[top], labels, **colours)
-    if shown:
-        ax.figure.colorbar(points, ax=ax, label="inclusion probability")
+    top = np.lexsort((-abs(values), -probability))[:n_top]
+    spread, labels = 2 * np.sqrt(variances[top]), [names[k] for k in top]
+    colours = {"c": probability[top], "cmap": "viridis_r", "vmin": 0, "vmax": 1}
+    ax, points = forest(ax, values[top], spread, labels, **colours)
+    ax.figure.colorbar(points, ax=ax, label="inclusion probability")
     return tidy(ax, "coefficient (two standard deviations)", "feature")
-
-
-def _one_axis(name, values, shape=None):
-    values = real_array(name, values)
-    if values.ndim != 1 or not values.size or (shape is not None and values.shape != shape):
-        raise ValueError(f"{name} must be one-dimensional, one entry each, got {values.shape}.")
-    return values.astype(float)

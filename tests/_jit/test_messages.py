@@ -50,15 +50,6 @@ def test_many_kernels_of_one_call_are_told_of_once(capsys):
     assert capsys.readouterr().err.count("compiling") == 1
 
 
-def test_a_later_call_that_compiles_is_told_of_again(capsys):
-    compile_for(2 * DELAY)
-    time.sleep(0.2)
-    compile_for(DELAY / 10)  # does not count what was before
-    assert capsys.readouterr().err.count("compiling") == 1
-    compile_for(2 * DELAY)
-    assert capsys.readouterr().err.count("compiling") == 1
-
-
 def test_without_a_folder_for_the_cache_no_such_promise_is_made(monkeypatch, capsys):
     monkeypatch.setattr(cache, "folder", lambda: None)
     compile_for(2 * DELAY)

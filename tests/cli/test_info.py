@@ -7,16 +7,17 @@ import fastmf as mf
 from fastmf.cli import main
 
 
+def _facts(path, capsys):
+    assert main(["info", str(path)]) == 0
+    lines = [line.split("  ", 1) for line in capsys.readouterr().out.splitlines()]
+    return {name: value.strip() for name, value in lines}
+
+
 def test_info_of_a_machine(model, capsys):
-    assert main(["info", str(model)]) == 0
-    facts = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
-    facts = {name: value.strip() for name, value in facts.items()}
+    facts = _facts(model, capsys)
     assert facts["machine"].startswith("GeneralizedRBM(") and facts["model"] == "RBM"
-    assert facts["visible units"] == "16 Bernoulli" and facts["hidden units"] == "6 Bernoulli"
-    assert facts["weights"] == "16 x 6, float32"
-    assert facts["trained for"].startswith("100 epochs")
-    per_unit, row = facts["log likelihood"].split(" nats per unit, ")
-    assert float(row.removesuffix(" a row")) == pytest.approx(22 * float(per_unit), abs=0.006)
+    assert facts["visible"] == "16 Bernoulli" and facts["hidden"] == "6 Bernoulli"
+    assert facts["weights"] == "16 x 6, float32" and facts["features"] == "16"
     assert "n_components=6" in facts["machine"] and "momentum" not in facts["machine"]
 
 
@@ -25,14 +26,23 @@ def test_info_of_every_model(tmp_path, capsys):
     two, three = mf.Bernoulli(np.zeros(2)), mf.Bernoulli(np.zeros(3))
     slab = mf.GaussBernoulli(np.zeros(3), 1.0, 0.0)
     for model, facts in [
-        (mf.DBM((W, W.T), (three, two, three)), ("layer 3 units  3 Bernoulli", "weights 2")),
-        (mf.CRBM(W[:, :0], X.T, np.ones((0, 4)), np.ones(3), np.ones(0)), ("3 x 0",)),
-        (mf.SparseLinearModel(X, np.ones(4), 0.25, slab), ("noise variance  0.25", "4 x 3")),
+        (
+            mf.DBM((W, W.T), (three, two, three)),
+            {"layers": "3 Bernoulli; 2 Bernoulli; 3 Bernoulli"},
+        ),
+        (
+            mf.CRBM(W[:, :0], X.T, np.ones((0, 4)), np.ones(3), np.ones(0)),
+            {"weights": "3 x 0, float64"},
+        ),
+        (
+            mf.SparseLinearModel(X, np.ones(4), 0.25, slab),
+            {"X": "4 x 3, float64", "noise variance": "0.25", "prior": "3 GaussBernoulli"},
+        ),
     ]:
         model.save(tmp_path / "m.npz")
-        assert main(["info", str(tmp_path / "m.npz")]) == 0
-        out = capsys.readouterr().out
-        assert type(model).__name__ in out and all(fact in out for fact in facts)
+        assert {"model": type(model).__name__, **facts}.items() <= _facts(
+            tmp_path / "m.npz", capsys
+        ).items()
 
 
 def test_info_of_every_machine(stripes, tmp_path, capsys):
@@ -51,17 +61,10 @@ def test_info_of_every_machine(stripes, tmp_path, capsys):
         assert "is not a GeneralizedRBM" in capsys.readouterr().err
 
 
-def _facts(path, capsys):
-    assert main(["info", str(path)]) == 0
-    out = capsys.readouterr().out
-    facts = dict(line.split("  ", 1) for line in out.splitlines())
-    return {name: value.strip() for name, value in facts.items()}
-
-
 @pytest.mark.parametrize("gradient", ["tap", "pcd"])
 def test_info_of_a_checkpoint(stripes, tmp_path, capsys, gradient):
     path = tmp_path / "run.npz"
-    machine = mf.GeneralizedRBM(
+    mf.GeneralizedRBM(
         6,
         gradient=gradient,
         n_epochs=3,
@@ -71,13 +74,10 @@ def test_info_of_a_checkpoint(stripes, tmp_path, capsys, gradient):
     ).fit(stripes)
     facts = _facts(path, capsys)
     assert facts["checkpoint"] == "after 3 of 3 epochs" and facts["model"] == "RBM"
-    assert facts["weights"].startswith("16 x 6, float") and facts["visible units"] == "16 Bernoulli"
-    last = f"{machine.history_['log_likelihood'][-1]:.5g}"
-    assert facts["log likelihood"] == f"{last} in the last epoch"
-    assert f"gradient='{gradient}'" in facts["options"] and "seed=" in facts["options"]
+    assert facts["weights"].startswith("16 x 6, float") and facts["visible"] == "16 Bernoulli"
 
 
-@pytest.mark.parametrize("member", ["run", "position", "model/weights", "history/learning_rate"])
+@pytest.mark.parametrize("member", ["run", "position", "model/weights"])
 def test_info_of_a_damaged_checkpoint_is_one_line(stripes, tmp_path, capsys, member):
     path = tmp_path / "run.npz"
     mf.GeneralizedRBM(2, n_epochs=1, callbacks=[mf.evaluation.Checkpoint(path)]).fit(stripes)
@@ -105,11 +105,7 @@ def test_info_of_arrays(tmp_path, capsys):
     np.save(tmp_path / "x.npy", field)
     np.savetxt(tmp_path / "x.csv", field, delimiter=",")
     for name in ("x.npy", "x.csv"):
-        facts = _facts(tmp_path / name, capsys)
-        assert facts == {"array": "3 x 5, float64", "values": "0.5 to 14.5, mean 7.5"}
-    np.save(tmp_path / "x.npy", np.array([[1.0, np.nan], [np.nan, 3.0]]))
-    facts = _facts(tmp_path / "x.npy", capsys)
-    assert facts["values"] == "1 to 3, mean 2" and facts["missing"] == "2 of 4"
+        assert _facts(tmp_path / name, capsys) == {"array": "3 x 5, float64"}
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"\x1f\x8b", b"text\n" * 99, b"\0\0", b"h \n"])
@@ -134,11 +130,9 @@ def test_info_of_an_alignment(tmp_path, capsys, monkeypatch):
     facts = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
     assert {name: value.strip() for name, value in facts.items()} == {
         "alignment": "3 sequences, 5 columns",
-        "left out": "1 sequences with letters outside the alphabet, 1 columns of inserts",
         "alphabet": "-ACGU (5 states)",
-        "gaps": "6.7%",
         "effective number": "2.0 sequences at 80% identity",
     }
     assert main(["info", str(path), "--alphabet", "ACGU", "--identity", "1"]) == 0
     out = capsys.readouterr().out
-    assert "none" in out and "2.0 sequences at 100% identity" in out and "2 sequences, 5" in out
+    assert "2.0 sequences at 100% identity" in out and "2 sequences, 5" in out

@@ -236,7 +236,6 @@ def pictures(folder: Path) -> None:
         plotting.coupling_network(mf.FullyVisibleBoltzmannMachine().edge_inclusion(), minimum=0.9),
         plotting.coupling_network(mf.OrdinalMachine(), groups="ab", layout="circle", legend=False),
         plotting.edge_forest(mf.OrdinalMachine(), level=0.9, n_top=5),
-        plotting.coefficient_forest([1.0, 2.0], [0.1, 0.2], [0.5, 1.0], names=["a", "b"]),
         plotting.coefficient_forest(mf.SpikeSlabRegressor().fit(np.eye(4), np.arange(4.0))),
         plotting.log_partitions(mf.evaluation.log_partition_report(machine)),
     ):

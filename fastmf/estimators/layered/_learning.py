@@ -116,7 +116,7 @@ class Learning:
             validation, raw = raw[held_out], raw[rows]
             weights = weights if weights is None else weights[rows]
             scaled = scaled[rows]
-        if validation is not None and scaling is not None:
+        if validation is not None:
             validation = scaling.data(validation, model.dtype)
         settings = self._with_gradient(settings, model, scaled)
         if self.batch_size is None:
@@ -124,10 +124,9 @@ class Learning:
             settings = replace(settings, batch_size=size)
         model = self._pretrained(model, scaled, settings, seed or 0, weights)
         steps = self._steps(model, settings, scaled, weights, scaling)
-        options = {"weights": weights, "raw": scaling and scaling.undone}
+        options = {"weights": weights, "raw": scaling.undone}
         state = run(self, model, scaled, steps, seed, validation, **options)
-        if scaling is not None:
-            self.model_ = scaling.undone(self.model_)
+        self.model_ = scaling.undone(self.model_)
         self._remember(raw, settings, weights, seed)
         epoch = self.n_iter_
         if self.early_stopping and epoch:  # the best one is kept
@@ -144,7 +143,7 @@ class Learning:
         # Hidden units of real values may not do what a binary one does, however they are learned.
         if is_discrete(self.model_.layers[1]) and epoch >= LayeredSettings.n_epochs:
             rows, row_weights = scored_rows(scaled, weights)
-            fitted = units[0] if scaling is None else scaling.units(units[0])
+            fitted = scaling.units(units[0])
             possible = partial(gain_of_one_unit, fitted, rows, row_weights, settings.l2)
             gain = self.history_["log_likelihood"][epoch - 1] * sum(self.model_.sizes)
             gains = gain - independent, partial(self._gain, begin, raw, weights)
@@ -182,9 +181,8 @@ class Learning:
             if not hasattr(self, "_state"):
                 self._state_seed = seed_of(self.random_state) or 0
                 self._scaling = scaling_of(self.pointwise_, self.model_, is_sparse(X), self.centred)
-                model = self.model_ if self._scaling is None else self._scaling.model(self.model_)
-                self._state = initial_state(model)
-            X = X if self._scaling is None else self._scaling.data(X, self.model_.dtype)
+                self._state = initial_state(self._scaling.model(self.model_))
+            X = self._scaling.data(X, self.model_.dtype)
         settings = self._with_gradient(settings, self._state.model, X)
         state, plan = self._state, Plan(self._state.model, settings, self.n_threads)
         every = plan.n_between
@@ -194,7 +192,7 @@ class Learning:
         X = completed_once(state.model, X, [self._state_seed, self.n_iter_], self.n_threads)
         plan(state, X, learning_rate(settings, 0), rng)
         model, self.n_iter_ = state.model, self.n_iter_ + 1
-        self.model_ = model if self._scaling is None else self._scaling.undone(model)
+        self.model_ = self._scaling.undone(model)
         return self
 
     def _checked_rows(self, X):
@@ -219,9 +217,6 @@ class Learning:
         if lacking and not is_unit_prior(self._kind_of_visible()):  # it was fitted, and to more
             model = model.rebuilt(model.couplings, (independent, *model.layers[1:]))
         scaling = scaling_of(independent, model, is_sparse(X), self.centred)
-        if scaling is None:
-            check_exists(model)
-            return Begin(X, X, model, None, independent)
         if self.init is None:
             # The couplings that were drawn are meant for the units of measurement of learning.
             model = model.rebuilt(model.couplings, scaling.of_layers(model.layers))
@@ -336,11 +331,10 @@ class Begin(NamedTuple):
     scaled: np.ndarray
     # Machine of standardised data.
     model: object
-    # None if standardisation changes nothing.
     scaling: tuple
     # Independent units fitted to the data as they are given.
     independent: tuple
 
     def model_of_data(self):
         """The machine of the data as they are."""
-        return self.model if self.scaling is None else self.scaling.undone(self.model)
+        return self.scaling.undone(self.model)

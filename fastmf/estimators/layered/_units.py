@@ -15,9 +15,8 @@ from fastmf.priors._queries import (
 )
 from fastmf.priors._registry import REGISTRY, floating_type
 from fastmf.priors._values import check_part
+from fastmf.priors.categorical import MAX_STATES
 
-# More states of a categorical unit than that are taken for a mistake in the data.
-MAX_LABELS = 1000
 # Largest size of real values, and inverse of the smallest one, whose sums of squares are numbers.
 LARGEST_SIZE = {"float32": 1e15, "float64": 1e150}
 
@@ -80,10 +79,10 @@ def _labels(X):
             "X.toarray(), or for sparse one-hot rows pass visible=mf.Categorical(field)."
         )
     integers = np.isfinite(X) & (X == np.round(X))
-    if not integers.all() or (X < 0).any() or X.max() >= MAX_LABELS:
+    if not integers.all() or (X < 0).any() or X.max() >= MAX_STATES:
         raise ValueError(
             "X must hold one label for each categorical unit, an integer from 0 to "
-            f"{MAX_LABELS - 1}, or NaN or a negative one where it is missing; for one-hot rows "
+            f"{MAX_STATES - 1}, or NaN or a negative one where it is missing; for one-hot rows "
             "pass visible=mf.Categorical(field)."
         )
     return X

@@ -17,9 +17,6 @@ from fastmf.evaluation.denoising import nearest_rows
 from fastmf.priors._protocol import sample
 from fastmf.priors._queries import two_values
 
-# Means to better than a grey level of 1 / 255.
-DENOISING_TOL = 1e-3
-
 
 def tilt(Y, prior, flip_probability=None, noise_variance=None):
     """Field by which observations act on the visible units, and precision unless it is 0."""
@@ -91,7 +88,7 @@ def denoise(solve, priors, Y, channel, *, candidates, n_starts, random_state):
     observed = tilt(Y, prior, **channel)
     starts = _starts(Y, pointwise, candidates, n_starts, *observed, generator_of(random_state))
     b, a = (x if x is None else np.repeat(x, n_starts, axis=0) for x in observed)
-    reached = solve(starts, field=b, precision=a, tol=DENOISING_TOL, log_partition=False)
+    reached = solve(starts, field=b, precision=a, log_partition=False)
     counted = reached.converged.reshape(len(Y), n_starts)
     converged = counted.any(1)
     counted = counted | ~converged[:, None]  # where none has, all count

@@ -17,14 +17,14 @@ from scipy.sparse.csgraph import connected_components
 from fastmf.inference.ep.inclusion_patterns import inclusion_patterns
 from fastmf.inference.gaussian.blocks import Blocks, inverse_with, members_of
 from fastmf.models import SparseLinearModel
+from fastmf.models.boltzmann import MAX_DENSE_UNITS
 from fastmf.priors import GaussBernoulli
 
 # Correlation from which on features may have the same effect, or depend on each other's.
 MIN_LINK = 0.5
-# The likeliest features that are linked, for the memory of their correlations; the sum of the
-# inclusion probabilities of features that are not linked is smaller if fewer are enough. Features
-# that are not linked count as independent.
-MAX_LINKED, MAX_UNLINKED_SUM = 4000, 1e-3
+# Sum of the inclusion probabilities of features that are not linked and count as independent, if
+# the correlations of all others are no more than a matrix may have.
+MAX_UNLINKED_SUM = 1e-3
 
 
 class CredibleSet(NamedTuple):
@@ -147,7 +147,7 @@ def linked(included):
     """The likeliest features, without the unlikeliest whose probabilities have a small sum."""
     order = np.argsort(-included, kind="stable")
     tail = np.cumsum(included[order][::-1])[::-1]
-    return np.sort(order[tail > MAX_UNLINKED_SUM][:MAX_LINKED])
+    return np.sort(order[tail > MAX_UNLINKED_SUM][:MAX_DENSE_UNITS])
 
 
 def components_of(part, units):

@@ -14,9 +14,9 @@ from fastmf._common.arguments import doubles, positive
 from fastmf._common.linalg import MIN_EIGENVALUE
 from fastmf.estimators.sparse_regression._credible_sets import MIN_LINK
 
-# Rounding of a matrix of moments, relative to its diagonal, in double precision; and in the product
-# with its factor, beyond which the matrix was not positive semidefinite.
-MOMENT_ROUNDING, MAX_MOMENT_ERROR = 1e-12, 1e-6
+# Error of a matrix of moments beyond which it is not positive semidefinite, relative to its
+# diagonal; smaller pivots than `MIN_EIGENVALUE` are rounding.
+MAX_MOMENT_ERROR = 1e-6
 # Most features of blocks that are joined.
 MAX_JOINED = 200
 
@@ -27,7 +27,7 @@ def factor(gram):
     scale = np.sqrt(np.maximum(gram.diagonal(), 0))
     scale[scale == 0] = 1.0
     scaled = gram / scale / scale[:, None]
-    upper, pivots, rank, _ = scipy.linalg.lapack.dpstrf(scaled, tol=MOMENT_ROUNDING)
+    upper, pivots, rank, _ = scipy.linalg.lapack.dpstrf(scaled, tol=MIN_EIGENVALUE)
     U = np.zeros((max(rank, 1), n))
     U[:rank, pivots - 1] = np.triu(upper)[:rank]
     probe = np.random.default_rng(0).choice([-1.0, 1.0], (n, 4))

@@ -61,8 +61,6 @@ from fastmf.special import sigmoid
 
 # Tolerance of the last fixed point.
 FINAL_TOL = 1e-6
-# Smallest prior log-odds of a feature.
-MIN_LOG_ODDS = -30.0
 # Weights of values of the hyper-parameters, relative to the largest, of those that are left out.
 MIN_REPORTED_WEIGHT = 0.03
 # Smallest number of chains at one value of the hyper-parameters.
@@ -358,7 +356,7 @@ class SpikeSlabEstimator(Saved):
             log_odds = np.full(n_groups, np.log(inclusion) - np.log1p(-inclusion))
         if np.ndim(inclusion):
             # Smaller ones have sites that are lost in rounding; columns of features of none are 0.
-            log_odds = np.clip(log_odds, MIN_LOG_ODDS, NEVER_ZERO)
+            log_odds = np.clip(log_odds, -ALWAYS, NEVER_ZERO)
         noise, slab = getattr(self, "noise_variance", 1.0), self.slab_variance
         fixed = Hyperparameters(noise is not None, slab is not None, given is not None)
         noise = NOISE_CENTER if noise is None else noise / unit**2

@@ -21,7 +21,6 @@ from fastmf.estimators.sparse_regression._rows import (
     is_stored,
 )
 from fastmf.estimators.sparse_regression._spike_slab import (
-    MIN_LOG_ODDS,
     MIN_REPORTED_WEIGHT,
     SpikeSlabEstimator,
     by_blocks,
@@ -38,6 +37,7 @@ from fastmf.estimators.sparse_regression._unpenalised import (
 from fastmf.inference.gaussian.blocks import n_elements
 from fastmf.learning.evidence import Regression, Task
 from fastmf.learning.evidence.blocks import labels_of_task
+from fastmf.priors.spike_and_slab import ALWAYS
 
 
 class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
@@ -401,7 +401,7 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         self.noise_variance_ = float(self._point_noise[0])
         self.slab_variance_ = float(self._point_slab[0])
         self._point_odds = np.array([value.log_odds for value in values])[:, task.groups]
-        self._point_odds[:, excluded] = MIN_LOG_ODDS
+        self._point_odds[:, excluded] = -ALWAYS
         self._point_coef = means * ratio
         self._point_sites = np.array([sites_of(task, point) for point in points])
         self._point_matrices = np.concatenate([matrices_of(point) for point in points])

@@ -83,15 +83,14 @@ class Scaling(NamedTuple):
 
 
 def scaling_of(independent, model, sparse, centred=True):
-    """Make the scaling for data fitted by independent units; None if it changes nothing.
+    """Make the scaling for data fitted by independent units.
 
     Steps that are not `centred` are steps of the parameters of the data as they are.
     """
-    if not centred:
-        return None
     offset, scale = units_of_measurement(independent)
-    if sparse or not has_tilts(model.layers[1]):
+    if sparse or not centred or not has_tilts(model.layers[1]):
         offset = 0 * offset
     hidden = tuple(map(scale_of_hidden, model.layers[1:]))
-    scaling = Scaling(offset, scale, hidden, model.layers)
-    return scaling if scaling.of_data or any((part != 1).any() for part in hidden) else None
+    if not centred:
+        scale, *hidden = (np.ones_like(part) for part in (scale, *hidden))
+    return Scaling(offset, scale, tuple(hidden), model.layers)
