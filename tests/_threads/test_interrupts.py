@@ -146,8 +146,8 @@ def with_signal(call, number=signal.SIGINT, delay=DELAY):
     def send():
         # A call that is interrupted ends when its kernels have been compiled.
         compiled = -1.0
-        while _WATCH._depth or compiled != _WATCH._ended:
-            compiled = _WATCH._ended
+        while _WATCH._depth or compiled != _WATCH._seconds:
+            compiled = _WATCH._seconds
             if ended.wait(delay):
                 return
         sent.append(time.monotonic())

@@ -98,8 +98,6 @@ def test_what_is_said_is_of_the_model_that_is_kept(stripes, tmp_path, capsys):
     scores = GeneralizedRBM.load(tmp_path / "m.npz").history_["validation_log_likelihood"]
     assert scores[-1] < max(scores)
     assert f"(validation {max(scores):.4f})" in capsys.readouterr().out
-    assert main(["info", str(tmp_path / "m.npz")]) == 0
-    assert f" {max(scores):.5f} nats" in capsys.readouterr().out
 
 
 def test_nothing_is_said_of_a_checkpoint_that_is_not_there(stripes, tmp_path, monkeypatch, capsys):

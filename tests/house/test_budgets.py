@@ -14,10 +14,10 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 59_160,
-    "lines of code": 37_500,
-    "numeric constants": 317,
-    "lines of tests": 44_520,
+    "lines": 58_990,
+    "lines of code": 37_375,
+    "numeric constants": 312,
+    "lines of tests": 43_175,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 84,
     "parameters of tap": 14,
