@@ -20,6 +20,7 @@ All is one kernel. Matrices are one-dimensional arrays, row by row, of which the
 used.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -31,8 +32,9 @@ from fastmf._threads.interrupts import next_task
 from fastmf.kernels.linear.work import new_work
 
 # Sums are scaled anew where a log-weight exceeds their scale by more, and patterns of log-weights
-# that are smaller by more are left out: numbers stay within double precision.
-MAX_LOG_WEIGHT = 500.0
+# that are smaller by more are left out: half of the range of doubles, so that products of a weight
+# and as large a number are finite.
+MAX_LOG_WEIGHT = math.log(np.finfo(np.float64).max) / 2
 # Smallest pivot, relative to the diagonal of Q, of a pattern that is proper.
 MIN_PATTERN_PIVOT = 1e-14
 
