@@ -6,10 +6,8 @@ from contextlib import contextmanager
 
 from fastmf.models._archive import reason
 
-# Bytes of a file that are read at a time: the longest word, line of numbers or title.
+# Bytes of a file that are read at a time.
 BLOCK_BYTES = 2**20
-# Memory of a word and its number, or of a sequence beside its letters, while a file is read.
-ITEM_BYTES = 100
 
 
 def is_compressed(path):
@@ -52,6 +50,17 @@ def check_file(path):
 def open_decompressed(path):
     """The file for reading bytes, uncompressed."""
     return gzip.open(path, "rb") if is_compressed(path) else open(path, "rb")
+
+
+def contents(path, max_bytes):
+    """All bytes of a file, uncompressed; an error if they are more than may be."""
+    pieces, n_bytes = [], 0
+    with open_decompressed(path) as file:
+        while piece := file.read(int(min(BLOCK_BYTES, max_bytes - n_bytes + 1))):
+            pieces.append(piece)
+            n_bytes += len(piece)
+            check_memory(n_bytes, max_bytes)
+    return b"".join(pieces)
 
 
 def beginning(path, n_bytes):

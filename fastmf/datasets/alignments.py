@@ -1,10 +1,9 @@
 """Alignments of sequences: FASTA, A2M, A3M, Stockholm and Clustal files, as integer labels."""
 
+import io
 import math
 import re
 import string
-import sys
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,18 +11,13 @@ import numpy as np
 
 from fastmf._common.arguments import count, number, one_of, real_array
 from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.datasets._compressed import (
-    BLOCK_BYTES,
-    ITEM_BYTES,
-    beginning,
-    open_decompressed,
-    reading,
-)
+from fastmf.datasets._compressed import BLOCK_BYTES, beginning, contents, reading
 from fastmf.kernels.pseudo_likelihood import hamming
 from fastmf.models._io import replacing
 
 ALPHABETS = {"protein": "-ACDEFGHIKLMNPQRSTVWY", "rna": "-ACGU", "dna": "-ACGT"}
 
+_BOM = b"\xef\xbb\xbf"
 _GAPS = b"-."
 _OUTSIDE = np.iinfo(np.int8).min
 _STOP = ord("*")
@@ -433,59 +427,38 @@ def _fitting_alphabet(rows, columns):
 
 
 def _read(path, max_bytes):
-    with reading(path, "an alignment"), open_decompressed(path) as file:
-        names, letters, lengths = sequences(_TextLines(file, max_bytes))
+    with reading(path, "an alignment"):
+        text = io.BytesIO(contents(path, max_bytes).removeprefix(_BOM))
+        names, letters, lengths = sequences(enumerate(map(bytes.strip, text), 1))
     if not names:
         raise ValueError(f"{path} holds no sequences.")
     return _Text(path, names, np.frombuffer(letters, np.uint8), np.array(lengths))
 
 
-class _TextLines:
-    """Lines of a file, without spaces at their ends; text is counted against the limit."""
-
-    def __init__(self, file, max_bytes):
-        self.file, self.max_bytes = file, max_bytes
-        self.n_bytes = self.number = 0
-
-    def __iter__(self):
-        while line := self.file.readline(self.max_bytes - self.n_bytes + 1):
-            self.number += 1
-            self.count(max(len(line), sys.getsizeof(b"")))
-            yield (line.removeprefix(b"\xef\xbb\xbf") if self.number == 1 else line).strip()
-
-    def count(self, n_bytes):
-        """Count bytes against the limit."""
-        self.n_bytes += n_bytes
-        if self.n_bytes > self.max_bytes:
-            raise ValueError(
-                f"it is larger than max_bytes={self.max_bytes}; pass a larger one if there is "
-                "memory for three times as much."
-            )
-
-    def letters(self, line):
-        """The letters of a line of a sequence."""
-        if strange := line.translate(None, _TEXT):
-            raise ValueError(
-                f"line {self.number} holds the byte 0x{strange[0]:02x}, which is no letter; it is "
-                "damaged or of another format."
-            )
-        return line.translate(None, _SPACES)
+def _letters_of(line, number):
+    """The letters of a line of a sequence."""
+    if strange := line.translate(None, _TEXT):
+        raise ValueError(
+            f"line {number} holds the byte 0x{strange[0]:02x}, which is no letter; it is "
+            "damaged or of another format."
+        )
+    return line.translate(None, _SPACES)
 
 
 def begins_like_alignment(text):
     """Whether a text begins like one of the formats, after lines of comments."""
-    text = text.removeprefix(b"\xef\xbb\xbf").lstrip()
+    text = text.removeprefix(_BOM).lstrip()
     while text.startswith((b"#", b";")) and not text.startswith(b"# STOCKHOLM"):
         text = text.partition(b"\n")[2].lstrip()
     return text.startswith((b">", b"# STOCKHOLM", *_CLUSTAL))
 
 
 def sequences(lines):
-    """Titles' first words, all letters one after the other, and lengths, of any format.
+    """Titles' first words, all letters one after the other, and lengths, from numbered lines.
 
     Lines before the first title that begin with '#', as HHblits writes, or ';' are comments.
     """
-    for line in lines:
+    for _, line in lines:
         if line.startswith(b"# STOCKHOLM"):
             return _in_blocks(lines)
         if not line or line.startswith((b"#", b";")):
@@ -504,15 +477,14 @@ def _name(words):
     return words.split(None, 1)[0].decode("utf-8", "replace") if words.split() else ""
 
 
-def _fasta(lines, first):
-    names, letters, starts = [], bytearray(), []
-    for line in chain([first], lines):
+def _fasta(lines, title):
+    names, letters, starts = [_name(title[1:])], bytearray(), [0]
+    for number, line in lines:
         if line.startswith(b">"):
-            lines.count(ITEM_BYTES)
             names.append(_name(line[1:]))
             starts.append(len(letters))
         else:
-            letters += lines.letters(line)
+            letters += _letters_of(line, number)
     return names, letters, np.diff(starts, append=len(letters))
 
 
@@ -521,7 +493,7 @@ def _in_blocks(lines, clustal=False):
     sequences_by_name: dict[bytes, bytearray] = {}
     block: set[bytes] = set()
     closed = False
-    for line in lines:
+    for number, line in lines:
         if closed and line:
             raise ValueError("it holds more than one alignment; split it at the lines '//'.")
         if not line:
@@ -533,12 +505,10 @@ def _in_blocks(lines, clustal=False):
         name, *letters = line.split(None, 1)
         if not letters or name in block:
             what = "holds no letters" if not letters else "repeats a name of its block"
-            raise ValueError(f"line {lines.number}, {name[:60]!r}, {what}.")
-        if name not in sequences_by_name:
-            lines.count(ITEM_BYTES)
+            raise ValueError(f"line {number}, {name[:60]!r}, {what}.")
         block.add(name)
         text = _COUNT.sub(b"", letters[0]) if clustal else letters[0].translate(_GAPS_OF_STOCKHOLM)
-        sequences_by_name.setdefault(name, bytearray()).extend(lines.letters(text))
+        sequences_by_name.setdefault(name, bytearray()).extend(_letters_of(text, number))
     if not closed and not clustal:
         raise ValueError("it ends without the line '//': it is truncated.")
     lengths = [len(letters) for letters in sequences_by_name.values()]

@@ -2,13 +2,12 @@
 
 import gzip
 import math
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from fastmf._common.arguments import file_path, number
-from fastmf.datasets._compressed import BLOCK_BYTES, ITEM_BYTES, open_decompressed, reading
+from fastmf.datasets._compressed import check_memory, contents, reading
 from fastmf.models._io import replacing
 from fastmf.models._state_tables import (
     allowed_states,
@@ -89,17 +88,17 @@ def load_uai(path, evidence=None, *, max_bytes=2**33):
     """
     path, max_bytes = file_path("path", path), number("max_bytes", max_bytes, 0, np.inf)
     with reading(path, "a pairwise UAI file"):
-        tables, log_factor = _read_model(Words(path, max_bytes))
+        tables, log_factor = _read_model(Words(path, max_bytes), max_bytes)
     clamp = None
     if evidence is not None:
         n_states = tables.sizes.tolist()
         evidence = file_path("evidence", evidence)
         with reading(evidence, "evidence"):
-            clamp = _read_evidence(Words(evidence, np.inf), n_states)
+            clamp = _read_evidence(Words(evidence, max_bytes), n_states)
     return UAIModel(machine_of_tables(tables), clamp, log_factor)
 
 
-def _read_model(words):
+def _read_model(words, max_bytes):
     (kind,) = words.take(1, "its kind")
     if kind.upper() not in _NETWORKS:
         words.fail(f"it begins with {kind[:20]!a}, not with MARKOV or BAYES")
@@ -107,7 +106,7 @@ def _read_model(words):
     sizes = words.numbers(n_units, "a number of states", int, 1, 2**31)
     n_factors = words.number("the number of factors")
     scopes = [_read_scope(words, f"factor {k}", n_units) for k in range(n_factors)]
-    words.reserve(int(sizes.sum()))
+    check_memory(8 * int(sizes.sum()), max_bytes)
     factors = [
         (scope, _read_table(words, f"factor {k}", sizes[scope])) for k, scope in enumerate(scopes)
     ]
@@ -141,7 +140,7 @@ def _read_table(words, factor, sizes):
 
 
 def _read_evidence(words, n_states):
-    values = words.rest(2 * len(n_states) + 2, "a variable or state").tolist()
+    values = words.numbers(words.n_left, "a variable or state", int).tolist()
     # Older files begin with the number of samples, 1.
     if len(values) % 2 == 0 and values[:1] == [1]:
         values = values[1:]
@@ -228,88 +227,64 @@ def _write(path, lines):
 
 
 class Words:
-    """Reader of words between blanks; no more of a file is decompressed than is asked for."""
+    """The words of a file between blanks, taken one after the other."""
 
     def __init__(self, path, max_bytes):
-        self._words, self.line = _numbered_words(path), 1
-        self._n_bytes, self._max_bytes = 0, max_bytes
+        # Words and their numbers take some 16 times the space of their text.
+        self._text = contents(path, max_bytes // 16).removeprefix(b"\xef\xbb\xbf")
+        self._words, self._n_taken = self._text.split(), 0
 
-    def reserve(self, n):
-        """Fail if n more numbers would take more memory than there may be."""
-        self._n_bytes += n * ITEM_BYTES
-        if self._n_bytes > self._max_bytes:
-            self.fail(
-                f"its variables and tables would take some {self._n_bytes:.3g} bytes, more than "
-                f"max_bytes={self._max_bytes:.3g}"
-            )
+    @property
+    def n_left(self):
+        """Number of words that were not taken."""
+        return len(self._words) - self._n_taken
 
     def take(self, n, what):
         """Take the next n words; `what` names them in errors."""
-        pairs = list(islice(self._words, n))
-        self.line = pairs[-1][0] if pairs else self.line
-        if len(pairs) < n:
-            raise ValueError(f"it ends on line {self.line}, within {what}.")
-        return [word for _, word in pairs]
+        words = self._words[self._n_taken : self._n_taken + n]
+        self._n_taken += len(words)
+        if len(words) < n:
+            raise ValueError(f"it ends on line {self._line()}, within {what}.")
+        return words
 
     def numbers(self, n, what, kind, low=0, high=np.inf):
         """Take the next n words as finite numbers of a kind, int or float, in [low, high]."""
-        self.reserve(n)
-        return self._converted(list(islice(self._words, n)), n, what, kind, low, high)
-
-    def rest(self, n_most, what):
-        """Take all remaining words, at most `n_most`, as integers of at least 0."""
-        pairs = list(islice(self._words, n_most + 1))
-        if len(pairs) > n_most:
-            self.fail(f"it has more than {n_most} numbers")
-        return self._converted(pairs, len(pairs), what, int, 0, np.inf)
+        words = self.take(n, what)
+        values = [_number(word, kind) for word in words]
+        most = min(high, 2**63 - 1 if kind is int else np.finfo(float).max)
+        for k, value in enumerate(values):
+            if not low <= value <= most:
+                name = "an integer" if kind is int else "a number"
+                limit = f"at least {low}" if high == np.inf else f"from {low} to {high}"
+                self._n_taken += k + 1 - n
+                text = words[k].decode("ascii", "replace")
+                self.fail(f"{what} must be {name} {limit}, got {text!r:.40}")
+        return np.array(values, kind)
 
     def number(self, what, low=0, high=np.inf):
         """Take the next word as an integer."""
         return int(self.numbers(1, what, int, low, high)[0])
 
-    def _converted(self, pairs, n, what, kind, low, high):
-        values, least = [], max(low, -np.finfo(float).max)
-        most = min(high, 2**63 - 1 if kind is int else np.finfo(float).max)
-        for line, word in pairs:
-            self.line = line
-            try:
-                # Python's numbers may have underscores, and any number of digits.
-                value = kind(word.replace(b"_", b"?"))
-            except ValueError:
-                value = np.nan
-            if not least <= value <= most:
-                name = "an integer" if kind is int else "a number"
-                limit = f"at least {low}" if high == np.inf else f"from {low} to {high}"
-                text = word.decode("ascii", "replace")
-                self.fail(f"{what} must be {name} {limit}, got {text!r:.40}")
-            values.append(value)
-        if len(values) < n:
-            raise ValueError(f"it ends on line {self.line}, within {what}.")
-        return np.array(values, kind)
+    def end(self):
+        """Raise a ValueError unless no word is left."""
+        if self.n_left:
+            (word,) = self.take(1, "")
+            self.fail(f"there are more words than were announced, from {word[:20]!a} on")
 
     def fail(self, message):
         """Raise a ValueError with the line of the last word that was taken."""
-        raise ValueError(f"line {self.line}: {message}.")
+        raise ValueError(f"line {self._line()}: {message}.")
 
-    def end(self):
-        """Raise a ValueError unless no word is left."""
-        for line, word in self._words:
-            self.line = line
-            self.fail(f"there are more words than were announced, from {word[:20]!a} on")
+    def _line(self):
+        """Number of the line of the last word that was taken."""
+        numbers = np.cumsum([len(line.split()) for line in self._text.split(b"\n")])
+        return int(np.searchsorted(numbers, min(self._n_taken, len(self._words)))) + 1
 
 
-def _numbered_words(path):
-    """Yield each word of a file with the number of its line; lines may be of any length."""
-    line, begun = 1, b""
-    with open_decompressed(path) as file:
-        while piece := file.readline(BLOCK_BYTES):
-            text = piece.removeprefix(b"\xef\xbb\xbf") if line == 1 else piece
-            words = (begun + text).split()
-            begun = b"" if text[-1:].isspace() or not words else words.pop()
-            if len(begun) > BLOCK_BYTES:
-                raise ValueError(f"it has a word of more than {BLOCK_BYTES} bytes.")
-            for word in words:
-                yield line, word
-            line += piece.endswith(b"\n")
-    if begun:
-        yield line, begun
+def _number(word, kind):
+    """A word as a number, NaN if it is none."""
+    try:
+        # Python's numbers may have underscores, and any number of digits.
+        return kind(word.replace(b"_", b"?"))
+    except ValueError:
+        return np.nan

@@ -183,8 +183,8 @@ HEAD = "MARKOV\n2\n2 2\n1\n"
         ("MARKOV\n2\n2 2.5\n1", "line 3: a number of states must be an integer"),
         ("MARKOV 2 2 0 1", "a number of states must be an integer from 1"),
         ("MARKOV 99999999999999999999 2", "got '99999999999999999999'"),
-        ("MARKOV 900000000000 2", "bytes, more than max_bytes"),
-        ("MARKOV 2 60000 60000 1 2 0 1 3600000000 1", "bytes, more than max_bytes"),
+        ("MARKOV 900000000000 2", "it ends on line 1, within a number of states"),
+        ("MARKOV 2 60000 60000 1 2 0 1 3600000000 1", "it ends on line 1"),
         ("MARKOV 2 60000 2000000000 0", "bytes, more than max_bytes"),
         ("MARKOV 2 2 2 90000000000 1 0", "it ends on line 1"),
         ("MARKOV\n3\n2 2 2\n1\n3 0 1 2", "line 5: factor 0 has 3 variables.*pairwise"),
@@ -203,7 +203,6 @@ HEAD = "MARKOV\n2\n2 2\n1\n"
         (b"\x1f\x8b\x08\x00broken", "cannot be read as a pairwise UAI file"),
         (gzip.compress(TEXT.encode(), mtime=0)[:-30], "cannot be read as a pairwise UAI file"),
         ("MARKOV " + "1" * 3000, "integer at least 1"),
-        ("MARKOV " + "1" * 2**21, "a word of more than"),
     ],
 )
 def test_models_that_are_refused(tmp_path, text, message):
@@ -222,7 +221,7 @@ def test_models_that_are_refused(tmp_path, text, message):
         ("2 0 0 0 1", "variable 0 has two states"),
         ("1 0 x", "must be an integer"),
         ("1 0 -1", "must be an integer"),
-        ("1 0 1 " * 20, "more than 8 numbers"),
+        ("1 0 1 " * 20, "number of observed variables"),
     ],
 )
 def test_evidence_that_is_refused(tmp_path, text, message):
