@@ -1,4 +1,4 @@
-"""Warnings that point at the line of the user's program."""
+"""Warnings that point at the line of the user's program, and parts of messages."""
 
 import sys
 import warnings
@@ -25,3 +25,8 @@ def warn_user(message, category=UserWarning):
 def _is_inner(frame):
     name = frame.f_globals.get("__name__") or ""
     return name.partition(".")[0] in _INNER_PACKAGES
+
+
+def listed(values, most=10, text=str):
+    """The first values in a message, and dots if there are more."""
+    return ", ".join(map(text, values[:most])) + ", ..." * (len(values) > most)

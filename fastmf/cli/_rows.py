@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from fastmf._common.warning import listed
 from fastmf.cli import _options
 from fastmf.models._io import replacing
 
@@ -209,8 +210,7 @@ def read_table(name, machine, arguments, *, all_rows=False):
         if names.count(column) != 1:
             what = "more than one column" if column in names else "no column"
             raise ValueError(
-                f"{name} has {what} {column!r}; the machine has learned from "
-                f"{', '.join(learned[:5])}{', ...' * (len(learned) > 5)}."
+                f"{name} has {what} {column!r}; the machine has learned from {listed(learned, 5)}."
             )
     return X[:, [names.index(column) for column in learned]]
 

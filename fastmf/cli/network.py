@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import fastmf
-from fastmf._common.warning import warn_user
+from fastmf._common.warning import listed, warn_user
 from fastmf.cli import _options, _rows
 from fastmf.cli._page import Figure, Page, Table
 
@@ -136,18 +136,17 @@ def _scores(items, columns):
 
 def _warn_of_order(names, values):
     """Warn of categories in order whose scores may be others than 0, 1, 2, ..."""
-    columns = ", ".join(map(repr, names[:5])) + ", ..." * (len(names) > 5)
-    listed = f"in column{'s' * (len(names) > 1)} {columns}: {', '.join(values)}."
+    columns = f"in column{'s' * (len(names) > 1)} {listed(names, 5, repr)}: {', '.join(values)}."
     if len(values) > 2 and _order(values[-1])[0]:
         warn_user(
-            f"words are taken in alphabetical order, {listed} Write numbers where that is not "
+            f"words are taken in alphabetical order, {columns} Write numbers where that is not "
             "theirs."
         )
     elif len(values) > 2:
         steps = np.diff([float(value) for value in values])
         if not np.allclose(steps, steps[0]):
             warn_user(
-                f"numbers are not evenly spaced, {listed} Their scores are 0, 1, 2, ... in this "
+                f"numbers are not evenly spaced, {columns} Their scores are 0, 1, 2, ... in this "
                 "order: leave cells empty where a number, such as 99, marks a missing value."
             )
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastmf._common.warning import warn_user
+from fastmf._common.warning import listed, warn_user
 from fastmf.cli import _options, _rows
 
 EPILOG = """\
@@ -125,8 +125,9 @@ def _check(X, y, names, arguments):
     else:
         _rows.warn_of_codes(y, None)
     if arguments.classify and len(classes) > 2:
-        shown = ", ".join(map(str, classes[:5])) + ", ..." * (len(classes) > 5)
-        raise ValueError(f"--classify takes a target of two classes, got {len(classes)}: {shown}.")
+        raise ValueError(
+            f"--classify takes a target of two classes, got {len(classes)}: {listed(classes, 5)}."
+        )
     if not arguments.classify and len(classes) == 2:
         warn_user("the target has two values only: --classify takes them for classes.")
 
@@ -162,7 +163,7 @@ def _place(name, names, n=None):
         return names.index(name)
     if name.isdecimal() and 1 <= int(name) <= n:
         return int(name) - 1
-    examples = f": {', '.join(names[:5])}{', ...' * (len(names) > 5)}" if names else ""
+    examples = f": {listed(names, 5)}" if names else ""
     raise ValueError(f"there is no file or column {name!r} among {n} columns{examples}.")
 
 

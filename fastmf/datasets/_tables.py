@@ -9,7 +9,7 @@ from itertools import chain, islice
 
 import numpy as np
 
-from fastmf._common.warning import warn_user
+from fastmf._common.warning import listed, warn_user
 from fastmf.datasets._compressed import check_memory, open_decompressed
 
 # A missing value, in lower case; an empty cell is one, too.
@@ -286,8 +286,7 @@ def _warn_of_numeric_names(numbers):
     away = np.maximum(low - first, first - high) > high - low
     counted = n > 2 and first[0] in (0, 1) and (np.diff(first) == 1).all()
     if counted or (below != np.rint(below)).all() or (away & (high > low)).all():
-        listed = ", ".join(f"{value:g}" for value in first[:4]) + ", ..." * (n > 4)
         warn_user(
-            f"the first line, {listed}, is read as a row of numbers: write names of columns in "
-            "quotes, or with a letter."
+            f"the first line, {listed(first, 4, '{:g}'.format)}, is read as a row of numbers: "
+            "write names of columns in quotes, or with a letter."
         )

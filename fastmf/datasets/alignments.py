@@ -435,11 +435,11 @@ def _read(path, max_bytes):
     return _Text(path, names, np.frombuffer(letters, np.uint8), np.array(lengths))
 
 
-def _letters_of(line, number):
-    """The letters of a line of a sequence."""
+def _letters_of(line, place):
+    """The letters of a line of a sequence, the number of which is for messages."""
     if strange := line.translate(None, _TEXT):
         raise ValueError(
-            f"line {number} holds the byte 0x{strange[0]:02x}, which is no letter; it is "
+            f"line {place} holds the byte 0x{strange[0]:02x}, which is no letter; it is "
             "damaged or of another format."
         )
     return line.translate(None, _SPACES)
@@ -479,12 +479,12 @@ def _name(words):
 
 def _fasta(lines, title):
     names, letters, starts = [_name(title[1:])], bytearray(), [0]
-    for number, line in lines:
+    for place, line in lines:
         if line.startswith(b">"):
             names.append(_name(line[1:]))
             starts.append(len(letters))
         else:
-            letters += _letters_of(line, number)
+            letters += _letters_of(line, place)
     return names, letters, np.diff(starts, append=len(letters))
 
 
@@ -493,7 +493,7 @@ def _in_blocks(lines, clustal=False):
     sequences_by_name: dict[bytes, bytearray] = {}
     block: set[bytes] = set()
     closed = False
-    for number, line in lines:
+    for place, line in lines:
         if closed and line:
             raise ValueError("it holds more than one alignment; split it at the lines '//'.")
         if not line:
@@ -505,10 +505,10 @@ def _in_blocks(lines, clustal=False):
         name, *letters = line.split(None, 1)
         if not letters or name in block:
             what = "holds no letters" if not letters else "repeats a name of its block"
-            raise ValueError(f"line {number}, {name[:60]!r}, {what}.")
+            raise ValueError(f"line {place}, {name[:60]!r}, {what}.")
         block.add(name)
         text = _COUNT.sub(b"", letters[0]) if clustal else letters[0].translate(_GAPS_OF_STOCKHOLM)
-        sequences_by_name.setdefault(name, bytearray()).extend(_letters_of(text, number))
+        sequences_by_name.setdefault(name, bytearray()).extend(_letters_of(text, place))
     if not closed and not clustal:
         raise ValueError("it ends without the line '//': it is truncated.")
     lengths = [len(letters) for letters in sequences_by_name.values()]

@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, number, one_of, row_weights
-from fastmf._common.warning import warn_user
+from fastmf._common.warning import listed, warn_user
 from fastmf.estimators.common.categories import (
     as_array,
     checked_table,
@@ -29,16 +29,17 @@ from fastmf.estimators.pseudo_likelihood._observed import (
     saved_rows,
 )
 from fastmf.inference.sampling.discrete import sample
-from fastmf.learning.pseudo_likelihood.existence import MAX_NAMED, Existence, decided
+from fastmf.learning.pseudo_likelihood.existence import Existence, decided
 from fastmf.learning.pseudo_likelihood.fit import (
     MAX_HESSIAN_PARAMETERS,
+    MAX_ITER,
     MAX_NEWTON_PARAMETERS,
     few_blas_threads,
 )
 from fastmf.learning.pseudo_likelihood.graph import edges_of
-from fastmf.learning.pseudo_likelihood.lbfgs import MAX_LBFGS_ITER, lbfgs
+from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
 from fastmf.learning.pseudo_likelihood.missing import expectation_maximisation
-from fastmf.learning.pseudo_likelihood.newton import MAX_NEWTON_ITER, newton
+from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.nodewise import RULES, Regressions, nodewise_path
 from fastmf.learning.pseudo_likelihood.selection import cross_validated_path, ebic_path
 
@@ -216,9 +217,8 @@ class ItemMachine(Saved, BaseEstimator):
         self.converged_ = bool(fit.stopped and exists)
         message, units = existence.message, existence.units
         if units and hasattr(self, "feature_names_in_"):
-            named = map(str, feature_names(self)[list(units[:MAX_NAMED])])
-            more = ", ..." if len(units) > MAX_NAMED else ""
-            message += f" ({self._item_name} {', '.join(named)}{more})"
+            names = feature_names(self)[list(units)]
+            message += f" ({self._item_name} {listed(names)})"
         if units and self.n_missing_ and self.missing == "absent":
             message += (
                 f"; {self.n_missing_} labels are missing, and rows without a label are told from "
@@ -266,7 +266,7 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
     """
 
     # Iterations of each solver.
-    _max_iter: ClassVar[dict] = {"newton": MAX_NEWTON_ITER, "lbfgs": MAX_LBFGS_ITER}
+    _max_iter: ClassVar[dict] = {"newton": MAX_ITER // 10, "lbfgs": MAX_ITER}
 
     def fit(self, X, y=None, sample_weight=None, clusters=None):
         """Estimate couplings, and fields or thresholds.

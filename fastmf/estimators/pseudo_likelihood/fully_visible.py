@@ -20,7 +20,7 @@ from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine
 from fastmf.inference.sampling import discrete
 from fastmf.learning.pseudo_likelihood.binary import firth, solvers
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
-from fastmf.learning.pseudo_likelihood.lbfgs import MAX_LBFGS_ITER
+from fastmf.learning.pseudo_likelihood.fit import MAX_ITER
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import Thresholds
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
@@ -105,8 +105,8 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
     _coupling_factor = 4.0
     _item_name = "units"
     _max_iter: ClassVar = PairwiseMachine._max_iter | {
-        "bslm": solvers.MAX_BSLM_ITER,
-        "firth": MAX_LBFGS_ITER,
+        "bslm": 10 * MAX_ITER,
+        "firth": MAX_ITER,
     }
 
     def __init__(

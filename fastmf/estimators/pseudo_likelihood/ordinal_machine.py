@@ -4,6 +4,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import one_of, real_array
+from fastmf._common.warning import listed
 from fastmf.estimators.common.categories import (
     checked_table,
     codes,
@@ -13,7 +14,6 @@ from fastmf.estimators.common.data import missing_entries
 from fastmf.estimators.common.frames import feature_names
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
 from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine
-from fastmf.learning.pseudo_likelihood.existence import MAX_NAMED
 from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import KINDS, Thresholds
 from fastmf.models import BoltzmannMachine
@@ -131,13 +131,9 @@ class OrdinalMachine(PairwiseMachine):
 
     def _empty_categories(self, empty):
         names = feature_names(self)
-        named = [
-            f"category {self.categories_[i][c].item()!r} of item {names[i]}"
-            for i, c in empty[:MAX_NAMED]
-        ]
-        more = f" and {len(empty) - MAX_NAMED} more" if len(empty) > MAX_NAMED else ""
+        named = [f"category {self.categories_[i][c].item()!r} of item {names[i]}" for i, c in empty]
         return (
-            f"no maximum exists: nobody is in {', '.join(named)}{more}, whose thresholds fall "
+            f"no maximum exists: nobody is in {listed(named)}, whose thresholds fall "
             "without end; replace codes of missing values, such as 9 above 1 to 6, by NaN, merge "
             "categories, or give a ridge penalty l2_field"
         )

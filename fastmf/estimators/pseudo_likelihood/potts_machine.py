@@ -21,10 +21,9 @@ from fastmf.estimators.networks.resampling import PooledRows
 from fastmf.estimators.pseudo_likelihood._base import ItemMachine, labels_from
 from fastmf.estimators.pseudo_likelihood._observed import observe, restored_rows
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
-from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS
+from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, MAX_ITER
 from fastmf.learning.pseudo_likelihood.graph import absent_pairs
-from fastmf.learning.pseudo_likelihood.lbfgs import MAX_LBFGS_ITER
-from fastmf.learning.pseudo_likelihood.newton import MAX_NEWTON_ITER, newton
+from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.potts import contacts, fitting
 from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, OfFewRows
 from fastmf.learning.pseudo_likelihood.potts.dense import DenseObjective
@@ -157,11 +156,11 @@ class PottsMachine(Network, ItemMachine):
         rows = self._labels, self._weights
         if self._completions is None:
             rows = distinct(*rows)[:2]
-        self._objective, max_iter = self._dense_objective(*rows), self.max_iter or MAX_LBFGS_ITER
+        self._objective, max_iter = self._dense_objective(*rows), self.max_iter or MAX_ITER
         if self.solver == "naive_mean_field":
             fit, existence = self._inverted(*rows)
         elif self.solver == "newton" or self._objective.incomplete or self._completions is not None:
-            max_iter = self.max_iter or MAX_NEWTON_ITER
+            max_iter = self.max_iter or MAX_ITER // 10
             fit, existence = self._by_newton(max_iter)
         else:
             fit, existence = self._by_lbfgs(*rows, max_iter)
@@ -215,7 +214,7 @@ class PottsMachine(Network, ItemMachine):
         objective, point, refine = self._objective, None, None
 
         def better(_):
-            exact = options._replace(tol=1e-9, max_iter=MAX_LBFGS_ITER, single=False)
+            exact = options._replace(tol=1e-9, max_iter=MAX_ITER, single=False)
             fit = fitting.fit(data, exact, absent)
             return objective.packed(fit.couplings.dense(), fit.field)
 

@@ -29,14 +29,14 @@ import numpy as np
 import scipy
 from scipy import sparse
 
+from fastmf._common.rows import BLOCK_ENTRIES
+from fastmf._common.warning import listed
 from fastmf._threads.workers import computed_once
-from fastmf.learning.pseudo_likelihood.fit import SCORE_NUMBERS, gradient_rounding
+from fastmf.learning.pseudo_likelihood.fit import gradient_rounding
 from fastmf.learning.pseudo_likelihood.lbfgs import maximum
 
 # Condition number beyond which eigenvalues in double precision prove nothing.
 MAX_CONDITION = 1e12
-# Units, or categories, that a message names.
-MAX_NAMED = 10
 
 
 class Existence(NamedTuple):
@@ -107,7 +107,6 @@ def _points(objective, point, refine=None):
 
 def _separated(items, units, reason=None):
     """Return the result where data separate some items."""
-    named = ", ".join(map(str, units[:MAX_NAMED])) + (", ..." if len(units) > MAX_NAMED else "")
     binary = items.name == "units"
     why = {
         "never seen": " (units that are constant)" if binary else " (states that were never seen)",
@@ -117,8 +116,8 @@ def _separated(items, units, reason=None):
     penalty = "l2_field" if reason == "never seen" and not binary else "l2"
     return Existence(
         False, tuple(map(int, units)),
-        f"no maximum exists: the data separate {items.name} {named}, so that their parameters grow "
-        f"without bound{why}; give a ridge penalty {penalty}, {items.remedies}",
+        f"no maximum exists: the data separate {items.name} {listed(units)}, so that their "
+        f"parameters grow without bound{why}; give a ridge penalty {penalty}, {items.remedies}",
     )  # fmt: skip
 
 
@@ -241,7 +240,7 @@ def _by_programmes(items):
     for group in groups:
         rising = None
         # Larger programmes may take minutes.
-        if numbers <= 3 * SCORE_NUMBERS * len(groups):
+        if numbers <= BLOCK_ENTRIES * len(groups):
             margins, item = margins_of(items, group)
             rising = rising_margins(margins)
         if rising is None:

@@ -9,7 +9,8 @@ from scipy import sparse
 from scipy.linalg import blas
 
 from fastmf._common.linalg import symmetrize
-from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
+from fastmf._common.rows import BLOCK_ENTRIES
+from fastmf._threads.workers import for_each, in_parallel, one_blas_thread, workers_for
 from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
 
 # Rows whose log-pseudo-likelihood the tolerances of solvers are about, however many there are and
@@ -23,8 +24,8 @@ MAX_NEWTON_PARAMETERS = 1300
 MIN_DECREASE = 1e-4
 # Numbers in a block of rows that fits in the cache.
 BLOCK_NUMBERS = 1 << 17
-# Numbers in a block of scores.
-SCORE_NUMBERS = 1 << 20
+# Iterations of L-BFGS at most; Newton's method, whose iterations cost more, takes a tenth.
+MAX_ITER = 1000
 
 
 class CompositeLikelihood:
@@ -111,7 +112,7 @@ class CompositeLikelihood:
 
     def _sums(self, of_rows, sampling, width):
         """Sums of rows' values, and of ones, over blocks of the units of sampling."""
-        size = max(256, SCORE_NUMBERS // width)
+        size = max(256, BLOCK_ENTRIES // width)
         if sparse.issparse(sampling):
             sampling = sampling.tocsr()
             for start in range(0, sampling.shape[0], size):
@@ -129,7 +130,8 @@ class CompositeLikelihood:
 class PairwiseLikelihood(CompositeLikelihood):
     """Composite likelihood with one coupling for each pair of units, of the products of scores.
 
-    `states` (n_rows, n_units) are scores; a subclass has `item_of_field`, the unit of each field,
+    `states` (n_rows, n_units) are scores; a subclass has `width`, the largest number of categories,
+    `item_of_field`, the unit of each field,
     `_field_statistics`, derivatives of log-probabilities by fields; `_value_and_derivatives`, which
     takes no penalty; and `_with`, the objective of other rows or pairs.
     """
@@ -147,6 +149,27 @@ class PairwiseLikelihood(CompositeLikelihood):
         self.index.T[self.pairs] = self.index[self.pairs]
         self.coupled = self.index >= 0
         self._latest = None
+
+    def blocks(self):
+        """Slices of rows that fit in the cache."""
+        size = max(256, BLOCK_NUMBERS // (self.n_units * self.width))
+        return [slice(i, i + size) for i in range(0, len(self.weights), size)]
+
+    def sums_over_blocks(self, function):
+        """Sum each of the results of a function over blocks of rows, which threads share.
+
+        BLAS has one thread meanwhile, see `few_blas_threads`: a block of rows is one task, so that
+        results do not depend on the number of threads.
+        """
+        blocks = self.blocks()
+        parts = [()] * len(blocks)
+
+        def compute(k):
+            parts[k] = function(blocks[k])
+
+        work = 10 * self.states.size * (self.n_units + 10 * self.width)
+        for_each(compute, range(len(blocks)), workers_for(len(blocks), work, self.n_threads))
+        return [sum(terms) for terms in zip(*parts, strict=True)]
 
     def unpacked(self, parameters):
         """Couplings (n_units, n_units) and fields of a vector of parameters."""

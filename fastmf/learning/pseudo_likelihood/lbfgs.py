@@ -17,6 +17,7 @@ from fastmf._threads.workers import for_each, one_blas_thread, workers_for
 from fastmf.kernels.pseudo_likelihood.potts import aligned
 from fastmf.learning.pseudo_likelihood.fit import (
     BLOCK_NUMBERS,
+    MAX_ITER,
     MAX_NEWTON_PARAMETERS,
     MIN_DECREASE,
     TOLERANCE_ROWS,
@@ -24,11 +25,6 @@ from fastmf.learning.pseudo_likelihood.fit import (
 )
 from fastmf.learning.pseudo_likelihood.newton import newton
 
-MAX_LBFGS_ITER = 1000
-# Pairs of steps and changes of the gradient in memory.
-N_PAIRS = 6
-# The same for problems of up to a few thousand variables, whose gradients cost more than pairs.
-N_PAIRS_OF_SMALL_PROBLEMS = 20
 # Units in the last place of the value below which a predicted decrease cannot be resolved.
 _ROUNDING = 10.0
 # Iterations in which steps are taken even if their gain is below the tolerance. Where a penalty
@@ -178,10 +174,11 @@ def _shorter(length, derivative, change):
     return min(max(shorter, 0.1 * length), 0.5 * length)
 
 
-def minimise(
-    objective, z, *, tol, max_iter, l1=None, n_pairs=N_PAIRS, n_threads=None, callback=None
-):
-    """Minimum of a convex function plus l1 @ |z| by L-BFGS, in the place of z."""
+def minimise(objective, z, *, tol, max_iter, l1=None, n_pairs=20, n_threads=None, callback=None):
+    """Minimum of a convex function plus l1 @ |z| by L-BFGS, in the place of z.
+
+    `n_pairs` steps and changes of the gradient are in memory: fewer for millions of variables.
+    """
     with one_blas_thread():
         descent = _Descent(objective, z, l1, n_pairs, n_threads)
         eps, history, smallest, converged = np.finfo(z.dtype).eps, [], np.inf, False
@@ -205,7 +202,7 @@ def minimise(
     return Fit(z, history or [descent.value], converged)
 
 
-def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_LBFGS_ITER):
+def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_ITER):
     """Maximum of a composite likelihood by L-BFGS, in its own well-scaled coordinates."""
     coordinates = objective.coordinates(separate=l1 > 0)
 
@@ -221,7 +218,7 @@ def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_LBFGS_ITER):
         penalty[objective.n_fields :] = l1 / coordinates.scale[objective.n_fields :]
     result = minimise(
         function, z, tol=tol / 100 / TOLERANCE_ROWS, max_iter=max_iter, l1=penalty,
-        n_pairs=N_PAIRS_OF_SMALL_PROBLEMS, n_threads=objective.n_threads,
+        n_threads=objective.n_threads,
     )  # fmt: skip
     history = [-objective.total * value for value in result.history]
     return Fit(coordinates.to_parameters(result.parameters), history, result.stopped)

@@ -21,14 +21,13 @@ import numpy as np
 from scipy import sparse
 
 from fastmf._common.linalg import MIN_EIGENVALUE
-from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, SCORE_NUMBERS, Fit
+from fastmf._common.rows import BLOCK_ENTRIES
+from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, MAX_ITER, Fit
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.rows import distinct
 
 # Completions of a row up to which they are enumerated.
 MAX_OF_A_ROW = 4096
-# Iterations of expectation and maximisation.
-MAX_EM_STEPS = 500
 # Completions of smaller probability do not decide whether a maximum exists: where there is none,
 # those that contradict a separation become ever less probable.
 NEGLIGIBLE_PROBABILITY = 1e-6
@@ -50,9 +49,9 @@ class Completions(NamedTuple):
             values = [np.unique(x[x >= 0]) if (x >= 0).any() else part
                       for x, part in zip(labels.T, values, strict=True)]  # fmt: skip
         counts = n_completions(labels, np.array([len(part) for part in values]))
-        if counts.sum() > 4 * SCORE_NUMBERS:
+        if counts.sum() > BLOCK_ENTRIES:
             raise ValueError(
-                f"missing='em' sums over the completions of rows, up to {4 * SCORE_NUMBERS} "
+                f"missing='em' sums over the completions of rows, up to {BLOCK_ENTRIES} "
                 f"together, got {counts.sum():.3g}: leave out items or rows with many missing "
                 "values."
             )
@@ -102,7 +101,7 @@ def n_completions(labels, sizes):
 def expectation_maximisation(completions, objective_of, maximise, exists=None):
     """Estimate from the completions of rows."""
     parameters, history, stopped = None, [], False
-    for step in range(MAX_EM_STEPS):
+    for step in range(MAX_ITER):
         objective = objective_of(completions.weights)
         fit = maximise(objective, parameters)
         last, parameters = parameters, fit.parameters

@@ -10,18 +10,17 @@ import numpy as np
 
 from fastmf._common.linalg import cholesky_with_ridge
 from fastmf.learning.pseudo_likelihood.fit import (
+    MAX_ITER,
     MIN_DECREASE,
     TOLERANCE_ROWS,
     Fit,
     gradient_rounding,
 )
 
-MAX_NEWTON_ITER = 100
-# Smallest ridge of a Hessian with which a step is too long.
-_MIN_RIDGE = 1e-5
-# Ridge along changes of gauge, of the largest curvature: rounding errors of derivatives, divided by
-# it, are below the tolerance of parameters.
-_GAUGE_RIDGE = 1e-6
+# Smallest ridge of a Hessian with which a step is too long; and along changes of gauge, of the
+# largest curvature: rounding errors of derivatives, divided by it, are below the tolerance of
+# parameters.
+_MIN_RIDGE = 1e-6
 
 
 class _NewtonPoint(NamedTuple):
@@ -39,7 +38,7 @@ class _NewtonPoint(NamedTuple):
 def factorised(objective, hessian, ridge=0.0):
     """Factorise a Hessian with a ridge, and a small one more where it is singular."""
     if objective.singular:
-        ridge += _GAUGE_RIDGE * hessian.diagonal().max()
+        ridge += _MIN_RIDGE * hessian.diagonal().max()
     # The transpose of a symmetric matrix is itself, in LAPACK's order.
     return cholesky_with_ridge(hessian.T, ridge)
 
@@ -79,7 +78,7 @@ def _extended(objective, point, step, size, trial):
     return trial
 
 
-def newton(objective, start, *, tol=1e-5, max_iter=MAX_NEWTON_ITER):
+def newton(objective, start, *, tol=1e-5, max_iter=MAX_ITER // 10):
     """Newton's method with a line search: quadratic convergence to machine precision.
 
     Full steps square the error, so that the predicted rise falls from step to step by the square of

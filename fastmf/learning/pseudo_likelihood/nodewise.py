@@ -14,12 +14,8 @@ edge is there if each of its two items is a neighbour of the other ("and"), or o
 
 import numpy as np
 
-from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS
-from fastmf.learning.pseudo_likelihood.lbfgs import (
-    MAX_LBFGS_ITER,
-    N_PAIRS_OF_SMALL_PROBLEMS,
-    minimise,
-)
+from fastmf.learning.pseudo_likelihood.fit import MAX_ITER, TOLERANCE_ROWS
+from fastmf.learning.pseudo_likelihood.lbfgs import minimise
 from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
 from fastmf.learning.pseudo_likelihood.selection import (
     N_PENALTIES,
@@ -63,11 +59,12 @@ class Regressions(OrdinalLikelihood):
     def value_and_gradient(self, parameters):
         """Value and its gradient."""
 
-        def sums(x, w, p, residuals, values):
+        def sums(rows):
+            w, (p, residuals, values) = self.weights[rows], self.conditionals(parameters, rows)
             weighted = w[:, None] * residuals
-            return w @ p, x.T @ weighted, weighted.sum(0), w @ values
+            return w @ p, self.states[rows].T @ weighted, weighted.sum(0), w @ values
 
-        expected, products, residuals, value = self._sums_over_blocks(sums, parameters)
+        expected, products, residuals, value = self.sums_over_blocks(sums)
         fields = self.thresholds.gradient(self.frequencies - expected)
         products = (products - np.outer(self.mean, residuals)) / self.spread[:, None]
         return value, np.append(fields, products[self.predictor, self.item])
@@ -75,11 +72,12 @@ class Regressions(OrdinalLikelihood):
     def log_likelihoods(self, parameters):
         """Log-likelihood of the regression of each item, of all rows together."""
 
-        def sums(x, w, p, residuals, values):
-            observed = np.take_along_axis(p, x.astype(int)[None], 0)[0]
-            return (w @ np.log(np.maximum(observed, np.finfo(float).tiny)),)
+        def sums(rows):
+            p = self.conditionals(parameters, rows)[0]
+            observed = np.take_along_axis(p, self.states[rows].astype(int)[None], 0)[0]
+            return (self.weights[rows] @ np.log(np.maximum(observed, np.finfo(float).tiny)),)
 
-        return self.total * self._sums_over_blocks(sums, parameters)[0]
+        return self.total * self.sums_over_blocks(sums)[0]
 
     def lasso(self, start, l1, tol):
         """Maximum with a penalty of the modulus of each coefficient, array of one for each item."""
@@ -91,8 +89,8 @@ class Regressions(OrdinalLikelihood):
 
         penalty = np.append(np.zeros(self.n_fields), l1[self.item])
         return minimise(
-            function, start.copy(), tol=tol / 100 / TOLERANCE_ROWS, max_iter=MAX_LBFGS_ITER,
-            l1=penalty, n_pairs=N_PAIRS_OF_SMALL_PROBLEMS, n_threads=self.n_threads,
+            function, start.copy(), tol=tol / 100 / TOLERANCE_ROWS, max_iter=MAX_ITER,
+            l1=penalty, n_threads=self.n_threads,
         ).parameters  # fmt: skip
 
 

@@ -182,7 +182,7 @@ def test_what_is_too_large_for_a_programme_and_for_a_proof_is_undecided(monkeypa
         mf.FullyVisibleBoltzmannMachine().fit(rare_table(np.random.default_rng(7)))._objective
     )
     assert existence.decided(objective).exists
-    monkeypatch.setattr(existence, "SCORE_NUMBERS", 0)
+    monkeypatch.setattr(existence, "BLOCK_ENTRIES", 0)
     found = existence.decided(objective)
     assert found.exists is None and "too many rows and units" in found.message
 

@@ -10,12 +10,8 @@ from scipy.linalg import solve_triangular
 
 from fastmf._common.linalg import LinAlgError, scaled_cholesky
 from fastmf.learning.pseudo_likelihood.existence import MAX_CONDITION, Existence
-from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, Fit
-from fastmf.learning.pseudo_likelihood.lbfgs import (
-    MAX_LBFGS_ITER,
-    N_PAIRS_OF_SMALL_PROBLEMS,
-    lbfgs,
-)
+from fastmf.learning.pseudo_likelihood.fit import MAX_ITER, TOLERANCE_ROWS, Fit
+from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
 
 
 def penalty(objective, parameters):
@@ -71,8 +67,8 @@ class _Scaled:
         return solve_triangular(self.lower, self.scale * by_parameters, lower=True)
 
 
-def firth(objective, start, *, tol=1e-5, max_iter=MAX_LBFGS_ITER):
-    """Maximum with Firth's penalty by L-BFGS, scaled anew by H whenever its memory is full.
+def firth(objective, start, *, tol=1e-5, max_iter=MAX_ITER, n_pairs=20):
+    """Maximum with Firth's penalty by L-BFGS, scaled anew by H after each `n_pairs` steps.
 
     H leaves out the second derivatives of the determinant, which are as large where data are
     separated: scoring steps H^-1 g crawl there. L-BFGS learns them from the gradients. Stops when
@@ -85,7 +81,7 @@ def firth(objective, start, *, tol=1e-5, max_iter=MAX_LBFGS_ITER):
     tol = 100 * tol**2 * max(1.0, TOLERANCE_ROWS / objective.total)
     fit, history = Fit(start, [], False), []
     while len(history) < max_iter and not fit.stopped:
-        n_iter = min(N_PAIRS_OF_SMALL_PROBLEMS, max_iter - len(history))
+        n_iter = min(n_pairs, max_iter - len(history))
         fit = lbfgs(_Scaled(objective, fit.parameters), fit.parameters, tol=tol, max_iter=n_iter)
         history += fit.history
     return fit._replace(history=history)

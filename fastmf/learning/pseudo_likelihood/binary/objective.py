@@ -33,15 +33,8 @@ from fastmf.learning.pseudo_likelihood.coordinates import (
     SeparateCoordinates,
 )
 from fastmf.learning.pseudo_likelihood.existence import Items
-from fastmf.learning.pseudo_likelihood.fit import (
-    BLOCK_NUMBERS,
-    TOLERANCE_ROWS,
-    PairwiseLikelihood,
-)
+from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, PairwiseLikelihood
 from fastmf.learning.pseudo_likelihood.rows import available
-
-# Blocks that threads share.
-_SHARED_BLOCKS = 8
 
 
 class PseudoLikelihood(PairwiseLikelihood):
@@ -51,6 +44,8 @@ class PseudoLikelihood(PairwiseLikelihood):
     cases: `targets` are the states whose conditional probabilities are in the sum, 0 elsewhere.
     `edges` are the pairs j < k of units with a coupling, (n_edges, 2), by default all.
     """
+
+    width = 2
 
     def __init__(self, states, weights=None, l2=0.0, n_threads=None, edges=None):
         states = np.ascontiguousarray(states, float)
@@ -65,10 +60,8 @@ class PseudoLikelihood(PairwiseLikelihood):
             totals = self.weights @ ~absent
             means = self.weights @ states / np.where(totals > 0, totals, 1.0)
             filled = np.where(absent, means, states)
-        self.mean, blocks = self.weights @ filled, self.row_blocks(at_once=_SHARED_BLOCKS)
-        self.second = sum(
-            self._sum_of_products(filled[b], self.weights[b, None] * filled[b]) for b in blocks
-        )
+        self.mean = self.weights @ filled
+        self.second = filled.T @ (self.weights[:, None] * filled)
 
     def __getstate__(self):
         return {name: value for name, value in self.__dict__.items() if name != "_tables"}
@@ -111,16 +104,10 @@ class PseudoLikelihood(PairwiseLikelihood):
 
     # --- value and gradient ---------------------------------------------------------------------
 
-    def row_blocks(self, n_rows=None, at_once=1):
-        """Slices of rows, by default of all, which fit in the cache, `at_once` together."""
-        n_rows = len(self.weights) if n_rows is None else n_rows
-        size = at_once * max(256, BLOCK_NUMBERS // self.n_units)
-        return [slice(i, i + size) for i in range(0, n_rows, size)]
-
     def residuals(self, couplings, field, rows=slice(None)):
         """Residuals weight * (x - tanh eta) of rows, and weight * their log-pseudo-likelihood."""
         states, weights = self.targets[rows], self.weights[rows]
-        products = self._products(self.states[rows], couplings)
+        products = self.states[rows] @ couplings
         value = np.empty(len(states))
         # A tanh and a softplus take the time of some six multiply-adds each.
         n_tasks = -(-len(states) // pl_kernels.ROWS_AT_A_TIME)
@@ -140,50 +127,16 @@ class PseudoLikelihood(PairwiseLikelihood):
             return value
         return value + self.weights[rows] * np.log(2) * (self.targets[rows] == 0).sum(1)
 
-    # BLAS has one thread meanwhile, see `few_blas_threads`: a block of rows is one task, so that
-    # results do not depend on the number of threads.
-
-    def _products(self, rows, matrix):
-        """rows @ matrix."""
-        out = np.empty(rows.shape)
-
-        def multiply(block):
-            np.matmul(rows[block], matrix, out=out[block])
-
-        blocks = self.row_blocks(len(rows))
-        work = rows.size * self.n_units
-        for_each(multiply, blocks, workers_for(len(blocks), work, self.n_threads))
-        return out
-
-    def _sum_of_products(self, left, right):
-        """left' right, the sum over blocks of rows."""
-        blocks, work = self.row_blocks(len(left)), left.size * self.n_units
-        return self._sum(lambda block: left[block].T @ right[block], blocks, work)
-
-    def _sum(self, of_block, blocks, work):
-        """Sum of a function of blocks of rows, of which threads share some at a time."""
-        total, parts = 0.0, [None] * _SHARED_BLOCKS
-
-        def compute(task):
-            place, block = task
-            parts[place] = of_block(block)
-
-        for first in range(0, len(blocks), _SHARED_BLOCKS):
-            tasks = list(enumerate(blocks[first : first + _SHARED_BLOCKS]))
-            for_each(compute, tasks, workers_for(len(tasks), work, self.n_threads))
-            total += sum(parts[: len(tasks)])
-        return total
-
     def _value_and_derivatives(self, parameters):
-        """Value of two matrix products, and half its derivatives by couplings; and by fields."""
+        """Value, half its derivatives by couplings, and derivatives by fields."""
         couplings, field = self.unpacked(parameters)
-        value, by_field, by_couplings = 0.0, np.zeros(self.n_units), np.zeros_like(couplings)
-        for block in self.row_blocks(at_once=_SHARED_BLOCKS):
-            residuals, values = self.residuals(couplings, field, block)
-            value += values.sum()
-            by_field += np.ones(len(residuals)) @ residuals
-            by_couplings += self._sum_of_products(self.states[block], residuals)
-        return value, by_couplings, by_field
+
+        def sums(rows):
+            residuals, values = self.residuals(couplings, field, rows)
+            by_field = np.ones(len(residuals)) @ residuals
+            return values.sum(), self.states[rows].T @ residuals, by_field
+
+        return self.sums_over_blocks(sums)
 
     def _residuals_at(self, parameters, rows):
         return self.residuals(*self.unpacked(parameters), rows)[0]
@@ -203,7 +156,7 @@ class PseudoLikelihood(PairwiseLikelihood):
     def look(self, parameters):
         """Return the smallest residual w p_b, and whether all margins are positive."""
         smallest, largest = np.inf, 0.0
-        for rows in self.row_blocks():
+        for rows in self.blocks():
             present = self.targets[rows] != 0
             # 2 (1 - p) of each value, times its weight.
             residuals = abs(self._residuals_at(parameters, rows))
@@ -222,7 +175,7 @@ class PseudoLikelihood(PairwiseLikelihood):
         curvature, d = self.weighted_sech2(parameters), self.n_units
         tables, products, first, second, places, n_padded = self._tables
         sums = np.empty((n_padded, n_padded, d))
-        sums[0, 1 : d + 1] = self._sum_of_products(self.states, curvature)
+        sums[0, 1 : d + 1] = self.states.T @ curvature
 
         def sum_products(task):
             table, k, l = task

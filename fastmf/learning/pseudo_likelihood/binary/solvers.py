@@ -5,12 +5,10 @@ import numpy as np
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
 from fastmf.kernels.pseudo_likelihood.bslm_arguments import BSLMData, BSLMSettings, bslm_workspaces
-from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, Fit
-
-MAX_BSLM_ITER = 10_000
+from fastmf.learning.pseudo_likelihood.fit import MAX_ITER, TOLERANCE_ROWS, Fit
 
 
-def bslm(objective, starts, *, l1=0.0, tol=1e-5, max_iter=MAX_BSLM_ITER):
+def bslm(objective, starts, *, l1=0.0, tol=1e-5, max_iter=10 * MAX_ITER):
     """Maximum by Nguyen & Wood's coordinate updates, from each of several starts."""
     pairs = [objective.unpacked(start) for start in starts]
     couplings, field = (np.stack(arrays) for arrays in zip(*pairs, strict=True))

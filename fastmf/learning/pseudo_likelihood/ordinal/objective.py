@@ -20,7 +20,7 @@ from fastmf._threads.workers import for_each, workers_for
 from fastmf.kernels.pseudo_likelihood.ordinal import ROWS_AT_A_TIME, conditionals
 from fastmf.learning.pseudo_likelihood.coordinates import SeparateCoordinates
 from fastmf.learning.pseudo_likelihood.existence import Items
-from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, TOLERANCE_ROWS, PairwiseLikelihood
+from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, PairwiseLikelihood
 
 
 class OrdinalLikelihood(PairwiseLikelihood):
@@ -40,7 +40,7 @@ class OrdinalLikelihood(PairwiseLikelihood):
             raise ValueError(
                 "states must be the numbers 0, 1, ... of categories, fewer than n_categories."
             )
-        self.item_of_field = thresholds.item_of_parameter
+        self.item_of_field, self.width = thresholds.item_of_parameter, thresholds.width
         self.penalties = float(l2), float(l2_field)
         self.ridge = np.full(self.n_parameters, float(l2))
         self.ridge[: self.n_fields] = l2_field
@@ -89,32 +89,14 @@ class OrdinalLikelihood(PairwiseLikelihood):
         conditionals(residuals, table, states, memory, queue, p, residuals, values)
         return p, residuals, values
 
-    def _blocks(self):
-        numbers = self.n_units * self.thresholds.width
-        size = max(4, BLOCK_NUMBERS // numbers // ROWS_AT_A_TIME) * ROWS_AT_A_TIME
-        return [slice(i, i + size) for i in range(0, len(self.weights), size)]
-
-    def _sums_over_blocks(self, function, parameters):
-        """Sums over blocks of rows of function(states, weights, p, residuals, values)."""
-        blocks = self._blocks()
-        parts = [None] * len(blocks)
-
-        def compute(k):
-            rows = blocks[k]
-            result = self.conditionals(parameters, rows)
-            parts[k] = function(self.states[rows], self.weights[rows], *result)
-
-        work = 10 * self.states.size * (self.n_units + 10 * self.thresholds.width)
-        for_each(compute, range(len(blocks)), workers_for(len(blocks), work, self.n_threads))
-        return [sum(terms) for terms in zip(*parts, strict=True)]
-
     def _value_and_derivatives(self, parameters):
         """Value, half its derivatives by couplings, and derivatives by fields."""
 
-        def sums(x, w, p, residuals, values):
-            return w @ p, x.T @ (w[:, None] * residuals), w @ values
+        def sums(rows):
+            w, (p, residuals, values) = self.weights[rows], self.conditionals(parameters, rows)
+            return w @ values, self.states[rows].T @ (w[:, None] * residuals), w @ p
 
-        expected, by_couplings, value = self._sums_over_blocks(sums, parameters)
+        value, by_couplings, expected = self.sums_over_blocks(sums)
         return value, by_couplings, self.thresholds.gradient(self.frequencies - expected)
 
     # --- existence of the maximum ---------------------------------------------------------------
@@ -135,7 +117,7 @@ class OrdinalLikelihood(PairwiseLikelihood):
         """Return the smallest residual w p_b, and whether all margins are positive."""
         residual, separates = np.inf, True
         c = np.arange(self.thresholds.width)[:, None, None]
-        for rows in self._blocks():
+        for rows in self.blocks():
             p, x = self.conditionals(parameters, rows)[0], self.states[rows]
             present = (c != x) & (c < self.thresholds.n_categories)
             largest = np.where(present, p, 0.0).max(0)
@@ -153,7 +135,7 @@ class OrdinalLikelihood(PairwiseLikelihood):
         d, width = self.n_units, self.thresholds.width
         of_pairs, of_both = np.zeros((d, d, d)), np.zeros((d, width, d))
         of_fields, numbers = np.zeros((d, width, width)), np.arange(width)[:, None]
-        for rows in self._blocks():
+        for rows in self.blocks():
             x, w = self.states[rows], self.weights[rows]
             p = self.conditionals(parameters, rows)[0]
 

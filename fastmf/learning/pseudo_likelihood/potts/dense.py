@@ -12,11 +12,11 @@ from itertools import pairwise
 import numpy as np
 from scipy import linalg, sparse
 
+from fastmf._common.rows import BLOCK_ENTRIES
 from fastmf._threads.workers import computed_once
 from fastmf.learning.pseudo_likelihood.existence import Items
 from fastmf.learning.pseudo_likelihood.fit import (
     MAX_HESSIAN_PARAMETERS,
-    SCORE_NUMBERS,
     TOLERANCE_ROWS,
     CompositeLikelihood,
 )
@@ -187,7 +187,7 @@ class DenseObjective(CompositeLikelihood):
 
     def _one_hot(self, rows):
         """Rows and their targets as ones and zeros, and which states belong to a target."""
-        if len(self.labels) * self.n_fields > SCORE_NUMBERS:
+        if len(self.labels) * self.n_fields > BLOCK_ENTRIES:
             return self._tables_of(rows)
         return tuple(table[rows] for table in self._tables)
 
@@ -203,7 +203,7 @@ class DenseObjective(CompositeLikelihood):
         return x, self._one_hot(rows)[1] - p
 
     def _blocks(self):
-        size = max(16, SCORE_NUMBERS // self.n_parameters)
+        size = max(16, BLOCK_ENTRIES // self.n_parameters)
         return [slice(start, start + size) for start in range(0, len(self.labels), size)]
 
     def scores(self, parameters, rows, factors):

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastmf._common.memory import memory_of_the_machine
+from fastmf._common.rows import BLOCK_ENTRIES
 from fastmf._threads.workers import for_each, one_blas_thread, workers_for
 from fastmf.learning.pseudo_likelihood import lbfgs
-from fastmf.learning.pseudo_likelihood.fit import SCORE_NUMBERS, TOLERANCE_ROWS
+from fastmf.learning.pseudo_likelihood.fit import MAX_ITER, TOLERANCE_ROWS
 from fastmf.learning.pseudo_likelihood.potts.asymmetric import AsymmetricObjective
 from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, OfFewRows
 from fastmf.learning.pseudo_likelihood.potts.few_rows import FewRows
@@ -16,6 +17,8 @@ from fastmf.learning.pseudo_likelihood.potts.layout import PottsLayout
 from fastmf.learning.pseudo_likelihood.potts.objective import Evaluator, SymmetricObjective
 from fastmf.models._gauge import PositionStates
 
+# Pairs of steps and changes of the gradient in the memory of L-BFGS.
+_N_PAIRS = 6
 # Parameters from which L-BFGS computes in single precision.
 _MIN_SINGLE_PARAMETERS = 500_000
 # How many times more states than distinct rows there are where rows are called few.
@@ -33,7 +36,7 @@ class Options(NamedTuple):
     l2_field: float
     symmetric: bool = True
     tol: float = 1e-4
-    max_iter: int = lbfgs.MAX_LBFGS_ITER
+    max_iter: int = MAX_ITER
     single: bool | None = None
     report: Callable | None = None
 
@@ -96,19 +99,19 @@ def _check_memory(n_bytes, advice):
 def _fit_symmetric(data, options, excluded, by_rows):
     n_rows, n_states, dtype = len(data.labels), data.n_states, _precision(data, options)
     if by_rows:
-        n_bytes = 8 * n_rows * (4 * n_rows + (2 * lbfgs.N_PAIRS + 8) * n_states)
+        n_bytes = 8 * n_rows * (4 * n_rows + (2 * _N_PAIRS + 8) * n_states)
         _check_memory(n_bytes, "take solver='asymmetric', or fewer rows")
         objective = FewRows(data, options.l2, options.l2_field)
     else:
         # History, scale, point and two gradients of half a matrix, two whole ones, and the result.
-        n_half = 2 * lbfgs.N_PAIRS + 5
+        n_half = 2 * _N_PAIRS + 5
         n_bytes = n_states**2 * ((n_half / 2 + 2) * dtype.itemsize + 8)
         _check_memory(n_bytes, "take solver='asymmetric', or fewer positions")
         objective = SymmetricObjective(data, options.l2, options.l2_field, dtype, excluded)
     z = objective.start(starting_field(data))
     with one_blas_thread():
         minimum = lbfgs.minimise(
-            objective, z, tol=options.tol, max_iter=options.max_iter,
+            objective, z, tol=options.tol, max_iter=options.max_iter, n_pairs=_N_PAIRS,
             n_threads=data.n_threads, callback=options.report,
         )  # fmt: skip
         couplings, field = objective.parameters(z)
@@ -138,7 +141,7 @@ def _fit_asymmetric(data, options, by_rows):
         z = objective.start(start)
         result = lbfgs.minimise(
             objective, z, tol=options.tol / layout.n_blocks,
-            max_iter=options.max_iter, n_threads=1,
+            max_iter=options.max_iter, n_pairs=_N_PAIRS, n_threads=1,
         )  # fmt: skip
         table, field[objective.states] = objective.parameters(z)
         if by_rows:
@@ -179,7 +182,7 @@ def log_pseudo_likelihood(data, couplings, field):
         evaluator = Evaluator(layout, data.rows(layout), data.n_threads)
         return evaluator.value_and_gradient(tables, h, np.empty_like(tables), np.empty_like(h))
     total = 0.0
-    size = max(16, SCORE_NUMBERS // data.n_states)
+    size = max(16, BLOCK_ENTRIES // data.n_states)
     for start in range(0, len(data.labels), size):
         rows = slice(start, start + size)
         labels = data.labels[rows]

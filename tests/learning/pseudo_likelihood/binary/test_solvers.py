@@ -4,7 +4,7 @@ import scipy
 from populations import population
 from separated_units import features
 
-from fastmf.learning.pseudo_likelihood.binary import objective as module
+from fastmf.learning.pseudo_likelihood import fit as module
 from fastmf.learning.pseudo_likelihood.binary.firth import firth, penalty
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.binary.solvers import bslm
