@@ -64,13 +64,7 @@ class ScaledCholesky(NamedTuple):
 
 
 class Gram:
-    """X'X, computed where it is first needed, for all who need it again.
-
-    Parameters
-    ----------
-    X : array of shape (n_rows, n_columns)
-        Does not change.
-    """
+    """X'X of an array X that does not change, computed where it is first needed."""
 
     def __init__(self, X):
         self.X, self._matrix = X, None
@@ -149,18 +143,6 @@ def newton_step(hessian, gradient, min_curvature):
     curvature = np.where(positive, values, np.maximum(abs(values), min_curvature))
     along = np.einsum("...ji,...j->...i", vectors, gradient) / curvature
     return -np.einsum("...ij,...j->...i", vectors, along)
-
-
-def two_loop_product(gradient, pairs, inverse):
-    """The inverse Hessian of L-BFGS times a gradient, by the two-loop recursion (Nocedal 1980)."""
-    q, factors = gradient, []
-    for s, y, rho in reversed(pairs):
-        factors.append(rho * (s * q).sum())
-        q = q - factors[-1] * y
-    step = inverse(q)
-    for (s, y, rho), factor in zip(pairs, reversed(factors), strict=True):
-        step = step + s * (factor - rho * (y * step).sum())
-    return step
 
 
 def symmetrize(matrix, block_rows=512):

@@ -22,6 +22,16 @@ def memory_of_the_machine():
         return np.inf
 
 
+def check_available(n_bytes, what, advice):
+    """Raise a MemoryError for what needs more memory than the machine has."""
+    available = memory_of_the_machine()
+    if n_bytes > available:
+        raise MemoryError(
+            f"{what} needs {n_bytes / 2**30:.3g} GiB, and the machine has "
+            f"{available / 2**30:.3g}: {advice}."
+        )
+
+
 def aligned(shape, dtype, allocate=np.empty):
     """An array that begins with a cache line, empty or as `allocate` makes it.
 
@@ -42,14 +52,11 @@ def borrowed(shape, dtype):
     except IndexError:
         memory = np.empty(0, np.uint8)
     if memory.nbytes < n_bytes:
-        if n_bytes > memory_of_the_machine():
-            raise MemoryError(
-                f"this solve needs {n_bytes / 2**30:.3g} GiB of working memory, an array of shape "
-                f"{tuple(map(int, shape))}, and the machine has "
-                f"{memory_of_the_machine() / 2**30:.3g}. Solve fewer rows at a time, use fewer "
-                "threads or a float32 model, and do without what keeps the messages of every row "
-                "(messages, pairwise, init)."
-            )
+        check_available(
+            n_bytes, f"an array of shape {tuple(map(int, shape))} for this solve",
+            "solve fewer rows at a time, use fewer threads or a float32 model, and do without what "
+            "keeps the messages of every row (messages, pairwise, init)",
+        )  # fmt: skip
         memory = aligned((n_bytes,), np.uint8)
     yield memory[:n_bytes].view(dtype).reshape(shape)
     _block[:] = [memory]

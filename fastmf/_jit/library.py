@@ -125,11 +125,6 @@ class Library:
     folder : Path
     level : str
         Instruction set.
-
-    Raises
-    ------
-    ValueError
-        If it cannot be used.
     """
 
     def __init__(self, folder, level):

@@ -12,6 +12,8 @@ import fastmf
 from fastmf._common.warning import listed, warn_user
 from fastmf.cli import _options, _rows
 from fastmf.cli._page import Figure, Page, Table
+from fastmf.datasets._tables import number_of
+from fastmf.datasets.files import read_text
 
 EPILOG = """\
 examples:
@@ -77,10 +79,7 @@ def run(arguments):
 
 
 def read_items(path):
-    """Read the names of columns, and their cells as strings, None where empty."""
-    from fastmf.datasets._tables import MISSING_CELLS
-    from fastmf.datasets.files import read_text
-
+    """Read the columns of a table by their names, as strings, None where empty."""
     names, columns = read_text(path)
     if len(set(names)) < len(names) or "" in names:
         wrong = next(name for name in names if name == "" or names.count(name) > 1)
@@ -88,14 +87,7 @@ def read_items(path):
             f"{path}: its first line must name all columns, each with its own name, got "
             f"{wrong!r}{' more than once' * (wrong != '')}."
         )
-    items = {}
-    for name, cells in zip(names, columns, strict=True):
-        missing = {"", *MISSING_CELLS}
-        # "none" is an answer beside other words.
-        if any(_order(cell)[0] for cell in cells if cell.lower() not in missing):
-            missing.remove("none")
-        items[name] = [None if cell.lower() in missing else cell for cell in cells]
-    return names, items
+    return dict(zip(names, columns, strict=True))
 
 
 def _numbers(name, cells):
@@ -153,10 +145,8 @@ def _warn_of_order(names, values):
 
 def _order(text):
     """Numbers by their values, before strings."""
-    try:
-        return 0, float(text), text
-    except ValueError:
-        return 1, 0.0, text
+    value = number_of(text)
+    return value is None, value or 0.0, text
 
 
 # --- the page -------------------------------------------------------------------------------------
@@ -167,12 +157,12 @@ class TableNetwork:
 
     def __init__(self, arguments):
         self.options = arguments
-        names, columns = read_items(arguments.table)
+        columns = read_items(arguments.table)
         roles = {key: getattr(arguments, key) for key in ("group", "weight", "cluster")}
         for name in [*filter(None, roles.values()), *arguments.ignore]:
-            if name not in names:
-                raise ValueError(f"{arguments.table} has no column {name!r}: {', '.join(names)}.")
-        self.items = [n for n in names if n not in [*roles.values(), *arguments.ignore]]
+            if name not in columns:
+                raise ValueError(f"{arguments.table} has no column {name!r}: {', '.join(columns)}.")
+        self.items = [n for n in columns if n not in [*roles.values(), *arguments.ignore]]
         special = {key: columns[name] if name else None for key, name in roles.items()}
         for key in ("group", "cluster"):
             if special[key] is not None and None in special[key]:

@@ -134,7 +134,6 @@ def _check(X, y, names, arguments):
 
 def _classes(arguments):
     """Classes in a named column of a table of text, numbers or words; None if there is none."""
-    from fastmf.datasets._tables import MISSING_CELLS
     from fastmf.datasets.files import is_text, read_text
 
     if arguments.target is None or not is_text(arguments.data):
@@ -146,7 +145,6 @@ def _classes(arguments):
     if arguments.target not in names:
         return None
     cells = columns[_place(arguments.target, names)]
-    cells = [None if cell.lower() in ("", *MISSING_CELLS) else cell for cell in cells]
     try:
         return np.array([np.nan if cell is None else float(cell) for cell in cells])
     except ValueError:

@@ -52,14 +52,18 @@ def open_decompressed(path):
     return gzip.open(path, "rb") if is_compressed(path) else open(path, "rb")
 
 
-def contents(path, max_bytes):
-    """All bytes of a file, uncompressed; an error if they are more than may be."""
-    pieces, n_bytes = [], 0
+def contents(path, max_bytes, n_copies=1):
+    """All bytes of a file, uncompressed, of which a reader makes some copies within the memory."""
+    pieces, n_left = [], max_bytes // n_copies + 1
     with open_decompressed(path) as file:
-        while piece := file.read(int(min(BLOCK_BYTES, max_bytes - n_bytes + 1))):
+        while piece := file.read(int(min(BLOCK_BYTES, n_left))):
             pieces.append(piece)
-            n_bytes += len(piece)
-            check_memory(n_bytes, max_bytes)
+            n_left -= len(piece)
+    if n_left == 0:
+        raise ValueError(
+            f"it is larger than max_bytes={max_bytes:.0f} allows; pass a larger one if there is memory "
+            f"for {max(3, n_copies)} times the text"
+        )
     return b"".join(pieces)
 
 

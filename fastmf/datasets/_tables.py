@@ -75,7 +75,7 @@ def read_table(path, max_bytes, ignored=()):
 
 
 def read_texts(path, max_bytes):
-    """Read the names of the columns of a table, and its rows of text, decimal points in numbers."""
+    """Read the names of the columns of a table, and its columns of text, None where missing."""
     with opened(path, max_bytes) as (names, rows, separator):
         if names is None:
             raise ValueError("it must have a line of names, with a letter or in quotes")
@@ -92,7 +92,24 @@ def read_texts(path, max_bytes):
     used = _used(names, len(names))
     if names[-1] == "" and not any(columns[-1]):  # a separator at the end of each line
         used = used[:-1]
-    return [names[j] for j in used], [columns[j] for j in used]
+    return [names[j] for j in used], [_with_missing(columns[j]) for j in used]
+
+
+def number_of(text):
+    """The number that a cell holds, or None."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _with_missing(cells):
+    """Cells, and None in the place of missing ones; "none" is an answer beside other words."""
+    missing = {"", *MISSING_CELLS}
+    present = (cell for cell in cells if cell.lower() not in missing)
+    if any(number_of(cell) is None for cell in present):
+        missing.remove("none")
+    return [None if cell.lower() in missing else cell for cell in cells]
 
 
 class _Numbers:

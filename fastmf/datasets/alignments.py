@@ -61,22 +61,12 @@ class Alignment(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """Rows and columns of a file that an alignment lacks.
+    """Rows and columns of a file that an alignment lacks."""
 
-    Parameters
-    ----------
-    n_rows, n_columns : int
-        With letters outside the alphabet; of inserts, or not of the focus.
-    letters : str
-        Letters that occur, the most frequent first.
-    n_gappy_rows, n_gappy_columns : int
-        With more gaps than `max_gaps`.
-    """
-
-    n_rows: int
-    n_columns: int
-    letters: str
-    n_gappy_rows: int = 0
+    n_rows: int  # with letters outside the alphabet
+    n_columns: int  # of inserts, or not of the focus
+    letters: str  # outside the alphabet, the most frequent first
+    n_gappy_rows: int = 0  # with more gaps than `max_gaps`
     n_gappy_columns: int = 0
 
 
@@ -177,11 +167,6 @@ def sequence_weights(X, identity=0.8, *, n_threads=None):
     array of shape (n_rows,)
         In (0, 1].
 
-    Raises
-    ------
-    TypeError, ValueError
-        If `X` is not a matrix of integers, or `identity` is not such a number.
-
     Notes
     -----
     Exact: all pairs of rows are compared, some 10^8 a second on one core for 150 columns. Their sum
@@ -225,11 +210,6 @@ def write_fasta(path, X, alphabet="protein", names=None):
         Letters of the states, as in `load_alignment`.
     names : sequence of str of length n_rows, optional
         Default: 1, 2, ...
-
-    Raises
-    ------
-    ValueError, TypeError
-        If `X` is not a matrix of integers, has states beyond the alphabet, or names do not fit.
 
     Examples
     --------
@@ -309,14 +289,14 @@ def residues_of(path, name, alignment, inserts="drop"):
     row = _focus_row(text, name)
     start = text.lengths[:row].sum()
     letters = text.letters[start : start + text.lengths[row]]
-    residue = ~np.isin(letters, list(_GAPS))
+    residue = ~_IS_GAP[letters]
     first = re.search(r"/(\d{1,9})-\d+$", text.names[row])
     numbers = np.cumsum(residue) + (int(first[1]) if first else 1) - 1
     _, width = _aligned_in(alignment.alphabet, text, inserts)
     # Where inserts are removed, or the sign of a stop at the end.
     places = np.arange(width)
     if len(letters) > width:
-        places = np.flatnonzero(~_is_insert(letters))
+        places = np.flatnonzero(~_IS_INSERT[letters])
     places = np.append(places, np.arange(len(places), width))[alignment.columns]
     return [f"{chr(letters[k])}{numbers[k]}" if residue[k] else "" for k in places]
 
@@ -524,19 +504,20 @@ def _in_blocks(lines, clustal=False):
 _ALL_LOWER = "all its letters are lower-case, which marks inserts; pass inserts='keep'"
 
 
-def _is_lower(letters):
-    return (letters >= ord("a")) & (letters <= ord("z"))
+def _table(signs):
+    """Which of all bytes are among some signs."""
+    return np.isin(np.arange(256), list(signs))
 
 
-def _is_insert(letters):
-    return _is_lower(letters) | (letters == ord("."))
+_IS_GAP, _IS_LOWER = _table(_GAPS), _table(string.ascii_lowercase.encode())
+_IS_INSERT = _IS_LOWER | _table(b".")
 
 
 def _aligned(text, inserts):
     """The text with rows of one length, and that length; A2M without dots loses its inserts."""
     # For an empty row reduceat would return the first entry of the next one.
     if inserts == "drop" and text.lengths.min() > 0 and _lacks_dots(text):
-        matches = ~_is_insert(text.letters)
+        matches = ~_IS_INSERT[text.letters]
         lengths = np.add.reduceat(matches, np.cumsum(text.lengths) - text.lengths, dtype=np.int64)
         if (lengths == lengths[0]).all() and lengths[0] > 0:
             text = text._replace(letters=text.letters[matches], lengths=lengths)
@@ -569,7 +550,7 @@ def _aligned_in(alphabet, text, inserts):
         text, width = _aligned(without, inserts)
     letters = text.letters.copy()
     for block in _blocks(letters, width):
-        last = width - 1 - np.argmax(~np.isin(block, list(_GAPS))[:, ::-1], axis=1)
+        last = width - 1 - np.argmax(~_IS_GAP[block][:, ::-1], axis=1)
         stops = np.flatnonzero(block[np.arange(len(block)), last] == _STOP)
         block[stops, last[stops]] = ord("-")
     return text._replace(letters=letters), width
@@ -582,16 +563,13 @@ def _lacks_dots(text):
         return True
     if (text.letters == ord(".")).any():
         return False
-    inserts = sum(_is_insert(block).sum(axis=0) for block in _blocks(text.letters, width))
+    inserts = _IS_INSERT[text.letters].reshape(-1, width).sum(axis=0)
     return bool(((inserts > 0) & (inserts < len(text.lengths))).any())
 
 
 def _check_case(text):
     """Raise if all letters are lower-case: gaps alone do not tell which columns are inserts."""
-    if _is_lower(text.letters).any() and not any(
-        (~_is_insert(block) & ~np.isin(block, list(_GAPS))).any()
-        for block in _blocks(text.letters, 1)
-    ):
+    if _IS_LOWER[text.letters].any() and (_IS_INSERT | _IS_GAP)[text.letters].all():
         raise ValueError(f"{text.path}: no column is left, as {_ALL_LOWER}.")
 
 
@@ -599,16 +577,11 @@ def _kept_columns(text, rows, focus, inserts):
     """Columns to keep: of the letters of the focus, or all but insert columns."""
     if focus is None and inserts == "keep":
         return np.arange(rows.shape[1])
-    keep = np.zeros(rows.shape[1], bool)
     if focus is None:
-        for block in _blocks(rows, rows.shape[1]):
-            keep |= ~_is_insert(block).all(axis=0)
-        what = _ALL_LOWER
+        keep, what = ~_IS_INSERT[rows].all(axis=0), _ALL_LOWER
     else:
         letters = rows[_focus_row(text, focus)]
-        keep = ~np.isin(letters, list(_GAPS))
-        if inserts == "drop":
-            keep &= ~_is_lower(letters)
+        keep = ~(_IS_GAP | _IS_LOWER if inserts == "drop" else _IS_GAP)[letters]
         what = f"the focus {focus!r:.60} has no upper-case letters"
     if not keep.any():
         raise ValueError(f"{text.path}: no column is left, as {what}.")

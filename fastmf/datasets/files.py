@@ -143,7 +143,7 @@ def read_named(path, ignored=()):
 
 
 def read_text(path):
-    """Read the names of the columns of a table, and the columns as text."""
+    """Read the names of the columns of a table, and the columns as text, None where missing."""
     path = Path(path)
     if not is_text(path):
         raise ValueError(f"{path}: the name of a table must end in {' or '.join(TEXT_SUFFIXES)}.")

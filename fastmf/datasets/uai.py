@@ -61,14 +61,6 @@ def load_uai(path, evidence=None, *, max_bytes=2**33):
     -------
     UAIModel
 
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If a file is of another kind, damaged, or too large, if a factor has more than two variables
-        or negative entries, or if it is zero everywhere; with the line.
-
     Notes
     -----
     Factors become logarithms: of one variable fields, of two couplings, and zeros -inf. Factors of
@@ -171,13 +163,6 @@ def save_uai(model, path, *, clamp=None, log_factor=0.0):
     log_factor : float, default 0
         Logarithm of a factor without variables.
 
-    Raises
-    ------
-    TypeError
-        If the model is of another class.
-    ValueError
-        If units are not discrete, or clamped to a value that they do not have.
-
     Notes
     -----
     Numbers have the digits that give the same float when they are read again. Tables whose
@@ -231,7 +216,7 @@ class Words:
 
     def __init__(self, path, max_bytes):
         # Words and their numbers take some 16 times the space of their text.
-        self._text = contents(path, max_bytes // 16).removeprefix(b"\xef\xbb\xbf")
+        self._text = contents(path, max_bytes, 16).removeprefix(b"\xef\xbb\xbf")
         self._words, self._n_taken = self._text.split(), 0
 
     @property

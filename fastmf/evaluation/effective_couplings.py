@@ -6,6 +6,7 @@ from fastmf._common.arguments import count, generator, row_weights, rows
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.sampling.effective_couplings import effective_couplings as fill
 from fastmf.models import RBM
+from fastmf.models._gauge import in_gauge
 from fastmf.priors._compiled import units_of
 from fastmf.priors._groups import as_labels, as_states, column_is_group
 
@@ -30,13 +31,6 @@ def effective_couplings(model, X, *, n_background=50, sample_weight=None, n_thre
     -------
     array of shape (n_groups, q, n_groups, q), or (n_states, n_states) for groups of unequal sizes
         Symmetric, zero within groups.
-
-    Raises
-    ------
-    TypeError
-        If the model is not an RBM whose visible units are all categorical.
-    ValueError
-        If rows are incomplete.
 
     Notes
     -----
@@ -69,17 +63,9 @@ def effective_couplings(model, X, *, n_background=50, sample_weight=None, n_thre
     arguments = units, weights, starts, flat[chosen] @ weights, states, np.zeros(1, np.int64), out
     work = 10 * n * out.size * model.n_hidden // 2
     in_parallel(fill, arguments, workers_for(visible.n_groups, work, n_threads))
-    couplings = _zero_sum(out + out.T, visible)
+    fields = np.zeros(model.n_visible)
+    couplings, _ = in_gauge(out + out.T, fields, visible.sizes, "zero-sum")
     if (visible.sizes == visible.sizes[0]).all():
         shape = visible.n_groups, int(visible.sizes[0])
         return couplings.reshape(*shape, *shape)
-    return couplings
-
-
-def _zero_sum(couplings, prior):
-    """Couplings less the means over the states of either group."""
-    for axis in (0, 1):
-        means = np.add.reduceat(couplings, prior.starts, axis=axis)
-        means /= prior.sizes[:, None] if axis == 0 else prior.sizes
-        couplings = couplings - np.repeat(means, prior.sizes, axis=axis)
     return couplings

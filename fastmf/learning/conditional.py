@@ -115,9 +115,7 @@ def infer(
     if model.n_hidden == 0:
         exact = np.logaddexp(0, b).sum(1, dtype=float)
         return ConditionalMoments(expit(b), np.zeros_like(c), None, exact, zeros)
-    options = {"field": fields, "max_iter": n_sweeps, "n_threads": n_threads}
-    units = (Bernoulli(np.zeros(n, model.dtype)) for n in model.weights.shape)
-    rbm = RBM(model.weights, *units)
+    options, rbm = {"field": fields, "max_iter": n_sweeps, "n_threads": n_threads}, _rbm(model)
     if inference in ("max_product", "mixed_product"):
         mixed = inference == "mixed_product"
         result = most_probable(rbm, sum_hidden=mixed, search=bool(search), **search, **options)
@@ -135,6 +133,11 @@ def infer(
     result = belief_propagation(rbm, **options)
     log_partition = result.log_partition
     return ConditionalMoments(*result.mean, result.pairwise, log_partition, result.residual)
+
+
+def _rbm(model):
+    """The RBM of the labels and hidden units, without fields."""
+    return RBM(model.weights, *(Bernoulli(np.zeros(n, model.dtype)) for n in model.weights.shape))
 
 
 def hidden_means(model, visible, field):
@@ -200,9 +203,8 @@ def _mixed_product_beliefs(model, fields, n_sweeps, n_threads):
 
     Unit h has the log-odds H + W (1 - [V > 0]) given v = 1, without the message from v and with W.
     """
-    units = (Bernoulli(np.zeros(n, model.dtype)) for n in model.weights.shape)
     options = {"field": fields, "max_iter": n_sweeps, "n_threads": n_threads, "search": False}
-    result = most_probable(RBM(model.weights, *units), sum_hidden=True, **options)
+    result = most_probable(_rbm(model), sum_hidden=True, **options)
     visible, hidden = result.mean
     pairs = np.zeros_like(model.weights)
     for mean, log_odds, above in zip(visible, *result.b, strict=True):
@@ -279,8 +281,7 @@ def drawn_labels(model, Y, missing, fields, n_sweeps, rng, *, draws=True):
 
 def exact_log_partitions(model, X):
     """Log-partition given each row of features, or None if both sides have too many states."""
-    rbm = RBM(model.weights, *(Bernoulli(np.zeros(n)) for n in model.weights.shape))
-    if model.n_hidden == 0 or not enumerable(rbm, MAX_WORK_OF_ROW // LOG_PARTITION_COST):
+    if model.n_hidden == 0 or not enumerable(_rbm(model), MAX_WORK_OF_ROW // LOG_PARTITION_COST):
         return None
     (b, c), weights = model.fields(X), np.asarray(model.weights, np.float64)
     if len(weights) < weights.shape[1]:
@@ -295,11 +296,10 @@ def exact_log_partitions(model, X):
 
 def annealed_log_partitions(model, X, n_threads=None):
     """Log-partition given each row of features by annealing, and its standard error."""
-    rbm = RBM(model.weights, *(Bernoulli(np.zeros(n, model.dtype)) for n in model.weights.shape))
     fields, tiny = model.fields(X), np.finfo(model.dtype).eps
     means = infer(model, fields, "mean_field", 50, n_threads)[:2]
     base = [MATCHING * logit(np.clip(mean, tiny, 1 - tiny)) for mean in means]
-    return annealed_rows(rbm, np.full_like(base[0], np.nan), base, fields)
+    return annealed_rows(_rbm(model), np.full_like(base[0], np.nan), base, fields)
 
 
 def log_weights_of_known(model, Y, X):

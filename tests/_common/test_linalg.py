@@ -116,18 +116,3 @@ def test_the_step_on_a_saddle_has_the_moduli_of_the_curvatures(rng):
     assert step @ gradient < 0
     batch = linalg.newton_step(np.stack([hessian, np.eye(3)]), np.stack([gradient] * 2), 0.1)
     np.testing.assert_allclose(batch, [step, -gradient])
-
-
-def test_the_two_loop_product_is_that_of_the_bfgs_inverse(matrix, rng):
-    steps = rng.normal(size=(3, 7))
-    pairs = [(s, y, 1 / (s @ y)) for s, y in zip(steps, steps @ matrix, strict=True)]
-    inverse = start = np.diag(rng.uniform(1, 2, 7))
-    for s, y, rho in pairs:
-        left = np.eye(7) - rho * np.outer(s, y)
-        inverse = left @ inverse @ left.T + rho * np.outer(s, s)
-    gradient = rng.normal(size=7)
-    found = linalg.two_loop_product(gradient, pairs, lambda q: start @ q)
-    np.testing.assert_allclose(found, inverse @ gradient)
-    np.testing.assert_array_equal(
-        linalg.two_loop_product(gradient, [], lambda q: 2 * q), 2 * gradient
-    )

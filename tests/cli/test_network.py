@@ -35,7 +35,7 @@ def run(*options):
 
 
 def scores():
-    _, columns = read_items("t.csv")
+    columns = read_items("t.csv")
     chosen = [columns[name] for name in ("mood", "pain | back", "energy")]
     places = {
         value: k for k, value in enumerate(["a <few>", "some", "many", "too many"])
@@ -90,7 +90,7 @@ def test_page_compares_groups(table):
     assert main(["network", *options, "-q", "--permutations", "9", "-o", "report.html"]) == 0
     text = (table.parent / "report.html").read_text()
     assert "<h2>Groups old and young</h2>" in text and "By 9 permutations" in text
-    _, columns = read_items("t.csv")
+    columns = read_items("t.csv")
     groups, weights = np.array(columns["who"]), np.array(columns["times"], float)
     X, fits = scores(), []
     for name in ("old", "young"):
@@ -185,8 +185,7 @@ def test_items_of_other_programs(tmp_path, separator, end, begin):
     text = begin + end.join(lines)
     for name, convert in (("t.tsv", bytes), ("t.csv.gz", gzip.compress)):
         (tmp_path / name).write_bytes(convert(text.encode()))
-        names, columns = read_items(tmp_path / name)
-        assert names == ["müde", "b, c", "d; e"]
+        columns = read_items(tmp_path / name)
         # "none" is an answer beside words, and a missing value beside numbers.
         assert columns == {
             "müde": ["1", "0"], "b, c": [None, "2"], "d; e": ["none", "so; so"],
@@ -198,7 +197,7 @@ def test_decimal_commas_are_numbers(tmp_path, monkeypatch, capsys):
     X = ratings(200)[:, [0, 2, 3]]
     lines = [";".join(f"{x + 8},5" for x in row) for row in X]  # 8,5 before 10,5
     (tmp_path / "t.csv").write_text("\n".join(["a;b;c", *lines]))
-    assert read_items("t.csv")[1]["a"] == [f"{x + 8}.5" for x in X[:, 0]]
+    assert read_items("t.csv")["a"] == [f"{x + 8}.5" for x in X[:, 0]]
     assert main(["network", "t.csv", "-q"]) == 0 and "warning" not in capsys.readouterr().err
     with open("network.csv", newline="") as file:
         found = [float(row["mean"]) for row in csv.DictReader(file)]
@@ -223,10 +222,10 @@ def test_codes_of_missing_values_are_noticed(tmp_path, monkeypatch, capsys, code
 
 def test_names_of_rows_and_separators_at_the_end_are_no_items(tmp_path):
     (tmp_path / "t.csv").write_text(",a,b,\n1,0,none,\n2,1,5,\n")
-    names, columns = read_items(tmp_path / "t.csv")
-    assert names == ["a", "b"] and columns == {"a": ["0", "1"], "b": [None, "5"]}
+    columns = read_items(tmp_path / "t.csv")
+    assert columns == {"a": ["0", "1"], "b": [None, "5"]}
     (tmp_path / "t.csv").write_text('"a","b"\n"x",0,none\n"y",1,5\n')  # R's write.table
-    assert read_items(tmp_path / "t.csv") == (names, columns)
+    assert read_items(tmp_path / "t.csv") == columns
 
 
 def test_order_of_words_is_said(table, capsys):

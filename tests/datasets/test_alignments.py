@@ -304,7 +304,7 @@ def test_a_damaged_file_is_one_line_with_its_name(tmp_path, text, says):
         ({"focus": ""}, ValueError, "no sequence's title begins"),
         ({"focus": "nobody"}, ValueError, "no sequence's title begins with focus='nobody'"),
         ({"focus": "f"}, ValueError, r"fits 2 sequences \(focus/3-7, fourth"),
-        ({"max_bytes": 50}, ValueError, "more than max_bytes=50"),
+        ({"max_bytes": 50}, ValueError, "larger than max_bytes=50"),
     ],
 )
 def test_options(tmp_path, options, error, says):

@@ -7,7 +7,7 @@ from fastmf.inference.missing.seen import incomplete_rows
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.learning.training.trainer import FIRST_SWEEPS
 from fastmf.priors._groups import column_sizes, columns_by_parts, has_groups
-from fastmf.priors._protocol import is_concatenated, take
+from fastmf.priors._protocol import joined, take
 from fastmf.priors._queries import independent_units
 
 
@@ -47,8 +47,7 @@ def independent_of_seen(prior, X):
     """The prior of independent units, each fitted to its observed values."""
     if not is_incomplete(X):
         return independent_units(prior, X)
-    parts = tuple(_fitted_to_seen(*part) for part in columns_by_parts(prior, X))
-    return prior._make((parts,)) if is_concatenated(prior) else parts[0]
+    return joined(prior, [_fitted_to_seen(*part) for part in columns_by_parts(prior, X)])
 
 
 def _fitted_to_seen(prior, X):

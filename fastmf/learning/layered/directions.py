@@ -31,7 +31,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from fastmf._threads.workers import one_blas_thread
-from fastmf.priors._protocol import by_parts, is_concatenated, n_units, parts_of
+from fastmf.priors._protocol import by_parts, joined, n_units, parts_of
 from fastmf.priors._queries import field_is_tilt, fields_of, precisions, unbounded
 from fastmf.priors._registry import REGISTRY
 
@@ -200,8 +200,8 @@ def _without_mean(gradient, mean, columns):
 def _changed(prior, gradient, change, units, values):
     """The gradient with change(part, values of the part) for parts with some of the units."""
     parts = parts_of(gradient), by_parts(prior, units), by_parts(prior, values)
-    new = tuple(
+    new = [
         change(part, x) if chosen.any() else part
         for part, (_, chosen), (_, x) in zip(*parts, strict=True)
-    )
-    return gradient._make((new,)) if is_concatenated(gradient) else new[0]
+    ]
+    return joined(gradient, new)

@@ -20,7 +20,7 @@ from fastmf.models.exact import states_of, sums_over_side
 from fastmf.priors._groups import column_sizes
 from fastmf.priors._protocol import (
     by_parts,
-    is_concatenated,
+    joined,
     learned_fields,
     log_prob_gradient,
     map_parameters,
@@ -192,7 +192,7 @@ def _weighted(prior, derivatives, weights):
         map_parameters(lambda d, w=w: (w.reshape(*w.shape, *[1] * (d.ndim - 2)) * d).sum(0), part)
         for part, (_, w) in zip(parts_of(derivatives), by_parts(prior, weights), strict=True)
     ]
-    return prior._make((tuple(parts),)) if is_concatenated(prior) else parts[0]
+    return joined(prior, parts)
 
 
 def _over_missing_states(model, X, w):

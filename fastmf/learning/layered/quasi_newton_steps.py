@@ -1,6 +1,6 @@
 """Maximum likelihood of small machines: exact gradients, and steps of the L-BFGS method.
 
-A step is one from all rows at once, along the direction of `two_loop_product`, of a length that
+A step is one from all rows at once, along the direction of L-BFGS, of a length that
 meets the weak Wolfe conditions, found by bisection (Lewis & Overton 2013). Variables are the
 couplings and the parameters of the units, precisions of unbounded units by their logarithm. The
 differences of steps and gradients are stored in `state.chains`, from which a run resumes.
@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.linalg import two_loop_product
 from fastmf._common.rows import is_incomplete, row_blocks
 from fastmf.inference.missing.seen import incomplete_rows
 from fastmf.learning.layered.directions import free_units, with_held_precisions
@@ -108,9 +107,7 @@ class Objective:
 
 def _joined(parameters):
     """All arrays of parameters, one after another."""
-    arrays = []
-    parameters.combine(lambda x: arrays.append(np.ravel(x)) or x)
-    return np.concatenate(arrays).astype(np.float64)
+    return np.concatenate([np.ravel(x) for x in parameters.arrays()]).astype(np.float64)
 
 
 def variables_of(model):
@@ -124,15 +121,13 @@ def _model_of(model, variables):
     """The model like another one with these variables; None if they are out of range."""
     if not np.isfinite(variables).all():
         return None
-    first = 0
-
-    def taken(x):
-        nonlocal first
-        first += x.size
-        new = variables[first - x.size : first].reshape(x.shape).astype(model.dtype)
-        return np.where(np.isneginf(x), x, new)
-
-    new = ModelParameters.of(model).combine(taken)
+    old = ModelParameters.of(model)
+    parts = np.split(variables.astype(model.dtype), np.cumsum([x.size for x in old.arrays()])[:-1])
+    arrays = (
+        np.where(np.isneginf(x), x, part.reshape(x.shape))
+        for x, part in zip(old.arrays(), parts, strict=True)
+    )
+    new = old.replaced(arrays)
     pairs = zip(model.layers, new.layers, strict=True)
     layers = tuple(from_log_precisions(*pair) for pair in pairs)
     try:
@@ -147,7 +142,7 @@ def take_step(state, objective, memory=20):
     if state.model is objective.highest:
         return
     pairs = state.chains or (np.zeros((0, len(start.variables))),) * 2
-    direction = _direction(start.gradient, *pairs)
+    direction = direction_of(start.gradient, *pairs)
     if not direction @ start.gradient > 0:
         pairs, direction = tuple(p[:0] for p in pairs), start.gradient
     new = _search(objective, start, direction, 1.0 if len(pairs[0]) else _first_step(direction))
@@ -193,11 +188,18 @@ def _first_step(direction):
     return min(1.0, 1 / max(np.linalg.norm(direction), 1e-300))
 
 
-def _direction(gradient, steps, changes):
-    """An approximation of the inverse Hessian times the gradient."""
-    pairs = [(s, y, 1 / (s @ y)) for s, y in zip(steps, changes, strict=True)]
-    scale = 1 / (pairs[-1][2] * (changes[-1] @ changes[-1])) if pairs else 1.0
-    return two_loop_product(gradient, pairs, lambda q: scale * q)
+def direction_of(gradient, steps, changes):
+    """The inverse Hessian of L-BFGS times a gradient, by the two-loop recursion (Nocedal 1980)."""
+    pairs, factors, direction = list(zip(steps, changes, strict=True)), [], gradient
+    for s, y in reversed(pairs):
+        factors.append(s @ direction / (s @ y))
+        direction = direction - factors[-1] * y
+    if pairs:
+        s, y = pairs[-1]
+        direction = direction * (s @ y / (y @ y))
+    for (s, y), factor in zip(pairs, reversed(factors), strict=True):
+        direction = direction + s * (factor - y @ direction / (s @ y))
+    return direction
 
 
 def _search(objective, start, direction, length, decrease=1e-4, curvature=0.9):

@@ -130,10 +130,15 @@ class CompositeLikelihood:
 class PairwiseLikelihood(CompositeLikelihood):
     """Composite likelihood with one coupling for each pair of units, of the products of scores.
 
-    `states` (n_rows, n_units) are scores; a subclass has `width`, the largest number of categories,
-    `item_of_field`, the unit of each field,
-    `_field_statistics`, derivatives of log-probabilities by fields; `_value_and_derivatives`, which
-    takes no penalty; and `_with`, the objective of other rows or pairs.
+    `states` (n_rows, n_units) are scores. A subclass has
+
+    - `width`: largest number of categories;
+    - `item_of_field`: unit of each field;
+    - `_field_statistics(rows)`: derivatives of log-probabilities by fields;
+    - `_value_and_derivatives(parameters)`: without penalty;
+    - `_slopes_of_means(parameters, factors)`: derivatives of the sums over rows of factors times
+      means by fields, and of each mean, times its factor, by the sum of its neighbours;
+    - `_with(states, weights, pairs)`: the objective of other rows or pairs.
     """
 
     def __init__(self, states, weights, n_fields, pairs, n_threads):
@@ -222,6 +227,16 @@ class PairwiseLikelihood(CompositeLikelihood):
         """Derivatives of `log_joint` of rows, (n_rows, n_parameters)."""
         states, (first, second) = self.states[rows], self.pairs
         return np.hstack([self._field_statistics(rows), states[:, first] * states[:, second]])
+
+    def prediction_gradients(self, parameters, factors):
+        """Derivatives of the sums over rows of factors times means, (n_units, n_parameters)."""
+        by_fields, by_sums = self._slopes_of_means(parameters, factors)
+        out, (first, second) = np.zeros((self.n_units, self.n_parameters)), self.pairs
+        out[self.item_of_field, np.arange(self.n_fields)] = by_fields
+        by_couplings, indices = by_sums.T @ self.states, self.index[self.pairs]
+        out[first, indices] = by_couplings[first, second]
+        out[second, indices] = by_couplings[second, first]
+        return out
 
     def reweighted(self, weights):
         """The objective of these rows with other weights; rows of weight 0 are left out."""

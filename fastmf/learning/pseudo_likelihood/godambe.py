@@ -21,7 +21,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import ndtr
 
 from fastmf._common.linalg import MIN_EIGENVALUE, cholesky
-from fastmf._common.memory import memory_of_the_machine
+from fastmf._common.memory import check_available
 from fastmf.learning.pseudo_likelihood.chi_squares import survival
 from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, few_blas_threads
 from fastmf.learning.pseudo_likelihood.newton import newton
@@ -326,13 +326,8 @@ def adjusted(p_values, method):
 
 def _check_memory(n):
     """Refuse matrices of all parameters that the machine has no room for."""
-    n_bytes, available = 24 * n**2, memory_of_the_machine()
-    if n_bytes > available:
-        raise MemoryError(
-            f"all standard errors at once need three matrices of {n} x {n} numbers, "
-            f"{n_bytes / 2**30:.3g} GiB, and the machine has {available / 2**30:.3g}:"
-            " ask for the standard errors of some `pairs`."
-        )
+    what = f"a fit of {n} parameters, three matrices of {n} x {n} numbers,"
+    check_available(24 * n**2, what, "ask for the standard errors of some `pairs`")
 
 
 def wald_tests(coupling, standard_error, pairs, method):

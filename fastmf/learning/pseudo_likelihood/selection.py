@@ -20,8 +20,6 @@ from fastmf.learning.pseudo_likelihood.resampling import counts_of
 # Penalties of a path, which ends a fifth of them after the smallest criterion; and the ratio of the
 # smallest to the largest.
 N_PENALTIES, SMALLEST = 100, 1e-3
-# Parts of the rows, and penalties, of cross-validation.
-N_FOLDS, N_CROSS_VALIDATED = 10, 30
 
 
 class SelectionPath(NamedTuple):
@@ -74,15 +72,15 @@ def ebic_path(objective, restricted, gamma, n_rows, tol):
     return SelectionPath(penalties[: len(values)], sizes, values, ebic, chosen), best[1]
 
 
-def cross_validated_path(objective, gamma, n_rows, tol):
+def cross_validated_path(objective, gamma, n_rows, tol, n_folds=10, n_penalties=30):
     """Compute graphs of a path and the couplings of the penalty with the best held-out score."""
     n, pairs = objective.n_fields, np.stack(objective.pairs, axis=1)
     counts = counts_of(objective.weights * objective.total)
-    penalties = _penalties(objective, N_CROSS_VALIDATED)
-    fold = np.random.default_rng(0).permutation(np.arange(counts.sum()) % N_FOLDS)
+    penalties = _penalties(objective, n_penalties)
+    fold = np.random.default_rng(0).permutation(np.arange(counts.sum()) % n_folds)
     row = np.repeat(np.arange(len(counts)), counts)
     score = np.zeros(len(penalties))
-    for k in range(min(N_FOLDS, counts.sum())):
+    for k in range(min(n_folds, counts.sum())):
         left_out = np.bincount(row[fold == k], minlength=len(counts)).astype(float)
         inside, outside = (objective.reweighted(w) for w in (counts - left_out, left_out))
         parameters = inside.independent()

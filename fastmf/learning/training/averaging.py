@@ -33,14 +33,6 @@ class IterateAverage:
     n_averaged : int
         Number of models averaged.
 
-    Raises
-    ------
-    ValueError
-        If the shapes of the parameters differ from the models averaged so far, or `path` is not a
-        file of this class.
-    FileNotFoundError
-        If there is no folder for `path`.
-
     Notes
     -----
     Polyak & Juditsky (1992), once an epoch. Each epoch has the same weight, and sums are in
@@ -139,6 +131,4 @@ def _in_type(model, dtype):
 
 def _shapes(model):
     """Shapes of all arrays of a model's parameters."""
-    shapes = []
-    ModelParameters.of(model).combine(lambda x: shapes.append(x.shape) or x)
-    return shapes
+    return [x.shape for x in ModelParameters.of(model).arrays()]

@@ -27,11 +27,6 @@ class Checkpoint:
     path : str or path
         File (.npz). A file of another run is refused.
 
-    Raises
-    ------
-    FileNotFoundError
-        If there is no folder for `path`.
-
     Examples
     --------
     >>> import pathlib, tempfile
@@ -124,9 +119,7 @@ def write(path, state, run):
 
 
 def _tuples(state):
-    velocity = []
-    state.velocity.combine(lambda array: velocity.append(array) or array)
-    return {name: getattr(state, name) for name in TUPLES} | {"velocity": velocity}
+    return {name: getattr(state, name) for name in TUPLES} | {"velocity": state.velocity.arrays()}
 
 
 def read(path, run, start):
@@ -166,13 +159,13 @@ def _state(arrays, start):
     for part in TUPLES:
         members = arrays.under(part)
         tuples[part] = tuple(members[str(k)] for k in range(len(list(members))))
-    velocity, history, best = iter(tuples.pop("velocity")), arrays.under("history"), None
+    velocity, history, best = tuples.pop("velocity"), arrays.under("history"), None
     if any(name.startswith("best/") for name in arrays):
         best = model_from_arrays(arrays.under("best"))
     epoch, *_, waited = arrays["position"].tolist()
     return State(
         model_from_arrays(arrays.under("model")),
-        start.velocity.combine(lambda array: next(velocity)),
+        start.velocity.replaced(velocity),
         epoch,
         history={name: history[name].tolist() for name in history},
         best=best,

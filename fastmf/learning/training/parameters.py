@@ -32,6 +32,17 @@ class ModelParameters:
             }
         )
 
+    def arrays(self):
+        """All arrays that `combine` changes, in its order."""
+        arrays = []
+        self.combine(lambda x: arrays.append(x) or x)
+        return arrays
+
+    def replaced(self, arrays):
+        """The parameters with new arrays, in the same order."""
+        arrays = iter(arrays)
+        return self.combine(lambda _: next(arrays))
+
 
 def _combine(function, first, *others):
     if isinstance(first, np.ndarray):

@@ -112,9 +112,7 @@ def test_standard_errors_of_some_pairs(fitted, monkeypatch):
         fitted.covariance()
     # All at once they need no covariance, only room for its ingredients.
     np.testing.assert_array_equal(fitted.standard_errors()[1], field)
-    monkeypatch.setattr(
-        "fastmf.learning.pseudo_likelihood.godambe.memory_of_the_machine", lambda: 24 * 15**2 - 1
-    )
+    monkeypatch.setattr("fastmf._common.memory.memory_of_the_machine", lambda: 24 * 15**2 - 1)
     with pytest.raises(MemoryError, match=r"three matrices of 15 x 15 .*pairs"):
         fitted.standard_errors()
     for bad in ([0, 1], [[0, 5]], [[0.0, 1.0]]):

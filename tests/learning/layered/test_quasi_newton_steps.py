@@ -6,7 +6,12 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.learning.layered.quasi_newton_steps import Objective, QuasiNewtonSteps, variables_of
+from fastmf.learning.layered.quasi_newton_steps import (
+    Objective,
+    QuasiNewtonSteps,
+    direction_of,
+    variables_of,
+)
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.training.trainer import train
 from fastmf.models import RBM, exact
@@ -114,3 +119,15 @@ def test_log_weights_of_scores_that_do_not_occur_stay():
     assert log_likelihoods[0] == pytest.approx(log_likelihoods[1], abs=1e-4)
     empty = RBM(np.zeros((3, 1)), Ordinal.from_data(X, pseudocount=0.0), Bernoulli(np.zeros(1)))
     assert log_likelihoods[0] > log_likelihood(empty, X, exact(empty).log_partition).mean() + 0.1
+
+
+def test_the_direction_is_that_of_the_bfgs_inverse():
+    rng = np.random.default_rng(0)
+    factor, steps, gradient = rng.normal(size=(7, 7)), rng.normal(size=(3, 7)), rng.normal(size=7)
+    changes = steps @ (factor @ factor.T + np.eye(7))
+    inverse = steps[-1] @ changes[-1] / (changes[-1] @ changes[-1]) * np.eye(7)
+    for s, y in zip(steps, changes, strict=True):
+        left = np.eye(7) - np.outer(s, y) / (s @ y)
+        inverse = left @ inverse @ left.T + np.outer(s, s) / (s @ y)
+    np.testing.assert_allclose(direction_of(gradient, steps, changes), inverse @ gradient)
+    np.testing.assert_array_equal(direction_of(gradient, steps[:0], changes[:0]), gradient)

@@ -278,17 +278,10 @@ class PseudoLikelihood(PairwiseLikelihood):
         mean = (self.term_weights() * states).sum(0)
         return states, means, (1 + np.sign(states * means)) / 2, (1 + abs(mean)) / 2
 
-    def prediction_gradients(self, parameters, factors):
-        """Derivatives of the sums over rows of factors times means, (n_units, n_parameters)."""
-        states, means, *_ = self.predictions(parameters)
+    def _slopes_of_means(self, parameters, factors):
+        means = self.predictions(parameters)[1]
         slopes = factors * (1 - means**2)
-        by_field, by_couplings = slopes.sum(0), slopes.T @ states
-        out = np.zeros((self.n_units, self.n_parameters))
-        for j in range(self.n_units):
-            out[j, j] = by_field[j]
-            neighbours = np.flatnonzero(self.coupled[j])
-            out[j, self.index[j, neighbours]] = by_couplings[j, neighbours]
-        return out
+        return slopes.sum(0), slopes
 
     def _with(self, states, weights, pairs):
         edges = np.transpose(pairs)

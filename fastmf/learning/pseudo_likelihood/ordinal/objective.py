@@ -193,22 +193,11 @@ class OrdinalLikelihood(PairwiseLikelihood):
         hits = p.argmax(0) == self.states
         return self.states, self.states - residuals, hits.astype(float), self.frequencies.max(0)
 
-    def prediction_gradients(self, parameters, factors):
-        """Derivatives of the sums over rows of factors times means, (n_items, n_parameters)."""
+    def _slopes_of_means(self, parameters, factors):
         p, residuals, _ = self.conditionals(parameters)
-        numbers = np.arange(self.thresholds.width)[:, None, None]
-        # Derivatives of means by thresholds, and (c of them) by the sum of neighbours.
+        numbers = np.arange(self.width)[:, None, None]
         slopes = p * (numbers - (self.states - residuals)) * factors
-        by_thresholds, by_sums = slopes.sum(1), (numbers * slopes).sum(0)
-        by_couplings = by_sums.T @ self.states
-        out = np.zeros((self.n_units, self.n_parameters))
-        for i in range(self.n_units):
-            terms = np.zeros_like(by_thresholds)
-            terms[:, i] = by_thresholds[:, i]
-            out[i, : self.n_fields] = self.thresholds.gradient(terms)
-            neighbours = np.flatnonzero(self.coupled[i])
-            out[i, self.index[i, neighbours]] = by_couplings[i, neighbours]
-        return out
+        return self.thresholds.gradient(slopes.sum(1)), (numbers * slopes).sum(0)
 
     def _with(self, states, weights, pairs):
         l2, l2_field = self.penalties

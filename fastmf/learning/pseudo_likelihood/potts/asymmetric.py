@@ -12,7 +12,7 @@ is kept in place of couplings.
 
 import numpy as np
 
-from fastmf.kernels.pseudo_likelihood.potts import ABSENT, aligned
+from fastmf.kernels.pseudo_likelihood.potts import ABSENT, LOW_FIELD, aligned
 from fastmf.learning.pseudo_likelihood.potts.objective import Evaluator, field_scales, squares
 
 
@@ -30,7 +30,7 @@ class AsymmetricObjective:
         frequencies = data.frequencies()
         self.states = np.flatnonzero(layout.place // width == block)
         self.within = layout.place[self.states] - block * width
-        f = layout.vector_to_blocks(frequencies).reshape(-1)
+        f = layout.to_blocks(frequencies).reshape(-1)
         self.f, of_block = f, f[block * width : (block + 1) * width]
         curvature = data.total * f[:, None] * (of_block * (1 - of_block)) + self.ridge
         position = np.full(len(f), -1)
@@ -64,7 +64,7 @@ class AsymmetricObjective:
 
     def _in_block(self, field):
         h = aligned((1, self.layout.width), self.layout.dtype)
-        h[...] = self.layout.low_field
+        h[...] = LOW_FIELD
         h[0, self.within] = field
         return h
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastmf._common.memory import memory_of_the_machine
+from fastmf._common.memory import check_available, memory_of_the_machine
 from fastmf._common.rows import BLOCK_ENTRIES
 from fastmf._threads.workers import for_each, one_blas_thread, workers_for
 from fastmf.learning.pseudo_likelihood import lbfgs
@@ -88,25 +88,17 @@ def _precision(data, options):
     return np.dtype(np.float32 if single else np.float64)
 
 
-def _check_memory(n_bytes, advice):
-    if n_bytes > memory_of_the_machine():
-        raise MemoryError(
-            f"this fit needs some {n_bytes / 2**30:.3g} GiB, and the machine has "
-            f"{memory_of_the_machine() / 2**30:.3g}: {advice}."
-        )
-
-
 def _fit_symmetric(data, options, excluded, by_rows):
     n_rows, n_states, dtype = len(data.labels), data.n_states, _precision(data, options)
     if by_rows:
         n_bytes = 8 * n_rows * (4 * n_rows + (2 * _N_PAIRS + 8) * n_states)
-        _check_memory(n_bytes, "take solver='asymmetric', or fewer rows")
+        check_available(n_bytes, "this fit", "take solver='asymmetric', or fewer rows")
         objective = FewRows(data, options.l2, options.l2_field)
     else:
         # History, scale, point and two gradients of half a matrix, two whole ones, and the result.
         n_half = 2 * _N_PAIRS + 5
         n_bytes = n_states**2 * ((n_half / 2 + 2) * dtype.itemsize + 8)
-        _check_memory(n_bytes, "take solver='asymmetric', or fewer positions")
+        check_available(n_bytes, "this fit", "take solver='asymmetric', or fewer positions")
         objective = SymmetricObjective(data, options.l2, options.l2_field, dtype, excluded)
     z = objective.start(starting_field(data))
     with one_blas_thread():
@@ -129,7 +121,7 @@ def _fit_asymmetric(data, options, by_rows):
     by_rows |= options.l2 > 0 and n_rows < data.n_states and n_bytes > memory_of_the_machine()
     if by_rows:
         n_bytes = layout.dtype.itemsize * n_rows * data.n_states
-    _check_memory(n_bytes, "take fewer rows, or fewer positions")
+    check_available(n_bytes, "this fit", "take fewer rows, or fewer positions")
     rows, start = data.rows(layout), starting_field(data)
     # Coefficients of rows, or couplings to each state.
     shape = (n_rows if by_rows else data.n_states), data.n_states

@@ -25,8 +25,6 @@ class PottsLayout(PositionStates):
         Place of each flat state in all blocks.
     """
 
-    low_field = LOW_FIELD
-
     def __init__(self, sizes, dtype=np.float64):
         super().__init__(np.asarray(sizes, np.int64))
         self.dtype = np.dtype(dtype)
@@ -54,19 +52,16 @@ class PottsLayout(PositionStates):
 
     # --- flat arrays to blocks and back -------------------------------------------------------
 
-    def field_to_blocks(self, field):
-        """A flat vector in blocks; places without a state have a very low field."""
+    def to_blocks(self, vector, elsewhere=0):
+        """A flat vector in blocks, and a number at places without a state."""
         blocks = aligned((self.n_blocks, self.width), self.dtype)
-        blocks[...] = LOW_FIELD
-        blocks.reshape(-1)[self.place] = field
-        return blocks
-
-    def vector_to_blocks(self, vector):
-        """A flat vector in blocks, zero elsewhere."""
-        blocks = aligned((self.n_blocks, self.width), self.dtype)
-        blocks[...] = 0
+        blocks[...] = elsewhere
         blocks.reshape(-1)[self.place] = vector
         return blocks
+
+    def field_to_blocks(self, field):
+        """A flat field in blocks; places without a state have a very low field."""
+        return self.to_blocks(field, LOW_FIELD)
 
     def vector_from_blocks(self, blocks):
         """A flat vector, in double precision."""

@@ -128,7 +128,7 @@ class SymmetricObjective:
         self.tables = aligned((2, n_blocks, n_blocks * width, width), dtype)
         self._by_pair = self.tables.reshape(2, n_blocks, n_blocks, width**2)
         f = data.frequencies()
-        self.f = layout.vector_to_blocks(f)
+        self.f = layout.to_blocks(f)
         self.field_scale, self.centring = field_scales(data, self.field_ridge)
         self.scale = self._scale(excluded)
         self.n_tile_numbers = self.scale.size
@@ -204,7 +204,7 @@ class SymmetricObjective:
     def _collect(self, of_field, gradient):
         """Minus the gradient in coordinates, from `tables` and that by the field."""
         of_field = self.layout.zero_sum(of_field)
-        centred = self.layout.vector_to_blocks(self.centring * of_field)
+        centred = self.layout.to_blocks(self.centring * of_field)
         vectors = np.stack([self.f, centred])
         tiles = self.tiles(gradient)
         arguments = (self._by_pair, vectors, self.ridge, self.scale, self.places,

@@ -77,7 +77,7 @@ def test_single_precision_is_near(monkeypatch):
 
 
 def test_without_memory_it_says_what_to_do(monkeypatch):
-    monkeypatch.setattr(fitting, "memory_of_the_machine", lambda: 1000)
+    monkeypatch.setattr("fastmf._common.memory.memory_of_the_machine", lambda: 1000)
     data, _ = data_of()
     for options in (Options(L2, L2_FIELD), Options(L2, L2_FIELD, False)):
         with pytest.raises(MemoryError, match="GiB"):
