@@ -94,13 +94,9 @@ def _remove_unused(parent):
 
 
 class Cache:
-    """The compiled versions of one function: what a Numba dispatcher needs of its cache.
+    """The compiled versions of one function: the cache of its Numba dispatcher.
 
-    Parameters
-    ----------
-    dispatcher : Numba dispatcher
-    name : str
-        Tells it from others of the same module and name.
+    `name` distinguishes functions of the same module and name.
     """
 
     def __init__(self, dispatcher, name=""):

@@ -118,14 +118,7 @@ def _call(function, words, returned, is_tuple, leaves):
 
 
 class Library:
-    """The functions of a library.
-
-    Parameters
-    ----------
-    folder : Path
-    level : str
-        Instruction set.
-    """
+    """The functions of a library for an instruction set; a ValueError if it cannot be used."""
 
     def __init__(self, folder, level):
         digest, content = _divided((folder / "index.json").read_text())

@@ -53,16 +53,7 @@ def loop(builder, first, last, step, body, starts=()):
 
 
 class Vectors:
-    """Emits vectors of numbers of one type.
-
-    Parameters
-    ----------
-    context, builder : arguments of Numba's code generators
-    dtype : Numba type
-        Type of the numbers.
-    n_bytes : int, default VECTOR_BYTES
-        Size of a vector. One number is no vector, but a number.
-    """
+    """Emits vectors of numbers of one Numba type; a vector of one number is the number itself."""
 
     def __init__(self, context, builder, dtype, n_bytes=VECTOR_BYTES):
         self.context, self.builder = context, builder

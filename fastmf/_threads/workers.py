@@ -261,17 +261,8 @@ class ThreadCount(int):
 def workers_for(n_tasks, work, n_threads=None, n_sweeps=1):
     """`ThreadCount` of a call with this number of tasks; one thread within another call.
 
-    So a limit on the threads of a solve holds for the calls that it consists of, too.
-
-    Parameters
-    ----------
-    n_tasks : int
-    work : int
-        Multiplications, of one sweep where a call takes several.
-    n_threads : int or None
-        The user's limit.
-    n_sweeps : int
-        Largest number of sweeps.
+    So the user's limit `n_threads` holds for the calls that a solve consists of, too. `work` is the
+    number of multiplications of one sweep.
     """
     if work < SHARED_WORK or getattr(_thread, "is_worker", False):
         n_threads = 1
