@@ -25,7 +25,6 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "project" / "performance.md"
 # Kernels built ahead, by `make wheel`.
 LIBRARY = ROOT / "build" / "library"
-MARKERS = "<!-- first calls: begin -->", "<!-- first calls: end -->"
 
 PROGRAM = """
 import json, time, warnings
@@ -147,7 +146,7 @@ def main():
     if arguments.write:
         from timing import write
 
-        write(PAGE, text, MARKERS)
+        write("first calls", text, PAGE)
 
 
 if __name__ == "__main__":
