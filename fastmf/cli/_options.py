@@ -5,6 +5,8 @@ import inspect
 import re
 from pathlib import Path
 
+from fastmf._jit.messages import to_stderr
+
 # Flags of the parameters whose names are others on the command line.
 _FLAGS = {
     "n_components": ("-n", "--hidden-units"),
@@ -116,6 +118,12 @@ def add_seed(parser):
 def add_quiet(parser):
     """Add the option that leaves out progress."""
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+
+
+def say(text, quiet=False):
+    """Print a line to stderr, unless it is about progress and the user wants none."""
+    if not quiet:
+        to_stderr(f"fastmf: {text}")
 
 
 # --- files ----------------------------------------------------------------------------------------

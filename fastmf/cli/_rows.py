@@ -116,24 +116,16 @@ def check_case(name, values):
 # --- machines -------------------------------------------------------------------------------------
 
 
-def estimator_in(arrays):
-    """Name of the estimator in an `Archive`, None for a bare model."""
-    from fastmf import estimators
-    from fastmf.models._archive import shown
-
-    name = arrays.texts("estimator")[0] if "estimator" in arrays else None
-    if name is not None and name not in estimators.__all__:
-        raise ValueError(f"it holds a {shown(name)}, which is unknown here.")
-    return name
-
-
 def load(path, method=None):
     """The fitted estimator, or the bare model, in a file."""
     import fastmf
-    from fastmf.models._archive import reading
+    from fastmf import estimators
+    from fastmf.models._archive import reading, shown
 
     with reading(path, "a machine or model") as arrays:
-        name = estimator_in(arrays)
+        name = arrays.texts("estimator")[0] if "estimator" in arrays else None
+        if name is not None and name not in estimators.__all__:
+            raise ValueError(f"it holds a {shown(name)}, which is unknown here.")
     machine = fastmf.load(path) if name is None else getattr(fastmf, name).load(path)
     if method is not None and not hasattr(machine, method):
         raise ValueError(

@@ -1,6 +1,5 @@
 """Fit a Potts model to an alignment (DCA) and rank its pairs of columns."""
 
-import sys
 import time
 
 import numpy as np
@@ -123,7 +122,7 @@ def read_alignment(name, arguments):
         (left_out.n_gappy_columns, n_columns, "columns", f"more than {gaps[1]:.0%} gaps"),
     ):
         if n_left_out:
-            _say(f"{n_left_out} of {n} {what} left out: {why}")
+            _options.say(f"{n_left_out} of {n} {what} left out: {why}")
     return alignment
 
 
@@ -137,16 +136,14 @@ def weights_of(X, identity):
     columns = f"{constant} of {n_columns} columns hold one letter only"
     effective = f"the effective number of sequences is {weights.sum():.1f}"
     if constant > n_columns - 2:
-        _say(f"warning: {columns}, and {effective}: couplings cannot be told")
+        _options.say(f"warning: {columns}, and {effective}: couplings cannot be told")
     elif weights.sum() < 2:
-        _say(f"warning: {effective} (--identity {identity:g}): couplings can hardly be told")
+        _options.say(
+            f"warning: {effective} (--identity {identity:g}): couplings can hardly be told"
+        )
     elif constant:
-        _say(f"warning: {columns}: couplings of these cannot be told")
+        _options.say(f"warning: {columns}: couplings of these cannot be told")
     return weights
-
-
-def _say(text):
-    print(f"fastmf: {text}", file=sys.stderr)
 
 
 def _distances(name, n_columns):

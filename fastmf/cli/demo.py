@@ -6,7 +6,6 @@ beside it.
 """
 
 import shlex
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -101,17 +100,13 @@ class Demo:
         self.train, self.test = digits.X[order[:n_train]], digits.X[order[n_train:]]
         self.ones, self.test_ones = ((X > 0.5).astype(X.dtype) for X in (self.train, self.test))
 
-    def _say(self, step):
-        if not self.quiet:
-            print(f"fastmf: {step}", file=sys.stderr, flush=True)
-
     def learn(self):
         """Fit both machines."""
         binary = "bernoulli", BINARY, self.ones, self.test_ones
         real = "truncated_gauss_bernoulli", REAL, self.train, self.test
-        self._say("learning binary digits")
+        _options.say("learning binary digits", self.quiet)
         self.binary = self._fit(*binary)
-        self._say("learning real-valued digits")
+        _options.say("learning real-valued digits", self.quiet)
         self.real = self._fit(*real)
         self.machines = {"Binary machine": self.binary, "Real-valued machine": self.real}
 
@@ -125,7 +120,7 @@ class Demo:
     def page(self, folder):
         """Sample, denoise and compare, and return the page."""
         rng, file = np.random.default_rng(self.seed), str(folder / "binary.npz")
-        self._say("sampling, noise and log Z")
+        _options.say("sampling, noise and log Z", self.quiet)
         parts = {
             "quick": [_POOR] * self.quick,
             "chosen": [_CHOSEN] * (not self.quick),

@@ -1,6 +1,5 @@
 """Fit a network to a table of items, and write a page about it."""
 
-import sys
 import time
 import warnings
 from itertools import combinations
@@ -183,7 +182,7 @@ class TableNetwork:
     def page(self):
         """Fit the machine, and return the page."""
         options = self.options
-        self._say("fitting couplings of all pairs")
+        _options.say("fitting couplings of all pairs", options.quiet)
         machine = self.machine = self._fitted()
         kind = "ordinal" if isinstance(machine, fastmf.OrdinalMachine) else "binary"
         sizes = [
@@ -194,7 +193,7 @@ class TableNetwork:
             ("rows left out for them", str(machine.n_dropped_)),
         ]
         penalty = f"A ridge penalty of {options.l2:g} pulls couplings towards zero."
-        self._say("errors and probabilities of edges")
+        _options.say("errors and probabilities of edges", options.quiet)
         self.edges = edges = machine.edge_inclusion()
         figures = fastmf.plotting.coupling_network(edges), fastmf.plotting.edge_forest(machine)
         parts = {
@@ -210,10 +209,6 @@ class TableNetwork:
         p_zero, scale = f"{1 - edges.inclusion_probability:.2g}", f"{edges.scale:g}"
         values = {"p_zero": p_zero, "scale": scale, "version": fastmf.__version__}
         return Page("network", values | {"table": Path(options.table).name}, parts)
-
-    def _say(self, step):
-        if not self.options.quiet:
-            print(f"fastmf: {step}", file=sys.stderr, flush=True)
 
     def _fitted(self, rows=slice(None), whose=""):
         """A machine fitted to rows, with the categories of all rows."""
@@ -272,7 +267,7 @@ class TableNetwork:
 
     def _stability(self):
         options = self.options
-        self._say(f"{options.bootstraps} samples of fewer rows")
+        _options.say(f"{options.bootstraps} samples of fewer rows", options.quiet)
         result = self.machine.stability(
             options.bootstraps, rng=options.random_state, verbose=not options.quiet
         )
@@ -291,7 +286,7 @@ class TableNetwork:
         return [coefficients, Table(header, rows)]
 
     def _comparisons(self):
-        self._say("comparing groups")
+        _options.say("comparing groups", self.options.quiet)
         names = sorted(set(self.groups.tolist()))
         if len(names) < 2:
             raise ValueError("the column of --group must have at least two values.")
@@ -303,8 +298,13 @@ class TableNetwork:
                 rng=self.options.random_state, verbose=not self.options.quiet,
             )  # fmt: skip
             sizes = [int((self.groups == names[k]).sum()) for k in (a, b)]
-            text = f"{sizes[0]} and {sizes[1]} rows. {_omnibus('no coupling differs', one)}"
-            if min(sizes) < 5 * one.omnibus.n_degrees:
+            omnibus = one.omnibus
+            text = (
+                f"{sizes[0]} and {sizes[1]} rows. Test that no coupling differs: chi-squared "
+                f"{omnibus.statistic:.1f} with {omnibus.n_degrees} degrees of freedom, p = "
+                f"{omnibus.p_value:.3g}."
+            )
+            if min(sizes) < 5 * omnibus.n_degrees:
                 text += " With fewer than five rows a coupling it rejects too often."
             if (test := one.permutation) is not None:
                 text += (
@@ -335,11 +335,3 @@ class TableNetwork:
             f"{len(self.items)} items, {len(self.scores)} rows, {likely} of {len(p)} couplings "
             f"with a probability above 0.9, {unlikely} below 0.1"
         )
-
-
-def _omnibus(hypothesis, result):
-    test = result.omnibus
-    return (
-        f"Test that {hypothesis}: chi-squared {test.statistic:.1f} with {test.n_degrees} degrees "
-        f"of freedom, p = {test.p_value:.3g}."
-    )

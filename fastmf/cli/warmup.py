@@ -12,7 +12,6 @@ from multiprocessing import get_context
 import fastmf
 from fastmf._common.cores import n_cores
 from fastmf._jit import cache
-from fastmf._jit.messages import to_stderr
 from fastmf.cli import _options, _warmup_tasks
 
 EPILOG = """\
@@ -44,8 +43,7 @@ def run(arguments):
     with ProcessPoolExecutor(min(n_cores(), len(names)), get_context("spawn")) as processes:
         for name, error in zip(names, processes.map(_warmup_tasks.run, names), strict=True):
             failures += [f"{name}: {error}"] if error else []
-            if not arguments.quiet:
-                to_stderr(f"fastmf: compiled {name}")
+            _options.say(f"compiled {name}", arguments.quiet)
     if failures:
         raise OSError(f"of {len(names)} tasks some failed: {'; '.join(failures)}")
     print(f"kernels are in {cache.folder()}, {time.perf_counter() - start:.1f} s")

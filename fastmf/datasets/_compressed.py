@@ -61,8 +61,8 @@ def contents(path, max_bytes, n_copies=1):
             n_left -= len(piece)
     if n_left == 0:
         raise ValueError(
-            f"it is larger than max_bytes={max_bytes:.0f} allows; pass a larger one if there is memory "
-            f"for {max(3, n_copies)} times the text"
+            f"it is larger than max_bytes={max_bytes:.0f} allows; pass a larger one if there is "
+            f"memory for {max(3, n_copies)} times the text"
         )
     return b"".join(pieces)
 
