@@ -94,7 +94,7 @@ OPTIONAL = {
     "sklearn": ({"estimators"}, {"estimators", "datasets", "evaluation", "cli"}),
     "threadpoolctl": (set(), {"_threads"}),
     "matplotlib": ({"plotting"}, {"plotting", "cli"}),
-    "pandas": (set(), {"estimators"}),
+    "pandas": (set(), {"_common", "estimators"}),
     "tqdm": (set(), {"_common", "learning", "estimators", "evaluation", "cli"}),
     "dask": (set(), {"distributed"}),
     "distributed": (set(), {"distributed"}),
