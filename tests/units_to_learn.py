@@ -2,16 +2,7 @@
 
 import numpy as np
 
-from fastmf.models import RBM
-from fastmf.priors import (
-    Bernoulli,
-    Concatenated,
-    GaussBernoulli,
-    Gaussian,
-    Ising,
-    TruncatedGaussBernoulli,
-    TruncatedGaussian,
-)
+import fastmf as mf
 from fastmf.priors._protocol import parameter_names
 
 RNG = np.random.default_rng(0)
@@ -20,26 +11,26 @@ SPARSE = np.where(RNG.random((6, 5)) < 0.4, 0.0, REALS)
 MIXED = np.hstack([SPARSE[:, :2] > 0, SPARSE[:, 1:]]).astype(float)
 FIELD = RNG.normal(size=5)
 VISIBLE = {
-    "bernoulli": (Bernoulli(FIELD), RNG.integers(0, 2, (6, 5)).astype(float)),
-    "ising": (Ising(FIELD), RNG.choice([-1.0, 1.0], (6, 5))),
-    "gaussian": (Gaussian(FIELD, RNG.uniform(2, 3, 5)), RNG.normal(size=(6, 5))),
-    "truncated": (TruncatedGaussian(FIELD, [2.0, -1.0, 0.5, 3.0, -2.0], 0.0, 1.0), REALS),
-    "spike": (GaussBernoulli(FIELD, 2.5, 0.3), SPARSE),
-    "truncated spike": (TruncatedGaussBernoulli(FIELD, -1.0, -0.4, 0.0, 1.0), SPARSE),
+    "bernoulli": (mf.Bernoulli(FIELD), RNG.integers(0, 2, (6, 5)).astype(float)),
+    "ising": (mf.Ising(FIELD), RNG.choice([-1.0, 1.0], (6, 5))),
+    "gaussian": (mf.Gaussian(FIELD, RNG.uniform(2, 3, 5)), RNG.normal(size=(6, 5))),
+    "truncated": (mf.TruncatedGaussian(FIELD, [2.0, -1.0, 0.5, 3.0, -2.0], 0.0, 1.0), REALS),
+    "spike": (mf.GaussBernoulli(FIELD, 2.5, 0.3), SPARSE),
+    "truncated spike": (mf.TruncatedGaussBernoulli(FIELD, -1.0, -0.4, 0.0, 1.0), SPARSE),
     "mixed": (
-        Concatenated(
-            Bernoulli(FIELD[:2]),
-            GaussBernoulli(FIELD[1:3], 2.5, 0.3),
-            TruncatedGaussBernoulli(FIELD[2:4], -1.0, -0.4, 0.0, 1.0),
+        mf.Concatenated(
+            mf.Bernoulli(FIELD[:2]),
+            mf.GaussBernoulli(FIELD[1:3], 2.5, 0.3),
+            mf.TruncatedGaussBernoulli(FIELD[2:4], -1.0, -0.4, 0.0, 1.0),
         ),
         MIXED,
     ),
 }
 HIDDEN = {
-    "bernoulli": Bernoulli(RNG.normal(size=3)),
-    "ising": Ising(RNG.normal(size=3)),
-    "gaussian": Gaussian(RNG.normal(size=3), RNG.uniform(2, 3, 3)),
-    "rectified": TruncatedGaussian(RNG.normal(size=3), 3.0, 0.0, np.inf),
+    "bernoulli": mf.Bernoulli(RNG.normal(size=3)),
+    "ising": mf.Ising(RNG.normal(size=3)),
+    "gaussian": mf.Gaussian(RNG.normal(size=3), RNG.uniform(2, 3, 3)),
+    "rectified": mf.TruncatedGaussian(RNG.normal(size=3), 3.0, 0.0, np.inf),
 }
 
 
@@ -73,6 +64,6 @@ def moved(model, layer, name, unit, step):
     if layer == "weights":
         weights = model.weights.copy()
         weights[unit] += step
-        return RBM(weights, *model.layers)
+        return mf.RBM(weights, *model.layers)
     layers = {"visible": model.visible, "hidden": model.hidden}
-    return RBM(model.weights, **layers | {layer: changed(layers[layer], name, unit, step)})
+    return mf.RBM(model.weights, **layers | {layer: changed(layers[layer], name, unit, step)})

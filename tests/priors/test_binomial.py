@@ -1,6 +1,5 @@
 """Binomial units: Bernoulli and Gaussian limits, extreme tilts, enumeration, learning."""
 
-import itertools
 import math
 
 import mpmath
@@ -107,20 +106,6 @@ def machine(scale=0.2):
     visible = Binomial(rng.normal(size=3), [1, 2, 4])
     hidden = Binomial(rng.normal(size=2), [3, 2])
     return mf.RBM(scale * rng.normal(size=(3, 2)), visible, hidden)
-
-
-def test_exact_enumerates_units_of_different_numbers_of_values():
-    model = machine()
-    states = [range(int(n) + 1) for prior in model.layers for n in prior.n]
-    x = np.array(list(itertools.product(*states)), float)
-    log_weights = -model.energy(x[:, :3], x[:, 3:])
-    p = np.exp(log_weights - np.logaddexp.reduce(log_weights))
-    found = mf.exact(model)
-    assert found.log_partition == pytest.approx(np.logaddexp.reduce(log_weights), rel=1e-12)
-    np.testing.assert_allclose(np.hstack(found.mean), p @ x, rtol=1e-12)
-    np.testing.assert_allclose(np.hstack(found.var), p @ x**2 - (p @ x) ** 2, rtol=1e-10)
-    expected = x[:, :3].T @ (p[:, None] * x[:, 3:])
-    np.testing.assert_allclose(found.pairwise, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("solve", [mf.tap, mf.relaxed_bp, mf.adaptive_tap])

@@ -82,14 +82,6 @@ def enumerated(model):
     return states, weights / weights.sum(), np.log(weights.sum())
 
 
-def test_exact_is_the_sum_over_states():
-    states, p, log_partition = enumerated(machine())
-    found = mf.exact(machine())
-    np.testing.assert_allclose(found.log_partition, log_partition, rtol=1e-13)
-    np.testing.assert_allclose(found.mean, p @ states, rtol=1e-12)
-    np.testing.assert_allclose(found.pairwise, (states.T * p) @ states, rtol=1e-12)
-
-
 @pytest.mark.parametrize("schedule", ["blocked", "sequential"])
 def test_tap_is_near_to_enumeration(schedule):
     weak = machine(0.1)

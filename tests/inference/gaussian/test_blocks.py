@@ -11,8 +11,6 @@ from fastmf.inference.gaussian.bipartite import Bipartite
 from fastmf.inference.gaussian.blocks import Blocks, block_side, inverse_with, labels_of
 from fastmf.inference.gaussian.latent import RepeatedRows, with_latent_columns
 from fastmf.inference.gaussian.low_rank import LowRank
-from fastmf.models import SparseLinearModel
-from fastmf.priors import Gaussian
 
 MEMBERS = [np.array([1, 4]), np.array([2, 0, 6]), np.array([3, 7])]
 
@@ -258,7 +256,7 @@ def test_moments_are_those_of_repeated_rows():
 def test_moments_with_blocks():
     X, y, site = problem()
     root = np.sqrt(COPIES)
-    model = SparseLinearModel(X * root[:, None], y * root, NOISE, Gaussian(np.zeros(7), 1.0))
+    model = mf.SparseLinearModel(X * root[:, None], y * root, NOISE, mf.Gaussian(np.zeros(7), 1.0))
     blocks = Blocks([np.array([0, 2])], 7)
     matrix = np.diag(site[1, [0, 2]])
     vector = np.concatenate([site[0], site[1, blocks.singles], matrix.ravel()])
