@@ -77,6 +77,8 @@ def test_two_categories_are_binary_units(machine):
         found, expected = (getattr(m, name)() for m in (ordinal, machine))
         np.testing.assert_allclose(found.value, expected.value, atol=1e-5)
         np.testing.assert_allclose(found.standard_error, expected.standard_error, atol=1e-5)
+    for found, expected in zip(ordinal.predictability(), machine.predictability(), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-5)
     half = mf.OrdinalMachine().fit(table()[:200])
     other = mf.compare_groups(
         machine, mf.FullyVisibleBoltzmannMachine().fit(table()[:200])
