@@ -310,8 +310,9 @@ SETS = [np.array([0, 1]), np.array([2]), np.array([3, 4, 5]), np.array([6, 7])]
 @pytest.mark.parametrize("seed", range(6))
 def test_posterior_of_all_patterns(seed):
     estimate, C = estimates(8, 0.3, seed)
-    found = EffectSets(estimate, C, SETS).posterior(-0.5, 0.8)
-    evidence, inclusion, mean, variance = enumerated(estimate, C, -0.5, 0.8, SETS)
+    sets = SETS if seed < 5 else list(np.arange(8)[:, None])
+    found = EffectSets(estimate, C, sets).posterior(-0.5, 0.8)
+    evidence, inclusion, mean, variance = enumerated(estimate, C, -0.5, 0.8, sets)
     assert found.converged
     np.testing.assert_allclose(found.probability, inclusion, atol=0.02)
     np.testing.assert_allclose(found.mean, mean, atol=0.02)
@@ -327,14 +328,6 @@ def test_independent_groups_have_closed_forms():
     np.testing.assert_allclose(found.mean, mean, atol=1e-7)
     np.testing.assert_allclose(found.std, np.sqrt(variance), rtol=1e-6)
     assert found.log_evidence == pytest.approx(evidence, abs=1e-7)
-
-
-def test_groups_of_one_are_single_effects():
-    estimate, C = estimates(6, 0.2, 3)
-    found = EffectSets(estimate, C, [np.array([k]) for k in range(6)]).posterior(0.0, 1.0)
-    evidence, inclusion, *_ = enumerated(estimate, C)
-    np.testing.assert_allclose(found.probability, inclusion, atol=0.02)
-    assert found.log_evidence == pytest.approx(evidence, abs=0.05)
 
 
 def test_units_of_measurement_make_no_difference():

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 import scipy
-from populations import population
-from separated_units import features
+from populations import features, population
 
 from fastmf.learning.pseudo_likelihood.binary import objective as module
 from fastmf.learning.pseudo_likelihood.binary.firth import firth, penalty
