@@ -1,9 +1,10 @@
-"""Units of all kinds with data, and changes of single parameters, for tests of gradients."""
+"""Units of all kinds with data, and differences along directions, for tests of gradients."""
 
 import numpy as np
+import pytest
 
 import fastmf as mf
-from fastmf.priors._protocol import parameter_names
+from fastmf.learning.training.parameters import ModelParameters
 
 RNG = np.random.default_rng(0)
 REALS = RNG.uniform(0, 1, (6, 5))
@@ -34,36 +35,19 @@ HIDDEN = {
 }
 
 
-def changed(prior, name, unit, step):
-    """The prior with one number changed; a part of a concatenated one goes by its position."""
-    if hasattr(prior, "parts"):
-        part, name = name
-        parts = list(prior.parts)
-        parts[part] = changed(parts[part], name, unit, step)
-        return prior._replace(parts=tuple(parts))
-    value = getattr(prior, name).copy()
-    value[unit] += step
-    return prior._replace(**{name: value})
+def moved(model, step, direction):
+    """The model after a step of its parameters along a direction."""
+    parameters = ModelParameters.of(model).combine(lambda p, d: p + step * d, direction)
+    return model.rebuilt(**vars(parameters))
 
 
-def names(prior):
-    """Names of the learned fields, as `changed` takes them."""
-    if hasattr(prior, "parts"):
-        return [(k, name) for k, part in enumerate(prior.parts) for name in names(part)]
-    return parameter_names(prior)
-
-
-def entry(derivatives, name, unit):
-    if isinstance(name, tuple):
-        return entry(derivatives.parts[name[0]], name[1], unit)
-    return getattr(derivatives, name)[unit]
-
-
-def moved(model, layer, name, unit, step):
-    """The model with one number changed."""
-    if layer == "weights":
-        weights = model.weights.copy()
-        weights[unit] += step
-        return mf.RBM(weights, *model.layers)
-    layers = {"visible": model.visible, "hidden": model.hidden}
-    return mf.RBM(model.weights, **layers | {layer: changed(layers[layer], name, unit, step)})
+def assert_gradient(slope, model, value, n_directions=4, step=1e-4, **close):
+    """Compare derivatives by all parameters with differences of `value` along directions."""
+    rng = np.random.default_rng(1)
+    for _ in range(n_directions):
+        direction = ModelParameters.of(model).combine(lambda p: rng.normal(size=p.shape))
+        products = []
+        direction.combine(lambda d, g, out=products: out.append((d * g).sum()), slope)
+        f = {k: value(moved(model, k * step, direction)) for k in (-2, -1, 1, 2)}
+        numerical = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * step)
+        assert sum(products) == pytest.approx(numerical, **close)
