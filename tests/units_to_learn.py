@@ -1,10 +1,8 @@
-"""Units of all kinds with data, and differences along directions, for tests of gradients."""
+"""Units of all kinds with data, for tests of gradients."""
 
 import numpy as np
-import pytest
 
 import fastmf as mf
-from fastmf.learning.training.parameters import ModelParameters
 
 RNG = np.random.default_rng(0)
 REALS = RNG.uniform(0, 1, (6, 5))
@@ -33,21 +31,3 @@ HIDDEN = {
     "gaussian": mf.Gaussian(RNG.normal(size=3), RNG.uniform(2, 3, 3)),
     "rectified": mf.TruncatedGaussian(RNG.normal(size=3), 3.0, 0.0, np.inf),
 }
-
-
-def moved(model, step, direction):
-    """The model after a step of its parameters along a direction."""
-    parameters = ModelParameters.of(model).combine(lambda p, d: p + step * d, direction)
-    return model.rebuilt(**vars(parameters))
-
-
-def assert_gradient(slope, model, value, n_directions=4, step=1e-4, **close):
-    """Compare derivatives by all parameters with differences of `value` along directions."""
-    rng = np.random.default_rng(1)
-    for _ in range(n_directions):
-        direction = ModelParameters.of(model).combine(lambda p: rng.normal(size=p.shape))
-        products = []
-        direction.combine(lambda d, g, out=products: out.append((d * g).sum()), slope)
-        f = {k: value(moved(model, k * step, direction)) for k in (-2, -1, 1, 2)}
-        numerical = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * step)
-        assert sum(products) == pytest.approx(numerical, **close)

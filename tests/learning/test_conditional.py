@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
+from differences import assert_gradient
 from scipy import sparse
 from scipy.special import expit
-from units_to_learn import assert_gradient
 
 from fastmf.learning import conditional
 from fastmf.learning.conditional import ConditionalSettings, ConditionalSteps, gradient, infer

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from differences import differences
 from kernel_cases.regression import problem
 from scipy import optimize
 from scipy.integrate import quad
@@ -55,11 +56,7 @@ def test_gradient_against_finite_differences(make, shape):
         return found, result
 
     by_noise, by_slab, by_odds = evidence_gradient(*solve(centre), groups, 2)
-    h = 1e-4
-    expected = [
-        (solve(centre + step)[1].log_evidence - solve(centre - step)[1].log_evidence) / (2 * h)
-        for step in h * np.eye(4)
-    ]
+    expected = differences(lambda x: solve(x)[1].log_evidence, centre, 1e-4)
     np.testing.assert_allclose([by_noise, by_slab, *by_odds], expected, rtol=1e-5, atol=1e-6)
 
 
@@ -173,16 +170,15 @@ def test_densities_are_those_of_the_distributions():
 @pytest.mark.parametrize("n_lost", [0, 1])
 def test_gradient_and_information_against_differences(n_lost):
     ours = priors()._replace(n_lost=n_lost)
-    centre, h = np.array([-3.0, 1.0, -1.0, 0.5, -4.0]), 1e-4
+    centre = np.array([-3.0, 1.0, -1.0, 0.5, -4.0])
 
     def at(x):
         return ours.log_density(Hyperparameters(np.exp(x[0]), np.exp(x[1]), x[2:]), FREE)
 
-    steps = h * np.eye(5)
-    value = [(at(centre + s)[0] - at(centre - s)[0]) / (2 * h) for s in steps]
+    value = differences(lambda x: at(x)[0], centre, 1e-4)
     np.testing.assert_allclose(at(centre)[1], value, rtol=1e-6, atol=1e-8)
     here = Hyperparameters(np.exp(centre[0]), np.exp(centre[1]), centre[2:])
-    slopes = [(at(centre - s)[1] - at(centre + s)[1])[k] / (2 * h) for k, s in enumerate(steps)]
+    slopes = -differences(lambda x: at(x)[1], centre, 1e-4).diagonal()
     np.testing.assert_allclose(ours.information(here)[1:], slopes[1:], rtol=1e-6)
 
 

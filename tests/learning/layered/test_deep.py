@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from units_to_learn import assert_gradient
+from differences import assert_gradient
 
 import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood

@@ -4,7 +4,8 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from units_to_learn import HIDDEN, VISIBLE, assert_gradient
+from differences import assert_gradient
+from units_to_learn import HIDDEN, VISIBLE
 
 import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood

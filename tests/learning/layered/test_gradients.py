@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
-from units_to_learn import HIDDEN, VISIBLE, assert_gradient
+from differences import assert_gradient
+from units_to_learn import HIDDEN, VISIBLE
 
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from differences import assert_gradient
 from group_models import MODELS, ORDERS
-from units_to_learn import assert_gradient
 
 import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
