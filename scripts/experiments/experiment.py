@@ -139,6 +139,13 @@ def in_folder(folder, name):
     return path
 
 
+def machine(options, n_hidden, **settings):
+    """A machine on the images of --dataset; the settings of Table 1 hold unless given here."""
+    name = getattr(options, "dataset", "binary")
+    settings = TABLE_1[name] | {"visible": VISIBLE[name], "verbose": VERBOSE} | settings
+    return mf.GeneralizedRBM(n_hidden, random_state=options.seed, **settings)
+
+
 def train_and_test(name, options, test_rows=1000):
     """The first training and test images."""
     sets = (images(name, options.data, split) for split in ("train", "test"))
@@ -166,6 +173,28 @@ class Results:
                 with self.path.open("a") as file:
                     file.write(f"{line}\n")
         return self.values[key]
+
+
+class Epochs:
+    """A callback that keeps in a file, by epoch, the time of training in seconds and a measure.
+
+    Rows are (epoch, seconds, CPU seconds, measure); those of a run that resumes are continued.
+    """
+
+    def __init__(self, path, measure=lambda model: None):
+        self.path, self.measure = path, measure
+        self.rows = json.loads(path.read_text()) if path.exists() else []
+        self._last = time.perf_counter(), time.process_time()
+
+    def __call__(self, state):
+        """Add an epoch, after those before it."""
+        now = time.perf_counter(), time.process_time()
+        before = [row for row in self.rows if row[0] < state.epoch]
+        _, *seconds, _ = before[-1] if before else (0, 0.0, 0.0, None)
+        seconds = [s + t - last for s, t, last in zip(seconds, now, self._last, strict=True)]
+        self.rows = [*before, [state.epoch, *seconds, self.measure(state.model)]]
+        self._last = now
+        self.path.write_text(json.dumps(self.rows))
 
 
 def from_file(path, class_, fit):

@@ -73,8 +73,7 @@ def trained(X, options, epochs, folder):
             state.model.save(paths[state.epoch])
 
     machine = learner(options, options.epochs).set_params(
-        callbacks=[save, mf.evaluation.Checkpoint(folder / "checkpoint.npz")],
-        verbose=experiment.VERBOSE,
+        callbacks=[save, mf.evaluation.Checkpoint(folder / "checkpoint.npz")]
     )
     machine.fit(X).save(folder / "rbm.npz")
     return {epoch: mf.load(path) for epoch, path in paths.items()}
@@ -82,20 +81,12 @@ def trained(X, options, epochs, folder):
 
 def learner(options, n_epochs):
     """A machine that has learned nothing."""
-    name = options.dataset
-    settings = experiment.TABLE_1[name].copy()
-    if options.learning_rate or not options.paper:
-        settings["learning_rate"] = options.learning_rate or 0.05
-    return mf.GeneralizedRBM(
-        options.hidden,
-        visible=experiment.VISIBLE[options.dataset],
-        gradient="tap",
-        centred=not options.paper,
-        n_epochs=n_epochs,
-        n_threads=options.threads,
-        random_state=options.seed,
-        **settings,
-    )
+    rate = options.learning_rate or (None if options.paper else 0.05)
+    settings = {"learning_rate": rate} if rate else {}
+    return experiment.machine(
+        options, options.hidden, gradient="tap", centred=not options.paper, n_epochs=n_epochs,
+        n_threads=options.threads, **settings,
+    )  # fmt: skip
 
 
 def first_steps(X, options):

@@ -7,8 +7,6 @@ bound. Each seed is a line of record.csv in the folder --output; the same comman
 Results: record.md.
 """
 
-import json
-import time
 import warnings
 from argparse import Namespace
 from functools import partial
@@ -137,11 +135,11 @@ def learned(train, run, folder, options):
     first = n_epochs - max(1, round(averaged * n_epochs)) + 1
     average = IterateAverage(first, folder / f"{name}.average.npz")
     learner(1, seed, options, init).fit(train[:200])  # compiles
-    clock = Clock(folder / f"{name}.seconds.json")
+    clock = experiment.Epochs(folder / f"{name}.seconds.json")
     callbacks = [average, clock, Checkpoint(folder / f"{name}.checkpoint.npz")]
     last = learner(n_epochs, seed, options, init, callbacks=callbacks).fit(train).model_
     average.model.save(folder / f"{name}.npz")
-    seconds = before[0] + clock.seconds, before[1] + clock.cpu_seconds
+    seconds = np.add(before, clock.rows[-1][1:3])
     return last, average.model if averaged else last, seconds
 
 
@@ -159,26 +157,6 @@ def learner(n_epochs, seed, options, init=None, **others):
         n_epochs=n_epochs, n_threads=options.threads, random_state=seed, l1=decay(options),
         **(RECIPE | rates | others),
     )  # fmt: skip
-
-
-class Clock:
-    """A callback that adds up the time of training in a file, of earlier parts of the run too."""
-
-    def __init__(self, path):
-        self.path, self.seconds, self.cpu_seconds = path, 0.0, 0.0
-        self._last = time.perf_counter(), time.process_time()
-        self._known = json.loads(path.read_text()) if path.exists() else [0, 0.0, 0.0]
-        _, self.seconds, self.cpu_seconds = self._known
-
-    def __call__(self, state):
-        """Add the time since the epoch before."""
-        now = time.perf_counter(), time.process_time()
-        if state.epoch <= self._known[0]:  # trained anew
-            self.seconds = self.cpu_seconds = 0.0
-        self.seconds += now[0] - self._last[0]
-        self.cpu_seconds += now[1] - self._last[1]
-        self._last, self._known = now, [state.epoch, self.seconds, self.cpu_seconds]
-        self.path.write_text(json.dumps(self._known))
 
 
 def quality(model, train, test, seed, options):
