@@ -22,23 +22,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # Bytes of an array that NumPy holds its data, sizes and strides at.
 DATA, SHAPE, STRIDES = 16, 32, 40
-# Memory for arrays that kernels make, as Numba's functions of these names
-# give it, which are Python's.
-MEMORY = """
-#include <stdint.h>
-#include <stdlib.h>
-typedef struct { size_t references; void *destructor, *info, *data; size_t size; void *of; } Memory;
-__attribute__((visibility("hidden"))) void *NRT_MemInfo_alloc_aligned(size_t size, uint32_t align)
-{
-    Memory *made = malloc(sizeof(Memory) + size + align);
-    if (made) {
-        uintptr_t start = (uintptr_t)(made + 1);
-        *made = (Memory){1, 0, 0, (void *)(start + (align - start % align) % align), size, 0};
-    }
-    return made;
-}
-__attribute__((visibility("hidden"))) void NRT_MemInfo_call_dtor(void *made) { free(made); }
-"""
 # Symbols that code may refer to: those of the linker, of the C library and of its mathematics.
 ALLOWED = re.compile(
     r"_GLOBAL_OFFSET_TABLE_|NRT_MemInfo_(alloc_aligned|call_dtor)|_?(mem(cpy|set|move)|bzero|sched_yield|"
@@ -80,15 +63,10 @@ def leaves_of(types):
             yield type_
 
 
-def item_size(type_):
-    """Bytes of an entry of an array."""
-    import numpy as np
-
-    return np.dtype(type_.item).itemsize
-
-
 def entry_text(symbol, main, parameters, types):
     """LLVM function that takes the words of the arguments, and calls a function of Numba."""
+    import numpy as np
+
     lines, given, k = [], [], 0
     for place, type_ in enumerate(leaves_of(types)):
         word = f"%w{place}"
@@ -112,7 +90,7 @@ def entry_text(symbol, main, parameters, types):
         for axis in range(type_.n_axes):
             lines.append(f"%n{place}_{axis} = mul i64 {n_items}, %shape{place}_{axis}")
             n_items = f"%n{place}_{axis}"
-        given += ["ptr null", "ptr null", f"i64 {n_items}", f"i64 {item_size(type_)}"]
+        given += ["ptr null", "ptr null", f"i64 {n_items}", f"i64 {np.dtype(type_.item).itemsize}"]
         given += [f"ptr %data{place}", *items["shape"], *items["strides"]]
         k += 5 + 2 * type_.n_axes
     assert k == len(parameters), (symbol, k, parameters)
@@ -249,8 +227,7 @@ def build_level(level, folder, only):
             objects.append(path)
             item = functions.setdefault(key, {"entry": None, "address": None})
             item |= {kind: symbol, "returns": returned[0], "is_tuple": returned[1]}
-        memory = Path(temporary, "memory.c")
-        memory.write_text(MEMORY)
+        memory = Path(__file__).with_name("memory.c")
         target = folder / f"{level}.so"
         compiler = os.environ.get("CC", "cc")
         arguments = ["-shared", "-fPIC", "-O2", "-s", "-o", target, memory, *objects, "-lm"]
