@@ -50,20 +50,11 @@ HELP = {
 
 
 class Parser(argparse.ArgumentParser):
-    """A command line of an experiment.
+    """A command line of an experiment, with options of `SHARED` and of its own.
 
-    Parameters
-    ----------
-    text : str
-        Description.
-    *shared : str
-        Names of options in `SHARED`.
-    quick : dict
-        Settings of --quick: numbers are at most these, lists are replaced.
-    **options
-        The default of each further option, or a pair of it and a help text. An option whose
-        default is a list takes several values, a dictionary any of its keys; with a type in the
-        place of a value there is no default, and False makes a flag.
+    With --quick numbers are at most those in `quick`, and lists are replaced. Of each option of its
+    own the default is given, or a pair of it and a help text: a list takes several values, a
+    dictionary any of its keys, a type has no default, and False is a flag.
     """
 
     def __init__(self, text, *shared, quick, **options):
@@ -216,6 +207,11 @@ def table(path, header, rows):
         csv.writer(file).writerows([header, *rows])
 
 
+def table_of(path, rows):
+    """Write rows that are dictionaries, with the columns of the first one, as CSV."""
+    table(path, rows[0], ([row.get(name, "") for name in rows[0]] for row in rows))
+
+
 def line(*cells):
     """A row of a table in Markdown."""
     return f"| {' | '.join(map(str, cells))} |"
@@ -251,11 +247,6 @@ def autoregressive(rng, n, p, correlation):
     for j in range(1, p if correlation else 0):
         X[:, j] = correlation * X[:, j - 1] + np.sqrt(1 - correlation**2) * X[:, j]
     return X
-
-
-def table_of(path, rows):
-    """Write rows that are dictionaries, with the columns of the first one, as CSV."""
-    table(path, rows[0], ([row.get(name, "") for name in rows[0]] for row in rows))
 
 
 def calibration(probability, truth, edges):

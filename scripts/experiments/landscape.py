@@ -12,6 +12,7 @@ import warnings
 import experiment
 import matplotlib.pyplot as plt
 import numpy as np
+from scipy.signal import find_peaks
 from scipy.stats import gaussian_kde
 from sklearn.manifold import Isomap
 
@@ -179,9 +180,7 @@ def modes(free_energy):
     if len(free_energy) < MIN_OF_DENSITY:
         return len(free_energy)
     _, values = density(free_energy)
-    inner, padded = values, np.pad(values, 1)
-    peaks = (inner > padded[:-2]) & (inner >= padded[2:])
-    return int((peaks & (inner > LOWEST_MODE * inner.max())).sum())
+    return len(find_peaks(np.pad(values, 1), height=LOWEST_MODE * values.max())[0])
 
 
 def densities(shown, folder):
