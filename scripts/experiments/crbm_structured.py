@@ -7,6 +7,9 @@ convergence.csv and .png (Fig. 4) into a folder, and each model as TASK-METHOD.n
 resumes a run that was stopped. Results: crbm_structured.md.
 """
 
+import csv
+from pathlib import Path
+
 import experiment
 import numpy as np
 
@@ -26,21 +29,9 @@ METHODS = {
     "MSSVM": dict(objective="marginal_svm"),
 }
 THRESHOLDS = np.linspace(0.02, 0.98, 97)
-# Error in percent of all pixels and of the changed ones, in the order of METHODS.
-PAPER = {
-    "mnist-noisy-10": "1.960/12.531 1.925/12.229 1.816/11.103 1.760/11.121 1.862/11.319 "
-    "1.688/10.718 1.807/11.565 1.751/11.023",
-    "mnist-noisy-20": "4.088/12.609 4.012/12.597 3.995/11.273 3.970/10.876 3.917/10.939 "
-    "3.691/10.409 3.910/11.175 3.804/10.627",
-    "mnist-occluded-8": "1.468/61.304 1.814/63.130 1.707/67.925 1.394/45.684 1.492/49.553 "
-    "1.329/39.785 1.496/44.037 1.391/41.829",
-    "mnist-occluded-12": "3.498/53.971 3.983/58.376 3.921/63.237 3.483/35.755 3.477/40.703 "
-    "3.117/36.233 3.468/39.140 3.273/35.712",
-    "caltech-noisy-20": "5.653/11.460 5.876/12.423 5.736/12.013 5.622/10.808 5.617/11.083 "
-    "5.445/10.731 5.628/11.468 5.549/11.389",
-    "caltech-occluded-12": "4.771/16.587 5.033/20.300 5.149/21.087 5.081/15.102 4.692/15.995 "
-    "4.548/16.541 4.703/16.014 4.534/14.918",
-}
+# The paper's errors in percent of all pixels and of the changed ones, by task and method.
+with (Path(__file__).parent / "ping_ihler.csv").open(newline="") as _file:
+    PAPER = {tuple(row[:2]): tuple(row[2:]) for row in list(csv.reader(_file))[1:]}
 
 
 def main(argv=None):
@@ -86,7 +77,8 @@ def parser():
         search_validation=(int, "validation images; all may take longer than to learn [all]"),
     )  # fmt: skip
     add = made.add_argument
-    add("--tasks", nargs="*", default=list(PAPER), metavar="TASK",
+    tasks = list(dict.fromkeys(task for task, _ in PAPER))
+    add("--tasks", nargs="*", default=tasks, metavar="TASK",
         help="DATA-KIND-AMOUNT: mnist or caltech, noisy-PERCENT or occluded-SIDE "
         "[the paper's six]")  # fmt: skip
     add("--start", choices=("logistic", "small"), default="logistic",
@@ -225,10 +217,9 @@ def report(records, folder):
     rows, converged, sizes, by_method, fractions = [], [], [], {}, {}
     of_logistic = {task: errors[0] for task, method, errors, *_ in records if method == "LR"}
     for task, method, percent_wrong, history, seconds in records:
-        row = dict(zip(METHODS, PAPER[task].split(), strict=True)) if task in PAPER else {}
-        paper = row.get(method, "/").split("/")
+        paper, standard = PAPER.get((task, method), ("", "")), PAPER.get((task, "LR"))
         gains = [gain(percent_wrong[0], of_logistic[task])]
-        gains += [gain(*(float(row[k].split("/")[0]) for k in (method, "LR")))] if row else [""]
+        gains.append(gain(float(paper[0]), float(standard[0])) if standard else "")
         shown = [f"{error:.3f}" for error in percent_wrong]
         rows.append([task, method, *shown, *paper, *gains, f"{seconds:.0f}"])
         curve = history["epoch"], history["converged"]

@@ -59,19 +59,15 @@ RUN = "data_set", "hidden", "epochs", "rows", "seed", "gradient", "l1"
 def main(argv=None):
     options = parser().parse_args(argv)
     folder = experiment.folder(options, "record")
+    if options.l1 is None:
+        options.l1 = 0.0 if options.ordinary else DECAY
     train, test = (DATA[options.data_set](options.data, split) for split in ("train", "test"))
     train = train[: options.rows]
     rows, results = [], experiment.Results(folder / "record.jsonl")
     for seed in range(options.seed, options.seed + options.seeds):
         run = run_of(options, len(train), seed)
-        rows.append(
-            results.get(
-                "-".join(map(str, run)),
-                lambda run=run: (
-                    dict(zip(RUN, run, strict=True)) | trained(train, test, run, folder, options)
-                ),
-            )
-        )
+        name = "-".join(map(str, run))
+        rows.append(results.get(name, lambda run=run: trained(train, test, run, folder, options)))
         experiment.table_of(folder / "record.csv", list(results.values.values()))
         print(*(f"{name} {value}" for name, value in rows[-1].items()), sep="  ", flush=True)
     print(summary(rows))
@@ -97,14 +93,7 @@ def run_of(options, n_rows, seed):
     sizes = "-".join(map(str, options.hidden))
     epochs = f"{options.epochs}+{options.deep_epochs}" if stacked(options) else options.epochs
     gradient = "ordinary" if options.ordinary else "preconditioned"
-    return options.data_set, sizes, epochs, n_rows, seed, gradient, decay(options)
-
-
-def decay(options):
-    """Decay of absolute values of couplings, by default only of preconditioned steps."""
-    if options.l1 is None:
-        return 0.0 if options.ordinary else DECAY
-    return options.l1
+    return options.data_set, sizes, epochs, n_rows, seed, gradient, options.l1
 
 
 def stacked(options):
@@ -120,7 +109,8 @@ def trained(train, test, run, folder, options):
     of_last = figures if last is average else quality(last, train, test, seed, options)
     figures["last_iterate"] = round((of_last["from_above"] + of_last["from_below"]) / 2, 2)
     times = zip(("seconds", "cpu_seconds"), seconds, strict=True)
-    return figures | {name: round(value, 1) for name, value in times}
+    figures |= {name: round(float(value), 1) for name, value in times}
+    return dict(zip(RUN, run, strict=True)) | figures
 
 
 def learned(train, run, folder, options):
@@ -154,7 +144,7 @@ def learner(n_epochs, seed, options, init=None, **others):
     else:
         estimator = partial(mf.GeneralizedRBM, *options.hidden)
     return estimator(
-        n_epochs=n_epochs, n_threads=options.threads, random_state=seed, l1=decay(options),
+        n_epochs=n_epochs, n_threads=options.threads, random_state=seed, l1=options.l1,
         **(RECIPE | rates | others),
     )  # fmt: skip
 
