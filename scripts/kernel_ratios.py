@@ -17,9 +17,6 @@ from pathlib import Path
 
 for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
-if __name__ == "__main__":  # twins with the kernels of BLAS for this processor: see timing.py
-    for variable in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
-        os.environ.pop(variable, None)
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))  # for kernel_cases
 
@@ -28,7 +25,6 @@ from kernel_cases import CASES, Size  # noqa: E402
 from kernel_cases.moments import MOMENTS  # noqa: E402
 
 SIZE, TINY = Size(784, 500, 100), Size(20, 10, 4)
-REFERENCE = ROOT / "asv_bench" / "reference.json"
 # Ratios kernel : twin that differ by less than this factor are taken as equal.
 FACTOR = 1.4
 
@@ -96,11 +92,10 @@ def main(argv=None):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--only", nargs="+", default=[""], metavar="TEXT", help="kernels with TEXT in their name"
-    )
-    parser.add_argument("--write", metavar="JSON", help=f"file to write [{REFERENCE.name}]")
-    parser.add_argument("--compare", nargs=2, metavar=("OLD", "NEW"), help="print what changed")
+    add = parser.add_argument
+    add("--only", nargs="+", default=[""], metavar="TEXT", help="kernels with TEXT in their name")
+    add("--write", metavar="JSON", help="file to write")
+    add("--compare", nargs=2, metavar=("OLD", "NEW"), help="print what changed")
     arguments = parser.parse_args(argv)
     if arguments.compare:
         old, new = (json.loads(Path(path).read_text()) for path in arguments.compare)

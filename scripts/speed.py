@@ -380,10 +380,13 @@ def scipy_maximum(X):
     weights, d = counts / len(X), X.shape[1]
     upper = np.triu_indices(d, 1)
 
-    def loss(parameters):
+    def symmetric(values):
         couplings = np.zeros((d, d))
-        couplings[upper] = parameters[d:]
-        couplings += couplings.T
+        couplings[upper] = values
+        return couplings + couplings.T
+
+    def loss(parameters):
+        couplings = symmetric(parameters[d:])
         fields = rows @ couplings + parameters[:d]
         value = weights @ np.logaddexp(0, -2 * rows * fields).sum(1)
         residual = weights[:, None] * (np.tanh(fields) - rows)
@@ -393,9 +396,7 @@ def scipy_maximum(X):
     start = np.zeros(d + len(upper[0]))
     options = {"maxiter": 10_000, "maxfun": 100_000, "ftol": 1e-14, "gtol": 1e-7}
     solution = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
-    couplings = np.zeros((d, d))
-    couplings[upper] = solution.x[d:]
-    return couplings + couplings.T
+    return symmetric(solution.x[d:])
 
 
 # --- sparse graphs ----------------------------------------------------------------------------
@@ -619,4 +620,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    timing.with_own_blas(main)
+    main()

@@ -134,16 +134,17 @@ def cell(values, setting=""):
 
 def rows_of(n_hidden, by_method):
     """Lines of the table for a size, from the log-likelihoods by method, seed and time."""
-    lines = []
-    for name in (name for name in METHODS if not name.startswith(PEER)):
-        lines.append((name, [cell(values) for values in np.transpose(by_method[name])]))
-    peers = {name: np.array(by_method[name]) for name in METHODS if name.startswith(PEER)}
+    by_method = {name: np.array(values) for name, values in by_method.items()}
+    peers = {name: values for name, values in by_method.items() if name.startswith(PEER)}
+    lines = [(name, map(cell, by_method[name].T)) for name in METHODS if name not in peers]
     cells = []
     for k in range(len(SECONDS)):
-        estimated = {name: values[~np.isnan(values[:, k]), k] for name, values in peers.items()}
-        means = {name: values.mean() if len(values) else -np.inf
-                 for name, values in estimated.items()}  # fmt: skip
-        best = max(means, key=means.get)
+
+        def mean(name, k=k):
+            values = peers[name][:, k]
+            return -np.inf if np.isnan(values).all() else np.nanmean(values)
+
+        best = max(peers, key=mean)
         cells.append(cell(peers[best][:, k], best.removeprefix(f"{PEER}: ")))
     lines.append((f"{PEER}, best of {len(SETTINGS)} settings", cells))
     return [f"| 784 x {n_hidden} | {name} | {' | '.join(cells)} |" for name, cells in lines]

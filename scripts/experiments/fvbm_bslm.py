@@ -6,15 +6,12 @@ increments), simulation.csv (errors of each machine), existence.csv (the same by
 --data, senate.csv (couplings of the 45th Australian Senate) into a folder. Results: fvbm_bslm.md.
 """
 
-import sys
 import time
-import warnings
 from pathlib import Path
 
 import experiment
 import numpy as np
 from matplotlib.figure import Figure
-from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
 from fastmf.inference.sampling.discrete import sample
@@ -82,12 +79,10 @@ def simulation(options, folder):
     table, first = [], {}
     for d in options.units:
         rng = np.random.default_rng([options.seed, d])
-        for draw in range(options.draws):
+        for _ in range(options.draws):
             row, histories = one_draw(d, options, rng)
             table.append(row)
             first.setdefault(d, histories)
-            if sys.stdout.isatty():
-                print(f"d = {d}, draw {draw + 1} of {options.draws} ", end="\r", flush=True)
         # After each size: the large ones take long.
         experiment.table_of(folder / "simulation.csv", table)
     sequences(first, folder)
@@ -162,11 +157,7 @@ def senate(options, folder):
     votes = np.loadtxt(path, delimiter=",", skiprows=1)
     chosen = [i for i, party in enumerate(parties) if party != "Govt"]
     X, names = nearest_neighbour(votes)[:, chosen], [parties[i] for i in chosen]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ConvergenceWarning)
-        machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-    for warning in caught:
-        print(f"plain maximum pseudo-likelihood: {warning.message}")
+    machine = mf.FullyVisibleBoltzmannMachine().fit(X)
     if machine.existence_.exists is False:
         machine = mf.FullyVisibleBoltzmannMachine(solver="firth").fit(X)
         print("the Senate: Firth's penalty")
@@ -176,12 +167,11 @@ def senate(options, folder):
          "p": p, "p_holm": q}
         for j, k, c, s, z, p, q in zip(*tests, strict=True)
     ]  # fmt: skip
-    errors = machine.standard_errors()[1]
-    fields = [
-        {"first": name, "second": "", "coupling": h, "standard_error": s, "z": h / s}
-        for name, h, s in zip(names, machine.field_, errors, strict=True)
+    fields = zip(names, machine.field_, machine.standard_errors()[1], strict=True)
+    rows = [
+        {"first": name, "coupling": h, "standard_error": s, "z": h / s} for name, h, s in fields
     ]
-    experiment.table_of(folder / "senate.csv", table + fields)
+    experiment.table_of(folder / "senate.csv", table + rows)
     print(f"{'pair':16}{'coupling':>10}{'s.e.':>8}{'z':>8}{'p (Holm)':>10}")
     for row in sorted(table, key=lambda row: row["p"]):
         pair = f"{row['first']}-{row['second']}"

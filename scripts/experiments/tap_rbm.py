@@ -160,9 +160,8 @@ def denoising(methods, test, shape, options, folder):
     axes = plotting.curves_by_epoch(FLIP_PROBABILITY, scores, label="Matthews correlation")
     axes.set_xlabel("flip probability")
     experiment.picture(axes, folder / "denoising.png")
-    experiment.table(
-        folder / "denoising.csv", ("flip_probability", "method", "matthews_correlation"), rows
-    )
+    header = "flip_probability", "method", "matthews_correlation"
+    experiment.table(folder / "denoising.csv", header, rows)
 
 
 def digit(methods, image, shape, options, folder):
