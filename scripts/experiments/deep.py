@@ -48,17 +48,15 @@ def sizes_of(text):
     return tuple(int(part) for part in text.split(","))
 
 
-class Limit:
+def limit(seconds):
     """A callback that ends training some seconds after the first epoch."""
+    times = []
 
-    def __init__(self, seconds):
-        self.seconds, self.first = seconds, None
+    def is_over(state):
+        times.append(time.perf_counter())
+        return times[-1] - times[0] > seconds
 
-    def __call__(self, state):
-        """Whether to end."""
-        now = time.perf_counter()
-        self.first = self.first or now
-        return now - self.first > self.seconds
+    return is_over
 
 
 def trained(sizes, X, X_test, options, checkpoint):
@@ -70,7 +68,7 @@ def trained(sizes, X, X_test, options, checkpoint):
         n_epochs=options.epochs,
         n_sweeps=10,
         centred=not options.uncentred,
-        callbacks=[Limit(3600 * options.hours), mf.evaluation.Checkpoint(checkpoint)],
+        callbacks=[limit(3600 * options.hours), mf.evaluation.Checkpoint(checkpoint)],
         n_threads=options.threads,
         random_state=options.seed,
         verbose=experiment.VERBOSE,

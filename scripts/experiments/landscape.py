@@ -95,8 +95,7 @@ def first_steps(X, options):
 
     Units are fitted to all rows first, as in an epoch.
     """
-    done = 0
-    machine = learner(options, 0).fit(X) if options.early else None
+    done, machine = 0, learner(options, 0).fit(X) if options.early else None
     for steps in sorted(options.early or ()):
         end = min(steps * machine.batch_size, len(X))
         for first in range(done, end, machine.batch_size):
@@ -105,16 +104,12 @@ def first_steps(X, options):
         yield done / len(X), machine.model_
 
 
-# Arrays of `Solutions`.
-STORED = "visible", "hidden", "free_energy", "log_partition", "converged", "members"
-
-
 def followed(epoch, model, X, X_test, options, folder):
     """The epoch, and solutions and measures of a model, from their file if there is one."""
     path = folder / f"found-{epoch:g}.npz"
     if not path.exists():
         landscape, values = measured(model, X[: options.starts], X_test, options)
-        np.savez(path, **{name: getattr(landscape, name) for name in STORED}, **values)
+        np.savez(path, **landscape._asdict(), **values)
         free_energy, counts = landscape.free_energy, landscape.counts
         print(
             f"epoch {epoch:g}: {len(free_energy)} solutions, "
@@ -125,7 +120,7 @@ def followed(epoch, model, X, X_test, options, folder):
         )
     with np.load(path) as file:
         values = dict(file)
-    return epoch, Solutions(*(values.pop(name) for name in STORED)), values
+    return epoch, Solutions(*map(values.pop, Solutions._fields)), values
 
 
 def measured(model, starts, X_test, options):
@@ -279,9 +274,8 @@ def quality(epochs_followed, folder):
         }
         errors = {"AIS": columns["error"] / n_units}
     curves = {name: curve / n_units for name, curve in curves.items()}
-    experiment.picture(
-        plotting.curves_by_epoch(epochs, curves, errors=errors), folder / "quality.png"
-    )
+    drawn = plotting.curves_by_epoch(epochs, curves, errors=errors)
+    experiment.picture(drawn, folder / "quality.png")
     rows = zip(epochs, *curves.values(), strict=True)
     experiment.table(folder / "quality.csv", ("epoch", *curves), rows)
     for name, curve in curves.items():
