@@ -104,12 +104,16 @@ def first_steps(X, options):
         yield done / len(X), machine.model_
 
 
+# Arrays of `Solutions`, all but the results of the solver.
+STORED = Solutions._fields[:-1]
+
+
 def followed(epoch, model, X, X_test, options, folder):
     """The epoch, and solutions and measures of a model, from their file if there is one."""
     path = folder / f"found-{epoch:g}.npz"
     if not path.exists():
         landscape, values = measured(model, X[: options.starts], X_test, options)
-        np.savez(path, **landscape._asdict(), **values)
+        np.savez(path, **{name: getattr(landscape, name) for name in STORED}, **values)
         free_energy, counts = landscape.free_energy, landscape.counts
         print(
             f"epoch {epoch:g}: {len(free_energy)} solutions, "
@@ -120,7 +124,7 @@ def followed(epoch, model, X, X_test, options, folder):
         )
     with np.load(path) as file:
         values = dict(file)
-    return epoch, Solutions(*map(values.pop, Solutions._fields)), values
+    return epoch, Solutions(*map(values.pop, STORED)), values
 
 
 def measured(model, starts, X_test, options):
