@@ -1,10 +1,9 @@
 """Seconds of first calls: with nothing compiled, with compiled code, and with kernels built ahead.
 
-Each row is measured in two processes that share a new cache folder. The first calls a solver or
-estimator for the first time; then with other priors, another depth or another shape; then in the
-other floating-point type. The second makes the first call again, with code that the first has
-compiled; a third, with an empty cache, with the library of `make wheel`, if there is one. Modules
-that are imported when they are needed count, `import fastmf` does not.
+One process calls a solver or estimator for the first time, then with other priors, another depth or
+shape, then in the other floating-point type; a second one makes the first call with the code that
+the first has compiled; a third, with an empty cache, with the library of `make wheel`, if there is
+one. Modules that are imported when they are needed count, `import fastmf` does not.
 """
 
 import argparse

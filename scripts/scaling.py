@@ -1,14 +1,11 @@
-#!/usr/bin/env python3
 """How time grows with size, rows and threads, on this machine: fastmf beside NumPy.
 
     python scripts/scaling.py tap bp ep fvbm
 
 Each name writes scaling_NAME.csv and scaling_NAME.png. Solvers of a point alternate, with pinned
 threads, beside a ceiling (as in the roofline model): the time of the work's matrix products at the
-rate of a single large product, or of moving its arrays at the rate of a copy of arrays too large
-for the caches (smaller ones can be faster). The largest rate measured so far counts, because the
-machine may have been busy at other points. Compilation is not timed; on a busy machine compare
-ratios of alternating runs, not milliseconds.
+largest rate of a single large product so far, or of moving its arrays at that of a copy of arrays
+too large for the caches (smaller ones can be faster). Compilation is not timed.
 """
 
 import csv

@@ -1,15 +1,11 @@
-#!/usr/bin/env python3
 """The tables of SPEED.md but for the first: fastmf beside NumPy, SciPy and other packages.
 
     python scripts/speed.py --write              # all tables; minutes on an idle machine
     python scripts/speed.py regression epoch     # parts of them, printed
 
-All that is compared runs in one process and alternates; a time is the median over the rounds, a
-ratio the median of the ratios within a round. NumPy has in-place buffers and one thread of BLAS
-or all, whichever is faster, and leaves out rows that have converged. Graphs of peers are built and
-compiled before, and the last column says how long building took.
-
-PGMax 0.6.1 does not run with new versions of JAX: `pip install --no-deps pgmax` beside "jax<0.5".
+SPEED.md says how times are measured. Graphs of peers are built and compiled before, and the last
+column says how long building took. PGMax 0.6.1 does not run with new versions of JAX:
+`pip install --no-deps pgmax` beside "jax<0.5".
 """
 
 import os

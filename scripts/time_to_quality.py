@@ -1,16 +1,13 @@
-#!/usr/bin/env python3
 """The first table of SPEED.md: log-likelihood of test digits after some CPU seconds of learning.
 
     python scripts/time_to_quality.py --write     # half an hour on two idle cores
     python scripts/time_to_quality.py --quick     # small machines, does it run?
 
 Binary images (MNIST if FASTMF_DATA has it), one thread each, a run on each core. A run is looked at
-after the first pass over its 5,000 images that ends beyond each number of seconds. Log-likelihoods
-are the middle of the two ends of annealing, in nats an image. Of BernoulliRBM's settings the best
-at that time counts, by its `fit` with float32 data (`partial_fit` counts in float64, and takes
-twice the time). An estimate counts only if annealing has converged: if its ends agree, and are not
-below the certain lower bound of the log-partition. A machine that is worse than independent pixels
-has diverged.
+after the first pass over its images that ends beyond each number of seconds. Log-likelihoods are
+the middle of the two ends of annealing, in nats an image; they count if annealing has converged: if
+its ends agree, and are not below the certain lower bound of the log-partition. Of BernoulliRBM's
+settings the best at that time counts, by `fit` with float32 data.
 """
 
 import contextlib

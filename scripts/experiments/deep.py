@@ -1,10 +1,8 @@
-#!/usr/bin/env python3
 """Deep Boltzmann machines on MNIST: Fig. 11 of Tramel et al., Phys. Rev. X 8 (2018) 041006.
 
 Trains machines layer by layer and then together, and writes likelihood.png and .csv (TAP
 log-likelihood per unit by epoch of joint training; dashed: test images) and each machine as
-dbm-SIZES.npz into a folder. The same command resumes joint training that was stopped; pre-training
-is repeated. Results: tap_machines.md.
+dbm-SIZES.npz into a folder. A run that resumes repeats pre-training. Results: tap_machines.md.
 """
 
 import time

@@ -1,11 +1,9 @@
-#!/usr/bin/env python3
 """Fine mapping: credible sets of block expectation propagation beside sums of single effects.
 
 Loci of simulated genotypes with one to three causes are analysed by `SpikeSlabRegressor`, and by a
 sum of single effects after Wang, Sarkar, Carbonetto & Stephens (2020), Section 3; then the real
 locus of --data beside FINEMAP. With --windows, traits are simulated on windows of 110 variants of
 the real locus instead, and inclusion probabilities are compared with long chains over the models.
-Results: finemapping.md.
 """
 
 import time

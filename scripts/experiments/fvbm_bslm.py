@@ -1,9 +1,7 @@
-#!/usr/bin/env python3
 """Fully visible Boltzmann machines: the simulation of Nguyen & Wood (2016), and the Senate.
 
-Writes sequences.csv and .png (Fig. 1: log-pseudo-likelihoods of BSLM sweep by sweep, and their
-increments), simulation.csv (errors of each machine), existence.csv (the same by size) and, with
---data, senate.csv (couplings of the 45th Australian Senate) into a folder. Results: fvbm_bslm.md.
+Writes sequences.csv and .png (Fig. 1: log-pseudo-likelihoods of BSLM by sweep), simulation.csv
+(errors of each machine), existence.csv (by size) and, with --data, senate.csv into a folder.
 """
 
 import time

@@ -1,10 +1,9 @@
-#!/usr/bin/env python3
 """Kinds of hidden units on real data: binary, Gaussian (Hopfield), rectified, spike and slab.
 
 After section VIII of Tramel et al., Phys. Rev. X 8 (2018) 041006. Prints log-likelihoods of test
-images by annealed importance sampling beside independent pixels. Real-valued hidden units have no
-bound: mean field of all layers has moments where their precisions exceed the part that couplings
-take away (a "margin" above 1). Results: tap_machines.md.
+images by annealing beside independent pixels. Mean field of all layers has moments where precisions
+of hidden units exceed the part that couplings take away (a "margin" above 1). Results:
+tap_machines.md.
 """
 
 import time

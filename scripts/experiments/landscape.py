@@ -1,10 +1,8 @@
-#!/usr/bin/env python3
 """The free-energy landscape of a TAP machine during training, and three measures of its quality.
 
-After Figs. 5 to 7 and 12 of Tramel et al., Phys. Rev. X 8 (2018) 041006. Writes free-energy,
-solutions and densities (Fig. 5), maps (Fig. 6), data-map and data-E (Fig. 7) and quality (Fig. 12)
-as PNG and CSV into a folder, and the machines of epochs with their solutions. The same command
-resumes a run that was stopped. Results: tap_machines.md.
+After Tramel et al., Phys. Rev. X 8 (2018) 041006. Writes free-energy, solutions and densities
+(Fig. 5), maps (Fig. 6), data-map and data-E (Fig. 7) and quality (Fig. 12) as PNG and CSV into a
+folder, and the machines of epochs with their solutions. Results: tap_machines.md.
 """
 
 import warnings

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Likelihoods of RBMs with Gaussian visible units on four tables that come with scikit-learn.
 
 Each table, standardised, is learned by each gradient with default options. Prints log-likelihoods

@@ -1,10 +1,8 @@
-#!/usr/bin/env python3
 """Log-likelihood of test images by machines trained in some minutes on two cores, seed by seed.
 
 Trains an RBM, or a deep machine whose layers are added to an RBM, by persistent chains, and
 evaluates it by annealed importance sampling from both ends; of a deep machine its variational lower
-bound. Each seed is a line of record.csv in the folder --output; the same command resumes a run.
-Results: record.md.
+bound. Each seed is a line of record.csv in the folder --output.
 """
 
 import warnings

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Run the experiments of the papers by their names in commands.csv, one after another.
 
 Each line of commands.csv is one figure, or one cell of a table. Without names they are listed; a

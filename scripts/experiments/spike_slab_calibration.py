@@ -1,11 +1,8 @@
-#!/usr/bin/env python3
 """Calibration of the probabilities and intervals of spike-and-slab regression.
 
 All parameters are learned on four kinds of features, at several ratios of signal to noise; "true"
 is given them. With --prior they are drawn from the priors of the fit, as in simulation-based
-calibration, and data sets whose variance of y is not within a tenth of 1 are drawn anew, as priors
-are in units of it: that selects data, and leaves posteriors as they are. Columns and results:
-spike_slab_calibration.md.
+calibration; data sets whose variance of y is not near 1, its unit, are drawn anew.
 """
 
 import sys

@@ -1,9 +1,7 @@
-#!/usr/bin/env python3
 """Likelihoods of RBMs trained by mean field and by sampling.
 
 Trains an RBM on binary MNIST by each method, and evaluates it after several epochs by annealed
-importance sampling. Writes quality.csv into a folder, and prints a table. Results:
-training_quality.md.
+importance sampling. Writes quality.csv into a folder, and prints a table.
 """
 
 import time

@@ -1,8 +1,8 @@
 """Models of the UAI competitions: exact sums, belief propagation and bounds beside known answers.
 
 The folder has files NAME.uai or NAME.uai.gz, and beside each NAME.uai.evid and known answers in
-NAME.uai.PR, NAME.uai.MAR or NAME.uai.MAP; without a name it is the folder uai of FASTMF_DATA. Each
-line is one model: distances to the answers, and CPU seconds. Results: uai_instances.md.
+NAME.uai.PR, .MAR or .MAP; by default it is the folder uai of FASTMF_DATA. Each line is one model:
+distances to the answers, and CPU seconds.
 """
 
 import os
