@@ -172,16 +172,15 @@ def sequential(n_hidden, dtype, repeats):
 def all_starts(n_hidden, dtype, repeats):
     """All of 100 data starts to 1e-8 on a trained machine."""
     trained = timing.trained_machine(n_hidden)
-    model, size = timing.in_type(trained, dtype), Size(784, n_hidden, 100)
+    model = mf.RBM(trained.weights.astype(dtype), *trained.layers)
     starts, solutions = timing.images(10_000)[:100], {}
 
     def ours(kind, **options):
         solutions[kind] = mf.tap(model, starts, n_threads=THREADS, **options)
 
     def twin():
-        arguments = tap_arguments(
-            size, dtype, machine=lambda *_: model, start=starts, max_iter=1000
-        )
+        options = {"machine": lambda *_: model, "start": starts, "max_iter": 1000}
+        arguments = tap_arguments(Size(784, n_hidden, 100), dtype, **options)
         seconds = timed(TAP.twin, *arguments)
         mean, var = (np.split(part, [784], axis=1) for part in arguments[-1].state[:2])
         solutions["NumPy"] = tuple(mean), tuple(var)

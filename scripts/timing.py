@@ -119,8 +119,9 @@ def images(n_rows):
     return np.random.default_rng(0).permutation(X)[:n_rows]
 
 
-def trained_machine(n_hidden, n_rows=10_000, n_epochs=10):
+def trained_machine(n_hidden):
     """An RBM trained by scikit-learn on `images`; kept in the temporary folder for the next run."""
+    n_rows, n_epochs = 10_000, 10
     source = "mnist" if os.environ.get("FASTMF_DATA") else "digits"
     path = Path(tempfile.gettempdir()) / f"fastmf-{source}-{n_hidden}-{n_rows}-{n_epochs}.npz"
     if not path.exists():
@@ -133,8 +134,3 @@ def trained_machine(n_hidden, n_rows=10_000, n_epochs=10):
         layers = (mf.Bernoulli(field.astype(float)) for field in fields)
         mf.RBM(learner.components_.T.astype(float), *layers).save(path)
     return mf.load(path)
-
-
-def in_type(model, dtype):
-    """The model with parameters of that type."""
-    return mf.RBM(model.weights.astype(dtype), *model.layers)
