@@ -169,8 +169,6 @@ def quality(model, train, test, seed, options):
         "error": np.hypot(annealed.error, annealed.reverse_error),
         "gap": annealed.gap,
         "train": of_train.mean() - (annealed.log_partition + annealed.reverse) / 2,
-        "effective": annealed.effective_size,
-        "reverse_effective": annealed.reverse_effective_size,
     }
     rounded = {name: round(float(value), 2) for name, value in figures.items()}
     return rounded | {"n_steps": annealed.n_steps, "converged": annealed.converged}
