@@ -34,23 +34,22 @@ def timed_cases():
     return [case for case in [*CASES, *MOMENTS] if getattr(case, "large", True)]
 
 
-def measure(case, dtype, repeats=(3, 30), budget=(0.5, 3.0)):
-    """Milliseconds of kernel and twin: the best of some alternating calls.
+def measure(case, dtype):
+    """Milliseconds of kernel and twin: the best of up to 30 alternating calls, in half a second.
 
-    Short calls are repeated up to `repeats[1]` times, to find a quiet moment, while less than
-    `budget[0]` seconds have passed; after `budget[1]` none of the usual ones is made, either.
+    Three calls are made if they take no more than three seconds.
     """
     best = {"compiled": np.inf, "twin": np.inf}
     for which in best:
         case.run(which, case.build(TINY, dtype))  # compiles
     begin = time.perf_counter()
-    for k in range(repeats[1]):
+    for k in range(30):
         for which in best:
             arguments = case.build(SIZE, dtype)  # a call changes its arguments
             start = time.process_time()
             case.run(which, arguments)
             best[which] = min(best[which], 1e3 * (time.process_time() - start))
-        if time.perf_counter() - begin > budget[k + 1 < repeats[0]]:
+        if time.perf_counter() - begin > (3.0 if k < 2 else 0.5):
             break
     return best["compiled"], best["twin"]
 
