@@ -89,7 +89,7 @@ def simulation(options, folder):
         summary.append(line)
     experiment.table_of(folder / "existence.csv", summary)
     for name in summary[0]:
-        print(f"{name:35}", *(f"{row[name] or 0:>12.6g}" for row in summary))
+        print(f"{name:40}", *(f"{row[name] or 0:>12.6g}" for row in summary))
 
 
 def sequences(first, folder):
