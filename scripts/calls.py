@@ -89,21 +89,14 @@ def labels(dtype="int64"):
     return np.random.default_rng(0).integers(0, 3, (20, 4)).astype(dtype)
 
 
-def fit_rbm(X, **options):
-    """Fit an RBM."""
-    mf.GeneralizedRBM(3, n_epochs=1, random_state=0, **options).fit(X)
-
-
-def fit_deep(dtype="float64", sizes=(3, 2)):
-    """Fit a deep machine."""
-    options = dict(n_epochs=1, pretraining_epochs=1, random_state=0)
-    mf.DeepBoltzmannMachine(sizes, **options).fit(rows(dtype))
+# Options of estimators that learn layers.
+ONCE = {"n_epochs": 1, "random_state": 0}
 
 
 def fit_conditional(dtype="float64", **options):
     """Fit a conditional machine, and predict."""
     X = rows(dtype)
-    mf.ConditionalRBM(3, n_epochs=1, random_state=0, **options).fit(X, X).predict(X)
+    mf.ConditionalRBM(3, **ONCE, **options).fit(X, X).predict(X)
 
 
 def fit_linear(kind, dtype="float64", n_features=2):
@@ -111,11 +104,6 @@ def fit_linear(kind, dtype="float64", n_features=2):
     X = np.random.default_rng(0).normal(size=(6, n_features)).astype(dtype)
     y = X[:, 0] if kind.endswith("Regressor") else np.arange(6) % 2
     getattr(mf, kind)().fit(X, y).predict(X)
-
-
-def fit_spins(solver, n=3):
-    """Fit a fully visible machine."""
-    mf.FullyVisibleBoltzmannMachine(solver=solver, l2=0.1).fit(2 * rows(n=n) - 1)
 
 
 def fit_potts(dtype="float64"):

@@ -1,10 +1,9 @@
 """Seconds of first calls: with nothing compiled, with compiled code, and with kernels built ahead.
 
-Each row is measured in two processes that share a new cache folder. The first calls a solver or
-estimator for the first time; then with other priors, another depth or another shape; then in the
-other floating-point type. The second makes the first call again, with code that the first has
-compiled; a third, with an empty cache, with the library of `make wheel`, if there is one. Modules
-that are imported when they are needed count, `import fastmf` does not.
+One process calls a solver or estimator for the first time, then with other priors, another depth or
+shape, then in the other floating-point type; a second one makes the first call with the code that
+the first has compiled; a third, with an empty cache, with the library of `make wheel`, if there is
+one. Modules that are imported when they are needed count, `import fastmf` does not.
 """
 
 import argparse
@@ -96,8 +95,7 @@ def measure(row, clock="perf_counter"):
 
 def line(name, seconds):
     """A row of the table."""
-    values = [seconds.cold, seconds.second, seconds.other, seconds.cached, seconds.ahead]
-    cells = ["" if value is None else f"{value:.2g}" for value in values]
+    cells = ["" if value is None else f"{value:.2g}" for value in seconds[:5]]
     return f"| {name} | {' | '.join(cells)} |"
 
 
@@ -126,18 +124,17 @@ def table(measured, clock):
 def main():
     """Measure, print the table, and write it to the page if asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--cpu", dest="clock", action="store_const", const="process_time", default="perf_counter",
-        help="count the time of the processor: on a busy machine",
-    )  # fmt: skip
-    parser.add_argument("--only", metavar="TEXT", help="rows whose name contains it: 'belief'")
-    parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE.name}")
+    add = parser.add_argument
+    add("--cpu", dest="clock", action="store_const", const="process_time", default="perf_counter",
+        help="count the time of the processor: on a busy machine")  # fmt: skip
+    add("--only", default="", metavar="TEXT", help="rows whose name contains it: 'belief'")
+    add("--write", action="store_true", help=f"put the table into {PAGE.name}")
     arguments = parser.parse_args()
     if arguments.write and arguments.only:
         parser.error("--write would leave out of the table what --only does not name")
     measured = {}
     for name, row in ROWS.items():
-        if (arguments.only or "") in name:
+        if arguments.only in name:
             measured[name] = measure(row, arguments.clock)
             print(line(name, measured[name]), flush=True)
     if not measured:

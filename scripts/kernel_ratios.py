@@ -17,9 +17,6 @@ from pathlib import Path
 
 for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
-if __name__ == "__main__":  # twins with the kernels of BLAS for this processor: see timing.py
-    for variable in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
-        os.environ.pop(variable, None)
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))  # for kernel_cases
 
@@ -28,7 +25,6 @@ from kernel_cases import CASES, Size  # noqa: E402
 from kernel_cases.moments import MOMENTS  # noqa: E402
 
 SIZE, TINY = Size(784, 500, 100), Size(20, 10, 4)
-REFERENCE = ROOT / "asv_bench" / "reference.json"
 # Ratios kernel : twin that differ by less than this factor are taken as equal.
 FACTOR = 1.4
 
@@ -38,23 +34,22 @@ def timed_cases():
     return [case for case in [*CASES, *MOMENTS] if getattr(case, "large", True)]
 
 
-def measure(case, dtype, repeats=(3, 30), budget=(0.5, 3.0)):
-    """Milliseconds of kernel and twin: the best of some alternating calls.
+def measure(case, dtype):
+    """Milliseconds of kernel and twin: the best of up to 30 alternating calls, in half a second.
 
-    Short calls are repeated up to `repeats[1]` times, to find a quiet moment, while less than
-    `budget[0]` seconds have passed; after `budget[1]` none of the usual ones is made, either.
+    Three calls are made if they take no more than three seconds.
     """
     best = {"compiled": np.inf, "twin": np.inf}
     for which in best:
         case.run(which, case.build(TINY, dtype))  # compiles
     begin = time.perf_counter()
-    for k in range(repeats[1]):
+    for k in range(30):
         for which in best:
             arguments = case.build(SIZE, dtype)  # a call changes its arguments
             start = time.process_time()
             case.run(which, arguments)
             best[which] = min(best[which], 1e3 * (time.process_time() - start))
-        if time.perf_counter() - begin > budget[k + 1 < repeats[0]]:
+        if time.perf_counter() - begin > (3.0 if k < 2 else 0.5):
             break
     return best["compiled"], best["twin"]
 
@@ -96,11 +91,10 @@ def main(argv=None):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--only", nargs="+", default=[""], metavar="TEXT", help="kernels with TEXT in their name"
-    )
-    parser.add_argument("--write", metavar="JSON", help=f"file to write [{REFERENCE.name}]")
-    parser.add_argument("--compare", nargs=2, metavar=("OLD", "NEW"), help="print what changed")
+    add = parser.add_argument
+    add("--only", nargs="+", default=[""], metavar="TEXT", help="kernels with TEXT in their name")
+    add("--write", metavar="JSON", help="file to write")
+    add("--compare", nargs=2, metavar=("OLD", "NEW"), help="print what changed")
     arguments = parser.parse_args(argv)
     if arguments.compare:
         old, new = (json.loads(Path(path).read_text()) for path in arguments.compare)

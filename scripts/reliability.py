@@ -11,7 +11,7 @@ range of a unit on average or 0.2 of one; right within half of these. Answers be
 import argparse
 import itertools
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from functools import partial
 
 import numpy as np
@@ -222,12 +222,9 @@ def row_of(solver, kind, results):
     wrong, right = error > 1, error <= 0.5
     caught, false = (100 * flagged[part].sum() / max(part.sum(), 1) for part in (wrong, right))
     ms = [1e3 * np.median([r[k] for r in results]) for k in (2, 3)]
-    reasons = Counter(r[1].name for r, is_wrong in zip(results, wrong, strict=True)
-                      if r[1] and is_wrong)  # fmt: skip
-    reasons = ", ".join(f"{name} {n}" for name, n in sorted(reasons.items()))
     return (
         f"| {solver} | {kind} | {wrong.sum()}, {right.sum()} | {caught:.1f} % "
-        f"| {false:.1f} % | {ms[0]:.1f} + {ms[1]:.1f} | {reasons} |"
+        f"| {false:.1f} % | {ms[0]:.1f} + {ms[1]:.1f} |"
         + ("" if all(judged) else f" {judged.count(False)} unknown")
     )
 
@@ -237,8 +234,8 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--ensembles", nargs="*", help="names in the source; default all")
     options = parser.parse_args()
-    print("| solver | units | wrong, right | caught | false | ms: solve + judge | reasons |")
-    print("|---|---|---|---|---|---|---|")
+    print("| solver | units | wrong, right | caught | false | ms: solve + judge |")
+    print("|---|---|---|---|---|---|")
     for kind, ensembles in ENSEMBLES.items():
         results = defaultdict(list)
         for ensemble, draw in ensembles.items():

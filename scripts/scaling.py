@@ -1,14 +1,11 @@
-#!/usr/bin/env python3
 """How time grows with size, rows and threads, on this machine: fastmf beside NumPy.
 
     python scripts/scaling.py tap bp ep fvbm
 
 Each name writes scaling_NAME.csv and scaling_NAME.png. Solvers of a point alternate, with pinned
 threads, beside a ceiling (as in the roofline model): the time of the work's matrix products at the
-rate of a single large product, or of moving its arrays at the rate of a copy of arrays too large
-for the caches (smaller ones can be faster). The largest rate measured so far counts, because the
-machine may have been busy at other points. Compilation is not timed; on a busy machine compare
-ratios of alternating runs, not milliseconds.
+largest rate of a single large product so far, or of moving its arrays at that of a copy of arrays
+too large for the caches (smaller ones can be faster). Compilation is not timed.
 """
 
 import csv
@@ -80,8 +77,7 @@ def copy_rate(dtype, threads, quick):
 def over_threads(task, dtype, size, n_rows, options):
     """Points of strong and weak scaling; `n_rows` is for the largest number of threads."""
     counts = [n for n in (1, 2, 4, 8, 16, 32, 64) if n <= options.threads]
-    for n in counts:
-        yield Point(STRONG, n, task, dtype, size, n_rows, n)
+    yield from (Point(STRONG, n, task, dtype, size, n_rows, n) for n in counts)
     for n in counts:
         yield Point(WEAK, n, task, dtype, size, max(1, n_rows * n // counts[-1]), n)
 
@@ -371,29 +367,25 @@ def draw(table, path):
     """A panel for each axis; the ceilings dotted."""
     from matplotlib.figure import Figure
 
-    axes = list(dict.fromkeys(point.axis for point, _, _ in table))
-    tasks = list(dict.fromkeys((point.task, point.dtype) for point, _, _ in table))
-    names = [who for who in dict.fromkeys(who for _, who, _ in table) if who != "ceiling"]
+    curves = {}
+    for point, who, seconds in table:
+        key = point.axis, who, point.task, point.dtype
+        curves.setdefault(key, []).append((point.x, seconds))
+    axes, names = (list(dict.fromkeys(key[k] for key in curves)) for k in (0, 1))
+    tasks = list(dict.fromkeys(key[2:] for key in curves))
+    names.sort(key="ceiling".__eq__)
     styles = dict(zip(names, ("-o", "--s", "--^", "--v"), strict=False)) | {"ceiling": ":"}
     figure = Figure(figsize=(4.2 * len(axes), 5), layout="constrained")
-    panels = figure.subplots(1, len(axes), squeeze=False)
-    for axis, panel in zip(axes, panels[0], strict=True):
-        for k, task in enumerate(tasks):
-            for who, style in styles.items():
-                points = sorted(
-                    (point.x, seconds)
-                    for point, name, seconds in table
-                    if (point.axis, (point.task, point.dtype), name) == (axis, task, who)
-                )
-                if points:
-                    label = ", ".join((who, *task))
-                    panel.loglog(*zip(*points, strict=True), style, color=f"C{k}", markersize=4,
-                                 label=label)  # fmt: skip
+    panels = dict(zip(axes, figure.subplots(1, len(axes), squeeze=False)[0], strict=True))
+    for (axis, who, *task), points in curves.items():
+        style = {"color": f"C{tasks.index(tuple(task))}", "label": ", ".join((who, *task))}
+        panels[axis].loglog(*zip(*sorted(points), strict=True), styles[who], markersize=4, **style)
+    for axis, panel in panels.items():
         panel.set(xlabel=axis)
         panel.grid(alpha=0.3, which="both")
         # Below, where no curve is.
         panel.legend(fontsize=6, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
-    panels[0][0].set_ylabel("seconds")
+    panels[axes[0]].set_ylabel("seconds")
     figure.savefig(path, dpi=150)
 
 
@@ -415,4 +407,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    timing.with_own_blas(main)
+    main()

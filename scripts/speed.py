@@ -1,15 +1,11 @@
-#!/usr/bin/env python3
 """The tables of SPEED.md but for the first: fastmf beside NumPy, SciPy and other packages.
 
     python scripts/speed.py --write              # all tables; minutes on an idle machine
     python scripts/speed.py regression epoch     # parts of them, printed
 
-All that is compared runs in one process and alternates; a time is the median over the rounds, a
-ratio the median of the ratios within a round. NumPy has in-place buffers and one thread of BLAS
-or all, whichever is faster, and leaves out rows that have converged. Graphs of peers are built and
-compiled before, and the last column says how long building took.
-
-PGMax 0.6.1 does not run with new versions of JAX: `pip install --no-deps pgmax` beside "jax<0.5".
+SPEED.md says how times are measured. Graphs of peers are built and compiled before, and the last
+column says how long building took. PGMax 0.6.1 does not run with new versions of JAX:
+`pip install --no-deps pgmax` beside "jax<0.5".
 """
 
 import os
@@ -176,16 +172,15 @@ def sequential(n_hidden, dtype, repeats):
 def all_starts(n_hidden, dtype, repeats):
     """All of 100 data starts to 1e-8 on a trained machine."""
     trained = timing.trained_machine(n_hidden)
-    model, size = timing.in_type(trained, dtype), Size(784, n_hidden, 100)
+    model = mf.RBM(trained.weights.astype(dtype), *trained.layers)
     starts, solutions = timing.images(10_000)[:100], {}
 
     def ours(kind, **options):
         solutions[kind] = mf.tap(model, starts, n_threads=THREADS, **options)
 
     def twin():
-        arguments = tap_arguments(
-            size, dtype, machine=lambda *_: model, start=starts, max_iter=1000
-        )
+        options = {"machine": lambda *_: model, "start": starts, "max_iter": 1000}
+        arguments = tap_arguments(Size(784, n_hidden, 100), dtype, **options)
         seconds = timed(TAP.twin, *arguments)
         mean, var = (np.split(part, [784], axis=1) for part in arguments[-1].state[:2])
         solutions["NumPy"] = tuple(mean), tuple(var)
@@ -380,10 +375,13 @@ def scipy_maximum(X):
     weights, d = counts / len(X), X.shape[1]
     upper = np.triu_indices(d, 1)
 
-    def loss(parameters):
+    def symmetric(values):
         couplings = np.zeros((d, d))
-        couplings[upper] = parameters[d:]
-        couplings += couplings.T
+        couplings[upper] = values
+        return couplings + couplings.T
+
+    def loss(parameters):
+        couplings = symmetric(parameters[d:])
         fields = rows @ couplings + parameters[:d]
         value = weights @ np.logaddexp(0, -2 * rows * fields).sum(1)
         residual = weights[:, None] * (np.tanh(fields) - rows)
@@ -393,9 +391,7 @@ def scipy_maximum(X):
     start = np.zeros(d + len(upper[0]))
     options = {"maxiter": 10_000, "maxfun": 100_000, "ftol": 1e-14, "gtol": 1e-7}
     solution = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
-    couplings = np.zeros((d, d))
-    couplings[upper] = solution.x[d:]
-    return couplings + couplings.T
+    return symmetric(solution.x[d:])
 
 
 # --- sparse graphs ----------------------------------------------------------------------------
@@ -619,4 +615,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    timing.with_own_blas(main)
+    main()

@@ -1,16 +1,13 @@
-#!/usr/bin/env python3
 """The first table of SPEED.md: log-likelihood of test digits after some CPU seconds of learning.
 
     python scripts/time_to_quality.py --write     # half an hour on two idle cores
     python scripts/time_to_quality.py --quick     # small machines, does it run?
 
 Binary images (MNIST if FASTMF_DATA has it), one thread each, a run on each core. A run is looked at
-after the first pass over its 5,000 images that ends beyond each number of seconds. Log-likelihoods
-are the middle of the two ends of annealing, in nats an image. Of BernoulliRBM's settings the best
-at that time counts, by its `fit` with float32 data (`partial_fit` counts in float64, and takes
-twice the time). An estimate counts only if annealing has converged: if its ends agree, and are not
-below the certain lower bound of the log-partition. A machine that is worse than independent pixels
-has diverged.
+after the first pass over its images that ends beyond each number of seconds. Log-likelihoods are
+the middle of the two ends of annealing, in nats an image; they count if annealing has converged: if
+its ends agree, and are not below the certain lower bound of the log-partition. Of BernoulliRBM's
+settings the best at that time counts, by `fit` with float32 data.
 """
 
 import contextlib
@@ -134,16 +131,17 @@ def cell(values, setting=""):
 
 def rows_of(n_hidden, by_method):
     """Lines of the table for a size, from the log-likelihoods by method, seed and time."""
-    lines = []
-    for name in (name for name in METHODS if not name.startswith(PEER)):
-        lines.append((name, [cell(values) for values in np.transpose(by_method[name])]))
-    peers = {name: np.array(by_method[name]) for name in METHODS if name.startswith(PEER)}
+    by_method = {name: np.array(values) for name, values in by_method.items()}
+    peers = {name: values for name, values in by_method.items() if name.startswith(PEER)}
+    lines = [(name, map(cell, by_method[name].T)) for name in METHODS if name not in peers]
     cells = []
     for k in range(len(SECONDS)):
-        estimated = {name: values[~np.isnan(values[:, k]), k] for name, values in peers.items()}
-        means = {name: values.mean() if len(values) else -np.inf
-                 for name, values in estimated.items()}  # fmt: skip
-        best = max(means, key=means.get)
+
+        def mean(name, k=k):
+            values = peers[name][:, k]
+            return -np.inf if np.isnan(values).all() else np.nanmean(values)
+
+        best = max(peers, key=mean)
         cells.append(cell(peers[best][:, k], best.removeprefix(f"{PEER}: ")))
     lines.append((f"{PEER}, best of {len(SETTINGS)} settings", cells))
     return [f"| 784 x {n_hidden} | {name} | {' | '.join(cells)} |" for name, cells in lines]

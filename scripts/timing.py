@@ -4,7 +4,6 @@ import argparse
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,24 +24,14 @@ sys.path.insert(0, str(ROOT / "tests"))  # for the table of kernel cases
 REST = 0.3
 
 POOLS, THREADS = ThreadpoolController(), os.cpu_count() or 1
-# With these, OpenBLAS takes the kernels of another processor, such as AVX2 where there is AVX-512:
-# products of matrices then took 1.6 times as long, and fastmf's own kernels, compiled for the
-# processor, would be compared with slow ones.
-CHOICES = "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"
-
-
-def with_own_blas(main):
-    """Call the main function of a script; in a new process without `CHOICES`, if one is set."""
-    environment = {name: value for name, value in os.environ.items() if name not in CHOICES}
-    if len(environment) == len(os.environ):
-        main()
-        return
-    command = [sys.executable, *sys.orig_argv[1:]]
-    raise SystemExit(subprocess.run(command, env=environment).returncode)
 
 
 def conditions():
-    """What times were measured on: processor, versions, and the kernels of BLAS."""
+    """What times were measured on: processor, versions, and the kernels of BLAS.
+
+    With those of another processor (OPENBLAS_CORETYPE), products of matrices can take 1.6 times as
+    long.
+    """
     kernels = {pool["architecture"] for pool in POOLS.info() if "architecture" in pool}
     blas = f", OpenBLAS {' and '.join(sorted(kernels))}" if kernels else ""
     python, numpy = platform.python_version(), np.__version__
@@ -130,8 +119,9 @@ def images(n_rows):
     return np.random.default_rng(0).permutation(X)[:n_rows]
 
 
-def trained_machine(n_hidden, n_rows=10_000, n_epochs=10):
+def trained_machine(n_hidden):
     """An RBM trained by scikit-learn on `images`; kept in the temporary folder for the next run."""
+    n_rows, n_epochs = 10_000, 10
     source = "mnist" if os.environ.get("FASTMF_DATA") else "digits"
     path = Path(tempfile.gettempdir()) / f"fastmf-{source}-{n_hidden}-{n_rows}-{n_epochs}.npz"
     if not path.exists():
@@ -144,8 +134,3 @@ def trained_machine(n_hidden, n_rows=10_000, n_epochs=10):
         layers = (mf.Bernoulli(field.astype(float)) for field in fields)
         mf.RBM(learner.components_.T.astype(float), *layers).save(path)
     return mf.load(path)
-
-
-def in_type(model, dtype):
-    """The model with parameters of that type."""
-    return mf.RBM(model.weights.astype(dtype), *model.layers)

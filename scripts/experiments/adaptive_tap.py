@@ -1,9 +1,7 @@
-#!/usr/bin/env python3
 """TAP and adaptive TAP in training: Fig. 10 of Tramel et al., Phys. Rev. X 8 (2018) 041006.
 
 Prints CPU time per iteration and batch, and writes training.png and training.csv (pseudo-likelihood
-of test images by epoch) into a folder. The same command resumes a run that was stopped. Results:
-tap_machines.md.
+of test images by epoch) into a folder. Results: tap_machines.md.
 """
 
 import time

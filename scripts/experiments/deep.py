@@ -1,10 +1,8 @@
-#!/usr/bin/env python3
 """Deep Boltzmann machines on MNIST: Fig. 11 of Tramel et al., Phys. Rev. X 8 (2018) 041006.
 
 Trains machines layer by layer and then together, and writes likelihood.png and .csv (TAP
 log-likelihood per unit by epoch of joint training; dashed: test images) and each machine as
-dbm-SIZES.npz into a folder. The same command resumes joint training that was stopped; pre-training
-is repeated. Results: tap_machines.md.
+dbm-SIZES.npz into a folder. A run that resumes repeats pre-training. Results: tap_machines.md.
 """
 
 import time
@@ -48,17 +46,15 @@ def sizes_of(text):
     return tuple(int(part) for part in text.split(","))
 
 
-class Limit:
+def limit(seconds):
     """A callback that ends training some seconds after the first epoch."""
+    times = []
 
-    def __init__(self, seconds):
-        self.seconds, self.first = seconds, None
+    def is_over(state):
+        times.append(time.perf_counter())
+        return times[-1] - times[0] > seconds
 
-    def __call__(self, state):
-        """Whether to end."""
-        now = time.perf_counter()
-        self.first = self.first or now
-        return now - self.first > self.seconds
+    return is_over
 
 
 def trained(sizes, X, X_test, options, checkpoint):
@@ -70,7 +66,7 @@ def trained(sizes, X, X_test, options, checkpoint):
         n_epochs=options.epochs,
         n_sweeps=10,
         centred=not options.uncentred,
-        callbacks=[Limit(3600 * options.hours), mf.evaluation.Checkpoint(checkpoint)],
+        callbacks=[limit(3600 * options.hours), mf.evaluation.Checkpoint(checkpoint)],
         n_threads=options.threads,
         random_state=options.seed,
         verbose=experiment.VERBOSE,

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Spike-and-slab regression by expectation propagation: the experiments of ep_spike_slab.md.
 
 paper is Figure 1 of Hernández-Lobato & Hernández-Lobato, "Convergent expectation propagation in

@@ -60,7 +60,8 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, text, *shared, quick, **options):
         super().__init__(
             description=text,
-            epilog="Commands of all published results: scripts/experiments/commands.csv",
+            epilog="The same command resumes a run that was stopped, if its results are kept. "
+            "Pages of this folder have published results, and commands.csv their commands.",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         self.set_defaults(data=os.environ.get("FASTMF_DATA"))

@@ -1,11 +1,9 @@
-#!/usr/bin/env python3
 """Fine mapping: credible sets of block expectation propagation beside sums of single effects.
 
 Loci of simulated genotypes with one to three causes are analysed by `SpikeSlabRegressor`, and by a
 sum of single effects after Wang, Sarkar, Carbonetto & Stephens (2020), Section 3; then the real
 locus of --data beside FINEMAP. With --windows, traits are simulated on windows of 110 variants of
 the real locus instead, and inclusion probabilities are compared with long chains over the models.
-Results: finemapping.md.
 """
 
 import time
@@ -82,12 +80,11 @@ def sum_of_single_effects(X, y, n_effects=5, tol=1e-3, max_iter=200, coverage=0.
             products = moment - fit
             # The variance of the effect: a step of EM, and none if that is likelier.
             w, _, s, _ = single_effect(products, squares, noise, max(variances[k], 1e-9))
-            variances[k] = w @ s
-            if single_effect(products, squares, noise, variances[k])[3] < 0:
-                variances[k] = 0.0
-            where[k], means[k], seconds[k], _ = single_effect(
-                products, squares, noise, variances[k]
-            )
+            for variances[k] in (w @ s, 0.0):
+                effect = single_effect(products, squares, noise, variances[k])
+                if effect[3] >= 0:
+                    break
+            where[k], means[k], seconds[k], _ = effect
             fit += gram @ (where[k] * means[k])
         total = (where * means).sum(0)
         residual = y @ y - 2 * total @ moment + total @ gram @ total
@@ -182,9 +179,8 @@ def windows(path, n_windows, n_causes, seed):
         included = solution.inclusion_probability
         if included is None:
             included = 1 / (1 + np.exp(-prior.tilted_log_odds(solution.b, solution.a)))
-        posterior = InclusionPosterior.of(
-            Z, model.y, 1.0, np.full(WINDOW, odds), np.full(WINDOW, 1 / slab)
-        )
+        odds_and_precision = np.full(WINDOW, odds), np.full(WINDOW, 1 / slab)
+        posterior = InclusionPosterior.of(Z, model.y, 1.0, *odds_and_precision)
         starts = [np.flatnonzero(included > 0.5), np.empty(0, int)] * 100
         chains = ModelChains(posterior, starts, np.random.default_rng(k))
         chains.run(60)
@@ -209,9 +205,8 @@ def main(argv=None):
         windows=(0, "windows of the real locus"), causes=(2, "causes of a window"),
     ).parse_args(argv)  # fmt: skip
     if options.windows:
-        windows(
-            experiment.in_folder(options.data, LOCUS), options.windows, options.causes, options.seed
-        )
+        path = experiment.in_folder(options.data, LOCUS)
+        windows(path, options.windows, options.causes, options.seed)
         return
     loci = range(options.seed, options.seed + options.loci)
     warnings.simplefilter("ignore")

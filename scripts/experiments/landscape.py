@@ -1,10 +1,8 @@
-#!/usr/bin/env python3
 """The free-energy landscape of a TAP machine during training, and three measures of its quality.
 
-After Figs. 5 to 7 and 12 of Tramel et al., Phys. Rev. X 8 (2018) 041006. Writes free-energy,
-solutions and densities (Fig. 5), maps (Fig. 6), data-map and data-E (Fig. 7) and quality (Fig. 12)
-as PNG and CSV into a folder, and the machines of epochs with their solutions. The same command
-resumes a run that was stopped. Results: tap_machines.md.
+After Tramel et al., Phys. Rev. X 8 (2018) 041006. Writes free-energy, solutions and densities
+(Fig. 5), maps (Fig. 6), data-map and data-E (Fig. 7) and quality (Fig. 12) as PNG and CSV into a
+folder, and the machines of epochs with their solutions. Results: tap_machines.md.
 """
 
 import warnings
@@ -95,8 +93,7 @@ def first_steps(X, options):
 
     Units are fitted to all rows first, as in an epoch.
     """
-    done = 0
-    machine = learner(options, 0).fit(X) if options.early else None
+    done, machine = 0, learner(options, 0).fit(X) if options.early else None
     for steps in sorted(options.early or ()):
         end = min(steps * machine.batch_size, len(X))
         for first in range(done, end, machine.batch_size):
@@ -105,8 +102,8 @@ def first_steps(X, options):
         yield done / len(X), machine.model_
 
 
-# Arrays of `Solutions`.
-STORED = "visible", "hidden", "free_energy", "log_partition", "converged", "members"
+# Arrays of `Solutions`, all but the results of the solver.
+STORED = Solutions._fields[:-1]
 
 
 def followed(epoch, model, X, X_test, options, folder):
@@ -125,7 +122,7 @@ def followed(epoch, model, X, X_test, options, folder):
         )
     with np.load(path) as file:
         values = dict(file)
-    return epoch, Solutions(*(values.pop(name) for name in STORED)), values
+    return epoch, Solutions(*map(values.pop, STORED)), values
 
 
 def measured(model, starts, X_test, options):
@@ -279,9 +276,8 @@ def quality(epochs_followed, folder):
         }
         errors = {"AIS": columns["error"] / n_units}
     curves = {name: curve / n_units for name, curve in curves.items()}
-    experiment.picture(
-        plotting.curves_by_epoch(epochs, curves, errors=errors), folder / "quality.png"
-    )
+    drawn = plotting.curves_by_epoch(epochs, curves, errors=errors)
+    experiment.picture(drawn, folder / "quality.png")
     rows = zip(epochs, *curves.values(), strict=True)
     experiment.table(folder / "quality.csv", ("epoch", *curves), rows)
     for name, curve in curves.items():

@@ -1,9 +1,7 @@
-#!/usr/bin/env python3
 """Calibration of networks: cover of intervals, and of probabilities of edges.
 
 Tables are drawn exactly from machines whose states are enumerated, and each is fitted anew. Tables
-without a maximum are left out, and counted. They are kept in tables.jsonl of --output: an
-interrupted run resumes. Results: networks.md.
+without a maximum are left out, and counted.
 """
 
 import os

@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
 """Which training for what: likelihood, features, samples and imputation by RBMs of one size.
 
 Each machine learns from 10,000 black and white digits, or with --quick from scikit-learn's 8 x 8
-ones. Prints a table, whose columns docs/guide/purposes.md explains; the same command resumes a run.
+ones. Prints a table, whose columns docs/guide/purposes.md explains.
 """
 
 import time

@@ -1,10 +1,8 @@
-#!/usr/bin/env python3
 """Log-likelihood of test images by machines trained in some minutes on two cores, seed by seed.
 
 Trains an RBM, or a deep machine whose layers are added to an RBM, by persistent chains, and
 evaluates it by annealed importance sampling from both ends; of a deep machine its variational lower
-bound. Each seed is a line of record.csv in the folder --output; the same command resumes a run.
-Results: record.md.
+bound. Each seed is a line of record.csv in the folder --output.
 """
 
 import warnings
@@ -171,8 +169,6 @@ def quality(model, train, test, seed, options):
         "error": np.hypot(annealed.error, annealed.reverse_error),
         "gap": annealed.gap,
         "train": of_train.mean() - (annealed.log_partition + annealed.reverse) / 2,
-        "effective": annealed.effective_size,
-        "reverse_effective": annealed.reverse_effective_size,
     }
     rounded = {name: round(float(value), 2) for name, value in figures.items()}
     return rounded | {"n_steps": annealed.n_steps, "converged": annealed.converged}

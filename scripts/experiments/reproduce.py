@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Run the experiments of the papers by their names in commands.csv, one after another.
 
 Each line of commands.csv is one figure, or one cell of a table. Without names they are listed; a
@@ -22,7 +21,7 @@ def main(argv=None):
     made.add_argument("names", nargs="*", metavar="NAME", help="or patterns [list all]")
     made.set_defaults(seed=None)  # the command's own
     options = made.parse_args(argv)
-    for line in lines(options.names):
+    for line in lines(options.names or ["*"]):
         print(f"{line['name']:32} {line['what']} ({line['settings']}; run: {line['run']})")
         command = arguments(line, options)
         print("    " + shlex.join(["python", *command]), flush=True)
@@ -30,18 +29,14 @@ def main(argv=None):
             subprocess.run([sys.executable, *command], cwd=HERE.parents[1], check=True)
 
 
-def lines(patterns=()):
-    """The lines of commands.csv whose names match any of some patterns, or all."""
+def lines(patterns=("*",)):
+    """The lines of commands.csv whose names match any of some patterns."""
     with (HERE / "commands.csv").open(newline="") as file:
         commands = list(csv.DictReader(file))
     for pattern in patterns:
         if not any(fnmatchcase(line["name"], pattern) for line in commands):
             raise ValueError(f"no name in commands.csv matches {pattern!r}: list them without one.")
-    return [
-        line
-        for line in commands
-        if not patterns or any(fnmatchcase(line["name"], pattern) for pattern in patterns)
-    ]
+    return [line for line in commands if any(fnmatchcase(line["name"], p) for p in patterns)]
 
 
 def arguments(line, options):

@@ -1,9 +1,7 @@
-#!/usr/bin/env python3
 """Machines of categorical units on alignments of sequences: contacts, likelihoods, solutions, time.
 
 Four models of each family are fitted; the family "chain" is drawn from a known chain of positions.
-Writes contacts.csv, models.csv and precision.png into the folder --output. A model that was fitted
-before is read from there. Results: sequences.md.
+Writes contacts.csv, models.csv and precision.png into the folder --output.
 """
 
 from pathlib import Path

@@ -1,11 +1,8 @@
-#!/usr/bin/env python3
 """Calibration of the probabilities and intervals of spike-and-slab regression.
 
 All parameters are learned on four kinds of features, at several ratios of signal to noise; "true"
 is given them. With --prior they are drawn from the priors of the fit, as in simulation-based
-calibration, and data sets whose variance of y is not within a tenth of 1 are drawn anew, as priors
-are in units of it: that selects data, and leaves posteriors as they are. Columns and results:
-spike_slab_calibration.md.
+calibration; data sets whose variance of y is not near 1, its unit, are drawn anew.
 """
 
 import sys
@@ -73,9 +70,8 @@ def main(argv=None):
     cells = [(d, r, m) for d in options.designs for r in options.ratios for m in options.methods]
     results = experiment.Results(options.records)
     for k in range(options.fits):
-        for design, ratio, method in cells:
-            key = f"{label(design, ratio, method, options)}.{k}"
-            results.get(key, lambda cell=(design, ratio, method), k=k: fit(*cell, k, options))
+        for cell in cells:
+            results.get(f"{label(*cell, options)}.{k}", lambda c=cell, k=k: fit(*c, k, options))
     print(f"{options.fits} fits of {ROWS} x {options.features} a cell, seed {options.seed}")
     print(f"{'design':12} {'SNR':>5} {'fit':8} {'cover':>20} {'(error)':7} {'noise':>6} "
           f"{'sum (true)':>13} {'error':>13} {'CPU s':>6} {'dense':>5}  "
@@ -83,7 +79,7 @@ def main(argv=None):
     for design, ratio, method in cells:
         name = label(design, ratio, method, options)
         fits = [results.values[f"{name}.{k}"] for k in range(options.fits)]
-        print(f"{design:12} {ratio:>5} {method:8} {cell(fits)}")
+        print(f"{design:12} {ratio:>5} {method:8} {figures_of(fits)}")
 
 
 def label(design, ratio, method, options):
@@ -147,7 +143,7 @@ def fit(design, ratio, method, k, options):
     }
 
 
-def cell(fits):
+def figures_of(fits):
     """The rest of a line of the table."""
     covers = np.array([fit["cover"] for fit in fits])
     cover = " ".join(f"{c:.3f}" for c in covers.mean(0))

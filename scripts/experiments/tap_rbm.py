@@ -1,10 +1,8 @@
-#!/usr/bin/env python3
 """TAP machines on digits and faces: Figs. 3, 4, 8 and 9 of Tramel et al., Phys. Rev. X 8 (2018).
 
 Writes likelihood (Fig. 3; dashed: test images), solutions (Fig. 3 by Eq. 39), fields-N and
 activity-N (Fig. 4), denoising and restored (Fig. 8), digit (Fig. 9) as PNG and CSV into a folder,
-and each machine as rbm-N.npz. The same command resumes a run that was stopped. Results:
-tap_machines.md.
+and each machine as rbm-N.npz. Results: tap_machines.md.
 """
 
 import time
@@ -160,9 +158,8 @@ def denoising(methods, test, shape, options, folder):
     axes = plotting.curves_by_epoch(FLIP_PROBABILITY, scores, label="Matthews correlation")
     axes.set_xlabel("flip probability")
     experiment.picture(axes, folder / "denoising.png")
-    experiment.table(
-        folder / "denoising.csv", ("flip_probability", "method", "matthews_correlation"), rows
-    )
+    header = "flip_probability", "method", "matthews_correlation"
+    experiment.table(folder / "denoising.csv", header, rows)
 
 
 def digit(methods, image, shape, options, folder):

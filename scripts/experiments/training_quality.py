@@ -1,9 +1,7 @@
-#!/usr/bin/env python3
 """Likelihoods of RBMs trained by mean field and by sampling.
 
 Trains an RBM on binary MNIST by each method, and evaluates it after several epochs by annealed
-importance sampling. Writes quality.csv into a folder, and prints a table. Results:
-training_quality.md.
+importance sampling. Writes quality.csv into a folder, and prints a table.
 """
 
 import time
@@ -88,13 +86,13 @@ def by_fastmf(settings, X, options):
     return machines
 
 
-def by_scikit_learn(settings, X, options):
+def by_scikit_learn(_, X, options):
     """The same by scikit-learn's BernoulliRBM."""
     from sklearn.neural_network import BernoulliRBM
 
     rng = np.random.default_rng(options.seed)
     # Its number of chains is batch_size, also where it is given batches.
-    settings = {"learning_rate": 0.05, "batch_size": BATCH, "random_state": options.seed} | settings
+    settings = {"learning_rate": 0.05, "batch_size": BATCH, "random_state": options.seed}
     learner = BernoulliRBM(options.hidden, **settings)
     machines, start = [], time.perf_counter()
     for epoch in range(1, max(options.epochs) + 1):

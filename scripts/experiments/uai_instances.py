@@ -1,8 +1,8 @@
 """Models of the UAI competitions: exact sums, belief propagation and bounds beside known answers.
 
 The folder has files NAME.uai or NAME.uai.gz, and beside each NAME.uai.evid and known answers in
-NAME.uai.PR, NAME.uai.MAR or NAME.uai.MAP; without a name it is the folder uai of FASTMF_DATA. Each
-line is one model: distances to the answers, and CPU seconds. Results: uai_instances.md.
+NAME.uai.PR, .MAR or .MAP; by default it is the folder uai of FASTMF_DATA. Each line is one model:
+distances to the answers, and CPU seconds.
 """
 
 import os
@@ -93,8 +93,6 @@ def file_of(path):
 
 
 def cell(value):
-    if value is None:
-        return ""
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
@@ -117,11 +115,10 @@ def main(argv=None):
         lines[kind].append(instance.line)
     for kind, header in HEADERS.items():
         names = header.split()
-        rows = [[line.get(name) for name in names] for line in lines[kind]]
-        if rows:
+        if lines[kind]:
             print(experiment.head(*names))
-        for row in rows:
-            print(experiment.line(*map(cell, row)))
+        for line in lines[kind]:
+            print(experiment.line(*(cell(line.get(name, "")) for name in names)))
     print("\n".join(refused))
 
 
