@@ -118,7 +118,13 @@ def _call(function, words, returned, is_tuple, leaves):
 
 
 class Library:
-    """The functions of a library for an instruction set; a ValueError if it cannot be used."""
+    """The functions of a library for an instruction set; a ValueError if it cannot be used.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be used.
+    """
 
     def __init__(self, folder, level):
         digest, content = _divided((folder / "index.json").read_text())

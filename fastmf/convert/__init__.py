@@ -72,6 +72,14 @@ def from_pgmpy(network):
         Factors of no variable are in `log_factor`. States of a variable that factors list in
         different orders are matched by their names.
 
+    Raises
+    ------
+    TypeError
+        If the object has none of these methods.
+    ValueError
+        If there is no factor, one has more than two variables, negative entries or none that is
+        positive, or if variables have no factor, or states that do not match.
+
     Notes
     -----
     Zeros become couplings or fields of -inf. A variable with one state gets a second one that never
@@ -167,6 +175,15 @@ def to_pgmpy(model, names=None, states=None):
     pgmpy.models.DiscreteMarkovNetwork
         Or MarkovNetwork, in older versions. A factor for each unit and each pair of coupled ones,
         or several equal ones where the exponentials of one would overflow.
+
+    Raises
+    ------
+    ImportError
+        If pgmpy is not installed.
+    TypeError
+        If the model is of another class.
+    ValueError
+        If units are not discrete, or names or states do not fit.
 
     Examples
     --------

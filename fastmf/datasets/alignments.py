@@ -167,6 +167,11 @@ def sequence_weights(X, identity=0.8, *, n_threads=None):
     array of shape (n_rows,)
         In (0, 1].
 
+    Raises
+    ------
+    TypeError, ValueError
+        If `X` is not a matrix of integers, or `identity` is not such a number.
+
     Notes
     -----
     Exact: all pairs of rows are compared, some 10^8 a second on one core for 150 columns. Their sum
@@ -210,6 +215,11 @@ def write_fasta(path, X, alphabet="protein", names=None):
         Letters of the states, as in `load_alignment`.
     names : sequence of str of length n_rows, optional
         Default: 1, 2, ...
+
+    Raises
+    ------
+    ValueError, TypeError
+        If `X` is not a matrix of integers, has states beyond the alphabet, or names do not fit.
 
     Examples
     --------

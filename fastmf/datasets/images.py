@@ -49,6 +49,11 @@ def load_digits(*, binary=False, dtype=np.float32):
     images : Images
         Grey levels 0 to 16 divided by 16; labels 0 to 9.
 
+    Raises
+    ------
+    ImportError
+        If scikit-learn is not installed.
+
     Examples
     --------
     >>> import fastmf as mf
@@ -84,6 +89,11 @@ def load_mnist(folder=None, *, split="train", binary=False, dtype=np.float32):
     -------
     images : Images
         Grey levels 0 to 255 divided by 255; labels 0 to 9.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        If a file is missing or damaged, or `split` is unknown.
 
     Notes
     -----

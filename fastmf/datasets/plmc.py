@@ -77,6 +77,11 @@ def read_plmc(path):
     parameters : PlmcParameters
         Arrays in the file's type, which is float32 unless its size says float64.
 
+    Raises
+    ------
+    ValueError
+        If the file is of another kind, truncated or damaged.
+
     Notes
     -----
     T. A. Hopf et al., Nature Biotechnology 35 (2017) 128-135. Little-endian: sizes, options,
@@ -120,6 +125,13 @@ def write_plmc(path, couplings, field, alphabet="protein", **more):
     **more
         Further fields of `PlmcParameters`. By default frequencies, weights and numbers are 0, and
         positions 1, 2, ...
+
+    Raises
+    ------
+    ValueError
+        If an array does not have its shape, is not finite, or couplings are not symmetric.
+    TypeError
+        For an unknown keyword.
 
     Examples
     --------

@@ -61,6 +61,14 @@ def load_uai(path, evidence=None, *, max_bytes=2**33):
     -------
     UAIModel
 
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If a file is of another kind, damaged, or too large, if a factor has more than two variables
+        or negative entries, or if it is zero everywhere; with the line.
+
     Notes
     -----
     Factors become logarithms: of one variable fields, of two couplings, and zeros -inf. Factors of
@@ -162,6 +170,13 @@ def save_uai(model, path, *, clamp=None, log_factor=0.0):
         are written to the file with this name, without .gz, and ``.evid``.
     log_factor : float, default 0
         Logarithm of a factor without variables.
+
+    Raises
+    ------
+    TypeError
+        If the model is of another class.
+    ValueError
+        If units are not discrete, or clamped to a value that they do not have.
 
     Notes
     -----

@@ -119,6 +119,12 @@ def fit(estimator, X, *, validation_data=None, chunk_rows=256, n_threads=1):
     estimator
         Fitted.
 
+    Raises
+    ------
+    TypeError, ValueError
+        If `X` is no Dask array, for options that are not possible in chunks, and for rows that are
+        not finite.
+
     Notes
     -----
     Visible units are first fitted to the first rows, of four million values together, from which

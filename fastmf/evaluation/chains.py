@@ -49,6 +49,11 @@ def gibbs_chains(
         units have one integer label each. This is the layout of ArviZ:
         ``arviz.from_dict({"posterior": draws})`` (ArviZ 1; before, ``from_dict(posterior=draws)``).
 
+    Raises
+    ------
+    ValueError, TypeError
+        If the units cannot be sampled, or an argument is invalid.
+
     Examples
     --------
     >>> import numpy as np, fastmf as mf

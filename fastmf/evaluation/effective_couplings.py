@@ -32,6 +32,13 @@ def effective_couplings(model, X, *, n_background=50, sample_weight=None, n_thre
     array of shape (n_groups, q, n_groups, q), or (n_states, n_states) for groups of unequal sizes
         Symmetric, zero within groups.
 
+    Raises
+    ------
+    TypeError
+        If the model is not an RBM whose visible units are all categorical.
+    ValueError
+        If rows are incomplete.
+
     Notes
     -----
     J_ij(a, b) is the zero-sum part, over a and b, of the mean over background rows of

@@ -128,6 +128,13 @@ def log_partition_report(
         as a phase, "TAP2, largest" and "TAP2, mean" (Tramel et al. 2018). Where all solutions
         diverge there is one entry, -inf.
 
+    Raises
+    ------
+    ValueError, TypeError
+        If the model is of another class, or an argument is invalid.
+    FloatingPointError
+        If the samples of annealed importance sampling diverge.
+
     Examples
     --------
     >>> import numpy as np, fastmf as mf

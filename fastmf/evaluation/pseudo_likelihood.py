@@ -27,6 +27,13 @@ def pseudo_log_likelihood(model, X):
     array of shape (n_rows,), float64
         Nats.
 
+    Raises
+    ------
+    ValueError
+        If X has values outside the support of the visible units.
+    TypeError
+        If the model is not an RBM with discrete visible units.
+
     Notes
     -----
     Besag (1975). No log-partition is needed, but one evaluation of all hidden units for each value

@@ -33,6 +33,14 @@ class IterateAverage:
     n_averaged : int
         Number of models averaged.
 
+    Raises
+    ------
+    ValueError
+        If the shapes of the parameters differ from the models averaged so far, or `path` is not a
+        file of this class.
+    FileNotFoundError
+        If there is no folder for `path`.
+
     Notes
     -----
     Polyak & Juditsky (1992), once an epoch. Each epoch has the same weight, and sums are in

@@ -27,6 +27,11 @@ class Checkpoint:
     path : str or path
         File (.npz). A file of another run is refused.
 
+    Raises
+    ------
+    FileNotFoundError
+        If there is no folder for `path`.
+
     Examples
     --------
     >>> import pathlib, tempfile
