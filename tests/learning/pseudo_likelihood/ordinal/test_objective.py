@@ -156,16 +156,6 @@ def test_maximum_and_sandwich_against_independent_code(table, l2):
         np.testing.assert_allclose(some, errors[:3], rtol=1e-4)
 
 
-def test_three_categories_of_blume_and_capel_are_free():
-    free, bound = objective_of([3] * 4), objective_of([3] * 4, "blume_capel")
-    fits = [newton(o, o.independent()) for o in (free, bound)]
-    (a, mu), (b, of_bound) = (
-        unpacked(o, fit.parameters) for o, fit in zip((free, bound), fits, strict=True)
-    )
-    np.testing.assert_allclose(a, b, atol=1e-9)
-    np.testing.assert_allclose(mu, of_bound, atol=1e-9)
-
-
 def test_lasso_satisfies_its_optimality_conditions():
     objective = objective_of(SIZES, l2=0.01)
     l1, n = 0.4, objective.n_fields

@@ -35,15 +35,6 @@ def test_the_slope_is_the_score(kind):
 
 
 @pytest.mark.parametrize("kind", ["free", "blume_capel"])
-def test_gradients_are_those_of_tables(kind):
-    thresholds = Thresholds(SIZES, kind)
-    rng = np.random.default_rng(0)
-    parameters, by_table = rng.normal(size=len(thresholds.slope)), rng.normal(size=(5, 3))
-    at = (thresholds.table(parameters) * by_table).sum()
-    assert thresholds.gradient(by_table) @ parameters == pytest.approx(at)
-
-
-@pytest.mark.parametrize("kind", ["free", "blume_capel"])
 def test_frequencies_of_items_without_couplings(kind):
     """Thresholds are found again, exactly, from the frequencies that they give."""
     thresholds = Thresholds(SIZES, kind)
