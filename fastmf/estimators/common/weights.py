@@ -3,7 +3,6 @@
 import numpy as np
 
 from fastmf._common.arguments import row_weights
-from fastmf._common.memory import memory_of_the_machine
 from fastmf._common.warning import warn_user
 
 
@@ -33,24 +32,6 @@ def present_rows(X, weights):
     if not present.all():
         X, weights = X[present], weights[present]
     return X, None if (weights == weights[0]).all() else weights
-
-
-def whole_weights(sample_weight, X):
-    """Weights of the rows of X as integers, for estimators that repeat rows."""
-    weights = row_weights(sample_weight, X.shape[0])
-    n_bytes = weights.sum() * X.shape[1] * X.itemsize
-    if n_bytes > memory_of_the_machine():
-        raise ValueError(
-            f"sample_weight stands for {weights.sum():.3g} rows, {n_bytes / 2**30:.3g} GiB, and "
-            f"the machine has {memory_of_the_machine() / 2**30:.3g}: divide by a common factor."
-        )
-    copies = weights.astype(np.int64)
-    if (copies != weights).any():
-        raise ValueError(
-            "sample_weight must be whole numbers, the numbers of equal rows that rows stand for: "
-            "multiply fractions by a common denominator, or round them."
-        )
-    return copies
 
 
 def class_factors(class_weight, y, weights):

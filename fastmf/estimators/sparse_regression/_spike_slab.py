@@ -30,7 +30,7 @@ from fastmf.estimators.sparse_regression._credible_sets import (
     probability_of_any,
 )
 from fastmf.estimators.sparse_regression._rows import as_array, is_stored
-from fastmf.estimators.sparse_regression._unpenalised import Unpenalised, columns_of
+from fastmf.estimators.sparse_regression._unpenalised import columns_of
 from fastmf.inference.ep.partition import full_blocks
 from fastmf.inference.ep.posterior_check import MAX_CHAINS, Comparison, compared, reason_of
 from fastmf.inference.ep.schedules import SCHEDULES
@@ -79,8 +79,9 @@ BOUND_ADVICE = {
 class SpikeSlabEstimator(Saved):
     """Base of `SpikeSlabRegressor` and `SpikeSlabClassifier`.
 
-    They say what they have fitted by `_fitted_parts`, and make draws in units of the data of draws
-    in standardised units by `_in_units_of_data`.
+    They return what they have fitted by `_values`: parts at the values of the hyper-parameters that
+    have weight, and weights of sum 1. Draws in standardised units become draws in units of the data
+    by `_in_units_of_data`.
     """
 
     # Learned numbers and arrays, as they are saved in files.
@@ -90,6 +91,8 @@ class SpikeSlabEstimator(Saved):
     # slab.
     _advice: str
     _slab_unit = "var(y)"
+    # Sweeps of a chain.
+    _n_sweeps = 30
 
     def as_frame(self):
         """The coefficients as a pandas data frame, one line for each feature.
@@ -162,17 +165,17 @@ class SpikeSlabEstimator(Saved):
         tags.input_tags.sparse = True
         return tags
 
-    def _standardised(self, X, weights=None):
-        """Centred and scaled features, in their own precision; sets the offsets and scales."""
+    def _set_scale(self, X, weights):
+        """Set the offsets and scales of features; return a mask of the constant ones."""
         self._offset, deviation = mean_and_deviation("X", X, self.fit_intercept, weights)
-        self._scale = np.ones(X.shape[1])
+        constant = (deviation == 0) & bool(self.standardize)
+        self._scale = np.where(constant | (not self.standardize), 1.0, deviation)
+        return constant
+
+    def _standardised(self, X, constant):
+        """Centred and scaled features, in their own precision."""
         dtype = np.float32 if X.dtype == np.float32 else np.float64
-        if self.standardize:
-            self._scale = np.where(deviation == 0, 1.0, deviation)
-            X = np.where(deviation == 0, 0, X - self._offset) / self._scale
-        else:
-            X = X - self._offset
-        return X.astype(dtype, copy=False)
+        return np.where(constant, 0.0, self._rescaled(X)).astype(dtype, copy=False)
 
     def _rescaled(self, X):
         """Other rows, centred and scaled likewise."""
@@ -299,44 +302,18 @@ class SpikeSlabEstimator(Saved):
         excluded[self._columns()] = False
         return excluded
 
-    def _keep_unpenalised(self, regression):
-        """Arrays of the unpenalised features, for predictions."""
-        self._unpenalised, self._gain, self._whiten = regression
-
-    def _unpenalised_features(self):
-        """The same again."""
-        return Unpenalised(self._unpenalised, self._gain, self._whiten)
-
-    def _rows_left(self, n_rows, regression):
-        """The number of rows, less the number of unpenalised coefficients."""
-        if n_rows - self.fit_intercept - regression.rank < 1:
-            raise ValueError(
-                f"{n_rows:g} rows are explained by {regression.rank} unpenalised columns alone: "
-                "give fewer, or more rows."
-            )
-        return n_rows - regression.rank
-
-    def _set_known(self, flat, means, variances, included, excluded):
-        """Fill in moments of unpenalised features, but for variances, and of those left out."""
-        columns = self._unpenalised
-        variances[:, excluded], included[:, excluded] = 0.0, 0.0
-        means[:, columns] = 0
-        means[:, columns] = flat - means @ self._gain.T
-        variances[:, columns], included[:, columns] = 0.0, 1.0
-
     # --- prior inclusion ------------------------------------------------------------------------
 
     def _groups(self, n_features):
-        """The number of the group of every feature, and the number of groups."""
-        self._keep_unpenalised(Unpenalised.none(n_features))
+        """The number of the group of every feature."""
         # Names of columns, unlike a mask, are not one entry for each feature.
         dtype = getattr(self.unpenalised, "dtype", None)
         masks = ["unpenalised"] if getattr(dtype, "kind", "") == "b" else []
         check_options(self, "inclusion_probability", "groups", "blocks", *masks)
         if _is_array(self.inclusion_probability):
-            return np.arange(n_features), n_features
+            return np.arange(n_features)
         if self.groups is None:
-            return np.zeros(n_features, np.int64), 1
+            return np.zeros(n_features, np.int64)
         try:
             labels, groups = np.unique(np.asarray(self.groups), return_inverse=True)
         except TypeError as error:
@@ -345,15 +322,15 @@ class SpikeSlabEstimator(Saved):
             raise ValueError("groups must name the group of every feature, got NaN.")
         if groups.shape != (n_features,):
             raise ValueError(f"groups must have shape ({n_features},), got {groups.shape}.")
-        return groups, len(labels)
+        return groups
 
-    def _start(self, shape, n_groups, unit=1.0):
+    def _start(self, shape, groups, unit=1.0):
         """The start of the search, for y in these units, and which parameters are fixed."""
         # One feature for ten rows.
         (n, d), given = shape, self.inclusion_probability
         inclusion = min(0.5, max(1.0, n / 10) / d) if given is None else np.asarray(given, float)
         with np.errstate(divide="ignore"):
-            log_odds = np.full(n_groups, np.log(inclusion) - np.log1p(-inclusion))
+            log_odds = np.full(groups.max() + 1, np.log(inclusion) - np.log1p(-inclusion))
         if np.ndim(inclusion):
             # Smaller ones have sites that are lost in rounding; columns of features of none are 0.
             log_odds = np.clip(log_odds, -ALWAYS, NEVER_ZERO)
@@ -534,7 +511,8 @@ class SpikeSlabEstimator(Saved):
         exact posterior than those marginals. A sweep visits each feature, together with one that
         correlates with it, and moves one effect among all features. The parameters have the
         values that were learned, or with `average_parameters` values on the grid, as often as
-        their weights say. For predictions alone, `predict` is faster.
+        their weights say. For predictions alone, `predict` is faster. Fractional weights of a
+        classifier raise a ValueError, since their rows have no latent variables to draw.
         """
         check_is_fitted(self)
         n, rng = count("n", n), generator(rng)
@@ -550,8 +528,9 @@ class SpikeSlabEstimator(Saved):
                 ones = np.ones(len(part.mean) - n_units_of_part)
                 start = np.append(included[part.units], ones)
                 moments = slab_moments(part.mean, part.var, start)
+                prior = part.log_odds, part.precision
                 posterior = SparsePosterior(
-                    part.X, part.y, part.noise_variance, part.log_odds, part.precision
+                    self._repeated(part.X), part.y, part.noise_variance, *prior
                 )
                 order = np.argsort(part.labels, kind="stable")
                 drawn = draw_coefficients(posterior, start, moments, k, rng, n_sweeps, order)
@@ -560,14 +539,9 @@ class SpikeSlabEstimator(Saved):
             draws.append(self._in_units_of_data(parts[0], drawn_rows, columns, rng))
         return rng.permutation(np.concatenate(draws))
 
-    # Sweeps of a chain.
-    _n_sweeps = 30
-
-    def _values(self):
-        """Parts at the values of the hyper-parameters that have weight, and weights of sum 1."""
-        values = list(self._fitted_parts())
-        weights = np.array([weight for weight, _ in values])
-        return [parts for _, parts in values], weights / weights.sum()
+    def _repeated(self, rows):
+        """Rows that chains take; those of a regression have their weights in the likelihood."""
+        return rows
 
     def _components(self, worth):
         """The part, units, patterns and inclusion probabilities of components that are worth it."""
