@@ -31,6 +31,7 @@ from fastmf.learning.conditional import (
     sweeps,
 )
 from fastmf.models import CRBM
+from fastmf.models._io import model_to_arrays
 
 
 class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
@@ -106,28 +107,12 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
     _models = ("CRBM",)
 
     def __init__(
-        self,
-        n_components=256,
-        *,
-        objective="likelihood",
-        inference=None,
-        n_gibbs=1,
-        gibbs_start="data",
-        n_sweeps=None,
-        learning_rate=0.05,
-        momentum=0.0,
-        l2=0.0,
-        n_epochs=50,
-        batch_size=20,
-        early_stopping=False,
-        weight_scale=0.01,
-        standardize=True,
-        init=None,
-        callbacks=None,
-        n_threads=None,
-        random_state=None,
+        self, n_components=256, *, objective="likelihood", inference=None, n_gibbs=1,
+        gibbs_start="data", n_sweeps=None, learning_rate=0.05, momentum=0.0, l2=0.0,
+        n_epochs=50, batch_size=20, early_stopping=False, weight_scale=0.01,
+        standardize=True, init=None, callbacks=None, n_threads=None, random_state=None,
         verbose=0,
-    ):
+    ):  # fmt: skip
         self._store(locals())
 
     def fit(self, X, y, validation_data=None, sample_weight=None):
@@ -418,9 +403,11 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         names = "n_iter_", "n_sweeps_", "n_features_in_", "history_", "_one_column"
         # Strings in arrays of objects, as pandas passes them, are stored as arrays of strings.
         classes = np.array(self.values_.tolist()) if self.values_.dtype.hasobject else self.values_
-        return {name: getattr(self, name) for name in names}, {"classes": classes}
+        arrays = model_to_arrays(self.model_) | {"classes": classes}
+        return {name: getattr(self, name) for name in names}, arrays
 
     def _restore(self, arrays):
+        self.model_ = self._model_from(arrays)
         check_n_features(self, {self.model_.n_features})
         self.values_ = arrays.member("classes", "fiubU", (2,))
         low, high = self.values_.tolist()

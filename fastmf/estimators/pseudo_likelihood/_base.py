@@ -19,8 +19,7 @@ from fastmf.estimators.common.categories import (
 from fastmf.estimators.common.data import missing_entries
 from fastmf.estimators.common.files import Saved
 from fastmf.estimators.common.frames import feature_names, like_frame
-from fastmf.estimators.common.imputing import means_of_missing
-from fastmf.estimators.common.runs import generator_of
+from fastmf.estimators.common.runs import drawn_seed, generator_of
 from fastmf.estimators.networks.network import CouplingNetwork
 from fastmf.estimators.pseudo_likelihood._observed import (
     MISSING,
@@ -28,6 +27,7 @@ from fastmf.estimators.pseudo_likelihood._observed import (
     restored_rows,
     saved_rows,
 )
+from fastmf.inference.missing.fully_visible import METHODS, WORST_ERROR, conditional_means
 from fastmf.inference.sampling.discrete import sample
 from fastmf.learning.pseudo_likelihood.existence import MAX_NAMED, Existence, decided
 from fastmf.learning.pseudo_likelihood.fit import (
@@ -367,12 +367,6 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
 
     # --- files ----------------------------------------------------------------------------------
 
-    def _model_arrays(self):
-        return {}  # the model is made of parameters
-
-    def _restore_model(self, arrays):
-        pass
-
     def _saved(self):
         fitted, arrays = self._saved_fit()
         return fitted, arrays | {
@@ -418,6 +412,25 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
         tags.input_tags.string = True
         tags.input_tags.allow_nan = self.missing != "error"
         return tags
+
+
+def means_of_missing(model, X, method, random_state, n_threads):
+    """Means of the units of a model given the observed values of rows."""
+    one_of("method", method, METHODS)
+    seed = drawn_seed(random_state)
+    result = conditional_means(model, X, method, seed=seed, n_threads=n_threads)
+    n = np.count_nonzero(~result.converged)
+    if n:
+        reason = "mean-field solutions did not converge"
+        if method != "tap":
+            error = result.error.max()
+            reason = f"probabilities have standard errors of up to {error:.2g}, above {WORST_ERROR}"
+        warn_user(
+            f"The means of {n} of {len(X)} rows are uncertain: their {reason}. Compare with "
+            "another method, or another random_state.",
+            ConvergenceWarning,
+        )
+    return result.mean
 
 
 def labels_from(name, arrays, sizes):

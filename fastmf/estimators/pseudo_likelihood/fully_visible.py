@@ -15,8 +15,7 @@ from fastmf.estimators.common.categories import (
     two_categories,
 )
 from fastmf.estimators.common.files import check_n_features
-from fastmf.estimators.common.imputing import means_of_missing
-from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine
+from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine, means_of_missing
 from fastmf.inference.sampling import discrete
 from fastmf.learning.pseudo_likelihood.binary import firth, solvers
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood

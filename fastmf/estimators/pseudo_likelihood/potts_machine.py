@@ -480,13 +480,6 @@ class PottsMachine(Network, ItemMachine):
 
     # --- files ----------------------------------------------------------------------------------
 
-    def _model_arrays(self):
-        # The model of few rows is made of them when it is needed.
-        return {} if isinstance(self._couplings, OfFewRows) else model_to_arrays(self.model_)
-
-    def _restore_model(self, arrays):
-        self._model = self._model_from(arrays) if "model" in arrays else None
-
     def _saved(self):
         fitted, arrays = self._saved_fit("log_pseudo_likelihood_")
         arrays |= {
@@ -497,10 +490,13 @@ class PottsMachine(Network, ItemMachine):
         if isinstance(self._couplings, OfFewRows):
             arrays["coefficients"] = self._couplings.coefficients
             arrays["coefficient_rows"] = self._couplings.labels
+        else:  # the model of few rows is made of them when it is needed
+            arrays |= model_to_arrays(self.model_)
         return fitted, arrays
 
     def _restore(self, arrays):
         self._restore_fit(arrays)
+        self._model = self._model_from(arrays) if "model" in arrays else None
         self.sizes_ = np.array([len(listed) for listed in self.categories_])
         self._first = np.cumsum(self.sizes_) - self.sizes_
         self._labels = labels_from("labels", arrays, self.sizes_).astype(np.int64)

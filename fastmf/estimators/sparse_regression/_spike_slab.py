@@ -114,12 +114,6 @@ class SpikeSlabEstimator(Saved):
 
     # --- files ----------------------------------------------------------------------------------
 
-    def _model_arrays(self):
-        return {}
-
-    def _restore_model(self, arrays):
-        """Nothing: what was learned are attributes."""
-
     def _saved(self):
         names, stored = self._learned, {}
         if isinstance(getattr(self, "_rows", None), StoredColumns):

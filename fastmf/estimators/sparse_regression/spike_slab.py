@@ -123,22 +123,11 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
     )
 
     def __init__(
-        self,
-        *,
-        noise_variance=None,
-        slab_variance=None,
-        inclusion_probability=None,
-        groups=None,
-        fit_intercept=True,
-        standardize=True,
-        blocks="auto",
-        unpenalised=None,
-        solver="auto",
-        parameter_prior="weak",
-        average_parameters=False,
-        n_threads=None,
+        self, *, noise_variance=None, slab_variance=None, inclusion_probability=None,
+        groups=None, fit_intercept=True, standardize=True, blocks="auto", unpenalised=None,
+        solver="auto", parameter_prior="weak", average_parameters=False, n_threads=None,
         verbose=False,
-    ):
+    ):  # fmt: skip
         self._store(locals())
 
     def fit(self, X, y, sample_weight=None):

@@ -113,21 +113,11 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
     )
 
     def __init__(
-        self,
-        *,
-        slab_variance=None,
-        inclusion_probability=None,
-        groups=None,
-        fit_intercept=True,
-        standardize=True,
-        blocks="auto",
-        unpenalised=None,
-        solver="auto",
-        parameter_prior="weak",
-        class_weight=None,
-        n_threads=None,
+        self, *, slab_variance=None, inclusion_probability=None, groups=None,
+        fit_intercept=True, standardize=True, blocks="auto", unpenalised=None,
+        solver="auto", parameter_prior="weak", class_weight=None, n_threads=None,
         verbose=False,
-    ):
+    ):  # fmt: skip
         self._store(locals())
 
     def __sklearn_tags__(self):
