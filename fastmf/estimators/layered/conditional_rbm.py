@@ -6,7 +6,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from fastmf._common.arguments import count, flag, one_of, row_weights, unmasked
+from fastmf._common.arguments import count, flag, one_of, row_weights
 from fastmf._common.rows import canonical, is_sparse
 from fastmf._threads.workers import one_blas_thread
 from fastmf.estimators.common.convergence import warn_if_below_uniform, warn_of_approximation
@@ -15,6 +15,7 @@ from fastmf.estimators.common.data import (
     complete_target,
     dense_frame,
     missing_entries,
+    with_nan,
 )
 from fastmf.estimators.common.files import Saved, check_n_features
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
@@ -445,35 +446,22 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         return tags
 
 
-def checked_labels(y):
-    """Labels of any type, dense and complete."""
+def partly_known_labels(y):
+    """Labels of any type, dense, and which of them are not known."""
     if y is None:
         raise ValueError("ConditionalRBM requires y to be passed, but the target y is None.")
     if is_sparse(y):
-        return canonical(y).toarray() if y.ndim == 2 else canonical(y.reshape(1, -1)).toarray()[0]
-    return check_array(complete_target(y), ensure_2d=False, dtype=None, input_name="y")
-
-
-def partly_known_labels(y):
-    """Labels of any type, dense, and which of them are not known."""
-    given = y = dense_frame(y)
-    if y is not None and not is_sparse(y):
-        given = unmasked("y", y, missing=True) if np.ma.isMaskedArray(y) else y
-        given = _array_of(given.to_numpy() if hasattr(given, "to_numpy") else given)
-    if not isinstance(given, np.ndarray) or given.ndim != 2 or given.shape[1] < 2:
-        y = checked_labels(y)
+        y = canonical(y).toarray() if y.ndim == 2 else canonical(y.reshape(1, -1)).toarray()[0]
         return y, np.zeros(y.shape, bool)
-    unknown = missing_entries(given)
-    if unknown.all() or not unknown.any():
-        return checked_labels(y), unknown
-    first = given[~unknown].tolist()[:1]
-    filled = np.where(unknown, np.array(first, given.dtype), given)
-    return checked_labels(np.array(filled.tolist())), unknown
-
-
-def _array_of(y):
-    """Labels as an array; None if rows have unequal lengths."""
-    try:
-        return np.asarray(y)
-    except ValueError:
-        return None
+    y = dense_frame(y)
+    shape = y.shape if hasattr(y, "shape") else np.asarray(y, object).shape
+    if len(shape) == 2 and shape[1] > 1:
+        y = with_nan(y)
+        given = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
+        unknown = missing_entries(given)
+        if unknown.any() and not unknown.all():
+            first = np.array(given[~unknown].tolist()[:1], given.dtype)
+            y = np.array(np.where(unknown, first, given).tolist())
+            return check_array(complete_target(y), dtype=None, input_name="y"), unknown
+    y = check_array(complete_target(y), ensure_2d=False, dtype=None, input_name="y")
+    return y, np.zeros(y.shape, bool)

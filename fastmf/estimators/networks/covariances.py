@@ -55,22 +55,17 @@ class NodeCovariances(NamedTuple):
         return out
 
 
-def shrunk(sandwich, naive, n_rows, sets=None):
-    """Covariance with the variances of the sandwich, and correlations between both.
+def shrunk(sandwich, naive, n_rows, sets):
+    """Covariance with the covariances of the sandwich within sets, and correlations between both.
 
     The sandwich of p couplings is the covariance of scores of n rows, whose inverse is too large in
     the directions in which rows happen to vary little. Its correlations are therefore mixed with
     the naive correlations, with weight p / (p + n): probabilities of edges are then
-    calibrated for few rows, too, and fewer rows than couplings do no harm.
-
-    Coordinates that belong together, `sets` of int arrays, keep their covariance instead of their
-    variances: whichever coordinates a set has, the result is the same.
+    calibrated for few rows, too, and fewer rows than couplings do no harm. Whichever coordinates a
+    set, an int array, has, the result is the same.
     """
     p = len(sandwich)
     weight = p / (p + n_rows)
-    if sets is None:
-        ratio = np.sqrt(sandwich.diagonal() / naive.diagonal())
-        return (1 - weight) * sandwich + weight * naive * np.outer(ratio, ratio)
     ratio = np.zeros((p, p))
     for members in sets:
         block = np.ix_(members, members)
@@ -88,14 +83,8 @@ def _ratio(sandwich, naive):
     return inverse @ (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T @ inverse
 
 
-def raised(sandwich, naive, least, sets=None):
-    """Covariance that is increased to have at least `least` times the naive variances.
-
-    In all directions of coordinates that belong together, `sets` of int arrays.
-    """
-    if sets is None:
-        lacking = np.maximum(least * naive.diagonal() - sandwich.diagonal(), 0)
-        return sandwich + np.diag(lacking)
+def raised(sandwich, naive, least, sets):
+    """Covariance with at least `least` times the naive variances in all directions of sets."""
     out = sandwich.copy()
     for members in sets:
         block = np.ix_(members, members)
@@ -162,11 +151,12 @@ def contrast_covariance(godambe, contrasts, sets, errors, least=0.0):
     Variances of the sandwich are at least `least` times the naive ones.
     """
     pairs, features, edges = godambe.objective.pairs, np.zeros(0, int), ()
-    single, subsets = not godambe.objective.singular, [contrasts]
-    if single and len(sets) > MAX_JOINT:
+    sets_of_blocks, subsets = [sets], [contrasts]
+    if not godambe.objective.singular and len(sets) > MAX_JOINT:
         features = np.unique(np.concatenate(pairs))
         edges = tuple(np.flatnonzero((pairs[0] == k) | (pairs[1] == k)) for k in features)
         subsets = [contrasts[edge] for edge in edges]
+        sets_of_blocks = [np.arange(len(edge))[:, None] for edge in edges]
     sandwich, naive = godambe.covariances_along(subsets)
     # Contrasts are multiples of orthonormal ones, of couplings with one penalty.
     ridge = np.broadcast_to(godambe.objective.ridge, len(godambe.parameters))[-1]
@@ -176,9 +166,8 @@ def contrast_covariance(godambe, contrasts, sets, errors, least=0.0):
         shares[edge] = ridge * block.diagonal()
     warn_of_penalty(shares)
     if errors == "sandwich":
-        sets = None if single else sets
         naive = [
             shrunk(raised(a, b, least, sets), b, godambe.effective_rows, sets)
-            for a, b in zip(sandwich, naive, strict=True)
+            for a, b, sets in zip(sandwich, naive, sets_of_blocks, strict=True)
         ]
     return NodeCovariances(tuple(features.tolist()), edges, tuple(naive)) if edges else naive[0]

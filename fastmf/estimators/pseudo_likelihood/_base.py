@@ -331,6 +331,8 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
         number("ebic_gamma", self.ebic_gamma, 0, np.inf, below=True)
         if not isinstance(self.l1, str):
             number("l1", self.l1, 0, np.inf, below=True)
+            if self._penalty_l1 and self.solver == "newton":
+                raise ValueError("l1 needs another solver than 'newton', such as 'lbfgs'.")
             return
         one_of("l1", self.l1, SELECTIONS)
         if self.missing in ("em", "available"):

@@ -128,23 +128,17 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         solver = one_of("solver", self.solver, _SOLVERS)
         self._check_selection()
         self._check_numbers("l2")
-        if self.missing in ("em", "available") and solver in ("bslm", "firth"):
-            raise ValueError(
-                f"missing={self.missing!r} needs solver 'auto', 'newton' or 'lbfgs', got "
-                f"{solver!r}."
-            )
-        if self.graph is not None and solver in ("bslm", "firth"):
-            raise ValueError(
-                f"graph needs solver 'auto', 'newton' or 'lbfgs', got {solver!r}, which is for all "
-                "pairs: take solver='newton', with a small l2 where there is no maximum."
-            )
         if solver == "firth" and (self.l1 or self.l2):
             raise ValueError("solver='firth' has a penalty of its own: it needs l1=0 and l2=0.")
-        if self._penalty_l1 and solver == "newton":
-            raise ValueError(f"l1 needs solver 'auto', 'bslm' or 'lbfgs', got {solver!r}.")
-        if isinstance(self.l1, str) and solver == "bslm":
+        wrong = {
+            f"missing={self.missing!r}": self.missing in ("em", "available"),
+            "graph": self.graph is not None,
+            f"l1={self.l1!r}": isinstance(self.l1, str),
+        }
+        if solver in ("bslm", "firth") and any(wrong.values()):
             raise ValueError(
-                f"l1={self.l1!r} needs solver 'auto', 'newton' or 'lbfgs', got {solver!r}."
+                f"{max(wrong, key=wrong.get)} needs solver 'auto', 'newton' or 'lbfgs', got "
+                f"{solver!r}: take solver='newton', with a small l2 where there is no maximum."
             )
 
     def _solved(self, solver, max_iter):

@@ -116,31 +116,26 @@ class OrdinalMachine(PairwiseMachine):
         self._check_selection()
         one_of("solver", self.solver, ("auto", "newton", "lbfgs"))
         self._check_numbers("l2", "l2_field")
-        if self._penalty_l1 and self.solver == "newton":
-            raise ValueError("l1 needs solver 'auto' or 'lbfgs', got 'newton'.")
 
     def _existence(self, parameters):
         result = super()._existence(parameters)
         thresholds, frequencies = self._objective.thresholds, self._objective.frequencies
         present = np.arange(thresholds.width)[:, None] < thresholds.n_categories
         empty = np.argwhere((present & (frequencies == 0)).T)
-        if result.exists is False and self.thresholds == "free" and len(empty):
-            if not self.l2_field:
-                result = result._replace(message=self._empty_categories(empty))
-        return result
-
-    def _empty_categories(self, empty):
+        if result.exists is not False or not self._seen_only or not len(empty):
+            return result
         names = feature_names(self)
         named = [
             f"category {self.categories_[i][c].item()!r} of item {names[i]}"
             for i, c in empty[:MAX_NAMED]
         ]
         more = f" and {len(empty) - MAX_NAMED} more" if len(empty) > MAX_NAMED else ""
-        return (
+        message = (
             f"no maximum exists: nobody is in {', '.join(named)}{more}, whose thresholds fall "
             "without end; replace codes of missing values, such as 9 above 1 to 6, by NaN, merge "
             "categories, or give a ridge penalty l2_field"
         )
+        return result._replace(message=message)
 
     def _objective_of(self, rows, weights):
         """The likelihood of rows."""
@@ -246,15 +241,11 @@ class OrdinalMachine(PairwiseMachine):
     # --- errors ---------------------------------------------------------------------------------
 
     def _errors_of_all(self, godambe):
-        thresholds, n = self._objective.thresholds, godambe.objective.n_fields
-        if self.thresholds == "free":
-            couplings, fields = godambe.objective.unpacked(godambe.standard_errors())
-        else:
-            covariance = godambe.covariance()
-            couplings, _ = godambe.objective.unpacked(np.sqrt(covariance.diagonal()))
-            of_fields = thresholds.matrix @ covariance[:n, :n]
-            fields = np.sqrt((of_fields * thresholds.matrix).sum(1))
-        return couplings, self._by_item(fields)
+        matrix, n = self._objective.thresholds.matrix, godambe.objective.n_fields
+        covariance = godambe.covariance()
+        couplings, _ = godambe.objective.unpacked(np.sqrt(covariance.diagonal()))
+        variances = ((matrix @ covariance[:n, :n]) * matrix).sum(1)
+        return couplings, self._by_item(np.sqrt(variances))
 
     def _fields_of(self, parameters):
         return self._by_item(self._objective.thresholds.matrix @ parameters)
