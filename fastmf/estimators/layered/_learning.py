@@ -22,11 +22,7 @@ from fastmf.learning.layered.completion import (
     with_values_of_columns,
 )
 from fastmf.learning.layered.domain import check_exists
-from fastmf.learning.layered.exact_averages import (
-    MAX_SUMMED_STATES,
-    has_exact_likelihood,
-    is_exact,
-)
+from fastmf.learning.layered.exact_averages import MAX_SUMMED_STATES, has_exact_likelihood, is_exact
 from fastmf.learning.layered.quasi_newton_steps import QuasiNewtonSteps, gain_of_one_unit
 from fastmf.learning.layered.scaling import scaling_of
 from fastmf.learning.layered.settings import (

@@ -55,14 +55,7 @@ from fastmf.models import exact
 from fastmf.models._io import model_to_arrays, prior_from_arrays, prior_to_arrays
 from fastmf.models.dbm import machine_of
 from fastmf.priors._groups import as_labels, column_sizes
-from fastmf.priors._protocol import (
-    as_dtype,
-    can_draw,
-    can_sample,
-    is_unit_prior,
-    n_units,
-    sample,
-)
+from fastmf.priors._protocol import as_dtype, can_draw, can_sample, is_unit_prior, n_units, sample
 from fastmf.priors._queries import common_support
 from fastmf.priors._registry import floating_type
 from fastmf.priors._rows import states

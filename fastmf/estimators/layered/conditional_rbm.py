@@ -1,5 +1,8 @@
 """Conditional restricted Boltzmann machine, a multi-label classifier."""
 
+from dataclasses import replace
+from typing import NamedTuple
+
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import column_or_1d
@@ -7,7 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from fastmf._common.arguments import count, flag, one_of, row_weights
-from fastmf._common.rows import canonical, is_sparse
+from fastmf._common.rows import canonical, is_sparse, row_blocks
 from fastmf._threads.workers import one_blas_thread
 from fastmf.estimators.common.convergence import warn_if_below_uniform, warn_of_approximation
 from fastmf.estimators.common.data import (
@@ -19,8 +22,8 @@ from fastmf.estimators.common.data import (
 )
 from fastmf.estimators.common.files import Saved, check_n_features
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
+from fastmf.estimators.common.rows import check_variances, mean_and_deviation
 from fastmf.estimators.common.runs import run, seed_of, settings_of, split
-from fastmf.estimators.layered._features import FeatureScale
 from fastmf.learning.conditional import (
     PROBABILISTIC,
     ConditionalSettings,
@@ -444,6 +447,59 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         tags.classifier_tags.multi_label = True
         tags.target_tags.multi_output = True
         return tags
+
+
+class FeatureScale(NamedTuple):
+    """Units of features: x becomes (x - offset) / scale, in float64."""
+
+    offset: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def of(cls, X, weights=None):
+        """Means and standard deviations of columns; in sparse rows deviations from 0.
+
+        Constant columns have the scale 1, or in sparse rows their absolute value.
+        """
+        if is_sparse(X):
+            of_rows = np.ones(X.shape[0]) if weights is None else weights
+            squares = X.astype(np.float64)
+            with np.errstate(over="ignore"):
+                squares.data = squares.data**2
+            offset, scale = np.zeros(X.shape[1]), np.sqrt(of_rows @ squares / of_rows.sum())
+            check_variances("X", scale)
+        else:
+            offset, scale = mean_and_deviation("X", X, True, weights)
+        return cls(offset, np.where(scale == 0, 1.0, scale))
+
+    def standardised(self, X):
+        """Rows in these units, of the same type."""
+        if is_sparse(X):
+            out = X.copy()
+            out.data /= self.scale[X.indices].astype(X.dtype)
+            return out
+        out = np.empty_like(X)
+        for rows in row_blocks(X):
+            out[rows] = (X[rows] - self.offset) / self.scale
+        return out
+
+    def of_raw(self, model):
+        """The same model of features in their own units, given one of standardised features."""
+        return self._rescaled(model, 1 / self.scale, -self.offset)
+
+    def of_standardised(self, model):
+        """The same model of standardised features, given one of features in their own units."""
+        return self._rescaled(model, self.scale, self.offset / self.scale)
+
+    def _rescaled(self, model, factor, shift):
+        """The model whose weights are multiplied by a factor, and then by a shift for biases."""
+        parameters = {}
+        for layer in ("visible", "hidden"):
+            weights = getattr(model, f"{layer}_weights") * factor
+            bias = getattr(model, f"{layer}_bias") + weights @ shift
+            parameters |= {f"{layer}_weights": weights, f"{layer}_bias": bias}
+        cast = {name: value.astype(model.dtype) for name, value in parameters.items()}
+        return replace(model, **cast)
 
 
 def partly_known_labels(y):

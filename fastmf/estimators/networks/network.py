@@ -9,11 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from fastmf._common.arguments import count, flag, one_of, proper_fraction, real_array
 from fastmf._common.progress import followed
 from fastmf._common.warning import warn_user
-from fastmf.estimators.common.frames import (
-    feature_names,
-    features_frame,
-    pairs_frame,
-)
+from fastmf.estimators.common.frames import feature_names, features_frame, pairs_frame
 from fastmf.estimators.common.runs import generator_of
 from fastmf.estimators.common.weights import check_counts
 from fastmf.estimators.networks.covariances import (

@@ -4,11 +4,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import one_of, real_array
-from fastmf.estimators.common.categories import (
-    checked_table,
-    codes,
-    item_categories,
-)
+from fastmf.estimators.common.categories import checked_table, codes, item_categories
 from fastmf.estimators.common.data import missing_entries
 from fastmf.estimators.common.frames import feature_names
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
@@ -151,7 +147,7 @@ class OrdinalMachine(PairwiseMachine):
 
     def _set_parameters(self, parameters):
         """Couplings and thresholds from the vector of all parameters."""
-        self._parameters, self._models = parameters, {}
+        self._parameters = parameters
         self.couplings_, self._of_thresholds = self._objective.unpacked(parameters)
         self.thresholds_ = self._by_item(self._objective.thresholds.matrix @ self._of_thresholds)
         value = self._objective.log_likelihood(parameters)
@@ -172,20 +168,16 @@ class OrdinalMachine(PairwiseMachine):
     def model_(self):
         """The machine as a `BoltzmannMachine` with `Ordinal` units, for `fastmf.tap`."""
         check_is_fitted(self)
-        if "scores" not in self._models:
-            table = self._objective.thresholds.table(self._of_thresholds, -np.inf).T
-            self._models["scores"] = BoltzmannMachine(self.couplings_, Ordinal(table))
-        return self._models["scores"]
+        table = self._objective.thresholds.table(self._of_thresholds, -np.inf).T
+        return BoltzmannMachine(self.couplings_, Ordinal(table))
 
     def _categorical_model(self):
         """The machine with one state for each category of each item."""
-        if "categories" not in self._models:
-            score = np.concatenate([np.arange(float(q)) for q in self.n_categories_])
-            item = np.repeat(np.arange(len(self.n_categories_)), self.n_categories_)
-            couplings = self.couplings_[np.ix_(item, item)] * np.outer(score, score)
-            field = [np.append(0.0, mu) for mu in self.thresholds_]
-            self._models["categories"] = BoltzmannMachine(couplings, Categorical(field))
-        return self._models["categories"]
+        score = np.concatenate([np.arange(float(q)) for q in self.n_categories_])
+        item = np.repeat(np.arange(len(self.n_categories_)), self.n_categories_)
+        couplings = self.couplings_[np.ix_(item, item)] * np.outer(score, score)
+        field = [np.append(0.0, mu) for mu in self.thresholds_]
+        return BoltzmannMachine(couplings, Categorical(field))
 
     def blume_capel(self, reference=0.0):
         """Parameters of thresholds of the form of Blume and Capel.

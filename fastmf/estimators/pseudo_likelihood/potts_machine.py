@@ -86,8 +86,8 @@ class PottsMachine(Network, ItemMachine):
     couplings_ : array of shape (n_groups, q, n_groups, q)
         J as estimated, symmetric, zero within positions; (n_states, n_states) if positions have
         different numbers of states. With fewer rows than a quarter of the states, and `l2`, it is
-        made at each access, as are `model_` and what needs it; `contact_scores`, `score_samples`,
-        `energy` and `mutants` do not need it.
+        made at each access; `contact_scores`, `score_samples`, `energy` and `mutants` do not need
+        it.
     field_ : array of shape (n_groups, q), or (n_states,)
     categories_ : list of arrays
         The values of the states of each position: of strings and other numbers the sorted values of
@@ -153,7 +153,6 @@ class PottsMachine(Network, ItemMachine):
             self, labels, weights, self.sizes_, seen_only=not self.l2_field, edges=self._edges(),
             merge=False,
         )  # fmt: skip
-        self._model = None
         rows = self._labels, self._weights
         if self._completions is None:
             rows = distinct(*rows)[:2]
@@ -253,10 +252,8 @@ class PottsMachine(Network, ItemMachine):
     def model_(self):
         """The machine as a `BoltzmannMachine` with `Categorical` units, for `fastmf.tap`."""
         check_is_fitted(self)
-        if self._model is None:
-            state = np.concatenate([np.arange(q) for q in self.sizes_])
-            self._model = BoltzmannMachine(self._couplings.dense(), Categorical(self._field, state))
-        return self._model
+        state = np.concatenate([np.arange(q) for q in self.sizes_])
+        return BoltzmannMachine(self._couplings.dense(), Categorical(self._field, state))
 
     def _by_position(self, array, n_axes):
         """A flat array with axes for positions and states, if all positions are of one size."""
@@ -496,7 +493,6 @@ class PottsMachine(Network, ItemMachine):
 
     def _restore(self, arrays):
         self._restore_fit(arrays)
-        self._model = self._model_from(arrays) if "model" in arrays else None
         self.sizes_ = np.array([len(listed) for listed in self.categories_])
         self._first = np.cumsum(self.sizes_) - self.sizes_
         self._labels = labels_from("labels", arrays, self.sizes_).astype(np.int64)
@@ -509,11 +505,11 @@ class PottsMachine(Network, ItemMachine):
             rows = labels_from("coefficient_rows", arrays, self.sizes_)
             coefficients = arrays.member("coefficients", "f", (len(rows), n_states), low=-np.inf)
             self._couplings = OfFewRows(coefficients, rows, self.sizes_)
-        elif self._model is None or self._model.n_units != n_states:
-            result = "none" if self._model is None else f"one of {self._model.n_units}"
-            raise ValueError(f"it must hold a model of {n_states} units, got {result}.")
         else:
-            self._couplings = DenseCouplings(self._model.couplings, self.sizes_)
+            model = self._model_from(arrays)
+            if model.n_units != n_states:
+                raise ValueError(f"its model must have {n_states} units, got {model.n_units}.")
+            self._couplings = DenseCouplings(model.couplings, self.sizes_)
 
     def __sklearn_tags__(self):
         """Tags for scikit-learn: missing labels are allowed."""

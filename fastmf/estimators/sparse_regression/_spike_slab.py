@@ -5,14 +5,7 @@ from scipy.sparse import csr_array, issparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import (
-    count,
-    generator,
-    one_of,
-    positive,
-    proper_fraction,
-    real_array,
-)
+from fastmf._common.arguments import count, generator, one_of, positive, proper_fraction, real_array
 from fastmf._common.progress import reported
 from fastmf._common.rows import row_blocks
 from fastmf._common.stored_columns import StoredColumns, column_squares
@@ -49,12 +42,7 @@ from fastmf.learning.evidence.blocks import (
     with_grams,
 )
 from fastmf.learning.evidence.parameter_priors import NOISE_CENTER, ParameterPriors
-from fastmf.learning.evidence.search import (
-    averaged_points,
-    free_mask,
-    maximise_evidence,
-    on_bounds,
-)
+from fastmf.learning.evidence.search import averaged_points, free_mask, maximise_evidence, on_bounds
 from fastmf.priors._protocol import n_units, parts_of
 from fastmf.priors.spike_and_slab import ALWAYS
 from fastmf.special import sigmoid
@@ -615,9 +603,8 @@ def _reason_of_parts(values, weights, included, without):
         if comparison is None:
             is_checked = False
             continue
-        mask = compares[comparison.features]
-        features, inclusion, error = (part[mask] for part in comparison[:3])
-        comparison = Comparison(units[features], inclusion, error, comparison.log_weight)
+        features, inclusion, error = (part[compares[comparison[0]]] for part in comparison[:3])
+        comparison = Comparison(units[features], inclusion, error, np.nan)
         if len(features) and (reason := reason_of(comparison, included)):
             return reason
     return "" if is_checked else None
