@@ -274,7 +274,7 @@ class Learning:
         # Hidden layers of deep machines are summed by mean field; exact values are not too high.
         if self.model_.deep or has_exact_likelihood(self.model_, settings):
             return np.inf
-        least = self._lower_bound()
+        least = self._lower_bound(self._solve(self.starts_))
         if not np.isfinite(least):
             return np.inf
         X, weights = scored_rows(X, weights)

@@ -155,11 +155,10 @@ class LayeredMachine(
 
         Notes
         -----
-        Hidden layers are summed exactly given the data: in a deep machine if the states of its odd
-        layers times the units of the even ones are at most 2^22, and else by mean field, with a
-        warning if annealing of ten rows differs by more than 0.1 nats on average. Missing units are
-        summed together with the hidden ones, exactly where `impute` is exact, and else by chains
-        annealed for each row; a warning says if standard errors are above 0.2 nats on average.
+        Hidden layers are summed exactly given the data, in a deep machine only if it is small, and
+        else by mean field, with a warning if annealing of ten rows differs by more than 0.1 nats on
+        average. Missing units are summed together with the hidden ones, exactly where `impute` is
+        exact, and else by chains; a warning says if standard errors are above 0.2 nats on average.
         """
         check_is_fitted(self)
         double = self._in_double_precision()
@@ -272,8 +271,16 @@ class LayeredMachine(
                 "`fastmf.evaluation.annealed_importance_sampling`.",
                 ConvergenceWarning,
             )
-        elif how == ESTIMATES[0]:
-            self._warn_if_certainly_low(value, solved)
+        elif how == ESTIMATES[0] and (
+            too_low := lacking(value, self._lower_bound(solved), self.model_.dtype)
+        ):
+            warn_user(
+                f"the log-partition {value:.6g} is at least {too_low:.3g} nats too low, and "
+                "log-likelihoods too high: the mean-field solutions from starts_ miss the states "
+                "of most weight, as happens where training has diverged. Train with a smaller "
+                "learning_rate, or take log_partition='auto'.",
+                ConvergenceWarning,
+            )
         return value
 
     @property
@@ -304,20 +311,8 @@ class LayeredMachine(
             estimate = self._log_partition = (self.model_, *value)
         return estimate[1:]
 
-    def _warn_if_certainly_low(self, value, solved):
-        """Warn if a lower bound shows that a log-partition by mean-field solutions is too low."""
-        if too_low := lacking(value, self._lower_bound(solved), self.model_.dtype):
-            warn_user(
-                f"the log-partition {value:.6g} is at least {too_low:.3g} nats too low, and "
-                "log-likelihoods too high: the mean-field solutions from starts_ miss the states "
-                "of most weight, as happens where training has diverged. Train with a smaller "
-                "learning_rate, or take log_partition='auto'.",
-                ConvergenceWarning,
-            )
-
-    def _lower_bound(self, solved=None):
+    def _lower_bound(self, solved):
         """Lower bound of the log-partition, from the mean-field solutions of `starts_`."""
-        solved = self._solve(self.starts_) if solved is None else solved
         return lower_bound(self.model_.bipartite(), [starts_at(solved)]).value
 
     def score(self, X, y=None):
@@ -381,13 +376,11 @@ class LayeredMachine(
         X : array of shape (n_samples, n_features)
             With NaN for missing values, or a negative label for a missing categorical one.
         method : {"auto", "exact", "tap"}, default "auto"
-            - "exact": the sum over all states of the hidden layer, or of a row's missing units, the
-              other side summed analytically: of few hidden units (up to some 12 of two values next
-              to 784), or few missing ones next to any number of hidden ones. In a deep machine the
-              sides are the even and the odd layers.
-            - "tap": the means of distinct mean-field solutions from `n_starts` starts, each a phase
-              with the weight that its log-partition gives. Phases that no start leads to are
-              missed, and weights are approximate.
+            - "exact": the sum over all states of the hidden layer (up to some 12 units of two
+              values next to 784), or of a row's missing units, the other side summed analytically.
+              In a deep machine the sides are the even and the odd layers.
+            - "tap": the means of distinct mean-field solutions from `n_starts` starts, weighted by
+              their log-partitions.
             - "auto": "exact" for rows that it takes, "tap" for all others.
         n_starts : int, default 8
             Number of starts of "tap": the mean of independent units, the distinct

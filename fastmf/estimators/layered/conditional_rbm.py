@@ -127,10 +127,9 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         X : array or sparse matrix of shape (n_samples, n_features)
         y : array or sparse matrix of shape (n_samples, n_labels), or array of shape (n_samples,)
             Labels of two values, the same two in all columns; the second, in their order, is the
-            positive one. NaN, None or pandas' NA for unknown labels in rows of several labels:
-            they are drawn before each epoch, by Gibbs sampling of the model given the features and
-            the known labels (support vector machines take the most probable ones given the
-            hidden units). "perceptron" takes no unknown labels.
+            positive one. NaN, None or pandas' NA for unknown labels in rows of several labels,
+            which are drawn from the model before each epoch (support vector machines take the most
+            probable ones); "perceptron" takes none.
         validation_data : tuple (X, y) or None
             Decides on early stopping.
         sample_weight : array of shape (n_samples,), float or None

@@ -164,12 +164,11 @@ class Network:
 
         Notes
         -----
-        Estimates are taken as normal, and expectation propagation includes or excludes couplings.
-        The couplings of two positions with q and r states are (q - 1) (r - 1) contrasts that no
-        change of gauge moves, which are all zero or none is. A penalty `l2` of the fit makes no
-        difference, unless rows are few (the prior has 10 % or more of the information about most
-        couplings) or completed ("em"). More than 1,000 single couplings are taken feature by
-        feature, and results are the means of both ends.
+        Estimates are taken as normal, and expectation propagation includes or excludes couplings;
+        of two positions with q and r states, all (q - 1) (r - 1) contrasts that no change of gauge
+        moves. A penalty `l2` of the fit makes no difference, unless rows are few (the prior has
+        10 % or more of the information about most couplings) or completed ("em"). More than 1,000
+        single couplings are taken feature by feature, and results are the means of both ends.
 
         Examples
         --------
@@ -278,9 +277,8 @@ class CouplingNetwork(Network):
         Notes
         -----
         Warnings are as in `covariance`. All errors take three matrices of n_parameters^2 numbers
-        and n_samples n_parameters^2 + 3 n_parameters^3 operations: 100 binary units, 0.6 GB; 200
-        units, 10 GB and many minutes. Beyond 6,000 parameters each of the errors of `pairs` takes
-        some twenty gradients instead.
+        and n_samples n_parameters^2 + 3 n_parameters^3 operations. Beyond 6,000 parameters each of
+        the errors of `pairs` takes some twenty gradients instead.
         """
         godambe = self._godambe()
         if pairs is not None:
@@ -484,9 +482,9 @@ class CouplingNetwork(Network):
 
         Notes
         -----
-        Where values are rare some samples have no maximum, and their couplings are where the solver
-        stopped: leave out samples that have not `converged`, or fit with a penalty `l2`. Couplings
-        that were selected by `l1` are selected in all samples.
+        Where values are rare some samples have no maximum: leave out samples that have not
+        `converged`, or fit with a penalty `l2`. Couplings that were selected by `l1` are selected
+        in all samples.
         """
         with few_blas_threads():
             refits = self._refits("bootstrap")

@@ -95,9 +95,8 @@ class ItemMachine(Saved, BaseEstimator):
         n_samples : int
         n_sweeps : int
             Gibbs sweeps of each of 100 chains or more, where there are more than 20 binary units,
-            or 2^16 states of other items together. Chains start from exact draws with the couplings
-            of the maximum spanning tree; all other couplings grow in the first half of the sweeps,
-            and chains are resampled by their importance weights, so that phases have their shares.
+            or 2^16 states of other items together. Chains start from exact draws of the maximum
+            spanning tree, are annealed, and resampled by their importance weights.
         random_state : int, RandomState or None
 
         Returns

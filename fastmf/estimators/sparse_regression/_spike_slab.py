@@ -103,26 +103,24 @@ class SpikeSlabEstimator(Saved):
     # --- files ----------------------------------------------------------------------------------
 
     def _saved(self):
-        names, stored = self._learned, {}
-        if isinstance(getattr(self, "_rows", None), StoredColumns):
-            names, stored = [name for name in names if name != "_rows"], self._rows.arrays()
-        values = {name: np.asarray(getattr(self, name)) for name in names}
-        # Strings in arrays of objects, as pandas passes them, are stored as arrays of strings.
-        arrays = {
-            f"learned.{name}": np.array(value.tolist()) if value.dtype.hasobject else value
-            for name, value in values.items()
-        }
-        arrays |= {f"stored.{name}": value for name, value in stored.items()}
+        arrays = {}
+        for name in self._learned:
+            value = getattr(self, name)
+            if isinstance(value, StoredColumns):
+                arrays |= {f"stored.{key}": part for key, part in value.arrays().items()}
+                continue
+            value = np.asarray(value)
+            # Strings in arrays of objects, as pandas passes them, are stored as arrays of strings.
+            arrays[f"learned.{name}"] = np.array(value.tolist()) if value.dtype.hasobject else value
         return {"n_features_in_": self.n_features_in_}, arrays
 
     def _restore(self, arrays):
         stored = {
             name.removeprefix("stored."): arrays[name] for name in list(arrays) if "stored." in name
         }
-        if stored:
-            self._rows = StoredColumns.from_arrays(stored)
         for name in self._learned:
             if stored and name == "_rows":
+                self._rows = StoredColumns.from_arrays(stored)
                 continue
             value = arrays[f"learned.{name}"]
             setattr(self, name, value if value.ndim else value.item())
@@ -370,15 +368,9 @@ class SpikeSlabEstimator(Saved):
         Returns
         -------
         low, high : array of the shape of `coef_`
-            Quantiles (1 - coverage) / 2 and (1 + coverage) / 2, with the mass at zero: the smallest
-            value at which the distribution function reaches that. So an interval ends at 0, or is
-            only 0, where the coefficient is so likely to be zero.
-
-        Notes
-        -----
-        The posterior of a coefficient is taken as a mass at zero and a Gaussian, of the mean and
-        variance that coefficients other than zero have. For single sites at given parameters that
-        is what expectation propagation says.
+            Quantiles (1 - coverage) / 2 and (1 + coverage) / 2 of a mass at zero and a Gaussian, of
+            the mean and variance of coefficients that are not zero: an interval may end at 0, or be
+            only 0.
         """
         check_is_fitted(self)
         coverage = proper_fraction("coverage", coverage)
@@ -401,9 +393,8 @@ class SpikeSlabEstimator(Saved):
 
         Notes
         -----
-        From joint probabilities of the features that correlate by more than 0.5, or share a block;
-        others are independent at the fixed point of expectation propagation. It is at least the
-        largest of their inclusion probabilities, and at most the sum.
+        Joint probabilities are of features that correlate by more than 0.5, or share a block; all
+        other features are independent at the fixed point of expectation propagation.
         """
         check_is_fitted(self)
         names, n = getattr(self, "feature_names_in_", None), self.n_features_in_
@@ -442,11 +433,9 @@ class SpikeSlabEstimator(Saved):
         Notes
         -----
         Maller et al. (2012); Wang, Sarkar, Carbonetto & Stephens (2020). Sets follow from joint
-        probabilities of inclusion patterns, not from sums of inclusion probabilities: features
-        that correlate by more than 0.5 may share an effect, and each effect has its own set. One
-        whose probability is below the coverage, wherever it is, has none. The probability of a set
-        is at most the sum of its inclusion probabilities. Unpenalised features, and features with
-        prior inclusion 1, are in no set.
+        probabilities of inclusion patterns: features that correlate by more than 0.5 may share an
+        effect, and each effect has a set, unless its probability is below the coverage.
+        Unpenalised features, and features with prior inclusion 1, are in no set.
 
         Examples
         --------
@@ -455,8 +444,8 @@ class SpikeSlabEstimator(Saved):
         >>> X = rng.normal(size=(60, 20))
         >>> X[:, 1] = X[:, 0] + 0.05 * rng.normal(size=60)
         >>> y = X[:, 0] - X[:, 7] + 0.5 * rng.normal(size=60)
-        >>> for found in mf.SpikeSlabRegressor().fit(X, y).credible_sets():
-        ...     print(np.sort(found.features), round(found.purity, 2))
+        >>> for credible in mf.SpikeSlabRegressor().fit(X, y).credible_sets():
+        ...     print(np.sort(credible.features), round(credible.purity, 2))
         [0 1] 1.0
         [7] 1.0
         """
@@ -488,13 +477,10 @@ class SpikeSlabEstimator(Saved):
 
         Notes
         -----
-        Gibbs sampling of the model itself, by chains that start at draws from expectation
-        propagation's marginals, one for each draw: so draws are independent, and nearer to the
-        exact posterior than those marginals. A sweep visits each feature, together with one that
-        correlates with it, and moves one effect among all features. The parameters have the
-        values that were learned, or with `average_parameters` values on the grid, as often as
-        their weights say. For predictions alone, `predict` is faster. Fractional weights of a
-        classifier raise a ValueError, since their rows have no latent variables to draw.
+        Gibbs sampling of the model itself, by a chain for each draw, which starts at a draw from
+        the marginals of expectation propagation. The parameters have the values that were learned,
+        or with `average_parameters` values on the grid, as often as their weights say. Fractional
+        weights of a classifier raise a ValueError, since their rows have no latent variables.
         """
         check_is_fitted(self)
         n, rng = count("n", n), generator(rng)
@@ -563,12 +549,9 @@ def zero_columns(task):
 
 
 def sites_of(task, point):
-    """The sites at a `FixedPoints`, of all units."""
-    results = point.results
-    if len(results) == 1:
-        return results[0].sites
+    """The sites of the features at a `FixedPoints`."""
     sites = np.empty((2, len(task.groups)))
-    for units, result in zip(task.units, results, strict=True):
+    for units, result in zip(task.units, point.results, strict=True):
         sites[:, units] = result.sites
     return sites
 

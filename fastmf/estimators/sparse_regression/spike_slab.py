@@ -232,15 +232,14 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         Warns
         -----
         UserWarning
-            If R does not fit z, scores have the wrong sign, z are too small for z-scores, as
-            p-values are, R seems to be rounded to one decimal or to hold squares, or a feature
-            whose z-score chance explains seems to have an effect.
+            If R does not fit z, scores have the wrong sign (and are turned), z are too small for
+            z-scores, as p-values are, R seems to be rounded to one decimal or to hold squares, or a
+            feature whose z-score chance explains seems to have an effect.
 
         Notes
         -----
-        `mismatch_` is the share s of the variance of z that is no correlation of the features, by
-        maximum likelihood: the noise of z has covariance (1 - s) R + s I, negative eigenvalues
-        are cut, and scores of the wrong sign are turned. Rounding of z and R is such a share.
+        The noise of z has covariance (1 - s) R + s I, where `mismatch_` is the estimate of s by
+        maximum likelihood, and negative eigenvalues are cut. Rounding of z and R is such a share.
 
         Examples
         --------
@@ -366,7 +365,7 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         self._point_coef = means * ratio
         self._point_sites = np.array([sites_of(task, point) for point in points])
         self._point_matrices = np.concatenate([matrices_of(point) for point in points])
-        self._features = np.concatenate([np.arange(shape[1])[units] for units in task.units])
+        self._features = np.concatenate(units)
         self._shapes = np.array([X.shape for X in rows])
         self._rows = rows[0] if len(rows) == 1 else np.concatenate([np.ravel(X) for X in rows])
         self.mismatch_ = 0.0

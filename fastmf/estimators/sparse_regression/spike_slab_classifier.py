@@ -74,20 +74,14 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
     Notes
     -----
     The class of a row is the sign of its latent variable. Latent variables are units of the linear
-    model like the coefficients (`fastmf.learning.evidence.Classification`), so that the algorithm
-    is the same as for regression. The cost of an iteration is O(n_samples^2 (n_samples +
-    n_features)). For more than two classes use scikit-learn's OneVsRestClassifier.
+    model like the coefficients, so that the algorithm is the same as for regression. For more than
+    two classes use scikit-learn's OneVsRestClassifier. X becomes an array of floats, of small
+    integers and sparse matrices of more than some megabytes one of float32.
 
-    Inclusion probabilities near 0 or 1 are less extreme than the exact ones, at given parameters,
-    by a factor of up to some four in their odds (0.98 for 0.995): draws of `sample_coefficients`
-    have the exact ones. X becomes an array of floats, of small integers and sparse matrices of more
-    than some megabytes one of float32.
-
-    The evidence may have several maxima: with few coefficients, and with nearly all of them, each
-    of little weight. The priors on the parameters decide for few. To see the other one, fit with
-    `inclusion_probability=0.9` and compare `log_evidence_`. To select features, give
-    a small one; and `slab_variance` (1, say) where few features separate the classes,
-    which say then no more than that it is large.
+    Inclusion probabilities near 0 or 1 are less extreme than the exact ones, which draws of
+    `sample_coefficients` have. The evidence may have several maxima, with few coefficients and with
+    nearly all: to see the latter, fit with `inclusion_probability=0.9` and compare `log_evidence_`.
+    Give `slab_variance` (1, say) where few features separate the classes.
 
     Examples
     --------
