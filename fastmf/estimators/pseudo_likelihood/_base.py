@@ -13,6 +13,7 @@ from fastmf._common.warning import warn_user
 from fastmf.estimators.common.categories import (
     as_array,
     checked_table,
+    codes,
     declared_categories,
     decoded,
 )
@@ -365,6 +366,12 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
                 f"units), got {n}: take solver 'lbfgs'."
             )
         return solver
+
+    def _labels_of(self, X, missing=False):
+        """Numbers of the categories of rows, -1 where missing."""
+        check_is_fitted(self)
+        X = checked_table(self, X, reset=False, missing=missing)
+        return codes(self, X, self.categories_)
 
     # --- files ----------------------------------------------------------------------------------
 

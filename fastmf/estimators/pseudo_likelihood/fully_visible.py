@@ -7,13 +7,7 @@ from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import one_of
-from fastmf.estimators.common.categories import (
-    checked_table,
-    codes,
-    from_spins,
-    to_spins,
-    two_categories,
-)
+from fastmf.estimators.common.categories import codes, from_spins, two_categories
 from fastmf.estimators.common.files import check_n_features
 from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine, means_of_missing
 from fastmf.inference.sampling import discrete
@@ -166,9 +160,9 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
     # --- probabilities --------------------------------------------------------------------------
 
     def _rows(self, X, missing=False):
-        check_is_fitted(self)
-        X = checked_table(self, X, reset=False, missing=missing)
-        return to_spins(self, X, self.categories_)
+        """Rows as -1 and +1, NaN where missing."""
+        labels = self._labels_of(X, missing)
+        return np.where(labels < 0, np.nan, 2.0 * labels - 1)
 
     def _log_conditionals(self, X):
         states = self._rows(X)

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import one_of, real_array
-from fastmf.estimators.common.categories import checked_table, codes, item_categories
+from fastmf.estimators.common.categories import codes, item_categories
 from fastmf.estimators.common.data import missing_entries
 from fastmf.estimators.common.frames import feature_names
 from fastmf.estimators.common.missing_codes import warn_of_missing_codes
@@ -207,12 +207,6 @@ class OrdinalMachine(PairwiseMachine):
         return alpha + 2 * real_array("reference", reference) * np.nan_to_num(beta), beta
 
     # --- rows -----------------------------------------------------------------------------------
-
-    def _labels_of(self, X, missing=False):
-        """Scores of rows, -1 where missing."""
-        check_is_fitted(self)
-        X = checked_table(self, X, reset=False, missing=missing)
-        return codes(self, X, self.categories_)
 
     def _conditionals(self, X):
         """Result of `OrdinalLikelihood.conditionals` for rows."""

@@ -14,9 +14,6 @@ from fastmf._common.arguments import doubles, positive
 from fastmf._common.linalg import MIN_EIGENVALUE
 from fastmf.estimators.sparse_regression._credible_sets import MIN_LINK
 
-# Error of a matrix of moments beyond which it is not positive semidefinite, relative to its
-# diagonal; smaller pivots than `MIN_EIGENVALUE` are rounding.
-MAX_MOMENT_ERROR = 1e-6
 # Most features of blocks that are joined.
 MAX_JOINED = 200
 
@@ -33,7 +30,9 @@ def factor(gram):
     probe = np.random.default_rng(0).choice([-1.0, 1.0], (n, 4))
     expected = scaled @ probe
     error = abs(U.T @ (U @ probe) - expected).max(initial=0)
-    if not error <= MAX_MOMENT_ERROR * np.sqrt(n) * max(1.0, abs(expected).max(initial=0)):
+    # Smaller pivots than `MIN_EIGENVALUE` are rounding, and so are columns of their roots.
+    limit = np.sqrt(n * MIN_EIGENVALUE) * max(1.0, abs(expected).max(initial=0))
+    if not error <= limit:
         raise ValueError("not positive semidefinite")
     return U * scale, pivots[:rank] - 1
 
