@@ -10,10 +10,14 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf._common.rows import is_dask, is_incomplete, is_sparse
 from fastmf.estimators.common.convergence import warn_of_likelihood, warn_of_little_gain
-from fastmf.estimators.common.missing_codes import warn_of_missing_codes
-from fastmf.estimators.common.rows import check_seen, checked_rows, with_nan_labels
+from fastmf.estimators.common.rows import (
+    check_seen,
+    checked_rows,
+    present_rows,
+    warn_of_missing_codes,
+    with_nan_labels,
+)
 from fastmf.estimators.common.runs import run, seed_of, settings_of, split
-from fastmf.estimators.common.weights import present_rows
 from fastmf.inference.mean_field.discrete_units import is_discrete
 from fastmf.inference.missing.seen import log_prob_of_seen
 from fastmf.learning.layered.completion import (

@@ -20,8 +20,12 @@ from fastmf.estimators.common.convergence import (
     warn_unless_converged,
 )
 from fastmf.estimators.common.files import Saved, check_n_features
-from fastmf.estimators.common.missing_codes import warn_of_missing_codes
-from fastmf.estimators.common.rows import checked_rows, refuse_sparse_missing, with_nan_labels
+from fastmf.estimators.common.rows import (
+    checked_rows,
+    refuse_sparse_missing,
+    warn_of_missing_codes,
+    with_nan_labels,
+)
 from fastmf.estimators.common.runs import generator_of
 from fastmf.estimators.layered import denoising
 from fastmf.estimators.layered._learning import Learning

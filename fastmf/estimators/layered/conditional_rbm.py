@@ -21,8 +21,7 @@ from fastmf.estimators.common.data import (
     with_nan,
 )
 from fastmf.estimators.common.files import Saved, check_n_features
-from fastmf.estimators.common.missing_codes import warn_of_missing_codes
-from fastmf.estimators.common.rows import check_variances, mean_and_deviation
+from fastmf.estimators.common.rows import check_variances, mean_and_deviation, warn_of_missing_codes
 from fastmf.estimators.common.runs import run, seed_of, settings_of, split
 from fastmf.learning.conditional import (
     PROBABILISTIC,

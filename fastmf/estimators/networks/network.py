@@ -10,14 +10,15 @@ from fastmf._common.arguments import count, flag, one_of, proper_fraction, real_
 from fastmf._common.progress import followed
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.frames import feature_names, features_frame, pairs_frame
+from fastmf.estimators.common.rows import check_counts
 from fastmf.estimators.common.runs import generator_of
-from fastmf.estimators.common.weights import check_counts
-from fastmf.estimators.networks.covariances import (
+from fastmf.estimators.networks.edge_inclusion import (
     FEW_ROWS_RATIO,
+    Estimates,
+    checked_prior,
     contrast_covariance,
     without_penalty,
 )
-from fastmf.estimators.networks.edge_inclusion import Estimates, checked_prior
 from fastmf.estimators.networks.resampling import (
     Bootstrap,
     PooledRows,

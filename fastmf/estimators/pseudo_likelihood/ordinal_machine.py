@@ -7,7 +7,7 @@ from fastmf._common.arguments import one_of, real_array
 from fastmf.estimators.common.categories import codes, item_categories
 from fastmf.estimators.common.data import missing_entries
 from fastmf.estimators.common.frames import feature_names
-from fastmf.estimators.common.missing_codes import warn_of_missing_codes
+from fastmf.estimators.common.rows import warn_of_missing_codes
 from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine
 from fastmf.learning.pseudo_likelihood.existence import MAX_NAMED
 from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood

@@ -15,11 +15,15 @@ from fastmf.estimators.common.categories import (
     declared_categories,
     position_categories,
 )
-from fastmf.estimators.common.missing_codes import CODES, warn_of_missing_codes
+from fastmf.estimators.common.rows import CODES, warn_of_missing_codes
 from fastmf.estimators.networks.network import Network
 from fastmf.estimators.networks.resampling import PooledRows
-from fastmf.estimators.pseudo_likelihood._base import ItemMachine, labels_from
-from fastmf.estimators.pseudo_likelihood._observed import observe, restored_rows
+from fastmf.estimators.pseudo_likelihood._base import (
+    ItemMachine,
+    labels_from,
+    observe,
+    restored_rows,
+)
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
 from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS
 from fastmf.learning.pseudo_likelihood.graph import absent_pairs

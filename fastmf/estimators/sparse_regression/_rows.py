@@ -12,8 +12,7 @@ from scipy.sparse import csc_array, csr_array, issparse
 from fastmf._common import rows as table_rows
 from fastmf._common.stored_columns import StoredColumns
 from fastmf._common.warning import warn_user
-from fastmf.estimators.common.missing_codes import warn_of_missing_codes
-from fastmf.estimators.common.rows import some
+from fastmf.estimators.common.rows import some, warn_of_missing_codes
 from fastmf.estimators.sparse_regression._moments import factor, solved
 
 

@@ -10,9 +10,12 @@ from fastmf._common.arguments import one_of, positive, row_weights
 from fastmf._common.names import check_order, names_along
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import checked_data
-from fastmf.estimators.common.missing_codes import warn_of_missing_codes
-from fastmf.estimators.common.rows import check_variances, mean_and_deviation
-from fastmf.estimators.common.weights import check_counts
+from fastmf.estimators.common.rows import (
+    check_counts,
+    check_variances,
+    mean_and_deviation,
+    warn_of_missing_codes,
+)
 from fastmf.estimators.sparse_regression import _moments
 from fastmf.estimators.sparse_regression._credible_sets import FittedPart
 from fastmf.estimators.sparse_regression._rows import is_large, is_stored, rows_of_stored

@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import row_weights
 from fastmf.estimators.common.data import checked_data
-from fastmf.estimators.common.weights import check_counts, class_factors
+from fastmf.estimators.common.rows import check_counts, class_factors
 from fastmf.estimators.sparse_regression._credible_sets import FittedPart
 from fastmf.estimators.sparse_regression._rows import as_floats
 from fastmf.estimators.sparse_regression._spike_slab import (
