@@ -73,9 +73,6 @@ class Learning:
 
         Raises
         ------
-        ValueError, TypeError
-            For data outside the support of the visible units, options out of range, or a
-            checkpoint of another run; for rows or columns without any value.
         FloatingPointError
             If learning diverges, and couplings grow beyond all bounds.
 

@@ -240,8 +240,6 @@ class LayeredMachine(
 
         Raises
         ------
-        ValueError
-            With "exact", if the model has too many states.
         FloatingPointError
             With "auto", if annealing diverges.
 
@@ -399,11 +397,6 @@ class LayeredMachine(
         -------
         array of shape (n_samples, n_features)
             Rows that are filled in; with "probabilities" a column for each state.
-
-        Raises
-        ------
-        ValueError
-            With "exact", if there are too many states.
 
         Warns
         -----

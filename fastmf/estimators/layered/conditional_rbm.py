@@ -141,9 +141,6 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
 
         Raises
         ------
-        ValueError, TypeError
-            For labels of more than two values, options out of range, or a checkpoint of another
-            run.
         FloatingPointError
             If learning diverges.
 
