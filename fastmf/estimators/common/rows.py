@@ -100,22 +100,22 @@ def mean_and_deviation(name, X, centred, weights=None):
         square += weights[rows] @ ((some(columns, rows) - mean) / size) ** 2
     deviation = size * np.sqrt(square / weights.sum())
     deviation[deviation <= 10 * np.finfo(np.float64).eps * abs(mean)] = 0
-    check_variances(name, deviation)
+    check_squares(name, deviation)
     return mean.reshape(X.shape[1:])[()], deviation.reshape(X.shape[1:])[()]
 
 
-def check_variances(name, deviations):
-    """Raise unless squares of these standard deviations are finite, and 0 only if they are."""
-    largest = np.finfo(float).max ** 0.49
+def check_squares(name, sizes, dtype=np.float64):
+    """Raise unless sums of squares of values of these sizes are finite, and 0 only if they are."""
+    largest = np.finfo(dtype).max ** 0.39  # 1e15 of single precision
     for wrong, what, remedy in (
-        (~(deviations <= largest), "finite", "divide"),
-        ((deviations > 0) & (deviations < 1 / largest), "not rounded to 0", "multiply"),
+        (~(sizes <= largest), "finite", "divide"),
+        ((sizes > 0) & (sizes < 1 / largest), "not rounded to 0", "multiply"),
     ):
         if wrong.any():
             column = int(np.argmax(wrong))
             raise ValueError(
-                f"{name} must have values whose squares are {what}, got a standard deviation of "
-                f"{deviations[column]:.1e} in column {column}: {remedy} by a constant."
+                f"{name} must have values whose squares are {what}, got values of size "
+                f"{sizes[column]:.1e} in column {column}: {remedy} by a constant."
             )
 
 

@@ -21,7 +21,7 @@ from fastmf.estimators.common.data import (
     with_nan,
 )
 from fastmf.estimators.common.files import Saved, check_n_features
-from fastmf.estimators.common.rows import check_variances, mean_and_deviation, warn_of_missing_codes
+from fastmf.estimators.common.rows import check_squares, mean_and_deviation, warn_of_missing_codes
 from fastmf.estimators.common.runs import run, seed_of, settings_of, split
 from fastmf.learning.conditional import (
     PROBABILISTIC,
@@ -462,7 +462,7 @@ class FeatureScale(NamedTuple):
             with np.errstate(over="ignore"):
                 squares.data = squares.data**2
             offset, scale = np.zeros(X.shape[1]), np.sqrt(of_rows @ squares / of_rows.sum())
-            check_variances("X", scale)
+            check_squares("X", scale)
         else:
             offset, scale = mean_and_deviation("X", X, True, weights)
         return cls(offset, np.where(scale == 0, 1.0, scale))

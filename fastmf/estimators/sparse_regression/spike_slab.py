@@ -12,7 +12,7 @@ from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import checked_data
 from fastmf.estimators.common.rows import (
     check_counts,
-    check_variances,
+    check_squares,
     mean_and_deviation,
     warn_of_missing_codes,
 )
@@ -170,7 +170,7 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         constant = self._set_scale(X, weights)
         center, deviation = mean_and_deviation("y", y, self.fit_intercept, weights)
         unit, absent = float(deviation) or 1.0, 0.0
-        check_variances("y over X", unit / self._scale)
+        check_squares("y over X", unit / self._scale)
         n_rows, roots = X.shape[0], 1.0
         if weights is not None:
             n_rows, roots = float(weights.sum()), np.sqrt(weights)
