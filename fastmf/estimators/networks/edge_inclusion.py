@@ -11,8 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from fastmf._common.arguments import one_of, positive, proper_fraction
 from fastmf._common.linalg import MIN_EIGENVALUE, LinAlgError
+from fastmf._common.names import pandas
 from fastmf._common.warning import warn_user
-from fastmf.estimators.common.frames import pandas
 from fastmf.estimators.common.slabs import quantile, slab_moments
 from fastmf.learning.evidence.edges import SLABS, EffectSets, SingleEffects, Whitened
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
