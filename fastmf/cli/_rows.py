@@ -96,7 +96,7 @@ def n_rows(arguments):
 
 def warn_of_codes(X, names):
     """Warn of numbers such as -9 or 999 that may be codes of missing values."""
-    from fastmf.estimators.common.missing_codes import warn_of_missing_codes
+    from fastmf.estimators.common.rows import warn_of_missing_codes
 
     table = SimpleNamespace(feature_names_in_=names)
     warn_of_missing_codes(table, X.reshape(len(X), -1), "X" if X.ndim > 1 else "the target")

@@ -245,12 +245,6 @@ def _are_codes(values):
     return not {-1, 0, 1}.issuperset(values.tolist()) and (values == np.rint(values)).all()
 
 
-def to_spins(estimator, X, categories):
-    """Return data as -1 and +1, float64; missing values are NaN."""
-    labels = codes(estimator, X, categories)
-    return np.where(labels < 0, np.nan, 2.0 * labels - 1)
-
-
 def from_spins(means, categories):
     """Return spins, or their means, in the values of the data; in between for numbers only."""
     if not all(is_numeric(values) for values in categories):

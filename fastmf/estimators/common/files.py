@@ -12,14 +12,9 @@ from fastmf.models._io import (
     field_from_arrays,
     field_to_arrays,
     model_from_arrays,
-    model_to_arrays,
     plain,
-    prior_from_arrays,
     write_arrays,
 )
-from fastmf.priors._groups import column_sizes
-from fastmf.priors._protocol import n_units
-from fastmf.priors._values import checked_values
 
 
 def _options(estimator):
@@ -65,19 +60,13 @@ class Saved:
         """Options as attributes, from all local variables of a constructor."""
         vars(self).update({k: v for k, v in given.items() if k not in ("self", "__class__")})
 
-    # Subclasses say what more there is: plain values (attributes), and arrays to make others of.
     def _saved(self):
+        """Fitted values that JSON holds, which are attributes, and arrays."""
         raise NotImplementedError
 
     def _restore(self, arrays):
+        """Set all other attributes of arrays."""
         raise NotImplementedError
-
-    def _model_arrays(self):
-        """The model as arrays."""
-        return model_to_arrays(self.model_)
-
-    def _restore_model(self, arrays):
-        self.model_ = self._model_from(arrays)
 
     def _model_from(self, arrays):
         """The model in an `Archive`, of a class that suits."""
@@ -105,7 +94,7 @@ class Saved:
         check_is_fitted(self)
         options, arrays = _options(self)
         fitted, more = self._saved()
-        arrays |= self._model_arrays() | more
+        arrays |= more
         names = [type(self).__name__, json.dumps(options), json.dumps(fitted, default=plain)]
         arrays["estimator"] = np.array(names)
         if hasattr(self, "alphabet_"):
@@ -158,7 +147,6 @@ def _from_arrays(cls, arrays):
             options[layer] = field_from_arrays(f"option.{layer}", arrays)
     # JSON knows lists only.
     estimator = cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in options.items()})
-    estimator._restore_model(arrays)
     vars(estimator).update(fitted)
     try:
         estimator._restore(arrays)
@@ -185,18 +173,6 @@ def check_n_features(estimator, n_features):
             f"n_features_in_ must be {' or '.join(map(str, n_features))}, as the model says, got "
             f"{estimator.n_features_in_}."
         )
-
-
-def pointwise_and_starts(machine, arrays):
-    """Independent units, and rows of starts, of a layered machine whose model is known."""
-    visible, dtype = machine.visible_, machine.model_.dtype
-    n_visible = n_units(visible)
-    check_n_features(machine, {len(column_sizes(visible)), n_visible})
-    pointwise = prior_from_arrays("pointwise", arrays)
-    if n_units(pointwise) != n_visible:
-        raise ValueError(f"pointwise must have {n_visible} units, got {n_units(pointwise)}.")
-    starts = arrays.member("starts_", "f", (None, n_visible), dtype, -np.inf)
-    return pointwise, checked_values(visible, starts, dtype)
 
 
 def _named(what, text):

@@ -1,13 +1,18 @@
-"""Rows of data as users give them, checked, and moments of their columns."""
+"""Rows of data as users give them, checked, with moments of columns and weights of rows."""
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from fastmf._common.arguments import row_weights
 from fastmf._common.rows import canonical, is_incomplete, is_sparse, row_blocks
+from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import checked_data, column_name, with_nan
 from fastmf.priors._groups import column_is_group, column_sizes, has_groups, has_groups_of_states
 from fastmf.priors._protocol import is_unit_prior
 from fastmf.priors._registry import REGISTRY
+
+# Usual codes of missing values; -1, 8 and 9 are values too often.
+CODES = -9, *(sign * (10**n_digits - 1) for n_digits in (2, 3, 4) for sign in (-1, 1))
 
 
 def checked_rows(estimator, X, *, reset, dtype, missing=False):
@@ -95,20 +100,115 @@ def mean_and_deviation(name, X, centred, weights=None):
         square += weights[rows] @ ((some(columns, rows) - mean) / size) ** 2
     deviation = size * np.sqrt(square / weights.sum())
     deviation[deviation <= 10 * np.finfo(np.float64).eps * abs(mean)] = 0
-    check_variances(name, deviation)
+    check_squares(name, deviation)
     return mean.reshape(X.shape[1:])[()], deviation.reshape(X.shape[1:])[()]
 
 
-def check_variances(name, deviations):
-    """Raise unless squares of these standard deviations are finite, and 0 only if they are."""
-    largest = np.finfo(float).max ** 0.49
+def check_squares(name, sizes, dtype=np.float64):
+    """Raise unless sums of squares of values of these sizes are finite, and 0 only if they are."""
+    largest = np.finfo(dtype).max ** 0.39  # 1e15 of single precision
     for wrong, what, remedy in (
-        (~(deviations <= largest), "finite", "divide"),
-        ((deviations > 0) & (deviations < 1 / largest), "not rounded to 0", "multiply"),
+        (~(sizes <= largest), "finite", "divide"),
+        ((sizes > 0) & (sizes < 1 / largest), "not rounded to 0", "multiply"),
     ):
         if wrong.any():
             column = int(np.argmax(wrong))
             raise ValueError(
-                f"{name} must have values whose squares are {what}, got a standard deviation of "
-                f"{deviations[column]:.1e} in column {column}: {remedy} by a constant."
+                f"{name} must have values whose squares are {what}, got values of size "
+                f"{sizes[column]:.1e} in column {column}: {remedy} by a constant."
             )
+
+
+def missing_code(X, codes=CODES, seen=None):
+    """A code of missing values in numbers, and its first column; None if there seems to be none.
+
+    A code is far from all other values of its column, farther than they are from each other; or it
+    is negative and they are not.
+    """
+    parts = list(row_blocks(X))
+    with np.errstate(invalid="ignore"):
+        low = np.fmin.reduce([np.fmin.reduce(X[rows], axis=0) for rows in parts])
+        high = np.fmax.reduce([np.fmax.reduce(X[rows], axis=0) for rows in parts])
+    first, n_entries = {}, dict.fromkeys(codes, 0)
+    for j in np.flatnonzero(np.isin(low, codes) | np.isin(high, codes)):
+        column = X[:, j] if seen is None else np.append(seen[:, j], X[:, j])
+        values, counts = np.unique(column, return_counts=True)
+        counts = counts[values == values].tolist()
+        values = values[values == values].tolist()
+        ends = {} if len(values) < 3 else {
+            values[0]: (values[1] - values[0], values[-1] - values[1], counts[0]),
+            values[-1]: (values[-1] - values[-2], values[-2] - values[0], counts[-1]),
+        }  # fmt: skip
+        for code, (gap, spread, n) in ends.items():
+            if code in n_entries and (gap > spread or code == values[0] < 0 <= values[1]):
+                first.setdefault(code, int(j))
+                n_entries[code] += n
+    # One entry alone may be a mistake of another kind.
+    fewest = 2 if seen is None else 1
+    return next(((int(c), j) for c, j in first.items() if n_entries[c] >= fewest), None)
+
+
+def warn_of_missing_codes(estimator, X, name="X", codes=CODES, seen=None):
+    """Warn of numbers that seem to mark missing values: see `missing_code`."""
+    if is_sparse(X) or X.dtype.kind not in "iuf" or not X.size:
+        return
+    code_and_column = missing_code(X, codes, seen)
+    if code_and_column is not None:
+        code, j = code_and_column
+        column = column_name(estimator, j) if name == "X" else j
+        place = f" in column {column}" if X.shape[1] > 1 or name == "X" else ""
+        warn_user(
+            f"{name} has the value {code}{place}, unlike all others, which is taken "
+            "as a number: if it marks missing values, replace it by NaN or fill it in."
+        )
+
+
+def check_counts(total, n_rows, option=""):
+    """Warn if weights that count rows add up to next to none, as those that add up to 1 do."""
+    float64 = np.finfo(float)
+    # Squares of sums over rows are not rounded to 0, and numbers of rows are told apart.
+    low, high = np.sqrt(float64.tiny) / float64.eps, 2 / float64.eps
+    if not low <= total <= high:
+        raise ValueError(
+            f"sample_weight counts rows, and must add up to between {low:.1g} and {high:.1g}, got "
+            f"{total:.3g}: multiply by a common factor."
+        )
+    if total < 2 < n_rows:
+        advice = f", or fit with {option}" if option else ""
+        warn_user(
+            f"sample_weight counts rows, and {n_rows} rows count as {total:.3g} together: multiply "
+            f"it by {n_rows} over its sum{advice}."
+        )
+
+
+def present_rows(X, weights):
+    """The rows of positive weight, and their weights, or None if these are all equal."""
+    if weights is None:
+        return X, None
+    present = weights > 0
+    if not present.all():
+        X, weights = X[present], weights[present]
+    return X, None if (weights == weights[0]).all() else weights
+
+
+def class_factors(class_weight, y, weights):
+    """Factors of the weights of rows, by their classes."""
+    classes, which = np.unique(y, return_inverse=True)
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        of_classes = np.bincount(which, weights)
+        total = of_classes.sum() / np.count_nonzero(of_classes)
+        return (total / np.where(of_classes > 0, of_classes, 1.0))[which]
+    if not isinstance(class_weight, dict):
+        raise ValueError(
+            f"class_weight must be None, 'balanced' or a dict of factors by class, got "
+            f"{class_weight!r:.60}."
+        )
+    names = classes.tolist()
+    if unknown := [name for name in class_weight if name not in names]:
+        raise ValueError(
+            f"class_weight has {unknown[0]!r}, which is none of the classes {names} of y."
+        )
+    factors = row_weights(
+        [class_weight.get(name, 1.0) for name in names], len(names), "class_weight"
+    )
+    return factors[which]

@@ -71,16 +71,14 @@ def run(estimator, model, data, steps, seed, validation, raw=None, **options):
 
 def _with_raw_models(callbacks, raw):
     """Callbacks that see models of data as given; anything but a list of callbacks is returned."""
-    if callbacks is None:
-        return ()
     if raw is None or not (isinstance(callbacks, Iterable) and all(map(callable, callbacks))):
-        return callbacks
+        return () if callbacks is None else callbacks
 
     def seeing_raw(callback):
-        def called(state):
-            best = state.best and raw(state.best)
-            return callback(replace(state, model=raw(state.model), best=best))
+        if isinstance(callback, Checkpoint):
+            return callback
+        return lambda state: callback(
+            replace(state, model=raw(state.model), best=state.best and raw(state.best))
+        )
 
-        return called
-
-    return [one if isinstance(one, Checkpoint) else seeing_raw(one) for one in callbacks]
+    return [seeing_raw(callback) for callback in callbacks]

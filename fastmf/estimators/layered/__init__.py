@@ -1,5 +1,5 @@
 """Machines with hidden layers: RBMs, DBMs and conditional RBMs.
 
 `_machine.py` has the methods that RBMs and DBMs share, `_learning.py` their `fit`, `denoising.py`
-restored rows, `_units.py` priors of layers, and `_features.py` standardised features.
+restored rows, and `_units.py` priors of layers.
 """

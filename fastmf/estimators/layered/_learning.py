@@ -10,10 +10,14 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf._common.rows import is_dask, is_incomplete, is_sparse
 from fastmf.estimators.common.convergence import warn_of_likelihood, warn_of_little_gain
-from fastmf.estimators.common.missing_codes import warn_of_missing_codes
-from fastmf.estimators.common.rows import check_seen, checked_rows, with_nan_labels
+from fastmf.estimators.common.rows import (
+    check_seen,
+    checked_rows,
+    present_rows,
+    warn_of_missing_codes,
+    with_nan_labels,
+)
 from fastmf.estimators.common.runs import run, seed_of, settings_of, split
-from fastmf.estimators.common.weights import present_rows
 from fastmf.inference.mean_field.discrete_units import is_discrete
 from fastmf.inference.missing.seen import log_prob_of_seen
 from fastmf.learning.layered.completion import (
@@ -22,11 +26,7 @@ from fastmf.learning.layered.completion import (
     with_values_of_columns,
 )
 from fastmf.learning.layered.domain import check_exists
-from fastmf.learning.layered.exact_averages import (
-    MAX_SUMMED_STATES,
-    has_exact_likelihood,
-    is_exact,
-)
+from fastmf.learning.layered.exact_averages import MAX_SUMMED_STATES, has_exact_likelihood, is_exact
 from fastmf.learning.layered.quasi_newton_steps import QuasiNewtonSteps, gain_of_one_unit
 from fastmf.learning.layered.scaling import scaling_of
 from fastmf.learning.layered.settings import (
@@ -73,9 +73,6 @@ class Learning:
 
         Raises
         ------
-        ValueError, TypeError
-            For data outside the support of the visible units, options out of range, or a
-            checkpoint of another run; for rows or columns without any value.
         FloatingPointError
             If learning diverges, and couplings grow beyond all bounds.
 
@@ -278,7 +275,7 @@ class Learning:
         # Hidden layers of deep machines are summed by mean field; exact values are not too high.
         if self.model_.deep or has_exact_likelihood(self.model_, settings):
             return np.inf
-        least = self._lower_bound()
+        least = self._lower_bound(self._solve(self.starts_))
         if not np.isfinite(least):
             return np.inf
         X, weights = scored_rows(X, weights)

@@ -1,6 +1,7 @@
 """Common parts of the estimators of RBMs and DBMs: likelihoods, sampling, restoring, files."""
 
 from copy import copy
+from dataclasses import replace
 from numbers import Integral
 
 import numpy as np
@@ -11,17 +12,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmf import models
 from fastmf._common.arguments import count, number, one_of
-from fastmf._common.rows import is_incomplete, is_sparse, row_blocks
+from fastmf._common.rows import blocks, is_incomplete, is_sparse, row_blocks
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.convergence import (
     MAX_ERROR,
     warn_of_approximation,
     warn_unless_converged,
 )
-from fastmf.estimators.common.files import Saved, pointwise_and_starts
-from fastmf.estimators.common.imputing import LayeredImputing
-from fastmf.estimators.common.missing_codes import warn_of_missing_codes
-from fastmf.estimators.common.rows import checked_rows, with_nan_labels
+from fastmf.estimators.common.files import Saved, check_n_features
+from fastmf.estimators.common.rows import (
+    checked_rows,
+    refuse_sparse_missing,
+    warn_of_missing_codes,
+    with_nan_labels,
+)
 from fastmf.estimators.common.runs import generator_of
 from fastmf.estimators.layered import denoising
 from fastmf.estimators.layered._learning import Learning
@@ -32,8 +36,15 @@ from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate
 from fastmf.inference.mean_field.lower_bound import lacking, lower_bound, starts_at
 from fastmf.inference.mean_field.posterior import posterior
-from fastmf.inference.mean_field.solutions import distinct_solutions
-from fastmf.inference.missing.layered import enumerable, exact_given, log_likelihood
+from fastmf.inference.mean_field.solutions import distinct, distinct_solutions
+from fastmf.inference.missing.layered import (
+    MAX_WORK_OF_ROW,
+    average_of_phases,
+    enumerable,
+    exact_given,
+    log_likelihood,
+    promising_starts,
+)
 from fastmf.inference.missing.seen import (
     annealed_given_seen,
     log_likelihood_of_seen,
@@ -45,17 +56,10 @@ from fastmf.inference.sampling.annealing import MIN_ANNEALED, annealed_samples
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
 from fastmf.learning.layered.settings import weight_scale_for
 from fastmf.models import exact
-from fastmf.models._io import prior_to_arrays
+from fastmf.models._io import model_to_arrays, prior_from_arrays, prior_to_arrays
 from fastmf.models.dbm import machine_of
-from fastmf.priors._groups import as_labels
-from fastmf.priors._protocol import (
-    as_dtype,
-    can_draw,
-    can_sample,
-    is_unit_prior,
-    n_units,
-    sample,
-)
+from fastmf.priors._groups import as_labels, column_sizes
+from fastmf.priors._protocol import as_dtype, can_draw, can_sample, is_unit_prior, n_units, sample
 from fastmf.priors._queries import common_support
 from fastmf.priors._registry import floating_type
 from fastmf.priors._rows import states
@@ -67,12 +71,7 @@ GIVEN_DATA = {"tol": 1e-6, "max_iter": 500}
 
 
 class LayeredMachine(
-    Learning,
-    LayeredImputing,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    Saved,
-    BaseEstimator,
+    Learning, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, BaseEstimator
 ):
     """Base of `GeneralizedRBM` and `DeepBoltzmannMachine`, which give `_chains` and the layers."""
 
@@ -160,11 +159,10 @@ class LayeredMachine(
 
         Notes
         -----
-        Hidden layers are summed exactly given the data: in a deep machine if the states of its odd
-        layers times the units of the even ones are at most 2^22, and else by mean field, with a
-        warning if annealing of ten rows differs by more than 0.1 nats on average. Missing units are
-        summed together with the hidden ones, exactly where `impute` is exact, and else by chains
-        annealed for each row; a warning says if standard errors are above 0.2 nats on average.
+        Hidden layers are summed exactly given the data, in a deep machine only if it is small, and
+        else by mean field, with a warning if annealing of ten rows differs by more than 0.1 nats on
+        average. Missing units are summed together with the hidden ones, exactly where `impute` is
+        exact, and else by chains; a warning says if standard errors are above 0.2 nats on average.
         """
         check_is_fitted(self)
         double = self._in_double_precision()
@@ -242,8 +240,6 @@ class LayeredMachine(
 
         Raises
         ------
-        ValueError
-            With "exact", if the model has too many states.
         FloatingPointError
             With "auto", if annealing diverges.
 
@@ -277,8 +273,16 @@ class LayeredMachine(
                 "`fastmf.evaluation.annealed_importance_sampling`.",
                 ConvergenceWarning,
             )
-        elif how == ESTIMATES[0]:
-            self._warn_if_certainly_low(value, solved)
+        elif how == ESTIMATES[0] and (
+            too_low := lacking(value, self._lower_bound(solved), self.model_.dtype)
+        ):
+            warn_user(
+                f"the log-partition {value:.6g} is at least {too_low:.3g} nats too low, and "
+                "log-likelihoods too high: the mean-field solutions from starts_ miss the states "
+                "of most weight, as happens where training has diverged. Train with a smaller "
+                "learning_rate, or take log_partition='auto'.",
+                ConvergenceWarning,
+            )
         return value
 
     @property
@@ -309,20 +313,8 @@ class LayeredMachine(
             estimate = self._log_partition = (self.model_, *value)
         return estimate[1:]
 
-    def _warn_if_certainly_low(self, value, solved):
-        """Warn if a lower bound shows that a log-partition by mean-field solutions is too low."""
-        if too_low := lacking(value, self._lower_bound(solved), self.model_.dtype):
-            warn_user(
-                f"the log-partition {value:.6g} is at least {too_low:.3g} nats too low, and "
-                "log-likelihoods too high: the mean-field solutions from starts_ miss the states "
-                "of most weight, as happens where training has diverged. Train with a smaller "
-                "learning_rate, or take log_partition='auto'.",
-                ConvergenceWarning,
-            )
-
-    def _lower_bound(self, solved=None):
+    def _lower_bound(self, solved):
         """Lower bound of the log-partition, from the mean-field solutions of `starts_`."""
-        solved = self._solve(self.starts_) if solved is None else solved
         return lower_bound(self.model_.bipartite(), [starts_at(solved)]).value
 
     def score(self, X, y=None):
@@ -378,16 +370,104 @@ class LayeredMachine(
 
     # --- restoring --------------------------------------------------------------------------------
 
+    def impute(self, X, *, method="auto", n_starts=8, labels="mode"):
+        """Fill in missing values by their means given the others.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            With NaN for missing values, or a negative label for a missing categorical one.
+        method : {"auto", "exact", "tap"}, default "auto"
+            - "exact": the sum over all states of the hidden layer (up to some 12 units of two
+              values next to 784), or of a row's missing units, the other side summed analytically.
+              In a deep machine the sides are the even and the odd layers.
+            - "tap": the means of distinct mean-field solutions from `n_starts` starts, weighted by
+              their log-partitions.
+            - "auto": "exact" for rows that it takes, "tap" for all others.
+        n_starts : int, default 8
+            Number of starts of "tap": the mean of independent units, the distinct
+            `solutions` under which the observed values are most probable, and the nearest rows of
+            `starts_`. With 1, a single solution, which may be one of several phases.
+        labels : {"mode", "mean", "probabilities"}, default "mode"
+            Values of categorical units: the most probable label, which is wrong least often; the
+            average label, whose squared error is least where labels are scores, such as ratings;
+            or the probabilities of all states. Units of other kinds have means.
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+            Rows that are filled in; with "probabilities" a column for each state.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the solutions of some rows have not converged.
+        """
+        check_is_fitted(self)
+        one_of("method", method, ("auto", "exact", "tap"))
+        one_of("labels", labels, ("mode", "mean", "probabilities"))
+        n_starts = count("n_starts", n_starts)
+        refuse_sparse_missing(X)
+        given, X = X, self._dense_data(X, missing=True)
+        mean, converged = X.copy(), np.ones(len(X), bool)
+        incomplete = np.flatnonzero(np.isnan(X).any(1))
+        if method != "tap":
+            incomplete = self._fill_exactly(mean, incomplete)
+        if method == "exact" and len(incomplete):
+            raise ValueError(
+                "method 'exact' takes rows for which the states of one side times the units of the "
+                f"other are at most 2^{np.log2(MAX_WORK_OF_ROW):g}: {len(incomplete)} of {len(X)} "
+                f"rows, among them row {incomplete[0]}, have more; take 'tap' or 'auto'."
+            )
+        phases = self._phases() if len(incomplete) and n_starts > 1 else None
+        for rows in blocks(len(incomplete), len(incomplete) * X.shape[1] * n_starts):
+            rows = incomplete[rows]
+            mean[rows], converged[rows] = self._average_of_solutions(X[rows], phases, n_starts)
+        warn_unless_converged(converged)
+        filled = mean if labels == "probabilities" else self._as_given(mean, labels == "mean")
+        exact = getattr(given, "dtype", None) == np.float64 and filled.dtype.kind == "f"
+        if not exact or filled.shape != given.shape:
+            return filled
+        return np.where(given == given, given, filled)  # not in the precision of the machine
+
+    def _fill_exactly(self, X, incomplete):
+        """Fill in what can be summed, in place; the rows that are left."""
+        unfilled = []
+        for rows in blocks(len(incomplete), len(incomplete) * X.shape[1]):
+            rows = incomplete[rows]
+            result = exact_given(self.model_, X[rows])
+            X[rows[result.exact]] = result.mean[result.exact]
+            unfilled.append(rows[~result.exact])
+        return np.concatenate(unfilled) if unfilled else incomplete
+
+    def _phases(self):
+        """The distinct mean-field solutions of the model itself, of finite log-partition."""
+        solutions = self._solve(self.starts_)
+        rows = distinct(solutions)[0]
+        rows = rows[np.isfinite(solutions.log_partition[rows])]
+        mean, b, a = ((part[0][rows],) for part in (solutions.mean, solutions.b, solutions.a))
+        return replace(solutions, mean=mean, b=b, a=a, log_partition=solutions.log_partition[rows])
+
+    def _average_of_solutions(self, X, phases, n_starts):
+        """Means over mean-field solutions of each row, and whether one has converged."""
+        zero, prior = X.dtype.type(0), self.visible_
+        starts = np.broadcast_to(self.pointwise_.moments(zero, zero)[0], X.shape)[:, None]
+        if phases is not None:
+            from_phases = promising_starts(prior, X, phases, self.starts_, n_starts - 1)
+            starts = np.concatenate([starts, from_phases], axis=1).astype(X.dtype)
+        shape, missing = starts.shape, np.isnan(X)[:, None]
+        starts = np.where(missing, starts, X[:, None]).reshape(-1, X.shape[1])
+        seen = np.broadcast_to(X[:, None], shape).reshape(starts.shape)
+        solutions = self._solve(starts, clamp=seen, log_partition=shape[1] > 1)
+        logs = np.zeros(len(starts)) if solutions.log_partition is None else solutions.log_partition
+        by_row = (part.reshape(shape[:2]) for part in (logs, solutions.converged))
+        mean, converged = average_of_phases(solutions.mean[0].reshape(shape), *by_row)
+        return np.where(missing[:, 0], mean, X), converged
+
     def denoise(
-        self,
-        Y,
-        *,
-        flip_probability=None,
-        noise_variance=None,
-        n_starts=1,
-        candidates=None,
+        self, Y, *, flip_probability=None, noise_variance=None, n_starts=1, candidates=None,
         random_state=None,
-    ):
+    ):  # fmt: skip
         """Posterior means of the visible units given noisy observations of them, by mean field.
 
         Parameters
@@ -419,24 +499,29 @@ class LayeredMachine(
             If for some rows no solution has converged.
         """
         check_is_fitted(self)
-        binary = noise_variance is None
-        Y = self._dense_data(Y, soft=False, missing=True) if binary else self._numbers(Y)
+        n_starts = count("n_starts", n_starts)
+        if (flip_probability is None) == (noise_variance is None):
+            raise ValueError("denoise needs either flip_probability or noise_variance, not both.")
+        if noise_variance is None:
+            Y = self._dense_data(Y, soft=False, missing=True)
+            b, a = denoising.flip_field(Y, self.visible_, flip_probability), None
+        else:
+            Y = self._numbers(Y)
+            b, a = denoising.noise_tilt(Y, noise_variance)
         if candidates is not None:
             candidates = self._dense_data(candidates)
         elif n_starts != 1:
             candidates = self.starts_
-        channel = {"flip_probability": flip_probability, "noise_variance": noise_variance}
-        estimate, converged = denoising.denoise(
-            self._solve,
-            (self.visible_, self.pointwise_),
-            Y,
-            {name: level for name, level in channel.items() if level is not None},
-            candidates=candidates,
-            n_starts=n_starts,
-            random_state=random_state,
-        )
+        rng = generator_of(random_state)
+        starts = denoising.starts(Y, self.pointwise_, candidates, n_starts, b, a, rng)
+        b, a = (x if x is None else np.repeat(x, n_starts, axis=0) for x in (b, a))
+        reached = self._solve(starts, field=b, precision=a, log_partition=False)
+        counted = reached.converged.reshape(len(Y), n_starts)
+        converged = counted.any(1)
         warn_unless_converged(converged)
-        return estimate
+        counted = counted | ~converged[:, None]  # where none has, all count
+        weights = (counted / counted.sum(1, keepdims=True)).astype(Y.dtype)
+        return np.einsum("rs,rsu->ru", weights, reached.mean[0].reshape(len(Y), n_starts, -1))
 
     def _numbers(self, Y):
         missing = not is_sparse(Y)
@@ -520,14 +605,24 @@ class LayeredMachine(
 
     def _saved(self):
         names = ("n_iter_", "n_features_in_", "history_")
-        arrays = prior_to_arrays("pointwise", self.pointwise_) | {"starts_": self.starts_}
+        arrays = model_to_arrays(self.model_) | prior_to_arrays("pointwise", self.pointwise_)
+        arrays["starts_"] = self.starts_
         estimate = vars(self).get("_log_partition")
         if estimate is not None and estimate[0] is self.model_:
             arrays["log_partition"] = np.array(estimate[1:])
         return {name: getattr(self, name) for name in names}, arrays
 
     def _restore(self, arrays):
-        self.pointwise_, self.starts_ = pointwise_and_starts(self, arrays)
+        self.model_ = self._model_from(arrays)
+        visible, dtype = self.visible_, self.model_.dtype
+        n_visible = n_units(visible)
+        check_n_features(self, {len(column_sizes(visible)), n_visible})
+        self.pointwise_ = prior_from_arrays("pointwise", arrays)
+        if n_units(self.pointwise_) != n_visible:
+            n = n_units(self.pointwise_)
+            raise ValueError(f"pointwise must have {n_visible} units, got {n}.")
+        starts = arrays.member("starts_", "f", (None, n_visible), dtype, -np.inf)
+        self.starts_ = checked_values(visible, starts, dtype)
         if "log_partition" in arrays:
             estimate = arrays.member("log_partition", "f", (2,), np.float64)
             self._log_partition = (self.model_, *estimate.tolist())

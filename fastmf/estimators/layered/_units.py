@@ -3,6 +3,7 @@
 import numpy as np
 
 from fastmf._common.rows import is_sparse
+from fastmf.estimators.common.rows import check_squares
 from fastmf.models._checks import unit_prior
 from fastmf.priors._groups import column_sizes, has_groups, has_groups_of_states
 from fastmf.priors._protocol import is_unit_prior, n_units, repeated
@@ -16,9 +17,6 @@ from fastmf.priors._queries import (
 from fastmf.priors._registry import REGISTRY, floating_type
 from fastmf.priors._values import check_part
 from fastmf.priors.categorical import MAX_STATES
-
-# Largest size of real values, and inverse of the smallest one, whose sums of squares are numbers.
-LARGEST_SIZE = {"float32": 1e15, "float64": 1e150}
 
 
 def _class(name, spec):
@@ -52,23 +50,10 @@ def visible_prior(spec, X, rows=None, more=False):
         if common_support(class_):
             check_part(class_, X)
         else:
-            _check_scale(X, dtype)
+            sizes = abs(X).max(0).toarray() if is_sparse(X) else np.nanmax(abs(X), axis=0)
+            check_squares("X", sizes, dtype)
         prior = unit_prior("visible", fitted(class_, X), X.shape[1], dtype)
     return prior if rows is None else independent_units(prior, X[rows])
-
-
-def _check_scale(X, dtype):
-    """Refuse columns whose squares are beyond the range of numbers."""
-    largest = LARGEST_SIZE[np.dtype(dtype).name]
-    sizes = abs(X).max(0).toarray() if is_sparse(X) else np.nanmax(abs(X), axis=0)
-    wrong = (sizes > largest) | ((sizes > 0) & (sizes < 1 / largest))
-    if wrong.any():
-        column = int(wrong.argmax())
-        raise ValueError(
-            f"X must have columns whose largest value is between {1 / largest:g} and {largest:g} "
-            f"in size, or 0, in {np.dtype(dtype).name}, got {sizes[column]:g} in column {column}: "
-            "multiply it by a constant."
-        )
 
 
 def _labels(X):

@@ -1,13 +1,16 @@
 """Conditional restricted Boltzmann machine, a multi-label classifier."""
 
+from dataclasses import replace
+from typing import NamedTuple
+
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from fastmf._common.arguments import count, flag, one_of, row_weights, unmasked
-from fastmf._common.rows import canonical, is_sparse
+from fastmf._common.arguments import count, flag, one_of, row_weights
+from fastmf._common.rows import canonical, is_sparse, row_blocks
 from fastmf._threads.workers import one_blas_thread
 from fastmf.estimators.common.convergence import warn_if_below_uniform, warn_of_approximation
 from fastmf.estimators.common.data import (
@@ -15,11 +18,11 @@ from fastmf.estimators.common.data import (
     complete_target,
     dense_frame,
     missing_entries,
+    with_nan,
 )
 from fastmf.estimators.common.files import Saved, check_n_features
-from fastmf.estimators.common.missing_codes import warn_of_missing_codes
+from fastmf.estimators.common.rows import check_squares, mean_and_deviation, warn_of_missing_codes
 from fastmf.estimators.common.runs import run, seed_of, settings_of, split
-from fastmf.estimators.layered._features import FeatureScale
 from fastmf.learning.conditional import (
     PROBABILISTIC,
     ConditionalSettings,
@@ -31,6 +34,7 @@ from fastmf.learning.conditional import (
     sweeps,
 )
 from fastmf.models import CRBM
+from fastmf.models._io import model_to_arrays
 
 
 class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
@@ -106,28 +110,12 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
     _models = ("CRBM",)
 
     def __init__(
-        self,
-        n_components=256,
-        *,
-        objective="likelihood",
-        inference=None,
-        n_gibbs=1,
-        gibbs_start="data",
-        n_sweeps=None,
-        learning_rate=0.05,
-        momentum=0.0,
-        l2=0.0,
-        n_epochs=50,
-        batch_size=20,
-        early_stopping=False,
-        weight_scale=0.01,
-        standardize=True,
-        init=None,
-        callbacks=None,
-        n_threads=None,
-        random_state=None,
+        self, n_components=256, *, objective="likelihood", inference=None, n_gibbs=1,
+        gibbs_start="data", n_sweeps=None, learning_rate=0.05, momentum=0.0, l2=0.0,
+        n_epochs=50, batch_size=20, early_stopping=False, weight_scale=0.01,
+        standardize=True, init=None, callbacks=None, n_threads=None, random_state=None,
         verbose=0,
-    ):
+    ):  # fmt: skip
         self._store(locals())
 
     def fit(self, X, y, validation_data=None, sample_weight=None):
@@ -138,10 +126,9 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         X : array or sparse matrix of shape (n_samples, n_features)
         y : array or sparse matrix of shape (n_samples, n_labels), or array of shape (n_samples,)
             Labels of two values, the same two in all columns; the second, in their order, is the
-            positive one. NaN, None or pandas' NA for unknown labels in rows of several labels:
-            they are drawn before each epoch, by Gibbs sampling of the model given the features and
-            the known labels (support vector machines take the most probable ones given the
-            hidden units). "perceptron" takes no unknown labels.
+            positive one. NaN, None or pandas' NA for unknown labels in rows of several labels,
+            which are drawn from the model before each epoch (support vector machines take the most
+            probable ones); "perceptron" takes none.
         validation_data : tuple (X, y) or None
             Decides on early stopping.
         sample_weight : array of shape (n_samples,), float or None
@@ -154,9 +141,6 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
 
         Raises
         ------
-        ValueError, TypeError
-            For labels of more than two values, options out of range, or a checkpoint of another
-            run.
         FloatingPointError
             If learning diverges.
 
@@ -418,9 +402,11 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         names = "n_iter_", "n_sweeps_", "n_features_in_", "history_", "_one_column"
         # Strings in arrays of objects, as pandas passes them, are stored as arrays of strings.
         classes = np.array(self.values_.tolist()) if self.values_.dtype.hasobject else self.values_
-        return {name: getattr(self, name) for name in names}, {"classes": classes}
+        arrays = model_to_arrays(self.model_) | {"classes": classes}
+        return {name: getattr(self, name) for name in names}, arrays
 
     def _restore(self, arrays):
+        self.model_ = self._model_from(arrays)
         check_n_features(self, {self.model_.n_features})
         self.values_ = arrays.member("classes", "fiubU", (2,))
         low, high = self.values_.tolist()
@@ -458,35 +444,75 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         return tags
 
 
-def checked_labels(y):
-    """Labels of any type, dense and complete."""
-    if y is None:
-        raise ValueError("ConditionalRBM requires y to be passed, but the target y is None.")
-    if is_sparse(y):
-        return canonical(y).toarray() if y.ndim == 2 else canonical(y.reshape(1, -1)).toarray()[0]
-    return check_array(complete_target(y), ensure_2d=False, dtype=None, input_name="y")
+class FeatureScale(NamedTuple):
+    """Units of features: x becomes (x - offset) / scale, in float64."""
+
+    offset: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def of(cls, X, weights=None):
+        """Means and standard deviations of columns; in sparse rows deviations from 0.
+
+        Constant columns have the scale 1, or in sparse rows their absolute value.
+        """
+        if is_sparse(X):
+            of_rows = np.ones(X.shape[0]) if weights is None else weights
+            squares = X.astype(np.float64)
+            with np.errstate(over="ignore"):
+                squares.data = squares.data**2
+            offset, scale = np.zeros(X.shape[1]), np.sqrt(of_rows @ squares / of_rows.sum())
+            check_squares("X", scale)
+        else:
+            offset, scale = mean_and_deviation("X", X, True, weights)
+        return cls(offset, np.where(scale == 0, 1.0, scale))
+
+    def standardised(self, X):
+        """Rows in these units, of the same type."""
+        if is_sparse(X):
+            out = X.copy()
+            out.data /= self.scale[X.indices].astype(X.dtype)
+            return out
+        out = np.empty_like(X)
+        for rows in row_blocks(X):
+            out[rows] = (X[rows] - self.offset) / self.scale
+        return out
+
+    def of_raw(self, model):
+        """The same model of features in their own units, given one of standardised features."""
+        return self._rescaled(model, 1 / self.scale, -self.offset)
+
+    def of_standardised(self, model):
+        """The same model of standardised features, given one of features in their own units."""
+        return self._rescaled(model, self.scale, self.offset / self.scale)
+
+    def _rescaled(self, model, factor, shift):
+        """The model whose weights are multiplied by a factor, and then by a shift for biases."""
+        parameters = {}
+        for layer in ("visible", "hidden"):
+            weights = getattr(model, f"{layer}_weights") * factor
+            bias = getattr(model, f"{layer}_bias") + weights @ shift
+            parameters |= {f"{layer}_weights": weights, f"{layer}_bias": bias}
+        cast = {name: value.astype(model.dtype) for name, value in parameters.items()}
+        return replace(model, **cast)
 
 
 def partly_known_labels(y):
     """Labels of any type, dense, and which of them are not known."""
-    given = y = dense_frame(y)
-    if y is not None and not is_sparse(y):
-        given = unmasked("y", y, missing=True) if np.ma.isMaskedArray(y) else y
-        given = _array_of(given.to_numpy() if hasattr(given, "to_numpy") else given)
-    if not isinstance(given, np.ndarray) or given.ndim != 2 or given.shape[1] < 2:
-        y = checked_labels(y)
+    if y is None:
+        raise ValueError("ConditionalRBM requires y to be passed, but the target y is None.")
+    if is_sparse(y):
+        y = canonical(y).toarray() if y.ndim == 2 else canonical(y.reshape(1, -1)).toarray()[0]
         return y, np.zeros(y.shape, bool)
-    unknown = missing_entries(given)
-    if unknown.all() or not unknown.any():
-        return checked_labels(y), unknown
-    first = given[~unknown].tolist()[:1]
-    filled = np.where(unknown, np.array(first, given.dtype), given)
-    return checked_labels(np.array(filled.tolist())), unknown
-
-
-def _array_of(y):
-    """Labels as an array; None if rows have unequal lengths."""
-    try:
-        return np.asarray(y)
-    except ValueError:
-        return None
+    y = dense_frame(y)
+    shape = y.shape if hasattr(y, "shape") else np.asarray(y, object).shape
+    if len(shape) == 2 and shape[1] > 1:
+        y = with_nan(y)
+        given = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
+        unknown = missing_entries(given)
+        if unknown.any() and not unknown.all():
+            first = np.array(given[~unknown].tolist()[:1], given.dtype)
+            y = np.array(np.where(unknown, first, given).tolist())
+            return check_array(complete_target(y), dtype=None, input_name="y"), unknown
+    y = check_array(complete_target(y), ensure_2d=False, dtype=None, input_name="y")
+    return y, np.zeros(y.shape, bool)

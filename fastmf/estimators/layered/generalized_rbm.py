@@ -89,32 +89,12 @@ class GeneralizedRBM(LayeredMachine):
     _models = ("RBM",)
 
     def __init__(
-        self,
-        n_components=256,
-        *,
-        visible="bernoulli",
-        hidden="bernoulli",
-        gradient="auto",
-        learning_rate=0.05,
-        momentum=0.5,
-        l2=None,
-        l1=0.0,
-        n_epochs=20,
-        batch_size=None,
-        n_starts=None,
-        n_sweeps=3,
-        damping=None,
-        starts="data",
-        centred=True,
-        preconditioning=None,
-        early_stopping=False,
-        weight_scale=None,
-        init=None,
-        callbacks=None,
-        n_threads=None,
-        random_state=None,
-        verbose=0,
-    ):
+        self, n_components=256, *, visible="bernoulli", hidden="bernoulli", gradient="auto",
+        learning_rate=0.05, momentum=0.5, l2=None, l1=0.0, n_epochs=20, batch_size=None,
+        n_starts=None, n_sweeps=3, damping=None, starts="data", centred=True,
+        preconditioning=None, early_stopping=False, weight_scale=None, init=None,
+        callbacks=None, n_threads=None, random_state=None, verbose=0,
+    ):  # fmt: skip
         self._store(locals())
 
     @property

@@ -3,8 +3,7 @@
 Files of the room:
 
     network.py           methods of machines
-    covariances.py       covariances of couplings, penalties, few rows
-    edge_inclusion.py    posterior of edges from estimates and their covariance
+    edge_inclusion.py    covariances of couplings, and the posterior of edges from estimates
     group_comparison.py  differences between groups
     resampling.py        results of resampled rows, and permutations of the rows of groups
 """

@@ -93,12 +93,6 @@ def compare_groups(
     GroupComparison
         Differences with errors, tests and probabilities.
 
-    Raises
-    ------
-    ValueError
-        If the features or their values are not the same, or a fit has no standard errors; with
-        permutations, if weights do not count rows.
-
     Notes
     -----
     Tests without permutations are for many rows: with few rows for each coupling they reject too
@@ -112,8 +106,8 @@ def compare_groups(
     >>> rng = np.random.default_rng(0)
     >>> chain = lambda p: np.cumprod(np.where(rng.random((500, 3)) < [0.5, p, 0.8], 1, -1), axis=1)
     >>> a, b = (mf.FullyVisibleBoltzmannMachine().fit(chain(p)) for p in (0.5, 0.9))
-    >>> found = mf.compare_groups(a, b)
-    >>> np.argwhere(found.probability > 0.9).tolist(), found.omnibus.p_value < 0.01
+    >>> comparison = mf.compare_groups(a, b)
+    >>> np.argwhere(comparison.probability > 0.9).tolist(), comparison.omnibus.p_value < 0.01
     ([[0, 1], [1, 0]], True)
     """
     n_permutations, rng = count("n_permutations", n_permutations, 0), generator_of(rng)

@@ -9,19 +9,16 @@ from sklearn.utils.validation import check_is_fitted
 from fastmf._common.arguments import count, flag, one_of, proper_fraction, real_array
 from fastmf._common.progress import followed
 from fastmf._common.warning import warn_user
-from fastmf.estimators.common.frames import (
-    feature_names,
-    features_frame,
-    pairs_frame,
-)
+from fastmf.estimators.common.frames import feature_names, features_frame, pairs_frame
+from fastmf.estimators.common.rows import check_counts
 from fastmf.estimators.common.runs import generator_of
-from fastmf.estimators.common.weights import check_counts
-from fastmf.estimators.networks.covariances import (
+from fastmf.estimators.networks.edge_inclusion import (
     FEW_ROWS_RATIO,
+    Estimates,
+    checked_prior,
     contrast_covariance,
     without_penalty,
 )
-from fastmf.estimators.networks.edge_inclusion import Estimates, checked_prior
 from fastmf.estimators.networks.resampling import (
     Bootstrap,
     PooledRows,
@@ -160,20 +157,13 @@ class Network:
             `probability`, `log_bayes_factor`, `mean`, `log_evidence`, `as_frame`, the `sensitivity`
             to the scale, and for single couplings `std` and `interval`.
 
-        Raises
-        ------
-        ValueError
-            If there is no maximum, or the fit has no standard errors, or their covariance is
-            singular.
-
         Notes
         -----
-        Estimates are taken as normal, and expectation propagation includes or excludes couplings.
-        The couplings of two positions with q and r states are (q - 1) (r - 1) contrasts that no
-        change of gauge moves, which are all zero or none is. A penalty `l2` of the fit makes no
-        difference, unless rows are few (the prior has 10 % or more of the information about most
-        couplings) or completed ("em"). More than 1,000 single couplings are taken feature by
-        feature, and results are the means of both ends.
+        Estimates are taken as normal, and expectation propagation includes or excludes couplings;
+        of two positions with q and r states, all (q - 1) (r - 1) contrasts that no change of gauge
+        moves. A penalty `l2` of the fit makes no difference, unless rows are few (the prior has
+        10 % or more of the information about most couplings) or completed ("em"). More than 1,000
+        single couplings are taken feature by feature, and results are the means of both ends.
 
         Examples
         --------
@@ -272,19 +262,11 @@ class CouplingNetwork(Network):
         field : array of shape (n_features,), or thresholds : list of arrays of shape (m_i,)
             Instead of both, with `pairs` an array of shape (n_pairs,).
 
-        Raises
-        ------
-        ValueError
-            If there is no maximum.
-        MemoryError
-            If the machine has no room for what all errors take.
-
         Notes
         -----
-        Warnings are as in `covariance`. All errors take three matrices of n_parameters^2 numbers
-        and n_samples n_parameters^2 + 3 n_parameters^3 operations: 100 binary units, 0.6 GB; 200
-        units, 10 GB and many minutes. Beyond 6,000 parameters each of the errors of `pairs` takes
-        some twenty gradients instead.
+        Errors and warnings are as in `covariance`. All errors take three matrices of n_parameters^2
+        numbers and n_samples n_parameters^2 + 3 n_parameters^3 operations. Beyond 6,000 parameters
+        each of the errors of `pairs` takes some twenty gradients instead.
         """
         godambe = self._godambe()
         if pairs is not None:
@@ -484,13 +466,12 @@ class CouplingNetwork(Network):
         Warns
         -----
         ConvergenceWarning
-            If the maximum of some samples does not exist or was not found.
+            If some samples have no maximum, as where values are rare: leave out samples that have
+            not `converged`, or fit with a penalty `l2`.
 
         Notes
         -----
-        Where values are rare some samples have no maximum, and their couplings are where the solver
-        stopped: leave out samples that have not `converged`, or fit with a penalty `l2`. Couplings
-        that were selected by `l1` are selected in all samples.
+        Couplings that were selected by `l1` are selected in all samples.
         """
         with few_blas_threads():
             refits = self._refits("bootstrap")
@@ -499,11 +480,8 @@ class CouplingNetwork(Network):
                 counts_of(np.array([round(weights.sum())]))
             samples = followed(range(n), "bootstrap samples", flag("verbose", verbose))
             fits = [refits.maximum(with_replacement(rng, weights, self._sampling)) for _ in samples]
-        d = self.n_features_in_
-        couplings, field = np.empty((n, d, d)), np.empty((n, self._objective.n_fields))
-        for k, fit in enumerate(fits):
-            couplings[k], field[k] = self._objective.unpacked(fit.parameters)
-        return Bootstrap(couplings, field, warn_of_refits([fit.stopped for fit in fits]))
+        estimates = zip(*(self._objective.unpacked(fit.parameters) for fit in fits), strict=True)
+        return Bootstrap(*map(np.array, estimates), warn_of_refits([fit.stopped for fit in fits]))
 
     def _row_weights(self):
         """Weights of the rows of the objective."""
@@ -526,12 +504,7 @@ class CouplingNetwork(Network):
         -------
         Stability
             Correlations with the centralities of all rows; its `coefficient` is the largest share
-            of which 95% of the samples have correlations of 0.7 or more.
-
-        Raises
-        ------
-        ValueError
-            As `bootstrap`; if weights do not count rows.
+            at which 95% of the samples have correlations of 0.7 or more.
         """
         refits = self._refits("stability")
         n, rng, weights = count("n", n), generator_of(rng), self._row_weights()

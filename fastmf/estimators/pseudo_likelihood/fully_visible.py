@@ -7,16 +7,9 @@ from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import one_of
-from fastmf.estimators.common.categories import (
-    checked_table,
-    codes,
-    from_spins,
-    to_spins,
-    two_categories,
-)
+from fastmf.estimators.common.categories import codes, from_spins, two_categories
 from fastmf.estimators.common.files import check_n_features
-from fastmf.estimators.common.imputing import means_of_missing
-from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine
+from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine, means_of_missing
 from fastmf.inference.sampling import discrete
 from fastmf.learning.pseudo_likelihood.binary import firth, solvers
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
@@ -129,23 +122,17 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         solver = one_of("solver", self.solver, _SOLVERS)
         self._check_selection()
         self._check_numbers("l2")
-        if self.missing in ("em", "available") and solver in ("bslm", "firth"):
-            raise ValueError(
-                f"missing={self.missing!r} needs solver 'auto', 'newton' or 'lbfgs', got "
-                f"{solver!r}."
-            )
-        if self.graph is not None and solver in ("bslm", "firth"):
-            raise ValueError(
-                f"graph needs solver 'auto', 'newton' or 'lbfgs', got {solver!r}, which is for all "
-                "pairs: take solver='newton', with a small l2 where there is no maximum."
-            )
         if solver == "firth" and (self.l1 or self.l2):
             raise ValueError("solver='firth' has a penalty of its own: it needs l1=0 and l2=0.")
-        if self._penalty_l1 and solver == "newton":
-            raise ValueError(f"l1 needs solver 'auto', 'bslm' or 'lbfgs', got {solver!r}.")
-        if isinstance(self.l1, str) and solver == "bslm":
+        wrong = {
+            f"missing={self.missing!r}": self.missing in ("em", "available"),
+            "graph": self.graph is not None,
+            f"l1={self.l1!r}": isinstance(self.l1, str),
+        }
+        if solver in ("bslm", "firth") and any(wrong.values()):
             raise ValueError(
-                f"l1={self.l1!r} needs solver 'auto', 'newton' or 'lbfgs', got {solver!r}."
+                f"{max(wrong, key=wrong.get)} needs solver 'auto', 'newton' or 'lbfgs', got "
+                f"{solver!r}: take solver='newton', with a small l2 where there is no maximum."
             )
 
     def _solved(self, solver, max_iter):
@@ -173,9 +160,9 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
     # --- probabilities --------------------------------------------------------------------------
 
     def _rows(self, X, missing=False):
-        check_is_fitted(self)
-        X = checked_table(self, X, reset=False, missing=missing)
-        return to_spins(self, X, self.categories_)
+        """Rows as -1 and +1, NaN where missing."""
+        labels = self._labels_of(X, missing)
+        return np.where(labels < 0, np.nan, 2.0 * labels - 1)
 
     def _log_conditionals(self, X):
         states = self._rows(X)

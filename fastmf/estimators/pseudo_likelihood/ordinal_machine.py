@@ -5,14 +5,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import one_of, real_array
 from fastmf._common.warning import listed
-from fastmf.estimators.common.categories import (
-    checked_table,
-    codes,
-    item_categories,
-)
+from fastmf.estimators.common.categories import codes, item_categories
 from fastmf.estimators.common.data import missing_entries
 from fastmf.estimators.common.frames import feature_names
-from fastmf.estimators.common.missing_codes import warn_of_missing_codes
+from fastmf.estimators.common.rows import warn_of_missing_codes
 from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine
 from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import KINDS, Thresholds
@@ -116,27 +112,22 @@ class OrdinalMachine(PairwiseMachine):
         self._check_selection()
         one_of("solver", self.solver, ("auto", "newton", "lbfgs"))
         self._check_numbers("l2", "l2_field")
-        if self._penalty_l1 and self.solver == "newton":
-            raise ValueError("l1 needs solver 'auto' or 'lbfgs', got 'newton'.")
 
     def _existence(self, parameters):
         result = super()._existence(parameters)
         thresholds, frequencies = self._objective.thresholds, self._objective.frequencies
         present = np.arange(thresholds.width)[:, None] < thresholds.n_categories
         empty = np.argwhere((present & (frequencies == 0)).T)
-        if result.exists is False and self.thresholds == "free" and len(empty):
-            if not self.l2_field:
-                result = result._replace(message=self._empty_categories(empty))
-        return result
-
-    def _empty_categories(self, empty):
+        if result.exists is not False or not self._seen_only or not len(empty):
+            return result
         names = feature_names(self)
         named = [f"category {self.categories_[i][c].item()!r} of item {names[i]}" for i, c in empty]
-        return (
+        message = (
             f"no maximum exists: nobody is in {listed(named)}, whose thresholds fall "
             "without end; replace codes of missing values, such as 9 above 1 to 6, by NaN, merge "
             "categories, or give a ridge penalty l2_field"
         )
+        return result._replace(message=message)
 
     def _objective_of(self, rows, weights):
         """The likelihood of rows."""
@@ -152,7 +143,7 @@ class OrdinalMachine(PairwiseMachine):
 
     def _set_parameters(self, parameters):
         """Couplings and thresholds from the vector of all parameters."""
-        self._parameters, self._models = parameters, {}
+        self._parameters = parameters
         self.couplings_, self._of_thresholds = self._objective.unpacked(parameters)
         self.thresholds_ = self._by_item(self._objective.thresholds.matrix @ self._of_thresholds)
         value = self._objective.log_likelihood(parameters)
@@ -173,20 +164,16 @@ class OrdinalMachine(PairwiseMachine):
     def model_(self):
         """The machine as a `BoltzmannMachine` with `Ordinal` units, for `fastmf.tap`."""
         check_is_fitted(self)
-        if "scores" not in self._models:
-            table = self._objective.thresholds.table(self._of_thresholds, -np.inf).T
-            self._models["scores"] = BoltzmannMachine(self.couplings_, Ordinal(table))
-        return self._models["scores"]
+        table = self._objective.thresholds.table(self._of_thresholds, -np.inf).T
+        return BoltzmannMachine(self.couplings_, Ordinal(table))
 
     def _categorical_model(self):
         """The machine with one state for each category of each item."""
-        if "categories" not in self._models:
-            score = np.concatenate([np.arange(float(q)) for q in self.n_categories_])
-            item = np.repeat(np.arange(len(self.n_categories_)), self.n_categories_)
-            couplings = self.couplings_[np.ix_(item, item)] * np.outer(score, score)
-            field = [np.append(0.0, mu) for mu in self.thresholds_]
-            self._models["categories"] = BoltzmannMachine(couplings, Categorical(field))
-        return self._models["categories"]
+        score = np.concatenate([np.arange(float(q)) for q in self.n_categories_])
+        item = np.repeat(np.arange(len(self.n_categories_)), self.n_categories_)
+        couplings = self.couplings_[np.ix_(item, item)] * np.outer(score, score)
+        field = [np.append(0.0, mu) for mu in self.thresholds_]
+        return BoltzmannMachine(couplings, Categorical(field))
 
     def blume_capel(self, reference=0.0):
         """Parameters of thresholds of the form of Blume and Capel.
@@ -200,11 +187,6 @@ class OrdinalMachine(PairwiseMachine):
         -------
         alpha, beta : array of shape (n_features,)
             beta is NaN for items of two categories, whose threshold is alpha.
-
-        Raises
-        ------
-        ValueError
-            If the machine has free thresholds.
         """
         check_is_fitted(self)
         if self.thresholds != "blume_capel":
@@ -216,12 +198,6 @@ class OrdinalMachine(PairwiseMachine):
         return alpha + 2 * real_array("reference", reference) * np.nan_to_num(beta), beta
 
     # --- rows -----------------------------------------------------------------------------------
-
-    def _labels_of(self, X, missing=False):
-        """Scores of rows, -1 where missing."""
-        check_is_fitted(self)
-        X = checked_table(self, X, reset=False, missing=missing)
-        return codes(self, X, self.categories_)
 
     def _conditionals(self, X):
         """Result of `OrdinalLikelihood.conditionals` for rows."""
@@ -242,15 +218,11 @@ class OrdinalMachine(PairwiseMachine):
     # --- errors ---------------------------------------------------------------------------------
 
     def _errors_of_all(self, godambe):
-        thresholds, n = self._objective.thresholds, godambe.objective.n_fields
-        if self.thresholds == "free":
-            couplings, fields = godambe.objective.unpacked(godambe.standard_errors())
-        else:
-            covariance = godambe.covariance()
-            couplings, _ = godambe.objective.unpacked(np.sqrt(covariance.diagonal()))
-            of_fields = thresholds.matrix @ covariance[:n, :n]
-            fields = np.sqrt((of_fields * thresholds.matrix).sum(1))
-        return couplings, self._by_item(fields)
+        matrix, n = self._objective.thresholds.matrix, godambe.objective.n_fields
+        covariance = godambe.covariance()
+        couplings, _ = godambe.objective.unpacked(np.sqrt(covariance.diagonal()))
+        variances = ((matrix @ covariance[:n, :n]) * matrix).sum(1)
+        return couplings, self._by_item(np.sqrt(variances))
 
     def _fields_of(self, parameters):
         return self._by_item(self._objective.thresholds.matrix @ parameters)

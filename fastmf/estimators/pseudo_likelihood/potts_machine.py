@@ -15,11 +15,15 @@ from fastmf.estimators.common.categories import (
     declared_categories,
     position_categories,
 )
-from fastmf.estimators.common.missing_codes import CODES, warn_of_missing_codes
+from fastmf.estimators.common.rows import CODES, warn_of_missing_codes
 from fastmf.estimators.networks.network import Network
 from fastmf.estimators.networks.resampling import PooledRows
-from fastmf.estimators.pseudo_likelihood._base import ItemMachine, labels_from
-from fastmf.estimators.pseudo_likelihood._observed import observe, restored_rows
+from fastmf.estimators.pseudo_likelihood._base import (
+    ItemMachine,
+    labels_from,
+    observe,
+    restored_rows,
+)
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
 from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, MAX_ITER
 from fastmf.learning.pseudo_likelihood.graph import absent_pairs
@@ -85,8 +89,8 @@ class PottsMachine(Network, ItemMachine):
     couplings_ : array of shape (n_groups, q, n_groups, q)
         J as estimated, symmetric, zero within positions; (n_states, n_states) if positions have
         different numbers of states. With fewer rows than a quarter of the states, and `l2`, it is
-        made at each access, as are `model_` and what needs it; `contact_scores`, `score_samples`,
-        `energy` and `mutants` do not need it.
+        made at each access; `contact_scores`, `score_samples`, `energy` and `mutants` do not need
+        it.
     field_ : array of shape (n_groups, q), or (n_states,)
     categories_ : list of arrays
         The values of the states of each position: of strings and other numbers the sorted values of
@@ -152,7 +156,6 @@ class PottsMachine(Network, ItemMachine):
             self, labels, weights, self.sizes_, seen_only=not self.l2_field, edges=self._edges(),
             merge=False,
         )  # fmt: skip
-        self._model = None
         rows = self._labels, self._weights
         if self._completions is None:
             rows = distinct(*rows)[:2]
@@ -252,10 +255,8 @@ class PottsMachine(Network, ItemMachine):
     def model_(self):
         """The machine as a `BoltzmannMachine` with `Categorical` units, for `fastmf.tap`."""
         check_is_fitted(self)
-        if self._model is None:
-            state = np.concatenate([np.arange(q) for q in self.sizes_])
-            self._model = BoltzmannMachine(self._couplings.dense(), Categorical(self._field, state))
-        return self._model
+        state = np.concatenate([np.arange(q) for q in self.sizes_])
+        return BoltzmannMachine(self._couplings.dense(), Categorical(self._field, state))
 
     def _by_position(self, array, n_axes):
         """A flat array with axes for positions and states, if all positions are of one size."""
@@ -359,12 +360,6 @@ class PottsMachine(Network, ItemMachine):
         couplings : array of shape (n_groups, q, n_groups, q)
         field : array of shape (n_groups, q)
             Both flat if positions have different numbers of states.
-
-        Raises
-        ------
-        ValueError
-            If there is no maximum, the fit has no such errors ("asymmetric", naive mean field), or
-            there are more than 6,000 parameters.
 
         Notes
         -----
@@ -479,13 +474,6 @@ class PottsMachine(Network, ItemMachine):
 
     # --- files ----------------------------------------------------------------------------------
 
-    def _model_arrays(self):
-        # The model of few rows is made of them when it is needed.
-        return {} if isinstance(self._couplings, OfFewRows) else model_to_arrays(self.model_)
-
-    def _restore_model(self, arrays):
-        self._model = self._model_from(arrays) if "model" in arrays else None
-
     def _saved(self):
         fitted, arrays = self._saved_fit("log_pseudo_likelihood_")
         arrays |= {
@@ -496,6 +484,8 @@ class PottsMachine(Network, ItemMachine):
         if isinstance(self._couplings, OfFewRows):
             arrays["coefficients"] = self._couplings.coefficients
             arrays["coefficient_rows"] = self._couplings.labels
+        else:  # the model of few rows is made of them when it is needed
+            arrays |= model_to_arrays(self.model_)
         return fitted, arrays
 
     def _restore(self, arrays):
@@ -512,11 +502,11 @@ class PottsMachine(Network, ItemMachine):
             rows = labels_from("coefficient_rows", arrays, self.sizes_)
             coefficients = arrays.member("coefficients", "f", (len(rows), n_states), low=-np.inf)
             self._couplings = OfFewRows(coefficients, rows, self.sizes_)
-        elif self._model is None or self._model.n_units != n_states:
-            result = "none" if self._model is None else f"one of {self._model.n_units}"
-            raise ValueError(f"it must hold a model of {n_states} units, got {result}.")
         else:
-            self._couplings = DenseCouplings(self._model.couplings, self.sizes_)
+            model = self._model_from(arrays)
+            if model.n_units != n_states:
+                raise ValueError(f"its model must have {n_states} units, got {model.n_units}.")
+            self._couplings = DenseCouplings(model.couplings, self.sizes_)
 
     def __sklearn_tags__(self):
         """Tags for scikit-learn: missing labels are allowed."""

@@ -28,19 +28,7 @@ MAX_UNLINKED_SUM = 1e-3
 
 
 class CredibleSet(NamedTuple):
-    """Features among which one has an effect.
-
-    Parameters
-    ----------
-    features : int array of shape (n,)
-        The most probable first.
-    probability : float
-        Probability that at least one of them is not zero: at least the coverage that was asked for.
-    coverage : float
-        The same, given that there is an effect here, of these or of correlated features.
-    purity : float
-        Smallest absolute correlation of two of them.
-    """
+    """Features among which one has an effect: see `credible_sets` of an estimator."""
 
     features: np.ndarray
     probability: float

@@ -14,9 +14,6 @@ from fastmf._common.arguments import doubles, positive
 from fastmf._common.linalg import MIN_EIGENVALUE
 from fastmf.estimators.sparse_regression._credible_sets import MIN_LINK
 
-# Error of a matrix of moments beyond which it is not positive semidefinite, relative to its
-# diagonal; smaller pivots than `MIN_EIGENVALUE` are rounding.
-MAX_MOMENT_ERROR = 1e-6
 # Most features of blocks that are joined.
 MAX_JOINED = 200
 
@@ -33,18 +30,37 @@ def factor(gram):
     probe = np.random.default_rng(0).choice([-1.0, 1.0], (n, 4))
     expected = scaled @ probe
     error = abs(U.T @ (U @ probe) - expected).max(initial=0)
-    if not error <= MAX_MOMENT_ERROR * np.sqrt(n) * max(1.0, abs(expected).max(initial=0)):
+    # Smaller pivots than `MIN_EIGENVALUE` are rounding, and so are columns of their roots.
+    limit = np.sqrt(n * MIN_EIGENVALUE) * max(1.0, abs(expected).max(initial=0))
+    if not error <= limit:
         raise ValueError("not positive semidefinite")
     return U * scale, pivots[:rank] - 1
 
 
-def checked_moments(gram, moment, y_square, n):
-    """A matrix and a vector of float64, and two numbers; raise an error for invalid input."""
-    gram, moment = doubles("gram", gram), doubles("moment", moment)
-    if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
-        raise ValueError(f"gram must be a square matrix, X'X, got shape {gram.shape}.")
-    if moment.shape != gram.shape[:1]:
-        raise ValueError(f"moment must have shape {gram.shape[:1]}, X'y, got {moment.shape}.")
+def solved(X, pivots, moment):
+    """The target of rows of `factor` that has these moments."""
+    y = np.zeros(len(X))
+    if len(pivots):
+        y[:] = scipy.linalg.solve_triangular(X[:, pivots], moment[pivots], trans=1)
+    return y
+
+
+def parts_of_moments(gram, moment, y_square):
+    """The features of each block of X'X, with rows and a target of these moments."""
+    blocks, moment = blocks_of(gram), doubles("moment", moment)
+    n_features = sum(len(units) for units, _ in blocks)
+    if moment.shape != (n_features,):
+        raise ValueError(f"moment must have shape {(n_features,)}, X'y, got {moment.shape}.")
+    if y_square != 0:
+        y_square = positive("y_square", y_square)
+    for units, block in blocks:
+        _check_moments(block, moment[units])
+    rows = [rows_of_moments(block, moment[units], y_square)[:2] for units, block in blocks]
+    return [units for units, _ in blocks], rows
+
+
+def _check_moments(gram, moment):
+    """Raise for numbers that are no moments."""
     for name, value in {"gram": gram, "moment": moment}.items():
         if not np.isfinite(value).all():
             raise ValueError(f"{name} must be finite, got NaN or infinity.")
@@ -58,9 +74,6 @@ def checked_moments(gram, moment, y_square, n):
     scale = np.sqrt(np.outer(diagonal, diagonal)) if len(gram) <= 500 else diagonal.max()
     if (abs(gram - gram.T) > 1e-6 * np.maximum(scale, 1e-300)).any():
         raise ValueError("gram must be symmetric, X'X.")
-    if y_square != 0:
-        y_square = positive("y_square", y_square)
-    return gram, moment, float(y_square), positive("n", n)
 
 
 def rows_of_moments(gram, moment, y_square):
@@ -72,9 +85,7 @@ def rows_of_moments(gram, moment, y_square):
             "gram must be positive semidefinite, as X'X is: it is not, beyond rounding. Add a "
             "multiple of the identity, or compute it in double precision."
         ) from None
-    y = np.zeros(len(X))
-    if len(pivots):
-        y[:] = scipy.linalg.solve_triangular(X[:, pivots], moment[pivots], trans=1)
+    y = solved(X, pivots, moment)
     error = abs(moment - y @ X)
     limit = 1e-5 * np.sqrt(np.maximum(gram.diagonal() * y_square, 0)) + 1e-300
     if (error > limit).any():
@@ -106,26 +117,26 @@ def absent_of(targets, y_square, n):
 def blocks_of(matrix, name="gram"):
     """The blocks of a block-diagonal matrix, each with the features in it."""
     if isinstance(matrix, (list, tuple)) and len(matrix) and np.ndim(matrix[0]) == 2:
-        parts = [doubles(name, part) for part in matrix]
-        for k, part in enumerate(parts):
-            if part.ndim != 2 or part.shape[0] != part.shape[1]:
-                raise ValueError(f"{name}[{k}] must be a square matrix, got shape {part.shape}.")
+        parts = [_square(f"{name}[{k}]", doubles(name, part)) for k, part in enumerate(matrix)]
         ends = np.cumsum([len(part) for part in parts])
         return [(np.arange(e - len(part), e), part) for e, part in zip(ends, parts, strict=True)]
     if not scipy.sparse.issparse(matrix):
-        matrix = doubles(name, matrix)
-        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.all():
-            return [(np.arange(len(matrix)) if matrix.ndim else np.zeros(0, int), matrix)]
-        pattern = scipy.sparse.csr_array(matrix)
-    else:
-        pattern = matrix = scipy.sparse.csr_array(matrix, dtype=np.float64)
-        if matrix.shape[0] != matrix.shape[1]:
-            raise ValueError(f"{name} must be a square matrix, got shape {matrix.shape}.")
+        matrix = _square(name, doubles(name, matrix))
+        if matrix.all():
+            return [(np.arange(len(matrix)), matrix)]
+    pattern = _square(name, scipy.sparse.csr_array(matrix, dtype=np.float64))
     n_blocks, labels = scipy.sparse.csgraph.connected_components(pattern, directed=False)
     order = np.argsort(labels, kind="stable")
     each = np.split(order, np.cumsum(np.bincount(labels, minlength=n_blocks))[:-1])
     joined = _joined(each)
     return [(units, pattern[units][:, units].toarray()) for units in joined]
+
+
+def _square(name, matrix):
+    """The matrix, provided that it is one, with as many columns as rows."""
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"{name} must be a square matrix, got shape {matrix.shape}.")
+    return matrix
 
 
 def _joined(parts):
@@ -428,8 +439,6 @@ def _checked(z, n, names):
 
 
 def _check_correlations(R, units, names):
-    if R.ndim != 2 or R.shape[0] != R.shape[1]:
-        raise ValueError(f"R must be a square matrix of correlations, got shape {R.shape}.")
     if (missing := (~np.isfinite(R)).sum(1)).any():
         worst = units[missing == missing.max()]
         raise ValueError(

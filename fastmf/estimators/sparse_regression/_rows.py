@@ -7,15 +7,13 @@ iteration.
 """
 
 import numpy as np
-from scipy.linalg import solve_triangular
 from scipy.sparse import csc_array, csr_array, issparse
 
 from fastmf._common import rows as table_rows
 from fastmf._common.stored_columns import StoredColumns
 from fastmf._common.warning import warn_user
-from fastmf.estimators.common.missing_codes import warn_of_missing_codes
-from fastmf.estimators.common.rows import some
-from fastmf.estimators.sparse_regression._moments import factor
+from fastmf.estimators.common.rows import some, warn_of_missing_codes
+from fastmf.estimators.sparse_regression._moments import factor, solved
 
 
 def is_stored(X):
@@ -67,59 +65,26 @@ def as_floats(X):
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
 
 
-class StoredRows:
-    """Standardised and weighted rows of a regression, or an equivalent of them.
+def rows_of_stored(X, y, weights, offset, scale, constant):
+    """Return rows and a target with the moments of standardised and weighted ones.
 
-    Parameters
-    ----------
-    X : array, or sparse matrix
-    weights : array of shape (n_rows,) or None
-    offset, scale : array of shape (n_features,)
-    constant : bool array of shape (n_features,)
-        Features that are taken for 0.
-
-    Attributes
-    ----------
-    X : array of shape (rank, n_features), or StoredColumns of shape (n_rows, n_features)
-        Rows with the same moments.
+    And the part of y'y that they lack. Features that are `constant`, a mask, are taken for 0.
     """
-
-    def __init__(self, X, weights, offset, scale, constant):
-        n, p = X.shape
-        self._roots = np.ones(n) if weights is None else np.sqrt(weights)
-        factors = np.where(constant, 0.0, 1 / scale)
-        self._given, self._offset, self._factors = X, offset, factors
-        if n < p:
-            columns = csc_array(X) if issparse(X) else X
-            factor_left, right = self._roots[:, None], (offset * factors)[None]
-            self.X, self._pivots = (
-                StoredColumns(columns, self._roots, factors, factor_left, right),
-                None,
-            )
-            return
-        if issparse(X):
-            self._given = csr_array(X)
-        gram = np.zeros((p, p))
-        for rows in table_rows.row_blocks(X, dense=True):
-            part = self._standardised(rows)
-            gram += part.T @ part
-        self.X, self._pivots = factor(gram)
-        self._triangle = self.X[:, self._pivots].copy()  # X is changed in place
-
-    def _standardised(self, rows):
-        part = some(self._given, rows) - self._offset
-        part *= self._factors
-        part *= self._roots[rows, None]
-        return part
-
-    def target(self, y):
-        """A target, weighted, for these rows, and what of its square they do not have."""
-        if self._pivots is None:
-            return y, 0.0
-        moment = np.zeros(self.X.shape[1])
-        for rows in table_rows.row_blocks(self._given, dense=True):
-            moment += y[rows] @ self._standardised(rows)
-        reduced = np.zeros(len(self.X))
-        if len(self._pivots):
-            reduced[:] = solve_triangular(self._triangle, moment[self._pivots], trans=1)
-        return reduced, max(float(y @ y - reduced @ reduced), 0.0)
+    n, p = X.shape
+    roots = np.ones(n) if weights is None else np.sqrt(weights)
+    factors = np.where(constant, 0.0, 1 / scale)
+    if n < p:
+        columns = csc_array(X) if issparse(X) else X
+        offsets = roots[:, None], (offset * factors)[None]
+        return StoredColumns(columns, roots, factors, *offsets), y, 0.0
+    X = csr_array(X) if issparse(X) else X
+    gram, moment = np.zeros((p, p)), np.zeros(p)
+    for rows in table_rows.row_blocks(X, dense=True):
+        part = some(X, rows) - offset
+        part *= factors
+        part *= roots[rows, None]
+        gram += part.T @ part
+        moment += y[rows] @ part
+    X, pivots = factor(gram)
+    target = solved(X, pivots, moment)
+    return X, target, max(float(y @ y - target @ target), 0.0)

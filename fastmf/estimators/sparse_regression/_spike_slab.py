@@ -5,14 +5,7 @@ from scipy.sparse import csr_array, issparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import (
-    count,
-    generator,
-    one_of,
-    positive,
-    proper_fraction,
-    real_array,
-)
+from fastmf._common.arguments import count, generator, one_of, positive, proper_fraction, real_array
 from fastmf._common.progress import reported
 from fastmf._common.rows import row_blocks
 from fastmf._common.stored_columns import StoredColumns, column_squares
@@ -30,7 +23,7 @@ from fastmf.estimators.sparse_regression._credible_sets import (
     probability_of_any,
 )
 from fastmf.estimators.sparse_regression._rows import as_array, is_stored
-from fastmf.estimators.sparse_regression._unpenalised import Unpenalised, columns_of
+from fastmf.estimators.sparse_regression._unpenalised import columns_of
 from fastmf.inference.ep.partition import full_blocks
 from fastmf.inference.ep.posterior_check import MAX_CHAINS, Comparison, compared, reason_of
 from fastmf.inference.ep.schedules import SCHEDULES
@@ -49,12 +42,7 @@ from fastmf.learning.evidence.blocks import (
     with_grams,
 )
 from fastmf.learning.evidence.parameter_priors import NOISE_CENTER, ParameterPriors
-from fastmf.learning.evidence.search import (
-    averaged_points,
-    free_mask,
-    maximise_evidence,
-    on_bounds,
-)
+from fastmf.learning.evidence.search import averaged_points, free_mask, maximise_evidence, on_bounds
 from fastmf.priors._protocol import n_units, parts_of
 from fastmf.priors.spike_and_slab import ALWAYS
 from fastmf.special import sigmoid
@@ -79,8 +67,9 @@ BOUND_ADVICE = {
 class SpikeSlabEstimator(Saved):
     """Base of `SpikeSlabRegressor` and `SpikeSlabClassifier`.
 
-    They say what they have fitted by `_fitted_parts`, and make draws in units of the data of draws
-    in standardised units by `_in_units_of_data`.
+    They return what they have fitted by `_values`: parts at the values of the hyper-parameters that
+    have weight, and weights of sum 1. Draws in standardised units become draws in units of the data
+    by `_in_units_of_data`.
     """
 
     # Learned numbers and arrays, as they are saved in files.
@@ -90,6 +79,8 @@ class SpikeSlabEstimator(Saved):
     # slab.
     _advice: str
     _slab_unit = "var(y)"
+    # Sweeps of a chain.
+    _n_sweeps = 30
 
     def as_frame(self):
         """The coefficients as a pandas data frame, one line for each feature.
@@ -111,33 +102,25 @@ class SpikeSlabEstimator(Saved):
 
     # --- files ----------------------------------------------------------------------------------
 
-    def _model_arrays(self):
-        return {}
-
-    def _restore_model(self, arrays):
-        """Nothing: what was learned are attributes."""
-
     def _saved(self):
-        names, stored = self._learned, {}
-        if isinstance(getattr(self, "_rows", None), StoredColumns):
-            names, stored = [name for name in names if name != "_rows"], self._rows.arrays()
-        values = {name: np.asarray(getattr(self, name)) for name in names}
-        # Strings in arrays of objects, as pandas passes them, are stored as arrays of strings.
-        arrays = {
-            f"learned.{name}": np.array(value.tolist()) if value.dtype.hasobject else value
-            for name, value in values.items()
-        }
-        arrays |= {f"stored.{name}": value for name, value in stored.items()}
+        arrays = {}
+        for name in self._learned:
+            value = getattr(self, name)
+            if isinstance(value, StoredColumns):
+                arrays |= {f"stored.{key}": part for key, part in value.arrays().items()}
+                continue
+            value = np.asarray(value)
+            # Strings in arrays of objects, as pandas passes them, are stored as arrays of strings.
+            arrays[f"learned.{name}"] = np.array(value.tolist()) if value.dtype.hasobject else value
         return {"n_features_in_": self.n_features_in_}, arrays
 
     def _restore(self, arrays):
         stored = {
             name.removeprefix("stored."): arrays[name] for name in list(arrays) if "stored." in name
         }
-        if stored:
-            self._rows = StoredColumns.from_arrays(stored)
         for name in self._learned:
             if stored and name == "_rows":
+                self._rows = StoredColumns.from_arrays(stored)
                 continue
             value = arrays[f"learned.{name}"]
             setattr(self, name, value if value.ndim else value.item())
@@ -162,17 +145,17 @@ class SpikeSlabEstimator(Saved):
         tags.input_tags.sparse = True
         return tags
 
-    def _standardised(self, X, weights=None):
-        """Centred and scaled features, in their own precision; sets the offsets and scales."""
+    def _set_scale(self, X, weights):
+        """Set the offsets and scales of features; return a mask of the constant ones."""
         self._offset, deviation = mean_and_deviation("X", X, self.fit_intercept, weights)
-        self._scale = np.ones(X.shape[1])
+        constant = (deviation == 0) & bool(self.standardize)
+        self._scale = np.where(constant | (not self.standardize), 1.0, deviation)
+        return constant
+
+    def _standardised(self, X, constant):
+        """Centred and scaled features, in their own precision."""
         dtype = np.float32 if X.dtype == np.float32 else np.float64
-        if self.standardize:
-            self._scale = np.where(deviation == 0, 1.0, deviation)
-            X = np.where(deviation == 0, 0, X - self._offset) / self._scale
-        else:
-            X = X - self._offset
-        return X.astype(dtype, copy=False)
+        return np.where(constant, 0.0, self._rescaled(X)).astype(dtype, copy=False)
 
     def _rescaled(self, X):
         """Other rows, centred and scaled likewise."""
@@ -299,44 +282,18 @@ class SpikeSlabEstimator(Saved):
         excluded[self._columns()] = False
         return excluded
 
-    def _keep_unpenalised(self, regression):
-        """Arrays of the unpenalised features, for predictions."""
-        self._unpenalised, self._gain, self._whiten = regression
-
-    def _unpenalised_features(self):
-        """The same again."""
-        return Unpenalised(self._unpenalised, self._gain, self._whiten)
-
-    def _rows_left(self, n_rows, regression):
-        """The number of rows, less the number of unpenalised coefficients."""
-        if n_rows - self.fit_intercept - regression.rank < 1:
-            raise ValueError(
-                f"{n_rows:g} rows are explained by {regression.rank} unpenalised columns alone: "
-                "give fewer, or more rows."
-            )
-        return n_rows - regression.rank
-
-    def _set_known(self, flat, means, variances, included, excluded):
-        """Fill in moments of unpenalised features, but for variances, and of those left out."""
-        columns = self._unpenalised
-        variances[:, excluded], included[:, excluded] = 0.0, 0.0
-        means[:, columns] = 0
-        means[:, columns] = flat - means @ self._gain.T
-        variances[:, columns], included[:, columns] = 0.0, 1.0
-
     # --- prior inclusion ------------------------------------------------------------------------
 
     def _groups(self, n_features):
-        """The number of the group of every feature, and the number of groups."""
-        self._keep_unpenalised(Unpenalised.none(n_features))
+        """The number of the group of every feature."""
         # Names of columns, unlike a mask, are not one entry for each feature.
         dtype = getattr(self.unpenalised, "dtype", None)
         masks = ["unpenalised"] if getattr(dtype, "kind", "") == "b" else []
         check_options(self, "inclusion_probability", "groups", "blocks", *masks)
         if _is_array(self.inclusion_probability):
-            return np.arange(n_features), n_features
+            return np.arange(n_features)
         if self.groups is None:
-            return np.zeros(n_features, np.int64), 1
+            return np.zeros(n_features, np.int64)
         try:
             labels, groups = np.unique(np.asarray(self.groups), return_inverse=True)
         except TypeError as error:
@@ -345,15 +302,15 @@ class SpikeSlabEstimator(Saved):
             raise ValueError("groups must name the group of every feature, got NaN.")
         if groups.shape != (n_features,):
             raise ValueError(f"groups must have shape ({n_features},), got {groups.shape}.")
-        return groups, len(labels)
+        return groups
 
-    def _start(self, shape, n_groups, unit=1.0):
+    def _start(self, shape, groups, unit=1.0):
         """The start of the search, for y in these units, and which parameters are fixed."""
         # One feature for ten rows.
         (n, d), given = shape, self.inclusion_probability
         inclusion = min(0.5, max(1.0, n / 10) / d) if given is None else np.asarray(given, float)
         with np.errstate(divide="ignore"):
-            log_odds = np.full(n_groups, np.log(inclusion) - np.log1p(-inclusion))
+            log_odds = np.full(groups.max() + 1, np.log(inclusion) - np.log1p(-inclusion))
         if np.ndim(inclusion):
             # Smaller ones have sites that are lost in rounding; columns of features of none are 0.
             log_odds = np.clip(log_odds, -ALWAYS, NEVER_ZERO)
@@ -411,15 +368,9 @@ class SpikeSlabEstimator(Saved):
         Returns
         -------
         low, high : array of the shape of `coef_`
-            Quantiles (1 - coverage) / 2 and (1 + coverage) / 2, with the mass at zero: the smallest
-            value at which the distribution function reaches that. So an interval ends at 0, or is
-            only 0, where the coefficient is so likely to be zero.
-
-        Notes
-        -----
-        The posterior of a coefficient is taken as a mass at zero and a Gaussian, of the mean and
-        variance that coefficients other than zero have. For single sites at given parameters that
-        is what expectation propagation says.
+            Quantiles (1 - coverage) / 2 and (1 + coverage) / 2 of a mass at zero and a Gaussian, of
+            the mean and variance of coefficients that are not zero: an interval may end at 0, or be
+            only 0.
         """
         check_is_fitted(self)
         coverage = proper_fraction("coverage", coverage)
@@ -442,9 +393,8 @@ class SpikeSlabEstimator(Saved):
 
         Notes
         -----
-        From joint probabilities of the features that correlate by more than 0.5, or share a block;
-        others are independent at the fixed point of expectation propagation. It is at least the
-        largest of their inclusion probabilities, and at most the sum.
+        Joint probabilities are of features that correlate by more than 0.5, or share a block; all
+        other features are independent at the fixed point of expectation propagation.
         """
         check_is_fitted(self)
         names, n = getattr(self, "feature_names_in_", None), self.n_features_in_
@@ -483,11 +433,9 @@ class SpikeSlabEstimator(Saved):
         Notes
         -----
         Maller et al. (2012); Wang, Sarkar, Carbonetto & Stephens (2020). Sets follow from joint
-        probabilities of inclusion patterns, not from sums of inclusion probabilities: features
-        that correlate by more than 0.5 may share an effect, and each effect has its own set. One
-        whose probability is below the coverage, wherever it is, has none. The probability of a set
-        is at most the sum of its inclusion probabilities. Unpenalised features, and features with
-        prior inclusion 1, are in no set.
+        probabilities of inclusion patterns: features that correlate by more than 0.5 may share an
+        effect, and each effect has a set, unless its probability is below the coverage.
+        Unpenalised features, and features with prior inclusion 1, are in no set.
 
         Examples
         --------
@@ -496,8 +444,8 @@ class SpikeSlabEstimator(Saved):
         >>> X = rng.normal(size=(60, 20))
         >>> X[:, 1] = X[:, 0] + 0.05 * rng.normal(size=60)
         >>> y = X[:, 0] - X[:, 7] + 0.5 * rng.normal(size=60)
-        >>> for found in mf.SpikeSlabRegressor().fit(X, y).credible_sets():
-        ...     print(np.sort(found.features), round(found.purity, 2))
+        >>> for credible in mf.SpikeSlabRegressor().fit(X, y).credible_sets():
+        ...     print(np.sort(credible.features), round(credible.purity, 2))
         [0 1] 1.0
         [7] 1.0
         """
@@ -529,12 +477,10 @@ class SpikeSlabEstimator(Saved):
 
         Notes
         -----
-        Gibbs sampling of the model itself, by chains that start at draws from expectation
-        propagation's marginals, one for each draw: so draws are independent, and nearer to the
-        exact posterior than those marginals. A sweep visits each feature, together with one that
-        correlates with it, and moves one effect among all features. The parameters have the
-        values that were learned, or with `average_parameters` values on the grid, as often as
-        their weights say. For predictions alone, `predict` is faster.
+        Gibbs sampling of the model itself, by a chain for each draw, which starts at a draw from
+        the marginals of expectation propagation. The parameters have the values that were learned,
+        or with `average_parameters` values on the grid, as often as their weights say. Fractional
+        weights of a classifier raise a ValueError, since their rows have no latent variables.
         """
         check_is_fitted(self)
         n, rng = count("n", n), generator(rng)
@@ -550,8 +496,9 @@ class SpikeSlabEstimator(Saved):
                 ones = np.ones(len(part.mean) - n_units_of_part)
                 start = np.append(included[part.units], ones)
                 moments = slab_moments(part.mean, part.var, start)
+                prior = part.log_odds, part.precision
                 posterior = SparsePosterior(
-                    part.X, part.y, part.noise_variance, part.log_odds, part.precision
+                    self._repeated(part.X), part.y, part.noise_variance, *prior
                 )
                 order = np.argsort(part.labels, kind="stable")
                 drawn = draw_coefficients(posterior, start, moments, k, rng, n_sweeps, order)
@@ -560,14 +507,9 @@ class SpikeSlabEstimator(Saved):
             draws.append(self._in_units_of_data(parts[0], drawn_rows, columns, rng))
         return rng.permutation(np.concatenate(draws))
 
-    # Sweeps of a chain.
-    _n_sweeps = 30
-
-    def _values(self):
-        """Parts at the values of the hyper-parameters that have weight, and weights of sum 1."""
-        values = list(self._fitted_parts())
-        weights = np.array([weight for weight, _ in values])
-        return [parts for _, parts in values], weights / weights.sum()
+    def _repeated(self, rows):
+        """Rows that chains take; those of a regression have their weights in the likelihood."""
+        return rows
 
     def _components(self, worth):
         """The part, units, patterns and inclusion probabilities of components that are worth it."""
@@ -607,12 +549,9 @@ def zero_columns(task):
 
 
 def sites_of(task, point):
-    """The sites at a `FixedPoints`, of all units."""
-    results = point.results
-    if len(results) == 1:
-        return results[0].sites
+    """The sites of the features at a `FixedPoints`."""
     sites = np.empty((2, len(task.groups)))
-    for units, result in zip(task.units, results, strict=True):
+    for units, result in zip(task.units, point.results, strict=True):
         sites[:, units] = result.sites
     return sites
 
@@ -647,9 +586,8 @@ def _reason_of_parts(values, weights, included, without):
         if comparison is None:
             is_checked = False
             continue
-        mask = compares[comparison.features]
-        features, inclusion, error = (part[mask] for part in comparison[:3])
-        comparison = Comparison(units[features], inclusion, error, comparison.log_weight)
+        features, inclusion, error = (part[compares[comparison[0]]] for part in comparison[:3])
+        comparison = Comparison(units[features], inclusion, error, np.nan)
         if len(features) and (reason := reason_of(comparison, included)):
             return reason
     return "" if is_checked else None

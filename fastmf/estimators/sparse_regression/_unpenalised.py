@@ -1,12 +1,10 @@
-"""Columns of flat prior, which are never selected: they are projected out of y and the others.
+"""Columns of flat prior, which are never selected: they are projected out of y and the features.
 
-With W these columns and X the others, the coefficients w of X have the posterior given the
+With W these columns and X the other features, the coefficients w of X have the posterior given the
 residuals of y and X after regression on W; given w the coefficients of W are Gaussian, with
 
     mean  W+ y - K w,  K = W+ X,      covariance  noise variance times (W'W)+
 """
-
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,70 +17,38 @@ from fastmf._common.warning import warn_user
 MIN_NORM = 100
 
 
-class Unpenalised(NamedTuple):
-    """Regression of all features on unpenalised ones, of centred and scaled columns.
+def without_unpenalised(rows, units, columns):
+    """Project the unpenalised columns out of independent parts (X, y) of a regression.
 
-    Parameters
-    ----------
-    units : int array of shape (n_unpenalised,)
-        Which of the features they are.
-    gain : array of shape (n_unpenalised, n_features)
-        K, for their own columns the identity.
-    whiten : array of shape (n_unpenalised, rank)
-        (W'W)+ = whiten whiten'.
+    Arrays X are changed in place. Returns the residuals of the parts, the rank of the columns in
+    each, the coefficients of y on the columns, K, which is zero for the columns themselves, and a
+    root of (W'W)+.
     """
-
-    units: np.ndarray
-    gain: np.ndarray
-    whiten: np.ndarray
-
-    @classmethod
-    def none(cls, n_features):
-        """No such features."""
-        return cls(np.zeros(0, np.int64), np.zeros((0, n_features)), np.zeros((0, 0)))
-
-    @property
-    def rank(self):
-        """How many of the columns are linearly independent."""
-        return self.whiten.shape[1]
-
-    def residuals(self, rows):
-        """Other rows of centred and scaled features, less what the unpenalised ones say."""
-        return rows - rows[:, self.units] @ self.gain if len(self.units) else rows
-
-    def noises(self, rows):
-        """Variance that the coefficients give to the means of rows, in noise variances."""
-        return ((rows[:, self.units] @ self.whiten) ** 2).sum(1)
+    n_columns, residuals, ranks, roots = len(columns), [], [], []
+    flat, gain = np.zeros(n_columns), np.zeros((n_columns, sum(map(len, units))))
+    for (X, y), features in zip(rows, units, strict=True):
+        members = np.flatnonzero(np.isin(features, columns))
+        place = np.searchsorted(columns, features[members])
+        root = np.zeros((n_columns, 0))
+        if members.size:
+            X, basis, of_part, along = _projection(X, members)
+            flat[place], y = of_part @ (y @ basis), y - basis @ (y @ basis)
+            gain[place[:, None], features] = of_part @ along
+            root = np.zeros((n_columns, basis.shape[1]))
+            root[place] = of_part
+        residuals.append((X, y))
+        ranks.append(root.shape[1])
+        roots.append(root)
+    gain[:, columns] = 0
+    return residuals, ranks, flat, gain, np.concatenate(roots, axis=1)
 
 
-class Projection(NamedTuple):
-    """The regression of rows on their unpenalised columns.
-
-    Parameters
-    ----------
-    residuals : array of shape (n_rows, n_features), or StoredColumns
-        Residuals of all features, exactly 0 where nothing is left.
-    basis : array of shape (n_rows, rank)
-        Orthonormal.
-    of_features : Unpenalised
-    """
-
-    residuals: np.ndarray
-    basis: np.ndarray
-    of_features: Unpenalised
-
-    def split(self, y):
-        """The coefficients of y on the columns, and its residuals."""
-        along = y @ self.basis
-        return self.of_features.whiten @ along, y - self.basis @ along
-
-
-def projection_of(X, units):
-    """The regression of all features on some of them."""
+def _projection(X, units):
+    """Residuals of all features on some, whose orthonormal basis, root of (W'W)+ and products."""
     W = X[:, units].astype(np.float64)
     scale = np.sqrt((W * W).sum(0))
     scale[scale == 0] = 1.0
-    basis_of_rank, values, right = np.linalg.svd(W / scale, full_matrices=False)
+    basis, values, right = np.linalg.svd(W / scale, full_matrices=False)
     rounding = MIN_NORM * np.finfo(X.dtype).eps
     rank = int((values > rounding * max(W.shape)).sum())
     if rank < len(units):
@@ -90,8 +56,8 @@ def projection_of(X, units):
             f"{len(units) - rank} of the {len(units)} unpenalised columns are constant, or linear "
             "combinations of the others: their coefficients are those of smallest norm."
         )
-    basis = basis_of_rank[:, :rank]
-    whiten = (right[:rank] / values[:rank, None]).T / scale[:, None]
+    basis = basis[:, :rank]
+    root = (right[:rank] / values[:rank, None]).T / scale[:, None]
     before = column_squares(X)
     if isinstance(X, StoredColumns):
         along = (X.T @ basis).T
@@ -102,9 +68,7 @@ def projection_of(X, units):
             X[rows] -= basis[rows] @ along
     is_zero = column_squares(X) <= before * rounding**2 * len(X)
     is_zero[units] = True
-    gain = whiten @ along
-    gain[:, units] = np.eye(len(units))
-    return Projection(without_columns(X, is_zero), basis, Unpenalised(units, gain, whiten))
+    return without_columns(X, is_zero), basis, root, along
 
 
 def without_columns(X, columns):
@@ -113,29 +77,6 @@ def without_columns(X, columns):
         return X.without(columns)
     X[:, columns] = 0
     return X
-
-
-def projected_parts(parts, features, columns):
-    """Independent parts of a regression, given by their moments, without unpenalised columns."""
-    n_features, residuals, flat = sum(map(len, features)), [], np.zeros(len(columns))
-    gain, whitens = np.zeros((len(columns), n_features)), [np.zeros((len(columns), 0))]
-    for (X, y), features_of_part in zip(parts, features, strict=True):
-        units = np.flatnonzero(np.isin(features_of_part, columns))
-        if units.size:
-            X, place = X.copy(), np.searchsorted(columns, features_of_part[units])
-            _, basis, unpenalised = projection_of(X, units)
-            complete, _ = np.linalg.qr(basis, mode="complete")
-            complement = complete[:, unpenalised.rank :].T
-            whiten = np.zeros((len(columns), unpenalised.rank))
-            whiten[place], gain[place[:, None], features_of_part] = (
-                unpenalised.whiten,
-                unpenalised.gain,
-            )
-            flat[place] = unpenalised.whiten @ (y @ basis)
-            whitens.append(whiten)
-            X, y = complement @ X, complement @ y
-        residuals.append((X, y))
-    return residuals, flat, Unpenalised(columns, gain, np.concatenate(whitens, axis=1))
 
 
 def columns_of(names, unpenalised, n_features, argument="unpenalised"):

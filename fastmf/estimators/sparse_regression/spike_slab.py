@@ -6,20 +6,19 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import doubles, one_of, row_weights
+from fastmf._common.arguments import one_of, positive, row_weights
 from fastmf._common.names import check_order, names_along
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import checked_data
-from fastmf.estimators.common.missing_codes import warn_of_missing_codes
-from fastmf.estimators.common.rows import check_variances, mean_and_deviation
-from fastmf.estimators.common.weights import check_counts
+from fastmf.estimators.common.rows import (
+    check_counts,
+    check_squares,
+    mean_and_deviation,
+    warn_of_missing_codes,
+)
 from fastmf.estimators.sparse_regression import _moments
 from fastmf.estimators.sparse_regression._credible_sets import FittedPart
-from fastmf.estimators.sparse_regression._rows import (
-    StoredRows,
-    is_large,
-    is_stored,
-)
+from fastmf.estimators.sparse_regression._rows import is_large, is_stored, rows_of_stored
 from fastmf.estimators.sparse_regression._spike_slab import (
     MIN_REPORTED_WEIGHT,
     SpikeSlabEstimator,
@@ -29,11 +28,7 @@ from fastmf.estimators.sparse_regression._spike_slab import (
     sites_of,
     zero_columns,
 )
-from fastmf.estimators.sparse_regression._unpenalised import (
-    projected_parts,
-    projection_of,
-    without_columns,
-)
+from fastmf.estimators.sparse_regression._unpenalised import without_columns, without_unpenalised
 from fastmf.inference.gaussian.blocks import n_elements
 from fastmf.learning.evidence import Regression, Task
 from fastmf.learning.evidence.blocks import labels_of_task
@@ -131,22 +126,11 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
     )
 
     def __init__(
-        self,
-        *,
-        noise_variance=None,
-        slab_variance=None,
-        inclusion_probability=None,
-        groups=None,
-        fit_intercept=True,
-        standardize=True,
-        blocks="auto",
-        unpenalised=None,
-        solver="auto",
-        parameter_prior="weak",
-        average_parameters=False,
-        n_threads=None,
+        self, *, noise_variance=None, slab_variance=None, inclusion_probability=None,
+        groups=None, fit_intercept=True, standardize=True, blocks="auto", unpenalised=None,
+        solver="auto", parameter_prior="weak", average_parameters=False, n_threads=None,
         verbose=False,
-    ):
+    ):  # fmt: skip
         self._store(locals())
 
     def fit(self, X, y, sample_weight=None):
@@ -169,7 +153,6 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         X, y = self._training_data(X, y, y_numeric=True)
         stored &= is_large(X)
         self._check_options()
-        groups, n_groups = self._groups(X.shape[1])
         y = np.asarray(y, np.float64)
         warn_of_missing_codes(self, y[:, None], "y")
         weights = row_weights(sample_weight, X.shape[0])
@@ -178,27 +161,27 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         if weights is not None and not stored:
             present = weights > 0
             X, y, weights = X[present], y[present], weights[present]
-        columns = self._columns()
-        if self.noise_variance is None and X.shape[0] < 2 + self.fit_intercept + len(columns):
+        n_free = X.shape[0] - self.fit_intercept - len(self._columns())
+        if self.noise_variance is None and n_free < 2:
             warn_user(
                 f"the noise of {X.shape[0]} rows cannot be told from what coefficients explain: "
                 "give noise_variance, or more rows."
             )
-        n_rows = n_free = X.shape[0] if weights is None else float(weights.sum())
-        X, of_rows = self._rows_of(X, weights, stored)
+        constant = self._set_scale(X, weights)
         center, deviation = mean_and_deviation("y", y, self.fit_intercept, weights)
-        unit = float(deviation) or 1.0
-        check_variances("y over X", unit / self._scale)
-        y = (y - center) / unit if deviation else 0 * y
-        y, absent = of_rows(y if weights is None else y * np.sqrt(weights))
-        X, flat = without_columns(X, self._excluded()), 0.0
-        if len(columns):
-            projection = projection_of(X, columns)
-            X, (flat, y) = projection.residuals, projection.split(y)
-            self._keep_unpenalised(projection.of_features)
-            n_free = self._rows_left(n_rows, projection.of_features)
-        task = Task.of(Regression(X, y, groups, n_free, absent))
-        self._fit_task(task, n_groups, n_rows, unit, flat, center)
+        unit, absent = float(deviation) or 1.0, 0.0
+        check_squares("y over X", unit / self._scale)
+        n_rows, roots = X.shape[0], 1.0
+        if weights is not None:
+            n_rows, roots = float(weights.sum()), np.sqrt(weights)
+        y = roots * (y - center) / unit if deviation else 0 * y
+        if stored:
+            X, y, absent = rows_of_stored(X, y, weights, self._offset, self._scale, constant)
+        else:
+            X = self._standardised(X, constant)
+            if weights is not None:
+                X *= roots[:, None].astype(X.dtype)
+        self._fit_rows([(X, y)], [np.arange(X.shape[1])], n_rows, (n_rows, absent), unit, center)
         return self
 
     def fit_moments(self, gram, moment, y_square, n):
@@ -219,25 +202,10 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         Returns
         -------
         self
-
-        Raises
-        ------
-        ValueError
-            If no data have these moments.
         """
-        blocks, names = _moments.blocks_of(gram), _names("gram", gram, "moment", moment)
-        moment = doubles("moment", moment)
-        n_features = sum(len(units) for units, _ in blocks)
-        if moment.shape != (n_features,):
-            raise ValueError(f"moment must have shape {(n_features,)}, X'y, got {moment.shape}.")
-        units, rows = [], []
-        for features, block in blocks:
-            block, of_block, y_square, n = _moments.checked_moments(
-                block, moment[features], y_square, n
-            )
-            units.append(features)
-            rows.append(_moments.rows_of_moments(block, of_block, y_square)[:2])
-        return self._fit_parts(units, rows, y_square, n, names)
+        names, n = _names("gram", gram, "moment", moment), positive("n", n)
+        units, rows = _moments.parts_of_moments(gram, moment, y_square)
+        return self._fit_parts(units, rows, float(y_square), n, names)
 
     def fit_summary(self, z, R, n):
         """Learn from z-scores of single features and the correlations of the features.
@@ -262,15 +230,14 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         Warns
         -----
         UserWarning
-            If R does not fit z, scores have the wrong sign, z are too small for z-scores, as
-            p-values are, R seems to be rounded to one decimal or to hold squares, or a feature
-            whose z-score chance explains seems to have an effect.
+            If R does not fit z, scores have the wrong sign (and are turned), z are too small for
+            z-scores, as p-values are, R seems to be rounded to one decimal or to hold squares, or a
+            feature whose z-score chance explains seems to have an effect.
 
         Notes
         -----
-        `mismatch_` is the share s of the variance of z that is no correlation of the features, by
-        maximum likelihood: the noise of z has covariance (1 - s) R + s I, negative eigenvalues
-        are cut, and scores of the wrong sign are turned. Rounding of z and R is such a share.
+        The noise of z has covariance (1 - s) R + s I, where `mismatch_` is the estimate of s by
+        maximum likelihood, and negative eigenvalues are cut. Rounding of z and R is such a share.
 
         Examples
         --------
@@ -300,27 +267,11 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         if names is not None:
             self.feature_names_in_ = np.array(names, object)
         self._check_options()
-        groups, n_groups = self._groups(self.n_features_in_)
         self._offset, self._scale = np.zeros(self.n_features_in_), np.ones(self.n_features_in_)
         unit = float(np.sqrt(y_square / n)) or 1.0
-        for (X, _), features in zip(rows, units, strict=True):
-            X[:, self._excluded()[features]] = 0
-        flat, n_free, columns = 0.0, n, self._columns()
-        if len(columns):
-            explained = sum(float(y @ y) for _, y in rows)
-            rows, flat, unpenalised = projected_parts(rows, units, columns)
-            flat = flat / unit
-            self._keep_unpenalised(unpenalised)
-            n_free = self._rows_left(n, unpenalised)
-            y_square -= explained - sum(float(y @ y) for _, y in rows)
-        # What no part explains, and the rows that it has too few of, is in the first.
-        total, absent = _moments.absent_of([y for _, y in rows], y_square, n_free)
-        n_rows, absent = total - sum(len(y) for _, y in rows[1:]), absent / unit**2
-        parts = [Regression(rows[0][0], rows[0][1] / unit, groups[units[0]], n_rows, absent)]
-        for features, (X, y) in zip(units[1:], rows[1:], strict=True):
-            parts.append(Regression(X, y / unit, groups[features]))
-        task = Task(tuple(parts), tuple(units), groups)
-        self._fit_task(task, n_groups, n, unit, flat)
+        rows = [(X, y / unit) for X, y in rows]
+        total = _moments.absent_of([y for _, y in rows], y_square / unit**2, n)
+        self._fit_rows(rows, units, n, total, unit)
         return self
 
     def _parts_at(self, point):
@@ -348,34 +299,39 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
             first = last
         return parts
 
-    def _fitted_parts(self):
-        """Weights of values of the hyper-parameters, and the parts of the model at each of them."""
+    def _values(self):
+        """Parts at the values of the hyper-parameters that have weight, and weights of sum 1."""
         weights = self._point_weights
-        for k in np.flatnonzero(weights >= MIN_REPORTED_WEIGHT * weights.max()):
-            yield weights[k], self._parts_at(k)
+        points = np.flatnonzero(weights >= MIN_REPORTED_WEIGHT * weights.max())
+        return [self._parts_at(k) for k in points], weights[points] / weights[points].sum()
 
-    def _rows_of(self, X, weights, stored):
-        """Standardised and weighted rows, and the function of weighted targets for them."""
-        if stored:
-            self._offset, deviation = mean_and_deviation("X", X, self.fit_intercept, weights)
-            constant = deviation == 0
-            ones = np.ones(X.shape[1])
-            self._scale = np.where(constant, 1.0, deviation) if self.standardize else ones
-            constant &= bool(self.standardize)
-            rows = StoredRows(X, weights, self._offset, self._scale, constant)
-            return rows.X, rows.target
-        X = self._standardised(X, weights)
-        if weights is not None:
-            X *= np.sqrt(weights)[:, None].astype(X.dtype)
-        return X, lambda y: (y, 0.0)
+    def _fit_rows(self, rows, units, n_rows, total, unit, center=0.0):
+        """Fit to standardised rows of independent parts, of y = center + unit * (standardised y).
 
-    def _fit_task(self, task, n_groups, n_rows, unit, flat, center=0.0):
-        """Fit standardised data of y = center + unit * (standardised y).
-
-        `flat` are the coefficients of y on the unpenalised features.
+        `total` are the number of rows, and the part of y'y that no rows explain; both are in the
+        first part.
         """
-        shape, rows = (task.total_rows, len(task.groups)), [part.X for part in task.parts]
-        start, fixed = self._start(shape, n_groups, unit)
+        groups, excluded = self._groups(self.n_features_in_), self._excluded()
+        rows = [
+            (without_columns(X, excluded[features]), y)
+            for (X, y), features in zip(rows, units, strict=True)
+        ]
+        columns = self._unpenalised = self._columns()
+        rows, ranks, flat, self._gain, self._whiten = without_unpenalised(rows, units, columns)
+        n_of_parts = [len(y) - rank for (_, y), rank in zip(rows, ranks, strict=True)]
+        n_of_parts[0] = total[0] - sum(ranks) - sum(n_of_parts[1:])
+        if len(columns) and total[0] - self.fit_intercept - sum(ranks) < 1:
+            raise ValueError(
+                f"{total[0]:g} rows are explained by {sum(ranks)} unpenalised columns alone: "
+                "give fewer, or more rows."
+            )
+        parts = [
+            Regression(X, y, groups[features], n, total[1] if k == 0 else 0.0)
+            for k, ((X, y), features, n) in enumerate(zip(rows, units, n_of_parts, strict=True))
+        ]
+        task = Task(tuple(parts), tuple(units), groups)
+        shape, rows = (task.total_rows, len(groups)), [part.X for part in parts]
+        start, fixed = self._start(shape, groups, unit)
         task, points, weights = self._solution(
             task, start, fixed, centred=self.fit_intercept, average=self.average_parameters
         )
@@ -383,7 +339,9 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         members = [moments_of(task, point) for point in points]
         means, variances, included = (np.array(m) for m in zip(*members, strict=True))
         excluded = zero_columns(task)
-        self._set_known(flat, means, variances, included, excluded)
+        variances[:, excluded], included[:, excluded] = 0.0, 0.0
+        means[:, columns] = flat - means @ self._gain.T
+        variances[:, columns], included[:, columns] = 0.0, 1.0
         mean = weights @ means
         spread = weights @ (means - mean) ** 2
         self.coef_ = mean * ratio
@@ -405,7 +363,7 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         self._point_coef = means * ratio
         self._point_sites = np.array([sites_of(task, point) for point in points])
         self._point_matrices = np.concatenate([matrices_of(point) for point in points])
-        self._features = np.concatenate([np.arange(shape[1])[units] for units in task.units])
+        self._features = np.concatenate(units)
         self._shapes = np.array([X.shape for X in rows])
         self._rows = rows[0] if len(rows) == 1 else np.concatenate([np.ravel(X) for X in rows])
         self.mismatch_ = 0.0
@@ -418,15 +376,13 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
             # mean over mode in ln s2 of an inverse gamma variable
             self._mean_noise = n_rows / (n_rows - 2)
         self._n_noises = self._mean_noise * (1 + (1 / n_rows if self.fit_intercept else 0))
-        columns, _, whiten = self._unpenalised_features()
+        columns = self._unpenalised
         if not len(columns):
             return
-        gain = self._gain.copy()
-        gain[:, columns] = 0
         for k, weight in enumerate(self._point_weights):
-            variance = self._mean_noise * self._point_noise[k] * (whiten**2).sum(1)
+            variance = self._mean_noise * self._point_noise[k] * (self._whiten**2).sum(1)
             for part in self._parts_at(k):
-                along = part.inverse().variance_along(gain[:, part.units])
+                along = part.inverse().variance_along(self._gain[:, part.units])
                 variance = variance + self._unit**2 * along
             self.coef_var_[columns] += weight * variance / self._scale[columns] ** 2
 
@@ -457,25 +413,26 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
 
     def _variances(self, inverses, change, noise, rows):
         """Variances of the means of rows, and squares of their changes by these coefficients."""
-        flat, standardised = self._unpenalised_features(), self._rescaled(rows)
-        of_flat = self._mean_noise * noise * flat.noises(standardised)
-        standardised = flat.residuals(standardised)
-        variance = of_flat / self._unit**2
+        standardised = self._rescaled(rows)
+        flat = standardised[:, self._unpenalised]
+        variance = self._mean_noise * noise * ((flat @ self._whiten) ** 2).sum(1) / self._unit**2
+        standardised -= flat @ self._gain
+        standardised[:, self._unpenalised] = 0
         for units, inverse in inverses:
             variance = variance + inverse.variance_along(standardised[:, units])
         return variance * self._unit**2 + ((rows - self._offset) @ change) ** 2
 
     def _in_units_of_data(self, part, draws, columns, rng):
         """Draws of the coefficients, unpenalised features included."""
-        unit, flat = self._unit, self._unpenalised_features()
-        if len(flat.units):
-            gain = flat.gain.copy()
-            gain[:, flat.units] = 0
-            coefficients = self.coef_ * self._scale / unit
-            center = coefficients[flat.units] + gain @ coefficients
-            noise = np.sqrt(part.noise_variance) * rng.normal(size=(len(draws), flat.rank))
-            draws[:, flat.units] = center - draws @ gain.T + noise @ flat.whiten.T
-        return draws * (unit / self._scale)
+        columns, coefficients = self._unpenalised, self.coef_ * self._scale / self._unit
+        center = coefficients[columns] + self._gain @ coefficients
+        noise = rng.normal(size=(len(draws), self._whiten.shape[1])) @ self._whiten.T
+        draws[:, columns] = center - draws @ self._gain.T + np.sqrt(part.noise_variance) * noise
+        return draws * (self._unit / self._scale)
+
+    def _restore(self, arrays):
+        super()._restore(arrays)
+        self._gain[:, self._unpenalised] = 0  # the identity in files of earlier versions
 
     def _check_options(self):
         """Raise for options that are none."""

@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import row_weights
 from fastmf.estimators.common.data import checked_data
-from fastmf.estimators.common.weights import check_counts, class_factors, whole_weights
+from fastmf.estimators.common.rows import check_counts, class_factors
 from fastmf.estimators.sparse_regression._credible_sets import FittedPart
 from fastmf.estimators.sparse_regression._rows import as_floats
 from fastmf.estimators.sparse_regression._spike_slab import (
@@ -18,15 +18,12 @@ from fastmf.estimators.sparse_regression._spike_slab import (
     moments_of,
     zero_columns,
 )
-from fastmf.estimators.sparse_regression._unpenalised import Unpenalised
 from fastmf.learning.evidence import NEVER_ZERO, Classification, Task
 from fastmf.learning.evidence.blocks import labels_of_task
 
 # Precisions of the priors of the constant, and of coefficients of unpenalised columns: with none
 # they would be infinite where a column separates the classes.
 INTERCEPT_PRECISION, UNPENALISED_PRECISION = 0.01, 1e-4
-# Sum of weights up to which rows are repeated; beyond, sites have powers.
-MAX_REPEATED_ROWS = 100_000
 
 
 class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
@@ -77,20 +74,14 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
     Notes
     -----
     The class of a row is the sign of its latent variable. Latent variables are units of the linear
-    model like the coefficients (`fastmf.learning.evidence.Classification`), so that the algorithm
-    is the same as for regression. The cost of an iteration is O(n_samples^2 (n_samples +
-    n_features)). For more than two classes use scikit-learn's OneVsRestClassifier.
+    model like the coefficients, so that the algorithm is the same as for regression. For more than
+    two classes use scikit-learn's OneVsRestClassifier. X becomes an array of floats, of small
+    integers and sparse matrices of more than some megabytes one of float32.
 
-    Inclusion probabilities near 0 or 1 are less extreme than the exact ones, at given parameters,
-    by a factor of up to some four in their odds (0.98 for 0.995): draws of `sample_coefficients`
-    have the exact ones. X becomes an array of floats, of small integers and sparse matrices of more
-    than some megabytes one of float32.
-
-    The evidence may have several maxima: with few coefficients, and with nearly all of them, each
-    of little weight. The priors on the parameters decide for few. To see the other one, fit with
-    `inclusion_probability=0.9` and compare `log_evidence_`. To select features, give
-    a small one; and `slab_variance` (1, say) where few features separate the classes,
-    which say then no more than that it is large.
+    Inclusion probabilities near 0 or 1 are less extreme than the exact ones, which draws of
+    `sample_coefficients` have. The evidence may have several maxima, with few coefficients and with
+    nearly all: to see the latter, fit with `inclusion_probability=0.9` and compare `log_evidence_`.
+    Give `slab_variance` (1, say) where few features separate the classes.
 
     Examples
     --------
@@ -116,21 +107,11 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
     )
 
     def __init__(
-        self,
-        *,
-        slab_variance=None,
-        inclusion_probability=None,
-        groups=None,
-        fit_intercept=True,
-        standardize=True,
-        blocks="auto",
-        unpenalised=None,
-        solver="auto",
-        parameter_prior="weak",
-        class_weight=None,
-        n_threads=None,
+        self, *, slab_variance=None, inclusion_probability=None, groups=None,
+        fit_intercept=True, standardize=True, blocks="auto", unpenalised=None,
+        solver="auto", parameter_prior="weak", class_weight=None, n_threads=None,
         verbose=False,
-    ):
+    ):  # fmt: skip
         self._store(locals())
 
     def __sklearn_tags__(self):
@@ -148,11 +129,10 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         y : array of shape (n_samples,)
             Two classes, of any type.
         sample_weight : array of shape (n_samples,), optional
-            Number of repetitions of each row: for whole numbers the result and the cost are the
-            same as with repeated rows, up to 100,000 rows. Fractions, as of `class_weight`, and
-            larger weights, cost nothing: each row has a site to the power of its weight (power
-            expectation propagation), and coefficients, probabilities and evidence lie between the
-            values of whole numbers. Rows of weight 0 are left out.
+            Number of repetitions of each row, which may be a fraction, as of `class_weight`: each
+            row has a site to the power of its weight (power expectation propagation), so that for
+            whole numbers the fixed point is the one of repeated rows. Rows of weight 0 are left
+            out.
 
         Returns
         -------
@@ -161,19 +141,19 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If weights that are not whole numbers meet a solver other than "auto" or "parallel".
+            If weights meet a solver other than "auto" or "parallel".
         """
         X, y = self._training_data(X, y)
         X = as_floats(X)
         self._check("slab_variance")
         X, y, weights = self._weighted(X, y, sample_weight)
         signs = self._signs(y)
-        groups, n_groups = self._groups(X.shape[1])
-        X, columns = self._standardised(X, weights), self._columns()
+        groups = self._groups(X.shape[1])
+        X = self._standardised(X, self._set_scale(X, weights))
         X[:, self._excluded()] = 0
+        columns = self._unpenalised = self._columns()
         unpenalised = X[:, columns]
         X[:, columns] = 0
-        self._keep_unpenalised(Unpenalised.none(X.shape[1])._replace(units=columns))
         precisions = [UNPENALISED_PRECISION] * len(columns)
         if self.fit_intercept:
             unpenalised = np.concatenate([unpenalised, np.ones((len(X), 1), X.dtype)], axis=1)
@@ -182,7 +162,7 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         weights = 1.0 if weights is None else weights
         part = Classification.of(rows, signs, groups, precisions, weights)
         task = Task.of(part)
-        start, fixed = self._start((task.total_rows, len(groups)), n_groups)
+        start, fixed = self._start((task.total_rows, len(groups)), groups)
         task, (point, *_), _ = self._solution(task, start, fixed)
         best, (result,) = point.hyperparameters, point.results
         mean, variance, included = moments = moments_of(task, point)
@@ -206,7 +186,7 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         return self
 
     def _weighted(self, X, y, sample_weight):
-        """Rows of positive weight, repeated if weights are whole numbers; else the weights, too."""
+        """Rows of positive weight, and their weights or None if all are 1."""
         weights = row_weights(sample_weight, len(X))
         if self.class_weight is not None:
             check_classification_targets(y)
@@ -215,18 +195,16 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         if weights is None:
             return X, y, None
         check_counts(weights.sum(), np.count_nonzero(weights))
-        by_powers = self.solver in ("auto", "parallel")
-        is_small = weights.sum() <= max(MAX_REPEATED_ROWS, len(X))
-        if (weights == np.floor(weights)).all() and (is_small or not by_powers):
-            copies = whole_weights(weights, X)
-            return np.repeat(X, copies, axis=0), np.repeat(y, copies), None
-        if not by_powers:
-            raise ValueError(
-                f"solver must be 'auto' or 'parallel' for weights that are not whole numbers, got "
-                f"{self.solver!r}: multiply the weights by a common denominator, or round them."
-            )
         present = weights > 0
-        return X[present], y[present], weights[present]
+        X, y, weights = X[present], y[present], weights[present]
+        if (weights == 1).all():
+            return X, y, None
+        if self.solver not in ("auto", "parallel"):
+            raise ValueError(
+                f"solver must be 'auto' or 'parallel' for weights, got {self.solver!r}: repeat the "
+                "rows, or take another solver."
+            )
+        return X, y, weights
 
     def _signs(self, y):
         """-1 and 1 for the two classes."""
@@ -268,9 +246,9 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
 
         return by_blocks(scores, X)
 
-    def _fitted_parts(self):
-        """Weight 1 of the hyper-parameters, and the model."""
-        yield 1.0, [self._part()]
+    def _values(self):
+        """The model alone."""
+        return [[self._part()]], np.ones(1)
 
     def _part(self):
         """The model of the coefficients, without the latent variables."""
@@ -300,21 +278,15 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         draws[:, self._unpenalised] = columns[:, : len(self._unpenalised)]
         return draws / self._scale
 
-    def sample_coefficients(self, n, rng, n_sweeps=None):
-        """Draws of the coefficients, as of `SpikeSlabRegressor`, from chains of 150 sweeps.
-
-        Raises
-        ------
-        ValueError
-            After a fit with fractional weights, whose rows have no latent variables to draw.
-        """
-        check_is_fitted(self)
-        if np.ndim(self._row_weights):
+    def _repeated(self, rows):
+        """Rows as often as their weights say, each with a latent variable of its own."""
+        copies = np.broadcast_to(self._row_weights, len(rows)).astype(np.int64)
+        if (copies != self._row_weights).any():
             raise ValueError(
                 "sample_coefficients needs weights that are whole numbers of rows: multiply "
                 "sample_weight and class_weight by a common denominator, or round them."
             )
-        return super().sample_coefficients(n, rng, n_sweeps)
+        return np.repeat(rows / np.sqrt(copies)[:, None].astype(rows.dtype), copies, axis=0)
 
     # Sweeps of latent variables are slow.
     _n_sweeps = 150

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
-from fastmf.estimators.common.categories import from_spins, to_spins, two_categories
+from fastmf.estimators.common.categories import codes, from_spins, two_categories
 
 ANY = BaseEstimator()
 SPINS = np.where(np.random.default_rng(0).random((6, 3)) < 0.5, -1.0, 1.0)
@@ -19,7 +19,7 @@ def test_the_values_of_data_are_found_and_encoded(values):
     X = np.array(values)[(SPINS > 0).astype(int)]
     found = categories(X)
     assert [known.tolist() for known in found] == [list(values)] * 3
-    np.testing.assert_array_equal(to_spins(ANY, X, found), SPINS)
+    np.testing.assert_array_equal(codes(ANY, X, found), SPINS > 0)
     np.testing.assert_array_equal(from_spins(SPINS, found), X)
 
 

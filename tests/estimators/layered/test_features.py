@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 import fastmf as mf
-from fastmf.estimators.layered._features import FeatureScale
+from fastmf.estimators.layered.conditional_rbm import FeatureScale
 
 RNG = np.random.default_rng(0)
 PLAIN = RNG.normal(size=(400, 3))

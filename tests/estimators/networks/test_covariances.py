@@ -6,7 +6,7 @@ from network_data import table
 from scipy import linalg
 
 import fastmf as mf
-from fastmf.estimators.networks.covariances import raised, shrunk
+from fastmf.estimators.networks.edge_inclusion import raised, shrunk
 
 
 def test_mixed_covariances_of_sets_do_not_depend_on_their_coordinates():
@@ -28,7 +28,7 @@ def test_raised_covariances_have_at_least_a_multiple_of_the_naive_variances():
     A, B = (np.cov(rng.normal(size=(4, 20))) for _ in range(2))
     A[0] *= 0.1
     A[:, 0] *= 0.1
-    each = raised(A, B, 1.0)
+    each = raised(A, B, 1.0, np.arange(4)[:, None])
     np.testing.assert_allclose(each.diagonal(), np.maximum(A.diagonal(), B.diagonal()))
     sets = [np.array([0, 2]), np.array([1, 3])]
     found = raised(A, B, 1.0, sets)

@@ -127,7 +127,7 @@ def test_nodes_of_many_couplings(monkeypatch):
     """Couplings of each feature together: with their covariances, and the mean at both ends."""
     machine = mf.FullyVisibleBoltzmannMachine().fit(table(500, 5))
     whole = machine.edge_inclusion()
-    monkeypatch.setattr("fastmf.estimators.networks.covariances.MAX_JOINT", 3)
+    monkeypatch.setattr("fastmf.estimators.networks.edge_inclusion.MAX_JOINT", 3)
     found, n = machine.edge_inclusion(), 500
     covariance, naive = machine.covariance()[5:, 5:], naive_covariance(machine, n)[5:, 5:]
     pairs = np.triu_indices(5, 1)

@@ -128,17 +128,6 @@ def test_predictions_are_of_the_fit(intercept):
     np.testing.assert_array_equal(before, after)
 
 
-def test_a_weight_is_a_number_of_equal_rows(fine):
-    X, y, rng = data(30, 6)
-    copies = rng.integers(0, 4, len(X))
-    options = dict(slab_variance=1.0, inclusion_probability=0.3)
-    weighted = mf.SpikeSlabClassifier(**options).fit(X, y, sample_weight=copies.astype(float))
-    repeated = mf.SpikeSlabClassifier(**options).fit(np.repeat(X, copies, 0), np.repeat(y, copies))
-    np.testing.assert_array_equal(weighted.coef_, repeated.coef_)
-    np.testing.assert_array_equal(weighted.predict_proba(X), repeated.predict_proba(X))
-    assert weighted.log_evidence_ == repeated.log_evidence_
-
-
 @pytest.mark.parametrize(
     "weights, message",
     [
@@ -169,15 +158,17 @@ def test_memory_does_not_grow_with_the_square_of_the_rows():
 
 
 @pytest.mark.parametrize("n, d, blocks", [(30, 6, "auto"), (12, 30, None), (80, 4, None)])
-def test_fractional_weights_are_those_of_equal_rows(n, d, blocks, fine):
+@pytest.mark.parametrize("whole", [True, False])
+def test_weights_are_numbers_of_equal_rows(n, d, blocks, whole, fine):
     # Two equal rows of weights 0.3 and 0.7 are one row, and of 2.3 and 1.7 are four.
     X, y, rng = data(n, d)
     X[:, 1] = X[:, 0] + 0.2 * X[:, 1]
     copies = np.where(rng.random(n) < 0.5, 1, 4)
-    split = np.where(copies == 1, 0.3, 2.3)
+    split = copies - 1 if whole else np.where(copies == 1, 0.3, 2.3)
     weights = np.concatenate([split, copies - split, np.zeros(3)])
     options = dict(slab_variance=1.0, inclusion_probability=0.3, blocks=blocks)
-    repeated = mf.SpikeSlabClassifier(**options).fit(X, y, sample_weight=copies)
+    repeated = np.repeat(X, copies, 0), np.repeat(y, copies)
+    repeated = mf.SpikeSlabClassifier(**options).fit(*repeated)
     rows = np.concatenate([X, X, 9 * X[:3]]), np.concatenate([y, y, y[:3]])
     weighted = mf.SpikeSlabClassifier(**options).fit(*rows, sample_weight=weights)
     for name in ("coef_", "coef_var_", "intercept_", "inclusion_probability_", "log_evidence_"):
@@ -204,8 +195,8 @@ def test_blocks_of_weighted_rows_are_those_of_repeated_rows():
     X[:, 1] = 0.9 * X[:, 0] + 0.4 * X[:, 1]
     y = X[:, 0] + 0.7 * X[:, 2] + rng.normal(size=25) > 0
     weights = rng.integers(1, 3, 25)
-    repeated = mf.SpikeSlabClassifier().fit(X, y, sample_weight=weights)
-    weighted = mf.SpikeSlabClassifier().fit(X, y, sample_weight=weights + 1e-9)
+    repeated = mf.SpikeSlabClassifier().fit(np.repeat(X, weights, 0), np.repeat(y, weights))
+    weighted = mf.SpikeSlabClassifier().fit(X, y, sample_weight=weights)
     np.testing.assert_array_equal(weighted.blocks_, repeated.blocks_)
     np.testing.assert_allclose(weighted.slab_variance_, repeated.slab_variance_, rtol=0.02)
     np.testing.assert_allclose(weighted.log_evidence_, repeated.log_evidence_, atol=2e-3)
@@ -213,22 +204,23 @@ def test_blocks_of_weighted_rows_are_those_of_repeated_rows():
     np.testing.assert_allclose(found, expected, atol=2e-3)
 
 
-def test_rows_of_large_weights_are_not_repeated(monkeypatch):
-    """A million times 25 rows would not fit into memory; below the limit both ways agree."""
+def test_rows_of_large_weights_are_not_repeated():
+    """A million times 25 rows would not fit into memory."""
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(25, 4)), rng.random(25) < 0.5
-    options = {"slab_variance": 1.0, "inclusion_probability": 0.3}
-    huge = mf.SpikeSlabClassifier(**options).fit(X, y, sample_weight=np.full(25, 10**6))
-    assert np.isfinite(huge.coef_).all() and len(huge._rows) == 25
-    repeated = mf.SpikeSlabClassifier(**options).fit(X, y, sample_weight=np.full(25, 3))
-    monkeypatch.setattr(
-        "fastmf.estimators.sparse_regression.spike_slab_classifier.MAX_REPEATED_ROWS", 50
-    )
-    weighted = mf.SpikeSlabClassifier(**options).fit(X, y, sample_weight=np.full(25, 3))
-    np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-6)
-    np.testing.assert_allclose(
-        weighted.inclusion_probability_, repeated.inclusion_probability_, atol=1e-6
-    )
+    model = mf.SpikeSlabClassifier(slab_variance=1.0, inclusion_probability=0.3)
+    model.fit(X, y, sample_weight=np.full(25, 10**6))
+    assert np.isfinite(model.coef_).all() and len(model._rows) == 25
+
+
+def test_draws_of_weighted_rows_are_those_of_repeated_rows():
+    X, y, rng = data(30, 3)
+    weights, model = rng.integers(1, 4, 30), mf.SpikeSlabClassifier(slab_variance=1.0)
+    draws = model.fit(X, y, sample_weight=weights).sample_coefficients(600, 0)
+    model.fit(np.repeat(X, weights, 0), np.repeat(y, weights))
+    expected = model.sample_coefficients(600, 1)
+    error = np.sqrt((draws.var(0) + expected.var(0)) / 600)
+    assert (abs(draws.mean(0) - expected.mean(0)) < 4 * error).all()
 
 
 def test_class_weights_are_weights_of_rows():
@@ -246,12 +238,12 @@ def test_class_weights_are_weights_of_rows():
     np.testing.assert_array_equal(by_class.coef_, rows.coef_)
 
 
-def test_what_fractional_weights_do_not_have(tmp_path):
+def test_limits_of_weights(tmp_path):
     X, y, rng = data(30, 6)
     options = dict(slab_variance=1.0, inclusion_probability=0.3)
     for solver in ("sequential", "convergent"):
         with pytest.raises(ValueError, match="solver must be"):
-            mf.SpikeSlabClassifier(solver=solver).fit(X, y, sample_weight=0.5)
+            mf.SpikeSlabClassifier(solver=solver).fit(X, y, sample_weight=2)
     model = mf.SpikeSlabClassifier(**options).fit(X, y, sample_weight=0.5)
     with pytest.raises(ValueError, match="whole numbers"):
         model.sample_coefficients(2, rng)
