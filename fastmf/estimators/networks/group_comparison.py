@@ -93,6 +93,12 @@ def compare_groups(
     GroupComparison
         Differences with errors, tests and probabilities.
 
+    Raises
+    ------
+    ValueError
+        If the features or their values are not the same, or a fit has no standard errors; with
+        permutations, if weights do not count rows.
+
     Notes
     -----
     Tests without permutations are for many rows: with few rows for each coupling they reject too

@@ -157,6 +157,12 @@ class Network:
             `probability`, `log_bayes_factor`, `mean`, `log_evidence`, `as_frame`, the `sensitivity`
             to the scale, and for single couplings `std` and `interval`.
 
+        Raises
+        ------
+        ValueError
+            If there is no maximum, or the fit has no standard errors, or their covariance is
+            singular.
+
         Notes
         -----
         Estimates are taken as normal, and expectation propagation includes or excludes couplings;
@@ -261,6 +267,13 @@ class CouplingNetwork(Network):
             Symmetric, with zero diagonal.
         field : array of shape (n_features,), or thresholds : list of arrays of shape (m_i,)
             Instead of both, with `pairs` an array of shape (n_pairs,).
+
+        Raises
+        ------
+        ValueError
+            If there is no maximum.
+        MemoryError
+            If the machine has no room for what all errors take.
 
         Notes
         -----
@@ -505,6 +518,11 @@ class CouplingNetwork(Network):
         Stability
             Correlations with the centralities of all rows; its `coefficient` is the largest share
             at which 95% of the samples have correlations of 0.7 or more.
+
+        Raises
+        ------
+        ValueError
+            As `bootstrap`; if weights do not count rows.
         """
         refits = self._refits("stability")
         n, rng, weights = count("n", n), generator_of(rng), self._row_weights()

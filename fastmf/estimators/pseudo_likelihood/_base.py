@@ -142,6 +142,11 @@ class ItemMachine(Saved, BaseEstimator):
             The most probable values of `categories_`; means between the two values of a binary unit
             if these are numbers. A data frame if `X` is one.
 
+        Raises
+        ------
+        ValueError
+            With "exact", if the missing values of a row have more than 2^20 states together.
+
         Warns
         -----
         ConvergenceWarning

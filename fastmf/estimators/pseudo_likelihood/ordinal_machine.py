@@ -187,6 +187,11 @@ class OrdinalMachine(PairwiseMachine):
         -------
         alpha, beta : array of shape (n_features,)
             beta is NaN for items of two categories, whose threshold is alpha.
+
+        Raises
+        ------
+        ValueError
+            If the machine has free thresholds.
         """
         check_is_fitted(self)
         if self.thresholds != "blume_capel":

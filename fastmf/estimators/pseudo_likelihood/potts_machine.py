@@ -361,6 +361,12 @@ class PottsMachine(Network, ItemMachine):
         field : array of shape (n_groups, q)
             Both flat if positions have different numbers of states.
 
+        Raises
+        ------
+        ValueError
+            If there is no maximum, the fit has no such errors ("asymmetric", naive mean field), or
+            there are more than 6,000 parameters.
+
         Notes
         -----
         A row of weight w counts as one observation whose score is multiplied by w, as it should for

@@ -202,6 +202,11 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         Returns
         -------
         self
+
+        Raises
+        ------
+        ValueError
+            If no data have these moments.
         """
         names, n = _names("gram", gram, "moment", moment), positive("n", n)
         units, rows = _moments.parts_of_moments(gram, moment, y_square)
