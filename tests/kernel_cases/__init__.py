@@ -31,7 +31,6 @@ FAMILIES = (
     "site_blocks",
     "sites",
     "sparse",
-    "sparse_rows",
     "visible",
 )
 

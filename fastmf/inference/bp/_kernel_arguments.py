@@ -4,8 +4,7 @@ import numpy as np
 
 from fastmf._common.memory import aligned
 from fastmf._outcomes import BLOCK_UNITS, MAX_PRODUCT, RUNNING
-from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.kernels.bp import belief_propagation as bp_kernels
+from fastmf._threads.workers import workers_for
 from fastmf.kernels.bp import blocks as bp_blocks
 from fastmf.kernels.bp.arguments import (
     PADDING_MULTIPLE,
@@ -127,10 +126,11 @@ def _problem(options, units, dtype, memory):
         exponentials = aligned((n, n_padded), dtype)
     if options.algorithm != "max":
         exponentials[:, m:] = starts[:, m:] = 1
-        queue = np.zeros(1, np.int64)
-        n_workers = workers_for(-(-n // BLOCK_UNITS), n * m, options.n_threads)
-        arguments = units.model.weights, float(units.factor), queue, starts, exponentials
-        in_parallel(bp_kernels.exponentials, arguments, n_workers)
+        half = units.model.weights.astype(dtype, copy=False) * dtype.type(units.factor / 2)
+        np.exp(half, out=exponentials[:, :m])
+        if len(starts):
+            starts[:, :m] = exponentials[:, :m]
+        exponentials[:, :m] **= 2
     hidden_field = np.full((len(units.fields[1]), n_padded), PADDING_FIELD)
     hidden_field[:, :m] = units.fields[1]
     row_sums = weights.sum(1, dtype=np.float64) if options.algorithm == "mixed" else np.zeros(0)

@@ -1,1 +1,1 @@
-"""Products of matrices, dense and sparse, and copies for them, in plain NumPy."""
+"""Packed matrices of the kernels, in plain NumPy."""
