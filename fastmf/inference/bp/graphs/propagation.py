@@ -17,6 +17,7 @@ from fastmf.inference.bp._options import MAX_BYTES
 from fastmf.inference.bp.graphs.elimination import best_states
 from fastmf.inference.bp.graphs.iteration import first_state, sweep_to_the_end
 from fastmf.inference.bp.graphs.moves import forest_moves
+from fastmf.inference.bp.graphs.radius import spectral_radius
 from fastmf.inference.bp.graphs.results import Solved, graph_beliefs, joined, question_of
 from fastmf.inference.bp.graphs.starts import (
     checked_messages,
@@ -43,6 +44,7 @@ def propagate_units(options, units, init=None):
     n_rows, probability, is_sum = units.n_rows, None, options.algorithm == "sum"
     if is_sum and options.n_starts is not None:
         result, stable = mixtures(options, n_rows, partial(_row_of, units))
+        result.__dict__["_radius"] = partial(spectral_radius, units)
         return with_check(result, question_of(units, stable=stable))
     if init is not None:
         messages = messages_at(init, units) if options.decodes else init
@@ -199,9 +201,10 @@ class _GraphStates(_GraphRows):
     def _take_best(self, rows, decoded):
         """Replace assignments by more probable ones where elimination is quick; whether it is."""
         best = None if self.units.is_forest else best_states(self.units, rows)
-        for k, state in enumerate(best or ()):
-            if state.objective - margin_of(state.objective) / 1000 > decoded[2][k]:
-                decoded[0][k], decoded[1][k], decoded[2][k] = state.labels, True, state.objective
+        if best is not None:
+            better = best[1] - margin_of(best[1]) / 1000 > decoded[2]
+            decoded[0][better], decoded[1][better] = best[0][better], True
+            decoded[2][better] = best[1][better]
         return np.full(len(rows), best is not None)
 
     def _move_forests(self, problem, rows, decoded):
