@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastmf._common.memory import aligned
-from fastmf._outcomes import BLOCK_UNITS, MAX_PRODUCT, RUNNING
+from fastmf._outcomes import BLOCK_UNITS, MAX_PRODUCT, MEAN_ROUNDING, RUNNING
 from fastmf._threads.workers import workers_for
 from fastmf.kernels.bp import blocks as bp_blocks
 from fastmf.kernels.bp.arguments import (
@@ -20,8 +20,6 @@ from fastmf.kernels.bp.convergence import ConvergenceRecord, ConvergenceSettings
 MAX_WEIGHT = {np.dtype(np.float32): 40.0, np.dtype(np.float64): 340.0}
 # Largest logarithm of a product of messages in the type.
 MAX_LOG_OF_PRODUCT = {np.dtype(np.float32): 80, np.dtype(np.float64): 690}
-# Rounding errors of a message in a sweep, in units of the last place.
-ROUNDINGS = 4.0
 # Field of the units that pad the hidden layer: their belief is 0, their log-odds are finite.
 PADDING_FIELD = -1e4
 
@@ -98,7 +96,7 @@ def convergence_settings(options, rounding_error):
 def rounding(shape, dtype, max_weight, max_term):
     """Change of log-odds that rounding may cause in a sweep."""
     degree = max(*shape, 1)
-    messages = ROUNDINGS * np.finfo(dtype).eps * np.sqrt(degree) * max_term
+    messages = MEAN_ROUNDING * np.finfo(dtype).eps * np.sqrt(degree) * max_term
     return float(messages + np.finfo(np.float64).eps * degree * max_weight)
 
 

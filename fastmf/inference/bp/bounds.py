@@ -11,12 +11,16 @@ from fastmf.inference.bp.forbidden import forbidden_bound
 from fastmf.inference.bp.graphs.layers import machine_of_layers
 from fastmf.inference.bp.graphs.moves import likely_state
 from fastmf.inference.bp.graphs.propagation import solve_trees
-from fastmf.inference.bp.graphs.tree_bound import BOUND_ROUNDING
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.mean_field import gaussian_layers
 from fastmf.inference.mean_field._layouts import layout_of_checks
 from fastmf.inference.mean_field._rows import start_and_tilt
-from fastmf.inference.mean_field.lower_bound import bounded_products, random_starts, sides_of
+from fastmf.inference.mean_field.lower_bound import (
+    SUM_ROUNDING,
+    bounded_products,
+    random_starts,
+    sides_of,
+)
 from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.mean_field.tap import tap
 from fastmf.kernels.mean_field.arguments import Tilt
@@ -170,8 +174,8 @@ def _certified(constant, lower, estimate, size, upper):
         return constant, constant, constant
     if lower == -np.inf:
         return lower, upper, lower
-    rounding = BOUND_ROUNDING * (size + abs(constant))
-    lower, upper = constant + lower - rounding, constant + upper + BOUND_ROUNDING * abs(constant)
+    rounding = SUM_ROUNDING * (size + abs(constant))
+    lower, upper = constant + lower - rounding, constant + upper + SUM_ROUNDING * abs(constant)
     return lower, upper, min(max(constant + estimate, lower), upper)
 
 

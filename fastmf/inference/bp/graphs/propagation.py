@@ -9,10 +9,10 @@ from functools import partial
 
 import numpy as np
 
-from fastmf._outcomes import INFEASIBLE, WINDOW_SWEEPS, is_converged
+from fastmf._outcomes import INFEASIBLE, MEAN_ROUNDING, WINDOW_SWEEPS, is_converged
 from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.bp._assignments import margin_of
-from fastmf.inference.bp._kernel_arguments import ROUNDINGS, convergence_settings
+from fastmf.inference.bp._kernel_arguments import convergence_settings
 from fastmf.inference.bp._options import MAX_BYTES
 from fastmf.inference.bp.graphs.elimination import best_states
 from fastmf.inference.bp.graphs.iteration import first_state, sweep_to_the_end
@@ -108,7 +108,7 @@ class _GraphRows:
         self.options, self.units, self.problem = options, units, problem
         self.n_messages = len(problem.edges)
         eps = np.finfo(np.float64).eps
-        rounding = eps * (ROUNDINGS * np.sqrt(units.max_degree) + 2 * scale)
+        rounding = eps * (MEAN_ROUNDING * np.sqrt(units.max_degree) + 2 * scale)
         self.settings = convergence_settings(options, float(rounding))
 
     def swept(self, send, problem, messages, n_beliefs, max_states, after=None):
