@@ -34,7 +34,7 @@ UNITS_PER_LOG = 100
 
 # Larger odds exp(2 eta) are replaced by this bound, where tanh eta is 1 in double precision: the
 # product of two of them is finite.
-_MAX_ODDS = 1e150
+_MAX_ODDS = float(np.sqrt(np.finfo(np.float64).max / 4))
 
 
 @kernel(fastmath=REORDER, views=True)
