@@ -148,9 +148,9 @@ class FixedPoint:
 
     def _reasons(self):
         """Reason why each row is not reliable, "" where it is; None if nothing was checked."""
-        known = self.__dict__
-        if "_known_reasons" not in known:
-            check = known.pop("_check", None)
+        cached = self.__dict__
+        if "_known_reasons" not in cached:
+            check = cached.pop("_check", None)
             if isinstance(check, Question):
                 reasons = JUDGES[0](self, check)
             else:
@@ -159,8 +159,8 @@ class FixedPoint:
                 reasons = [
                     why if ok else "" for why, ok in zip(reasons, self._judged(), strict=True)
                 ]
-            known["_known_reasons"] = reasons
-        return known["_known_reasons"]
+            cached["_known_reasons"] = reasons
+        return cached["_known_reasons"]
 
     def _judged(self):
         """Rows that are checked: those that have converged."""

@@ -31,6 +31,7 @@ FAMILIES = (
     "site_blocks",
     "sites",
     "sparse",
+    "sparse_rows",
     "visible",
 )
 

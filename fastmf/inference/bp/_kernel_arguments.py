@@ -65,22 +65,17 @@ def _settings(options, units, dtype):
     max_weight = max(0.1, units.max_weight)
     flush_every = max(1, int(MAX_LOG_OF_PRODUCT[dtype] / max_weight))  # see MAX_WEIGHT
     max_factors = max(1, int(MAX_LOG_OF_PRODUCT[np.dtype(np.float64)] / max_weight))
-    common = sweep_options(options, units.model.weights.shape, dtype, max_weight)
+    summed = max_weight if options.algorithm == "max" else 1.0
+    error = rounding(units.model.weights.shape, dtype, max_weight, summed)
     addresses = bp_blocks.addresses(options.kernel_algorithm, dtype)
     return BPSettings(
-        **common,
+        algorithm=options.kernel_algorithm,
+        **convergence_settings(options, error)._asdict(),
         max_factors=max_factors,
         flush_every=flush_every,
         log_every=max_factors // flush_every * flush_every,
         **addresses,
     )
-
-
-def sweep_options(options, shape, dtype, max_weight):
-    """Fields that `BPSettings` and `GroupSettings` share."""
-    summed = max_weight if options.algorithm == "max" else 1.0
-    settings = convergence_settings(options, rounding(shape, dtype, max_weight, summed))
-    return {"algorithm": options.kernel_algorithm, **settings._asdict()}
 
 
 def convergence_settings(options, rounding_error):
@@ -151,18 +146,14 @@ def record_of(n_rows, options):
     )
 
 
-def progress_of(n_rows, options):
-    """Initial values that `BPRecord` and `GroupRecord` share."""
-    values = {"objective": np.full(n_rows, -np.inf), "bethe": np.zeros(n_rows)}
-    return values | record_of(n_rows, options)._asdict()
-
-
 def _record(n_rows, n, n_padded, options):
     return BPRecord(
         visible=np.zeros((n_rows, n)),
         hidden=np.zeros((n_rows, n_padded)),
         best=np.zeros((n_rows, n), bool),
-        **progress_of(n_rows, options),
+        objective=np.full(n_rows, -np.inf),
+        bethe=np.zeros(n_rows),
+        **record_of(n_rows, options)._asdict(),
     )
 
 

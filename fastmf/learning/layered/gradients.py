@@ -25,7 +25,7 @@ from fastmf._threads.workers import VECTOR_SPEED, in_parallel, one_blas_thread, 
 from fastmf.inference.ep.adaptive_tap import mean_covariance
 from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
 from fastmf.inference.mean_field._layouts import layout_of
-from fastmf.inference.mean_field.data import data_fields
+from fastmf.inference.mean_field.data import add_pair_average, data_fields
 from fastmf.inference.mean_field.free_energy import second_moments
 from fastmf.inference.mean_field.gaussian_layers import averages
 from fastmf.inference.mean_field.posterior import posterior
@@ -47,7 +47,7 @@ ORDER_OF_GRADIENT = {"mean_field": 1, "tap": 2}
 MEAN_FIELD = (*ORDER_OF_GRADIENT, "adaptive_tap")
 
 
-def pairs_of(shape, dtype, first, second=(), added=(), scratch=None, name=0):
+def pairs_of(shape, dtype, first, second=(), added=(), n_threads=None, scratch=None, name=0):
     """Averages over rows of products of two layers, times their factors, as `Pairs`.
 
     Terms are (rows of one layer, rows of the other, factor); products of second order are
@@ -72,7 +72,7 @@ def pairs_of(shape, dtype, first, second=(), added=(), scratch=None, name=0):
         total = scratch.take(("added", name), shape, dtype)
         total[:] = reduce(np.add, added) if added else 0
     for left, right, factor in sparse:
-        total += left.T @ (right * dtype.type(factor / left.shape[0]))
+        add_pair_average(left, factor * right, total, n_threads)
     return Pairs(n_second, lefts, packed, total)
 
 
@@ -93,7 +93,7 @@ def conditional_moments(model, X, order=2, n_threads=None, scratch=None, name="g
     """Fields, means and variances of the hidden units given the visible ones."""
     weights = model.couplings[0]
     if is_sparse(X) or has_groups(model.layers[1]):
-        b = data_fields(model.layers[0], X, weights)
+        b = data_fields(model.layers[0], X, weights, n_threads)
         return b, *model.layers[1].moments(b, b.dtype.type(0))
     scratch = scratch or Scratch()
     b, mean, var = scratch.take(name, (3, len(X), weights.shape[1]), model.dtype)
@@ -314,7 +314,7 @@ def gradient_of(
             for plus, minus in ((data.first[k], less.first[k]), (data.second[k], less.second[k]))
         ]
         added = [*data.effects[k], *(-effect for effect in less.effects[k])]
-        pairs = pairs_of(w.shape, w.dtype, *terms, added, scratch, k)
+        pairs = pairs_of(w.shape, w.dtype, *terms, added, n_threads, scratch, k)
         couplings.append(pairs)
     layers = []
     for prior, of_data, of_units in zip(model.layers, data.layers, less.layers, strict=True):

@@ -44,8 +44,9 @@ def _sweep(problem, weights, r, log_s, fields, record):
         w, old = weights[first:last], record.visible[r, first:last].copy()
         received = _to_group(w, hidden - log_s[i])
         new = fields[0][first:last] + received.sum(1)
-        rest = new[:, None] - received
-        sent = _damped(_log_sum(w + rest, 0) - _log_sum(rest, 0), log_s[i], damping)
+        without = new[:, None] - received
+        sent = _log_sum(w + without, 0) - _log_sum(without, 0)
+        sent = _damped(sent, log_s[i], damping)
         change = max(change, _message_change(np.expm1(sent - log_s[i]), damping))
         log_s[i], record.visible[r, first:last] = sent, new
         logs = old - _log_sum(old, 0), new - _log_sum(new, 0)

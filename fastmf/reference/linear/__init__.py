@@ -1,1 +1,1 @@
-"""Packed matrices of the kernels, in plain NumPy."""
+"""Products of matrices, dense and sparse, and copies for them, in plain NumPy."""
