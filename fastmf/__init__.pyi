@@ -56,6 +56,7 @@ class FixedPoint:
     solutions: Any
     @property
     def reliable(self) -> Any: ...
+    def as_frame(self) -> Any: ...
     def __init__(
         self,
         mean: Any,

@@ -1,4 +1,4 @@
-"""Build the kernels ahead: machine code of the kernels that `library_tasks.py` calls.
+"""Build the kernels ahead: machine code of the kernels that `calls.py` calls.
 
     python scripts/build_library.py [--level x86-64-v3] [--only TEXT] [FOLDER]
 
@@ -208,7 +208,7 @@ def returns_of(signature):
 
 def build_level(level, folder, only):
     """Build the library of an instruction set, and return its part of the index."""
-    from library_tasks import everything
+    from calls import tasks_of_library
 
     from fastmf._jit import cache, library
     from fastmf._jit.argument_types import numba_type
@@ -216,7 +216,7 @@ def build_level(level, folder, only):
 
     cache.folder = lambda: None  # LLVM's text is not kept there
     recorder = library.ACTIVE = Recorder()
-    for name, task in everything().items():
+    for name, task in tasks_of_library().items():
         if re.search(only, name):
             start = time.perf_counter()
             failure = run(task)

@@ -1,5 +1,10 @@
 """Small models and fits that `first_call.py` times, and whose kernels `build_library.py` builds."""
 
+import csv
+from functools import partial
+from itertools import pairwise, product
+from pathlib import Path
+
 import numpy as np
 
 import fastmf as mf
@@ -18,10 +23,10 @@ def units(name, n, dtype="float64"):
     return getattr(mf, name)(*fields.get(name, (zeros,)))
 
 
-def machine(names, dtype="float64"):
+def machine(names, dtype="float64", sizes=(4, 4, 4)):
     """A machine of two layers, or of more."""
-    weights = tuple(np.full((4, 4), 0.1, dtype) for _ in names[1:])
-    layers = tuple(units(name, 4, dtype) for name in names)
+    weights = tuple(np.full(shape, 0.1, dtype) for shape in pairwise(sizes[: len(names)]))
+    layers = tuple(units(name, n, dtype) for name, n in zip(names, sizes, strict=False))
     return mf.RBM(weights[0], *layers) if len(names) == 2 else mf.DBM(weights, layers)
 
 
@@ -113,71 +118,113 @@ def fit_spins(solver, n=3):
     mf.FullyVisibleBoltzmannMachine(solver=solver, l2=0.1).fit(2 * rows(n=n) - 1)
 
 
+def fit_potts(dtype="float64"):
+    """Fit a Potts machine, in either precision."""
+    from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit
+    from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
+
+    data = PottsData(labels(), np.ones(20), np.full(4, 3))
+    fit(data, Options(0.1, 0.1, single=dtype == "float32"))
+    mf.datasets.sequence_weights(labels())
+
+
+def moments(prior):
+    """Moments and log-partitions of units."""
+    zeros = np.zeros(len(prior[0]), prior[0].dtype)
+    prior.moments(zeros, zeros)
+    prior.log_partition(zeros, zeros)
+
+
+def evaluate(model):
+    """Evaluate a machine by annealing and by pseudo-likelihood."""
+    mf.evaluation.annealed_importance_sampling(model, n_chains=2, n_steps=3, rng=0)
+    mf.evaluation.log_partition_report(model, rng=0, n_chains=2, n_steps=3)
+    mf.evaluation.pseudo_log_likelihood(model, np.zeros((2, 4), model.dtype))
+
+
+def solve_graph(model):
+    """Solve a sparse graph by all methods."""
+    for options in {}, {"pairwise": True}:
+        mf.belief_propagation(model, max_iter=2, **options)
+    mf.most_probable(model, max_iter=2)
+    mf.belief_propagation(model, field=np.zeros((2, 6), model.dtype), max_iter=2)
+    mf.log_partition_bounds(model)
+    mf.tap(model, max_iter=2)
+
+
+def path(name, dtype):
+    """A sparse graph without cycles: of six units, or of two groups of three states."""
+    from scipy.sparse import csr_array
+
+    if name == "Categorical":
+        couplings, prior = np.kron([[0, 1], [1, 0]], np.full((3, 3), 0.1)), np.zeros((2, 3), dtype)
+        return mf.BoltzmannMachine(csr_array(couplings.astype(dtype)), mf.Categorical(prior))
+    half = np.diag(np.full(5, 0.1, dtype), 1)
+    return mf.BoltzmannMachine(csr_array(half + half.T), units(name, 6, dtype))
+
+
 # Expressions of a first call and of a second combination, by name. A call that has a `dtype` is
 # made in both floating-point types.
-ROWS = {
-    "`tap`, two Bernoulli layers": (
-        "mf.tap(binary(dtype))",
-        "mf.tap(machine(('Ising', 'Gaussian')))",
-    ),
-    "`tap`, truncated spike-and-slab visible": (
-        "mf.tap(pixels(dtype))",
-        "mf.tap(machine(('GaussBernoulli', 'Gaussian')))",
-    ),
-    "`tap`, Bernoulli, then truncated spike-and-slab": ("mf.tap(binary())", "mf.tap(pixels())"),
-    "`tap`, Bernoulli, then a prior of one's own": ("mf.tap(binary())", "mf.tap(own())"),
-    "`tap`, two layers, then three": ("mf.tap(binary())", "mf.tap(binary(n_layers=3))"),
-    "`tap`, fully visible, blocked": ("mf.tap(spins(dtype))", "mf.tap(spins(name='Bernoulli'))"),
-    "`tap`, fully visible, sequential": (
-        "mf.tap(spins(dtype), schedule='sequential')",
-        "mf.tap(spins(name='Bernoulli'), schedule='sequential')",
-    ),
-    "`belief_propagation`": (
-        "mf.belief_propagation(binary(dtype))",
-        "mf.belief_propagation(machine(('Ising', 'Ising')))",
-    ),
-    "`belief_propagation`, sparse graph": (
-        "mf.belief_propagation(ring(dtype))",
-        "mf.belief_propagation(ring(name='Bernoulli'))",
-    ),
-    "`relaxed_bp`": (
-        "mf.relaxed_bp(binary(dtype))",
-        "mf.relaxed_bp(machine(('Ising', 'Gaussian')))",
-    ),
-    "`adaptive_tap`": ("mf.adaptive_tap(spins(dtype))", "mf.adaptive_tap(spins(name='Bernoulli'))"),
-    "`expectation_propagation`": (
-        "mf.expectation_propagation(linear(dtype))",
-        "mf.expectation_propagation(linear(name='TruncatedGaussBernoulli'))",
-    ),
-    "`GeneralizedRBM.fit`, binary": ("fit_rbm(rows(dtype))", "fit_rbm(rows(), hidden='gaussian')"),
-    "`GeneralizedRBM.fit`, spike-and-slab pixels": (
-        "fit_rbm(grey(dtype), visible='truncated_gauss_bernoulli')",
-        "fit_rbm(grey(), visible='truncated_gauss_bernoulli', hidden='ising')",
-    ),
-    "`DeepBoltzmannMachine.fit`": ("fit_deep(dtype)", "fit_deep(sizes=(3, 2, 2))"),
-    "`ConditionalRBM.fit`": ("fit_conditional(dtype)", "fit_conditional(inference='mean_field')"),
-    "`SpikeSlabRegressor.fit`": (
-        "fit_linear('SpikeSlabRegressor', dtype)",
-        "fit_linear('SpikeSlabRegressor', n_features=9)",
-    ),
-    "`SpikeSlabClassifier.fit`": (
-        "fit_linear('SpikeSlabClassifier', dtype)",
-        "fit_linear('SpikeSlabClassifier', n_features=9)",
-    ),
-    "`FullyVisibleBoltzmannMachine.fit`, newton": ("fit_spins('newton')", "fit_spins('newton', 6)"),
-    "`FullyVisibleBoltzmannMachine.fit`, bslm": ("fit_spins('bslm')", "fit_spins('bslm', 6)"),
-    "`tap`, categorical visible": ("mf.tap(potts(dtype))", "mf.tap(potts(q=4))"),
-    "`tap`, Bernoulli, then categorical": ("mf.tap(binary())", "mf.tap(potts())"),
-    "`belief_propagation`, categorical visible": (
-        "mf.belief_propagation(potts())",
-        "mf.belief_propagation(potts(q=4))",
-    ),
-    "`GeneralizedRBM.fit`, categorical": (
-        "fit_rbm(labels(dtype), visible='categorical')",
-        "fit_rbm(labels(), visible='categorical', hidden='gaussian')",
-    ),
-    "`PottsMachine.fit`": (
-        "mf.PottsMachine(l2=0.1).fit(labels())",
-        "mf.PottsMachine(l2=0.1, solver='asymmetric').fit(labels())",
-    ),
-}
+with Path(__file__).with_suffix(".csv").open(newline="", encoding="utf-8") as _file:
+    ROWS = {name: tuple(row) for name, *row in list(csv.reader(_file))[1:]}
+
+PRIORS = ("Bernoulli", "Ising", "Binomial", "Gaussian", "TruncatedGaussian", "GaussBernoulli",
+          "TruncatedGaussBernoulli")  # fmt: skip
+LAYERED = {"call": ("warmup.tap", "mf.relaxed_bp", "mf.adaptive_tap"), "prior": PRIORS}
+# Further expressions whose kernels are built ahead, with all values of the words in braces.
+LIBRARY = {
+    "{call}(machine(('{prior}', 'Bernoulli'), dtype))": LAYERED,
+    "moments(units('{prior}', 1 << 15, dtype))": {"prior": PRIORS},
+    "warmup.tap(binary(dtype), order={order})": {"order": (1, 3)},
+    "warmup.tap({model}, schedule='{schedule}')": {
+        "model": ("spins(dtype)", "binary(dtype)", "binary(dtype, 3)"),
+        "schedule": ("blocked", "sequential"),
+    },
+    "mf.belief_propagation(binary(dtype), field=np.zeros((2, 4), dtype), pairwise={pairwise})": {
+        "pairwise": (False, True)
+    },
+    # One large row.
+    "mf.belief_propagation(machine(('Bernoulli',) * 2, dtype, (900, 300)), n_threads=2)": {},
+    "mf.most_probable(binary(dtype), sum_hidden={sum_hidden})": {"sum_hidden": (False, True)},
+    "mf.expectation_propagation(warmup.linear_model(dtype, {n}), schedule='{schedule}')": {
+        "n": (3, 9), "schedule": ("parallel", "sequential", "convergent")
+    },
+    "mf.adaptive_tap(spins(dtype), schedule='{schedule}')": {"schedule": ("auto", "convergent")},
+    "warmup.machine(mf.GeneralizedRBM(3, gradient='{gradient}'), rows(dtype))": {
+        "gradient": ("tap", "mean_field", "adaptive_tap", "cd", "pcd")
+    },
+    "warmup.machine(mf.GeneralizedRBM(3, hidden='{hidden}'), rows(dtype))": {
+        "hidden": ("ising", "gaussian", "gauss_bernoulli")
+    },
+    "warmup.machine(mf.DeepBoltzmannMachine((3, 2), pretraining_epochs=1), rows(dtype))": {},
+    "warmup.conditional(dtype, objective='{objective}')": {
+        "objective": ("likelihood", "logistic", "cd", "perceptron", "latent_svm", "marginal_svm")
+    },
+    "warmup.conditional(dtype, inference='mean_field')": {},
+    "warmup.{call}(dtype)": {"call": ("pixels", "regression", "classification")},
+    "warmup.spins('{solver}')": {"solver": ("newton", "lbfgs", "bslm")},
+    "mf.OrdinalMachine(l2=0.1).fit(labels())": {},
+    "fit_rbm(labels(dtype), visible='{visible}')": {"visible": ("ordinal", "categorical")},
+    "fit_potts(dtype)": {},
+    "evaluate(binary(dtype))": {},
+    "mf.tap(potts(dtype), order={order})": {"order": (1, 2)},
+    "mf.belief_propagation(potts(dtype), max_iter=2)": {},
+    "mf.evaluation.effective_couplings(potts(dtype), [[0, 1]])": {},
+    "solve_graph(path('{prior}', dtype))": {"prior": ("Ising", "Bernoulli", "Categorical")},
+}  # fmt: skip
+
+
+def tasks_of_library():
+    """All calls whose kernels are built ahead: in both types, and not of a user's own units."""
+    from fastmf.cli import _warmup_tasks
+
+    calls = {call for row in ROWS.values() for call in row if "own()" not in call}
+    for call, options in LIBRARY.items():
+        for values in product(*options.values()):
+            calls.add(call.format(**dict(zip(options, values, strict=True))))
+    tasks = dict(_warmup_tasks.STANDARD)
+    for call in sorted(calls):
+        for dtype in ("float64", "float32")[: 1 + ("dtype" in call)]:
+            names = globals() | {"warmup": _warmup_tasks, "dtype": dtype}
+            tasks[call.replace("dtype", repr(dtype))] = partial(eval, call, names)
+    return tasks

@@ -19,11 +19,12 @@ from typing import NamedTuple
 
 from calls import ROWS
 
+import fastmf
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "project" / "performance.md"
 # Kernels built ahead, by `make wheel`.
 LIBRARY = ROOT / "build" / "library"
-MARKERS = "<!-- first calls: begin -->", "<!-- first calls: end -->"
 
 PROGRAM = """
 import json, time, warnings
@@ -59,16 +60,14 @@ def run(calls, folder, clock="perf_counter", library="0"):
     The clock is a function of the module `time`; the library a folder of kernels built ahead.
     """
     program = PROGRAM.format(clock=clock, calls=", ".join(f"lambda: {call}" for call in calls))
-    folders = str(Path(__file__).parent), *_package(), os.environ.get("PYTHONPATH")
-    path = os.pathsep.join(filter(None, folders))
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder), "PYTHONPATH": path}
-    environment |= {"FASTMF_QUIET": "1", "FASTMF_LIBRARY": str(library)}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    # The package of this process, whether or not it is installed.
+    folders = Path(__file__).parent, Path(fastmf.__file__).parents[1], os.environ.get("PYTHONPATH")
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(map(str, filter(None, folders))),
+        "NUMBA_CACHE_DIR": str(folder), "FASTMF_QUIET": "1", "FASTMF_LIBRARY": str(library),
+    }  # fmt: skip
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{calls} failed:\n{done.stderr}")
     return json.loads(done.stdout)
@@ -77,14 +76,6 @@ def run(calls, folder, clock="perf_counter", library="0"):
 def in_type(call, dtype="float64"):
     """An expression in which `dtype` is a type of floating-point numbers."""
     return f"(lambda dtype: {call})({dtype!r})"
-
-
-def _package():
-    """Folder of the package that this process would import, whether or not it is installed."""
-    from importlib.util import find_spec
-
-    spec = find_spec("fastmf")
-    return [str(Path(spec.origin).parents[1])] if spec else [str(ROOT)]
 
 
 def measure(row, clock="perf_counter"):
@@ -155,7 +146,7 @@ def main():
     if arguments.write:
         from timing import write
 
-        write(PAGE, text, MARKERS)
+        write("first calls", text, PAGE)
 
 
 if __name__ == "__main__":

@@ -11,25 +11,15 @@ machine may have been busy at other points. Compilation is not timed; on a busy 
 ratios of alternating runs, not milliseconds.
 """
 
-import argparse
 import csv
-import os
-import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from timing import (
-    REST,
-    blas_threads,
-    interleaved,
-    median,
-    pinned,
-    positive,
-    with_own_blas,
-)
+import timing
+from timing import REST, interleaved, timed
 
 import fastmf as mf
 from fastmf.inference.mean_field._layouts import rows_per_worker
@@ -96,17 +86,6 @@ def over_threads(task, dtype, size, n_rows, options):
         yield Point(WEAK, n, task, dtype, size, max(1, n_rows * n // counts[-1]), n)
 
 
-def timed_by(function, n):
-    """A function that returns the seconds of one of n equal parts of a call."""
-
-    def timed():
-        start = time.perf_counter()
-        function()
-        return (time.perf_counter() - start) / n
-
-    return timed
-
-
 # --- TAP ----------------------------------------------------------------------------------------
 
 
@@ -134,10 +113,9 @@ def tap(point, options):
     def solve(which):
         workers = rows_per_worker(size.n_rows, point.threads)
         arguments = tap_arguments(size, point.dtype, tol=1e-8, rows_per_worker=workers)
-        start = time.perf_counter()
-        TAP.run(which, arguments, min(point.threads, size.n_rows))
+        seconds = timed(TAP.run, which, arguments, min(point.threads, size.n_rows))
         n_sweeps[which] = arguments[-1].n_iter.sum()
-        return time.perf_counter() - start
+        return seconds
 
     # Means and variances, from layer to layer and back.
     per_sweep = 4 * 2.0 * size.n_visible * size.n_hidden
@@ -307,13 +285,16 @@ def ep(point, options):
     ours, theirs = partial(solve, max_iter=n, tol=0), partial(numpy_iterations, model, n)
 
     def one_blas_thread():
-        with blas_threads(1):
-            theirs()
+        with timing.blas_threads(1):
+            return timed(theirs) / n
 
-    solvers = {"fastmf": ours, "NumPy": theirs, "NumPy, one thread": one_blas_thread}
+    solvers = {
+        "fastmf": lambda: timed(ours) / n,
+        "NumPy": lambda: timed(theirs) / n,
+        "NumPy, one thread": one_blas_thread,
+    }
     # The products of two symmetric or triangular matrices with the features.
-    work = {"operations": 2.0 * point.n_rows**2 * point.size[0]}
-    return {who: timed_by(solver, n) for who, solver in solvers.items()}, lambda: work
+    return solvers, lambda: {"operations": 2.0 * point.n_rows**2 * point.size[0]}
 
 
 # --- fully visible machines ---------------------------------------------------------------------
@@ -371,10 +352,10 @@ def measure(name, options):
         writer = csv.writer(file)
         writer.writerow((*Point._fields, "who", "seconds"))
         for point in points(options):
-            with pinned(point.threads):
+            with timing.pinned(point.threads):
                 solvers, work = problem(point, options)
                 times = interleaved(solvers, options.repeats, 0 if options.quick else REST)
-                medians = {who: median(seconds) for who, seconds in times.items()}
+                medians = {who: np.median(seconds) for who, seconds in times.items()}
                 least = ceiling(point, options.quick, **work())
             for who, seconds in (medians | ({"ceiling": least} if least else {})).items():
                 table.append((point, who, seconds))
@@ -418,16 +399,14 @@ def draw(table, path):
 
 def main(argv=None):
     """Measure the tasks that the command line names."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
+    command_line = timing.parser(__doc__)
+    add = command_line.add_argument
     add("tasks", nargs="+", choices=TASKS)
     add("--quick", action="store_true", help="small problems: does it run?")
-    add("--threads", type=positive, default=os.cpu_count(), metavar="N", help="at most [cores]")
-    add("--repeats", type=positive, metavar="N", help="rounds that take turns [7; 3 if quick]")
+    add("--threads", type=int, default=timing.THREADS, metavar="N", help="at most [cores]")
+    add("--repeats", type=int, metavar="N", help="rounds that take turns [7; 3 if quick]")
     add("--output", type=Path, default=Path("."), metavar="FOLDER", help="[here]")
-    options = parser.parse_args(argv)
+    options = command_line.parse_args(argv)
     options.repeats = options.repeats or (3 if options.quick else 7)
     options.types = ("float32",) if options.quick else ("float64", "float32")
     options.output.mkdir(parents=True, exist_ok=True)
@@ -436,4 +415,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    with_own_blas(main)
+    timing.with_own_blas(main)

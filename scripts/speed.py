@@ -12,7 +12,6 @@ compiled before, and the last column says how long building took.
 PGMax 0.6.1 does not run with new versions of JAX: `pip install --no-deps pgmax` beside "jax<0.5".
 """
 
-import argparse
 import os
 import time
 import warnings
@@ -20,23 +19,11 @@ from contextlib import suppress
 from functools import partial
 
 import numpy as np
+import timing
 from scaling import by_odds, by_the_paper, chain, machine
 from scipy.optimize import minimize
 from scipy.sparse import coo_array
-from timing import (
-    PAGE,
-    blas_threads,
-    conditions,
-    images,
-    in_type,
-    interleaved,
-    median,
-    pinned,
-    ratio,
-    trained_machine,
-    with_own_blas,
-    write,
-)
+from timing import THREADS, interleaved, ratio, timed
 
 import fastmf as mf
 from fastmf.inference.mean_field._layouts import rows_per_worker
@@ -45,19 +32,11 @@ from kernel_cases import Size, case  # isort: skip  (found through timing)
 from kernel_cases.machines import rbm  # isort: skip
 from kernel_cases.tap import tap_arguments  # isort: skip
 
-THREADS = os.cpu_count() or 1
 TAP = case("mean_field.tap.tap-blocked")
 # Sides of grids for sum-product and max-product, sides of a strip, and units of a tree.
 GRIDS, MAX_GRIDS, STRIP, TREE = (100, 300), (100, 30), (6, 12), 200
 SWEEPS = 25
 SPIN = np.array([-1.0, 1.0])
-
-
-def timed(function, *arguments):
-    """Seconds of one call."""
-    start = time.perf_counter()
-    function(*arguments)
-    return time.perf_counter() - start
 
 
 def by_numpy(seconds_of, *arguments):
@@ -67,7 +46,7 @@ def by_numpy(seconds_of, *arguments):
     """
     seconds = []
     for n_threads in sorted({1, THREADS}):
-        with blas_threads(n_threads):
+        with timing.blas_threads(n_threads):
             seconds.append(seconds_of(*arguments))
     return min(seconds)
 
@@ -81,9 +60,16 @@ def show(seconds):
 
 def line(task, ours, theirs, other, note=""):
     """One row of the table, for two lists of seconds; a ratio below 1 is bold."""
-    times = f"{show(median(ours))} | {show(median(theirs))} ({other})"
+    times = f"{show(np.median(ours))} | {show(np.median(theirs))} ({other})"
     faster = ratio(theirs, ours)
     return f"{task} | {times} | {f'**{faster:.2g}**' if faster < 1 else f'{faster:.2g}'} | {note}"
+
+
+def beside(task, ours, peers, repeats, notes=None):
+    """The rows of one solver beside each of its peers."""
+    times = interleaved({"ours": ours} | peers, repeats)
+    for name in peers:
+        yield line(task, times["ours"], times[name], name, (notes or {}).get(name, ""))
 
 
 # --- one sweep ----------------------------------------------------------------------------------
@@ -178,60 +164,49 @@ def sequential(n_hidden, dtype, repeats):
     )
     mean = [np.full((100, n), 0.5, dtype) for n in model.weights.shape]
     var = [m * (1 - m) for m in mean]
-    times = interleaved(
-        {
-            "ours": partial(compiled_sweeps, size, dtype, 3, schedule="sequential"),
-            "units": lambda: by_numpy(timed, numpy_unit_by_unit, model, mean, var, order),
-        },
-        repeats,
-    )
+    ours = partial(compiled_sweeps, size, dtype, 3, schedule="sequential")
+    theirs = partial(by_numpy, timed, numpy_unit_by_unit, model, mean, var, order)
     task = f"one sequential sweep of 100 rows, 784 x {n_hidden}, {dtype}"
-    yield line(task, times["ours"], times["units"], "NumPy, unit by unit")
+    yield from beside(task, ours, {"NumPy, unit by unit": theirs}, repeats)
 
 
 # --- whole solves -------------------------------------------------------------------------------
 
 
-def all_starts(n_hidden, repeats):
+def all_starts(n_hidden, dtype, repeats):
     """All of 100 data starts to 1e-8 on a trained machine."""
-    model = trained_machine(n_hidden)
-    starts, size = images(10_000)[:100], Size(784, n_hidden, 100)
-    models = {dtype: in_type(model, dtype) for dtype in ("float64", "float32")}
-    solutions = {}
+    trained = timing.trained_machine(n_hidden)
+    model, size = timing.in_type(trained, dtype), Size(784, n_hidden, 100)
+    starts, solutions = timing.images(10_000)[:100], {}
 
-    def twin(dtype):
+    def ours(kind, **options):
+        solutions[kind] = mf.tap(model, starts, n_threads=THREADS, **options)
+
+    def twin():
         arguments = tap_arguments(
-            size, dtype, machine=lambda size, dtype: models[dtype], start=starts,
-            max_iter=1000,
-        )  # fmt: skip
+            size, dtype, machine=lambda *_: model, start=starts, max_iter=1000
+        )
         seconds = timed(TAP.twin, *arguments)
         mean, var = (np.split(part, [784], axis=1) for part in arguments[-1].state[:2])
-        solutions["twin " + dtype] = tuple(mean), tuple(var)
+        solutions["NumPy"] = tuple(mean), tuple(var)
         return seconds
-
-    def ours(name, dtype, options):
-        solutions[name] = mf.tap(models[dtype], starts, n_threads=THREADS, **options)
 
     def fixed_points(name):
         # A row that passes a saddle slowly can stop there: compared are the points it converges to.
         options = {"tol": 1e-12, "max_iter": 100_000, "acceleration": False}
-        return np.hstack(mf.tap(model, solutions[name], n_threads=THREADS, **options).mean)
+        return np.hstack(mf.tap(trained, solutions[name], n_threads=THREADS, **options).mean)
 
-    variants = {
-        f"{kind}, {dtype}": (dtype, options)
-        for kind, options in (("plain", {"acceleration": False}), ("accelerated", {}))
-        for dtype in models
+    solvers = {
+        "plain": partial(ours, "plain", acceleration=False),
+        "accelerated": partial(ours, "accelerated"),
     }
-    solvers = {name: (lambda n=name, v=v: ours(n, *v)) for name, v in variants.items()}
-    solvers["twin float64"] = lambda: by_numpy(twin, "float64")
-    solvers["twin float32"] = lambda: by_numpy(twin, "float32")
-    times = interleaved(solvers, repeats)
-    expected = fixed_points("twin float64")
-    for name in variants:
-        equal = abs(fixed_points(name) - expected).max(1) < 1e-6
+    times = interleaved(solvers | {"NumPy": partial(by_numpy, twin)}, repeats)
+    expected = fixed_points("NumPy")
+    for kind in solvers:
+        equal = abs(fixed_points(kind) - expected).max(1) < 1e-6
         yield line(
-            f"100 starts to 1e-8, trained 784 x {n_hidden}, {name}", times[name],
-            times[f"twin {variants[name][0]}"], f"NumPy of Algorithm 1, {variants[name][0]}",
+            f"100 starts to 1e-8, trained 784 x {n_hidden}, {kind}, {dtype}", times[kind],
+            times["NumPy"], f"NumPy of Algorithm 1, {dtype}",
             f"{equal.mean():.0%} the same fixed points, swept on to 1e-12",
         )  # fmt: skip
 
@@ -239,7 +214,7 @@ def all_starts(n_hidden, repeats):
 # --- learning ----------------------------------------------------------------------------------
 
 
-def epoch(n_hidden, repeats):
+def epoch(n_hidden, dtype, repeats):
     """Training epochs beside scikit-learn's persistent contrastive divergence."""
     from sklearn.neural_network import BernoulliRBM
 
@@ -247,9 +222,9 @@ def epoch(n_hidden, repeats):
     from fastmf.learning.layered.step import Plan
     from fastmf.learning.training.ascent import initial_state
 
-    X = images(10_000)
+    X = timing.images(10_000)
     rng = np.random.default_rng(0)
-    weights = rng.normal(0, 0.01, (784, n_hidden)).astype(np.float32)
+    weights = rng.normal(0, 0.01, (784, n_hidden)).astype(dtype)
     model = mf.RBM(weights, mf.Bernoulli.from_data(X), mf.Bernoulli(np.zeros(n_hidden)))
     # Rows of a step and options by name; the first are the default ones. TAP from half as many
     # starts as a batch has rows takes 8 products for 14.
@@ -282,7 +257,7 @@ def epoch(n_hidden, repeats):
     times = interleaved(runs, repeats)
     for name, (batch, _) in gradients.items():
         gain = ratio(times[f"{name}, one thread"], times[name])
-        what = f"training epoch of 10,000 rows, 784 x {n_hidden}, {name}, float32"
+        what = f"training epoch of 10,000 rows, 784 x {n_hidden}, {name}, {dtype}"
         peer = "scikit-learn, PCD-1" + ", 20 rows a step" * (batch == 20)
         yield line(what, times[name], times[batch], peer, f"{gain:.2g} times one thread")
 
@@ -295,20 +270,15 @@ def belief_propagation(repeats):
     for dtype in ("float32", "float64"):
         model = machine(1000, 500, dtype)
         options = {"max_iter": 10, "tol": 0, "damping": 0.0, "n_threads": 1}
-        solvers = {
-            "ours": partial(mf.belief_propagation, model, **options),
+        ours = partial(mf.belief_propagation, model, **options)
+        peers = {
             "NumPy in odds": partial(by_odds, model, 10),
             "NumPy as the paper writes it": partial(by_the_paper, model, 10),
         }
-        hidden = solvers["ours"]().mean[1]
-        for name, solve in solvers.items():
-            if name != "ours":  # which also compiles those that compile at the first call
-                np.testing.assert_allclose(solve()[1], hidden, atol=1e-4, err_msg=name)
-        times = interleaved(solvers, repeats)
+        for name, solve in peers.items():  # the first call of ours compiles
+            np.testing.assert_allclose(solve()[1], ours().mean[1], atol=1e-4, err_msg=name)
         task = f"ten sweeps of sum-product, 1000 x 500, {dtype}, one thread"
-        for name in times:
-            if name != "ours":
-                yield line(task, times["ours"], times[name], name)
+        yield from beside(task, ours, peers, repeats)
 
 
 def design(n, d, correlation, seed=0):
@@ -393,15 +363,15 @@ def errors_of(one, w, X_new, y_new):
 
 def pseudo_likelihood(repeats):
     """Maximum pseudo-likelihood from raw rows, where the maximum exists."""
+    peer = "SciPy, L-BFGS-B on distinct rows"
     for d in (10, 20):
         X = chain(d, 16_000)
         ours = mf.FullyVisibleBoltzmannMachine(solver="auto")
         gap = abs(ours.fit(X).couplings_ - scipy_maximum(X)).max()
-        solvers = {"ours": partial(ours.fit, X), "SciPy": partial(scipy_maximum, X)}
-        times = interleaved(solvers, repeats)
         note = f"ours decides on existence, too; couplings differ by {gap:.1g} at most"
-        yield line(f"maximum pseudo-likelihood, {d} units, 16,000 rows", times["ours"],
-                   times["SciPy"], "SciPy, L-BFGS-B on distinct rows", note)  # fmt: skip
+        task = f"maximum pseudo-likelihood, {d} units, 16,000 rows"
+        peers = {peer: partial(scipy_maximum, X)}
+        yield from beside(task, partial(ours.fit, X), peers, repeats, {peer: note})
 
 
 def scipy_maximum(X):
@@ -456,9 +426,9 @@ def spins(edges):
 
 
 def built(make):
-    """What a function makes, and the seconds that it takes."""
+    """What a function makes, and the time that it takes as text."""
     start = time.perf_counter()
-    return make(), time.perf_counter() - start
+    return make(), show(time.perf_counter() - start)
 
 
 def pgmax(edges, couplings, field, double, **options):
@@ -499,23 +469,19 @@ def sum_product(repeats):
     for side in GRIDS:
         edges = grid(side, side)
         model, couplings = spins(edges)
-        ours = partial(mf.belief_propagation, model, max_iter=SWEEPS, tol=0, damping=0.0,
-                       n_threads=1)  # fmt: skip
-        mean, solvers, notes = ours().mean, {"ours": ours}, {}
+        options = {"max_iter": SWEEPS, "tol": 0, "damping": 0.0, "n_threads": 1}
+        ours = partial(mf.belief_propagation, model, **options)
+        mean, peers, notes = ours().mean, {}, {}
         for double in (False, True):
             name = f"PGMax, float{64 if double else 32}"
             make = partial(pgmax, edges, couplings, model.prior.field, double,
                            num_iters=SWEEPS, damping=0.0, temperature=1.0)  # fmt: skip
-            solvers[name], seconds = built(make)
-            gap = abs(np.tanh(solvers[name]() / 2) - mean).max() / 2
+            peers[name], seconds = built(make)
+            gap = abs(np.tanh(peers[name]() / 2) - mean).max() / 2
             assert gap < 1e-3, f"{name} differs by {gap}"
-            notes[name] = f"marginals differ by {gap:.1g} at most; its graph built in " + show(
-                seconds
-            )
-        times = interleaved(solvers, repeats)
+            notes[name] = f"marginals differ by {gap:.1g} at most; its graph built in {seconds}"
         task = f"{SWEEPS} sweeps of sum-product, Ising grid {side} x {side}, float64"
-        for name, note in notes.items():
-            yield line(task, times["ours"], times[name], name, note)
+        yield from beside(task, ours, peers, repeats, notes)
 
 
 def max_product(repeats):
@@ -524,26 +490,25 @@ def max_product(repeats):
     By default it sweeps until messages converge or cycle, and improves the state, which takes
     much longer than the sweeps.
     """
-    sweeps = dict(max_iter=SWEEPS, search=False)
+    sweeps, peer = dict(max_iter=SWEEPS, search=False), f"PGMax, float32, {SWEEPS} sweeps"
     names = f"{SWEEPS} sweeps of max-product", "most probable state, default options"
     for side, options, name in zip(MAX_GRIDS, (sweeps, {}), names, strict=True):
         edges = grid(side, side)
         model, couplings = spins(edges)
         field = model.prior.field
         ours = partial(mf.most_probable, model, n_threads=1, **options)
-        peer, seconds = built(
+        solve, seconds = built(
             partial(pgmax, edges, couplings, field, False,
                     num_iters=SWEEPS, damping=0.5, temperature=0.0)
         )  # fmt: skip
         values = [
             states @ field + couplings @ states[edges].prod(1)
-            for states in (ours().assignment, np.where(peer() > 0, 1.0, -1.0))
+            for states in (ours().assignment, np.where(solve() > 0, 1.0, -1.0))
         ]
-        times = interleaved({"ours": ours, "PGMax": peer}, repeats)
         note = "log-weight of the state {:.6g} beside {:.6g}; ".format(*values)
-        note += f"its graph built in {show(seconds)}"
+        note += f"its graph built in {seconds}"
         task = f"{name}, Ising grid {side} x {side}"
-        yield line(task, times["ours"], times["PGMax"], f"PGMax, float32, {SWEEPS} sweeps", note)
+        yield from beside(task, ours, {peer: solve}, repeats, {peer: note})
 
 
 def by_junction_tree(junction_tree):
@@ -568,15 +533,10 @@ def elimination(repeats):
     for name, edges in graphs.items():
         model, _ = spins(edges)
         junction_tree, seconds = built(partial(BeliefPropagation, mf.convert.to_pgmpy(model)))
-        solvers = {
-            "ours": partial(mf.exact, model),
-            "pgmpy": partial(by_junction_tree, junction_tree),
-        }
-        np.testing.assert_allclose(solvers["pgmpy"](), (1 + solvers["ours"]().mean) / 2, atol=1e-10)
-        times = interleaved(solvers, repeats)
-        note = f"its junction tree built in {show(seconds)}"
-        task = f"exact marginals, {name}"
-        yield line(task, times["ours"], times["pgmpy"], "pgmpy, junction tree", note)
+        ours, peer = partial(mf.exact, model), partial(by_junction_tree, junction_tree)
+        np.testing.assert_allclose(peer(), (1 + ours().mean) / 2, atol=1e-10)
+        title, note = "pgmpy, junction tree", f"its junction tree built in {seconds}"
+        yield from beside(f"exact marginals, {name}", ours, {title: peer}, repeats, {title: note})
 
 
 # --- tables -------------------------------------------------------------------------------------
@@ -588,7 +548,7 @@ def of_sizes(function, sizes, dtypes=("float64", "float32")):
     def part(repeats):
         for n in sizes:
             for dtype in dtypes:
-                yield from function(n, *[dtype] * (len(dtypes) > 1), repeats)
+                yield from function(n, dtype, repeats)
 
     return part
 
@@ -598,8 +558,8 @@ TABLES = {
     "speed": {
         "sweep": of_sizes(one_sweep, (100, 500, 2000)),
         "sequential": of_sizes(sequential, (500,)),
-        "starts": of_sizes(all_starts, (100, 500), (None,)),
-        "epoch": of_sizes(epoch, (100, 500), (None,)),
+        "starts": of_sizes(all_starts, (100, 500)),
+        "epoch": of_sizes(epoch, (100, 500), ("float32",)),
     },
     "peers": {
         "belief_propagation": belief_propagation,
@@ -622,7 +582,7 @@ def table(rows, n_threads):
     bold = ", whose ratios are bold" if slower else ""
     return "\n".join(
         [
-            f"Medians on {n_threads} thread{'s' * (n_threads > 1)} ({conditions()}); the "
+            f"Medians on {n_threads} thread{'s' * (n_threads > 1)} ({timing.conditions()}); the "
             "ratio is theirs to ours.",
             f"fastmf is slower in {slower} of {len(rows)} rows{bold}.",
             "",
@@ -633,19 +593,13 @@ def table(rows, n_threads):
     )
 
 
-def markers(name):
-    """The lines of the page between which a table is."""
-    return f"<!-- {name} table: begin -->", f"<!-- {name} table: end -->"
-
-
 def main(argv=None):
     """Measure, print the rows, and write the tables to the page if asked to."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)} [all]")
-    parser.add_argument("--write", action="store_true", help="complete tables into SPEED.md")
-    options = parser.parse_args(argv)
+    command_line = timing.parser(__doc__)
+    add = command_line.add_argument
+    add("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)} [all]")
+    add("--write", action="store_true", help="complete tables into SPEED.md")
+    options = command_line.parse_args(argv)
     # Read when JAX starts.
     one = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     os.environ.setdefault("XLA_FLAGS", one)
@@ -654,15 +608,15 @@ def main(argv=None):
     for name, parts in TABLES.items():
         chosen = [part for part in parts if part in options.parts or not options.parts]
         n_threads, rows = THREADS if name == "speed" else 1, []
-        with pinned(n_threads):  # to cores, which limits the threads of every peer
+        with timing.pinned(n_threads):  # to cores, which limits the threads of every peer
             for part in chosen:
                 with suppress(ModuleNotFoundError):  # of a peer
                     for row in parts[part](5):
                         rows.append(row)
                         print(row, flush=True)
         if options.write and rows and len(chosen) == len(parts):
-            write(PAGE, table(rows, n_threads), markers(name))
+            timing.write(name, table(rows, n_threads), timing.PAGE)
 
 
 if __name__ == "__main__":
-    with_own_blas(main)
+    timing.with_own_blas(main)

@@ -13,7 +13,6 @@ below the certain lower bound of the log-partition. A machine that is worse than
 has diverged.
 """
 
-import argparse
 import contextlib
 import os
 import time
@@ -25,12 +24,11 @@ for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
     os.environ[variable] = "1"
 
 import numpy as np  # noqa: E402
-from timing import PAGE, images, write  # noqa: E402
+from timing import images, parser, write  # noqa: E402
 
 import fastmf as mf  # noqa: E402
 from fastmf.evaluation import log_likelihood  # noqa: E402
 
-MARKERS = "<!-- quality table: begin -->", "<!-- quality table: end -->"
 SECONDS, N_TRAIN, N_TEST = (1, 3, 10), 5000, 2000
 PEER = "scikit-learn, `BernoulliRBM.fit`"
 # (rows a step, rate): those with which it is best after few seconds, or after many.
@@ -112,8 +110,8 @@ def of_independent_pixels(train, test):
 
 def data_of(quick):
     """Training and test images."""
-    X = np.asarray(images(N_TRAIN + N_TEST), np.float32)
-    return (X[:500], X[500:600]) if quick else (X[:N_TRAIN], X[N_TRAIN:])
+    n, n_test = (500, 100) if quick else (N_TRAIN, N_TEST)
+    return np.split(np.asarray(images(N_TRAIN + N_TEST), np.float32)[: n + n_test], [n])
 
 
 def run(name, n_hidden, seed, quick):
@@ -182,15 +180,13 @@ def table(rows, n_seeds, floor, counts):
 
 def main(argv=None):
     """Learn, evaluate, print the table, and write it to the page if asked to."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
+    command_line = parser(__doc__)
+    add = command_line.add_argument
     add("--hidden", type=int, nargs="+", default=[100, 500], metavar="N", help="[100 500]")
     add("--seeds", type=int, default=3, metavar="N", help="of each cell [3]")
     add("--quick", action="store_true", help="500 images, a twentieth of the time, one seed")
     add("--write", action="store_true", help="put the table into scripts/SPEED.md")
-    chosen = parser.parse_args(argv)
+    chosen = command_line.parse_args(argv)
     n_seeds = 1 if chosen.quick else chosen.seeds
     rows, counts, floor = [], 0, of_independent_pixels(*data_of(chosen.quick))
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
@@ -209,7 +205,7 @@ def main(argv=None):
     text = table(rows, n_seeds, floor, counts)
     print(text)
     if chosen.write:
-        write(PAGE, text, MARKERS)
+        write("quality", text)
 
 
 if __name__ == "__main__":

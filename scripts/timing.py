@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT / "tests"))  # for the table of kernel cases
 # that the next solver needs. Those of OpenBLAS do so for 0.05 to 0.2 seconds.
 REST = 0.3
 
-POOLS = ThreadpoolController()
+POOLS, THREADS = ThreadpoolController(), os.cpu_count() or 1
 # With these, OpenBLAS takes the kernels of another processor, such as AVX2 where there is AVX-512:
 # products of matrices then took 1.6 times as long, and fastmf's own kernels, compiled for the
 # processor, would be compared with slow ones.
@@ -72,12 +72,17 @@ def _bind(cores):
             os.sched_setaffinity(int(thread), cores)
 
 
-def positive(text):
-    """A positive integer on a command line."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
-    return number
+def parser(text):
+    """A command line whose help is the text of a script."""
+    as_written = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(description=text, formatter_class=as_written)
+
+
+def timed(function, *arguments):
+    """Seconds of one call."""
+    start = time.perf_counter()
+    function(*arguments)
+    return time.perf_counter() - start
 
 
 def interleaved(solvers, repeats=5, rest=REST):
@@ -96,23 +101,18 @@ def interleaved(solvers, repeats=5, rest=REST):
     return times
 
 
-def median(seconds):
-    """The median time."""
-    return statistics.median(seconds)
-
-
 def ratio(slow, fast):
     """Median of the ratios of the same round."""
     return statistics.median(s / f for s, f in zip(slow, fast, strict=True))
 
 
-def write(path, text, markers):
-    """Put a text between its markers, and change nothing else."""
-    before, begin, following = path.read_text(encoding="utf-8").partition(markers[0])
-    _, end, after = following.partition(markers[1])
-    if not (begin and end):
-        raise SystemExit(f"{path} lacks the markers {markers}.")
-    path.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+def write(name, text, path=PAGE):
+    """Put a table between its markers on a page, and change nothing else."""
+    parts = path.read_text(encoding="utf-8").partition(f"<!-- {name} table: begin -->")
+    _, end, after = parts[2].partition(f"<!-- {name} table: end -->")
+    if not end:
+        raise SystemExit(f"{path} has no markers of a {name} table.")
+    path.write_text(f"{parts[0]}{parts[1]}\n{text}\n{end}{after}", encoding="utf-8")
 
 
 def images(n_rows):
@@ -122,11 +122,10 @@ def images(n_rows):
     except FileNotFoundError:
         small = mf.datasets.load_digits().X.reshape(-1, 8, 8)
         # Each digit in several positions, so that no two rows are alike.
-        enlarged = np.kron(small, np.ones((3, 3), np.float32)).reshape(-1, 24, 24)
-        shifts = [(i, j) for i in range(5) for j in range(5)]
-        X = np.zeros((len(shifts), len(small), 28, 28), np.float32)
-        for k, (i, j) in enumerate(shifts):
-            X[k, :, i : i + 24, j : j + 24] = enlarged > 0.5
+        enlarged = np.kron(small, np.ones((3, 3), np.float32)) > 0.5
+        X = np.zeros((5, 5, len(small), 28, 28), np.float32)
+        for i, j in np.ndindex(5, 5):
+            X[i, j, :, i : i + 24, j : j + 24] = enlarged
         X = X.reshape(-1, 784)
     return np.random.default_rng(0).permutation(X)[:n_rows]
 
@@ -141,9 +140,9 @@ def trained_machine(n_hidden, n_rows=10_000, n_epochs=10):
         learner = BernoulliRBM(
             n_hidden, learning_rate=0.05, batch_size=100, n_iter=n_epochs, random_state=0
         ).fit(images(n_rows))
-        visible = mf.Bernoulli(np.asarray(learner.intercept_visible_, np.float64))
-        hidden = mf.Bernoulli(np.asarray(learner.intercept_hidden_, np.float64))
-        mf.RBM(np.asarray(learner.components_.T, np.float64), visible, hidden).save(path)
+        fields = learner.intercept_visible_, learner.intercept_hidden_
+        layers = (mf.Bernoulli(field.astype(float)) for field in fields)
+        mf.RBM(learner.components_.T.astype(float), *layers).save(path)
     return mf.load(path)
 
 

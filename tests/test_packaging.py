@@ -67,7 +67,7 @@ def test_every_python_of_the_classifiers_is_tested(project):
 def test_dependency_groups_are_extras(project):
     extras = project["project"]["optional-dependencies"]
     for name, (requirement,) in project["dependency-groups"].items():
-        assert requirement == f"fastmf[{'all' if name == 'dev' else name}]"
+        assert requirement == f"fastmf-models[{'all' if name == 'dev' else name}]"
         assert re.search(r"\[(\w+)\]", requirement)[1] in extras
     everything = re.search(r"\[(.*)\]", extras["all"][0])[1]
     assert set(everything.split(",")) == {*extras} - {"all"}

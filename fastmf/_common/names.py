@@ -1,4 +1,16 @@
-"""Names of features along arrays of pandas: by position alone, another order would go unnoticed."""
+"""Pandas, imported in functions only, and names of features along its arrays.
+
+By position alone, another order of features would go unnoticed.
+"""
+
+
+def pandas():
+    """The module pandas."""
+    try:
+        import pandas
+    except ModuleNotFoundError as error:
+        raise ImportError("data frames need pandas: pip install pandas.") from error
+    return pandas
 
 
 def names_along(name, parts):

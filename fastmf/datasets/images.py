@@ -64,7 +64,7 @@ def load_digits(*, binary=False, dtype=np.float32):
     try:
         from sklearn.datasets import load_digits
     except ModuleNotFoundError as error:
-        text = "load_digits needs scikit-learn: pip install 'fastmf[sklearn]'"
+        text = "load_digits needs scikit-learn: pip install scikit-learn"
         raise ImportError(text) from error
     pixels, labels = load_digits(return_X_y=True)
     return Images(_scaled(pixels, 16, binary, dtype), (8, 8), labels)

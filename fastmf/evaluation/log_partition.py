@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.arguments import count, flag, generator, rows
+from fastmf._common.names import pandas
 from fastmf._jit.messages import to_stderr
 from fastmf.evaluation.annealed import annealed_quietly
 from fastmf.inference.mean_field.discrete_units import is_discrete
@@ -83,6 +84,10 @@ class LogPartitionReport(tuple):
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def as_frame(self):
+        """Return the entries as the rows of a data frame of pandas."""
+        return pandas().DataFrame(list(self))
 
 
 def log_partition_report(

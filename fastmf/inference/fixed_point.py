@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastmf._common.names import pandas
+
 # Between the message of a row that converged and the reasons not to trust it.
 BUT = ", but not reliable: "
 
@@ -145,6 +147,26 @@ class FixedPoint:
             return None
         passed = np.array([not why for why in reasons]) & self._judged()
         return passed if np.ndim(self.converged) else passed[0]
+
+    def as_frame(self):
+        """Return means and variances of all units as a data frame of pandas.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns mean and var. Its index has the layer, of a layered model, the row, of results
+            with rows, and the unit.
+        """
+
+        def of_layer(mean, var):
+            axes = ["row", "unit"][-np.ndim(mean) :]
+            index = pandas().MultiIndex.from_product(map(range, np.shape(mean)), names=axes)
+            return pandas().DataFrame({"mean": np.ravel(mean), "var": np.ravel(var)}, index)
+
+        if not isinstance(self.mean, tuple):
+            return of_layer(self.mean, self.var)
+        layers = dict(enumerate(map(of_layer, self.mean, self.var)))
+        return pandas().concat(layers, names=["layer"])
 
     def _reasons(self):
         """Reason why each row is not reliable, "" where it is; None if nothing was checked."""

@@ -1,6 +1,7 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 import fastmf as mf
 from fastmf.inference.fixed_point import stacked, trace_of
@@ -41,3 +42,21 @@ def test_a_result_says_how_many_rows_converged():
     model = mf.RBM(np.ones((3, 2)), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
     assert repr(mf.tap(model, np.eye(3))).startswith("FixedPoint(3 of 3 converged")
     assert "0 of 1 converged, at most 1 sweeps" in repr(mf.tap(model, max_iter=1))
+
+
+@pytest.mark.parametrize("starts", [None, np.eye(3)], ids=["single", "rows"])
+def test_results_are_data_frames(starts):
+    pytest.importorskip("pandas")
+    W = np.arange(6.0).reshape(3, 2) / 9
+    result = mf.tap(mf.RBM(W, mf.Bernoulli(np.ones(3)), mf.Ising(np.zeros(2))), starts)
+    frame = result.as_frame()
+    for layer, values in enumerate(result.var):
+        np.testing.assert_array_equal(frame.loc[layer, "var"].to_numpy(), values.ravel())
+    names = ["layer", "unit"] if starts is None else ["layer", "row", "unit"]
+    assert list(frame.index.names) == names
+    machine = mf.BoltzmannMachine(W @ W.T * (1 - np.eye(3)), mf.Ising(np.ones(3)))
+    flat = mf.tap(machine, starts)
+    expected = flat.mean[1] if starts is None else flat.mean[2, 1]
+    assert flat.as_frame()["mean"][1 if starts is None else (2, 1)] == expected
+    solutions = mf.evaluation.solutions(machine, W.T)
+    assert solutions.as_frame()["counts"].sum() == 2

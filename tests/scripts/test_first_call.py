@@ -3,6 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from fastmf.cli._warmup_tasks import run
+
 
 @pytest.fixture
 def script(load):
@@ -30,5 +32,11 @@ def test_every_call_runs(script, load, monkeypatch):
 
 def test_the_page_has_the_table(script):
     text = script.PAGE.read_text(encoding="utf-8")
-    part = text.partition(script.MARKERS[0])[2].partition(script.MARKERS[1])[0]
+    part = text.partition("first calls table: begin")[2].partition("first calls table: end")[0]
     assert [name for name in script.ROWS if f"| {name} |" not in part] == []
+
+
+@pytest.mark.slow
+def test_every_call_of_the_library_runs(load):
+    errors = {name: run(task) for name, task in load("calls").tasks_of_library().items()}
+    assert {name: error for name, error in errors.items() if error} == {}

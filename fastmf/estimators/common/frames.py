@@ -1,19 +1,8 @@
-"""Results with names of features, as data frames of pandas, which is imported in functions only."""
+"""Results with names of features, as data frames of pandas."""
 
 import numpy as np
 
-from fastmf._common.names import check_order
-
-
-def pandas():
-    """The module pandas."""
-    try:
-        import pandas
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            "data frames need pandas: pip install pandas, or take the arrays (as_frame=False)."
-        ) from error
-    return pandas
+from fastmf._common.names import check_order, pandas
 
 
 def feature_names(estimator):

@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from fastmf._common.arguments import one_of, positive, proper_fraction
+from fastmf._common.names import pandas
 from fastmf._common.warning import warn_user
-from fastmf.estimators.common.frames import pandas
 from fastmf.estimators.common.slabs import quantile, slab_moments
 from fastmf.estimators.networks.covariances import NodeCovariances
 from fastmf.learning.evidence.edges import SLABS, EffectSets, SingleEffects, Whitened

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from fastmf._common.names import pandas
 from fastmf._common.progress import followed
 from fastmf._common.warning import warn_user
-from fastmf.estimators.common.frames import pandas
 from fastmf.learning.pseudo_likelihood.fit import CompositeLikelihood, few_blas_threads
 from fastmf.learning.pseudo_likelihood.lbfgs import maximum
 from fastmf.learning.pseudo_likelihood.resampling import Refits

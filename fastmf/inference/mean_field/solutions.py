@@ -6,6 +6,7 @@ import numpy as np
 import scipy
 
 from fastmf._common.arguments import number
+from fastmf._common.names import pandas
 from fastmf.inference.fixed_point import some_rows
 from fastmf.inference.mean_field.free_energy import log_partition_of_tilts
 
@@ -81,6 +82,11 @@ class Solutions(NamedTuple):
             return np.zeros(len(self.log_partition))
         weights = np.exp(self.log_partition - top)
         return weights / weights.sum()
+
+    def as_frame(self):
+        """Return a row for each solution, with weights and counts of starts, as a data frame."""
+        names = "free_energy", "converged", "reliable", "weights", "counts"
+        return pandas().DataFrame({name: getattr(self, name) for name in names})
 
     def __repr__(self):
         low, high = self.log_partition.min(), self.log_partition.max()
