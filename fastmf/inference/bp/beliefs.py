@@ -115,7 +115,9 @@ def beliefs_of(options, units, ends, single=False, local_maximum=None):
     log_odds = record.visible, record.hidden[:, :m]
     means, variances = units.means(log_odds)
     if options.decodes:
-        assignment, score = decoded(units, record), record.objective + units.constant
+        best = record.best.astype(dtype)  # and the best hidden units given these
+        hidden = units.fields[1] + (best @ model.weights) * units.factor > 0
+        assignment, score = (record.best, hidden), record.objective + units.constant
     else:
         assignment, score = (log_odds[0] > 0, log_odds[1] > 0), None
     tilts = [
@@ -179,13 +181,6 @@ def of_record(record, single, dtype, layers, rows, kind=Beliefs, **shared):
         **{name: row(x) for name, x in rows.items()},
         **shared,
     )
-
-
-def decoded(units, record):
-    """The best visible {0, 1} units of all sweeps, and the best hidden ones given these."""
-    best = record.best.astype(units.model.dtype)
-    hidden = units.fields[1] + (best @ units.model.weights) * units.factor
-    return record.best, hidden > 0
 
 
 def log_messages(options, units, messages):

@@ -160,7 +160,7 @@ def _units(units, solved):
         (low, high), (p, q) = pair, _probabilities(units, solved)
         scale = high - low
         log_odds = np.log(solved.beliefs)
-        tilt = log_odds / scale - _field_of(prior)
+        tilt = log_odds / scale - binary_field(prior)[0].astype(np.float64)
         return low * q + high * p, scale**2 * p * q, tilt, (p > q).astype(np.int64)
     mean, var = units.moments(solved.beliefs)
     return mean, var, _tilts(units, solved.beliefs), units.labels(solved.beliefs)
@@ -180,10 +180,6 @@ def _tilts(units, beliefs):
     lower = np.where(counts == 2, logs[:, first], 0.0)
     with np.errstate(invalid="ignore"):
         return np.nan_to_num((logs[:, last] - lower) / distance, posinf=np.inf, neginf=-np.inf)
-
-
-def _field_of(prior):
-    return binary_field(prior)[0].astype(np.float64)
 
 
 def _pairs(units, solved):
