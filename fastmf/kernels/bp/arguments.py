@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 from fastmf._jit.argument_types import Bool, Float64, Int64, Real
 
-# Visible units whose beliefs are computed together, so that the exponentials vectorise; units of a
-# task of `pair_beliefs`; and sources of relaxed belief propagation whose messages are computed
-# together, so that transposing them writes whole cache lines.
+# Visible units whose beliefs are computed together, so that the exponentials vectorise; and of one
+# task of `pair_beliefs`.
 TILE_UNITS = 16
 # Hidden units are padded to a multiple of this: a vector of float32, or two.
 PADDING_MULTIPLE = {"sum": 16, "max": 32, "mixed": 16}

@@ -35,11 +35,12 @@ from fastmf._outcomes import (
     WINDOW_SWEEPS,
 )
 from fastmf._threads.interrupts import next_task, stopped
-from fastmf.kernels.bp.arguments import TILE_UNITS
 from fastmf.kernels.linear.work import new_work
 from fastmf.kernels.mean_field.rows import MEAN, VAR, A, B
 from fastmf.priors._compiled import tilted_log_partition, tilted_moments
 
+# Sources whose messages are computed together, so that transposing them writes whole cache lines.
+TILE_SOURCES = 16
 # Planes of the state of a row after moments and damped tilts: the tilts of which these are the
 # moments.
 OWN_B, OWN_A = range(4, 6)
@@ -93,7 +94,7 @@ class RelaxedBPRow(NamedTuple):
     tilt: Real[2]  # (2, n_units): tilts b and a of the newest messages, undamped
     external: Real[2]  # (2, n_units): field and precision
     scratch: Real[2]  # (4, n_units)
-    # (2, TILE_UNITS, n_units): means and variances of messages before they are transposed
+    # (2, TILE_SOURCES, n_units): means and variances of messages before they are transposed
     tile: Real[3]
     measures: Float64[1]  # (N_MEASURES,): measures of the sweep so far: see above
 
@@ -188,8 +189,8 @@ def _update_layer(layer, incoming, damping, work):
     outgoing = 2 - incoming
     b, a = row(work.state, (B, layer.start), n), row(work.state, (A, layer.start), n)
     cavity_b, cavity_a = row(work.scratch, (2, 0), n), row(work.scratch, (3, 0), n)
-    for start in range(0, n_source, TILE_UNITS):
-        n_here = smaller(TILE_UNITS, n_source - start)
+    for start in range(0, n_source, TILE_SOURCES):
+        n_here = smaller(TILE_SOURCES, n_source - start)
         for r in range(n_here):
             k, source = start + r, layer.source + start + r
             w = row(layer.couplings, (k, 0), n)
@@ -337,7 +338,7 @@ def relaxed_bp_work(n_workers, n_units, n_messages, dtype):
     """Memory of `relaxed_bp`: a `RelaxedBPRow` whose arrays have a first axis of threads."""
     shapes = (4, n_messages), (6, n_units), (2, n_units), (2, n_units), (4, n_units)
     parts = (np.empty((n_workers, *shape), dtype) for shape in shapes)
-    tile = np.empty((n_workers, 2, TILE_UNITS, n_units), dtype)
+    tile = np.empty((n_workers, 2, TILE_SOURCES, n_units), dtype)
     return new_work(RelaxedBPRow(*parts, tile, np.zeros((n_workers, N_MEASURES))))
 
 
