@@ -17,28 +17,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 # Bytes of an array that NumPy holds its data, sizes and strides at.
 DATA, SHAPE, STRIDES = 16, 32, 40
-# Memory for arrays that kernels make, as Numba's functions of these names
-# give it, which are Python's.
-MEMORY = """
-#include <stdint.h>
-#include <stdlib.h>
-typedef struct { size_t references; void *destructor, *info, *data; size_t size; void *of; } Memory;
-__attribute__((visibility("hidden"))) void *NRT_MemInfo_alloc_aligned(size_t size, uint32_t align)
-{
-    Memory *made = malloc(sizeof(Memory) + size + align);
-    if (made) {
-        uintptr_t start = (uintptr_t)(made + 1);
-        *made = (Memory){1, 0, 0, (void *)(start + (align - start % align) % align), size, 0};
-    }
-    return made;
-}
-__attribute__((visibility("hidden"))) void NRT_MemInfo_call_dtor(void *made) { free(made); }
-"""
 # Symbols that code may refer to: those of the linker, of the C library and of its mathematics.
 ALLOWED = re.compile(
     r"_GLOBAL_OFFSET_TABLE_|NRT_MemInfo_(alloc_aligned|call_dtor)|_?(mem(cpy|set|move)|bzero|sched_yield|"
@@ -80,15 +65,10 @@ def leaves_of(types):
             yield type_
 
 
-def item_size(type_):
-    """Bytes of an entry of an array."""
-    import numpy as np
-
-    return np.dtype(type_.item).itemsize
-
-
 def entry_text(symbol, main, parameters, types):
     """LLVM function that takes the words of the arguments, and calls a function of Numba."""
+    import numpy as np
+
     lines, given, k = [], [], 0
     for place, type_ in enumerate(leaves_of(types)):
         word = f"%w{place}"
@@ -112,20 +92,12 @@ def entry_text(symbol, main, parameters, types):
         for axis in range(type_.n_axes):
             lines.append(f"%n{place}_{axis} = mul i64 {n_items}, %shape{place}_{axis}")
             n_items = f"%n{place}_{axis}"
-        given += ["ptr null", "ptr null", f"i64 {n_items}", f"i64 {item_size(type_)}"]
+        given += ["ptr null", "ptr null", f"i64 {n_items}", f"i64 {np.dtype(type_.item).itemsize}"]
         given += [f"ptr %data{place}", *items["shape"], *items["strides"]]
         k += 5 + 2 * type_.n_axes
     assert k == len(parameters), (symbol, k, parameters)
-    body = "\n  ".join(lines)
-    call = ", ".join(["ptr %result", "ptr %error", *given])
-    return f"""
-define i32 @"{symbol}"(ptr %words, ptr %result) {{
-  %error = alloca ptr
-  {body}
-  %status = call i32 @"{main}"({call})
-  ret i32 %status
-}}
-"""
+    head = f'define i32 @"{symbol}"(ptr %words, ptr %result)'
+    return function_text(head, main, lines, given, "i32 %status")
 
 
 def address_text(symbol, main, parameters, types):
@@ -134,7 +106,7 @@ def address_text(symbol, main, parameters, types):
     for type_ in leaves_of(types):
         n_words = 1 if isinstance(type_, str) else 5 + 2 * type_.n_axes
         kinds += [type_ == "bool"] * n_words
-    lines, given = [], []
+    lines, given = ["%result = alloca ptr"], []
     for k, (parameter, is_bool) in enumerate(zip(parameters, kinds, strict=True)):
         if is_bool:
             lines.append(f"%b{k} = zext i1 %p{k} to {parameter}")
@@ -142,17 +114,15 @@ def address_text(symbol, main, parameters, types):
     taken = [
         f"{'i1' if b else p} %p{k}" for k, (p, b) in enumerate(zip(parameters, kinds, strict=True))
     ]
-    body = "\n  ".join(lines)
-    call = ", ".join(["ptr %result", "ptr %error", *given])
-    return f"""
-define void @"{symbol}"({", ".join(taken)}) {{
-  %error = alloca ptr
-  %result = alloca ptr
-  {body}
-  %status = call i32 @"{main}"({call})
-  ret void
-}}
-"""
+    head = f'define void @"{symbol}"({", ".join(taken)})'
+    return function_text(head, main, lines, given, "void")
+
+
+def function_text(head, main, lines, given, returned):
+    """LLVM function that calls a function of Numba."""
+    call = f'%status = call i32 @"{main}"({", ".join(["ptr %result", "ptr %error", *given])})'
+    body = "\n  ".join(["%error = alloca ptr", *lines, call, f"ret {returned}"])
+    return f"{head} {{\n  {body}\n}}\n"
 
 
 def object_of(text, kind, symbol, types, machine):
@@ -249,8 +219,7 @@ def build_level(level, folder, only):
             objects.append(path)
             item = functions.setdefault(key, {"entry": None, "address": None})
             item |= {kind: symbol, "returns": returned[0], "is_tuple": returned[1]}
-        memory = Path(temporary, "memory.c")
-        memory.write_text(MEMORY)
+        memory = Path(__file__).with_name("memory.c")
         target = folder / f"{level}.so"
         compiler = os.environ.get("CC", "cc")
         arguments = ["-shared", "-fPIC", "-O2", "-s", "-o", target, memory, *objects, "-lm"]
@@ -272,34 +241,24 @@ def undefined(path):
 
 def main():
     """Build the libraries of all instruction sets of this processor, a process each."""
+    from fastmf._jit import library
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "fastmf/_jit/built")
     parser.add_argument("--only", default="", help="tasks whose name contains this")
     parser.add_argument("--level", action="append", help="default all that this processor has")
-    parser.add_argument("--here", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    if arguments.here:
-        part = build_level(arguments.here, arguments.folder, arguments.only)
-        (arguments.folder / f"{arguments.here}.json").write_text(json.dumps(part))
-        return
-    from fastmf._jit import library
 
     of_processor = library.LEVEL
     levels = ["x86-64-v3", "x86-64-v4"] if of_processor == "x86-64-v4" else [of_processor]
     index = {"sources": library.digest_of_sources(), "levels": {}}
+    os.environ |= {"FASTMF_LIBRARY": "0", "NUMBA_CPU_FEATURES": "", "FASTMF_QUIET": "1"}
     for level in arguments.level or levels:
-        environment = os.environ | {
-            "FASTMF_LIBRARY": "0",
-            "NUMBA_CPU_NAME": "generic" if level == "aarch64" else level,
-            "NUMBA_CPU_FEATURES": "",
-            "FASTMF_QUIET": "1",
-        }
-        options = ["--here", level, "--only", arguments.only, str(arguments.folder)]
-        subprocess.run([sys.executable, __file__, *options], env=environment, check=True)
-        part = arguments.folder / f"{level}.json"
-        index["levels"][level] = json.loads(part.read_text())
-        part.unlink()
+        os.environ["NUMBA_CPU_NAME"] = "generic" if level == "aarch64" else level
+        with ProcessPoolExecutor(1, get_context("spawn")) as process:
+            part = process.submit(build_level, level, arguments.folder, arguments.only)
+            index["levels"][level] = part.result()
     content = json.dumps(index)
     digest = hashlib.sha256(content.encode()).hexdigest()
     (arguments.folder / "index.json").write_text(f"{digest}\n{content}")

@@ -2,7 +2,7 @@
 
 import csv
 from functools import partial
-from itertools import pairwise, product
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -163,67 +163,20 @@ def path(name, dtype):
     return mf.BoltzmannMachine(csr_array(half + half.T), units(name, 6, dtype))
 
 
-# Expressions of a first call and of a second combination, by name. A call that has a `dtype` is
-# made in both floating-point types.
+# Expressions of calls. Named ones are timed, as the first of a process and as a second one; of all,
+# kernels are built ahead. A call that has a `dtype` is made in both floating-point types.
 with Path(__file__).with_suffix(".csv").open(newline="", encoding="utf-8") as _file:
-    ROWS = {name: tuple(row) for name, *row in list(csv.reader(_file))[1:]}
-
-PRIORS = ("Bernoulli", "Ising", "Binomial", "Gaussian", "TruncatedGaussian", "GaussBernoulli",
-          "TruncatedGaussBernoulli")  # fmt: skip
-LAYERED = {"call": ("warmup.tap", "mf.relaxed_bp", "mf.adaptive_tap"), "prior": PRIORS}
-# Further expressions whose kernels are built ahead, with all values of the words in braces.
-LIBRARY = {
-    "{call}(machine(('{prior}', 'Bernoulli'), dtype))": LAYERED,
-    "moments(units('{prior}', 1 << 15, dtype))": {"prior": PRIORS},
-    "warmup.tap(binary(dtype), order={order})": {"order": (1, 3)},
-    "warmup.tap({model}, schedule='{schedule}')": {
-        "model": ("spins(dtype)", "binary(dtype)", "binary(dtype, 3)"),
-        "schedule": ("blocked", "sequential"),
-    },
-    "mf.belief_propagation(binary(dtype), field=np.zeros((2, 4), dtype), pairwise={pairwise})": {
-        "pairwise": (False, True)
-    },
-    # One large row.
-    "mf.belief_propagation(machine(('Bernoulli',) * 2, dtype, (900, 300)), n_threads=2)": {},
-    "mf.most_probable(binary(dtype), sum_hidden={sum_hidden})": {"sum_hidden": (False, True)},
-    "mf.expectation_propagation(warmup.linear_model(dtype, {n}), schedule='{schedule}')": {
-        "n": (3, 9), "schedule": ("parallel", "sequential", "convergent")
-    },
-    "mf.adaptive_tap(spins(dtype), schedule='{schedule}')": {"schedule": ("auto", "convergent")},
-    "warmup.machine(mf.GeneralizedRBM(3, gradient='{gradient}'), rows(dtype))": {
-        "gradient": ("tap", "mean_field", "adaptive_tap", "cd", "pcd")
-    },
-    "warmup.machine(mf.GeneralizedRBM(3, hidden='{hidden}'), rows(dtype))": {
-        "hidden": ("ising", "gaussian", "gauss_bernoulli")
-    },
-    "warmup.machine(mf.DeepBoltzmannMachine((3, 2), pretraining_epochs=1), rows(dtype))": {},
-    "warmup.conditional(dtype, objective='{objective}')": {
-        "objective": ("likelihood", "logistic", "cd", "perceptron", "latent_svm", "marginal_svm")
-    },
-    "warmup.conditional(dtype, inference='mean_field')": {},
-    "warmup.{call}(dtype)": {"call": ("pixels", "regression", "classification")},
-    "warmup.spins('{solver}')": {"solver": ("newton", "lbfgs", "bslm")},
-    "mf.OrdinalMachine(l2=0.1).fit(labels())": {},
-    "fit_rbm(labels(dtype), visible='{visible}')": {"visible": ("ordinal", "categorical")},
-    "fit_potts(dtype)": {},
-    "evaluate(binary(dtype))": {},
-    "mf.tap(potts(dtype), order={order})": {"order": (1, 2)},
-    "mf.belief_propagation(potts(dtype), max_iter=2)": {},
-    "mf.evaluation.effective_couplings(potts(dtype), [[0, 1]])": {},
-    "solve_graph(path('{prior}', dtype))": {"prior": ("Ising", "Bernoulli", "Categorical")},
-}  # fmt: skip
+    _LINES = list(csv.DictReader(_file))
+ROWS = {line["name"]: (line["first"], line["second"]) for line in _LINES if line["name"]}
 
 
 def tasks_of_library():
     """All calls whose kernels are built ahead: in both types, and not of a user's own units."""
     from fastmf.cli import _warmup_tasks
 
-    calls = {call for row in ROWS.values() for call in row if "own()" not in call}
-    for call, options in LIBRARY.items():
-        for values in product(*options.values()):
-            calls.add(call.format(**dict(zip(options, values, strict=True))))
     tasks = dict(_warmup_tasks.STANDARD)
-    for call in sorted(calls):
+    calls = {line[place] for line in _LINES for place in ("first", "second")}
+    for call in sorted(call for call in calls if call and "own()" not in call):
         for dtype in ("float64", "float32")[: 1 + ("dtype" in call)]:
             names = globals() | {"warmup": _warmup_tasks, "dtype": dtype}
             tasks[call.replace("dtype", repr(dtype))] = partial(eval, call, names)

@@ -11,7 +11,7 @@ range of a unit on average or 0.2 of one; right within half of these. Answers be
 import argparse
 import itertools
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import partial
 
 import numpy as np
@@ -42,10 +42,6 @@ def rbm(rng, visible=(8, 15), hidden=(6, 11), sparse=False):
     if centre:
         a, c = a - weights.sum(1) / 2, c - weights.sum(0) / 2
     return mf.RBM(weights, units(a), units(c))
-
-
-def large_rbm(rng):
-    return rbm(rng, (20, 61), (15, 18), sparse=rng.random() < 0.5)
 
 
 def grid(rows, columns):
@@ -164,7 +160,9 @@ ENSEMBLES = {
         "ferromagnetic_potts": partial(potts, ferromagnetic_tables),
         "clock": partial(potts, clock_tables), "binomial": binomial,
     },
-    "large layers": {"large_rbm": large_rbm},
+    "large layers": {
+        "large_rbm": lambda rng: rbm(rng, (20, 61), (15, 18), sparse=rng.random() < 0.5)
+    },
 }  # fmt: skip
 
 
@@ -175,9 +173,8 @@ def layers(x):
 def ranges_of(model):
     parts = []
     for prior in model.layers:
-        n = len(prior.moments(0.0, 0.0)[0])
-        width = {"Ising": 2.0, "Binomial": getattr(prior, "n", 1.0)}.get(type(prior).__name__, 1.0)
-        parts.append(np.broadcast_to(width, n))
+        width = 2.0 if isinstance(prior, mf.Ising) else getattr(prior, "n", 1.0)
+        parts.append(np.broadcast_to(width, prior.moments(0.0, 0.0)[0].shape))
     return np.concatenate(parts)
 
 
@@ -225,11 +222,9 @@ def row_of(solver, kind, results):
     wrong, right = error > 1, error <= 0.5
     caught, false = (100 * flagged[part].sum() / max(part.sum(), 1) for part in (wrong, right))
     ms = [1e3 * np.median([r[k] for r in results]) for k in (2, 3)]
-    by_reason = defaultdict(int)
-    for (_, reason, *_), is_wrong in zip(results, wrong, strict=True):
-        if reason and is_wrong:
-            by_reason[reason.name] += 1
-    reasons = ", ".join(f"{name} {n}" for name, n in sorted(by_reason.items()))
+    reasons = Counter(r[1].name for r, is_wrong in zip(results, wrong, strict=True)
+                      if r[1] and is_wrong)  # fmt: skip
+    reasons = ", ".join(f"{name} {n}" for name, n in sorted(reasons.items()))
     return (
         f"| {solver} | {kind} | {wrong.sum()}, {right.sum()} | {caught:.1f} % "
         f"| {false:.1f} % | {ms[0]:.1f} + {ms[1]:.1f} | {reasons} |"

@@ -53,17 +53,3 @@ def binary_rbm(weights, rng, prior=mf.Bernoulli, dtype=float, scale=1.0):
 def loopy(n=9, m=7, scale=0.7, seed=0, **options):
     rng = np.random.default_rng(seed)
     return binary_rbm(scale * rng.normal(size=(n, m)), rng, **options)
-
-
-def centred(n, m, scale, seed=0, prior=mf.Bernoulli):
-    """Large weights, and fields that centre the units: undamped messages cycle."""
-    rng = np.random.default_rng(seed)
-    weights = scale * rng.normal(size=(n, m))
-    fields = rng.normal(size=n), rng.normal(size=m)
-    if prior is mf.Bernoulli:
-        fields = fields[0] - weights.sum(1) / 2, fields[1] - weights.sum(0) / 2
-    return mf.RBM(weights, *map(prior, fields))
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))

@@ -107,13 +107,5 @@ class MatrixForm:
         )  # fmt: skip
 
 
-def probabilities(mean, values):
-    """Of the states of a group, or of the two values of a unit."""
-    if values.shape[1] > 1:
-        return mean
-    low, high = values[:, 0]
-    return np.array([high - mean[0], mean[0] - low]) / (high - low)
-
-
 def joined(parts):
     return np.concatenate(parts) if isinstance(parts, tuple) else parts

@@ -15,14 +15,6 @@ def random_rows(n_categories, n_rows=200, *, seed=0, weighted=False):
     return states, rng.random(n_rows) + 0.1 if weighted else np.ones(n_rows)
 
 
-def random_parameters(n_categories, *, strength=0.3, seed=1):
-    """Symmetric couplings, and a list of the thresholds of the categories 1..m of each item."""
-    rng = np.random.default_rng(seed)
-    d = len(n_categories)
-    sigma = np.triu(strength * rng.normal(size=(d, d)), 1)
-    return sigma + sigma.T, [rng.normal(size=q - 1) for q in n_categories]
-
-
 def all_states(n_categories):
     """All states, one a row."""
     return np.array(list(itertools.product(*map(range, n_categories))))

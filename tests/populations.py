@@ -20,3 +20,16 @@ def population(d=5, seed=0, scale=0.5, l2=0.0):
     model = BoltzmannMachine(J + J.T, Ising(scale * rng.normal(size=d)))
     objective = PseudoLikelihood(all_states(d), 1000 * probabilities(model), l2)
     return objective, objective.packed(model.couplings, model.prior.field)
+
+
+def features(states):
+    """Derivatives of the margins by fields and couplings, (n_rows, n_units, n_parameters)."""
+    n, d = states.shape
+    pairs = np.transpose(np.triu_indices(d, 1))
+    out = np.zeros((n, d, d + len(pairs)))
+    for j in range(d):
+        out[:, j, j] = states[:, j]
+        for c, (a, b) in enumerate(pairs):
+            if j in (a, b):
+                out[:, j, d + c] = states[:, a] * states[:, b]
+    return out

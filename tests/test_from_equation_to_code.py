@@ -42,27 +42,6 @@ def test_the_test_exists(name):
     assert function.startswith("test_") and function in functions(TESTS / file)
 
 
-def test_algorithms_and_main_equations_are_there():
-    tramel = PAGE.read_text(encoding="utf-8").partition("## Belief propagation in conditional")[0]
-    where = " ".join(line.split("|")[1] for line in tramel.splitlines() if line.startswith("| "))
-    assert set(re.findall(r"Algorithm (\d)", where)) == set("1234")
-    listed = set()
-    for first, last in re.findall(r"(\d+)(?:-(\d+))?", re.sub(r"Algorithm \d", "", where)):
-        listed |= set(range(int(first), int(last or first) + 1))
-    # Model, expansion, learning, denoising, messages, units, deep machines.
-    needed = {
-        9,
-        11,
-        *range(12, 16),
-        *range(33, 48),
-        *range(57, 66),
-        *range(83, 91),
-        93,
-        *range(96, 99),
-    }
-    assert needed | {*range(106, 119), 119, 121, *range(125, 130)} <= listed
-
-
 def equations(where):
     """Numbers of the equations that a row is about, such as "3", "5", "6" of "Eqs. 3, 5-6"."""
     listed = []

@@ -6,7 +6,6 @@ of test images by epoch) into a folder. The same command resumes a run that was 
 tap_machines.md.
 """
 
-import json
 import time
 
 import experiment
@@ -48,19 +47,12 @@ def parser():
     )  # fmt: skip
 
 
-def learner(method, iterations, options, **others):
-    settings = experiment.TABLE_1["binary"] | {"learning_rate": options.learning_rate}
-    return mf.GeneralizedRBM(
-        options.hidden,
-        gradient=method,
-        n_sweeps=iterations,
-        n_starts=options.solutions,
+def learner(method, iterations, options, **settings):
+    return experiment.machine(
+        options, options.hidden, gradient=method, n_sweeps=iterations, n_starts=options.solutions,
         damping=0.5 if options.paper and method == "adaptive_tap" else None,
-        centred=not options.paper,
-        random_state=options.seed,
-        **settings,
-        **others,
-    )
+        centred=not options.paper, learning_rate=options.learning_rate, **settings,
+    )  # fmt: skip
 
 
 def cost(X, options):
@@ -72,20 +64,17 @@ def cost(X, options):
     }
     for size in SIZES:
         starts, times = X[np.arange(size) % len(X)], []
-        for method in METHODS:
-            # The difference excludes the cost of the first iteration.
-            runs = (cost_of(solvers[method], starts, n, RUNS[method]) for n in (FEW, MANY))
-            (few, n_few), (many, n_many) = runs
-            times.append(1e3 * (many - few) / (n_many - n_few))
+        for method, solve in solvers.items():
+            # The difference excludes the cost of the first iteration; TAP may end before.
+            seconds, n_iter = zip(*(cost_of(solve, starts, n, RUNS[method]) for n in (FEW, MANY)),
+                                  strict=True)  # fmt: skip
+            times.append(1e3 * np.diff(seconds)[0] / np.diff(n_iter)[0])
         shown = ", ".join(f"{t:.3g} ms by {n}" for t, n in zip(times, METHODS, strict=True))
         print(f"an iteration from {size} starts, CPU time: {shown}")
 
 
 def cost_of(solve, starts, max_iter, n_runs):
-    """Seconds of CPU time of a run, the least of some, and its iterations, averaged over starts.
-
-    Of CPU time, as others may use the machine; TAP may end before `max_iter`.
-    """
+    """Seconds of CPU time of a run, the least of some, and its iterations, averaged over starts."""
     n_iter = solve(starts, max_iter).n_iter.mean()
     times = []
     for _ in range(REPEATS):
@@ -98,13 +87,15 @@ def cost_of(solve, starts, max_iter, n_runs):
 
 def training(X, test, options, folder):
     """Machines by epoch."""
-    rows = []
+    rows, results = [], experiment.Results(folder / "training.jsonl")
     for method, name in METHODS.items():
         for n in options.iterations:
-            run = trained(method, n, X, test, options, folder)
-            rows += [(name, n, *row) for row in zip(run["epoch"], run["pseudo"], strict=True)]
+            run = results.get(
+                f"{method}-{n}", lambda n=n, m=method: trained(m, n, X, test, options, folder)
+            )
+            rows += [(name, n, *point) for point in run["pseudo"]]
             print(
-                f"{name + f', {n} iterations':28} pseudo-likelihood {run['pseudo'][-1]:8.2f}, "
+                f"{name + f', {n} iterations':28} pseudo-likelihood {run['pseudo'][-1][1]:8.2f}, "
                 f"log-likelihood (AIS) {run['annealed']:8.2f}, {run['seconds']:.0f} s of CPU time",
                 flush=True,
             )
@@ -125,35 +116,15 @@ def draw(rows):
     return ax
 
 
-class Record:
-    """A callback that measures each epoch, and keeps the measures in a file."""
-
-    def __init__(self, path, test, first):
-        self.path, self.test, self.first = path, test, first
-        self.measures = {"epoch": [], "pseudo": [], "seconds": 0.0}
-        if path.exists():
-            self.measures = json.loads(path.read_text())
-        self.begin = time.process_time() - self.measures["seconds"]
-
-    def __call__(self, state):
-        """Measure an epoch that is not in the file."""
-        measures, epoch = self.measures, state.epoch + self.first
-        if epoch not in measures["epoch"]:
-            pseudo = mf.evaluation.pseudo_log_likelihood(state.model, self.test).mean()
-            measures["epoch"].append(epoch)
-            measures["pseudo"].append(float(pseudo))
-            measures["seconds"] = time.process_time() - self.begin
-            self.path.write_text(json.dumps(measures))
-
-
 def trained(method, iterations, X, test, options, folder):
-    """Measures of one machine by epoch, and the seconds of training."""
+    """Pseudo-likelihoods of a machine by epoch, its log-likelihood, and the seconds of training."""
+
+    def pseudo(model):
+        return float(mf.evaluation.pseudo_log_likelihood(model, test).mean())
+
     path = folder / f"training-{method}-{iterations}.json"
-    record = Record(path, test, options.begin)
-    measures = record.measures
-    if "annealed" in measures:
-        return measures
-    run = {"callbacks": [record, mf.evaluation.Checkpoint(path.with_suffix(".npz"))]}
+    epochs = experiment.Epochs(path, pseudo)
+    run = {"callbacks": [epochs, mf.evaluation.Checkpoint(path.with_suffix(".npz"))]}
     run |= {"n_epochs": options.epochs - options.begin}
     if options.begin:
         checkpoint = mf.evaluation.Checkpoint(folder / f"begin-{iterations}.npz")
@@ -161,9 +132,10 @@ def trained(method, iterations, X, test, options, folder):
         run["init"] = learner("tap", iterations, options, **first).fit(X).model_
     model = learner(method, iterations, options, **run).fit(X).model_
     annealed = experiment.annealed(model, test, n_steps=300, data=X[:100], rng=options.seed)
-    measures["annealed"] = float(annealed[0])
-    path.write_text(json.dumps(measures))
-    return measures
+    return {
+        "pseudo": [(epoch + options.begin, value) for epoch, *_, value in epochs.rows],
+        "annealed": float(annealed[0]), "seconds": epochs.rows[-1][2],
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -7,6 +7,9 @@ convergence.csv and .png (Fig. 4) into a folder, and each model as TASK-METHOD.n
 resumes a run that was stopped. Results: crbm_structured.md.
 """
 
+import csv
+from pathlib import Path
+
 import experiment
 import numpy as np
 
@@ -26,21 +29,9 @@ METHODS = {
     "MSSVM": dict(objective="marginal_svm"),
 }
 THRESHOLDS = np.linspace(0.02, 0.98, 97)
-# Error in percent of all pixels and of the changed ones, in the order of METHODS.
-PAPER = {
-    "mnist-noisy-10": "1.960/12.531 1.925/12.229 1.816/11.103 1.760/11.121 1.862/11.319 "
-    "1.688/10.718 1.807/11.565 1.751/11.023",
-    "mnist-noisy-20": "4.088/12.609 4.012/12.597 3.995/11.273 3.970/10.876 3.917/10.939 "
-    "3.691/10.409 3.910/11.175 3.804/10.627",
-    "mnist-occluded-8": "1.468/61.304 1.814/63.130 1.707/67.925 1.394/45.684 1.492/49.553 "
-    "1.329/39.785 1.496/44.037 1.391/41.829",
-    "mnist-occluded-12": "3.498/53.971 3.983/58.376 3.921/63.237 3.483/35.755 3.477/40.703 "
-    "3.117/36.233 3.468/39.140 3.273/35.712",
-    "caltech-noisy-20": "5.653/11.460 5.876/12.423 5.736/12.013 5.622/10.808 5.617/11.083 "
-    "5.445/10.731 5.628/11.468 5.549/11.389",
-    "caltech-occluded-12": "4.771/16.587 5.033/20.300 5.149/21.087 5.081/15.102 4.692/15.995 "
-    "4.548/16.541 4.703/16.014 4.534/14.918",
-}
+# The paper's errors in percent of all pixels and of the changed ones, by task and method.
+with (Path(__file__).parent / "ping_ihler.csv").open(newline="") as _file:
+    PAPER = {tuple(row[:2]): tuple(row[2:]) for row in list(csv.reader(_file))[1:]}
 
 
 def main(argv=None):
@@ -67,7 +58,6 @@ def main(argv=None):
         rows = {"corrupted": test[0], **restored, "clean": test[1]}
         shown = plotting.image_rows({name: images[:10] for name, images in rows.items()}, shape)
         experiment.picture(shown, folder / f"pictures-{task}.png")
-    figures(records, folder)
 
 
 def parser():
@@ -87,7 +77,8 @@ def parser():
         search_validation=(int, "validation images; all may take longer than to learn [all]"),
     )  # fmt: skip
     add = made.add_argument
-    add("--tasks", nargs="*", default=list(PAPER), metavar="TASK",
+    tasks = list(dict.fromkeys(task for task, _ in PAPER))
+    add("--tasks", nargs="*", default=tasks, metavar="TASK",
         help="DATA-KIND-AMOUNT: mnist or caltech, noisy-PERCENT or occluded-SIDE "
         "[the paper's six]")  # fmt: skip
     add("--start", choices=("logistic", "small"), default="logistic",
@@ -116,10 +107,8 @@ def data(task, options):
         images, shape, _ = load_mnist(options.data, split="train", binary=True)
         test = load_mnist(options.data, split="test", binary=True).X
         n = min(options.train_size, len(images) * 5 // 6)
-        train, validation = (
-            images[:n],
-            images[-min(max(1, n // 5), 10000) :][: options.validation_size],
-        )
+        train = images[:n]
+        validation = images[-min(max(1, n // 5), 10000) :][: options.validation_size]
     else:
         shape = 28, 28
         # As in the file, and in the paper: the background is 1, and so are the patches. Logistic
@@ -152,25 +141,20 @@ def trained(task, method, train, validation, options, folder):
 
 def untrained(task, method, options, folder):
     """The machine of a method, which starts from the logistic regression of the task."""
-    logistic, sampling = method == "LR", method.startswith("CD")
-    n_epochs = options.sampling_epochs if sampling else None
+    init, n_epochs = None, options.epochs
+    if method == "LR":
+        n_epochs = options.logistic_epochs
+    elif options.start == "logistic":
+        init = mf.ConditionalRBM.load(folder / f"{task}-LR.npz").model_
+    if method.startswith("CD"):
+        n_epochs = options.sampling_epochs or n_epochs
+    rates = options.learning_rate[0], options.learning_rate[-1]
     return mf.ConditionalRBM(
-        options.hidden,
-        **METHODS[method],
-        n_epochs=options.logistic_epochs if logistic else n_epochs or options.epochs,
-        learning_rate=(options.learning_rate[0], options.learning_rate[-1]),
-        momentum=options.momentum,
-        l2=0.0,
-        weight_scale=options.weight_scale,
-        standardize=False,
-        batch_size=options.batch_size,
-        early_stopping=options.patience,
-        init=None
-        if logistic or options.start == "small"
-        else mf.ConditionalRBM.load(folder / f"{task}-LR.npz").model_,
-        n_threads=options.threads,
-        random_state=options.seed,
-    )
+        options.hidden, **METHODS[method], n_epochs=n_epochs, learning_rate=rates, init=init,
+        momentum=options.momentum, l2=0.0, weight_scale=options.weight_scale, standardize=False,
+        batch_size=options.batch_size, early_stopping=options.patience,
+        n_threads=options.threads, random_state=options.seed,
+    )  # fmt: skip
 
 
 def searched(task, method, train, validation, options, folder):
@@ -180,9 +164,13 @@ def searched(task, method, train, validation, options, folder):
     results = experiment.Results(folder / f"{task}-{method}-search.jsonl")
     first_part = [part[: max(1, round(options.search_part * len(part)))] for part in train]
     validation = tuple(part[: options.search_validation] for part in validation)
-    init = None
+    init, path = None, folder / f"{task}-LR-few.npz"
     if method != "LR" and options.start == "logistic":
-        init = logistic_of_few(task, train, first_part, validation, options, folder)
+        if not path.exists():  # few images cannot better the LR of all images
+            machine = untrained(task, "LR", options, folder)
+            machine.set_params(**searched(task, "LR", train, validation, options, folder))
+            machine.fit(*first_part, validation_data=validation).save(path)
+        init = mf.ConditionalRBM.load(path).model_
     for size in options.search_batch_sizes or [options.batch_size]:
         for rate in options.search_rates or options.learning_rate[:1]:
             machine = untrained(task, method, options, folder).set_params(
@@ -196,16 +184,6 @@ def searched(task, method, train, validation, options, folder):
             results.get(f"{size} {rate:g}", error)
     size, rate = min(results.values, key=results.values.get).split()
     return {"batch_size": int(size), "learning_rate": float(rate)}
-
-
-def logistic_of_few(task, train, few, validation, options, folder):
-    """The LR from which a search starts: few images cannot better the one of all images."""
-    path = folder / f"{task}-LR-few.npz"
-    if not path.exists():
-        machine = untrained(task, "LR", options, folder)
-        machine.set_params(**searched(task, "LR", train, validation, options, folder))
-        machine.fit(*few, validation_data=validation).save(path)
-    return mf.ConditionalRBM.load(path).model_
 
 
 def errors(restored, corrupted, clean):
@@ -233,58 +211,42 @@ def gain(error, standard):
 
 
 def report(records, folder):
-    """Write all tables from the results so far."""
+    """Write all tables from the results so far, and Figs. 3 and 4."""
     header = ["task", "method", "all", "changed", "changed, others as LR", "paper all",
               "paper changed", "gain over LR", "paper gain", "seconds"]  # fmt: skip
-    rows, converged, sizes = [], [], []
-    of_logistic = {
-        task: percent_wrong[0] for task, method, percent_wrong, *_ in records if method == "LR"
-    }
+    rows, converged, sizes, by_method, fractions = [], [], [], {}, {}
+    of_logistic = {task: errors[0] for task, method, errors, *_ in records if method == "LR"}
     for task, method, percent_wrong, history, seconds in records:
-        row = dict(zip(METHODS, PAPER[task].split(), strict=True)) if task in PAPER else {}
-        paper = row.get(method, "/").split("/")
+        paper, standard = PAPER.get((task, method), ("", "")), PAPER.get((task, "LR"))
         gains = [gain(percent_wrong[0], of_logistic[task])]
-        gains += [gain(*(float(row[k].split("/")[0]) for k in (method, "LR")))] if row else [""]
+        gains.append(gain(float(paper[0]), float(standard[0])) if standard else "")
         shown = [f"{error:.3f}" for error in percent_wrong]
         rows.append([task, method, *shown, *paper, *gains, f"{seconds:.0f}"])
-        converged += [
-            (task, method, *pair)
-            for pair in zip(history["epoch"], history["converged"], strict=True)
-        ]
-        if "-occluded-" in task:
-            sizes.append((task.split("-")[0], task.split("-")[-1], *rows[-1][1:4]))
-    experiment.table(folder / "table.csv", header, rows)
-    experiment.table(
-        folder / "convergence.csv", ("task", "method", "epoch", "fraction converged"), converged
-    )
-    experiment.table(folder / "occlusion.csv", ("data", "side", "method", "all", "changed"), sizes)
-
-
-def figures(records, folder):
-    """Figs. 3 and 4."""
-    errors, fractions, axes = {}, {}, None
-    for task, method, (_, changed, _), history, _ in records:
-        data, kind, amount = task.split("-")
-        if (data, kind) == ("mnist", "occluded"):
-            errors.setdefault(method, {})[int(amount)] = changed
+        curve = history["epoch"], history["converged"]
+        converged += [(task, method, *pair) for pair in zip(*curve, strict=True)]
         if method == "MLE-BP":
-            fractions[task] = history["epoch"], history["converged"]
-    for task, (epochs, values) in fractions.items():
-        axes = plotting.curves_by_epoch(
-            epochs, {task: values}, label="fraction converged (MLE-BP)", ax=axes
-        )
-    if axes:
-        axes.set_ylim(0, 1.05)
-        experiment.picture(axes, folder / "convergence.png")
-    axes = None
-    for method, by_side in errors.items():
-        sides, values = zip(*sorted(by_side.items()), strict=True)
-        axes = plotting.curves_by_epoch(
-            sides, {method: values}, label="error (% of changed)", ax=axes
-        )
-    if axes:
-        axes.set_xlabel("side of the patch (pixels)")
-        experiment.picture(axes, folder / "occlusion.png")
+            fractions[task] = curve
+        data, kind, amount = task.split("-")
+        if kind == "occluded":
+            sizes.append((data, amount, method, *shown[:2]))
+            if data == "mnist":
+                by_method.setdefault(method, []).append((int(amount), percent_wrong[1]))
+    experiment.table(folder / "table.csv", header, rows)
+    header = "task", "method", "epoch", "fraction converged"
+    experiment.table(folder / "convergence.csv", header, converged)
+    experiment.table(folder / "occlusion.csv", ("data", "side", "method", "all", "changed"), sizes)
+    sides = {name: zip(*sorted(points), strict=True) for name, points in by_method.items()}
+    for name, curves, label in (
+        ("convergence", fractions, "fraction converged (MLE-BP)"),
+        ("occlusion", sides, "error (% of changed)"),
+    ):
+        axes = None
+        for key, (x, values) in curves.items():
+            axes = plotting.curves_by_epoch(x, {key: values}, label=label, ax=axes)
+        if axes and name == "occlusion":
+            axes.set_xlabel("side of the patch (pixels)")
+        if axes:
+            experiment.picture(axes, folder / f"{name}.png")
 
 
 if __name__ == "__main__":

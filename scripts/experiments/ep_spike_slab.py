@@ -64,12 +64,6 @@ def data_set(rng):
     return (X[:N_ROWS], y[:N_ROWS]), (X[N_ROWS:], y[N_ROWS:])
 
 
-def spike_and_slab(X, y, noise, probability):
-    """The model with a slab of variance 1."""
-    prior = mf.GaussBernoulli(np.zeros(X.shape[1]), 1.0, np.log(probability / (1 - probability)))
-    return mf.SparseLinearModel(X, y, noise**2, prior)
-
-
 def error(X, y, mean):
     """Mean squared error on test rows."""
     return np.mean((y - X @ mean) ** 2)
@@ -105,16 +99,18 @@ def paper(options):
         print()
 
 
-def both(options, seed, weight):
-    """Whether both methods converge on each set, and their test errors.
-
-    All dampings have the same sets, as in the paper: there sets times error add to one total for
-    each of the five dampings.
-    """
-    rng = np.random.default_rng(seed)
+def problems(options, seed):
+    """The models of all sets and their test rows: the same for all dampings, as in the paper."""
+    rng, odds = np.random.default_rng(seed), np.log(SHARE / (1 - SHARE))
     for _ in range(options.sets):
         rows, test = data_set(rng)
-        model = spike_and_slab(*rows, NOISE, SHARE)
+        prior = mf.GaussBernoulli(np.zeros(N_FEATURES), 1.0, odds)
+        yield mf.SparseLinearModel(*rows, NOISE**2, prior), test
+
+
+def both(options, seed, weight):
+    """Whether both methods converge on each set, and their test errors."""
+    for model, test in problems(options, seed):
         converged, mean = until_converged(model, weight, options.max_iter)
         free = mf.expectation_propagation(model, schedule="convergent", n_threads=1)
         yield converged, free.converged, error(*test, mean), error(*test, free.mean)
@@ -182,13 +178,11 @@ def counts(options):
 
 def least_residuals(options, weight, schedule, bound):
     """The smallest residual of regular expectation propagation in each set of a damping."""
-    rng, residuals = np.random.default_rng(options.seed), []
-    for _ in range(options.sets):
-        rows, _ = data_set(rng)
-        model = spike_and_slab(*rows, NOISE, SHARE)
-        result = regular(model, weight, options.max_iter, schedule, bound)
-        residuals.append(np.nanmin(np.append(result.history, np.inf)))
-    return np.array(residuals)
+    results = (
+        regular(model, weight, options.max_iter, schedule, bound)
+        for model, _ in problems(options, options.seed)
+    )
+    return np.array([np.nanmin(np.append(result.history, np.inf)) for result in results])
 
 
 # --- gene expressions ---------------------------------------------------------------------------
@@ -226,76 +220,57 @@ def varied(name, X):
 ARD_FEATURES = 500
 
 
-class Screened:
-    """An estimator on the features most correlated with y in the training rows."""
-
-    def __init__(self, estimator, n_features):
-        self.estimator, self.n_features = estimator, n_features
-
-    def fit(self, X, y):
-        """Choose the features, and fit."""
-        scaled = (X - X.mean(0)) / (X.std(0) + 1e-12)
-        correlation = abs(scaled.T @ (y - y.mean()))
-        self.chosen = np.argsort(-correlation)[: self.n_features]
-        self.offset, self.scale = X[:, self.chosen].mean(0), X[:, self.chosen].std(0) + 1e-12
-        self.estimator.fit((X[:, self.chosen] - self.offset) / self.scale, y)
-        self.coef_ = np.zeros(X.shape[1])
-        self.coef_[self.chosen] = self.estimator.coef_
-        return self
-
-    def predict(self, X):
-        """Predict from the chosen features."""
-        return self.estimator.predict((X[:, self.chosen] - self.offset) / self.scale)
-
-
 def genes(options):
     """Cross-validated errors on real data."""
+    from sklearn.feature_selection import SelectKBest, f_regression
     from sklearn.linear_model import ARDRegression, LassoCV
     from sklearn.model_selection import KFold, StratifiedKFold
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
 
-    folder = Path(options.data or ".")
+    def screened(estimator, n_features="all"):
+        # The features most correlated with y in the training rows.
+        return make_pipeline(SelectKBest(f_regression, k=n_features), StandardScaler(), estimator)
+
+    warnings.simplefilter("ignore")
     for name in ("riboflavin", "leukemia", "colon"):
-        X, y, names, classes = load(name, folder)
+        X, y, names, classes = load(name, Path(options.data or "."))
         regressors = {
             "spike and slab": mf.SpikeSlabRegressor,
-            "LassoCV": lambda: Screened(LassoCV(cv=5, max_iter=5000), None),
-            f"ARD, {ARD_FEATURES} features": lambda: Screened(ARDRegression(), ARD_FEATURES),
+            "LassoCV": lambda: screened(LassoCV(cv=5, max_iter=5000)),
+            f"ARD, {ARD_FEATURES} features": lambda: screened(ARDRegression(), ARD_FEATURES),
         }
         if classes:
             regressors["spike and slab, probit"] = mf.SpikeSlabClassifier
         split = (StratifiedKFold if classes else KFold)(
             options.folds, shuffle=True, random_state=options.seed
         )
-        folds = list(split.split(X, y))
         print(f"\n{name}: {X.shape[0]} rows, {X.shape[1]} genes, {options.folds} folds "
               f"(variance of y {y.var():.3f})")  # fmt: skip
         print(f"{'':24} {'MSE':>8} {'errors' if classes else '':>8} {'genes':>8} {'CPU s':>8}"
               "   genes in each fold")  # fmt: skip
         for title, make in regressors.items():
             predicted, seconds, counts = np.empty(len(y)), [], []
-            for train, test in folds:
-                chosen_genes = varied(name, X[train])
+            for train, test in split.split(X, y):
+                genes_of_fold = varied(name, X[train])
                 start = time.process_time()
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    fitted = make().fit(X[np.ix_(train, chosen_genes)], y[train])
+                fitted = make().fit(X[np.ix_(train, genes_of_fold)], y[train])
                 seconds.append(time.process_time() - start)
                 score = getattr(fitted, "decision_function", fitted.predict)
-                predicted[test] = score(X[np.ix_(test, chosen_genes)])
-                included = getattr(fitted, "inclusion_probability_", None)
-                chosen = included > 0.5 if included is not None else abs(fitted.coef_) > 1e-3
-                counts.append(int(chosen.sum()))
+                predicted[test] = score(X[np.ix_(test, genes_of_fold)])
+                if hasattr(fitted, "inclusion_probability_"):
+                    counts.append(int((fitted.inclusion_probability_ > 0.5).sum()))
+                else:
+                    counts.append(int((abs(fitted[-1].coef_) > 1e-3).sum()))
             wrong = f"{np.sum(np.sign(predicted) != y)}" if classes else ""
             # The score of a classifier is on no scale of y.
             squared = "" if "probit" in title else f"{np.mean((predicted - y) ** 2):.3f}"
             print(f"{title:24} {squared:>8} {wrong:>8} {np.mean(counts):8.1f} "
                   f"{np.median(seconds):8.2f}   {counts}", flush=True)  # fmt: skip
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            chosen_genes = varied(name, X)
-            fitted = mf.SpikeSlabRegressor().fit(X[:, chosen_genes], y)
+        genes_of_all = varied(name, X)
+        fitted = mf.SpikeSlabRegressor().fit(X[:, genes_of_all], y)
         best = np.argsort(-fitted.inclusion_probability_)[:8]
-        names = names[chosen_genes]
+        names = names[genes_of_all]
         listed = ", ".join(f"{names[i]} {fitted.inclusion_probability_[i]:.2f}" for i in best)
         print(f"all rows: log-evidence {fitted.log_evidence_:.1f}; {listed}")
 

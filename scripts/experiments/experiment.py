@@ -50,20 +50,11 @@ HELP = {
 
 
 class Parser(argparse.ArgumentParser):
-    """A command line of an experiment.
+    """A command line of an experiment, with options of `SHARED` and of its own.
 
-    Parameters
-    ----------
-    text : str
-        Description.
-    *shared : str
-        Names of options in `SHARED`.
-    quick : dict
-        Settings of --quick: numbers are at most these, lists are replaced.
-    **options
-        The default of each further option, or a pair of it and a help text. An option whose
-        default is a list takes several values, a dictionary any of its keys; with a type in the
-        place of a value there is no default, and False makes a flag.
+    With --quick numbers are at most those in `quick`, and lists are replaced. Of each option of its
+    own the default is given, or a pair of it and a help text: a list takes several values, a
+    dictionary any of its keys, a type has no default, and False is a flag.
     """
 
     def __init__(self, text, *shared, quick, **options):
@@ -139,6 +130,13 @@ def in_folder(folder, name):
     return path
 
 
+def machine(options, n_hidden, **settings):
+    """A machine on the images of --dataset; the settings of Table 1 hold unless given here."""
+    name = getattr(options, "dataset", "binary")
+    settings = TABLE_1[name] | {"visible": VISIBLE[name], "verbose": VERBOSE} | settings
+    return mf.GeneralizedRBM(n_hidden, random_state=options.seed, **settings)
+
+
 def train_and_test(name, options, test_rows=1000):
     """The first training and test images."""
     sets = (images(name, options.data, split) for split in ("train", "test"))
@@ -168,6 +166,28 @@ class Results:
         return self.values[key]
 
 
+class Epochs:
+    """A callback that keeps in a file, by epoch, the time of training in seconds and a measure.
+
+    Rows are (epoch, seconds, CPU seconds, measure); those of a run that resumes are continued.
+    """
+
+    def __init__(self, path, measure=lambda model: None):
+        self.path, self.measure = path, measure
+        self.rows = json.loads(path.read_text()) if path.exists() else []
+        self._last = time.perf_counter(), time.process_time()
+
+    def __call__(self, state):
+        """Add an epoch, after those before it."""
+        now = time.perf_counter(), time.process_time()
+        before = [row for row in self.rows if row[0] < state.epoch]
+        _, *seconds, _ = before[-1] if before else (0, 0.0, 0.0, None)
+        seconds = [s + t - last for s, t, last in zip(seconds, now, self._last, strict=True)]
+        self.rows = [*before, [state.epoch, *seconds, self.measure(state.model)]]
+        self._last = now
+        self.path.write_text(json.dumps(self.rows))
+
+
 def from_file(path, class_, fit):
     """An estimator and the seconds of its fit, from their files if there are any."""
     seconds_path = path.with_suffix(".json")
@@ -185,6 +205,11 @@ def table(path, header, rows):
     """Write rows below a header, as CSV."""
     with open(path, "w", newline="") as file:
         csv.writer(file).writerows([header, *rows])
+
+
+def table_of(path, rows):
+    """Write rows that are dictionaries, with the columns of the first one, as CSV."""
+    table(path, rows[0], ([row.get(name, "") for name in rows[0]] for row in rows))
 
 
 def line(*cells):
@@ -222,11 +247,6 @@ def autoregressive(rng, n, p, correlation):
     for j in range(1, p if correlation else 0):
         X[:, j] = correlation * X[:, j - 1] + np.sqrt(1 - correlation**2) * X[:, j]
     return X
-
-
-def table_of(path, rows):
-    """Write rows that are dictionaries, with the columns of the first one, as CSV."""
-    table(path, rows[0], ([row.get(name, "") for name in rows[0]] for row in rows))
 
 
 def calibration(probability, truth, edges):

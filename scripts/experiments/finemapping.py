@@ -111,15 +111,14 @@ def sum_of_single_effects(X, y, n_effects=5, tol=1e-3, max_iter=200, coverage=0.
     return included, sets
 
 
-def block_ep(X, y, **options):
+def block_ep(X, y):
     """The same of `SpikeSlabRegressor`."""
-    model = mf.SpikeSlabRegressor(**options).fit(X.astype(float), y)
+    model = mf.SpikeSlabRegressor().fit(X.astype(float), y)
     return model.inclusion_probability_, [credible.features for credible in model.credible_sets()]
 
 
 METHODS = {
     "block EP": block_ep,
-    "block EP, averaged": lambda X, y: block_ep(X, y, average_parameters=True),
     "single effects": sum_of_single_effects,
 }
 
@@ -127,9 +126,9 @@ METHODS = {
 # --- the comparison -----------------------------------------------------------------------------
 
 
-def analysed(name, loci, results):
-    """Sets, how many hold a cause, causes, how many are found, sizes, probabilities, times."""
-    held, covered, sizes, pairs, times = [], [], [], [], []
+def report(name, loci, results):
+    """Print one line of the table, of sets, causes, probabilities and times; return the bins."""
+    held, covered, sizes, probabilities, truth, times = [], [], [], [], [], []
     for seed in loci:
         X, y, causes = locus(seed)
 
@@ -143,14 +142,9 @@ def analysed(name, loci, results):
         held += [np.isin(causes, features).any() for features in sets]
         covered += [any(cause in features for features in sets) for cause in causes]
         sizes += [len(features) for features in sets]
-        pairs.append(np.stack([included, np.isin(np.arange(len(included)), causes)]))
-    return held, covered, sizes, np.concatenate(pairs, axis=1), times
-
-
-def report(name, results):
-    """One line of the table, and one of the bins."""
-    held, covered, sizes, pairs, times = results
-    rows, error = experiment.calibration(*pairs, BINS)
+        probabilities += included
+        truth += np.isin(np.arange(len(included)), causes).tolist()
+    rows, error = experiment.calibration(np.array(probabilities), np.array(truth), BINS)
     shares = f"{np.mean(held):.3f}", f"{np.mean(covered):.3f}", f"{np.median(sizes):.0f}"
     time_ = f"{1e3 * np.median(times):.0f} ms"
     print(experiment.line(name, len(held), *shares, f"{error:.3f}", time_))
@@ -226,7 +220,7 @@ def main(argv=None):
     bins, results = {}, experiment.Results(options.records)
     for name in METHODS:
         METHODS[name](*locus(10**6)[:2])  # what is compiled does not count
-        bins[name] = report(name, analysed(name, loci, results))
+        bins[name] = report(name, loci, results)
     for name, line in bins.items():
         print(f"{name}: {line}")
     if options.data and (Path(options.data) / LOCUS).exists():

@@ -71,15 +71,11 @@ def one_draw(d, options, rng):
     return row, [np.array(fit.history) for fit in fits]
 
 
-# Columns of which the table by size has the median.
-MEDIANS = "bslm_sweeps", "ms_per_sweep", "bslm_short_of_maximum", "newton_ms", "distinct_rows"
-
-
-def averages(rows, name, suffix=""):
-    """Mean and median of a column, NaN without rows."""
-    values = [row[name] for row in rows] or [np.nan]
-    both = {"mean": np.mean(values), "median": np.median(values)}
-    return {f"{name}_{key}{suffix}": float(value) for key, value in both.items()}
+# Columns whose mean and median the table by size has, of all machines or where a maximum exists.
+OF_ALL = "bslm_mse", "bslm_sweeps", "ms_per_sweep", "bslm_short_of_maximum", "newton_ms", \
+    "distinct_rows"  # fmt: skip
+OF_GOOD = "bslm_mse", "newton_mse", "distance_to_maximum", "asymptotic_variance", \
+    "bslm_sweeps", "bslm_short_of_maximum"  # fmt: skip
 
 
 def simulation(options, folder):
@@ -99,17 +95,17 @@ def simulation(options, folder):
     for d in options.units:
         rows = [row for row in table if row["d"] == d]
         good = [row for row in rows if row["exists"]]
-        summary.append({
-            "d": d, "draws": len(rows), "maximum_exists": len(good), "paper_mse": PAPER.get(d, ""),
-            "floor_1/n": 1 / options.rows, **averages(rows, "bslm_mse"),
-            **averages(good, "bslm_mse", "_where_exists"),
-            **averages(good, "newton_mse", "_where_exists"),
-            **averages(good, "distance_to_maximum"), **averages(good, "asymptotic_variance"),
-            **{name: float(np.median([row[name] for row in rows])) for name in MEDIANS},
-        })  # fmt: skip
+        line = {"d": d, "draws": len(rows), "maximum_exists": len(good)}
+        line |= {"paper_mse": PAPER.get(d, ""), "floor_1/n": 1 / options.rows}
+        for names, chosen, suffix in ((OF_ALL, rows, ""), (OF_GOOD, good, "_where_exists")):
+            for name in names:
+                values = [row[name] for row in chosen] or [np.nan]
+                line[f"{name}_mean{suffix}"] = float(np.mean(values))
+                line[f"{name}_median{suffix}"] = float(np.median(values))
+        summary.append(line)
     experiment.table_of(folder / "existence.csv", summary)
     for name in summary[0]:
-        print(f"{name:31}", *(f"{row[name] or 0:>12.6g}" for row in summary))
+        print(f"{name:35}", *(f"{row[name] or 0:>12.6g}" for row in summary))
 
 
 def sequences(first, folder):

@@ -37,18 +37,11 @@ def main(argv=None):
 
 def trained(kind, X, X_test, options):
     begin = time.perf_counter()
-    machine = mf.GeneralizedRBM(
-        options.hidden,
-        visible=experiment.VISIBLE[options.dataset],
-        hidden=KINDS[kind],
+    machine = experiment.machine(
+        options, options.hidden, hidden=KINDS[kind], n_epochs=options.epochs,
         learning_rate=options.learning_rate or RATES[options.dataset],
-        batch_size=100,
-        l2=0.001,
-        weight_scale=0.01,
-        n_epochs=options.epochs,
-        random_state=options.seed,
-        verbose=experiment.VERBOSE,
-    ).fit(X, validation_data=X_test)
+        batch_size=100, l2=0.001, weight_scale=0.01,
+    ).fit(X, validation_data=X_test)  # fmt: skip
     model, history = machine.model_, machine.history_
     text = (
         f"{kind:16} log-likelihood per unit {history['log_likelihood'][0]:8.4f} to "

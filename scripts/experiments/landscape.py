@@ -12,6 +12,7 @@ import warnings
 import experiment
 import matplotlib.pyplot as plt
 import numpy as np
+from scipy.signal import find_peaks
 from scipy.stats import gaussian_kde
 from sklearn.manifold import Isomap
 
@@ -73,8 +74,7 @@ def trained(X, options, epochs, folder):
             state.model.save(paths[state.epoch])
 
     machine = learner(options, options.epochs).set_params(
-        callbacks=[save, mf.evaluation.Checkpoint(folder / "checkpoint.npz")],
-        verbose=experiment.VERBOSE,
+        callbacks=[save, mf.evaluation.Checkpoint(folder / "checkpoint.npz")]
     )
     machine.fit(X).save(folder / "rbm.npz")
     return {epoch: mf.load(path) for epoch, path in paths.items()}
@@ -82,20 +82,12 @@ def trained(X, options, epochs, folder):
 
 def learner(options, n_epochs):
     """A machine that has learned nothing."""
-    name = options.dataset
-    settings = experiment.TABLE_1[name].copy()
-    if options.learning_rate or not options.paper:
-        settings["learning_rate"] = options.learning_rate or 0.05
-    return mf.GeneralizedRBM(
-        options.hidden,
-        visible=experiment.VISIBLE[options.dataset],
-        gradient="tap",
-        centred=not options.paper,
-        n_epochs=n_epochs,
-        n_threads=options.threads,
-        random_state=options.seed,
-        **settings,
-    )
+    rate = options.learning_rate or (None if options.paper else 0.05)
+    settings = {"learning_rate": rate} if rate else {}
+    return experiment.machine(
+        options, options.hidden, gradient="tap", centred=not options.paper, n_epochs=n_epochs,
+        n_threads=options.threads, **settings,
+    )  # fmt: skip
 
 
 def first_steps(X, options):
@@ -188,9 +180,7 @@ def modes(free_energy):
     if len(free_energy) < MIN_OF_DENSITY:
         return len(free_energy)
     _, values = density(free_energy)
-    inner, padded = values, np.pad(values, 1)
-    peaks = (inner > padded[:-2]) & (inner >= padded[2:])
-    return int((peaks & (inner > LOWEST_MODE * inner.max())).sum())
+    return len(find_peaks(np.pad(values, 1), height=LOWEST_MODE * values.max())[0])
 
 
 def densities(shown, folder):

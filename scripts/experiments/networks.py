@@ -31,37 +31,30 @@ LEVEL = 0.95
 
 def ring(rng, d):
     """Neighbours on a ring are coupled alike."""
-    J = np.zeros((d, d))
-    J[np.arange(d), np.arange(1, d + 1) % d] = 0.8
-    return J + J.T
-
-
-def random_signs(rng, d):
-    """All pairs are coupled, weakly and with both signs."""
-    J = np.triu(rng.normal(size=(d, d)) / 2, 1)
-    return J + J.T
+    J = np.diag(np.full(d - 1, 0.8), 1)
+    J[0, -1] = 0.8
+    return J
 
 
 def sparse(rng, d):
     """A third of the pairs are coupled."""
-    J = np.triu(np.where(rng.random((d, d)) < 1 / 3, rng.normal(size=(d, d)), 0.0), 1)
-    return J + J.T
+    return np.where(rng.random((d, d)) < 1 / 3, rng.normal(size=(d, d)), 0.0)
 
 
-def factor(rng, d):
-    """All pairs are coupled as by one common cause."""
-    J = np.outer(*[np.linspace(0.3, 0.9, d)] * 2)
-    return J - np.diag(np.diag(J))
-
-
-# Couplings, items (binary, ordinal), rows, and the mean of the thresholds.
+# Couplings above the diagonal, items (binary, ordinal), rows, and the mean of the thresholds.
 DESIGNS = {
     "ring": (ring, (8, 5), 500, -0.5),
-    "weak, both signs": (random_signs, (6, 5), 500, 0.0),
+    "weak, both signs": (lambda rng, d: rng.normal(size=(d, d)) / 2, (6, 5), 500, 0.0),
     "sparse": (sparse, (9, 5), 1000, 0.0),
-    "one factor": (factor, (6, 5), 800, -1.0),
+    # All pairs are coupled as by one common cause.
+    "one factor": (lambda rng, d: np.outer(*[np.linspace(0.3, 0.9, d)] * 2), (6, 5), 800, -1.0),
     "rare": (sparse, (6, 5), 2000, -1.5),
 }
+
+
+def symmetric(J):
+    """Couplings from their upper triangle."""
+    return np.triu(J, 1) + np.triu(J, 1).T
 
 
 class Truth:
@@ -117,7 +110,7 @@ def cover_of_table(kind, design, seed, k):
     make, sizes, n_rows, mean = DESIGNS[design]
     rng = np.random.default_rng([seed, 1, list(DESIGNS).index(design)])
     d = sizes[kind == "ordinal"]
-    couplings = KINDS[kind][2] * make(rng, d)
+    couplings = symmetric(KINDS[kind][2] * make(rng, d))
     truth = Truth(couplings, thresholds_of(rng, kind, d, mean))
     machine = truth.fitted(np.random.default_rng([seed, 2, k]), n_rows)
     return (0, 0, 0) if machine is None else covered(truth, machine)
@@ -132,7 +125,7 @@ def edges_of_table(kind, seed, k, n_rows=400):
     d, scale = 6 if kind == "binary" else 5, KINDS[kind][2]
     present = np.triu(rng.random((d, d)) < 0.5, 1)
     couplings = np.where(present, scale * rng.normal(size=(d, d)), 0.0)
-    truth = Truth(couplings + couplings.T, thresholds_of(rng, kind, d, -0.5))
+    truth = Truth(symmetric(couplings), thresholds_of(rng, kind, d, -0.5))
     machine = truth.fitted(rng, n_rows)
     if machine is None:
         return []
@@ -145,51 +138,39 @@ def edges_of_table(kind, seed, k, n_rows=400):
 # --- tables ----------------------------------------------------------------------------------
 
 
-def cover(options, results):
+def cover(tables):
     """The table of the designs."""
     names = "items", "design", "tables", "without maximum", "cover, sandwich", "naive"
     print(experiment.head(*names))
-    covers = []
+    rows = []
     for kind, design in product(KINDS, DESIGNS):
-        counts = np.array([
-            results.get(
-                f"cover/{kind}/{design}/{options.seed}/{k}",
-                lambda kind=kind, design=design, k=k: cover_of_table(kind, design, options.seed, k),
-            )
-            for k in range(options.tables)
-        ])  # fmt: skip
+        counts = np.array(tables(cover_of_table, kind, design))
         without, total = int((counts[:, 0] == 0).sum()), counts.sum(0)
-        covers.append((kind, design, total[1] / total[0], total[2] / total[0]))
-        shown = (f"{value:.3f}" for value in covers[-1][2:])
+        rows.append((kind, design, total[1] / total[0], total[2] / total[0]))
+        shown = (f"{value:.3f}" for value in rows[-1][2:])
         print(experiment.line(kind, design, len(counts), without, *shown), flush=True)
-    return covers
+    return rows
 
 
-def edges(options, results):
+def edges(tables):
     """The bins of probabilities, for both kinds of items and both kinds of errors."""
-    bins_by_kind = {}
+    rows = []
     for kind in KINDS:
-        tables = [
-            results.get(
-                f"edges/{kind}/{options.seed}/{k}",
-                lambda kind=kind, k=k: edges_of_table(kind, options.seed, k),
-            )
-            for k in range(options.tables)
-        ]
-        without = sum(not lines for lines in tables)
-        values = np.array([line for lines in tables for line in lines])
-        for name, column in (("sandwich", 0), ("naive", 1)):
+        lines_by_table = tables(edges_of_table, kind)
+        without = sum(not lines for lines in lines_by_table)
+        values = np.array([line for lines in lines_by_table for line in lines])
+        for column, name in enumerate(("sandwich", "naive")):
             bins, error = experiment.calibration(values[:, column], values[:, 2], BINS)
-            bins_by_kind[kind, name] = bins
+            rows += [(kind, name, *row[:2]) for row in bins]
             print(
                 f"{kind}, {name}: error {error:.4f} of {len(values)} pairs, {without} tables "
                 f"without a maximum; {experiment.bins_of(bins)}",
                 flush=True,
             )
-    return bins_by_kind
+    return rows
 
 
-def draw(covers, bins, path):
+def draw(covers, points, path):
     """Cover of each design, and fractions of edges by probability."""
     figure = Figure(figsize=(7, 3.2), layout="constrained")
     cover_axes, edge_axes = figure.subplots(1, 2)
@@ -199,9 +180,9 @@ def draw(covers, bins, path):
     cover_axes.set_yticks(np.arange(len(covers)), names, fontsize=7)
     cover_axes.axvspan(0.93, 0.97, alpha=0.15)
     cover_axes.set_xlabel(f"cover of {LEVEL:.0%} intervals")
-    for (kind, name), points in bins.items():
-        style = "o-" if name == "sandwich" else "s:"
-        edge_axes.plot(*points[:, :2].T, style, ms=4, label=f"{kind}, {name}")
+    for names in dict.fromkeys(row[:2] for row in points):
+        curve = zip(*(row[2:] for row in points if row[:2] == names), strict=True)
+        edge_axes.plot(*curve, "s:" if "naive" in names else "o-", ms=4, label=", ".join(names))
     edge_axes.plot([0, 1], [0, 1], "k", lw=0.5)
     edge_axes.set(xlabel="probability of an edge", ylabel="fraction of edges that are there")
     for axes in (cover_axes, edge_axes):
@@ -221,13 +202,24 @@ def main(argv=None):
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     warnings.simplefilter("ignore")
     results = experiment.Results(options.output / "tables.jsonl")
-    parts = {name: PARTS[name](options, results) for name in options.parts}
-    covers, bins = parts.get("cover", []), parts.get("edges", {})
-    rows = [("cover", *row) for row in covers]
-    rows += [("edges", *key, *point[:2]) for key, points in bins.items() for point in points]
-    rows = [(*row[:3], *(f"{value:.4f}" for value in row[3:])) for row in rows]
+
+    def tables(measure, *names):
+        part = measure.__name__.partition("_")[0]
+        return [
+            results.get("/".join((part, *names, f"{options.seed}/{k}")),
+                        lambda k=k: measure(*names, options.seed, k))
+            for k in range(options.tables)
+        ]  # fmt: skip
+
+    parts = {name: PARTS[name](tables) for name in options.parts}
+    rows = [
+        (part, kind, name, f"{x:.4f}", f"{y:.4f}")
+        for part, lines in parts.items()
+        for kind, name, x, y in lines
+    ]
     experiment.table(options.output / "networks.csv", ("part", "items", "name", "x", "y"), rows)
-    draw(covers, bins, options.output / "networks_calibration.png")
+    path = options.output / "networks_calibration.png"
+    draw(parts.get("cover", []), parts.get("edges", []), path)
 
 
 if __name__ == "__main__":

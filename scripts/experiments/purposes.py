@@ -81,14 +81,11 @@ def measured(name, data, by_pixels, options):
     classifier = LogisticRegression(max_iter=500).fit(machine.transform(X), y)
     row = {
         "log-likelihood": float(machine.score_samples(T, annealed.log_partition).mean()),
-        "gap": float(annealed.gap),
         "accuracy": classifier.score(machine.transform(T), t),
         "seconds": seconds,
     }
     for start in STARTS:
-        samples = machine.sample(
-            200, n_sweeps=options.sweeps, start=start, random_state=options.seed
-        )
+        samples = machine.sample(200, n_sweeps=n_steps, start=start, random_state=options.seed)
         kinds = n_kinds(by_pixels.predict(samples))
         row[start] = f"{nearest(samples, X):.0f} ({kinds:.1f})"
     rows = T[:500].copy()

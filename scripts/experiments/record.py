@@ -7,8 +7,6 @@ bound. Each seed is a line of record.csv in the folder --output; the same comman
 Results: record.md.
 """
 
-import json
-import time
 import warnings
 from argparse import Namespace
 from functools import partial
@@ -61,19 +59,15 @@ RUN = "data_set", "hidden", "epochs", "rows", "seed", "gradient", "l1"
 def main(argv=None):
     options = parser().parse_args(argv)
     folder = experiment.folder(options, "record")
+    if options.l1 is None:
+        options.l1 = 0.0 if options.ordinary else DECAY
     train, test = (DATA[options.data_set](options.data, split) for split in ("train", "test"))
     train = train[: options.rows]
     rows, results = [], experiment.Results(folder / "record.jsonl")
     for seed in range(options.seed, options.seed + options.seeds):
         run = run_of(options, len(train), seed)
-        rows.append(
-            results.get(
-                "-".join(map(str, run)),
-                lambda run=run: (
-                    dict(zip(RUN, run, strict=True)) | trained(train, test, run, folder, options)
-                ),
-            )
-        )
+        name = "-".join(map(str, run))
+        rows.append(results.get(name, lambda run=run: trained(train, test, run, folder, options)))
         experiment.table_of(folder / "record.csv", list(results.values.values()))
         print(*(f"{name} {value}" for name, value in rows[-1].items()), sep="  ", flush=True)
     print(summary(rows))
@@ -99,14 +93,7 @@ def run_of(options, n_rows, seed):
     sizes = "-".join(map(str, options.hidden))
     epochs = f"{options.epochs}+{options.deep_epochs}" if stacked(options) else options.epochs
     gradient = "ordinary" if options.ordinary else "preconditioned"
-    return options.data_set, sizes, epochs, n_rows, seed, gradient, decay(options)
-
-
-def decay(options):
-    """Decay of absolute values of couplings, by default only of preconditioned steps."""
-    if options.l1 is None:
-        return 0.0 if options.ordinary else DECAY
-    return options.l1
+    return options.data_set, sizes, epochs, n_rows, seed, gradient, options.l1
 
 
 def stacked(options):
@@ -122,7 +109,8 @@ def trained(train, test, run, folder, options):
     of_last = figures if last is average else quality(last, train, test, seed, options)
     figures["last_iterate"] = round((of_last["from_above"] + of_last["from_below"]) / 2, 2)
     times = zip(("seconds", "cpu_seconds"), seconds, strict=True)
-    return figures | {name: round(value, 1) for name, value in times}
+    figures |= {name: round(float(value), 1) for name, value in times}
+    return dict(zip(RUN, run, strict=True)) | figures
 
 
 def learned(train, run, folder, options):
@@ -137,11 +125,11 @@ def learned(train, run, folder, options):
     first = n_epochs - max(1, round(averaged * n_epochs)) + 1
     average = IterateAverage(first, folder / f"{name}.average.npz")
     learner(1, seed, options, init).fit(train[:200])  # compiles
-    clock = Clock(folder / f"{name}.seconds.json")
+    clock = experiment.Epochs(folder / f"{name}.seconds.json")
     callbacks = [average, clock, Checkpoint(folder / f"{name}.checkpoint.npz")]
     last = learner(n_epochs, seed, options, init, callbacks=callbacks).fit(train).model_
     average.model.save(folder / f"{name}.npz")
-    seconds = before[0] + clock.seconds, before[1] + clock.cpu_seconds
+    seconds = np.add(before, clock.rows[-1][1:3])
     return last, average.model if averaged else last, seconds
 
 
@@ -156,29 +144,9 @@ def learner(n_epochs, seed, options, init=None, **others):
     else:
         estimator = partial(mf.GeneralizedRBM, *options.hidden)
     return estimator(
-        n_epochs=n_epochs, n_threads=options.threads, random_state=seed, l1=decay(options),
+        n_epochs=n_epochs, n_threads=options.threads, random_state=seed, l1=options.l1,
         **(RECIPE | rates | others),
     )  # fmt: skip
-
-
-class Clock:
-    """A callback that adds up the time of training in a file, of earlier parts of the run too."""
-
-    def __init__(self, path):
-        self.path, self.seconds, self.cpu_seconds = path, 0.0, 0.0
-        self._last = time.perf_counter(), time.process_time()
-        self._known = json.loads(path.read_text()) if path.exists() else [0, 0.0, 0.0]
-        _, self.seconds, self.cpu_seconds = self._known
-
-    def __call__(self, state):
-        """Add the time since the epoch before."""
-        now = time.perf_counter(), time.process_time()
-        if state.epoch <= self._known[0]:  # trained anew
-            self.seconds = self.cpu_seconds = 0.0
-        self.seconds += now[0] - self._last[0]
-        self.cpu_seconds += now[1] - self._last[1]
-        self._last, self._known = now, [state.epoch, self.seconds, self.cpu_seconds]
-        self.path.write_text(json.dumps(self._known))
 
 
 def quality(model, train, test, seed, options):

@@ -6,7 +6,6 @@ Writes contacts.csv, models.csv and precision.png into the folder --output. A mo
 before is read from there. Results: sequences.md.
 """
 
-import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,7 +54,7 @@ PRECISIONS = "ppv_half", "ppv", "ppv_double"
 COLUMNS = (
     *("family", "method", "rows", "effective_rows", "seconds", *PRECISIONS),
     *("test_log_likelihood", "annealing_error", "annealing_gap"),
-    *("solutions", "converged", "seconds_of_solutions"),
+    "solutions",
 )
 
 
@@ -89,13 +88,18 @@ def main(argv=None):
             row |= {"seconds": round(seconds, 1)}
             if data.distances is not None:
                 n = len(scores)
-                shares = precision(scores, data, [n // 2, n, 2 * n])
-                row |= zip(PRECISIONS, (round(share, 3) for share in shares), strict=True)
                 tops = np.unique(np.geomspace(1, 3 * n, 40).astype(int))
-                shares = (round(share, 4) for share in precision(scores, data, tops))
-                curves += [(family, method, *point) for point in zip(tops, shares, strict=True)]
+                shares = contact_precision(
+                    scores, data.distances, [n // 2, n, 2 * n, *tops],
+                    separation=data.separation, cutoff=CONTACT,
+                ).tolist()  # fmt: skip
+                row |= zip(PRECISIONS, (round(share, 3) for share in shares[:3]), strict=True)
+                points = zip(tops, (round(share, 4) for share in shares[3:]), strict=True)
+                curves += [(family, method, *point) for point in points]
             if method in OF_METHOD:
-                row |= likelihood(model, data, options.quick) | landscape(model, data)
+                row |= likelihood(model, data, options.quick)
+                solutions = model.solutions(data.X.astype(np.float32), merge_tol=0.05)
+                row["solutions"] = len(solutions.log_partition)
             models.append(row)
             print(*(f"{name} {value}" for name, value in row.items()), sep="  ", flush=True)
     experiment.table_of(folder / "models.csv", models)
@@ -165,13 +169,6 @@ def unfitted(method, data, options):
     )  # fmt: skip
 
 
-def precision(scores, data, tops):
-    """The share of contacts among the best pairs, for several numbers of pairs."""
-    return contact_precision(
-        scores, data.distances, tops, separation=data.separation, cutoff=CONTACT
-    ).tolist()
-
-
 def likelihood(estimator, data, quick):
     """Weighted log-likelihood of the test sequences, by annealing, in nats a sequence."""
     n_steps, most = (100, 100) if quick else (1000, 8000)
@@ -184,17 +181,6 @@ def likelihood(estimator, data, quick):
         "test_log_likelihood": round(mean, 3),
         "annealing_error": round(annealed.error, 3),
         "annealing_gap": round(annealed.reverse - annealed.log_partition, 3),
-    }
-
-
-def landscape(estimator, data):
-    """The TAP solutions that the sequences lead to."""
-    start = time.perf_counter()
-    solutions = estimator.solutions(data.X.astype(np.float32), merge_tol=0.05)
-    return {
-        "solutions": len(solutions.log_partition),
-        "converged": round(float(solutions.converged.mean()), 4),
-        "seconds_of_solutions": round(time.perf_counter() - start, 1),
     }
 
 

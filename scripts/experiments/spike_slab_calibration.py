@@ -96,6 +96,8 @@ def draw(design, rng, options, ratio):
     """Training and test rows, the features that matter, and the parameters."""
     n, p = ROWS + 2000, options.features
     X = DESIGNS[design](rng, n, p)
+    if ratio == "prior":
+        return X, *draw_from_priors(X, rng)
     matter = rng.random(p) < 5 / p
     matter[rng.integers(p)] |= not matter.any()
     signal = X @ np.where(matter, rng.normal(size=p), 0)
@@ -103,11 +105,9 @@ def draw(design, rng, options, ratio):
     return X, signal + np.sqrt(noise) * rng.normal(size=n), matter, noise
 
 
-def draw_from_priors(design, rng, options):
+def draw_from_priors(X, rng):
     """The same, with parameters from the priors of the fit."""
-    n, p = ROWS + 2000, options.features
-    X = DESIGNS[design](rng, n, p)
-    deviation = X[:ROWS].std(0)
+    (n, p), deviation = X.shape, X[:ROWS].std(0)
     while True:
         noise = NOISE_CENTER * np.exp(NOISE_WIDTH * rng.standard_cauchy())
         slab = SLAB_CENTER * np.exp(SLAB_DEVIATION * rng.normal())
@@ -118,17 +118,14 @@ def draw_from_priors(design, rng, options):
         w = np.where(matter & (deviation > 0), rng.normal(size=p), 0) * np.sqrt(slab)
         y = X @ (w / np.where(deviation > 0, deviation, 1)) + np.sqrt(noise) * rng.normal(size=n)
         if abs(y[:ROWS].var() - 1) < SCALE_TOLERANCE:
-            return X, y, matter, noise
+            return y, matter, noise
 
 
 def fit(design, ratio, method, k, options):
-    """One fit: cover, learned over true noise, dense or not, bins, and seconds."""
+    """One fit: cover, learned over true noise, probabilities, what matters, and seconds."""
     place = 10**6 if ratio == "prior" else int(10 * ratio)
     rng = np.random.default_rng([options.seed, k, place, list(DESIGNS).index(design)])
-    if ratio == "prior":
-        X, y, matter, noise = draw_from_priors(design, rng, options)
-    else:
-        X, y, matter, noise = draw(design, rng, options, ratio)
+    X, y, matter, noise = draw(design, rng, options, ratio)
     n, given = ROWS, dict(METHODS[method])
     if method == "true":
         given |= {"noise_variance": noise, "slab_variance": 1.0, "standardize": False}
@@ -141,13 +138,11 @@ def fit(design, ratio, method, k, options):
     mean, deviation = fitted.predict(X[n:], return_std=True)
     inside = abs(y[n:] - mean)[:, None] <= ndtri(0.5 + LEVELS / 2) * deviation[:, None]
     said = fitted.inclusion_probability_
-    which = np.digitize(said, EDGES) - 1
-    bins = [np.bincount(which, weights, len(EDGES) - 1) for weights in (said, matter, None)]
     return {
         "cover": inside.mean(0).tolist(),
         "noise": float(fitted.noise_variance_ / noise),
-        "dense": bool((said > 0.5).mean() > 0.1),
-        "bins": np.array(bins).tolist(),
+        "said": said.tolist(),
+        "matter": matter.astype(int).tolist(),
         "seconds": seconds,
     }
 
@@ -158,15 +153,15 @@ def cell(fits):
     cover = " ".join(f"{c:.3f}" for c in covers.mean(0))
     error = covers[:, 2].std(ddof=1) / np.sqrt(len(fits)) if len(fits) > 1 else np.nan
     noise = np.median([fit["noise"] for fit in fits])
-    seconds, dense = np.mean([fit["seconds"] for fit in fits]), sum(fit["dense"] for fit in fits)
-    said, true, number = bins = np.sum([fit["bins"] for fit in fits], axis=0)
-    total, expected = bins[:2].sum(1) / len(fits)
-    apart = abs(said - true) / np.maximum(number, 1)
-    mean, largest = apart @ number / number.sum(), apart[number > 100].max(initial=0)
-    lines = [f"{s / m:.3f}->{t / m:.3f} ({m:.0f})" for s, t, m in bins.T if m]
+    seconds = np.mean([fit["seconds"] for fit in fits])
+    said, matter = (np.array([fit[name] for fit in fits]) for name in ("said", "matter"))
+    dense = int(((said > 0.5).mean(1) > 0.1).sum())
+    rows, mean = experiment.calibration(said.ravel(), matter.ravel(), EDGES)
+    largest = abs(rows[:, 0] - rows[:, 1])[rows[:, 2] > 100].max(initial=0)
+    total, expected = said.sum() / len(fits), matter.sum() / len(fits)
     return (
         f"{cover:>20} ({error:.4f}) {noise:6.2f} {total:6.1f} ({expected:.1f}) {mean:6.4f} "
-        f"{largest:6.3f} {seconds:6.2f} {dense:5}  {'  '.join(lines)}"
+        f"{largest:6.3f} {seconds:6.2f} {dense:5}  {experiment.bins_of(rows)}"
     )
 
 

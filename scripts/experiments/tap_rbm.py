@@ -66,23 +66,13 @@ def trained(n, X, test, options, folder):
         if state.epoch in options.follow:
             state.model.save(folder / f"rbm-{n}-{state.epoch}.npz")
 
-    settings = experiment.TABLE_1[options.dataset].copy()
-    if options.learning_rate:
-        rates = tuple(options.learning_rate)
-        settings["learning_rate"] = rates[0] if len(rates) == 1 else rates
-    machine = mf.GeneralizedRBM(
-        n,
-        visible=experiment.VISIBLE[options.dataset],
-        gradient="tap",
-        momentum=0.5,
-        centred=False,
-        n_sweeps=options.sweeps,
-        n_epochs=options.epochs,
+    given = options.learning_rate
+    rates = {"learning_rate": (given[0], given[-1])} if given else {}
+    machine = experiment.machine(
+        options, n, gradient="tap", momentum=0.5, centred=False, n_sweeps=options.sweeps,
+        n_epochs=options.epochs, **rates,
         callbacks=[save, mf.evaluation.Checkpoint(folder / f"checkpoint-{n}.npz")],
-        random_state=options.seed,
-        verbose=experiment.VERBOSE,
-        **settings,
-    )
+    )  # fmt: skip
     start = time.perf_counter()
     machine.fit(X, validation_data=test)
     machine.save(folder / f"rbm-{n}.npz")

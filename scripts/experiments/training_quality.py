@@ -45,7 +45,14 @@ FIELDS = ("method", "epoch", "seconds", "from_below", "error", "from_above")
 
 
 def main(argv=None):
-    options = parser().parse_args(argv)
+    options = experiment.Parser(
+        __doc__, "seed", "threads", "data", "output",
+        quick={"rows": 1000, "test_rows": 100, "hidden": 10, "epochs": [1, 2], "chains": 20,
+               "steps": 50},
+        methods=METHODS, hidden=100, rows=10_000, test_rows=(10_000, "images"),
+        epochs=([1, 2, 5, 10, 20], "after which to evaluate; the last ends training"),
+        chains=100, steps=1000,
+    ).parse_args(argv)  # fmt: skip
     folder = experiment.folder(options, "training-quality")
     train, test = (experiment.images("binary", options.data, s).X for s in ("train", "test"))
     rows = np.random.default_rng(options.seed).permutation(len(train))[: options.rows]
@@ -53,12 +60,7 @@ def main(argv=None):
     results = []
     for name in options.methods:
         follow = by_scikit_learn if name == PCD else by_fastmf
-        try:
-            machines = follow(METHODS[name], X, options)
-        except ImportError:
-            print(f"{name}: left out, scikit-learn is not installed")
-            continue
-        for epoch, seconds, model in machines:
+        for epoch, seconds, model in follow(METHODS[name], X, options):
             above, below, error = experiment.annealed(
                 model, test, n_chains=options.chains, n_steps=options.steps,
                 data=X[: options.chains], rng=options.seed, n_threads=options.threads,
@@ -69,17 +71,6 @@ def main(argv=None):
     experiment.table(folder / "quality.csv", FIELDS, results)
 
 
-def parser():
-    return experiment.Parser(
-        __doc__, "seed", "threads", "data", "output",
-        quick={"rows": 1000, "test_rows": 100, "hidden": 10, "epochs": [1, 2], "chains": 20,
-               "steps": 50},
-        methods=METHODS, hidden=100, rows=10_000, test_rows=(10_000, "images"),
-        epochs=([1, 2, 5, 10, 20], "after which to evaluate; the last ends training"),
-        chains=100, steps=1000,
-    )  # fmt: skip
-
-
 def by_fastmf(settings, X, options):
     """(epoch, seconds, model) after each of the epochs, by this package."""
     machines = []
@@ -88,21 +79,12 @@ def by_fastmf(settings, X, options):
         if state.epoch in options.epochs:
             machines.append((state.epoch, time.perf_counter() - start, state.model))
 
-    def learner(n_epochs, callbacks):
-        common = {"learning_rate": 0.05, "centred": False, "l2": 0.001}
-        return mf.GeneralizedRBM(
-            options.hidden,
-            **common | settings,
-            batch_size=BATCH,
-            n_epochs=n_epochs,
-            callbacks=callbacks,
-            n_threads=options.threads,
-            random_state=options.seed,
-        )
-
-    learner(1, []).fit(X[:200])  # compiles
+    common = {"learning_rate": 0.05, "centred": False, "l2": 0.001, "batch_size": BATCH}
+    common |= {"n_threads": options.threads, "random_state": options.seed}
+    learner = mf.GeneralizedRBM(options.hidden, **common | settings, n_epochs=1)
+    learner.fit(X[:200])  # compiles
     start = time.perf_counter()
-    learner(max(options.epochs), [look]).fit(X)
+    learner.set_params(n_epochs=max(options.epochs), callbacks=[look]).fit(X)
     return machines
 
 

@@ -49,7 +49,7 @@ def test_any_array(name, value, order):
 @settings(max_examples=50, deadline=None)
 @given(
     name=st.sampled_from(["damping", "tol", "max_iter", "n_threads"]),
-    value=st.one_of(st.none(), st.floats(), st.integers(-3, 3), st.text(max_size=2), st.booleans()),
+    value=st.floats() | st.integers(-3, 3) | st.sampled_from([None, "", "2", True, False]),
 )
 def test_any_setting(name, value):
     try:

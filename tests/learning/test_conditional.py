@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from differences import assert_gradient
 from scipy import sparse
 from scipy.special import expit
 
@@ -56,30 +57,17 @@ def minus_loss(joint):
     return value
 
 
-def check(model, found, value):
-    for name, derivative in vars(found).items():
-        assert derivative.shape == getattr(model, name).shape
-        ends = (0, derivative.size - 1) if derivative.size else ()
-        for unit in [np.unravel_index(k, derivative.shape) for k in ends]:
-            values = []
-            for step in (1e-5, -1e-5):
-                parameters = vars(ModelParameters.of(model))
-                parameters[name] = parameters[name].copy()
-                parameters[name][unit] += step
-                values.append(value(CRBM(**parameters)))
-            assert derivative[unit] == pytest.approx((values[0] - values[1]) / 2e-5, abs=1e-7), name
-
-
 def test_belief_propagation_gives_the_exact_gradient_on_trees():
     model = crbm(1)
-    check(model, gradient(model, Y, X, ConditionalSettings()), exact_log_likelihood)
+    found = gradient(model, Y, X, ConditionalSettings())
+    assert_gradient(found, model, exact_log_likelihood, abs=1e-7)
 
 
 @pytest.mark.parametrize("inference", ["bp", "mean_field"])
 def test_the_gradient_of_the_approximate_likelihood(inference):
     model = crbm(3, 0.7)
     found = gradient(model, Y, X, ConditionalSettings(inference=inference), n_sweeps=600)
-    check(model, found, approximate_log_likelihood(inference))
+    assert_gradient(found, model, approximate_log_likelihood(inference), abs=1e-7)
 
 
 @pytest.mark.parametrize("inference, solver", [("bp", "belief_propagation"), ("mean_field", "tap")])
@@ -120,7 +108,7 @@ def test_bethe_is_close_to_exact_on_weak_couplings():
 def test_the_gradient_of_structured_losses_on_trees(objective, joint):
     model = crbm(1)
     found = gradient(model, Y, X, ConditionalSettings(objective=objective), n_sweeps=20)
-    check(model, found, minus_loss(joint))
+    assert_gradient(found, model, minus_loss(joint), abs=1e-7)
 
 
 def test_logistic_regression_needs_no_hidden_units():
@@ -131,7 +119,7 @@ def test_logistic_regression_needs_no_hidden_units():
         return np.mean((Y * b - np.logaddexp(0, b)).sum(1))
 
     found = gradient(model, Y, X, ConditionalSettings(objective="logistic"))
-    check(model, found, log_likelihood)
+    assert_gradient(found, model, log_likelihood, abs=1e-7)
 
 
 @pytest.mark.parametrize("start", ["data", "logistic", "random"])
@@ -159,7 +147,7 @@ def test_the_perceptron_moves_only_where_it_finds_a_lower_free_energy():
         return (model.free_energy(found, X[:1]) - model.free_energy(worst, X[:1])).item()
 
     assert advantage(model) < 0
-    check(model, moved, advantage)
+    assert_gradient(moved, model, advantage, abs=1e-7)
 
 
 def test_the_perceptron_compares_the_most_probable_labels_not_drawn_ones():

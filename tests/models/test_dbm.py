@@ -28,23 +28,6 @@ def test_energy_is_that_of_the_same_rbm():
     np.testing.assert_allclose(two.energy(*states[:2]), rbm.energy(*states[:2]))
 
 
-def test_exact_is_the_sum_over_all_states():
-    dbm = random_dbm((3, 2, 3, 2))
-    cuts = np.cumsum(dbm.sizes)[:-1]
-    states = np.split(all_states(sum(dbm.sizes)), cuts, axis=1)
-    log_weights = -dbm.energy(*states)
-    log_partition = np.logaddexp.reduce(log_weights)
-    weights = np.exp(log_weights - log_partition)
-    found = mf.exact(dbm)
-    assert found.log_partition == pytest.approx(log_partition, abs=1e-12)
-    for k, x in enumerate(states):
-        np.testing.assert_allclose(found.mean[k], weights @ x, atol=1e-12)
-        np.testing.assert_allclose(found.var[k], weights @ x**2 - (weights @ x) ** 2, atol=1e-12)
-    for k, pairs in enumerate(found.pairwise):
-        expected = states[k].T @ (weights[:, None] * states[k + 1])
-        np.testing.assert_allclose(pairs, expected, atol=1e-12)
-
-
 def test_layers_of_several_kinds_stand_side_by_side():
     rng = np.random.default_rng(0)
     layers = (

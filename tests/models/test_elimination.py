@@ -6,6 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from graph_models import Graph, cyclic, forests
 from own_priors import Levels, ThreeLevels
 from scipy.sparse import block_diag, coo_array, csr_array, diags_array
 
@@ -15,45 +16,45 @@ from fastmf.models._elimination_order import elimination_plan
 from fastmf.models._narrow_graphs import reduction_of, sum_in_rounds
 from fastmf.models._state_tables import Tables
 
-N_GRAPHS = 35
+GRAPHS = [
+    pytest.param(Graph(edges, n, strength, forbidden, seed), id=f"{name}, {strength}")
+    for seed, (name, edges, n) in enumerate((*forests(), *cyclic()))
+    for strength, forbidden in ((0.5, 0.0), (3.0, 0.2), (10.0, 0.2))
+]
 
 
-def graph_edges(kind, n, rng):
-    if kind == "tree":
-        return [(int(rng.integers(k)), k) for k in range(1, n)]
-    if kind == "forest":
-        return [(int(rng.integers(k)), k) for k in range(1, n) if k % 3]
-    if kind == "ring":
-        return [(k, (k + 1) % n) for k in range(n)]
-    if kind == "triangles":
-        pairs = [(0, 1), (0, 2), (1, 2), (1, 3), (2, 3), (0, 4), (2, 4), (1, 5), (3, 5)]
-        return [pair for pair in pairs if max(pair) < n and rng.random() < 0.8]
-    if kind == "grid":
-        right = [(k, k + 1) for k in range(n - 1) if (k + 1) % 3]
-        return right + [(k, k + 3) for k in range(n - 3)]
-    pairs = list(itertools.combinations(range(n), 2))
-    return pairs if kind == "complete" else [pair for pair in pairs if rng.random() < 0.5]
+def assert_solved(graph, found, field=0.0, clamp=None):
+    log_partition, mean, pairs, top = graph.solve(field, clamp)
+    assert found.log_partition == pytest.approx(log_partition, rel=1e-12, abs=1e-12)
+    np.testing.assert_allclose(found.mean, mean, atol=1e-12)
+    np.testing.assert_allclose(found.var, mean * (1 - mean), atol=1e-12)
+    pairwise = csr_array(found.pairwise).toarray()
+    for (i, j), table in pairs.items():
+        np.testing.assert_allclose(pairwise[graph.block(i), graph.block(j)], table, atol=1e-12)
+    if found.mode is not None:
+        exponent = field @ graph.machine().prior.one_hot(found.mode) if np.ndim(field) else 0.0
+        assert exponent - graph.machine().energy(found.mode) == pytest.approx(top, rel=1e-12)
 
 
-def random_tables(number):
-    """Fields and couplings, of which some are -inf and others as large as 10."""
-    rng = np.random.default_rng(number)
-    kinds = ("tree", "forest", "ring", "grid", "complete", "random", "triangles")
-    kind, n = kinds[number % len(kinds)], 5 + number % 2
-    sizes = rng.integers(2, 6, n) if number % 2 else np.full(n, 2 + number // 2 % 3)
-    scale = (0.5, 3.0, 10.0)[number % 3]
-    fields = [rng.normal(size=q) for q in sizes]
-    couplings = {
-        (min(i, j), max(i, j)): scale * rng.uniform(-1, 1, (sizes[min(i, j)], sizes[max(i, j)]))
-        for i, j in graph_edges(kind, n, rng)
-    }
-    if number % 4 > 1:
-        for table in couplings.values():
-            forbidden = rng.random(table.shape) < 0.2
-            forbidden[-1, -1] = False  # with their last states there is always a state of all
-            table[forbidden] = -np.inf
-        fields[1][0] = -np.inf
-    return fields, couplings
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_small_graphs(graph):
+    machine = graph.machine()
+    found = mf.exact(machine, mode=True)
+    assert_solved(graph, found)
+    assert_solved(graph, mf.exact(graph.machine(sparse=False)))
+    alone = mf.exact(machine, averages=False)
+    assert alone.log_partition == found.log_partition
+    assert alone[1:] == (None, None, None, None)
+
+
+@pytest.mark.parametrize("graph", GRAPHS[::2])
+def test_fields_and_clamped_units(graph):
+    """With their first states there is always a state of all units."""
+    machine = graph.machine()
+    field = np.random.default_rng(0).normal(size=graph.sizes.sum())
+    some = np.where(np.arange(len(graph.sizes)) % 3 == 2, 0, -1)
+    for clamp in (some, 0 * some):
+        assert_solved(graph, mf.exact(machine, field=field, clamp=clamp, mode=True), field, clamp)
 
 
 def machine_of(fields, couplings, *, dense=False, dtype=float):
@@ -65,82 +66,6 @@ def machine_of(fields, couplings, *, dense=False, dtype=float):
         matrix[rows, columns], matrix[columns, rows] = table, table.T
     prior = mf.Categorical([field.astype(dtype) for field in fields])
     return mf.BoltzmannMachine(matrix if dense else csr_array(matrix), prior)
-
-
-def sums_over_labels(fields, couplings, keep=None):
-    """Log-partition, means of one-hot states, of their products, and the labels of the mode."""
-    states = np.indices(list(map(len, fields))).reshape(len(fields), -1).T
-    if keep is not None:
-        states = states[keep(states)]
-    weights = sum(field[states[:, k]] for k, field in enumerate(fields))
-    weights = weights + sum(t[states[:, i], states[:, j]] for (i, j), t in couplings.items())
-    one_hot = np.hstack([np.eye(len(f))[states[:, k]] for k, f in enumerate(fields)])
-    log_partition = weights.max() + math.log(np.exp(weights - weights.max()).sum())
-    p = np.exp(weights - log_partition)
-    return log_partition, p @ one_hot, one_hot.T @ (p[:, None] * one_hot), states[weights.argmax()]
-
-
-@pytest.mark.parametrize("number", range(N_GRAPHS))
-def test_small_graphs(number):
-    fields, couplings = random_tables(number)
-    log_partition, mean, pairwise, labels = sums_over_labels(fields, couplings)
-    machine = machine_of(fields, couplings)
-    found = mf.exact(machine, mode=True)
-    assert found.log_partition == pytest.approx(log_partition, rel=1e-12, abs=1e-12)
-    np.testing.assert_allclose(found.mean, mean, atol=1e-12)
-    np.testing.assert_allclose(found.var, mean * (1 - mean), atol=1e-12)
-    stored = found.pairwise.toarray() != 0
-    assert stored.any()
-    np.testing.assert_allclose(found.pairwise.toarray()[stored], pairwise[stored], atol=1e-12)
-    coupled = (machine.couplings.toarray() != 0) & (pairwise > 1e-12)
-    assert stored[coupled].all()
-    assert found.mode.tolist() == labels.tolist()
-    # Dense couplings of so few units: all pairs.
-    dense = mf.exact(machine_of(fields, couplings, dense=True))
-    assert dense.log_partition == pytest.approx(log_partition, rel=1e-12, abs=1e-12)
-    np.testing.assert_allclose(dense.pairwise, pairwise, atol=1e-12)
-    assert isinstance(dense.pairwise, np.ndarray)
-    alone = mf.exact(machine, averages=False)
-    assert alone.log_partition == found.log_partition
-    assert alone[1:] == (None, None, None, None)
-
-
-@pytest.mark.parametrize("number", range(0, N_GRAPHS, 5))
-def test_clamped_units(number):
-    fields, couplings = random_tables(number)
-    label = int(sums_over_labels(fields, couplings)[-1][2])
-    log_partition, mean, pairwise, labels = sums_over_labels(
-        fields, couplings, lambda states: states[:, 2] == label
-    )
-    clamp = np.full(len(fields), -1)
-    clamp[2] = label
-    found = mf.exact(machine_of(fields, couplings), clamp=clamp, mode=True)
-    assert found.log_partition == pytest.approx(log_partition, rel=1e-12, abs=1e-12)
-    np.testing.assert_allclose(found.mean, mean, atol=1e-12)
-    stored = found.pairwise.toarray() != 0
-    np.testing.assert_allclose(found.pairwise.toarray()[stored], pairwise[stored], atol=1e-12)
-    assert found.mode.tolist() == labels.tolist()
-
-
-def test_all_units_clamped():
-    fields, couplings = random_tables(7)
-    machine = machine_of(fields, couplings)
-    labels = sums_over_labels(fields, couplings)[-1]
-    found = mf.exact(machine, clamp=labels, mode=True)
-    x = machine.prior.one_hot(labels)
-    assert found.log_partition == pytest.approx(-machine.energy(x), rel=1e-12)
-    np.testing.assert_array_equal(found.mean, x)
-    np.testing.assert_array_equal(found.mode, labels)
-    np.testing.assert_array_equal(found.var, 0)
-
-
-def test_an_external_field():
-    fields, couplings = random_tables(4)
-    shift = np.random.default_rng(0).normal(size=sum(map(len, fields)))
-    machine = machine_of(fields, couplings)
-    moved = [f + part for f, part in zip(fields, machine.prior.by_group(shift), strict=True)]
-    found = mf.exact(machine, field=shift)
-    assert found.log_partition == pytest.approx(sums_over_labels(moved, couplings)[0], rel=1e-12)
 
 
 def test_mixed_kinds_of_units():

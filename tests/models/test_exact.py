@@ -10,42 +10,71 @@ from fastmf.models import RBM, BoltzmannMachine, exact
 from fastmf.priors import Bernoulli, Gaussian, Ising
 
 
-def by_hand(model, states, energy):
-    """Averages over all states, one at a time."""
-    weights = np.exp(-np.array([energy(s) for s in states]))
-    z = weights.sum()
-    x = np.array(states)
-    return np.log(z), weights @ x / z, x.T @ (weights[:, None] * x) / z
+def states_of(prior):
+    """All states of a layer, one a row."""
+    if isinstance(prior, mf.Concatenated):
+        parts = map(states_of, prior.parts)
+    elif isinstance(prior, mf.Categorical):
+        parts = map(np.eye, prior.sizes)
+    else:
+        values = {
+            Bernoulli: lambda: [(0, 1)] * len(prior.field),
+            Ising: lambda: [(-1, 1)] * len(prior.field),
+            mf.Binomial: lambda: [range(int(n) + 1) for n in prior.n],
+            mf.Ordinal: lambda: [range(np.isfinite(w).sum()) for w in prior.log_weights],
+        }[type(prior)]()
+        parts = [np.array(list(column), float)[:, None] for column in values]
+    return np.array([np.concatenate(states) for states in itertools.product(*parts)])
 
 
-def test_boltzmann_machine():
-    rng = np.random.default_rng(0)
-    couplings = np.triu(rng.normal(size=(5, 5)), 1)
-    machine = BoltzmannMachine(couplings + couplings.T, Ising(rng.normal(size=5)))
-    states = list(itertools.product([-1.0, 1.0], repeat=5))
-    log_partition, mean, pairwise = by_hand(machine, states, lambda s: machine.energy(np.array(s)))
-    result = exact(machine)
-    assert result.log_partition == pytest.approx(log_partition, rel=1e-13)
-    np.testing.assert_allclose(result.mean, mean, atol=1e-13)
-    np.testing.assert_allclose(result.var, 1 - mean**2, atol=1e-13)
-    np.testing.assert_allclose(result.pairwise, pairwise, atol=1e-13)
+def symmetric(matrix):
+    upper = np.triu(matrix, 1)
+    return upper + upper.T
 
 
-@pytest.mark.parametrize("shape", [(3, 4), (4, 3)])
-def test_rbm_of_binary_units(shape):
-    rng = np.random.default_rng(1)
-    n, m = shape
-    rbm = RBM(rng.normal(size=shape), Bernoulli(rng.normal(size=n)), Ising(rng.normal(size=m)))
-    states = list(itertools.product(*[[0.0, 1.0]] * n, *[[-1.0, 1.0]] * m))
-    log_partition, mean, pairwise = by_hand(
-        rbm, states, lambda s: rbm.energy(np.array(s[:n]), np.array(s[n:]))
-    )
-    result = exact(rbm)
-    assert result.log_partition == pytest.approx(log_partition, rel=1e-13)
-    np.testing.assert_allclose(np.concatenate(result.mean), mean, atol=1e-13)
-    variance = pairwise.diagonal() - mean**2
-    np.testing.assert_allclose(np.concatenate(result.var), variance, atol=1e-13)
-    np.testing.assert_allclose(result.pairwise, pairwise[:n, n:], atol=1e-13)
+r = np.random.default_rng(0).normal
+GROUPS = mf.Categorical([r(size=3), r(size=2), r(size=4)])
+WITHIN = np.kron(np.eye(2), np.ones((3, 3)))
+SCORES = mf.Ordinal([[0.0, -1.0, 0.5], [0.3, 0.1, -np.inf], [0.0, 0.8, 0.2]])
+SUMMED = {
+    "spins": BoltzmannMachine(symmetric(r(size=(5, 5))), Ising(r(size=5))),
+    "groups": BoltzmannMachine(
+        symmetric(r(size=(6, 6)) * (1 - WITHIN)), mf.Categorical(r(size=(2, 3)))
+    ),
+    "scores": BoltzmannMachine(symmetric(r(size=(3, 3)) / 2), SCORES),
+    "bits and spins": RBM(r(size=(3, 4)), Bernoulli(r(size=3)), Ising(r(size=4))),
+    "spins and bits": RBM(r(size=(4, 3)), Ising(r(size=4)), Bernoulli(r(size=3))),
+    "groups and bits": RBM(r(size=(9, 3)), GROUPS, Bernoulli(r(size=3))),
+    "groups and groups": RBM(r(size=(9, 6)), GROUPS, mf.Categorical(r(size=(2, 3)))),
+    "counts": RBM(
+        r(size=(3, 2)) / 5, *(mf.Binomial(r(size=len(n)), n) for n in ([1, 2, 4], [3, 2]))
+    ),
+    "deep": mf.DBM(
+        [r(size=shape) for shape in ((3, 2), (2, 3), (3, 2))],
+        [Bernoulli(r(size=n)) for n in (3, 2, 3, 2)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SUMMED)
+def test_averages_are_those_of_all_states(name):
+    model = SUMMED[name]
+    parts = list(zip(*itertools.product(*map(states_of, model.layers)), strict=True))
+    parts = [np.array(part, float) for part in parts]
+    log_weights = -model.energy(*parts)
+    log_partition = np.logaddexp.reduce(log_weights)
+    p, x = np.exp(log_weights - log_partition), np.hstack(parts)
+    found = exact(model)
+    assert found.log_partition == pytest.approx(log_partition, rel=1e-13, abs=1e-13)
+    np.testing.assert_allclose(np.hstack(found.mean), p @ x, atol=1e-12)
+    np.testing.assert_allclose(np.hstack(found.var), p @ x**2 - (p @ x) ** 2, atol=1e-12)
+    if isinstance(model, BoltzmannMachine):
+        pairs = [(found.pairwise, x, x)]
+    else:
+        pairwise = found.pairwise if isinstance(model, mf.DBM) else [found.pairwise]
+        pairs = zip(pairwise, parts, parts[1:], strict=False)
+    for averages, one, other in pairs:
+        np.testing.assert_allclose(averages, one.T @ (p[:, None] * other), atol=1e-12)
 
 
 @pytest.mark.parametrize("flipped", [False, True])
@@ -106,7 +135,7 @@ def test_models_that_cannot_be_summed(model, error):
 
 def test_variances_of_certain_units_are_not_negative():
     rng = np.random.default_rng(0)
-    for _ in range(300):
+    for _ in range(60):
         fields = 3 * rng.normal(size=3), 3 * rng.normal(size=2)
         rbm = RBM(5 * rng.normal(size=(3, 2)), Ising(fields[0]), Bernoulli(fields[1]))
         assert (np.concatenate(exact(rbm).var) >= 0).all()

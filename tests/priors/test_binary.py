@@ -35,20 +35,6 @@ def test_third_cumulants_of_several_kinds_of_units():
         Concatenated(spin, Gaussian([0.0], 1.0)).third_cumulant(mean[:2])
 
 
-def test_zero_one_and_plus_minus_one_are_the_same_unit():
-    # x = (1 + s) / 2 turns field x into field / 2 + (field / 2) s.
-    field = np.array([-2.0, 0.0, 1.5])
-    mean, var = Bernoulli(field).moments(0.0, 0.0)
-    spin_mean, spin_var = Ising(field / 2).moments(0.0, 0.0)
-    np.testing.assert_allclose(mean, (1 + spin_mean) / 2, rtol=1e-14)
-    np.testing.assert_allclose(var, spin_var / 4, rtol=1e-14)
-    np.testing.assert_allclose(
-        Bernoulli(field).log_partition(0.0, 0.0),
-        Ising(field / 2).log_partition(0.0, 0.0) + field / 2,
-        atol=1e-15,
-    )
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8, bool])
 def test_from_data(dtype):
     X = (np.random.default_rng(0).random((998, 3)) < [0.0, 0.3, 1.0]).astype(dtype)

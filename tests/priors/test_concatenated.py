@@ -1,13 +1,9 @@
 """Several priors side by side."""
 
 import copy
-import os
 import pickle
-import subprocess
-import sys
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import pytest
 
@@ -52,20 +48,7 @@ def third_cumulants_of(units, start, mean, out):
     third_cumulants(units, start, mean, cumulant, derivative)
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-def test_rows_may_cut_across_parts(compiled):
-    if not compiled and not numba.config.DISABLE_JIT:
-        # Addresses of Python functions are numbers of their own, in a process that never compiles.
-        this = f"{__file__}::{test_rows_may_cut_across_parts.__name__}[False]"
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", this],
-            env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stdout
-        assert "1 passed" in done.stdout
-        return
+def test_rows_may_cut_across_parts():
     prior = Concatenated(*PARTS)
     rng = np.random.default_rng(1)
     b, a = rng.normal(size=7), rng.random(7)

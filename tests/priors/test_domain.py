@@ -5,15 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from fastmf.priors import (
-    Bernoulli,
-    Concatenated,
-    GaussBernoulli,
-    Gaussian,
-    Ising,
-    TruncatedGaussBernoulli,
-    TruncatedGaussian,
-)
+import fastmf as mf
 from fastmf.priors._queries import (
     PRECISION_MARGIN,
     common_support,
@@ -70,18 +62,19 @@ class Levels(NamedTuple):
 
 
 def test_values_of_discrete_units():
-    np.testing.assert_array_equal(support(Ising([0.3, 2.0])), [[-1, -1], [1, 1]])
-    assert two_values(Ising([0.3, 2.0])) == common_support(Ising) == (-1.0, 1.0)
+    np.testing.assert_array_equal(support(mf.Ising([0.3, 2.0])), [[-1, -1], [1, 1]])
+    assert two_values(mf.Ising([0.3, 2.0])) == common_support(mf.Ising) == (-1.0, 1.0)
     levels, nan = Levels(np.array([1, 2])), np.nan
     np.testing.assert_array_equal(support(levels), [[0, 0], [1, 1], [nan, 2]])
-    both = Concatenated(Bernoulli([0.0]), Levels(np.array([2.0])))
+    both = mf.Concatenated(mf.Bernoulli([0.0]), Levels(np.array([2.0])))
     np.testing.assert_array_equal(support(both), [[0, 0], [1, 1], [nan, 2]])
     assert number_of_states(levels) == number_of_states(both) == 6
-    assert number_of_states(Bernoulli(np.zeros(5000))) == np.inf
+    assert number_of_states(mf.Bernoulli(np.zeros(5000))) == np.inf
 
 
 @pytest.mark.parametrize(
-    "prior", [Gaussian([0.0], 1.0), Own(np.ones(1)), Concatenated(Ising([0.0]), Own(np.ones(1)))]
+    "prior",
+    [mf.Gaussian([0.0], 1.0), Own(np.ones(1)), mf.Concatenated(mf.Ising([0.0]), Own(np.ones(1)))],
 )
 def test_units_whose_values_are_not_known(prior):
     assert support(prior) is None
@@ -90,13 +83,13 @@ def test_units_whose_values_are_not_known(prior):
 
 
 @pytest.mark.parametrize("prior, good, bad, words", [
-    (Bernoulli([0.0]), [0, 0.5, 1], [-0.1, 2], "in [0, 1]"),
+    (mf.Bernoulli([0.0]), [0, 0.5, 1], [-0.1, 2], "in [0, 1]"),
     (Levels(np.array([2.0])), [0, 1, 2], [0.5, 3], "one of 0, 1, 2"),
     (Levels(np.array([9.0])), [0, 9], [10], "one of 0, 1, ..., 9"),
-    (TruncatedGaussian(0.0, 1.0, 0.0, 2.0), [0, 2], [-1, 3], "between the bounds `lower`"),
-    (TruncatedGaussBernoulli(0.0, 1.0, 0.0, 1.0, 2.0), [0, 1, 2], [0.5, 3], "between the"),
-    (Gaussian([0.0], 1.0), [-9e99, 0], [np.inf], "where its log_prob"),
-    (GaussBernoulli(0.0, 1.0, 0.0), [-9.0, 0], [], "where its log_prob"),
+    (mf.TruncatedGaussian(0.0, 1.0, 0.0, 2.0), [0, 2], [-1, 3], "between the bounds `lower`"),
+    (mf.TruncatedGaussBernoulli(0.0, 1.0, 0.0, 1.0, 2.0), [0, 1, 2], [0.5, 3], "between the"),
+    (mf.Gaussian([0.0], 1.0), [-9e99, 0], [np.inf], "where its log_prob"),
+    (mf.GaussBernoulli(0.0, 1.0, 0.0), [-9.0, 0], [], "where its log_prob"),
     (Own(np.ones(1)), [-9.0, 0], [], "where its log_prob"),
 ], ids=lambda value: type(value).__name__)  # fmt: skip
 def test_admissible_data(prior, good, bad, words):
@@ -112,8 +105,8 @@ def test_admissible_data(prior, good, bad, words):
 
 
 @pytest.mark.parametrize("prior, expected", [
-    (Bernoulli([0.0, 3.0]), [0.25, 0.25]), (Ising([0.0, 3.0]), [1.0, 1.0]),
-    (Gaussian([0.0, 3.0], [1.0, 4.0]), [PRECISION_MARGIN, PRECISION_MARGIN / 4]),
+    (mf.Bernoulli([0.0, 3.0]), [0.25, 0.25]), (mf.Ising([0.0, 3.0]), [1.0, 1.0]),
+    (mf.Gaussian([0.0, 3.0], [1.0, 4.0]), [PRECISION_MARGIN, PRECISION_MARGIN / 4]),
 ])  # fmt: skip
 def test_largest_variance(prior, expected):
     np.testing.assert_array_equal(largest_variance(prior), expected)
@@ -122,18 +115,20 @@ def test_largest_variance(prior, expected):
 
 
 @pytest.mark.parametrize("prior, expected", [
-    (TruncatedGaussian(0.0, 4.0, [0.0, 0.0], [3.0, np.inf]), [9 / 4, PRECISION_MARGIN / 4]),
-    (TruncatedGaussBernoulli(0.0, 4.0, 0.0, [1.0, -2.0], [3.0, 2.0]), [9 / 4, 4]),
+    (mf.TruncatedGaussian(0.0, 4.0, [0.0, 0.0], [3.0, np.inf]), [9 / 4, PRECISION_MARGIN / 4]),
+    (mf.TruncatedGaussBernoulli(0.0, 4.0, 0.0, [1.0, -2.0], [3.0, 2.0]), [9 / 4, 4]),
     (Levels(np.array([1.0, 4.0])), [0.25, 4]), (Own(np.array([1.0, 3.0])), [1, 9]),
-    (Concatenated(Ising([0.0]), Own(np.array([3.0]))), [1, 9]),
+    (mf.Concatenated(mf.Ising([0.0]), Own(np.array([3.0]))), [1, 9]),
 ])  # fmt: skip
 def test_largest_variance_of_other_units(prior, expected):
     np.testing.assert_allclose(largest_variance(prior), expected)
 
 
 def test_unbounded_units_have_directions_precisions_and_fields():
-    slab = TruncatedGaussian(0.5, 1.0, [0.0, 0.0, -np.inf, -np.inf], [3.0, np.inf, 1.0, np.inf])
-    prior = Concatenated(Bernoulli([2.0]), slab, Gaussian([4.0], [9.0]), GaussBernoulli(0, 5, 0))
+    slab = mf.TruncatedGaussian(0.5, 1.0, [0.0, 0.0, -np.inf, -np.inf], [3.0, np.inf, 1.0, np.inf])
+    prior = mf.Concatenated(
+        mf.Bernoulli([2.0]), slab, mf.Gaussian([4.0], [9.0]), mf.GaussBernoulli(0, 5, 0)
+    )
     expected = [False, False, True, True, True, True, True]
     np.testing.assert_array_equal(unbounded(prior), expected)
     np.testing.assert_array_equal(unbounded(Own(np.ones(2))), [False, False])
@@ -145,8 +140,8 @@ def test_unbounded_units_have_directions_precisions_and_fields():
 
 
 @pytest.mark.parametrize("prior", [
-    Gaussian([0.3], [2.0]), GaussBernoulli([0.3], [2.0], [0.4]),
-    TruncatedGaussBernoulli([0.3], [2.0], [0.4], [-1.0], [2.0]), Ising([0.3]),
+    mf.Gaussian([0.3], [2.0]), mf.GaussBernoulli([0.3], [2.0], [0.4]),
+    mf.TruncatedGaussBernoulli([0.3], [2.0], [0.4], [-1.0], [2.0]), mf.Ising([0.3]),
 ])  # fmt: skip
 def test_a_shifted_field_is_a_tilt(prior):
     """log Z of the shifted prior under any tilt is that of the prior under the sum, but for 0."""
@@ -162,13 +157,13 @@ def test_a_shifted_field_is_a_tilt(prior):
 
 def test_independent_units_keep_what_is_not_learned():
     X = np.random.default_rng(0).random((50, 2))
-    bounded = TruncatedGaussian([0.0, 0.0], 1.0, -1.0, [2.0, 3.0])
-    prior = Concatenated(bounded, Own(np.ones(2)))
+    bounded = mf.TruncatedGaussian([0.0, 0.0], 1.0, -1.0, [2.0, 3.0])
+    prior = mf.Concatenated(bounded, Own(np.ones(2)))
     fitted, own = independent_units(prior, np.hstack([X, X])).parts
     np.testing.assert_array_equal(fitted.upper, [2, 3])
     np.testing.assert_allclose(fitted.moments(0.0, 0.0)[0], X.mean(0), rtol=1e-6)
     np.testing.assert_array_equal(own.width, [1, 1])
-    slab = GaussBernoulli([0.5, 0.0], 3.0, 0.0)
+    slab = mf.GaussBernoulli([0.5, 0.0], 3.0, 0.0)
     silent = independent_units(slab, np.zeros((9, 2)))
     np.testing.assert_allclose(silent.log_odds, -np.log(10))
     np.testing.assert_array_equal(silent.field, slab.field)
@@ -177,7 +172,7 @@ def test_independent_units_keep_what_is_not_learned():
 @pytest.mark.parametrize("values", [(0.0, 1.0), (-1.0, 1.0)])
 def test_noise_flips_two_valued_units_with_its_probability(values):
     rng = np.random.default_rng(0)
-    prior = {0.0: Bernoulli, -1.0: Ising}[values[0]](np.zeros(50))
+    prior = {0.0: mf.Bernoulli, -1.0: mf.Ising}[values[0]](np.zeros(50))
     X = rng.choice(values, (400, 50))
     noisy = perturbed(prior, X, 0.1, rng)
     assert set(np.unique(noisy)) == set(values)
@@ -188,7 +183,7 @@ def test_noise_flips_two_valued_units_with_its_probability(values):
 def test_noise_moves_real_units_within_the_range_of_the_data():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 50)) * np.arange(50)
-    noisy = perturbed(Gaussian(np.zeros(50), 1.0), X, 0.2, rng)
+    noisy = perturbed(mf.Gaussian(np.zeros(50), 1.0), X, 0.2, rng)
     np.testing.assert_array_equal(noisy[:, 0], 0)
     np.testing.assert_allclose((noisy - X).std(0), 0.2 * X.std(0), rtol=0.2)
     assert (noisy >= X.min(0)).all()
@@ -198,7 +193,7 @@ def test_noise_moves_real_units_within_the_range_of_the_data():
 def test_noise_treats_units_side_by_side_each_in_their_way():
     rng = np.random.default_rng(0)
     X = np.hstack([rng.integers(0, 2, (400, 20)), rng.normal(size=(400, 30))])
-    prior = Concatenated(Bernoulli(np.zeros(20)), Gaussian(np.zeros(30), 1.0))
+    prior = mf.Concatenated(mf.Bernoulli(np.zeros(20)), mf.Gaussian(np.zeros(30), 1.0))
     noisy = perturbed(prior, X, 0.2, rng)
     flipped = noisy[:, :20] != X[:, :20]
     np.testing.assert_array_equal(noisy[:, :20], np.where(flipped, 1 - X[:, :20], X[:, :20]))

@@ -6,18 +6,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+import fastmf as mf
 from fastmf._common import rows
-from fastmf.priors import (
-    Bernoulli,
-    Binomial,
-    Categorical,
-    Concatenated,
-    GaussBernoulli,
-    Gaussian,
-    Ising,
-    TruncatedGaussBernoulli,
-    TruncatedGaussian,
-)
 from fastmf.priors._protocol import log_prob_gradient, parts_of
 from fastmf.priors._queries import fitted, independent_units, mean_log_prob
 from fastmf.priors._rows import log_prob_of_rows, mean_log_prob_gradient, states
@@ -49,15 +39,15 @@ class Quartic(NamedTuple):
 
 
 UNITS = [
-    (Bernoulli(FIELD), X),
-    (Bernoulli(FIELD), REAL),
-    (Ising(FIELD), X),
-    (Binomial(FIELD, np.full(6, 3.0)), 3 * X),
-    (Gaussian(FIELD, np.exp(FIELD)), REAL),
-    (TruncatedGaussian(FIELD, np.exp(FIELD), np.zeros(6), np.ones(6)), REAL),
-    (GaussBernoulli(FIELD, np.exp(FIELD), FIELD), REAL),
-    (TruncatedGaussBernoulli(FIELD, np.exp(FIELD), FIELD, np.zeros(6), np.ones(6)), REAL),
-    (Concatenated(Bernoulli(FIELD[:2]), Gaussian(FIELD[2:], np.exp(FIELD[2:]))), X),
+    (mf.Bernoulli(FIELD), X),
+    (mf.Bernoulli(FIELD), REAL),
+    (mf.Ising(FIELD), X),
+    (mf.Binomial(FIELD, np.full(6, 3.0)), 3 * X),
+    (mf.Gaussian(FIELD, np.exp(FIELD)), REAL),
+    (mf.TruncatedGaussian(FIELD, np.exp(FIELD), np.zeros(6), np.ones(6)), REAL),
+    (mf.GaussBernoulli(FIELD, np.exp(FIELD), FIELD), REAL),
+    (mf.TruncatedGaussBernoulli(FIELD, np.exp(FIELD), FIELD, np.zeros(6), np.ones(6)), REAL),
+    (mf.Concatenated(mf.Bernoulli(FIELD[:2]), mf.Gaussian(FIELD[2:], np.exp(FIELD[2:]))), X),
     (Quartic(FIELD), REAL),
 ]
 NAMES = [type(prior).__name__ for prior, _ in UNITS]
@@ -90,8 +80,9 @@ def test_gradients_over_sparse_rows(prior, X):
 
 
 FITTED = [
-    (Bernoulli, X), (Ising, X), (Binomial, 3 * X), (Gaussian, X), (TruncatedGaussian, X),
-    (GaussBernoulli, 2 * X), (TruncatedGaussBernoulli, 2 * X), (Quartic, X),
+    (mf.Bernoulli, X), (mf.Ising, X), (mf.Binomial, 3 * X), (mf.Gaussian, X),
+    (mf.TruncatedGaussian, X), (mf.GaussBernoulli, 2 * X), (mf.TruncatedGaussBernoulli, 2 * X),
+    (Quartic, X),
 ]  # fmt: skip
 
 
@@ -108,11 +99,11 @@ def test_fits_to_sparse_rows_and_integers_are_those_to_dense_ones(class_, X, mak
 
 
 def test_a_fit_to_sparse_rows_keeps_float32():
-    assert fitted(Bernoulli, csr_array(X.astype(np.float32))).field.dtype == np.float32
+    assert fitted(mf.Bernoulli, csr_array(X.astype(np.float32))).field.dtype == np.float32
 
 
 def test_slabs_are_kept_where_all_sparse_rows_are_zero():
-    prior = GaussBernoulli(FIELD, np.exp(FIELD), FIELD)
+    prior = mf.GaussBernoulli(FIELD, np.exp(FIELD), FIELD)
     dense, sparse = (independent_units(prior, x) for x in (0 * X, csr_array(X.shape)))
     np.testing.assert_array_equal(dense, sparse)
 
@@ -123,14 +114,14 @@ def test_counts_out_of_range_are_named(make, wrong):
     counts = X.copy()
     counts[3, 4] = wrong
     with pytest.raises(ValueError, match=f"got {wrong}"):
-        Binomial.from_data(make(counts), 3)
+        mf.Binomial.from_data(make(counts), 3)
 
 
 LABELS = RNG.integers(0, 3, (30, 4)).astype(np.int8)
 
 
 def test_integer_labels_become_states_and_are_fitted():
-    prior = Categorical(RNG.normal(size=(4, 3)))
+    prior = mf.Categorical(RNG.normal(size=(4, 3)))
     flat = prior.one_hot(LABELS)
     np.testing.assert_array_equal(states(prior, LABELS, np.float32), flat)
     expected = independent_units(prior, flat).field
@@ -139,8 +130,8 @@ def test_integer_labels_become_states_and_are_fitted():
 
 
 def test_integer_labels_beside_other_units_are_fitted():
-    prior = Concatenated(Categorical(np.zeros((4, 3))), Bernoulli(np.zeros(6)))
+    prior = mf.Concatenated(mf.Categorical(np.zeros((4, 3))), mf.Bernoulli(np.zeros(6)))
     both = np.hstack([LABELS, X.astype(np.int8)])
     groups, binary = independent_units(prior, both).parts
     np.testing.assert_array_equal(groups.field, parts_of(prior)[0].refit(LABELS).field)
-    np.testing.assert_array_equal(binary.field, Bernoulli.from_data(X).field)
+    np.testing.assert_array_equal(binary.field, mf.Bernoulli.from_data(X).field)

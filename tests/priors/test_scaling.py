@@ -3,26 +3,19 @@
 import numpy as np
 import pytest
 
-from fastmf.priors import (
-    Bernoulli,
-    Concatenated,
-    GaussBernoulli,
-    Gaussian,
-    TruncatedGaussBernoulli,
-    TruncatedGaussian,
-)
+import fastmf as mf
 from fastmf.priors import _scaling as measures
 from fastmf.priors._queries import average_gradient
 
 N = 3
 FIELD = np.array([0.4, -1.0, 2.0])
 PRIORS = {
-    "gaussian": Gaussian(FIELD, [2.0, 0.5, 30.0]),
-    "half line": TruncatedGaussian(FIELD, [2.0, 0.5, 3.0], [0.0, -1.0, 2.0], np.inf),
-    "interval": TruncatedGaussian(FIELD, [2.0, -0.5, 3.0], -1.0, [2.0, 3.0, 4.0]),
-    "spike": GaussBernoulli(FIELD, [2.0, 0.5, 30.0], [0.3, -1.0, 2.0]),
-    "bounded spike": TruncatedGaussBernoulli(FIELD, [2.0, -0.5, 3.0], 0.3, -1.0, 2.0),
-    "two": Concatenated(Bernoulli([0.3]), Gaussian([0.4, 2.0], [2.0, 0.5])),
+    "gaussian": mf.Gaussian(FIELD, [2.0, 0.5, 30.0]),
+    "half line": mf.TruncatedGaussian(FIELD, [2.0, 0.5, 3.0], [0.0, -1.0, 2.0], np.inf),
+    "interval": mf.TruncatedGaussian(FIELD, [2.0, -0.5, 3.0], -1.0, [2.0, 3.0, 4.0]),
+    "spike": mf.GaussBernoulli(FIELD, [2.0, 0.5, 30.0], [0.3, -1.0, 2.0]),
+    "bounded spike": mf.TruncatedGaussBernoulli(FIELD, [2.0, -0.5, 3.0], 0.3, -1.0, 2.0),
+    "two": mf.Concatenated(mf.Bernoulli([0.3]), mf.Gaussian([0.4, 2.0], [2.0, 0.5])),
 }
 
 
@@ -63,29 +56,29 @@ def test_log_densities_differ_by_the_volume(kind):
 def test_scales_follow_the_units_of_measurement_of_data():
     X = np.random.default_rng(0).normal(3, 2, (50, N))
     factors = np.array([1e-3, 1.0, 1e3])
-    one, other = (measures.units_of_measurement(Gaussian.from_data(x)) for x in (X, X * factors))
+    one, other = (measures.units_of_measurement(mf.Gaussian.from_data(x)) for x in (X, X * factors))
     np.testing.assert_allclose(other, np.array(one) * factors, rtol=1e-9)
     np.testing.assert_allclose(one[1], X.std(0) / measures.LEARNED_DEVIATION)
     offset, scale = measures.units_of_measurement(PRIORS["interval"])
     mean, var = PRIORS["interval"].moments(0.0, 0.0)
     np.testing.assert_allclose([offset, scale], [mean, np.sqrt(var)])
-    narrow = TruncatedGaussian(np.zeros(1), 1e6, -1.0, 1.0)  # hardly varies
+    narrow = mf.TruncatedGaussian(np.zeros(1), 1e6, -1.0, 1.0)  # hardly varies
     assert measures.units_of_measurement(narrow)[1] == 2 / measures.WIDEST_INTERVAL
     # Of a spike the deviation is that of the slab, unless most values are zero.
     slab = np.array([[9.0, 3.0], [4.0, 4.0]])
     for log_odds, expected in ((30.0, 0.5), (-30.0, np.sqrt(2.25**2 + 0.25))):
-        spiked = GaussBernoulli(slab[0, :1], slab[1, :1], log_odds + np.zeros(1))
+        spiked = mf.GaussBernoulli(slab[0, :1], slab[1, :1], log_odds + np.zeros(1))
         found = measures.units_of_measurement(spiked)[1] * measures.LEARNED_DEVIATION
         np.testing.assert_allclose(found, max(expected, np.sqrt(2.25**2 + 0.25) / 4))
-    assert not measures.is_real(Bernoulli([0.0])) and measures.is_real(PRIORS["two"])
+    assert not measures.is_real(mf.Bernoulli([0.0])) and measures.is_real(PRIORS["two"])
 
 
 def test_constant_columns_have_a_scale_of_their_own():
     X = np.full((9, 3), [0.0, 5.0, -2e6])
-    prior = Gaussian.from_data(X)
+    prior = mf.Gaussian.from_data(X)
     assert np.isfinite(prior.precision).all()
     tiny = 1e-8 * np.random.default_rng(0).normal(size=(50, 3))
-    np.testing.assert_allclose(Gaussian.from_data(tiny).precision, 1 / tiny.var(0))
+    np.testing.assert_allclose(mf.Gaussian.from_data(tiny).precision, 1 / tiny.var(0))
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "half line", "spike", "two"])

@@ -56,6 +56,6 @@ def test_corruption(script):
 
 def test_the_tasks_and_methods_are_the_papers(script):
     options = script.parser().parse_args([])
-    assert options.tasks == list(script.PAPER) and len(options.tasks) == 6
-    assert all(len(line.split()) == len(script.METHODS) == 8 for line in script.PAPER.values())
+    cells = [(task, method) for task in options.tasks for method in script.METHODS]
+    assert list(script.PAPER) == cells and len(cells) == 6 * 8
     assert (options.hidden, options.epochs, options.train_size) == (256, 50, 50000)

@@ -13,7 +13,7 @@ def networks(load):
 
 def test_tables_are_drawn_from_the_machine(networks):
     rng = np.random.default_rng(0)
-    couplings = networks.ring(rng, 4) / 2
+    couplings = networks.symmetric(networks.ring(rng, 4)) / 2
     truth = networks.Truth(couplings, networks.thresholds_of(rng, "ordinal", 4, 0.0))
     assert truth.probabilities.sum() == pytest.approx(1) and len(truth.states) == 81
     machine = truth.fitted(rng, 200_000)

@@ -83,7 +83,7 @@ def test_layers_are_added_to_the_rbm_of_the_same_run(script, mnist):
     rbm = mf.load(folder / "mnist-3-4-60-0-preconditioned-0.0001.npz")
     # It is not trained again, and its time counts.
     file = folder / "mnist-3-4-60-0-preconditioned-0.0001.seconds.json"
-    file.write_text(script.json.dumps([4, 1000.0, 500.0]))
+    file.write_text("[[4, 1000.0, 500.0, null]]")
     script.main([*options, "--hidden", "3", "2"])
     _, deep = read(folder)
     assert (deep["hidden"], deep["epochs"]) == ("3-2", "4+1")

@@ -104,20 +104,3 @@ def is_public(line):
         return first in fastmf._HOME
     modules = {path.stem for path in (ROOT / "fastmf" / first).iterdir()}
     return second not in modules and not second.startswith("_")
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("fastmf.tap is inconsistent, runtime argument", True),
-        ("fastmf.evaluation.flip is inconsistent", True),
-        ("fastmf.priors.Ising.moments is inconsistent", True),
-        ("fastmf.priors.T is not present at runtime", True),
-        ("fastmf.priors.binary.Bernoulli.__new__ is inconsistent", False),
-        ("fastmf._jit.kernel.kernel is inconsistent", False),
-        ("fastmf.kernels.mean_field.tap.update_address is inconsistent", False),
-        ("", False),
-    ],
-)
-def test_which_findings_count(line, expected):
-    assert is_public(line) == expected

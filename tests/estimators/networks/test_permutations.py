@@ -10,39 +10,6 @@ from scipy.stats import kstest
 import fastmf as mf
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [pytest.param(mf.FullyVisibleBoltzmannMachine, marks=pytest.mark.slow), mf.OrdinalMachine],
-)
-def test_permutations_are_of_rows(kind):
-    """Against rows that are permuted and fitted here."""
-    X = [table(120, 3, 1), table(150, 3, 2)]
-    X[1][:, 2] = np.random.default_rng(5).integers(0, 2, 150)
-    a, b = (kind().fit(own) for own in X)
-    found = mf.compare_groups(a, b, n_permutations=200, rng=1).permutation
-    both, rng, pairs = np.concatenate(X), np.random.default_rng(0), np.triu_indices(3, 1)
-    factor = 1 if kind is mf.OrdinalMachine else 4
-
-    def statistics(first, second):
-        own = [factor * kind().fit(rows).couplings_[pairs] for rows in (first, second)]
-        return abs(own[0] - own[1]), abs(own[0]).sum() - abs(own[1]).sum()
-
-    delta, strength = statistics(*X)
-    by_hand = []
-    for _ in range(100):
-        order = rng.permutation(270)
-        by_hand.append(statistics(both[order[:120]], both[order[120:]]))
-    assert found.largest == pytest.approx(delta.max(), abs=1e-5)
-    assert found.strength == pytest.approx(strength, abs=1e-5)
-    largest = np.mean([one[0].max() >= delta.max() for one in by_hand])
-    assert found.largest_p_value == pytest.approx(largest, abs=0.15)
-    single = np.mean([one[0] >= delta for one in by_hand], axis=0)
-    np.testing.assert_allclose(found.p_value[pairs], single, atol=0.17)
-    total = np.mean([abs(one[1]) >= abs(strength) for one in by_hand])
-    assert found.strength_p_value == pytest.approx(total, abs=0.17)
-    assert found.n == 200 and found.converged == 1
-
-
 def test_permutations_need_rows_that_are_counted():
     X = table(200, 3)
     clustered = mf.FullyVisibleBoltzmannMachine().fit(X, clusters=np.arange(200) // 2)
@@ -63,43 +30,56 @@ def potts_table(n, seed, strength=0.4):
     return X
 
 
-def potts_statistics(fits):
+def statistics(fits):
     """Norms of differences by pair, and the difference of the sums of norms."""
-    pairs = [(0, 1), (0, 2), (1, 2)]
-    first = np.array([0, 3, 5, 7])
+    pairs, first = ([0, 0, 1], [1, 2, 2]), np.array([0, 3, 5, 7])
 
     def norms(couplings):
+        if couplings.shape == (3, 3):
+            return abs(couplings[pairs])
         return np.array([
             np.linalg.norm(couplings[first[i] : first[i + 1], first[j] : first[j + 1]])
-            for i, j in pairs
+            for i, j in zip(*pairs, strict=True)
         ])  # fmt: skip
 
-    a, b = (fit.in_gauge("zero-sum")[0] for fit in fits)
+    if isinstance(fits[0], mf.PottsMachine):
+        a, b = (fit.in_gauge("zero-sum")[0] for fit in fits)
+    else:
+        factor = 1 if isinstance(fits[0], mf.OrdinalMachine) else 4
+        a, b = (factor * fit.couplings_ for fit in fits)
     return norms(a - b), norms(a).sum() - norms(b).sum()
 
 
-@pytest.mark.parametrize("weighted", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_permutations_of_potts_machines_are_of_rows_with_their_weights(weighted):
+@pytest.mark.parametrize("kind, weighted, n_drawn, tolerance", [
+    pytest.param(mf.FullyVisibleBoltzmannMachine, False, 100, 0.17, marks=pytest.mark.slow),
+    (mf.OrdinalMachine, False, 100, 0.17), (mf.PottsMachine, True, 60, 0.2),
+    pytest.param(mf.PottsMachine, False, 60, 0.2, marks=pytest.mark.slow),
+])  # fmt: skip
+def test_permutations_are_of_rows_with_their_weights(kind, weighted, n_drawn, tolerance):
     """Against rows that are permuted and fitted here."""
-    options = {"n_states": [3, 2, 2], "l2": 0.01, "l2_field": 0.01, "tol": 1e-8}
-    X = np.concatenate([potts_table(90, 1), potts_table(110, 2, 0.0)])
-    rng = np.random.default_rng(0)
-    weights = rng.choice([0.5, 1.0, 2.0], 200) if weighted else np.ones(200)
-    weights[[3, 150]] = 0  # are no rows
+    if kind is mf.PottsMachine:
+        options = {"n_states": [3, 2, 2], "l2": 0.01, "l2_field": 0.01, "tol": 1e-8}
+        tables = [potts_table(90, 1), potts_table(110, 2, 0.0)]
+    else:
+        options, tables = {}, [table(120, 3, 1), table(150, 3, 2)]
+        tables[1][:, 2] = np.random.default_rng(5).integers(0, 2, 150)
+    X, rng, n_first = np.concatenate(tables), np.random.default_rng(0), len(tables[0])
+    weights = rng.choice([0.5, 1.0, 2.0], len(X)) if weighted else np.ones(len(X))
+    weights[[3, -50]] = 0  # are no rows
 
-    def statistics(first):
-        groups = (first, np.setdiff1d(np.arange(200), first))
-        fits = [mf.PottsMachine(**options).fit(X[k], sample_weight=weights[k]) for k in groups]
-        return fits, *potts_statistics(fits)
+    def fits(first):
+        groups = first, np.setdiff1d(np.arange(len(X)), first)
+        return [kind(**options).fit(X[k], sample_weight=weights[k]) for k in groups]
 
-    machines, delta, strength = statistics(np.arange(90))
+    machines = fits(np.arange(n_first))
+    delta, strength = statistics(machines)
     found = mf.compare_groups(*machines, n_permutations=300, rng=1).permutation
     assert found.largest == pytest.approx(delta.max(), abs=1e-5)
     assert found.strength == pytest.approx(strength, abs=1e-5)
-    there = np.flatnonzero(weights)
-    drawn = [statistics(rng.permutation(there)[:89])[1:] for _ in range(60)]
+    rows = np.flatnonzero(weights)
+    drawn = [statistics(fits(rng.permutation(rows)[: n_first - 1])) for _ in range(n_drawn)]
     single = np.mean([one[0] >= delta for one in drawn], axis=0)
-    np.testing.assert_allclose(found.p_value[np.triu_indices(3, 1)], single, atol=0.2)
+    np.testing.assert_allclose(found.p_value[np.triu_indices(3, 1)], single, atol=tolerance)
     largest = np.mean([one[0].max() >= delta.max() for one in drawn])
     assert found.largest_p_value == pytest.approx(largest, abs=0.15)
     total = np.mean([abs(one[1]) >= abs(strength) for one in drawn])
@@ -117,7 +97,7 @@ def test_permutations_of_few_rows_are_all_of_them():
     found = {}
     for first, rest in zip(threes, reversed(threes), strict=True):
         fits = [fitted[first], fitted[rest]]
-        found[first] = potts_statistics(fits)[0].max(), fits
+        found[first] = statistics(fits)[0].max(), fits
     largest, machines = found[1, 2, 4]
     exact = np.mean([one[0] >= largest - 1e-7 for one in found.values()])
     with pytest.warns(UserWarning):
@@ -145,7 +125,7 @@ def test_permutations_of_graphs_with_missing_labels():
     options = {"n_states": [3, 2, 2], "graph": [[0, 1], [1, 2]], "missing": "available"}
     machines = [mf.PottsMachine(**options, tol=1e-8).fit(X) for X in tables]
     tested = mf.compare_groups(*machines, n_permutations=19).permutation
-    delta, strength = potts_statistics(machines)
+    delta, strength = statistics(machines)
     assert tested.largest == pytest.approx(delta.max(), abs=1e-5)
     assert tested.strength == pytest.approx(strength, abs=1e-5)
     assert tested.p_value[0, 2] == 1

@@ -47,20 +47,22 @@ def test_error_of_predictability_is_that_of_refits():
     np.testing.assert_allclose(whole.predictability().standard_error, variance**0.5, rtol=0.1)
 
 
-@pytest.mark.parametrize("options", [{}, {"l2": 0.05}, {"l1": 0.02}])
+@pytest.mark.parametrize(
+    "options", [{}, {"l2": 0.05}, {"l1": 0.02}, {"n_categories": [2, 3, 4, 3]}]
+)
 def test_samples_are_fits_of_weighted_rows(options):
-    X = table(d=3)
-    machine = mf.FullyVisibleBoltzmannMachine(tol=1e-8, **options).fit(X)
-    found = machine.bootstrap(3, 5)
-    objective = machine._objective
-    rng = generator_of(5)
+    ordinal = "n_categories" in options
+    kind, X = (mf.OrdinalMachine, ratings(300)) if ordinal else (MACHINES[0], table(d=3))
+    machine = kind(tol=1e-8, **options).fit(X)
+    found, rng, objective = machine.bootstrap(3, 5), generator_of(5), machine._objective
     for k in range(3):
         weights = rng.multinomial(len(X), objective.weights)
-        again = mf.FullyVisibleBoltzmannMachine(tol=1e-8, **options)
-        again.fit(objective.states, sample_weight=weights)
+        again = kind(tol=1e-8, **options).fit(objective.states, sample_weight=weights)
+        field = np.concatenate(again.thresholds_) if ordinal else again.field_
+        close = 1e-6 if ordinal else 1e-5
         assert found.converged[k]
-        np.testing.assert_allclose(found.couplings[k], again.couplings_, atol=1e-5)
-        np.testing.assert_allclose(found.field[k], again.field_, atol=1e-5)
+        np.testing.assert_allclose(found.couplings[k], again.couplings_, atol=close)
+        np.testing.assert_allclose(found.field[k], field, atol=close)
 
 
 def test_spread_of_samples_is_the_standard_error(machine, samples):
@@ -83,12 +85,6 @@ def test_predictability_of_ordinal_items():
         assert found.marginal_accuracy[j] == pytest.approx(share)
 
 
-def test_items_of_two_categories_are_as_predictable_as_binary_units(machine):
-    found, expected = mf.OrdinalMachine().fit(table()).predictability(), machine.predictability()
-    for a, b in zip(found, expected, strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-5)
-
-
 @pytest.mark.parametrize("kind", ["free", "blume_capel"])
 def test_error_of_ordinal_predictability_is_that_of_the_bootstrap(kind):
     X = ratings(300)
@@ -100,18 +96,6 @@ def test_error_of_ordinal_predictability_is_that_of_the_bootstrap(kind):
         found.append(again.predictability().r2)
     ratio = np.std(found, axis=0) / machine.predictability().standard_error
     assert ((ratio > 0.7) & (ratio < 1.4)).all()
-
-
-def test_samples_of_ordinal_items_are_fits_of_weighted_rows():
-    X = ratings(300)
-    machine = mf.OrdinalMachine(tol=1e-8).fit(X)
-    found, rng = machine.bootstrap(3, 5), generator_of(5)
-    for k in range(3):
-        weights = rng.multinomial(len(X), machine._objective.weights)
-        again = mf.OrdinalMachine(tol=1e-8, n_categories=[2, 3, 4, 3])
-        again.fit(machine._objective.states, sample_weight=weights)
-        np.testing.assert_allclose(found.couplings[k], again.couplings_, atol=1e-6)
-        np.testing.assert_allclose(found.field[k], np.concatenate(again.thresholds_), atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", MACHINES)

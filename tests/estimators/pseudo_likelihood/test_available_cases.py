@@ -72,18 +72,22 @@ def in_order(theta, covariance):
     return theta[order], covariance[np.ix_(order, order)]
 
 
-@pytest.mark.parametrize("solver", ["newton", "lbfgs"])
+@pytest.mark.parametrize("solver", ["auto", "newton", "lbfgs"])
 @pytest.mark.parametrize("l2", [0.0, 0.02])
-def test_equal_to_regressions_on_available_rows(solver, l2):
-    X, *_ = binary_table()
+@pytest.mark.parametrize("complete", [False, True])
+def test_equal_to_regressions_on_available_rows(solver, l2, complete):
+    """Of complete rows the option changes nothing; other pairs have no couplings."""
+    X, *_ = binary_table(missing=0.0 if complete else 0.15)
     weights = np.random.default_rng(1).integers(0, 4, len(X)).astype(float)
     theta, value, covariance = by_hand(X, weights, l2)
     theta, covariance = in_order(theta, covariance)
+    options = {} if complete else {"missing": "available"}
     machine = mf.FullyVisibleBoltzmannMachine(
-        graph=EDGES, missing="available", solver=solver, l2=l2, tol=1e-8
-    ).fit(X, sample_weight=weights)
-    assert machine.converged_
-    assert machine.existence_.exists
+        graph=EDGES, solver=solver, l2=l2, tol=1e-8, **options
+    )
+    machine.fit(X, sample_weight=weights)
+    assert machine.converged_ and machine.existence_.exists
+    assert np.count_nonzero(machine.couplings_) == 2 * len(EDGES)
     np.testing.assert_allclose(parameters_of(machine), theta, atol=1e-6)
     kept = machine._objective.total
     expected = value - l2 * kept / 2 * theta @ theta

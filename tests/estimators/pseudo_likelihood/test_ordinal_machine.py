@@ -6,6 +6,7 @@ import numpy as np
 import ordinal_data as oracle
 import pandas as pd
 import pytest
+from differences import differences
 from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
@@ -43,8 +44,7 @@ def test_errors_are_the_sandwich_of_numerical_derivatives(data, machine):
     def mean_scores(at):
         return oracle.scores(*unpacked(at), data).mean(0)
 
-    steps = 1e-5 * np.eye(len(theta))
-    hessian = -np.array([(mean_scores(theta + h) - mean_scores(theta - h)) / 2e-5 for h in steps])
+    hessian = -differences(mean_scores, theta)
     scores = oracle.scores(*unpacked(theta), data)
     inverse = np.linalg.inv(hessian)
     sandwich = inverse @ (scores.T @ scores / n) @ inverse / n

@@ -1,9 +1,8 @@
 """Intervals, joint inclusion and draws, against enumeration."""
 
-import itertools
-
 import numpy as np
 import pytest
+from kernel_cases import regression
 from scipy.stats import norm
 
 import fastmf as mf
@@ -22,54 +21,41 @@ def data(kind="copies", n=40):
     return X, X[:, 0] + 0.35 * X[:, 4] + 0.7 * rng.normal(size=n)
 
 
-def enumerated(X, y, noise=0.5, slab=1.0, inclusion=0.2):
-    """Patterns, their probabilities, means and covariances of standardised features."""
-    Z = (X - X.mean(0)) / X.std(0)
-    y, p, found = y - y.mean(), X.shape[1], []
-    for pattern in itertools.product([False, True], repeat=p):
-        z = np.array(pattern)
-        Q = Z[:, z].T @ Z[:, z] / noise + np.eye(z.sum()) / slab
-        h = Z[:, z].T @ y / noise
-        mean, covariance = np.linalg.solve(Q, h), np.linalg.inv(Q)
-        weight = h @ mean / 2 - np.linalg.slogdet(Q)[1] / 2 - z.sum() * np.log(slab) / 2
-        weight += z.sum() * np.log(inclusion / (1 - inclusion))
-        found.append((weight, z, mean, covariance))
-    weights = np.array([item[0] for item in found])
-    return found, np.exp(weights - np.logaddexp.reduce(weights)), X.std(0)
+def enumerated(X, y):
+    """Patterns, their probabilities, means and second moments of standardised features."""
+    Z, prior = (X - X.mean(0)) / X.std(0), mf.GaussBernoulli(np.zeros(7), 1.0, np.log(0.2 / 0.8))
+    model = mf.SparseLinearModel(Z, y - y.mean(), 0.5, prior)
+    patterns, weights, means, seconds = regression.enumerated(model)
+    return patterns > 0, np.exp(weights - np.logaddexp.reduce(weights)), means, seconds
 
 
 @pytest.mark.parametrize("kind", ["independent", "copies", "correlated"])
 @pytest.mark.parametrize("moments", [False, True])
 def test_draws_against_enumeration(kind, moments):
     X, y = data(kind)
-    found, probability, scale = enumerated(X, y)
-    model = mf.SpikeSlabRegressor(**KNOWN)
+    patterns, probability, means, seconds = enumerated(X, y)
+    model, scale = mf.SpikeSlabRegressor(**KNOWN), X.std(0)
     if moments:
         X, y, scale = (X - X.mean(0)) / X.std(0), y - y.mean(), 1.0
         model.fit_moments(X.T @ X, X.T @ y, y @ y, 40)
     else:
         model.fit(X, y)
     draws = model.sample_coefficients(4000, np.random.default_rng(0)) * scale
-    second, mean, joint = np.zeros((7, 7)), np.zeros(7), np.zeros((7, 7))
-    for weight, (_, z, m, C) in zip(probability, found, strict=True):
-        second[np.ix_(z, z)] += weight * (C + np.outer(m, m))
-        mean[z] += weight * m
-        joint[np.ix_(z, z)] += weight
-    np.testing.assert_allclose(draws.mean(0), mean, atol=0.04)
+    np.testing.assert_allclose(draws.mean(0), probability @ means, atol=0.04)
+    second = np.tensordot(probability, seconds, 1)
     np.testing.assert_allclose(draws.T @ draws / 4000, second, atol=0.06)
     z = (draws != 0).astype(float)
+    joint = (patterns.T * probability) @ patterns
     np.testing.assert_allclose(z.T @ z / 4000, joint, atol=0.035)
 
 
 @pytest.mark.parametrize("kind", ["independent", "copies", "correlated"])
 def test_joint_inclusion_against_enumeration(kind):
     X, y = data(kind)
-    found, probability, _ = enumerated(X, y)
+    patterns, probability, *_ = enumerated(X, y)
     model = mf.SpikeSlabRegressor(**KNOWN).fit(X, y)
     for features in ([0], [0, 1], [1, 2, 3], [4, 5], list(range(7)), [5, 6]):
-        exact = sum(
-            p for p, item in zip(probability, found, strict=True) if item[1][features].any()
-        )
+        exact = probability @ patterns[:, features].any(1)
         assert model.group_inclusion_probability(features) == pytest.approx(exact, abs=0.02)
     mask = np.isin(np.arange(7), [0, 1])
     assert model.group_inclusion_probability(mask) == model.group_inclusion_probability([1, 0])
@@ -81,8 +67,8 @@ def test_joint_inclusion_against_enumeration(kind):
 
 def test_joint_inclusion_of_features_in_other_blocks_and_single_sites():
     X, y = data("correlated")
-    found, probability, _ = enumerated(X, y)
-    exact = sum(p for p, item in zip(probability, found, strict=True) if item[1][[0, 1]].any())
+    patterns, probability, *_ = enumerated(X, y)
+    exact = probability @ patterns[:, :2].any(1)
     # Blocks that separate what is correlated: patterns are joint all the same.
     for blocks in (None, [0, 1, 0, 1, 2, 3, 4]):
         model = mf.SpikeSlabRegressor(blocks=blocks, **KNOWN).fit(X, y)
@@ -92,16 +78,15 @@ def test_joint_inclusion_of_features_in_other_blocks_and_single_sites():
 @pytest.mark.parametrize("coverage", [0.5, 0.9, 0.99])
 def test_intervals_are_quantiles_of_the_mixture(coverage):
     X, y = data("independent")
-    found, probability, scale = enumerated(X, y)
+    patterns, probability, means, seconds = enumerated(X, y)
     model = mf.SpikeSlabRegressor(**KNOWN).fit(X, y)
     low, high = model.coefficient_interval(coverage)
 
     def distribution(j, x):
-        total = 0.0
-        for p, (_, z, mean, C) in zip(probability, found, strict=True):
-            k = z[:j].sum()
-            total += p * (norm.cdf((x * scale[j] - mean[k]) / np.sqrt(C[k, k])) if z[j] else x >= 0)
-        return total
+        z = patterns[:, j]
+        deviation = np.sqrt(seconds[z, j, j] - means[z, j] ** 2)
+        slab = norm.cdf((x * X[:, j].std() - means[z, j]) / deviation)
+        return probability[z] @ slab + probability[~z].sum() * (x >= 0)
 
     for j in range(7):
         for tail, x in (((1 - coverage) / 2, low[j]), ((1 + coverage) / 2, high[j])):

@@ -146,13 +146,6 @@ def test_rows_start_alike_however_messages_are_kept():
         np.testing.assert_allclose(x, y, atol=1e-9)
 
 
-# --- arguments of the kernels: padding, types of messages, and how rows are divided ---------------
-
-
-def units(scale=0.7, **options):
-    return BinaryUnits(loopy(scale=scale, **options), (None, None))
-
-
 # --- binary units of any values as {0, 1} units: energies by enumeration, and bad input -----------
 
 

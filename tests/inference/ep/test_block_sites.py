@@ -11,7 +11,7 @@ import fastmf as mf
 from fastmf._common import rows
 from fastmf._common.stored_columns import StoredColumns
 from fastmf.inference.ep import partition
-from fastmf.inference.ep.block_sites import block_problem, tilt
+from fastmf.inference.ep.block_sites import block_problem
 from fastmf.inference.ep.partition import (
     MAX_FEATURES,
     correlated_blocks,
@@ -30,20 +30,6 @@ def regression(n=40, p=7, noise_variance=0.3):
     y = X[:, 1] - X[:, 4] + np.sqrt(noise_variance) * rng.normal(size=n)
     prior = mf.GaussBernoulli(rng.normal(size=p) / 5, rng.gamma(3.0, size=p) / 3, np.full(p, -1.5))
     return mf.SparseLinearModel(X, y, noise_variance, prior)
-
-
-def test_a_block_of_all_features_is_exact():
-    """The evidence is then the sum over all patterns, and sites change nothing."""
-    model = regression()
-    problem = block_problem(model, Blocks([np.arange(7)], 7), OPTIONS)
-    X, s2 = model.X, model.noise_variance
-    cavity = np.concatenate([X.T @ model.y / s2, (X.T @ X / s2).ravel()])
-    constant = -(model.y @ model.y / s2 + len(X) * np.log(2 * np.pi * s2)) / 2
-    tilted = tilt(problem, cavity)
-    found = mf.expectation_propagation(model, blocks=np.zeros(7))
-    np.testing.assert_allclose(found.log_partition, tilted.log_partition + constant, rtol=1e-9)
-    np.testing.assert_allclose(found.inclusion_probability, tilted.included, atol=1e-7)
-    np.testing.assert_allclose(found.mean, tilted.moments[:7], atol=1e-7)
 
 
 def test_the_energy_is_stationary_at_a_fixed_point():

@@ -43,18 +43,6 @@ def test_convergent_schedule_converges_and_its_energy_never_rises(seed):
     assert (np.diff(result.energies) <= 1e-8).all()
 
 
-def test_convergent_schedule_converges_where_parallel_does_not():
-    failed = 0
-    for seed in range(12):
-        model = paper_problem(seed)
-        regular = mf.expectation_propagation(model, max_iter=300)
-        failed += not regular.converged
-        if not regular.converged:
-            result = mf.expectation_propagation(model, schedule="auto")
-            assert result.converged and result.schedule == "convergent"
-    assert failed > 0
-
-
 # --- sequential sweeps: every update is seen by the next ------------------------------------------
 
 

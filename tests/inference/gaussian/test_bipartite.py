@@ -20,15 +20,6 @@ def test_bipartite_is_dense(shape):
     agree(Bipartite(weights).moments(site), dense.moments(site), 1e-11)
 
 
-@pytest.mark.parametrize("shape", [(30, 23), (23, 30)])
-def test_covariances_between_layers_are_averaged_over_rows(shape):
-    rng = np.random.default_rng(4)
-    side = Bipartite(rng.normal(size=shape) / 5)
-    sites = np.stack([rng.normal(size=(4, 53)), 3 + rng.gamma(2.0, size=(4, 53))], 1)
-    every = [side.covariance(site, slice(None))[: shape[0], shape[0] :] for site in sites]
-    np.testing.assert_allclose(side.mean_covariance(sites), np.mean(every, axis=0), atol=1e-13)
-
-
 def test_rows_at_the_border_are_left_out_of_the_covariance():
     side, site = Bipartite(np.full((3, 2), 0.5)), np.stack([np.zeros(5), np.full(5, 2.0)])
     improper = np.stack([np.zeros(5), [2.0, 2.0, 2.0, 0.01, 0.01]])
@@ -36,12 +27,3 @@ def test_rows_at_the_border_are_left_out_of_the_covariance():
     found = side.mean_covariance(np.stack([site, improper]))
     np.testing.assert_allclose(found, side.covariance(site)[:3, 3:], rtol=1e-12)
     assert np.isnan(side.mean_covariance(improper[None])).all()
-
-
-@pytest.mark.parametrize("shape", [(8, 5), (5, 8)])
-def test_a_tilt_from_outside_is_added_to_the_sites(shape):
-    side = Bipartite(np.random.default_rng(2).normal(size=shape) / 3)
-    site, tilt = sites(13) + [[0], [2]], sites(13)[:, ::-1]
-    tilted = side.tilted(tilt)
-    agree(tilted.moments(site), side.moments(site + tilt), 1e-12)
-    agree(tilted.dense().moments(site), side.moments(site + tilt), 1e-11)

@@ -11,8 +11,6 @@ from fastmf.inference.gaussian.bipartite import Bipartite
 from fastmf.inference.gaussian.blocks import Blocks, block_side, inverse_with, labels_of
 from fastmf.inference.gaussian.latent import RepeatedRows, with_latent_columns
 from fastmf.inference.gaussian.low_rank import LowRank
-from fastmf.models import SparseLinearModel
-from fastmf.priors import Gaussian
 
 MEMBERS = [np.array([1, 4]), np.array([2, 0, 6]), np.array([3, 7])]
 
@@ -147,34 +145,6 @@ def test_low_rank_is_dense(monkeypatch, low, dtype):
     agree(low_rank.moments(sites(90, low)), dense.moments(sites(90, low)), 1e-8)
 
 
-# --- the Gaussian side as a full matrix, against plain inverses -----------------------------------
-
-
-def test_moments_are_derivatives_and_the_integral_is_one():
-    """By numbers alone: no factorisation, no identity."""
-    _, dense = linear(20, 9)
-    site = sites(9)
-    A = dense.precision + np.diag(site[1])
-    mean = np.linalg.solve(A, dense.field + site[0])
-    moments = dense.moments(site)
-    np.testing.assert_allclose(moments.marginal, [mean, np.linalg.inv(A).diagonal()], rtol=1e-10)
-    peak = dense.constant + (dense.field + site[0]) @ mean - mean @ A @ mean / 2
-    expected = peak - np.linalg.slogdet(A / (2 * np.pi))[1] / 2
-    np.testing.assert_allclose(moments.log_partition, expected, rtol=1e-10)
-
-
-def test_a_regression_is_its_quadratic_form():
-    low_rank, dense = linear(20, 9)
-    other = Dense.of_regression(low_rank.X, low_rank.y, low_rank.noise_variance)
-    agree(other.moments(sites(9)), dense.moments(sites(9)), 1e-12)
-
-
-def test_a_tilt_from_outside_is_added_to_the_sites():
-    _, dense = linear(20, 9)
-    site, tilt = sites(9), sites(9)[:, ::-1]
-    agree(dense.tilted(tilt).moments(site), dense.moments(site + tilt), 1e-12)
-
-
 # --- all kinds of Gaussian sides are the same Gaussian, and the factory chooses the kind ----------
 
 
@@ -185,41 +155,6 @@ def test_no_gaussian_is_said():
         assert side.moments(sites(90, ((unit, -1e4),))) is None
     assert bipartite.moments(np.ones((2, 7))) is None
     assert bipartite.moments(-np.ones((2, 7))) is None
-
-
-def test_blocks_of_the_covariance():
-    units = np.array([0, 3, 7, 50, 88])
-    low_rank, dense = linear(20, 90)
-    for low in ((), ((0, -0.04), (50, 0.0))):
-        site = sites(90, low)
-        expected = dense.covariance(site)[units][:, units]
-        np.testing.assert_allclose(low_rank.covariance(site, units), expected, rtol=1e-7, atol=1e-9)
-    for shape in ((8, 5), (5, 8)):
-        weights = np.random.default_rng(2).normal(size=shape) / 3
-        couplings = np.zeros((13, 13))
-        couplings[: shape[0], shape[0] :] = weights
-        site = sites(13) + np.array([[0], [2]])
-        expected = np.linalg.inv(np.diag(site[1]) - couplings - couplings.T)
-        some = np.array([1, 4, 6, 12])
-        np.testing.assert_allclose(
-            Bipartite(weights).covariance(site, some), expected[some][:, some], atol=1e-12
-        )
-
-
-@pytest.mark.parametrize("low", [(), ((0, -0.04), (50, 0.0))])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_solving(low, dtype):
-    low_rank, dense = linear(20, 90, dtype)
-    site, right = sites(90, low), np.random.default_rng(3).normal(size=90)
-    A = dense.precision + np.diag(site[1])
-    for side in (low_rank, dense):
-        solution = side.inverse(site[1]).solve(right)
-        np.testing.assert_allclose(A @ solution, right, atol=1e-7)
-    bipartite, site = Bipartite(np.random.default_rng(2).normal(size=(50, 40)) / 9), sites(90)
-    site[1] += 2
-    inverse = bipartite.inverse(site[1])
-    expected = inverse.covariance(np.arange(90)) @ right
-    np.testing.assert_allclose(inverse.solve(right), expected, atol=1e-12)
 
 
 # --- rows of a weight against rows that are repeated ----------------------------------------------
@@ -258,7 +193,7 @@ def test_moments_are_those_of_repeated_rows():
 def test_moments_with_blocks():
     X, y, site = problem()
     root = np.sqrt(COPIES)
-    model = SparseLinearModel(X * root[:, None], y * root, NOISE, Gaussian(np.zeros(7), 1.0))
+    model = mf.SparseLinearModel(X * root[:, None], y * root, NOISE, mf.Gaussian(np.zeros(7), 1.0))
     blocks = Blocks([np.array([0, 2])], 7)
     matrix = np.diag(site[1, [0, 2]])
     vector = np.concatenate([site[0], site[1, blocks.singles], matrix.ravel()])

@@ -6,50 +6,40 @@ import numpy as np
 import pytest
 from kernel_cases.machines import solved_gaussian
 
+import fastmf as mf
 from fastmf.inference.mean_field.gaussian_layers import averages, collapsed_tap
 from fastmf.inference.mean_field.solutions import _log_partition_at
-from fastmf.inference.mean_field.tap import tap
-from fastmf.models import DBM, RBM, exact
-from fastmf.priors import (
-    Bernoulli,
-    Categorical,
-    Concatenated,
-    GaussBernoulli,
-    Gaussian,
-    Ising,
-    TruncatedGaussian,
-)
 
 RNG = np.random.default_rng(0)
 WEIGHTS = RNG.normal(size=(5, 3))
 FIELD, PRECISION = RNG.normal(size=5), RNG.uniform(1, 2, 5)
-GAUSSIAN = Gaussian(FIELD, PRECISION)
-BINARY = Bernoulli(RNG.normal(size=3))
-TOP = Gaussian(RNG.normal(size=3), RNG.uniform(2, 3, 3))
+GAUSSIAN = mf.Gaussian(FIELD, PRECISION)
+BINARY = mf.Bernoulli(RNG.normal(size=3))
+TOP = mf.Gaussian(RNG.normal(size=3), RNG.uniform(2, 3, 3))
 
 
 def test_which_machines_are_integrated():
-    assert RBM(WEIGHTS, GAUSSIAN, BINARY).is_integrated
-    assert RBM(WEIGHTS.T, BINARY, GAUSSIAN).is_integrated
-    assert RBM(WEIGHTS, GAUSSIAN, TOP).is_integrated
-    line = TruncatedGaussian(FIELD, PRECISION, -np.inf, np.inf)
-    assert RBM(WEIGHTS, line, TruncatedGaussian(np.zeros(3), -1.0, 0.0, 1.0)).is_integrated
-    part = Concatenated(Bernoulli(FIELD[:2]), Gaussian(FIELD[2:], 1.0))
-    assert RBM(WEIGHTS, part, BINARY).is_integrated
+    assert mf.RBM(WEIGHTS, GAUSSIAN, BINARY).is_integrated
+    assert mf.RBM(WEIGHTS.T, BINARY, GAUSSIAN).is_integrated
+    assert mf.RBM(WEIGHTS, GAUSSIAN, TOP).is_integrated
+    line = mf.TruncatedGaussian(FIELD, PRECISION, -np.inf, np.inf)
+    assert mf.RBM(WEIGHTS, line, mf.TruncatedGaussian(np.zeros(3), -1.0, 0.0, 1.0)).is_integrated
+    part = mf.Concatenated(mf.Bernoulli(FIELD[:2]), mf.Gaussian(FIELD[2:], 1.0))
+    assert mf.RBM(WEIGHTS, part, BINARY).is_integrated
     for other in (
         BINARY,
-        GaussBernoulli(np.zeros(3), 1.0, 0.0),
-        TruncatedGaussian(np.zeros(3), 1.0, 0.0, np.inf),
-        Categorical([np.zeros(3)]),
+        mf.GaussBernoulli(np.zeros(3), 1.0, 0.0),
+        mf.TruncatedGaussian(np.zeros(3), 1.0, 0.0, np.inf),
+        mf.Categorical([np.zeros(3)]),
     ):
-        visible = Ising(FIELD) if other is BINARY else GAUSSIAN
-        assert not RBM(WEIGHTS, visible, other).is_integrated
+        visible = mf.Ising(FIELD) if other is BINARY else GAUSSIAN
+        assert not mf.RBM(WEIGHTS, visible, other).is_integrated
 
 
 def test_one_hidden_unit_is_exact_however_strong_its_couplings():
     """Two clusters 20 standard deviations apart: the units that are left are a single one."""
-    model = RBM(20 * np.ones((4, 1)), Gaussian(np.full(4, -10.0), 1.0), Bernoulli([0.3]))
-    found, right = collapsed_tap(model), exact(model)
+    model = mf.RBM(20 * np.ones((4, 1)), mf.Gaussian(np.full(4, -10.0), 1.0), mf.Bernoulli([0.3]))
+    found, right = collapsed_tap(model), mf.exact(model)
     assert found.converged
     np.testing.assert_allclose(found.log_partition, right.log_partition, rtol=1e-12)
     for name in ("mean", "var"):
@@ -62,23 +52,25 @@ def test_errors_are_of_the_order_of_the_expansion(order):
     """Scaled down by 2, couplings J of hidden units fall by 4."""
     errors = []
     for scale in (0.5, 0.25, 0.125):
-        model = RBM(scale * WEIGHTS, GAUSSIAN, BINARY)
+        model = mf.RBM(scale * WEIGHTS, GAUSSIAN, BINARY)
         errors.append(
-            abs(collapsed_tap(model, order=order, tol=1e-13).log_partition - exact(model)[0])
+            abs(collapsed_tap(model, order=order, tol=1e-13).log_partition - mf.exact(model)[0])
         )
     slopes = np.log2(np.array(errors[:-1]) / errors[1:]) / 2
     # Third order in couplings of hidden units; triangles are left out of it.
     assert (slopes > min(order, 2) + 0.6).all()
 
 
-MIXED = Concatenated(Ising(FIELD[:2]), Gaussian(FIELD[2:], PRECISION[2:]))
+MIXED = mf.Concatenated(mf.Ising(FIELD[:2]), mf.Gaussian(FIELD[2:], PRECISION[2:]))
 SEVERAL = {
-    "binary": RBM(0.2 * WEIGHTS, GAUSSIAN, BINARY),
-    "below": RBM(0.2 * WEIGHTS.T, BINARY, GAUSSIAN),
-    "mixed": RBM(0.2 * WEIGHTS, MIXED, BINARY),
-    "deep": DBM((0.2 * WEIGHTS, 0.3 * WEIGHTS[:3, :2]), (GAUSSIAN, BINARY, Ising(FIELD[:2]))),
-    "middle": DBM((0.2 * WEIGHTS, 0.3 * WEIGHTS[:3, :2]), (Ising(FIELD), TOP, Ising(FIELD[:2]))),
-    "next": DBM((0.2 * WEIGHTS, 0.3 * WEIGHTS[:3, :2]), (GAUSSIAN, TOP, Ising(FIELD[:2]))),
+    "binary": mf.RBM(0.2 * WEIGHTS, GAUSSIAN, BINARY),
+    "below": mf.RBM(0.2 * WEIGHTS.T, BINARY, GAUSSIAN),
+    "mixed": mf.RBM(0.2 * WEIGHTS, MIXED, BINARY),
+    "deep": mf.DBM((0.2 * WEIGHTS, 0.3 * WEIGHTS[:3, :2]), (GAUSSIAN, BINARY, mf.Ising(FIELD[:2]))),
+    "middle": mf.DBM(
+        (0.2 * WEIGHTS, 0.3 * WEIGHTS[:3, :2]), (mf.Ising(FIELD), TOP, mf.Ising(FIELD[:2]))
+    ),
+    "next": mf.DBM((0.2 * WEIGHTS, 0.3 * WEIGHTS[:3, :2]), (GAUSSIAN, TOP, mf.Ising(FIELD[:2]))),
 }
 
 
@@ -87,7 +79,7 @@ def enumerated(model):
     integrated = model.integrate_gaussians()
     machine, precision = integrated.machine, integrated.precision
     values = [
-        (0.0, 1.0) if isinstance(part, Bernoulli) else (-1.0, 1.0)
+        (0.0, 1.0) if isinstance(part, mf.Bernoulli) else (-1.0, 1.0)
         for part in getattr(machine.prior, "parts", (machine.prior,))
         for _ in part.field
     ]
@@ -103,7 +95,7 @@ def test_gaussian_units_anywhere(name):
     assert found.converged
     assert found.log_partition == pytest.approx(enumerated(model), abs=3e-3)
     if name in ("binary", "below"):
-        assert enumerated(model) == pytest.approx(exact(model).log_partition, abs=1e-9)
+        assert enumerated(model) == pytest.approx(mf.exact(model).log_partition, abs=1e-9)
     # Moments are those of the tilts, as of any fixed point.
     for prior, b, a, mean, var in zip(
         model.layers, found.b, found.a, found.mean, found.var, strict=True
@@ -117,8 +109,8 @@ def test_gaussian_units_anywhere(name):
 @pytest.mark.parametrize("n_layers", [2, 3])
 def test_gaussian_units_alone_are_exact(n_layers):
     weights = (0.3 * WEIGHTS, 0.3 * WEIGHTS[:3])[: n_layers - 1]
-    layers = (GAUSSIAN, TOP, Gaussian(FIELD[:3], 2.0))[:n_layers]
-    model = RBM(*weights, *layers) if n_layers == 2 else DBM(weights, layers)
+    layers = (GAUSSIAN, TOP, mf.Gaussian(FIELD[:3], 2.0))[:n_layers]
+    model = mf.RBM(*weights, *layers) if n_layers == 2 else mf.DBM(weights, layers)
     mean, covariance, log_z = solved_gaussian(model)
     found = collapsed_tap(model)
     assert found.converged and found.log_partition == pytest.approx(log_z, abs=1e-12)
@@ -130,7 +122,7 @@ def test_gaussian_units_alone_are_exact(n_layers):
 
 
 def test_a_machine_of_gaussian_units_that_does_not_exist_is_said_to_diverge():
-    found = collapsed_tap(RBM(9 * WEIGHTS, GAUSSIAN, TOP))
+    found = collapsed_tap(mf.RBM(9 * WEIGHTS, GAUSSIAN, TOP))
     assert not found.converged and found.log_partition == -np.inf
     assert found.message.startswith("diverged")
     assert all(np.isfinite(part).all() for part in (*found.mean, *found.var))
@@ -152,7 +144,7 @@ def test_fields_precisions_and_clamps_are_those_of_another_machine(name):
             if hasattr(part, "precision"):
                 new = new._replace(precision=part.precision + precision[row, here])
             parts.append(new)
-        prior = parts[0] if len(parts) == 1 else Concatenated(*parts)
+        prior = parts[0] if len(parts) == 1 else mf.Concatenated(*parts)
         other = collapsed_tap(model.rebuilt(model.couplings, (prior, *model.layers[1:])), tol=1e-12)
         constant = precision[row, :2].sum() / 2 if name == "mixed" else 0  # spins: x^2 = 1
         assert found.log_partition[row] == pytest.approx(other.log_partition - constant, abs=1e-9)
@@ -181,7 +173,7 @@ def test_fields_precisions_and_clamps_are_those_of_another_machine(name):
 def _without(prior, unit):
     if hasattr(prior, "parts"):
         n = len(prior.parts[0].field)
-        return Concatenated(prior.parts[0], _without(prior.parts[1], unit - n))
+        return mf.Concatenated(prior.parts[0], _without(prior.parts[1], unit - n))
     return prior._make(np.delete(field, unit) for field in prior)
 
 
@@ -192,7 +184,7 @@ def test_averages_are_derivatives_of_the_log_partition():
     pairs = np.outer(found.mean[0][0], found.mean[1][0]) + covariances[0]
 
     def log_z(weights, precision):
-        changed = RBM(weights, Gaussian(FIELD, precision), BINARY)
+        changed = mf.RBM(weights, mf.Gaussian(FIELD, precision), BINARY)
         return collapsed_tap(changed, tol=1e-13).log_partition
 
     for place in ((0, 0), (3, 2)):
@@ -204,15 +196,19 @@ def test_averages_are_derivatives_of_the_log_partition():
     change = log_z(model.weights, PRECISION + step) - log_z(model.weights, PRECISION - step)
     assert -squares[0][1] / 2 == pytest.approx(change / 2e-5, rel=1e-6)
     # Of exact averages a part in a thousand is missing.
-    np.testing.assert_allclose(pairs, exact(model).pairwise, rtol=5e-3, atol=1e-3)
+    np.testing.assert_allclose(pairs, mf.exact(model).pairwise, rtol=5e-3, atol=1e-3)
 
 
 def test_starts_lead_to_their_clusters():
-    clusters = RBM(np.full((3, 1), 12.0), Gaussian(np.full(3, -6.0), 1.0), Bernoulli([0.0]))
+    clusters = mf.RBM(
+        np.full((3, 1), 12.0), mf.Gaussian(np.full(3, -6.0), 1.0), mf.Bernoulli([0.0])
+    )
     found = collapsed_tap(clusters, np.array([[12.0] * 3, [0.0] * 3]))
     # With one unit left there is one solution; two units tell the clusters apart.
     assert abs(found.mean[0] - 0).max() < 12.1
-    twins = RBM(np.full((3, 2), 6.0), Gaussian(np.full(3, -6.0), 1.0), Bernoulli([0.0, 0.0]))
+    twins = mf.RBM(
+        np.full((3, 2), 6.0), mf.Gaussian(np.full(3, -6.0), 1.0), mf.Bernoulli([0.0, 0.0])
+    )
     found = collapsed_tap(twins, np.array([[6.0] * 3, [-6.0] * 3]))
     assert (found.mean[0][0] > 5).all() and (found.mean[0][1] < -5).all()
 
@@ -223,7 +219,7 @@ def test_means_alone_and_float32_and_history():
     np.testing.assert_array_equal(means.mean[0], whole.mean[0])
     np.testing.assert_array_equal(means.log_partition, whole.log_partition)
     assert not means.var[0].any() and whole.var[0].all()
-    single = RBM(model.weights.astype(np.float32), *model.layers)
+    single = mf.RBM(model.weights.astype(np.float32), *model.layers)
     found = collapsed_tap(single, np.zeros((2, 5), np.float32), history=True)
     assert found.mean[0].dtype == np.float32 and found.history.shape[0] == 2
     np.testing.assert_allclose(found.mean[0], whole.mean[0], rtol=1e-4)
@@ -233,9 +229,9 @@ def test_means_alone_and_float32_and_history():
 @pytest.mark.parametrize(("dtype", "weight"), [(np.float64, 1e200), (np.float32, 1e25)])
 def test_weights_whose_products_are_no_numbers_are_refused(dtype, weight):
     weights = np.full((3, 2), weight, dtype)
-    layers = Gaussian(np.zeros(3), np.ones(3)), Bernoulli(np.zeros(2))
+    layers = mf.Gaussian(np.zeros(3), np.ones(3)), mf.Bernoulli(np.zeros(2))
     with pytest.raises(ValueError, match="model has weights so large"):
-        collapsed_tap(RBM(weights, *layers))
+        collapsed_tap(mf.RBM(weights, *layers))
 
 
 @pytest.mark.parametrize("name", ["binary", "below", "mixed", "deep"])
@@ -243,7 +239,7 @@ def test_the_public_method_gives_the_moments_of_all_units(name):
     model = SEVERAL[name]
     rest, right = model.integrate_gaussians(), collapsed_tap(model, tol=1e-12)
     options = {"tol": 1e-12, "schedule": "sequential"}
-    result = tap(rest.machine, field=rest.field, precision=rest.precision, **options)
+    result = mf.tap(rest.machine, field=rest.field, precision=rest.precision, **options)
     log_partition = result.log_partition + rest.log_partition
     assert log_partition == pytest.approx(right.log_partition, abs=1e-10)
     for parts, expected in zip(
@@ -256,22 +252,22 @@ def test_the_public_method_gives_the_moments_of_all_units(name):
 
 
 def test_no_other_units_and_categorical_ones():
-    rest = RBM(0.3 * WEIGHTS, GAUSSIAN, TOP).integrate_gaussians()
+    rest = mf.RBM(0.3 * WEIGHTS, GAUSSIAN, TOP).integrate_gaussians()
     assert rest.machine is None
-    model = RBM(0.3 * WEIGHTS, GAUSSIAN, TOP)
+    model = mf.RBM(0.3 * WEIGHTS, GAUSSIAN, TOP)
     assert rest.log_partition == pytest.approx(solved_gaussian(model)[2], abs=1e-12)
     with pytest.raises(TypeError, match="categorical units"):
-        RBM(WEIGHTS, GAUSSIAN, Categorical([np.zeros(3)])).integrate_gaussians()
+        mf.RBM(WEIGHTS, GAUSSIAN, mf.Categorical([np.zeros(3)])).integrate_gaussians()
 
 
 def test_tap_itself_iterates_the_equations_for_gaussian_units():
     """Tramel et al. (2018), Eqs. 33-35, with the variances of the Gaussian units."""
-    model = RBM(0.2 * WEIGHTS, GAUSSIAN, BINARY)
-    result = tap(model, tol=1e-13)
+    model = mf.RBM(0.2 * WEIGHTS, GAUSSIAN, BINARY)
+    result = mf.tap(model, tol=1e-13)
     (m, m_h), (v, v_h) = result.mean, result.var
     a = -np.square(model.weights) @ v_h
     b = model.weights @ m_h + a * m
     np.testing.assert_allclose(m, (FIELD + b) / (PRECISION + a), rtol=1e-9)
     np.testing.assert_allclose(v, 1 / (PRECISION + a), rtol=1e-9)
-    assert abs(result.log_partition - exact(model).log_partition) < 0.01
+    assert abs(result.log_partition - mf.exact(model).log_partition) < 0.01
     assert result.log_partition != collapsed_tap(model, tol=1e-13).log_partition

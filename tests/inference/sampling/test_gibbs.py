@@ -7,39 +7,27 @@ import fastmf as mf
 from fastmf.inference.sampling.annealing import Path, Population, effective_size, log_mean
 from fastmf.inference.sampling.gibbs import gibbs
 from fastmf.inference.sampling.phases import Phases
-from fastmf.models import RBM, exact
-from fastmf.priors import (
-    Bernoulli,
-    Binomial,
-    Categorical,
-    Concatenated,
-    GaussBernoulli,
-    Gaussian,
-    Ising,
-    TruncatedGaussBernoulli,
-    TruncatedGaussian,
-)
 from fastmf.priors._protocol import can_draw
 from fastmf.special import exp, log_2_cosh, sigmoid_pair, where
 
 
 @pytest.mark.parametrize("hidden", [
-    Bernoulli([0.3, -0.2]), Ising([0.3, -0.2]), Binomial([0.3, -0.2], 3),
-    Gaussian([0.3, -0.2], [2.0, 3.0]), GaussBernoulli([0.3, -0.2], [2.0, 3.0], [0.5, -0.5]),
-    TruncatedGaussian([0.3, -0.2], [2.0, 3.0], 0.0, [np.inf, 1.0]),
-    TruncatedGaussBernoulli([0.3, -0.2], [2.0, 3.0], [0.5, -0.5], 0.0, 2.0),
-    Concatenated(Ising([0.3]), GaussBernoulli([0.3], [2.0], [0.5])),
-    Categorical(np.array([[0.3, -0.2]])),
+    mf.Bernoulli([0.3, -0.2]), mf.Ising([0.3, -0.2]), mf.Binomial([0.3, -0.2], 3),
+    mf.Gaussian([0.3, -0.2], [2.0, 3.0]), mf.GaussBernoulli([0.3, -0.2], [2.0, 3.0], [0.5, -0.5]),
+    mf.TruncatedGaussian([0.3, -0.2], [2.0, 3.0], 0.0, [np.inf, 1.0]),
+    mf.TruncatedGaussBernoulli([0.3, -0.2], [2.0, 3.0], [0.5, -0.5], 0.0, 2.0),
+    mf.Concatenated(mf.Ising([0.3]), mf.GaussBernoulli([0.3], [2.0], [0.5])),
+    mf.Categorical(np.array([[0.3, -0.2]])),
 ], ids=lambda prior: type(prior).__name__)  # fmt: skip
 def test_samples_have_the_exact_averages(hidden):
     rng = np.random.default_rng(0)
-    model = RBM(rng.normal(size=(3, 2)), Bernoulli([0.1, 0.5, -0.3]), hidden)
+    model = mf.RBM(rng.normal(size=(3, 2)), mf.Bernoulli([0.1, 0.5, -0.3]), hidden)
     n = 10_000
     start = np.zeros((n, 3))
     v, h = gibbs(model, start, 30, rng)
     assert not start.any()
     # `h` was drawn before `v`, from the same stationary chain.
-    target = exact(model)
+    target = mf.exact(model)
     for sample, mean, var in zip((v, h), target.mean, target.var, strict=True):
         np.testing.assert_allclose(sample.mean(0), mean, atol=4 * np.sqrt(var.max() / n))
     spread = np.sqrt((target.var[0].max() + 1) * (target.var[1].max() + 1) / n)
@@ -47,8 +35,8 @@ def test_samples_have_the_exact_averages(hidden):
 
 
 def test_units_without_a_distribution_are_an_error():
-    model = RBM(np.ones((3, 2)), Bernoulli(np.zeros(3)), Gaussian(np.zeros(2), np.ones(2)))
-    unbounded = Gaussian._make((np.zeros(2), -np.ones(2)))
+    model = mf.RBM(np.ones((3, 2)), mf.Bernoulli(np.zeros(3)), mf.Gaussian(np.zeros(2), np.ones(2)))
+    unbounded = mf.Gaussian._make((np.zeros(2), -np.ones(2)))
     model = model.rebuilt(model.couplings, (model.visible, unbounded))
     with pytest.raises(ValueError, match="smaller couplings"):
         gibbs(model, np.ones((4, 3)), 2, np.random.default_rng(0))
@@ -94,7 +82,7 @@ class WithValues(NamedTuple):
     moments = WithoutDraw.moments
 
 
-class OwnMoments(Ising):
+class OwnMoments(mf.Ising):
     """The same, whose moments are its own, so that the inherited `draw` is not asked."""
 
     moments = WithoutDraw.moments
@@ -102,13 +90,13 @@ class OwnMoments(Ising):
 
 @pytest.mark.parametrize("kind", [WithoutDraw, WithDraw, WithValues, OwnMoments])
 def test_units_of_ones_own_are_sampled_too(kind):
-    layers = Bernoulli([0.1, 0.5, -0.3]), kind(np.array([0.3, -0.2]))
+    layers = mf.Bernoulli([0.1, 0.5, -0.3]), kind(np.array([0.3, -0.2]))
     assert can_draw(layers[1]) == (kind is not WithoutDraw)
-    model = RBM(np.random.default_rng(1).normal(size=(3, 2)), *layers)
-    n, twin = 10_000, RBM(model.weights, layers[0], Ising(layers[1].field))
+    model = mf.RBM(np.random.default_rng(1).normal(size=(3, 2)), *layers)
+    n, twin = 10_000, mf.RBM(model.weights, layers[0], mf.Ising(layers[1].field))
     v, h = gibbs(model, np.zeros((n, 3)), 30, np.random.default_rng(0))
     assert set(np.unique(h)) == {-1.0, 1.0}
-    np.testing.assert_allclose(v.mean(0), exact(twin).mean[0], atol=4 * 0.5 / np.sqrt(n))
+    np.testing.assert_allclose(v.mean(0), mf.exact(twin).mean[0], atol=4 * 0.5 / np.sqrt(n))
 
 
 # --- annealing ------------------------------------------------------------------------------------

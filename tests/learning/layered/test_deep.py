@@ -4,13 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
+from differences import assert_gradient
 
 import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.learning.layered.gradients import gradient
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.step import train
-from fastmf.learning.training.parameters import ModelParameters
 
 TIGHT = {"tol": 1e-13, "max_iter": 3000}
 X = (np.random.default_rng(5).random((3, 4)) < 0.5).astype(float)
@@ -28,25 +28,13 @@ def likelihood(model, order):
     return log_likelihood(model, X, free.log_partition, order=order, **TIGHT).mean()
 
 
-def moved(model, step, direction):
-    parameters = ModelParameters.of(model).combine(lambda p, d: p + step * d, direction)
-    return model.rebuilt(**vars(parameters))
-
-
 @pytest.mark.parametrize("sizes", [(4, 3, 3), (4, 3, 2, 3)])
 @pytest.mark.parametrize("order", [1, 2])
 def test_gradient(sizes, order):
     model = random_dbm(sizes)
     free = mf.tap(model, model.layers[0].moments(0.0, 0.0)[0][None], order=order, **TIGHT)
     slope = gradient(model, X, free, order=order, **TIGHT)[0]
-    rng = np.random.default_rng(1)
-    for _ in range(4):
-        direction = ModelParameters.of(model).combine(lambda p: rng.normal(size=p.shape))
-        step = 1e-4
-        up, down = (likelihood(moved(model, s, direction), order) for s in (step, -step))
-        parts = []
-        direction.combine(lambda d, g, parts=parts: parts.append((d * g).sum()), slope)
-        assert sum(parts) == pytest.approx((up - down) / (2 * step), rel=1e-6, abs=1e-8)
+    assert_gradient(slope, model, lambda moved: likelihood(moved, order), rel=1e-6, abs=1e-8)
 
 
 def mean_over_samples(model, even):
@@ -62,17 +50,13 @@ def test_gradient_of_samples(sizes):
     """Samples of the even layers add what makes the sum over the odd ones change."""
     model, rng = random_dbm(sizes), np.random.default_rng(1)
     even = (rng.random((7, sum(sizes[::2]))) < 0.5).astype(float)
+
+    def value(moved):
+        of_data = log_likelihood(moved, X, 0.0, order=1, **TIGHT).mean()
+        return of_data - mean_over_samples(moved, even)
+
     slope = gradient(model, X, even, order=1, **TIGHT)[0]
-    for _ in range(4):
-        direction = ModelParameters.of(model).combine(lambda p: rng.normal(size=p.shape))
-        step, ends = 1e-4, []
-        for s in (1e-4, -1e-4):
-            there = moved(model, s, direction)
-            of_data = log_likelihood(there, X, 0.0, order=1, **TIGHT).mean()
-            ends.append(of_data - mean_over_samples(there, even))
-        parts = []
-        direction.combine(lambda d, g, parts=parts: parts.append((d * g).sum()), slope)
-        assert sum(parts) == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-6, abs=1e-8)
+    assert_gradient(slope, model, value, rel=1e-6, abs=1e-8)
 
 
 def test_persistent_chains_are_of_all_even_layers():

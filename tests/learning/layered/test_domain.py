@@ -5,19 +5,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+import fastmf as mf
 from fastmf.learning.layered.domain import after_step, can_follow, check_exists, exists
 from fastmf.learning.training.parameters import ModelParameters
-from fastmf.models import DBM, RBM
-from fastmf.priors import (
-    Bernoulli,
-    Concatenated,
-    GaussBernoulli,
-    Gaussian,
-    Ising,
-    TruncatedGaussian,
-)
 
-RECTIFIED = TruncatedGaussian([0.0, 0.0], [1.0, 1.0], 0.0, np.inf)
+RECTIFIED = mf.TruncatedGaussian([0.0, 0.0], [1.0, 1.0], 0.0, np.inf)
 
 
 def smallest_eigenvalue(weights, p, q):
@@ -33,17 +25,17 @@ def test_gaussian_layers_exist_where_their_precision_is_positive_definite(seed):
     scaled = weights / np.sqrt(np.outer(p, q))
     weights = weights / np.linalg.norm(scaled, 2)
     for scale in (0.99, 1.01):
-        model = RBM(scale * weights, Gaussian(np.zeros(5), p), Gaussian(np.ones(3), q))
+        model = mf.RBM(scale * weights, mf.Gaussian(np.zeros(5), p), mf.Gaussian(np.ones(3), q))
         right = smallest_eigenvalue(scale * weights, p, q) > 0
         assert right == (scale < 1)
         assert exists(model.couplings, model.layers) == right
 
 
 def test_bounded_units_let_every_machine_exist():
-    gaussian, strong = Gaussian(np.zeros(2), 1e-9), np.full((2, 2), 1e6)
-    for other in (Bernoulli(np.zeros(2)), TruncatedGaussian([0.0, 0.0], -3.0, 0.0, 1.0)):
+    gaussian, strong = mf.Gaussian(np.zeros(2), 1e-9), np.full((2, 2), 1e6)
+    for other in (mf.Bernoulli(np.zeros(2)), mf.TruncatedGaussian([0.0, 0.0], -3.0, 0.0, 1.0)):
         assert exists((strong,), (gaussian, other)) and exists((strong,), (other, gaussian))
-    assert exists((strong,), (GaussBernoulli(np.zeros(2), 1e-9, 0.0), Ising(np.zeros(2))))
+    assert exists((strong,), (mf.GaussBernoulli(np.zeros(2), 1e-9, 0.0), mf.Ising(np.zeros(2))))
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
@@ -56,7 +48,7 @@ def test_deep_machines_of_gaussian_layers(layers):
     for k, w in enumerate(weights):
         matrix[ends[k] : ends[k + 1], ends[k + 1] : ends[k + 2]] = w
     largest = np.linalg.eigvalsh(matrix + matrix.T).max()
-    priors = [Gaussian(np.zeros(n), 1.0) for n in sizes]
+    priors = [mf.Gaussian(np.zeros(n), 1.0) for n in sizes]
     for scale in (0.99, 1.01):
         assert exists([scale / largest * w for w in weights], priors) == (scale < 1)
 
@@ -66,19 +58,19 @@ def test_couplings_that_lower_the_density_on_half_lines_are_harmless():
     strong = np.full((2, 2), -50.0)
     assert exists((strong,), (RECTIFIED, RECTIFIED))
     assert not exists((-strong,), (RECTIFIED, RECTIFIED))
-    below = TruncatedGaussian([0.0, 0.0], 1.0, -np.inf, 0.0)
+    below = mf.TruncatedGaussian([0.0, 0.0], 1.0, -np.inf, 0.0)
     assert exists((-strong,), (RECTIFIED, below)) and not exists((strong,), (RECTIFIED, below))
-    whole = Gaussian(np.zeros(2), 1.0)
+    whole = mf.Gaussian(np.zeros(2), 1.0)
     assert not exists((strong,), (RECTIFIED, whole)) and not exists((-strong,), (RECTIFIED, whole))
 
 
 def test_learning_does_not_begin_with_a_machine_that_does_not_exist():
-    gaussian = Gaussian(np.zeros(2), 1.0)
-    check_exists(RBM(np.eye(2) * 0.9, gaussian, gaussian))
+    gaussian = mf.Gaussian(np.zeros(2), 1.0)
+    check_exists(mf.RBM(np.eye(2) * 0.9, gaussian, gaussian))
     with pytest.raises(ValueError, match=r"largest singular value .* below 1; scale its weights"):
-        check_exists(RBM(np.eye(2) * 1.1, gaussian, gaussian))
+        check_exists(mf.RBM(np.eye(2) * 1.1, gaussian, gaussian))
     # Of half-lines that is not known.
-    check_exists(RBM(np.ones((2, 2)), RECTIFIED, RECTIFIED))
+    check_exists(mf.RBM(np.ones((2, 2)), RECTIFIED, RECTIFIED))
 
 
 def moved(model, step):
@@ -89,8 +81,8 @@ def moved(model, step):
 @pytest.mark.parametrize("kind", ["far", "none", "inside"])
 def test_a_step_is_halved_until_the_machine_exists(kind):
     start = 0.5 if kind != "none" else 0.0
-    gaussian = Gaussian(np.zeros(2), 1.0)
-    model = RBM(start * np.eye(2), gaussian, gaussian)
+    gaussian = mf.Gaussian(np.zeros(2), 1.0)
+    model = mf.RBM(start * np.eye(2), gaussian, gaussian)
     step = ModelParameters.of(model).combine(np.zeros_like)
     size = {"far": 7.0, "none": 0.0, "inside": 0.25}[kind]
     step.couplings[0][:] = size * np.eye(2)
@@ -105,7 +97,7 @@ def test_a_step_is_halved_until_the_machine_exists(kind):
 
 def test_precisions_move_by_factors_and_models_that_are_right_stay():
     p = np.array([1e-8, 3.0, 1e8])
-    model = RBM(np.full((3, 1), 5.0), Gaussian(np.zeros(3), p), Bernoulli([0.0]))
+    model = mf.RBM(np.full((3, 1), 5.0), mf.Gaussian(np.zeros(3), p), mf.Bernoulli([0.0]))
     step = ModelParameters.of(model).combine(np.zeros_like)
     still = moved(model, step)
     np.testing.assert_array_equal(still.visible.precision, p)
@@ -113,8 +105,8 @@ def test_precisions_move_by_factors_and_models_that_are_right_stay():
     found = moved(model, step).visible.precision
     np.testing.assert_allclose(found, p * np.exp([-0.1, 0.2, -0.3]), rtol=1e-12)
     # Bounded units may have precisions of either sign: those are added to.
-    bounded = TruncatedGaussian(np.zeros(3), [0.05, 1.0, -1.0], 0.0, 1.0)
-    model = RBM(np.ones((3, 1)), bounded, Bernoulli([0.0]))
+    bounded = mf.TruncatedGaussian(np.zeros(3), [0.05, 1.0, -1.0], 0.0, 1.0)
+    model = mf.RBM(np.ones((3, 1)), bounded, mf.Bernoulli([0.0]))
     step = ModelParameters.of(model).combine(np.zeros_like)
     step.layers[0].precision[:] = -0.1
     np.testing.assert_allclose(moved(model, step).visible.precision, [-0.05, 0.9, -1.1])
@@ -122,11 +114,13 @@ def test_precisions_move_by_factors_and_models_that_are_right_stay():
 
 def test_mean_fields_follow_gaussian_units_anywhere_and_others_as_far_as_moments_exist():
     strong = np.full((2, 2), 9.0)
-    assert can_follow(RBM(strong, Gaussian(np.zeros(2), 1.0), Bernoulli(np.zeros(2))))
+    assert can_follow(mf.RBM(strong, mf.Gaussian(np.zeros(2), 1.0), mf.Bernoulli(np.zeros(2))))
     # Units of a half-line with variances 1/4 beside: a reduction of 81 / 2.
-    assert not can_follow(RBM(strong, Bernoulli(np.zeros(2)), RECTIFIED))
-    assert can_follow(RBM(strong / 20, Bernoulli(np.zeros(2)), RECTIFIED))
-    mixed = Concatenated(Gaussian([0.0], [1.0]), GaussBernoulli([0.0], [1.0], [0.0]))
-    assert not can_follow(RBM(strong, mixed, Bernoulli(np.zeros(2))))
-    deep = DBM((strong, strong), (Bernoulli(np.zeros(2)), RECTIFIED, Bernoulli(np.zeros(2))))
+    assert not can_follow(mf.RBM(strong, mf.Bernoulli(np.zeros(2)), RECTIFIED))
+    assert can_follow(mf.RBM(strong / 20, mf.Bernoulli(np.zeros(2)), RECTIFIED))
+    mixed = mf.Concatenated(mf.Gaussian([0.0], [1.0]), mf.GaussBernoulli([0.0], [1.0], [0.0]))
+    assert not can_follow(mf.RBM(strong, mixed, mf.Bernoulli(np.zeros(2))))
+    deep = mf.DBM(
+        (strong, strong), (mf.Bernoulli(np.zeros(2)), RECTIFIED, mf.Bernoulli(np.zeros(2)))
+    )
     assert not can_follow(deep)

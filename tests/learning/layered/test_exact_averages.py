@@ -4,22 +4,22 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from units_to_learn import HIDDEN, VISIBLE, entry, moved, names
+from differences import assert_gradient
+from units_to_learn import HIDDEN, VISIBLE
 
+import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.learning.layered.exact_averages import exact_averages, is_exact
 from fastmf.learning.layered.gradients import gradient
-from fastmf.models import RBM, exact
-from fastmf.priors import Bernoulli, Binomial, Categorical, Gaussian, Ordinal
 
 RNG = np.random.default_rng(2)
 MORE = {
-    "binomial": (Binomial(RNG.normal(size=5), 3.0), RNG.integers(0, 4, (6, 5)).astype(float)),
+    "binomial": (mf.Binomial(RNG.normal(size=5), 3.0), RNG.integers(0, 4, (6, 5)).astype(float)),
     "categorical": (
-        Categorical([RNG.normal(size=2), RNG.normal(size=3)]),
+        mf.Categorical([RNG.normal(size=2), RNG.normal(size=3)]),
         np.array([[1.0, 0, 0, 1, 0], [0, 1, 1, 0, 0], [0, 1, 0, 0, 1]]),
     ),
-    "ordinal": (Ordinal(RNG.normal(size=(5, 4))), RNG.integers(0, 4, (6, 5)).astype(float)),
+    "ordinal": (mf.Ordinal(RNG.normal(size=(5, 4))), RNG.integers(0, 4, (6, 5)).astype(float)),
 }
 CASES = [(visible, "bernoulli") for visible in (*VISIBLE, *MORE)]
 CASES += [("bernoulli", "gaussian"), ("ising", "rectified"), ("gaussian", "ising")]
@@ -28,7 +28,7 @@ CASES += [("gaussian", "gaussian")]
 
 def log_partition(model):
     """By enumeration; of Gaussian units alone by the determinant."""
-    if isinstance(model.visible, Gaussian) and isinstance(model.hidden, Gaussian):
+    if isinstance(model.visible, mf.Gaussian) and isinstance(model.hidden, mf.Gaussian):
         blocks = [
             [np.diag(model.visible.precision), -model.weights],
             [-model.weights.T, np.diag(model.hidden.precision)],
@@ -36,14 +36,14 @@ def log_partition(model):
         matrix, field = np.block(blocks), np.concatenate([layer.field for layer in model.layers])
         value = field @ np.linalg.solve(matrix, field) / 2
         return value - np.linalg.slogdet(matrix / (2 * np.pi))[1] / 2
-    return exact(model, averages=False).log_partition
+    return mf.exact(model, averages=False).log_partition
 
 
 @pytest.mark.parametrize(("visible", "hidden"), CASES)
 def test_gradients_are_finite_differences(visible, hidden):
     prior, X = (VISIBLE | MORE)[visible]
     weights = 0.4 * np.random.default_rng(1).normal(size=(X.shape[1], 3))
-    model = RBM(weights, prior, HIDDEN[hidden])
+    model = mf.RBM(weights, prior, HIDDEN[hidden])
     assert is_exact(model)
     averages = exact_averages(model)
     assert averages.log_partition == pytest.approx(log_partition(model), abs=1e-10)
@@ -52,29 +52,12 @@ def test_gradients_are_finite_differences(visible, hidden):
         return log_likelihood(model, X, log_partition(model)).mean()
 
     derivatives = gradient(model, X, averages)[0]
-    by_name = dict(
-        zip(
-            ("weights", "visible", "hidden"),
-            (*derivatives.couplings, *derivatives.layers),
-            strict=True,
-        )
-    )
-    places = [("weights", None, (0, 0)), ("weights", None, (4, 2))]
-    for layer, of_layer in (("visible", model.visible), ("hidden", model.hidden)):
-        unit = (0, 1) if isinstance(of_layer, Ordinal) else 0
-        places += [(layer, name, unit) for name in names(of_layer)]
-    for layer, name, unit in places:
-        change = [
-            average_log_likelihood(moved(model, layer, name, unit, step)) for step in (-1e-5, 1e-5)
-        ]
-        found = by_name[layer]
-        found = found[unit] if layer == "weights" else entry(found, name, unit)
-        assert found == pytest.approx((change[1] - change[0]) / 2e-5, rel=1e-5, abs=1e-7)
+    assert_gradient(derivatives, model, average_log_likelihood, rel=1e-5, abs=1e-7)
 
 
 @pytest.mark.parametrize("chunk", [1, 100])
 def test_chunks_of_states_make_no_difference(chunk, monkeypatch):
-    model = RBM(9 * RNG.normal(size=(5, 4)), VISIBLE["gaussian"][0], Bernoulli(np.zeros(4)))
+    model = mf.RBM(9 * RNG.normal(size=(5, 4)), VISIBLE["gaussian"][0], mf.Bernoulli(np.zeros(4)))
     whole = exact_averages(model)
     # `fastmf.models.exact` is a function, too.
     monkeypatch.setattr(import_module("fastmf.models.exact"), "BLOCK_ENTRIES", 4 * chunk)

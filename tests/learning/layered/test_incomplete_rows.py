@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from differences import differences
 from scipy.optimize import minimize
 
 import fastmf as mf
@@ -56,12 +57,7 @@ def test_value_and_derivatives(name):
     total = exact_averages(model).log_partition
     value = np.average(log_likelihood_of_seen(model, X, total)[0], weights=weights)
     assert point.value == pytest.approx(value - 0.15 * np.square(model.weights).sum(), abs=1e-9)
-    found = []
-    for k in range(len(point.variables)):
-        step = np.zeros(len(point.variables))
-        step[k] = 1e-5
-        ends = [objective.near(model, point.variables + sign * step).value for sign in (-1, 1)]
-        found.append((ends[1] - ends[0]) / 2e-5)
+    found = differences(lambda x: objective.near(model, x).value, point.variables)
     # The last variables are precisions, which are held.
     if any(map(np.any, free_units(model.layers))):
         found[-model.n_hidden :] = [0.0] * model.n_hidden

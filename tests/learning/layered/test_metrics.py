@@ -2,19 +2,17 @@ import numpy as np
 import pytest
 from stripes import quick
 
+import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.inference.mean_field.tap import tap
 from fastmf.learning.layered.metrics import metrics
 from fastmf.learning.training.ascent import initial_state
-from fastmf.models import DBM, RBM
-from fastmf.priors import Ising
 
 
 def two_phases(coupling, n_layers=2):
     """Spins with two solutions if they are coupled strongly, and rows that lead to one or both."""
     weights = (np.full((9, 9), coupling),) * (n_layers - 1)
-    layers = (Ising(np.zeros(9)),) * n_layers
-    model = RBM(*weights, *layers) if n_layers == 2 else DBM(weights, layers)
+    layers = (mf.Ising(np.zeros(9)),) * n_layers
+    model = mf.RBM(*weights, *layers) if n_layers == 2 else mf.DBM(weights, layers)
     return model, np.ones((3, 9)), np.vstack([np.ones((3, 9)), -np.ones((3, 9))])
 
 
@@ -38,7 +36,7 @@ def test_solutions_found_are_kept_until_they_are_no_more(n_layers):
     )
     # Of weak couplings there is one solution only.
     state.model = two_phases(0.01, n_layers)[0]
-    reached = tap(state.model, one[:1]).log_partition
+    reached = mf.tap(state.model, one[:1]).log_partition
     options = {} if n_layers == 2 else {"tol": 1e-8}
     expected = log_likelihood(state.model, one, reached[0], **options).mean() / (9 * n_layers)
     assert figure(one) == pytest.approx(expected, abs=1e-5)

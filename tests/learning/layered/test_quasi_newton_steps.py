@@ -2,32 +2,25 @@
 
 import numpy as np
 import pytest
+from differences import differences
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
+import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.learning.layered.quasi_newton_steps import Objective, QuasiNewtonSteps, variables_of
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.training.trainer import train
-from fastmf.models import RBM, exact
-from fastmf.priors import (
-    Bernoulli,
-    Concatenated,
-    GaussBernoulli,
-    Gaussian,
-    Ordinal,
-    TruncatedGaussian,
-)
 
 RNG = np.random.default_rng(0)
 CLUSTERS = RNG.integers(0, 2, (200, 2)) @ RNG.normal(size=(2, 4)) + 0.4 * RNG.normal(size=(200, 4))
 
 
 def machine(X, hidden=None, n=3, visible=None):
-    hidden = Bernoulli(np.zeros(n)) if hidden is None else hidden
-    visible = Gaussian.from_data(X) if visible is None else visible
+    hidden = mf.Bernoulli(np.zeros(n)) if hidden is None else hidden
+    visible = mf.Gaussian.from_data(X) if visible is None else visible
     weights = 1e-2 * np.random.default_rng(1).normal(size=(X.shape[1], n))
-    return RBM(weights.astype(X.dtype), visible, hidden)
+    return mf.RBM(weights.astype(X.dtype), visible, hidden)
 
 
 def maximise(model, X, n_epochs, weights=None, **options):
@@ -38,14 +31,12 @@ def maximise(model, X, n_epochs, weights=None, **options):
 
 
 def test_gradients_are_finite_differences_with_weights_and_penalties():
-    model = RBM(RNG.normal(size=(4, 3)), Gaussian.from_data(CLUSTERS), Bernoulli(np.zeros(3)))
+    model = mf.RBM(
+        RNG.normal(size=(4, 3)), mf.Gaussian.from_data(CLUSTERS), mf.Bernoulli(np.zeros(3))
+    )
     objective = Objective(CLUSTERS, RNG.random(200), 0.3)
-    point, found = objective.at(model), []
-    for k in range(len(point.variables)):
-        step = np.zeros(len(point.variables))
-        step[k] = 1e-5
-        ends = [objective.near(model, point.variables + sign * step).value for sign in (-1, 1)]
-        found.append((ends[1] - ends[0]) / 2e-5)
+    point = objective.at(model)
+    found = differences(lambda x: objective.near(model, x).value, point.variables)
     np.testing.assert_allclose(point.gradient, found, rtol=1e-5, atol=1e-7)
 
 
@@ -68,9 +59,9 @@ def test_steps_are_as_good_as_those_of_scipy():
 @pytest.mark.parametrize("kind", ["spike", "bounded", "float32", "sparse"])
 def test_other_units_and_rows_rise(kind):
     X = np.where(RNG.random(CLUSTERS.shape) < 0.5, 0, CLUSTERS)
-    visible = GaussBernoulli.from_data(X) if kind in ("spike", "sparse") else None
+    visible = mf.GaussBernoulli.from_data(X) if kind in ("spike", "sparse") else None
     if kind == "bounded":
-        visible = TruncatedGaussian.from_data(X)
+        visible = mf.TruncatedGaussian.from_data(X)
     if kind == "float32":
         X = X.astype(np.float32)
     model = machine(X, visible=visible)
@@ -101,16 +92,19 @@ def test_log_weights_of_scores_that_do_not_occur_stay():
     X = np.minimum(3 * rng.integers(0, 2, (150, 1)) * rng.random((150, 3)).round(1), [2, 1, 2])
     X = X.round()
     allowed = np.arange(3) <= np.array([[2], [1], [2]])
-    model = machine(X, n=1, visible=Ordinal(np.where(allowed, 0.0, -np.inf)))
+    model = machine(X, n=1, visible=mf.Ordinal(np.where(allowed, 0.0, -np.inf)))
     found = maximise(model, X, 200).model
     np.testing.assert_array_equal(np.isfinite(found.visible.log_weights), allowed)
 
     # Without the unit of two scores as an ordinal one: the same model, other variables.
-    parts = Ordinal(np.zeros((1, 3))), Bernoulli(np.zeros(1)), Ordinal(np.zeros((1, 3)))
-    other = maximise(machine(X, n=1, visible=Concatenated(*parts)), X, 200).model
+    parts = mf.Ordinal(np.zeros((1, 3))), mf.Bernoulli(np.zeros(1)), mf.Ordinal(np.zeros((1, 3)))
+    other = maximise(machine(X, n=1, visible=mf.Concatenated(*parts)), X, 200).model
     log_likelihoods = [
-        log_likelihood(m, X, exact(m, averages=False).log_partition).mean() for m in (found, other)
+        log_likelihood(m, X, mf.exact(m, averages=False).log_partition).mean()
+        for m in (found, other)
     ]
     assert log_likelihoods[0] == pytest.approx(log_likelihoods[1], abs=1e-4)
-    empty = RBM(np.zeros((3, 1)), Ordinal.from_data(X, pseudocount=0.0), Bernoulli(np.zeros(1)))
-    assert log_likelihoods[0] > log_likelihood(empty, X, exact(empty).log_partition).mean() + 0.1
+    empty = mf.RBM(
+        np.zeros((3, 1)), mf.Ordinal.from_data(X, pseudocount=0.0), mf.Bernoulli(np.zeros(1))
+    )
+    assert log_likelihoods[0] > log_likelihood(empty, X, mf.exact(empty).log_partition).mean() + 0.1

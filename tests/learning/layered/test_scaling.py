@@ -6,17 +6,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.learning.layered.scaling import scaling_of
-from fastmf.models import DBM, RBM, exact
-from fastmf.priors import (
-    Bernoulli,
-    Concatenated,
-    GaussBernoulli,
-    Gaussian,
-    Ising,
-    TruncatedGaussian,
-)
 from fastmf.priors._registry import REGISTRY
 
 RNG = np.random.default_rng(0)
@@ -28,27 +20,31 @@ W = RNG.normal(size=(3, 2)) / X.std(0)[:, None]
 @pytest.mark.parametrize("kind", ["gaussian", "spiked", "mixed"])
 def test_log_likelihoods_differ_by_the_volume(kind, hidden):
     data = X.copy()
-    visible = Gaussian.from_data(data)
+    visible = mf.Gaussian.from_data(data)
     if kind == "spiked":
         data[RNG.random(X.shape) < 0.4] = 0
-        visible = GaussBernoulli.from_data(data)
+        visible = mf.GaussBernoulli.from_data(data)
     if kind == "mixed":
         data[:, 0] = data[:, 0] > 3
-        first, rest = Bernoulli.from_data(data[:, :1]), Gaussian.from_data(data[:, 1:])
-        visible = Concatenated(first, rest)
+        first, rest = mf.Bernoulli.from_data(data[:, :1]), mf.Gaussian.from_data(data[:, 1:])
+        visible = mf.Concatenated(first, rest)
     if hidden == "deep":
-        layers = visible, Bernoulli(RNG.normal(size=2)), Ising(RNG.normal(size=2))
-        model = DBM((W, RNG.normal(size=(2, 2))), layers)
-        evaluate = lambda m, x: _log_weights(m, x) - exact(m, averages=False).log_partition  # noqa: E731
+        layers = visible, mf.Bernoulli(RNG.normal(size=2)), mf.Ising(RNG.normal(size=2))
+        model = mf.DBM((W, RNG.normal(size=(2, 2))), layers)
+        evaluate = lambda m, x: _log_weights(m, x) - mf.exact(m, averages=False).log_partition  # noqa: E731
     else:
-        units = Bernoulli(RNG.normal(size=2))
-        model = RBM(W, visible, units)
+        units = mf.Bernoulli(RNG.normal(size=2))
+        model = mf.RBM(W, visible, units)
         if hidden == "spike":
-            model = RBM(1e-2 * W, visible, GaussBernoulli([0.3, -0.2], [2e3, 3e3], [0.4, 1.0]))
+            model = mf.RBM(
+                1e-2 * W, visible, mf.GaussBernoulli([0.3, -0.2], [2e3, 3e3], [0.4, 1.0])
+            )
         if hidden == "bounded":
-            model = RBM(W, visible, TruncatedGaussian([0.3, -0.2], [-1.0, 2.0], -0.1, [0.5, 20.0]))
+            model = mf.RBM(
+                W, visible, mf.TruncatedGaussian([0.3, -0.2], [-1.0, 2.0], -0.1, [0.5, 20.0])
+            )
         evaluate = lambda m, x: (  # noqa: E731
-            log_likelihood(m, x, 0.0) - (exact(m)[0] if hidden == "bernoulli" else 0)
+            log_likelihood(m, x, 0.0) - (mf.exact(m)[0] if hidden == "bernoulli" else 0)
         )
     scaling = scaling_of(visible, model, False)
     y, of_y = scaling.data(data, np.float64), scaling.model(model)
@@ -75,8 +71,8 @@ def _log_weights(model, x):
 
 
 def test_bounds_come_back_as_they_were():
-    visible = TruncatedGaussian(np.zeros(3), 1.0, [0.1, 0.0, -0.3], [0.7, 1.0, np.inf])
-    model = RBM(np.ones((3, 1)), visible, Bernoulli([0.0]))
+    visible = mf.TruncatedGaussian(np.zeros(3), 1.0, [0.1, 0.0, -0.3], [0.7, 1.0, np.inf])
+    model = mf.RBM(np.ones((3, 1)), visible, mf.Bernoulli([0.0]))
     scaling = scaling_of(visible, model, False)
     again = scaling.undone(scaling.model(model)).visible
     np.testing.assert_array_equal(again.lower, visible.lower)
@@ -88,8 +84,8 @@ def test_hidden_units_between_bounds_are_learned_at_the_deviation_of_binary_ones
     rest = {"log_odds": [0.4, -1.0]} if kind == "truncated_gauss_bernoulli" else {}
     bounds = {"lower": [0.0, -3.0], "upper": [100.0, 1.0]}
     prior = REGISTRY[kind](field=[0.0, 0.5], precision=[1e-3, -1.0], **rest, **bounds)
-    visible = Bernoulli(np.zeros(3))
-    model = RBM(RNG.normal(size=(3, 2)), visible, prior)
+    visible = mf.Bernoulli(np.zeros(3))
+    model = mf.RBM(RNG.normal(size=(3, 2)), visible, prior)
     scaling = scaling_of(visible, model, False)
     rows = np.eye(3)
     assert scaling.data(rows, np.float32) is rows  # as they are
@@ -103,9 +99,9 @@ def test_hidden_units_between_bounds_are_learned_at_the_deviation_of_binary_ones
 
 
 def test_deep_machines_scale_both_sides_of_couplings():
-    unit = lambda top: TruncatedGaussian(np.zeros(2), 1e-6, 0.0, top)  # noqa: E731
-    layers = Bernoulli(np.zeros(3)), unit(1.0), unit(10.0)
-    model = DBM((RNG.normal(size=(3, 2)), RNG.normal(size=(2, 2))), layers)
+    unit = lambda top: mf.TruncatedGaussian(np.zeros(2), 1e-6, 0.0, top)  # noqa: E731
+    layers = mf.Bernoulli(np.zeros(3)), unit(1.0), unit(10.0)
+    model = mf.DBM((RNG.normal(size=(3, 2)), RNG.normal(size=(2, 2))), layers)
     scaling = scaling_of(layers[0], model, False)
     states = RNG.integers(0, 2, (5, 3)) * 1.0, RNG.random((5, 2)), 10 * RNG.random((5, 2))
     scales = [np.ones(3), *scaling.hidden_scales]
@@ -115,8 +111,8 @@ def test_deep_machines_scale_both_sides_of_couplings():
 
 def test_sparse_rows_stay_sparse():
     data = np.where(RNG.random(X.shape) < 0.5, 0, X)
-    visible = Gaussian.from_data(data)
-    scaling = scaling_of(visible, RBM(W, visible, Bernoulli(np.zeros(2))), True)
+    visible = mf.Gaussian.from_data(data)
+    scaling = scaling_of(visible, mf.RBM(W, visible, mf.Bernoulli(np.zeros(2))), True)
     found = scaling.data(csr_array(data), np.float32)
     assert isinstance(found, csr_array) and found.dtype == np.float32
     np.testing.assert_allclose(found.toarray(), scaling.data(data, np.float32), rtol=1e-6)
@@ -124,10 +120,10 @@ def test_sparse_rows_stay_sparse():
 
 
 def test_spikes_of_hidden_units_follow_offsets_and_users_units_have_none():
-    visible = Gaussian.from_data(X)
-    spike = GaussBernoulli([0.0, 0.0], 1.0, 0.0)
-    assert scaling_of(visible, RBM(W, visible, spike), False).offset.all()
-    assert not scaling_of(visible, RBM(W, visible, Own(np.ones(2))), False).offset.any()
+    visible = mf.Gaussian.from_data(X)
+    spike = mf.GaussBernoulli([0.0, 0.0], 1.0, 0.0)
+    assert scaling_of(visible, mf.RBM(W, visible, spike), False).offset.all()
+    assert not scaling_of(visible, mf.RBM(W, visible, Own(np.ones(2))), False).offset.any()
 
 
 class Own(NamedTuple):

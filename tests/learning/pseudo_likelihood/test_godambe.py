@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
-from populations import all_states
+from populations import all_states, features
 from scipy import stats
-from separated_units import features
 
 from fastmf.inference.sampling.discrete import probabilities
 from fastmf.learning.pseudo_likelihood.binary.firth import firth

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from differences import differences
 from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
@@ -51,12 +52,8 @@ def test_sandwich_of_expected_scores():
     """Against derivatives by differences of the expected score, which is not symmetric."""
     _, labels = table(seed=1)
     machine = fitted(labels)
-    theta, step = machine._parameters, 1e-5
-    derivative = np.stack([
-        (expected_score(theta + e, labels, 4) - expected_score(theta - e, labels, 4)).mean(0)
-        / (2 * step)
-        for e in step * np.eye(len(theta))
-    ], axis=1)  # fmt: skip
+    theta = machine._parameters
+    derivative = differences(lambda p: expected_score(p, labels, 4).mean(0), theta).T
     scores = expected_score(theta, labels, 4)
     inverse = np.linalg.inv(-derivative)
     expected = inverse @ (scores.T @ scores / len(labels) ** 2) @ inverse.T
@@ -159,11 +156,8 @@ def test_potts_machines_of_incomplete_rows(tmp_path):
 
     scores, pairs = expected_potts_scores(machine.couplings_, machine.field_, labels, first)
     np.testing.assert_allclose(weights @ scores, 0, atol=1e-7)
-    theta, step = np.append(machine.field_, machine.couplings_[pairs]), 1e-5
-    derivative = np.stack([
-        weights @ (scores_at(theta + e) - scores_at(theta - e)) / (2 * step)
-        for e in step * np.eye(len(theta))
-    ], axis=1)  # fmt: skip
+    theta = np.append(machine.field_, machine.couplings_[pairs])
+    derivative = differences(lambda p: weights @ scores_at(p), theta).T
     inverse = np.linalg.pinv(-derivative, rcond=1e-6)
     expected = inverse @ ((scores.T * weights**2) @ scores) @ inverse.T
     errors, of_field = machine.standard_errors(gauge=None)

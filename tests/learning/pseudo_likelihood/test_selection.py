@@ -28,11 +28,15 @@ def maximum(X, edges):
 
     def loss(v):
         J = np.zeros((d, d))
-        J[tuple(np.array(edges, int).reshape(-1, 2).T)] = v[d:]
+        J[pairs] = v[d:]
         fields = rows @ (J + J.T) + v[:d]
-        return -counts @ (rows * fields - np.logaddexp(fields, -fields)).sum(1)
+        residuals = counts[:, None] * (np.tanh(fields) - rows)
+        by_pair = rows.T @ residuals
+        value = -counts @ (rows * fields - np.logaddexp(fields, -fields)).sum(1)
+        return value, np.append(residuals.sum(0), (by_pair + by_pair.T)[pairs])
 
-    return -minimize(loss, np.zeros(d + len(edges)), method="BFGS", options={"gtol": 1e-6}).fun
+    pairs = tuple(np.array(edges, int).reshape(-1, 2).T)
+    return -minimize(loss, np.zeros(d + len(edges)), jac=True, options={"gtol": 1e-6}).fun
 
 
 @pytest.mark.parametrize("gamma", [0.0, pytest.param(0.25, marks=pytest.mark.slow), 1.0])

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 import scipy
-from populations import population
-from separated_units import features
+from differences import differences
+from populations import features, population
 
 from fastmf.learning.pseudo_likelihood.binary import objective as module
 from fastmf.learning.pseudo_likelihood.binary.firth import firth, penalty
@@ -117,10 +117,7 @@ def test_firth_for_one_unit_adds_half_a_row_of_each_value(ones):
 
 def test_the_gradient_of_the_firth_penalty():
     objective, truth = population(d=3)
-    numeric = [
-        (penalty(objective, truth + e)[0] - penalty(objective, truth - e)[0]) / 2e-5
-        for e in 1e-5 * np.eye(len(truth))
-    ]
+    numeric = differences(lambda p: penalty(objective, p)[0], truth)
     np.testing.assert_allclose(penalty(objective, truth)[1], numeric, atol=1e-9)
 
 
@@ -197,12 +194,6 @@ def by_definition(objective, parameters):
             eta = sum(J[j, k] * x[k] for k in range(len(h))) + h[j]
             total += weight * (x[j] * eta - np.log(np.cosh(eta)) - np.log(2))
     return total - objective.l2 / 2 * (parameters**2).sum()
-
-
-def differences(function, x, step=1e-5):
-    return np.array(
-        [(function(x + e) - function(x - e)) / (2 * step) for e in step * np.eye(len(x))]
-    )
 
 
 @pytest.mark.parametrize("l2", [0.0, 0.3])

@@ -3,6 +3,7 @@
 import numpy as np
 import ordinal_data
 import pytest
+from differences import differences
 from scipy import optimize
 
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
@@ -38,12 +39,6 @@ def unpacked(objective, parameters):
 
 def random_point(objective, seed=2):
     return 0.3 * np.random.default_rng(seed).normal(size=objective.n_parameters)
-
-
-def differences(function, x, step=1e-5):
-    return np.array(
-        [(function(x + e) - function(x - e)) / (2 * step) for e in step * np.eye(len(x))]
-    )
 
 
 SOME_PAIRS = (np.array([0, 0, 2]), np.array([1, 3, 3]))
