@@ -56,6 +56,11 @@ LOG_EPSILON = float(np.log(np.finfo(np.float64).eps))
 # Forests of one move: in dense graphs, where forests have few units, not all are moved.
 MAX_FORESTS = 32
 
+# --- pseudo-likelihood ----------------------------------------------------------------------------
+
+# Label of a position that is absent from a row.
+ABSENT = 255
+
 # --- messages -------------------------------------------------------------------------------------
 
 MESSAGES = {

@@ -170,9 +170,9 @@ class FixedPoint:
 
     def _reasons(self):
         """Reason why each row is not reliable, "" where it is; None if nothing was checked."""
-        known = self.__dict__
-        if "_known_reasons" not in known:
-            check = known.pop("_check", None)
+        cached = self.__dict__
+        if "_known_reasons" not in cached:
+            check = cached.pop("_check", None)
             if isinstance(check, Question):
                 reasons = JUDGES[0](self, check)
             else:
@@ -181,12 +181,16 @@ class FixedPoint:
                 reasons = [
                     why if ok else "" for why, ok in zip(reasons, self._judged(), strict=True)
                 ]
-            known["_known_reasons"] = reasons
-        return known["_known_reasons"]
+            cached["_known_reasons"] = reasons
+        return cached["_known_reasons"]
 
     def _judged(self):
         """Rows that are checked: those that have converged."""
         return np.atleast_1d(self.converged)
+
+    def _mixed(self, weights):
+        """Fields of the mixture of all rows that a class has beside these."""
+        return {}
 
     def __getstate__(self):
         """Everything but a check that has not been made, which has the model."""
@@ -234,22 +238,33 @@ def trace_of(record):
     return np.take_along_axis(record.history[:, :n_sweeps], last, axis=1)
 
 
+def average(weights, x):
+    """Average of rows, (1, ...), with weights of sum 1; equal values have exactly this average."""
+    return (x[:1] + np.tensordot(weights, x - x[:1], 1)).astype(x.dtype)
+
+
+def _row_fields(answer):
+    """The fields of a `FixedPoint` that have a value for each row, by name."""
+    shared = ("solutions", "method", "edges", "edge_probability", "n_states")
+    return {f.name: answer.__dict__[f.name] for f in fields(answer) if f.name not in shared}
+
+
 def stacked(*parts):
     """The rows of several `FixedPoint`, of the same model and tilts, one after another.
 
     None has history or solutions. The question comes from the first.
     """
 
-    def stack(name):
-        values = [getattr(part, name) for part in parts]
-        if name in ("history", "solutions") or any(x is None for x in values):
+    def stack(*values):
+        if any(x is None for x in values):
             return None
         if isinstance(values[0], tuple):
-            return tuple(map(np.concatenate, zip(*values, strict=True)))
+            return tuple(map(stack, *values))
         return np.concatenate(values)
 
-    check, parts = parts[0].__dict__.get("_check"), [with_changes(part) for part in parts]
-    joined = FixedPoint(*(stack(field.name) for field in fields(FixedPoint)))
+    check, columns = parts[0].__dict__.get("_check"), list(map(_row_fields, parts))
+    rows = {name: stack(*(x[name] for x in columns)) for name in columns[0] if name != "history"}
+    joined = replace(parts[0], **rows, history=None, solutions=None)
     return with_check(joined, check if isinstance(check, Question) else None)
 
 
@@ -257,11 +272,15 @@ def some_rows(answer, rows):
     """A `FixedPoint` of some rows, with their question."""
 
     def chosen(x):
-        return tuple(part[rows] for part in x) if isinstance(x, tuple) else x[rows]
+        if isinstance(x, tuple):
+            return tuple(map(chosen, x))
+        return None if x is None else x[rows]
 
-    names = ("mean", "var", "b", "a", "log_partition", "converged", "n_iter", "residual")
-    values = {name: getattr(answer, name) for name in names} | {"message": ending_of(answer)}
-    part = FixedPoint(**{k: None if x is None else chosen(x) for k, x in values.items()})
+    changes = {name: chosen(x) for name, x in _row_fields(answer).items()}
+    part = replace(answer, **changes, solutions=None)
+    if "_states" in answer.__dict__:
+        beliefs, decode = answer.__dict__["_states"]
+        part.__dict__["_states"] = beliefs[rows], decode
     question = answer.__dict__.get("_check")
     if isinstance(question, Question):
         tilt = question.tilt

@@ -118,10 +118,10 @@ class States(NamedTuple):
         ]
 
 
-def states_of_units(model):
-    """The `States` of a BoltzmannMachine."""
+def states_of_units(prior):
+    """The `States` of discrete units."""
     sizes, columns, values, weights, first = [], [], [], [], 0
-    for part in parts_of(model.prior):
+    for part in parts_of(prior):
         n = n_units(part)
         table = None if has_groups(part) else support(part)
         if has_groups(part):
@@ -130,7 +130,8 @@ def states_of_units(model):
             values.append(np.ones(n))
             weights.append(part.field.astype(np.float64))
         elif table is None:
-            raise ValueError(f"model must have discrete units (with a `support`), got {model}.")
+            got = type(part).__name__
+            raise ValueError(f"model must have discrete units (with a `support`), got {got}.")
         elif not has_log_prob(part):
             raise TypeError(
                 "exact sums need a prior with log_prob; the prior of the model has none."
@@ -149,7 +150,7 @@ def states_of_units(model):
 
 def state_tables(model):
     """The `Tables` and `States` of a BoltzmannMachine."""
-    states, graph = states_of_units(model), pairwise_graph(model)
+    states, graph = states_of_units(model.prior), pairwise_graph(model)
     return Tables(states.sizes, graph.edges, states.weights, states.couplings(graph)), states
 
 

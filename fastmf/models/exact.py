@@ -200,7 +200,7 @@ def _variance(mean, square):
 
 def _exact_boltzmann(model, field, clamp, averages, mode, max_bytes):
     """The sums of a Boltzmann machine by elimination; of all pairs where couplings are dense."""
-    states = states_of_units(model)
+    states = states_of_units(model.prior)
     shift = one_row("field", field, model)
     fields = np.where(allowed_states(model, clamp, states), states.weights, -np.inf)
     if shift is not None:

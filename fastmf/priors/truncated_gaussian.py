@@ -95,26 +95,12 @@ class TruncatedGaussian(NamedTuple):
 
     def log_partition(self, b, a):
         """Log of the integral of exp((field + b) x - (precision + a) x^2 / 2) on the interval."""
-        value = _quadrature.log_integral(
-            widen(self.field),
-            widen(self.precision),
-            widen(self.lower),
-            widen(self.upper),
-            widen(b),
-            widen(a),
-        )
+        value = _quadrature.log_integral(*map(widen, (*self, b, a)))
         return narrow(value, self.field + b + a)
 
     def moments(self, b, a):
         """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
-        _, _, mean, variance = _quadrature.integrate(
-            widen(self.field),
-            widen(self.precision),
-            widen(self.lower),
-            widen(self.upper),
-            widen(b),
-            widen(a),
-        )
+        _, _, mean, variance = _quadrature.integrate(*map(widen, (*self, b, a)))
         like = self.field + b + a
         return narrow(mean, like), narrow(variance, like)
 

@@ -4,27 +4,25 @@ import inspect
 
 import numpy as np
 
-from fastmf.priors._protocol import by_parts, draw, is_concatenated
+from fastmf.priors._protocol import by_parts, draw
+
+
+def _of_parts(name, prior, b, a):
+    """Results of a method of each part of a prior, without its compiled form."""
+    b, a = np.broadcast_arrays(b, a)
+    for (part, b_part), (_, a_part) in zip(by_parts(prior, b), by_parts(prior, a), strict=True):
+        yield inspect.unwrap(getattr(type(part), name))(part, b_part, a_part)
 
 
 def moments(prior, b, a):
     """Mean and variance of each unit under the tilt exp(b x - a x^2 / 2)."""
-    b, a = np.broadcast_arrays(b, a)
-    if is_concatenated(prior):
-        tilts = zip(by_parts(prior, b), by_parts(prior, a), strict=True)
-        parts = [moments(part, b_part, a_part) for (part, b_part), (_, a_part) in tilts]
-        return tuple(np.concatenate(of_parts, -1) for of_parts in zip(*parts, strict=True))
-    return inspect.unwrap(type(prior).moments)(prior, b, a)
+    pairs = zip(*_of_parts("moments", prior, b, a), strict=True)
+    return tuple(np.concatenate(parts, -1) for parts in pairs)
 
 
 def log_partition(prior, b, a):
     """Log-partition of each unit under the tilt exp(b x - a x^2 / 2)."""
-    b, a = np.broadcast_arrays(b, a)
-    if is_concatenated(prior):
-        tilts = zip(by_parts(prior, b), by_parts(prior, a), strict=True)
-        parts = [log_partition(part, b_part, a_part) for (part, b_part), (_, a_part) in tilts]
-        return np.concatenate(parts, -1)
-    return inspect.unwrap(type(prior).log_partition)(prior, b, a)
+    return np.concatenate(list(_of_parts("log_partition", prior, b, a)), -1)
 
 
 def draws(prior, b, u):

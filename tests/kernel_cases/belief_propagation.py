@@ -45,14 +45,6 @@ def pair_arguments(size, dtype, rows=None, mean=False):
     return problem, messages, beliefs, scales, queue[:1], out
 
 
-def exponential_arguments(size, dtype, rows=None):
-    """Arguments of `exponentials`, of so many visible units."""
-    weights = rbm(size, dtype).weights[chosen(rows, size.n_rows)]
-    weights.flags.writeable = False  # like those of a model
-    roots, out = np.zeros((2, len(weights), size.n_hidden + 3), dtype)
-    return weights, 2.0, np.zeros(1, np.int64), roots, out
-
-
 def of_record(arguments):
     """Beliefs and convergence record of the rows."""
     names = ("visible", "hidden", "best", "objective", "bethe", "status", "n_iter", "residual",
@@ -74,8 +66,6 @@ CASES = [
     _case("sum_damped", {"float64": 1e-9}, large=False, damping=0.4, one_for_each_row=True),
     _case("max", algorithm="max", max_iter=8),
     _case("mixed", algorithm="mixed", max_iter=8),
-    Case("bp.belief_propagation.exponentials", "weights", exponential_arguments, ("roots", "out"),
-         {"float64": 1e-13, "float32": 1e-5}, large=True),
     Case("bp.belief_propagation.pair_beliefs", "rows", pair_arguments, ("out",),
          {"float64": 1e-12, "float32": 1e-5}, large=True),
 ]  # fmt: skip

@@ -10,9 +10,7 @@ from fastmf.inference.bp._options import BPOptions
 from kernel_cases.case import Case, chosen, few_rows
 
 
-def group_arguments(
-    size, dtype, rows=None, algorithm="sum", damping=None, scale=1.0, max_iter=100, tol=1e-8
-):
+def group_arguments(size, dtype, rows=None, damping=None, scale=1.0, max_iter=100, tol=1e-8):
     """Arguments of `group_propagation`: groups of 2 to 5 states, fields that differ by row."""
     size = few_rows(size)
     rng = np.random.default_rng(8)
@@ -22,7 +20,7 @@ def group_arguments(
     weights *= 3 / np.sqrt(len(sizes) + size.n_hidden)
     model = mf.RBM(weights, units, mf.Ising(rng.normal(size=size.n_hidden)))
     fields = rng.normal(size=(size.n_rows, sum(sizes)))[chosen(rows, size.n_rows)]
-    options = BPOptions(algorithm=algorithm, damping=damping, tol=tol, max_iter=max_iter)
+    options = BPOptions(damping=damping, tol=tol, max_iter=max_iter)
     units = GroupUnits(model, (fields, None))
     settings, record = _prepared(options, units, len(fields))
     workspace = _workspace(units.problem, 1)
@@ -35,18 +33,15 @@ def _record(arguments):
 
 
 def _case(name, large=False, **options):
-    exact = ("status", "n_iter", "labels", "best", "damping")
+    exact = ("status", "n_iter", "damping")
     return Case(
         "bp.groups.group_propagation", name, partial(group_arguments, **options), _record,
         {"float64": 1e-9}, exact, large=large,
     )  # fmt: skip
 
 
-# Max-product that cycles multiplies rounding errors in each sweep: few sweeps there.
 CASES = [
     _case("sum", large=True),
     _case("sum-damped", damping=0.4),
     _case("sum-strong", scale=6.0, max_iter=12),
-    _case("max", algorithm="max", max_iter=5),
-    _case("mixed", algorithm="mixed", max_iter=5),
 ]

@@ -59,8 +59,8 @@ def conditional_arguments(size, dtype, *, n_states):
     return rows, tables, field, memory, queue, out
 
 
-def tile_arguments(size, dtype, *, gather):
-    """Arguments of `scatter_tiles` or `gather_gradient`."""
+def tile_arguments(size, dtype):
+    """Arguments of `gather_gradient`."""
     layout, _ = layout_and_rows(size, dtype, 11)
     rng, width, n_blocks = np.random.default_rng(10), layout.width, layout.n_blocks
     places = np.stack(np.tril_indices(n_blocks), 1)
@@ -68,8 +68,6 @@ def tile_arguments(size, dtype, *, gather):
     queue = np.zeros(1, np.int64)
     shape = n_blocks, n_blocks, width**2
     tiles = rng.normal(size=scale.shape).astype(dtype)
-    if not gather:
-        return tiles, scale, places, width, queue, aligned(shape, dtype)
     tables = rng.normal(size=(2, *shape)).astype(dtype)
     vectors = rng.normal(size=(2, n_blocks, width)).astype(dtype)
     return tables, vectors, 0.7, scale, places, queue, np.full_like(tiles, np.nan)
@@ -86,8 +84,6 @@ CASES = [
     ),
     Case("pseudo_likelihood.potts.conditionals", "proteins",
          partial(conditional_arguments, n_states=20), ("out",), _CLOSE, large=True),
-    Case("pseudo_likelihood.potts.scatter_tiles", "tiles", partial(tile_arguments, gather=False),
-         ("couplings",), {"float64": 1e-14, "float32": 1e-6}, large=True),
-    Case("pseudo_likelihood.potts.gather_gradient", "tiles", partial(tile_arguments, gather=True),
+    Case("pseudo_likelihood.potts.gather_gradient", "tiles", tile_arguments,
          ("tiles",), {"float64": 1e-13, "float32": 1e-5}, large=True),
 ]  # fmt: skip

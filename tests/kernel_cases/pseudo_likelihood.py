@@ -6,7 +6,7 @@ import numpy as np
 
 from fastmf.kernels.pseudo_likelihood.binary import ROWS_AT_A_TIME, bslm_addresses
 from fastmf.kernels.pseudo_likelihood.bslm_arguments import BSLMData, BSLMSettings, bslm_workspaces
-from kernel_cases.case import Case, chosen, few_rows
+from kernel_cases.case import Case, chosen
 from kernel_cases.machines import boltzmann_machine, data
 
 
@@ -24,17 +24,6 @@ def residual_arguments(size, dtype, rows=None):
         np.zeros(2, np.int64),
         *(np.zeros_like(products[wanted]), np.zeros_like(weights[wanted])),
     )
-
-
-def score_arguments(size, dtype, rows=None):
-    """Arguments of `scores`: a number for every pair of units and row."""
-    size = few_rows(size)
-    rng = np.random.default_rng(5)
-    states = np.where(rng.random((size.n_rows, size.n_visible)) < 0.5, -1, 1).astype(dtype)
-    residuals = rng.normal(size=states.shape).astype(dtype)
-    wanted = chosen(rows, size.n_rows)
-    out = np.zeros((len(states[wanted]), size.n_visible * (size.n_visible + 1) // 2), dtype)
-    return states[wanted], residuals[wanted], np.zeros(1, np.int64), out
 
 
 def bslm_arguments(size, dtype, rows=None, *, n_units=None, l1=0.0, l2=0.0, n_iter=6, strength=1.0):
@@ -73,8 +62,6 @@ def _bslm(name, large=False, **options):
 CASES = [
     Case("pseudo_likelihood.binary.residuals", "plain", residual_arguments, ("out", "value"),
          {"float64": 1e-12, "float32": 1e-4}, large=True),
-    Case("pseudo_likelihood.binary.scores", "plain", score_arguments, ("out",),
-         {"float64": 1e-14}, large=True),
     _bslm("plain", large=True),
     _bslm("penalised", l1=0.03, l2=0.02, n_iter=25),
     # Units saturated, the second time to where their odds overflow.

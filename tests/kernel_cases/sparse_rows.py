@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.sparse import csr_array
 
-from fastmf.kernels.linear.sparse_rows import CompressedRows, add_rows_address
+from fastmf.kernels.linear.sparse_rows import CompressedRows
 from kernel_cases.case import Case, chosen
 
 
@@ -19,7 +19,7 @@ def product_arguments(size, dtype, rows=None):
     matrix.flags.writeable = False  # like a model's
     bounds = np.array([X.indptr[:-1], X.indptr[1:]], np.int64)
     sparse = CompressedRows(X.data, X.indices.astype(np.int32), *bounds)
-    return add_rows_address(out.dtype), sparse, matrix, 2, np.zeros(1, np.int64), out
+    return sparse, matrix, 2, np.zeros(1, np.int64), out
 
 
 CASES = [

@@ -38,14 +38,12 @@ def cases_without(names):
 with_rows = pytest.mark.parametrize("the_case", cases_without(WITHOUT_ROWS), ids=str)
 # Kernels in whose results all rows take part.
 TOGETHER = {
-    "bp.belief_propagation.add_segments",
     "mean_field.colouring.greedy_colours",
     "sampling.effective_couplings.effective_couplings",
     "pseudo_likelihood.hamming.count_similar",
     "pseudo_likelihood.hamming.spanning_trees",
     "pseudo_likelihood.potts.gather_gradient",
     "pseudo_likelihood.potts.conditionals",
-    "pseudo_likelihood.potts.scatter_tiles",
     "pseudo_likelihood.potts.value_and_gradient",
 }
 with_company = pytest.mark.parametrize("the_case", cases_without(WITHOUT_ROWS | TOGETHER), ids=str)
@@ -149,7 +147,6 @@ def test_fresh_processes_do_the_same(tmp_path, without_compiler):
         "bp.belief_propagation.belief_propagation-sum",
         "pseudo_likelihood.hamming.spanning_trees-forests",
         "pseudo_likelihood.potts.value_and_gradient-proteins",
-        "pseudo_likelihood.potts.scatter_tiles-tiles",
         "pseudo_likelihood.potts.gather_gradient-tiles",
         "pseudo_likelihood.hamming.count_similar-rows",
     ]

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from fastmf._outcomes import MIXED_PRODUCT
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.bp._kernel_arguments import (
     MAX_LOG_OF_PRODUCT,
     MAX_WEIGHT,
-    progress_of,
-    sweep_options,
+    convergence_settings,
+    record_of,
+    rounding,
 )
 from fastmf.inference.bp.beliefs import of_record
 from fastmf.kernels.bp import groups as bp_groups
@@ -54,109 +54,102 @@ class GroupUnits:
         self.max_weight = float(abs(weights).max(initial=0))
         starts = np.append(visible.starts, len(weights)).astype(np.int64)
         exponentials = np.exp(np.minimum(weights, MAX_GROUP_WEIGHT))
-        self.problem = bp_groups.GroupProblem(weights, exponentials, starts, b, c)
+        self.weights = weights
+        self.problem = bp_groups.GroupProblem(exponentials, starts, b, c)
 
 
 def propagate(options, model, fields, n_rows):
-    """The `Beliefs` of a model with categorical visible units."""
+    """The `Beliefs` of a model with categorical visible units, by sum-product.
+
+    Marginal MAP starts from the most probable label of each group, and moves single groups.
+    """
     units = GroupUnits(model, fields)
-    if units.max_weight > MAX_GROUP_WEIGHT and options.algorithm != "max":
+    if units.max_weight > MAX_GROUP_WEIGHT:
         raise ValueError(
             f"weights of a group may differ by {2 * MAX_GROUP_WEIGHT / units.scale:g} at most, got "
             f"{2 * units.max_weight / units.scale:g}."
         )
     settings, record = _prepared(options, units, n_rows or 1)
-    work = 10 * record.hidden.size * units.problem.weights.shape[0]
+    work = 10 * record.hidden.size * len(units.weights)
     n_workers = workers_for(len(record.hidden), work, options.n_threads, options.max_iter)
     workspace = _workspace(units.problem, n_workers)
     arguments = settings, units.problem, record, workspace, np.zeros(2, np.int64)
     in_parallel(bp_groups.group_propagation, arguments, n_workers)
-    searches = options.decodes and options.search
-    maximum = _polish(settings, units.problem, record) if searches else None
-    return _beliefs(options, units, record, maximum, n_rows is None)
+    return _beliefs(options, units, record, n_rows is None)
 
 
 def _prepared(options, units, n_rows):
     """Settings, and a record of rows at their starts."""
-    n_states, n_hidden = units.problem.weights.shape
-    n_groups, dtype = len(units.problem.starts) - 1, np.dtype(np.float64)
+    (n_states, n_hidden), dtype = units.weights.shape, np.dtype(np.float64)
+    rounding_error = rounding((n_states, n_hidden), dtype, units.max_weight, 1.0)
     settings = bp_groups.GroupSettings(
-        **sweep_options(options, (n_states, n_hidden), dtype, units.max_weight),
+        **convergence_settings(options, rounding_error)._asdict(),
         max_factors=max(1, int(MAX_LOG_OF_PRODUCT[dtype] / max(0.1, units.max_weight))),
         sweep=bp_groups.sweep_address(),
     )
     record = bp_groups.GroupRecord(
         visible=np.zeros((n_rows, n_states)),
         hidden=np.broadcast_to(units.problem.hidden_field, (n_rows, n_hidden)).copy(),
-        labels=np.full((n_rows, n_groups), -1),
-        best=np.zeros((n_rows, n_groups), np.int64),
-        **progress_of(n_rows, options),
+        bethe=np.zeros(n_rows),
+        **record_of(n_rows, options)._asdict(),
     )
     return settings, record
 
 
 def _workspace(problem, n_workers):
     """Memory of the workers."""
-    n_hidden, sizes = problem.weights.shape[1], np.diff(problem.starts)
+    n_hidden, sizes = problem.exponentials.shape[1], np.diff(problem.starts)
     shapes = (len(sizes), n_hidden), (9, n_hidden), (3, int(sizes.max()))
     return bp_groups.GroupWorkspace(*(np.zeros((n_workers, *shape)) for shape in shapes))
 
 
-def _polish(settings, problem, record):
-    """Change one group after another to its best state, until none improves."""
-    positive = softplus if settings.algorithm == MIXED_PRODUCT else _positive_part
-    starts, best = problem.starts[:-1], record.best
-    sums = problem.hidden_field + problem.weights[starts + best].sum(1)
-    fields = np.broadcast_to(problem.visible_field, record.visible.shape)
-    moving = np.arange(len(best))
+def _climbed(units, labels):
+    """Labels after moves of single groups to their best states; hidden units are summed out."""
+    problem, weights, labels = units.problem, units.weights, labels.copy()
+    starts = problem.starts[:-1]
+    sums = problem.hidden_field + weights[starts + labels].sum(1)
+    fields = np.broadcast_to(problem.visible_field, (len(labels), len(weights)))
+    moving = np.arange(len(labels))
     while len(moving):
         moved = np.zeros(len(moving), bool)
         for i, first in enumerate(starts):
-            group, state = slice(first, problem.starts[i + 1]), best[moving, i]
-            w, index = problem.weights[group], np.arange(len(moving))
+            group, state = slice(first, problem.starts[i + 1]), labels[moving, i]
+            w, index = weights[group], np.arange(len(moving))
             without = sums[moving] - w[state]
-            values = fields[moving, group] + positive(without[:, None] + w).sum(2)
+            values = fields[moving, group] + softplus(without[:, None] + w).sum(2)
             new = values.argmax(1)
-            # A gain of rounding could be found for ever.
+            # A gain of rounding could recur for ever.
             limit = 1e-12 * (1 + abs(values[index, state]))
             better = values[index, new] - values[index, state] > limit
-            best[moving, i] = np.where(better, new, state)
-            sums[moving] = without + w[best[moving, i]]
+            labels[moving, i] = np.where(better, new, state)
+            sums[moving] = without + w[labels[moving, i]]
             moved |= better
         moving = moving[moved]
-    chosen = np.take_along_axis(fields, starts + best, 1)
-    record.objective[:] = chosen.sum(1) + positive(sums).sum(1)
-    return np.ones(len(best), bool)
+    return labels
 
 
-def _positive_part(x):
-    return np.maximum(0, x)
-
-
-def _beliefs(options, units, record, local_maximum, single):
+def _beliefs(options, units, record, single):
     visible, hidden = units.model.layers
     dtype, problem = units.model.dtype, units.problem
     possible = visible.field > -np.inf
     tilt = np.where(possible, record.visible, 0) - np.where(possible, visible.field, 0)
     means, variances = visible.moments(tilt, np.zeros(()))
     p, q = sigmoid_pair(record.hidden)
-    labels, score = record.labels, None
+    labels, decoded = visible.labels(record.visible), record.hidden
+    rows = {"log_partition": record.bethe + units.constant}
     if options.decodes:
-        labels, score = record.best, record.objective + units.constant
-    states = problem.starts[:-1] + labels
-    decoded = record.hidden
-    if score is not None:
-        decoded = problem.hidden_field + problem.weights[states].sum(1)
+        labels = _climbed(units, labels) if options.search else labels
+        states = problem.starts[:-1] + labels
+        decoded = problem.hidden_field + units.weights[states].sum(1)
+        fields = np.broadcast_to(problem.visible_field, record.visible.shape)
+        score = np.take_along_axis(fields, states, 1).sum(1) + softplus(decoded).sum(1)
+        rows = dict.fromkeys(("log_partition", "score"), score + units.constant)
+        rows["local_maximum"] = np.ones(len(labels), bool) if options.search else None
     values = np.asarray(units.offset + units.scale * (decoded > 0), dtype)
     layers = {
         "mean": (means, units.offset + units.scale * p),
         "var": (variances, units.scale**2 * p * q),
         "b": (tilt, record.hidden / units.scale - binary_field(hidden)[0]),
         "assignment": (labels, values),
-    }
-    rows = {
-        "log_partition": record.bethe + units.constant if score is None else score,
-        "score": score,
-        "local_maximum": local_maximum,
     }
     return of_record(record, single, dtype, layers, rows)

@@ -3,9 +3,8 @@
 import numpy as np
 
 from fastmf._common.memory import aligned
-from fastmf._outcomes import BLOCK_UNITS, MAX_PRODUCT, RUNNING
-from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.kernels.bp import belief_propagation as bp_kernels
+from fastmf._outcomes import BLOCK_UNITS, MAX_PRODUCT, MEAN_ROUNDING, RUNNING
+from fastmf._threads.workers import workers_for
 from fastmf.kernels.bp import blocks as bp_blocks
 from fastmf.kernels.bp.arguments import (
     PADDING_MULTIPLE,
@@ -21,8 +20,6 @@ from fastmf.kernels.bp.convergence import ConvergenceRecord, ConvergenceSettings
 MAX_WEIGHT = {np.dtype(np.float32): 40.0, np.dtype(np.float64): 340.0}
 # Largest logarithm of a product of messages in the type.
 MAX_LOG_OF_PRODUCT = {np.dtype(np.float32): 80, np.dtype(np.float64): 690}
-# Rounding errors of a message in a sweep, in units of the last place.
-ROUNDINGS = 4.0
 # Field of the units that pad the hidden layer: their belief is 0, their log-odds are finite.
 PADDING_FIELD = -1e4
 
@@ -68,22 +65,17 @@ def _settings(options, units, dtype):
     max_weight = max(0.1, units.max_weight)
     flush_every = max(1, int(MAX_LOG_OF_PRODUCT[dtype] / max_weight))  # see MAX_WEIGHT
     max_factors = max(1, int(MAX_LOG_OF_PRODUCT[np.dtype(np.float64)] / max_weight))
-    common = sweep_options(options, units.model.weights.shape, dtype, max_weight)
+    summed = max_weight if options.algorithm == "max" else 1.0
+    error = rounding(units.model.weights.shape, dtype, max_weight, summed)
     addresses = bp_blocks.addresses(options.kernel_algorithm, dtype)
     return BPSettings(
-        **common,
+        algorithm=options.kernel_algorithm,
+        **convergence_settings(options, error)._asdict(),
         max_factors=max_factors,
         flush_every=flush_every,
         log_every=max_factors // flush_every * flush_every,
         **addresses,
     )
-
-
-def sweep_options(options, shape, dtype, max_weight):
-    """Fields that `BPSettings` and `GroupSettings` share."""
-    summed = max_weight if options.algorithm == "max" else 1.0
-    settings = convergence_settings(options, rounding(shape, dtype, max_weight, summed))
-    return {"algorithm": options.kernel_algorithm, **settings._asdict()}
 
 
 def convergence_settings(options, rounding_error):
@@ -99,7 +91,7 @@ def convergence_settings(options, rounding_error):
 def rounding(shape, dtype, max_weight, max_term):
     """Change of log-odds that rounding may cause in a sweep."""
     degree = max(*shape, 1)
-    messages = ROUNDINGS * np.finfo(dtype).eps * np.sqrt(degree) * max_term
+    messages = MEAN_ROUNDING * np.finfo(dtype).eps * np.sqrt(degree) * max_term
     return float(messages + np.finfo(np.float64).eps * degree * max_weight)
 
 
@@ -127,10 +119,11 @@ def _problem(options, units, dtype, memory):
         exponentials = aligned((n, n_padded), dtype)
     if options.algorithm != "max":
         exponentials[:, m:] = starts[:, m:] = 1
-        queue = np.zeros(1, np.int64)
-        n_workers = workers_for(-(-n // BLOCK_UNITS), n * m, options.n_threads)
-        arguments = units.model.weights, float(units.factor), queue, starts, exponentials
-        in_parallel(bp_kernels.exponentials, arguments, n_workers)
+        half = units.model.weights.astype(dtype, copy=False) * dtype.type(units.factor / 2)
+        np.exp(half, out=exponentials[:, :m])
+        if len(starts):
+            starts[:, :m] = exponentials[:, :m]
+        exponentials[:, :m] **= 2
     hidden_field = np.full((len(units.fields[1]), n_padded), PADDING_FIELD)
     hidden_field[:, :m] = units.fields[1]
     row_sums = weights.sum(1, dtype=np.float64) if options.algorithm == "mixed" else np.zeros(0)
@@ -153,18 +146,14 @@ def record_of(n_rows, options):
     )
 
 
-def progress_of(n_rows, options):
-    """Initial values that `BPRecord` and `GroupRecord` share."""
-    values = {"objective": np.full(n_rows, -np.inf), "bethe": np.zeros(n_rows)}
-    return values | record_of(n_rows, options)._asdict()
-
-
 def _record(n_rows, n, n_padded, options):
     return BPRecord(
         visible=np.zeros((n_rows, n)),
         hidden=np.zeros((n_rows, n_padded)),
         best=np.zeros((n_rows, n), bool),
-        **progress_of(n_rows, options),
+        objective=np.full(n_rows, -np.inf),
+        bethe=np.zeros(n_rows),
+        **record_of(n_rows, options)._asdict(),
     )
 
 

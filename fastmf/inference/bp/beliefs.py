@@ -7,7 +7,7 @@ import numpy as np
 
 from fastmf._outcomes import is_converged, messages_of
 from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.inference.fixed_point import FixedPoint, trace_of
+from fastmf.inference.fixed_point import FixedPoint, average, trace_of
 from fastmf.kernels.bp import belief_propagation as bp_kernels
 from fastmf.kernels.bp.arguments import TILE_UNITS
 from fastmf.special import sigmoid_pair
@@ -91,10 +91,21 @@ class Beliefs(FixedPoint):
         """Rows that are checked; an assignment may be the best one where messages do not settle."""
         return super()._judged() if self.score is None else np.ones(self.converged.size, bool)
 
+    def _mixed(self, weights):
+        """Fields of the mixture of all rows of sum-product that a `FixedPoint` does not have."""
+        beliefs, decode = self.__dict__["_states"]
+        pairs = self.pairwise
+        return {
+            "assignment": decode((weights @ beliefs)[None]),
+            "pairwise": None if pairs is None else average(weights, pairs),
+            "damping": self.damping.max(keepdims=True),
+            "messages": None,
+        }
+
     def __getstate__(self):
         """Everything but what has the model."""
         state = super().__getstate__()
-        return {k: v for k, v in state.items() if k not in ("_radius", "_decode")}
+        return {k: v for k, v in state.items() if k not in ("_radius", "_states")}
 
 
 def beliefs_of(options, units, ends, single=False, local_maximum=None):
@@ -104,7 +115,9 @@ def beliefs_of(options, units, ends, single=False, local_maximum=None):
     log_odds = record.visible, record.hidden[:, :m]
     means, variances = units.means(log_odds)
     if options.decodes:
-        assignment, score = decoded(units, record), record.objective + units.constant
+        best = record.best.astype(dtype)  # and the best hidden units given these
+        hidden = units.fields[1] + (best @ model.weights) * units.factor > 0
+        assignment, score = (record.best, hidden), record.objective + units.constant
     else:
         assignment, score = (log_odds[0] > 0, log_odds[1] > 0), None
     tilts = [
@@ -124,13 +137,13 @@ def beliefs_of(options, units, ends, single=False, local_maximum=None):
     result = of_record(record, single, dtype, layers, rows, **averaged)
     if score is None:
         p, q = (np.hstack(x) for x in zip(*map(sigmoid_pair, log_odds), strict=True))
-        result.__dict__["_decode"] = partial(_more_probable, units, p, q)
+        result.__dict__["_states"] = p - q, partial(_more_probable, units)
     return result
 
 
-def _more_probable(units, p, q, weights, rows):
-    """The more probable value of each unit in a mixture of some rows."""
-    return _values(units, (weights @ p[rows] > weights @ q[rows])[None])
+def _more_probable(units, difference):
+    """The more probable value of each unit by differences of the probabilities of both."""
+    return _values(units, difference > 0)
 
 
 def _values(units, x):
@@ -168,13 +181,6 @@ def of_record(record, single, dtype, layers, rows, kind=Beliefs, **shared):
         **{name: row(x) for name, x in rows.items()},
         **shared,
     )
-
-
-def decoded(units, record):
-    """The best visible {0, 1} units of all sweeps, and the best hidden ones given these."""
-    best = record.best.astype(units.model.dtype)
-    hidden = units.fields[1] + (best @ units.model.weights) * units.factor
-    return record.best, hidden > 0
 
 
 def log_messages(options, units, messages):

@@ -12,10 +12,9 @@ from fastmf.inference.bp._binary_units import BinaryUnits
 from fastmf.inference.bp._groups import propagate
 from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp.beliefs import Beliefs, beliefs_of
-from fastmf.inference.bp.graphs.layers import graph_of_layers, needs_graph, propagate_on_layers
+from fastmf.inference.bp.graphs.layers import needs_graph, propagate_on_layers
 from fastmf.inference.bp.graphs.propagation import propagate_on_graph
-from fastmf.inference.bp.graphs.results import ModeCheck, all_right
-from fastmf.inference.bp.graphs.units import GraphUnits
+from fastmf.inference.bp.graphs.results import all_right
 from fastmf.inference.bp.rbm import checked_fields, checked_init, propagated
 from fastmf.inference.fixed_point import with_check
 from fastmf.kernels.bp.arguments import BPRecord
@@ -44,8 +43,8 @@ def most_probable(
         An RBM or a graph (dense or sparse couplings) of discrete units.
     sum_hidden : bool, default False
         Find the visible assignment of largest probability with the hidden units summed out
-        (marginal MAP, by mixed-product), in place of the joint assignment. Of an RBM with
-        two-valued hidden units and without `clamp`.
+        (marginal MAP, by mixed-product; with categorical visible units by sum-product and moves of
+        single groups). Of an RBM with two-valued hidden units and without `clamp`.
     search : bool, default True
         Improve the decoded assignment; see Notes. False: the best assignment of all sweeps, as in
         the paper.
@@ -116,10 +115,7 @@ def most_probable(
         _refuse_starts(options)
         if init is not None:
             raise ValueError("init: not available with categorical visible units.")
-        result = propagate(options, model, fields, n_rows)
-        if sum_hidden:
-            return result
-        return with_check(result, ModeCheck(GraphUnits(*graph_of_layers(model, field)), None))
+        return propagate(options, model, fields, n_rows)
     units = BinaryUnits(model, fields)
     if init is not None:
         init = init.assignment[0] if isinstance(init, Beliefs) else init

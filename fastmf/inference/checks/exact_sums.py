@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf.inference.bp.graphs.elimination import marginals_of_rows
+from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.mean_field.discrete_units import is_discrete, widths
 from fastmf.inference.mean_field.lower_bound import sides_of, terms_of_units
 from fastmf.models import BoltzmannMachine
 from fastmf.models._couplings import has_forbidden
-from fastmf.models._graph import pairwise_graph
-from fastmf.models._graph_sums import MAX_ENTRIES, eliminated, is_small
-from fastmf.models._state_tables import Tables, states_of_units
+from fastmf.models._graph_sums import MAX_ENTRIES, is_small
 from fastmf.models.exact import states_of
 from fastmf.priors._protocol import by_parts, has_log_prob, parts_of
 from fastmf.priors._queries import number_of_states
@@ -149,21 +149,13 @@ def _eliminated(sides, tilt, values):
     prior, n_rows = sides.priors[0], len(values)
     if not is_discrete(prior) or not all(map(has_log_prob, parts_of(prior))):
         return None
-    machine = BoltzmannMachine(sides.couplings, prior)
-    graph, plans = pairwise_graph(machine), {}
-    if not is_small(graph, n_rows):
+    units = GraphUnits(BoltzmannMachine(sides.couplings, prior))
+    if not is_small(units.graph, n_rows):
         return None
-    states = states_of_units(machine)
-    columns, x, couplings = states.columns, states.values, states.couplings(graph)
-    log_partition, mean = np.empty(n_rows), np.empty(values.shape)
-    for k in range(n_rows):
-        field, precision, clamped = (part[min(k, len(part) - 1)] for part in tilt)
-        logs = states.weights + field[columns] * x - precision[columns] * x**2 / 2
-        logs = np.where(states.possible(clamped, values[k]), logs, -np.inf)
-        tables = Tables(states.sizes, graph.edges, logs, couplings)
-        marginals = eliminated(tables, MAX_ENTRIES / n_rows, plans)
-        if marginals is None:
-            return None
-        log_partition[k] = marginals.log_partition
-        mean[k], _ = states.means(marginals)
-    return ExactRows(log_partition, mean, widths(prior)[None])
+    units.field, units.precision = tilt.field, tilt.precision
+    units.clamp = np.where(tilt.clamped, values, np.nan)
+    marginals = marginals_of_rows(units, range(n_rows), MAX_ENTRIES / n_rows)
+    if marginals is None:
+        return None
+    log_partition, beliefs, _ = map(np.array, zip(*marginals, strict=True))
+    return ExactRows(log_partition, units.moments(beliefs)[0], widths(prior)[None])

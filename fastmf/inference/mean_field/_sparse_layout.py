@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 
 from fastmf._outcomes import CONFIRMING, RUNNING
-from fastmf._threads.workers import for_each, in_parallel, workers_for
+from fastmf._threads.workers import VECTOR_SPEED, for_each, in_parallel, workers_for
 from fastmf.kernels.mean_field.colouring import greedy_colours
 from fastmf.kernels.mean_field.rows import (
     ACCELERATED,
@@ -51,9 +51,6 @@ from fastmf.priors._protocol import (
     parts_of,
     precomputed,
 )
-
-# Multiply-adds that a unit costs beside its couplings.
-UNIT_COST = 50
 
 
 class SparseLayout:
@@ -248,7 +245,7 @@ class _SweptRows:
     def __init__(self, layout, record, tilt, settings, n_threads):
         self.layout, self.record, self.tilt, self.settings = layout, record, tilt, settings
         n_rows = record.state.shape[1]
-        self.cost = 2 * layout.n_couplings + UNIT_COST * layout.n_units
+        self.cost = 2 * layout.n_couplings + VECTOR_SPEED * layout.n_units
         self.n_workers = workers_for(
             n_rows * max(map(len, layout.colours)), 10 * n_rows * self.cost, n_threads
         )

@@ -5,7 +5,7 @@ import numpy as np
 from fastmf._common.rows import is_sparse, row_blocks
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.linear.product import TASK_ROWS
-from fastmf.kernels.linear.sparse_rows import CompressedRows, add_rows_address, add_sparse_product
+from fastmf.kernels.linear.sparse_rows import CompressedRows, add_sparse_product
 from fastmf.priors._rows import states
 
 # Largest number of rows of one task of a worker.
@@ -36,8 +36,8 @@ def _add_product(X, matrix, out, n_threads):
     n_workers = workers_for(-(-len(out) // TASK_ROWS), X.nnz * out.shape[1], n_threads)
     # Large ones: the matrix is read once for each. Results do not depend on them.
     task_rows = max(TASK_ROWS, min(MAX_TASK_ROWS, -(-len(out) // n_workers)))
-    address, rows = add_rows_address(out.dtype), sparse_rows(X, out.dtype)
-    arguments = address, rows, matrix, task_rows, np.zeros(1, np.int64), out
+    rows = sparse_rows(X, out.dtype)
+    arguments = rows, matrix, task_rows, np.zeros(1, np.int64), out
     in_parallel(add_sparse_product, arguments, n_workers)
 
 

@@ -8,8 +8,8 @@ with all units at their lowest or highest values lead to both.
 import numpy as np
 
 from fastmf.priors._groups import column_is_group, column_sizes
-from fastmf.priors._protocol import n_units, parts_of
-from fastmf.priors._queries import columns_of_values, support, two_values
+from fastmf.priors._protocol import n_units
+from fastmf.priors._queries import bounds, columns_of_values, state_counts, two_values
 
 # States of a group that have a start of their own.
 MAX_STARTING_STATES = 8
@@ -22,7 +22,7 @@ def has_many_values(priors):
 
 def is_discrete(prior):
     """Whether all units are in groups of states, or have a `support`."""
-    return all(column_is_group(part).all() or support(part) is not None for part in parts_of(prior))
+    return bool(state_counts(prior).all())
 
 
 def extreme_starts(prior):
@@ -46,12 +46,5 @@ def extreme_starts(prior):
 
 def widths(prior):
     """Distance of the lowest and the highest value of each unit of a discrete prior, or 1."""
-    parts = [np.zeros(0)]
-    for part in parts_of(prior):
-        if column_is_group(part).all():
-            parts.append(np.ones(n_units(part)))
-        else:
-            values = support(part)
-            width = np.nanmax(values, axis=0) - np.nanmin(values, axis=0)
-            parts.append(np.where(width > 0, width, 1.0))
-    return np.concatenate(parts)
+    low, high = bounds(prior)
+    return np.where(high > low, high - low, 1.0)

@@ -6,11 +6,12 @@ import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf.inference.fixed_point import (
-    FixedPoint,
     Question,
+    average,
     ending_of,
     some_rows,
     stacked,
+    with_changes,
     with_check,
     with_solutions,
 )
@@ -81,17 +82,11 @@ def mixture(solver, model, n_starts=20, *, rng=0, **options):
     tilts = {name: options[name] for name in TILTS if options.get(name) is not None}
     parts = [p for x in tilts.values() for p in (x if isinstance(x, tuple) else (x,))]
     n_rows = max((len(p) for p in parts if np.ndim(p) == 2), default=None)
-    rows = []
+    rows, move = [], partial(_moved, rng)
     for k in range(n_rows or 1):
-        of_row = options | {name: _row(x, k) for name, x in tilts.items()}
-        rows.append(
-            _mixed_row(partial(solver, model, **of_row), _starts(model, n_starts, rng), rng)
-        )
-    answer = stacked(*(row for row, _, _ in rows))
-    if n_rows is None:
-        answer = some_rows(answer, 0)
-    with_solutions(answer, [solutions for _, solutions, _ in rows], n_rows is None)
-    stable = [is_stable for _, _, is_stable in rows]
+        solve = partial(solver, model, **options | {name: _row(x, k) for name, x in tilts.items()})
+        rows.append(mixed_row(solve, solve, _starts(model, n_starts, rng), move))
+    answer, stable = joined_rows(rows, n_rows is None)
     layout = layout_of_checks(model)
     tilt = start_and_tilt(model, layout, None, *(tilts.get(name) for name in TILTS))[1]
     return with_check(answer, Question(model, tilt, True, stable=stable))
@@ -111,21 +106,37 @@ def _row(x, k):
     return x if np.ndim(x) < 2 else x[min(k, len(x) - 1)]
 
 
-def _mixed_row(solve, starts, rng):
-    """The mixture of a row, its `Solutions`, and whether one of them is stable."""
-    first = solve(starts)
-    reached = _stable(first)
+def mixed_row(solve, solve_again, starts, move):
+    """The mixture of a row, its `Solutions`, and whether one of them is stable.
+
+    Solutions from `starts` are solved again from where `move` takes them.
+    """
+    reached = _stable(solve(starts))
     if reached is not None:
-        points = reached.fixed_points
-        moved = _by_layers(lambda mean, var: moved_from(mean, var, rng), points.mean, points.var)
-        settled = _stable(solve((moved, points.var)))
+        ends = solve_again(move(reached.fixed_points))
+        # A fixed point that is left without damping is hardly a state.
+        settled = _stable(ends, getattr(ends, "damping", 0) == 0) or _stable(ends)
         if settled is not None:
             members = np.where(reached.members < 0, -1, settled.members[reached.members])
             settled = settled._replace(members=members)
             return _mixture(settled), settled, True
-    only = distinct_solutions(some_rows(first, [0]))
+    only = distinct_solutions(solve_again(starts[:1]))
     only = only._replace(members=np.full(len(starts), -1))
     return _mixture(only), only, False
+
+
+def joined_rows(rows, single):
+    """The `FixedPoint` of the rows of `mixed_row`, and whether each has a stable solution."""
+    parts, solutions, stable = zip(*rows, strict=True)
+    answer = stacked(*parts)
+    answer = some_rows(answer, 0) if single else answer
+    return with_solutions(answer, list(solutions), single), list(stable)
+
+
+def _moved(rng, points):
+    """Starts near some solutions."""
+    means = _by_layers(lambda mean, var: moved_from(mean, var, rng), points.mean, points.var)
+    return means, points.var
 
 
 def moved_from(mean, var, rng):
@@ -141,24 +152,25 @@ def _by_layers(function, *parts):
     return function(*parts)
 
 
-def _stable(ends):
+def _stable(ends, usable=True):
     """The `Solutions` among converged ends, None if there are none."""
-    return distinct_solutions(ends, usable=ends.converged & np.isfinite(ends.log_partition))
+    usable = usable & ends.converged & np.isfinite(ends.log_partition)
+    return distinct_solutions(ends, usable=usable)
 
 
 def _mixture(solutions):
     """The mixture of some solutions as a `FixedPoint` with one row."""
     points, w, best = solutions.fixed_points, solutions.weights, slice(0, 1)
-    w = w if len(w) > 1 else np.ones(1)
-
-    def total(mean, var):
-        between = w @ mean**2 - (w @ mean) ** 2
-        return (w @ var + between)[None].astype(mean.dtype)
-
     alone = len(w) == 1
-    return FixedPoint(
-        mean=_by_layers(lambda x: np.asarray(w @ x, x.dtype)[None], points.mean),
-        var=_by_layers(total, points.mean, points.var),
+    w = np.ones(1) if alone else w
+
+    def variance(mean, var):
+        return average(w, var + (mean - average(w, mean)) ** 2)
+
+    return with_changes(
+        points,
+        mean=_by_layers(partial(average, w), points.mean),
+        var=_by_layers(variance, points.mean, points.var),
         # A mixture of several is no tilt of a unit.
         b=points.b if alone else None,
         a=points.a if alone else None,
@@ -167,4 +179,6 @@ def _mixture(solutions):
         n_iter=points.n_iter.max(keepdims=True),
         residual=points.residual.max(keepdims=True),
         message=ending_of(points)[best],
+        history=None,
+        **points._mixed(w),
     )

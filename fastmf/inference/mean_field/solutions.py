@@ -10,8 +10,8 @@ from fastmf._common.names import pandas
 from fastmf.inference.fixed_point import some_rows
 from fastmf.inference.mean_field.free_energy import log_partition_of_tilts
 
-# Keys by which rows are compared first: number of single units, and units per average.
-KEY_UNITS, AVERAGED_UNITS = 8, 32
+# Single units, and averages of units, by which rows are compared first.
+KEY_UNITS = 8
 # Points of the line between two solutions at which the log-partition is evaluated; the scale of
 # barriers, in nats; the smallest log-weight, relative to the largest, of solutions with barriers.
 LINE_FRACTIONS, BARRIER_SCALE, MIN_LOG_WEIGHT = (0.25, 0.5, 0.75), 0.1, -10.0
@@ -214,7 +214,7 @@ def _keys(means):
     """A few numbers per row: they differ between two rows by no more than the entries do."""
     n_units = means.shape[1]
     units = np.argsort(-means.var(0), kind="stable")[:KEY_UNITS]
-    firsts = np.arange(0, n_units, AVERAGED_UNITS)
+    firsts = np.arange(0, n_units, -(-n_units // KEY_UNITS))
     sizes = np.diff(np.append(firsts, n_units))
     averages = np.add.reduceat(means, firsts, axis=1, dtype=np.float64) / sizes
     return np.hstack([means[:, units], averages])

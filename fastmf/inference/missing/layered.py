@@ -17,14 +17,14 @@ import numpy as np
 from fastmf._common.rows import BLOCK_ENTRIES
 from fastmf.inference.mean_field.likelihood import log_likelihood as mean_field_log_likelihood
 from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
-from fastmf.models.exact import MAX_LAYER_UNITS, states_of
+from fastmf.models.exact import MAX_LAYER_STATES, MAX_LAYER_UNITS, states_of
 from fastmf.priors._groups import column_sizes, has_groups
 from fastmf.priors._protocol import as_dtype, by_parts
 from fastmf.priors._queries import number_of_states
 from fastmf.priors._rows import log_prob_of_rows, states
 
-# Largest enumerations, states times units of the other side: once, and for each row.
-MAX_WORK, MAX_WORK_OF_ROW = 1 << 24, 1 << 22
+# Largest enumeration of a row, states times units of the other side.
+MAX_WORK_OF_ROW = 1 << 22
 # A log-partition of a unit takes about as long as this many terms of a product.
 LOG_PARTITION_COST = 8
 
@@ -44,7 +44,7 @@ class GivenSeen(NamedTuple):
     sides: tuple
 
 
-def enumerable(model, most=MAX_WORK):
+def enumerable(model, most=MAX_LAYER_STATES):
     """Whether the states of one side of an RBM or DBM, times units of the other, are few."""
     pair = model.bipartite()
     return any(_work(*sides) <= most for sides in (pair.layers, pair.layers[::-1]))

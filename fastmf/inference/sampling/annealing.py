@@ -22,7 +22,7 @@ from fastmf.priors._protocol import by_parts, is_concatenated, n_units, sample
 from fastmf.priors._queries import binary_field, tilt_to_mean, two_values
 
 # Field at which one state of a unit has no weight in double precision.
-DECIDED = 750.0
+DECIDED = float(-np.log(np.finfo(np.float64).smallest_subnormal))
 # Parts of the path between which chains may be resampled.
 N_SEGMENTS = 50
 # Chains are resampled when their effective number falls below this fraction.

@@ -27,12 +27,12 @@ from fastmf.inference.sampling.states import flat_states
 from fastmf.inference.sampling.visible import anneal_chains, units_of_columns
 from fastmf.kernels.sampling.visible import VisibleUnits
 from fastmf.models.boltzmann import check_machine
-from fastmf.models.exact import numbered_states, states_of
+from fastmf.models.exact import MAX_LAYER_UNITS, numbered_states, states_of
 from fastmf.priors._groups import column_sizes
 from fastmf.priors._queries import columns_of_values, number_of_states
 
-# States up to which all are enumerated: 20 binary units.
-MAX_ENUMERATED_STATES = 1 << 20
+# States up to which all are enumerated.
+MAX_ENUMERATED_STATES = pow(2, MAX_LAYER_UNITS)
 # Largest differences of the log-weights of a column, and of the couplings of two, in a tree from
 # which particles start: those of a frozen tree would be alike, and hide that others have more
 # weight.

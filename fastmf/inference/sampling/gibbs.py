@@ -17,10 +17,6 @@ from fastmf.priors._compiled import units_of
 from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import can_draw, sample
 
-# Size beyond which states and log-weights have diverged: without a normalisable model they
-# grow from sweep to sweep, and rounding hides whole nats long before anything overflows.
-MAX_SIZE = 1e15
-
 
 def gibbs(model, visible, n_sweeps, rng, n_threads=None):
     """Samples of visible and hidden units by block Gibbs sampling."""
@@ -98,8 +94,9 @@ def sampled_layers(model):
 
 def check_finite(*values):
     """Raise FloatingPointError where log-weights or states have diverged."""
-    # Written so that NaN counts as diverged.
-    if not all(np.vdot(x, x) < MAX_SIZE**2 for x in values):
+    # Without a normalisable model they grow from sweep to sweep, and rounding hides whole nats long
+    # before anything overflows. Written so that NaN counts as diverged.
+    if not all(np.sqrt(np.vdot(x, x)) * np.finfo(np.float64).eps < 1 for x in values):
         raise FloatingPointError(
             "annealed importance sampling diverged: a unit's distribution cannot be normalised "
             "somewhere on the path; check the precisions of the priors against the weights."

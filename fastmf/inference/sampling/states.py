@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
+from fastmf.models._state_tables import states_of_units
 from fastmf.priors._groups import column_sizes
-from fastmf.priors._queries import columns_of_values
+from fastmf.priors._queries import state_counts
 
 
 class FlatStates(NamedTuple):
@@ -36,22 +37,15 @@ def flat_states(prior):
 
     States whose weight is zero are left out.
     """
-    columns = columns_of_values(prior)
-    if columns is None:
+    if not state_counts(prior).all():
         return None
-    sizes, widths = np.array([len(values) for values in columns]), column_sizes(prior)
-    offsets, first_units = np.append(0, np.cumsum(sizes)), np.cumsum(widths) - widths
-    log_weights = np.empty(offsets[-1])
-    for state in range(sizes.max()):
-        x = np.concatenate([values[min(state, len(values) - 1)] for values in columns])
-        of_columns = np.add.reduceat(prior.log_prob(x).astype(float), first_units)
-        log_weights[offsets[:-1] + np.minimum(state, sizes - 1)] = of_columns
-    # SciPy 1.18 warns of dense blocks: the class of the result will change.
-    blocks = [scipy.sparse.coo_array(values) for values in columns]
-    values = scipy.sparse.block_diag(blocks, format="csr")
-    occurs = np.flatnonzero(log_weights > -np.inf)
-    offsets = np.searchsorted(occurs, offsets)
-    return FlatStates(values[occurs], log_weights[occurs], offsets, first_units)
+    states, widths = states_of_units(prior), column_sizes(prior)
+    occurs = np.flatnonzero(states.weights > -np.inf)
+    offsets = np.searchsorted(occurs, np.append(0, np.cumsum(states.sizes)))
+    n_units, columns = int(widths.sum()), states.columns[occurs]
+    rows = states.values[occurs], columns, np.arange(len(occurs) + 1)
+    values = scipy.sparse.csr_array(rows, shape=(len(occurs), n_units))
+    return FlatStates(values, states.weights[occurs], offsets, np.cumsum(widths) - widths)
 
 
 def batches_of_rows(missing, offsets):

@@ -30,13 +30,11 @@ import numpy as np
 
 from fastmf._jit.intrinsics import fetch_and_increment, row, smaller
 from fastmf._jit.kernel import REORDER, call, kernel
-from fastmf._outcomes import BLOCK_UNITS, RUNNING
+from fastmf._outcomes import RUNNING
 from fastmf._threads.interrupts import next_task, stopped
 from fastmf.kernels.bp.arguments import TILE_UNITS
 from fastmf.kernels.bp.convergence import sweep_damping
 from fastmf.kernels.bp.messages import add_pair_beliefs
-from fastmf.kernels.linear.copies import copy
-from fastmf.special import exp
 
 
 @kernel(mode="merged")
@@ -81,25 +79,6 @@ def belief_propagation(settings, problem, messages, record, workspaces, queue):
     while index < record.visible.shape[0]:
         _iterate(settings, problem, messages, record, workspaces, (index, w), queue)
         index = next_task(queue)
-
-
-@kernel(views=True)
-def exponentials(weights, factor, queue, roots, out):
-    """exp(factor * weights), and its square root."""
-    n_visible, n_hidden = weights.shape
-    real = out.dtype.type
-    scale = real(factor / 2)
-    first = next_task(queue) * BLOCK_UNITS
-    while first < n_visible:
-        for i in range(first, smaller(first + BLOCK_UNITS, n_visible)):
-            source, target = row(weights, (i, 0), n_hidden), row(out, (i, 0), n_hidden)
-            for j in range(n_hidden):
-                target[j] = exp(scale * real(source[j]))
-            if roots.shape[0] > 0:
-                copy(target, row(roots, (i, 0), n_hidden))
-            for j in range(n_hidden):
-                target[j] *= target[j]
-        first = next_task(queue) * BLOCK_UNITS
 
 
 @kernel(fastmath=REORDER, views=True)

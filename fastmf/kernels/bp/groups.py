@@ -8,8 +8,7 @@ the odds of a hidden unit, O_ia the weights of the states, and k_ij = Q_j / S_ij
 
 for all groups, then Q. One message is a single number however many states a group has. With
 p + q = 1 and p / q = Q, 1 + E k is (S q + E p) / (S q), which neither overflows nor cancels.
-Max-product has max in place of + and logarithms throughout; mixed-product has the R of sum-product
-and S_ij = E_iaj of the state a of largest weight. Logarithms are taken of products of many factors.
+Logarithms are taken of products of many factors.
 
     Bethe log-partition = sum_i log sum_a O_ia + sum_j log(1 + Q_j) + sum_ij log sum_a m_ia / R_iaj
 """
@@ -17,15 +16,12 @@ and S_ij = E_iaj of the state a of largest weight. Logarithms are taken of produ
 from functools import cache
 from typing import NamedTuple
 
-import numpy as np
-
 from fastmf._jit.argument_types import Float64, Int64, argument_types
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
-from fastmf._outcomes import MAX_PRODUCT, RUNNING, SUM_PRODUCT, WINDOW_SWEEPS
+from fastmf._outcomes import RUNNING, WINDOW_SWEEPS
 from fastmf._threads.interrupts import next_task, stopped
 from fastmf.kernels.bp.convergence import assess_row, sweep_damping
-from fastmf.kernels.bp.messages import max_message
 from fastmf.kernels.linear.copies import copy
 from fastmf.special import exp, log, sigmoid_pair, softplus
 
@@ -33,8 +29,7 @@ from fastmf.special import exp, log, sigmoid_pair, softplus
 class GroupProblem(NamedTuple):
     """Couplings and fields; hidden units are {0, 1} units."""
 
-    weights: Float64[2]  # (n_states, n_hidden): W and exp(W); the latter is not read by max-product
-    exponentials: Float64[2]  # (n_states, n_hidden)
+    exponentials: Float64[2]  # (n_states, n_hidden): exp(W)
     starts: Int64[1]  # (n_groups + 1,): first state of each group, and the number of states
     visible_field: Float64[2]  # (1 or n_rows, n_states)
     hidden_field: Float64[2]  # (1 or n_rows, n_hidden)
@@ -43,11 +38,10 @@ class GroupProblem(NamedTuple):
 class GroupSettings(NamedTuple):
     """Options of the iteration, as in `fastmf.kernels.bp.arguments.BPSettings`."""
 
-    algorithm: int
-    adaptive: bool
     tol: float
     rounding_error: float
     max_iter: int
+    adaptive: bool
     max_factors: int  # number of messages whose product is a number
     sweep: int  # address of the compiled sweep of a row: see `sweep_address`
 
@@ -57,12 +51,7 @@ class GroupRecord(NamedTuple):
 
     visible: Float64[2]  # (n_rows, n_states): log O
     hidden: Float64[2]  # (n_rows, n_hidden): log Q
-    # (n_rows, n_groups): state of largest weight, -1 before the first sweep; the same of the best
-    # sweep
-    labels: Int64[2]
-    best: Int64[2]  # (n_rows, n_groups)
-    objective: Float64[1]  # as in `fastmf.kernels.bp.arguments.BPRecord` (this and the next 9)
-    bethe: Float64[1]
+    bethe: Float64[1]  # as in `fastmf.kernels.bp.arguments.BPRecord` (this and the next 8)
     status: Int64[1]
     n_iter: Int64[1]
     residual: Float64[1]
@@ -76,8 +65,7 @@ class GroupRecord(NamedTuple):
 class GroupWorkspace(NamedTuple):
     """Memory of the workers, along a first axis."""
 
-    # (n_workers, n_groups, n_hidden): odds of the messages to hidden units, log-odds by max-product
-    messages: Float64[3]
+    messages: Float64[3]  # (n_workers, n_groups, n_hidden): odds of the messages to hidden units
     # (n_workers, 9, n_hidden): beliefs p and q, four buffers, log Q, products of messages, and the
     # largest changes of the messages in a sweep
     hidden: Float64[3]
@@ -128,24 +116,6 @@ def send_odds(e, weights, damping, work, s):
         changes[j] = larger(abs(s[j] / before - 1), changes[j])
 
 
-@kernel(mode="inner")
-def max_group(w, hidden, damping, log_s, log_weights, changes):
-    """The messages of a group by max-product, after the weights of its states."""
-    n_states, n = w.shape
-    for j in range(n):
-        cavity = hidden[j] - log_s[j]
-        for a in range(n_states):
-            log_weights[a] += max_message(w[a, j], -cavity, 0.0)
-    for j in range(n):
-        cavity, one, zero = hidden[j] - log_s[j], -np.inf, -np.inf
-        for a in range(n_states):
-            without = log_weights[a] - max_message(w[a, j], -cavity, 0.0)
-            one, zero = larger(without + w[a, j], one), larger(without, zero)
-        before = log_s[j]
-        log_s[j] = (1 - damping) * (one - zero) + damping * before
-        changes[j] = larger(abs(log_s[j] - before), changes[j])
-
-
 @kernel(mode="inner", fastmath=REORDER)
 def softmax(log_weights, out):
     """Weights of sum 1, and the logarithm of the sum of the given ones."""
@@ -174,28 +144,18 @@ def belief_change(old, new, old_log, new_log, damping):
 @kernel(mode="merged")
 def update_group(settings, problem, place, damping, arrays):
     """Weights and messages of one group; returns the largest change of a belief of its states."""
-    messages, visible, hidden, labels, work, states = arrays
+    messages, visible, work, states = arrays
     i, field_row = place
     first, last = problem.starts[i], problem.starts[i + 1]
-    w, new, s = problem.weights[first:last], visible[first:last], messages[i]
+    e, new, s = problem.exponentials[first:last], visible[first:last], messages[i]
     old, before, after = states[0, : last - first], states[1], states[2]
     copy(new, old)
     old_total = softmax(old, before)
     copy(problem.visible_field[field_row, first:last], new)
-    if settings.algorithm == MAX_PRODUCT:
-        max_group(w, hidden, damping, s, new, work[8])
-    else:
-        e = problem.exponentials[first:last]
-        if settings.algorithm != SUM_PRODUCT and labels[i] >= 0:
-            copy(e[labels[i]], s)
-        add_received(e, s, work, settings.max_factors, new)
+    add_received(e, s, work, settings.max_factors, new)
     total, change = softmax(new, after), 0.0
-    if settings.algorithm == SUM_PRODUCT:
-        send_odds(problem.exponentials[first:last], after, damping, work, s)
-    labels[i] = 0
+    send_odds(e, after, damping, work, s)
     for a in range(last - first):
-        if new[a] > new[labels[i]]:
-            labels[i] = a
         logs = old[a] - old_total, new[a] - total
         change = larger(belief_change(before[a], after[a], logs[0], logs[1], damping), change)
     return change
@@ -213,41 +173,14 @@ def multiply(messages, last, product, total):
 
 
 @kernel(mode="merged")
-def sum_messages(settings, problem, messages, labels, field, work):
+def sum_messages(settings, messages, field, work):
     """log Q from the messages of all groups, left in the workspace."""
     total, product, n = work[6], work[7], field.shape[0]
     for j in range(n):
         total[j], product[j] = field[j], 1.0
     for i in range(messages.shape[0]):
-        if settings.algorithm == SUM_PRODUCT:
-            last = (i + 1) % settings.max_factors == 0 or i + 1 == messages.shape[0]
-            multiply(messages[i], last, product, total)
-        elif settings.algorithm == MAX_PRODUCT:
-            for j in range(n):
-                total[j] += messages[i, j]
-        else:
-            decoded = problem.weights[problem.starts[i] + labels[i]]
-            for j in range(n):
-                total[j] += decoded[j]
-
-
-@kernel(mode="merged")
-def keep_best(settings, problem, r, field_rows, record, work):
-    """Keep the assignment of a sweep if it is the best so far."""
-    value, labels = 0.0, record.labels[r]
-    sums = work[7]
-    copy(problem.hidden_field[field_rows[1]], sums)
-    for i in range(labels.shape[0]):
-        state = problem.starts[i] + labels[i]
-        value += problem.visible_field[field_rows[0], state]
-        decoded = problem.weights[state]
-        for j in range(sums.shape[0]):
-            sums[j] += decoded[j]
-    for j in range(sums.shape[0]):
-        value += larger(sums[j], 0.0) if settings.algorithm == MAX_PRODUCT else softplus(sums[j])
-    if value >= record.objective[r]:
-        record.objective[r] = value
-        copy(labels, record.best[r])
+        last = (i + 1) % settings.max_factors == 0 or i + 1 == messages.shape[0]
+        multiply(messages[i], last, product, total)
 
 
 @kernel(mode="inner")
@@ -267,9 +200,9 @@ def _sweep_row(settings, problem, record, workspace, place):
         smaller(r, problem.hidden_field.shape[0] - 1),
     )
     damping = sweep_damping(record, r)
-    hidden, labels = record.hidden[r], record.labels[r]
+    hidden = record.hidden[r]
     set_beliefs(hidden, work)
-    arrays = messages, record.visible[r], hidden, labels, work, states
+    arrays = messages, record.visible[r], work, states
     change, largest, message_changes = 0.0, 0.0, work[8]
     for j in range(hidden.shape[0]):
         message_changes[j] = 0.0
@@ -280,13 +213,11 @@ def _sweep_row(settings, problem, record, workspace, place):
         largest = larger(message_changes[j], largest)
     if damping == 0:
         change = larger(largest / (1 + largest), change)
-    sum_messages(settings, problem, messages, labels, problem.hidden_field[field_rows[1]], work)
+    sum_messages(settings, messages, problem.hidden_field[field_rows[1]], work)
     for j in range(hidden.shape[0]):
         new, p = work[6, j], sigmoid_pair(work[6, j])[0]
         change = larger(belief_change(work[0, j], p, hidden[j], new, damping), change)
         hidden[j] = new
-    if settings.algorithm != SUM_PRODUCT:
-        keep_best(settings, problem, r, field_rows, record, work)
     assess_row(settings, record, r, change, damping, WINDOW_SWEEPS)
 
 
@@ -323,16 +254,14 @@ def group_propagation(settings, problem, record, workspace, queue):
     if w >= workspace.messages.shape[0]:
         return
     messages, work, states = workspace.messages[w], workspace.hidden[w], workspace.states[w]
-    start = 0.0 if settings.algorithm == MAX_PRODUCT else 1.0
     r = next_task(queue)
     while r < record.hidden.shape[0]:
         for i in range(messages.shape[0]):
             for j in range(messages.shape[1]):
-                messages[i, j] = start
+                messages[i, j] = 1.0
         while record.status[r] <= RUNNING and not stopped(queue):
             call(settings.sweep, (settings, problem, record, workspace, (r, w)))
-        if settings.algorithm == SUM_PRODUCT:
-            bethe(settings, problem, r, messages, record, work, states)
+        bethe(settings, problem, r, messages, record, work, states)
         r = next_task(queue)
 
 

@@ -3,78 +3,30 @@
 Copies and transposes of whole arrays take longer to compile, or to run, as loops.
 """
 
-from fastmf._jit.kernel import emitted
-from fastmf._jit.lazily import cgutils, types
-from fastmf._jit.vectors import Vectors, integer, loop
+from fastmf._jit.kernel import emitted, kernel
+from fastmf._jit.lazily import types
+from fastmf._jit.vectors import Vectors
 
 
+@kernel(mode="merged")
 def copy(source, target):
     """Fill a one-dimensional array with the first entries of another."""
-    target[:] = source[: len(target)]
+    for k in range(target.shape[0]):
+        target[k] = source[k]
 
 
-@emitted(copy)
-def _copy(typing_context, source, target):
-    def generate(context, builder, signature, values):
-        old, new = (context.make_array(target)(context, builder, value) for value in values)
-        size = context.get_abi_sizeof(context.get_data_type(target.dtype))
-        n = builder.extract_value(new.shape, 0)
-        cgutils.raw_memcpy(builder, new.data, old.data, n, size)
-        return context.get_dummy_value()
-
-    if not (source.dtype == target.dtype and source.layout == target.layout == "C"):
-        raise TypeError("copy takes two contiguous arrays of one type")
-    return types.void(source, target), generate
-
-
+@kernel(mode="merged")
 def set_to_zero(target):
     """Set all entries of a one-dimensional array to zero."""
-    target[:] = 0
+    for k in range(target.shape[0]):
+        target[k] = 0
 
 
-@emitted(set_to_zero)
-def _set_to_zero(typing_context, target):
-    def generate(context, builder, signature, values):
-        array = context.make_array(target)(context, builder, values[0])
-        size = context.get_abi_sizeof(context.get_data_type(target.dtype))
-        n = builder.mul(
-            builder.extract_value(array.shape, 0), context.get_constant(types.intp, size)
-        )
-        pointer = builder.bitcast(array.data, cgutils.voidptr_t)
-        cgutils.memset(builder, pointer, n, 0)
-        return context.get_dummy_value()
-
-    if target.layout != "C":
-        raise TypeError("set_to_zero takes a contiguous array")
-    return types.void(target), generate
-
-
+@kernel(mode="merged")
 def add_multiple(factor, source, target):
     """Add a multiple of a one-dimensional array to another of its type and length."""
-    target += factor * source
-
-
-@emitted(add_multiple)
-def _add_multiple(typing_context, factor, source, target):
-    def generate(context, builder, signature, values):
-        full = Vectors(context, builder, target.dtype)
-        single = Vectors(context, builder, target.dtype, target.dtype.bitwidth // 8)
-        old, new = full.array(source, values[1]), full.array(target, values[2])
-        n = builder.extract_value(new.shape, 0)
-        n_whole = builder.and_(n, integer(-full.n_lanes))
-        for vectors, first, last in ((full, integer(0), n_whole), (single, n_whole, n)):
-            multiple = vectors.in_all_lanes(values[0])
-
-            def add(k, _, vectors=vectors, multiple=multiple):
-                product = builder.fmul(multiple, vectors.load(old.data, k))
-                vectors.store(builder.fadd(vectors.load(new.data, k), product), new.data, k)
-
-            loop(builder, first, last, integer(vectors.n_lanes), add)
-        return context.get_dummy_value()
-
-    if not (source == target and target.layout == "C" and factor == target.dtype):
-        raise TypeError("add_multiple takes a number and two contiguous arrays of its type")
-    return types.void(factor, source, target), generate
+    for k in range(target.shape[0]):
+        target[k] += factor * source[k]
 
 
 def transpose_tile(source, i, j, target, k, n):

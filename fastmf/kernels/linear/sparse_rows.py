@@ -4,14 +4,13 @@ Rows of the matrix are taken in panels that stay in the cache while all rows of 
 result adds up to four of them at a time, so that it is read and written a quarter as often.
 """
 
-from functools import cache
 from typing import NamedTuple
 
-from fastmf._jit.argument_types import Int32, Int64, Real, argument_types
+from fastmf._jit.argument_types import Int32, Int64, Real
 from fastmf._jit.intrinsics import larger, row, smaller
-from fastmf._jit.kernel import REORDER, address_of, call, calls, kernel
+from fastmf._jit.kernel import REORDER, kernel
 from fastmf._threads.interrupts import next_task
-from fastmf.kernels.linear.copies import set_to_zero
+from fastmf.kernels.linear.copies import add_multiple
 
 # Size of a panel in bytes: a quarter of it takes half as long again where few entries are stored.
 PANEL_SIZE = 2**20
@@ -25,13 +24,6 @@ class CompressedRows(NamedTuple):
     # (n_rows,): where the entries of each row begin that have not been used yet
     positions: Int64[1]
     ends: Int64[1]  # (n_rows,)
-
-
-@kernel(mode="merged")
-def add_multiple(x, entries, out):
-    """Add a number times some entries."""
-    for j in range(out.shape[0]):
-        out[j] += x * entries[j]
 
 
 @kernel(mode="merged")
@@ -61,62 +53,16 @@ def _add_entries(rows, r, panel_end, matrix, out):
     positions[r] = k
 
 
-@kernel(mode="by_address", views=True, fastmath=REORDER)
-def _add_rows(rows, first, last, matrix, n, out):
-    """`add_rows`, of arrays of one dimension."""
-    n_columns, panel = matrix.shape[0] // n, larger(1, PANEL_SIZE // (n * out.itemsize))
-    panel_end = panel
-    while panel_end < n_columns + panel:
-        for r in range(first, last):
-            _add_entries(rows, r, panel_end, matrix, row(out, ((r - first) * n,), n))
-        panel_end += panel
-
-
-@calls()
-def add_rows(address, rows, first, last, matrix, n, out):
-    """Add the products of some sparse rows with a matrix; their positions are then their ends."""
-    call(address, (rows, first, last, matrix, n, out))
-
-
-@cache
-def add_rows_address(dtype):
-    """Address of the compiled function for matrices of a type."""
-    arguments = CompressedRows, int, int, Real[1], int, Real[1]
-    return address_of(_add_rows, *argument_types(dtype, *arguments))
-
-
-@kernel(mode="merged")
-def begin_of(rows, r):
-    """Where the entries of a row begin, used or not."""
-    return rows.ends[r - 1] if r > 0 else 0
-
-
-@kernel(mode="merged")
-def transpose(rows, first, last, scale, transposed):
-    """Set sparse rows to the transpose of some others, times a number."""
-    values, columns, positions, ends = transposed
-    set_to_zero(ends)
-    for k in range(begin_of(rows, first), rows.ends[last - 1]):
-        ends[rows.columns[k]] += 1
-    n_stored = 0
-    for i in range(ends.shape[0]):
-        positions[i] = n_stored
-        n_stored += ends[i]
-        ends[i] = positions[i]
-    for r in range(first, last):
-        for k in range(begin_of(rows, r), rows.ends[r]):
-            i = rows.columns[k]
-            values[ends[i]], columns[ends[i]] = scale * rows.values[k], r - first
-            ends[i] += 1
-
-
-@kernel(views=True)
-def add_sparse_product(address, rows, matrix, task_rows, queue, out):
+@kernel(views=True, fastmath=REORDER)
+def add_sparse_product(rows, matrix, task_rows, queue, out):
     """Add the product of sparse rows with a dense matrix."""
     (n_rows, n), entries = out.shape, row(matrix, (0, 0), matrix.size)
+    panel = larger(1, PANEL_SIZE // (n * out.itemsize))
     first = next_task(queue) * task_rows
     while first < n_rows:
-        last = smaller(first + task_rows, n_rows)
-        out_rows = row(out, (first, 0), (last - first) * n)
-        add_rows(address, rows, first, last, entries, n, out_rows)
+        last, panel_end = smaller(first + task_rows, n_rows), panel
+        while panel_end < matrix.shape[0] + panel:
+            for r in range(first, last):
+                _add_entries(rows, r, panel_end, entries, row(out, (r, 0), n))
+            panel_end += panel
         first = next_task(queue) * task_rows

@@ -34,7 +34,7 @@ UNITS_PER_LOG = 100
 
 # Larger odds exp(2 eta) are replaced by this bound, where tanh eta is 1 in double precision: the
 # product of two of them is finite.
-_MAX_ODDS = 1e150
+_MAX_ODDS = float(np.sqrt(np.finfo(np.float64).max / 4))
 
 
 @kernel(fastmath=REORDER, views=True)
@@ -106,35 +106,6 @@ def _values(weights, workspaces, worker, first, n, n_units, value):
             value[first + i] -= log(products[i])
     for i in range(n):
         value[first + i] *= weights[first + i]
-
-
-@kernel(mode="merged")
-def _set_scores(states, residuals, i, out):
-    """The scores of row i."""
-    n_units = states.shape[1]
-    x, r = row(states, (i, 0), n_units), row(residuals, (i, 0), n_units)
-    fields = row(out, (i, 0), n_units)
-    for j in range(n_units):
-        fields[j] = r[j]
-    start = n_units
-    for j in range(n_units - 1):
-        n_left = n_units - 1 - j
-        pairs, x_j, r_j = row(out, (i, start), n_left), x[j], r[j]
-        x_k, r_k = row(states, (i, j + 1), n_left), row(residuals, (i, j + 1), n_left)
-        for k in range(n_left):
-            pairs[k] = x_j * r_k[k] + r_j * x_k[k]
-        start += n_left
-
-
-@kernel(views=True)
-def scores(states, residuals, queue, out):
-    """Derivatives of rows' log-pseudo-likelihoods by the fields and by the couplings."""
-    n_rows = states.shape[0]
-    first = next_task(queue) * ROWS_AT_A_TIME
-    while first < n_rows:
-        for i in range(first, smaller(first + ROWS_AT_A_TIME, n_rows)):
-            _set_scores(states, residuals, i, out)
-        first = next_task(queue) * ROWS_AT_A_TIME
 
 
 @kernel(mode="inline", fastmath=REORDER)

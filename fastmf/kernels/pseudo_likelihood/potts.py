@@ -30,6 +30,7 @@ from fastmf._common.memory import aligned
 from fastmf._jit.intrinsics import fetch_and_increment, row
 from fastmf._jit.kernel import kernel
 from fastmf._jit.vectors import VECTOR_BYTES, lanes_of
+from fastmf._outcomes import ABSENT
 from fastmf._threads.interrupts import next_task, stopped
 from fastmf.kernels.linear.copies import copy, set_to_zero
 from fastmf.kernels.pseudo_likelihood.potts_vectors import (
@@ -39,8 +40,6 @@ from fastmf.kernels.pseudo_likelihood.potts_vectors import (
 )
 from fastmf.special import widen
 
-# Label of a position that is absent from a row.
-ABSENT = 255
 # Field of states that a position does not have.
 LOW_FIELD = -1e30
 # Vectors at the beginning of a worker's memory: of scales, and of statistics.
@@ -188,36 +187,9 @@ def _transpose(source, target, width):
             target[b * width + a] = source[a * width + b]
 
 
-@kernel(mode="merged")
-def _symmetrize(tile, width):
-    """Add the transpose of a tile whose diagonal is zero."""
-    for a in range(width):
-        for b in range(a):
-            total = tile[a * width + b] + tile[b * width + a]
-            tile[a * width + b] = tile[b * width + a] = total
-
-
-@kernel(views=True)
-def scatter_tiles(tiles, scale, places, width, queue, couplings):
-    """Tables of couplings from the tiles of one triangle: J = scale * tile, on both sides."""
-    size = width * width
-    t = next_task(queue)
-    while t < tiles.shape[0]:
-        p, r = places[t, 0], places[t, 1]
-        of_row, factors = row(tiles, (t, 0), size), row(scale, (t, 0), size)
-        upper, mirrored = row(couplings, (p, r, 0), size), row(couplings, (r, p, 0), size)
-        for k in range(size):
-            upper[k] = of_row[k] * factors[k]
-        if p == r:
-            _symmetrize(upper, width)
-        else:
-            _transpose(upper, mirrored, width)
-        t = next_task(queue)
-
-
 @kernel(views=True)
 def gather_gradient(tables, vectors, l2, scale, places, queue, tiles):
-    """Derivatives by tiles of centred couplings from the tables of both sides; see `scatter_tiles`.
+    """Derivatives by tiles of centred couplings from the tables of both sides.
 
     In a tile of blocks p, r: scale * (G_pr + G_rp' - f_r g_p' - g_r f_p' - l2 J_pr), where G and J
     are tables of the gradient and of couplings, f the frequencies of states, by which they are

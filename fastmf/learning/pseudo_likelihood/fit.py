@@ -10,8 +10,7 @@ from scipy.linalg import blas
 
 from fastmf._common.linalg import symmetrize
 from fastmf._common.rows import BLOCK_ENTRIES
-from fastmf._threads.workers import for_each, in_parallel, one_blas_thread, workers_for
-from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
+from fastmf._threads.workers import for_each, one_blas_thread
 
 # Rows whose log-pseudo-likelihood the tolerances of solvers are about, however many there are and
 # whatever their weights add up to: weights that differ by a factor have the same maximum.
@@ -207,15 +206,9 @@ class PairwiseLikelihood(CompositeLikelihood):
 
     def _pair_scores(self, states, residuals):
         """Residuals of units, and derivatives of rows' values by couplings, side by side."""
-        d = self.n_units
-        out = np.empty((len(states), d + d * (d - 1) // 2))
-        n_tasks = -(-len(states) // pl_kernels.ROWS_AT_A_TIME)
-        n_workers = workers_for(n_tasks, 2 * out.size, self.n_threads)
-        arguments = states, residuals, np.zeros(1, np.int64), out
-        in_parallel(pl_kernels.scores, arguments, n_workers)
+        x, r = np.ascontiguousarray(states.T), np.ascontiguousarray(residuals.T)
         first, second = self.pairs
-        place = d + first * (2 * d - first - 1) // 2 + second - first - 1
-        return out if len(place) == out.shape[1] - d else out[:, np.append(np.arange(d), place)]
+        return np.hstack([residuals, (x[first] * r[second] + r[first] * x[second]).T])
 
     def log_joint(self, parameters):
         """Logarithms of the probabilities of rows, but for a constant."""

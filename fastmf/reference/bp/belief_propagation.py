@@ -166,15 +166,6 @@ def belief_propagation(settings, problem, messages, record, workspaces, queue):
             )
 
 
-def exponentials(weights, factor, queue, roots, out):
-    """exp(factor * weights), and its square root."""
-    m = weights.shape[1]
-    np.exp(weights.astype(out.dtype) * out.dtype.type(factor / 2), out=out[:, :m])
-    if len(roots):
-        roots[:, :m] = out[:, :m]
-    out[:, :m] **= 2
-
-
 def pair_beliefs(problem, messages, beliefs, scales, queue, out):
     """Probabilities that both units of a pair are 1: P e^W p / (s q + e^W p)."""
     for row, (p, q, scale) in enumerate(zip(*beliefs, scales, strict=True)):

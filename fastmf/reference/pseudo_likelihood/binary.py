@@ -14,15 +14,6 @@ def residuals(products, field, states, weights, workspaces, queue, out, value):
     out[:] = 2 * weights[:, None] * states * sigmoid(t)
 
 
-def scores(states, residuals, queue, out):
-    """Derivatives of rows' log-pseudo-likelihoods by the fields and by the couplings."""
-    n_units = states.shape[1]
-    first, second = np.triu_indices(n_units, 1)
-    out[:, :n_units] = residuals
-    out[:, n_units:] = states[:, first] * residuals[:, second]
-    out[:, n_units:] += residuals[:, first] * states[:, second]
-
-
 def _maximiser(old, gradient, curvature, l1, l2):
     target = old + (gradient - l2 * old) / (curvature + l2)
     return np.sign(target) * max(abs(target) - l1 / (curvature + l2), 0)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-ABSENT = 255
+from fastmf._outcomes import ABSENT
 
 
 def _one_hot(rows, n_blocks, width):
@@ -55,17 +55,6 @@ def conditionals(rows, couplings, field, workspaces, queue, out):
     for block in range(n_blocks):
         p = np.exp(_log_conditionals(rows, x, couplings, field, block))
         out[:, block] = (p * _present(rows, n_blocks, block)).reshape(len(x), -1)
-
-
-def scatter_tiles(tiles, scale, places, width, queue, couplings):
-    """Tables of couplings from the tiles of one triangle: J = scale * tile, on both sides."""
-    tables = couplings.reshape(len(couplings), len(couplings), width, width)
-    for (p, r), tile in zip(places, scale * tiles, strict=True):
-        tile = tile.reshape(width, width)
-        if p == r:
-            tables[p, p] = tile + np.tril(tile, -1).T + np.triu(tile, 1).T
-        else:
-            tables[p, r], tables[r, p] = tile, tile.T
 
 
 def gather_gradient(tables, vectors, l2, scale, places, queue, tiles):

@@ -162,7 +162,7 @@ def test_large_weights_and_rows_that_do_not_converge_are_told():
 
 def test_options_that_need_binary_units():
     for solve in (mf.belief_propagation, mf.most_probable):
-        with pytest.raises(ValueError, match="not available with categorical visible units"):
+        with pytest.raises(ValueError, match="init: not available"):
             solve(loopy(1.0), init=np.zeros(3))
     with pytest.raises(ValueError, match="n_starts: available for"):
         mf.most_probable(loopy(1.0), n_starts=3, rng=0)

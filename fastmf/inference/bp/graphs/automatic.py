@@ -6,14 +6,14 @@ import numpy as np
 
 from fastmf._outcomes import CONVERGED, INFEASIBLE
 from fastmf._threads.workers import one_blas_thread
-from fastmf.inference.bp.graphs.elimination import tables_of
+from fastmf.inference.bp.graphs.elimination import marginals_of_rows
 from fastmf.inference.bp.graphs.propagation import propagate_units
 from fastmf.inference.bp.graphs.results import Solved, all_right, graph_beliefs
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.bp.solutions import MAX_CHECK_SWEEPS
 from fastmf.inference.fixed_point import with_changes, with_check
 from fastmf.inference.mean_field.mixture import N_CHECKED_STARTS
-from fastmf.models._graph_sums import MAX_ENTRIES, eliminated, is_small
+from fastmf.models._graph_sums import MAX_ENTRIES, is_small
 
 
 @one_blas_thread()
@@ -38,13 +38,11 @@ def automatic(options, model, field, clamp, init=None):
 
 def _exact(units, n_rows):
     """The `Solved` rows by elimination, in some seconds; None if their tables are large."""
-    rows, plans = [], {}
     if not is_small(units.graph):
         return None
-    for k in range(n_rows):
-        rows.append(eliminated(tables_of(units.row(k)), 8 * MAX_ENTRIES / n_rows, plans))
-        if rows[-1] is None:
-            return None
+    rows = marginals_of_rows(units, range(n_rows), 8 * MAX_ENTRIES / n_rows)
+    if rows is None:
+        return None
     zeros, values = np.zeros(n_rows), [row.log_partition for row in rows]
     record = {
         "status": np.where(np.isneginf(values), INFEASIBLE, CONVERGED),

@@ -1,39 +1,32 @@
 """Exact marginals of graphs of small width, to take or to compare with."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from fastmf.models._graph_sums import MAX_ENTRIES, eliminated, is_small
 from fastmf.models._state_tables import Tables
 
 
-class BestState(NamedTuple):
-    """A most probable state of one row, labels (n_units,), and its exponent."""
+def marginals_of_rows(units, rows, max_entries, mode=False):
+    """The `Marginals` of some rows of `GraphUnits` by elimination; None if their tables are large.
 
-    labels: np.ndarray
-    objective: float
-
-
-def best_states(units, rows):
-    """The `BestState` of some rows by elimination; None if their tables are large."""
-    plans, out = {}, []
-    if not is_small(units.graph, len(rows)):
-        return None
-    for row in rows:
-        tables = tables_of(units.row(row))
-        result = eliminated(tables, MAX_ENTRIES / len(rows), plans, mode=True)
-        if result is None:
+    With `mode`, the most probable state takes all the weight.
+    """
+    graph, fields, plans, out = units.graph, units.log_weights(), {}, []
+    for k in rows:
+        field = fields[min(k, len(fields) - 1)]
+        tables = Tables(graph.n_states, graph.edges, field, units.tables[1])
+        out.append(eliminated(tables, max_entries, plans, mode))
+        if out[-1] is None:
             return None
-        labels = np.zeros(len(tables.sizes), np.int64)
-        if result.log_partition > -np.inf:
-            labels = np.flatnonzero(result.units) - tables.first
-        out.append(BestState(labels, result.log_partition))
     return out
 
 
-def tables_of(units):
-    """The `Tables` of a graph with one row."""
-    fields = np.empty(units.first_state[-1])
-    fields[units.state_order] = units.problem()[0].field[0]
-    return Tables(units.graph.n_states, units.graph.edges, fields, units.tables[1])
+def best_states(units, rows):
+    """Most probable labels of some rows, and their exponents; None if tables are large."""
+    if not is_small(units.graph, len(rows)):
+        return None
+    marginals = marginals_of_rows(units, rows, MAX_ENTRIES / len(rows), mode=True)
+    if marginals is None:
+        return None
+    labels = units.labels(np.array([m.units for m in marginals]))
+    return labels, np.array([m.log_partition for m in marginals])

@@ -1,7 +1,7 @@
 """Two layers of units as a graph: what the kernels of RBMs do not have.
 
 These are clamped units, units of several values, tree-reweighted belief propagation, and pair
-beliefs of categorical visible units.
+beliefs and most probable states of categorical visible units.
 """
 
 from dataclasses import fields as fields_of
@@ -31,7 +31,8 @@ def needs_graph(options, model, clamp):
         two_values(layer) and has_log_prob(layer)
         for layer in ([] if of_groups else [visible]) + [hidden]
     )
-    return clamp is not None or not has_kernel or bool(of_groups and options.pairwise)
+    of_states = of_groups and (options.pairwise or options.algorithm == "max")
+    return clamp is not None or not has_kernel or bool(of_states)
 
 
 def propagate_on_layers(options, model, field, clamp, init=None, solve=propagate_on_graph):

@@ -9,14 +9,27 @@ from functools import partial
 
 import numpy as np
 
-from fastmf._outcomes import INFEASIBLE, WINDOW_SWEEPS, is_converged
+from fastmf._outcomes import (
+    ALL,
+    CONFIRMING,
+    CONVERGED,
+    CYCLING,
+    FOLLOWING,
+    INFEASIBLE,
+    MAX_DAMPING,
+    MEAN_ROUNDING,
+    NO_RECEIVERS,
+    RUNNING,
+    WINDOW_SWEEPS,
+    is_converged,
+)
 from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.bp._assignments import margin_of
-from fastmf.inference.bp._kernel_arguments import ROUNDINGS, convergence_settings
+from fastmf.inference.bp._kernel_arguments import convergence_settings, record_of
 from fastmf.inference.bp._options import MAX_BYTES
 from fastmf.inference.bp.graphs.elimination import best_states
-from fastmf.inference.bp.graphs.iteration import first_state, sweep_to_the_end
 from fastmf.inference.bp.graphs.moves import forest_moves
+from fastmf.inference.bp.graphs.radius import spectral_radius
 from fastmf.inference.bp.graphs.results import Solved, graph_beliefs, joined, question_of
 from fastmf.inference.bp.graphs.starts import (
     checked_messages,
@@ -30,6 +43,8 @@ from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.bp.solutions import mixtures, options_of_checks
 from fastmf.inference.fixed_point import with_check
 from fastmf.kernels.bp import graph_binary, graph_decoding, graph_states
+from fastmf.kernels.bp.convergence import assess_rows
+from fastmf.kernels.bp.graph_arguments import GraphState
 
 
 @one_blas_thread()
@@ -43,6 +58,7 @@ def propagate_units(options, units, init=None):
     n_rows, probability, is_sum = units.n_rows, None, options.algorithm == "sum"
     if is_sum and options.n_starts is not None:
         result, stable = mixtures(options, n_rows, partial(_row_of, units))
+        result.__dict__["_radius"] = partial(spectral_radius, units)
         return with_check(result, question_of(units, stable=stable))
     if init is not None:
         messages = messages_at(init, units) if options.decodes else init
@@ -99,6 +115,64 @@ def _in_chunks(options, units, n_rows, init, problem=None):
     return joined(parts)
 
 
+def _workers(options, problem, n_rows):
+    return workers_for(max(n_rows, 1), n_rows * len(problem.edges) * 10, options.n_threads)
+
+
+def _sweep_to_the_end(options, settings, send, problem, state, after=None):
+    """Sweep from the last unit to the first and back until all rows have ended; their record.
+
+    `send` is the address of the function that sends messages; after(state, n) is called after
+    sweep n, and with n = 0 at the end.
+    """
+    record, rows = record_of(len(state.messages), options), np.arange(len(state.messages))
+
+    def sweep(state, rows, step):
+        arguments = send, problem, state, rows, step, np.zeros(2, np.int64)
+        n_workers = min(_workers(options, problem, len(rows)), len(state.scratch))
+        in_parallel(graph_states.graph_sweep, arguments, n_workers)
+        return state.residual[rows]
+
+    is_forest = state.receivers == FOLLOWING
+    if is_forest:  # two sweeps are exact
+        for step in (-1, 1):
+            change = sweep(state, rows, step)
+            record.status[rows[change == np.inf]] = INFEASIBLE
+            record.n_iter[:] += 1
+            rows = np.flatnonzero(record.status == RUNNING)
+        record.status[rows] = CONVERGED
+    step, n_done = -1, 0
+    while not is_forest and len(rows):
+        damping = np.where(record.status[rows] == CONFIRMING, 0.0, record.damping[rows])
+        # The first two sweeps are undamped, so that components that are trees are exact.
+        state.damping[rows] = damping if n_done > 1 else 0.0
+        change = sweep(state, rows, step)
+        _assess(options, settings, record, rows, change, state.damping[rows])
+        n_done += 1
+        if after is not None and n_done > 2:
+            after(state, n_done - 2)
+        step = -step
+        rows = np.flatnonzero(record.status <= RUNNING)
+    if not is_forest:  # beliefs of the last messages
+        sweep(state._replace(receivers=NO_RECEIVERS), np.arange(len(state.messages)), 1)
+    if after is not None:
+        after(state, 0)
+    return record
+
+
+def _assess(options, settings, record, rows, change, damping):
+    """Set status and damping of rows after a sweep with such largest changes and damping."""
+    strongest = (damping == MAX_DAMPING) & (record.damping[rows] == MAX_DAMPING)
+    # Tree-reweighted messages converge undamped, but slowly where couplings are strong.
+    patience = WINDOW_SWEEPS * (8 if options.algorithm == "tree_reweighted" else 1)
+    assess_rows(settings, record, rows, change, damping, patience, np.zeros(1, np.int64))
+    if options.decodes and options.search:
+        # Moves of forests find better states than more sweeps. Rows whose damping would have been
+        # raised have stalled: their smallest residual has been set back.
+        stalled = (record.status[rows] == RUNNING) & (record.min_residual[rows] == np.inf)
+        record.status[rows[strongest & stalled]] = CYCLING
+
+
 class _GraphRows:
     """Common to both kinds of units: options of the sweeps, and their end."""
 
@@ -106,15 +180,22 @@ class _GraphRows:
         self.options, self.units, self.problem = options, units, problem
         self.n_messages = len(problem.edges)
         eps = np.finfo(np.float64).eps
-        rounding = eps * (ROUNDINGS * np.sqrt(units.max_degree) + 2 * scale)
+        rounding = eps * (MEAN_ROUNDING * np.sqrt(units.max_degree) + 2 * scale)
         self.settings = convergence_settings(options, float(rounding))
 
     def swept(self, send, problem, messages, n_beliefs, max_states, after=None):
         """State and record of rows that have ended; `after` is called after some sweeps."""
-        options, is_forest = self.options, self.units.is_forest
-        state = first_state(options, problem, messages, n_beliefs, max_states, is_forest=is_forest)
+        options, n_rows = self.options, len(messages)
+        state = GraphState(
+            messages=messages,
+            beliefs=np.ones((n_rows, n_beliefs)),
+            damping=np.zeros(n_rows),
+            residual=np.zeros(n_rows),
+            receivers=FOLLOWING if self.units.is_forest else ALL,
+            scratch=np.zeros((_workers(options, problem, n_rows), 3, max_states)),
+        )
         after = None if after is None else partial(after, problem)
-        record = sweep_to_the_end(options, self.settings, send, problem, state, after)
+        record = _sweep_to_the_end(options, self.settings, send, problem, state, after)
         return state, record
 
     def terms(self, kernel, state, problem, n_values):
@@ -199,9 +280,10 @@ class _GraphStates(_GraphRows):
     def _take_best(self, rows, decoded):
         """Replace assignments by more probable ones where elimination is quick; whether it is."""
         best = None if self.units.is_forest else best_states(self.units, rows)
-        for k, state in enumerate(best or ()):
-            if state.objective - margin_of(state.objective) / 1000 > decoded[2][k]:
-                decoded[0][k], decoded[1][k], decoded[2][k] = state.labels, True, state.objective
+        if best is not None:
+            better = best[1] - margin_of(best[1]) / 1000 > decoded[2]
+            decoded[0][better], decoded[1][better] = best[0][better], True
+            decoded[2][better] = best[1][better]
         return np.full(len(rows), best is not None)
 
     def _move_forests(self, problem, rows, decoded):

@@ -51,8 +51,8 @@ def graph_beliefs(options, units, solved, probability, single):
     record = SimpleNamespace(**solved.record)
     result = of_record(record, single, dtype, layers, rows, GraphBeliefs, **shared)
     if options.algorithm == "sum":
-        decode = partial(_most_probable, units, state_beliefs(units, solved))
-        result.__dict__.update(_radius=partial(spectral_radius, units), _decode=decode)
+        states = state_beliefs(units, solved), partial(_most_probable, units)
+        result.__dict__.update(_radius=partial(spectral_radius, units), _states=states)
     if options.algorithm == "max":
         return with_check(result, ModeCheck(units, solved.is_best))
     return result
@@ -100,7 +100,7 @@ class ModeCheck(NamedTuple):
             states = best_states(self.units, range(len(objective)))
             if states is None:
                 return None
-            best = np.array([state.objective for state in states])
+            best = states[1]
         return reasons(objective, best, "search=True")
 
 
@@ -109,9 +109,9 @@ def all_right(answer):
     return [""] * np.size(answer.converged)
 
 
-def _most_probable(units, beliefs, weights, rows):
-    """The most probable state of each unit in a mixture of some rows."""
-    return units.values_of(units.labels((weights @ beliefs[rows])[None]))
+def _most_probable(units, beliefs):
+    """The most probable state of each unit."""
+    return units.values_of(units.labels(beliefs))
 
 
 def question_of(units, mixed=None, stable=None):
@@ -160,7 +160,7 @@ def _units(units, solved):
         (low, high), (p, q) = pair, _probabilities(units, solved)
         scale = high - low
         log_odds = np.log(solved.beliefs)
-        tilt = log_odds / scale - _field_of(prior)
+        tilt = log_odds / scale - binary_field(prior)[0].astype(np.float64)
         return low * q + high * p, scale**2 * p * q, tilt, (p > q).astype(np.int64)
     mean, var = units.moments(solved.beliefs)
     return mean, var, _tilts(units, solved.beliefs), units.labels(solved.beliefs)
@@ -180,10 +180,6 @@ def _tilts(units, beliefs):
     lower = np.where(counts == 2, logs[:, first], 0.0)
     with np.errstate(invalid="ignore"):
         return np.nan_to_num((logs[:, last] - lower) / distance, posinf=np.inf, neginf=-np.inf)
-
-
-def _field_of(prior):
-    return binary_field(prior)[0].astype(np.float64)
 
 
 def _pairs(units, solved):

@@ -21,16 +21,14 @@ import numpy as np
 import scipy
 
 from fastmf.inference.bp._options import MAX_BYTES
-
-# Rounding error, relative to the sum of all tables and fields.
-BOUND_ROUNDING = 32 * np.finfo(np.float64).eps
+from fastmf.inference.mean_field.lower_bound import SUM_ROUNDING
 
 
 def tree_bound(problem, child, root, messages):
     """Upper bound of the log-partition of each row."""
     child_of_slot = child[problem.edges, problem.transposed.astype(int)]
     finite = [part[np.isfinite(part)] for part in (problem.tables, problem.field)]
-    rounding = BOUND_ROUNDING * (1 + sum(abs(part).sum() for part in finite))
+    rounding = SUM_ROUNDING * (1 + sum(abs(part).sum() for part in finite))
     bounds = []
     for k, u in enumerate(messages):
         field = problem.field[min(k, len(problem.field) - 1)]

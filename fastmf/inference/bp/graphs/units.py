@@ -63,8 +63,9 @@ class GraphUnits:
         single.__dict__.pop("binary", None)
         single.n_rows = None
         single.field = self.field[[min(k, len(self.field) - 1)]]
-        if self.clamp is not None:
-            single.clamp = self.clamp[[min(k, len(self.clamp) - 1)]]
+        for name in ("clamp", "precision"):
+            rows = getattr(self, name)
+            setattr(single, name, None if rows is None else rows[[min(k, len(rows) - 1)]])
         return single
 
     @property
@@ -118,7 +119,7 @@ class GraphUnits:
 
     @computed_once
     def _states(self):
-        return states_of_units(self.model)
+        return states_of_units(self.model.prior)
 
     @property
     def states(self):
@@ -142,6 +143,17 @@ class GraphUnits:
         sizes = self.graph.n_states[self.graph.edges]
         return np.append(0, np.cumsum(sizes.prod(1))), self._states.couplings(self.graph)
 
+    def log_weights(self):
+        """Log-weights of all states as given, (1 or n_rows, n_states); -inf of excluded ones."""
+        unit, value, weight = self.states
+        field = weight + value * self.field[:, unit]
+        if self.precision is not None:
+            field = field - value**2 / 2 * self.precision[:, unit]
+        if self.clamp is not None:
+            given = self.clamp[:, unit]
+            field = np.where(np.isnan(given) | (given == value), field, -np.inf)
+        return field
+
     def problem(self, probability=None):
         """`StatesProblem` with probabilities of the edges, and the largest sum of exponents."""
         layout, sizes = self.layout, self.graph.n_states
@@ -152,10 +164,7 @@ class GraphUnits:
             divided = tables / np.repeat(probability, counts)
         largest = np.maximum.reduceat(divided, first_value[:-1]) if n_edges else np.zeros(0)
         shift = np.repeat(np.where(np.isfinite(largest), largest, 0), counts)
-        unit, value, weight = self.states
-        field = weight + value * self.field[:, unit]
-        if self.precision is not None:
-            field = field - value**2 / 2 * self.precision[:, unit]
+        field = self.log_weights()
         sizes_of_tables = np.where(np.isfinite(divided), abs(divided), 0)
         spread = np.maximum.reduceat(sizes_of_tables, first_value[:-1]) if n_edges else largest
         scale = sums_at_ends(self.graph.edges, spread, len(sizes)).max(initial=0.0)
@@ -165,9 +174,6 @@ class GraphUnits:
                 f"couplings and fields of a unit must add up to {MAX_EXPONENT:g} at most, got "
                 f"{scale:g}: divide all by a number, or forbid states by -inf."
             )
-        if self.clamp is not None:
-            given = self.clamp[:, unit]
-            field = np.where(np.isnan(given) | (given == value), field, -np.inf)
         ends = np.cumsum(sizes[layout.order][layout.neighbours])
         problem = StatesProblem(
             starts=layout.starts,

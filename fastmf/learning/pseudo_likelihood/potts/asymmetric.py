@@ -12,7 +12,8 @@ is kept in place of couplings.
 
 import numpy as np
 
-from fastmf.kernels.pseudo_likelihood.potts import ABSENT, LOW_FIELD, aligned
+from fastmf._outcomes import ABSENT
+from fastmf.kernels.pseudo_likelihood.potts import LOW_FIELD, aligned
 from fastmf.learning.pseudo_likelihood.potts.objective import Evaluator, field_scales, squares
 
 

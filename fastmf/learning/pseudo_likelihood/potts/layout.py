@@ -5,7 +5,8 @@ import math
 import numpy as np
 
 from fastmf._jit.vectors import lanes_of
-from fastmf.kernels.pseudo_likelihood.potts import ABSENT, LOW_FIELD, PottsRows, aligned
+from fastmf._outcomes import ABSENT
+from fastmf.kernels.pseudo_likelihood.potts import LOW_FIELD, PottsRows, aligned
 from fastmf.kernels.pseudo_likelihood.potts_vectors import MAX_VECTORS
 from fastmf.models._gauge import PositionStates
 

@@ -176,10 +176,11 @@ class SymmetricObjective:
 
     def scatter(self, z):
         """Tables of couplings, in `tables[0]`, and the flat field at coordinates."""
-        J, queue = self.tables[0], np.zeros(1, np.int64)
-        arguments = (self.tiles(z), self.scale, self.places, self.layout.width, queue,
-                     self._by_pair[0])  # fmt: skip
-        in_parallel(potts_kernels.scatter_tiles, arguments, self.n_workers)
+        J, (p, r), width = self.tables[0], self.places.T, self.layout.width
+        tiles = (self.scale * self.tiles(z)).reshape(-1, width, width)
+        tiles[p == r] += tiles[p == r].swapaxes(1, 2)  # of one triangle
+        by_pair = J.reshape(len(J), len(J), width, width)
+        by_pair[p, r], by_pair[r, p] = tiles, tiles.swapaxes(1, 2)
         field = z[self.n_tile_numbers :] * self.field_scale
         field -= self.centring * self.layout.vector_from_blocks(self._times(J, self.f))
         return self.layout.zero_sum(field)
