@@ -10,7 +10,7 @@ from scipy.linalg import blas
 
 from fastmf._common.linalg import symmetrize
 from fastmf._common.rows import BLOCK_ENTRIES
-from fastmf._threads.workers import for_each, one_blas_thread
+from fastmf._threads.workers import for_each, one_blas_thread, workers_for
 
 # Rows whose log-pseudo-likelihood the tolerances of solvers are about, however many there are and
 # whatever their weights add up to: weights that differ by a factor have the same maximum.
