@@ -41,6 +41,7 @@ from fastmf.learning.evidence.blocks import (
     with_found_blocks,
     with_grams,
 )
+from fastmf.learning.evidence.likely import likely_start
 from fastmf.learning.evidence.parameter_priors import NOISE_CENTER, ParameterPriors
 from fastmf.learning.evidence.search import averaged_points, free_mask, maximise_evidence, on_bounds
 from fastmf.priors._protocol import n_units, parts_of
@@ -175,6 +176,7 @@ class SpikeSlabEstimator(Saved):
         task, leads = with_blocks(with_grams(task), self.blocks, start, self.n_threads)
         nearby = FixedPoints(start, leads, -np.inf)
         if free_mask(fixed, len(start.log_odds)).any():
+            task, start, leads = likely_start(task, start, fixed, leads, **options)
             nearby = maximise_evidence(task, start, fixed, results=leads, **options)
             task = with_blocks_of(task, nearby.results)
         task = with_found_blocks(task, lambda blocks: blocks._replace(shares=True))

@@ -18,7 +18,7 @@ from fastmf._outcomes import CONVERGED, IMPROPER, OUT_OF_ITERATIONS
 MAX_INCREASE = 2.0
 # Rejected steps, one after another, that end the schedule; iterations in which the residual has not
 # halved after which another schedule, or other blocks, may take over.
-MAX_REJECTED, BARREN_SWEEPS = 12, 16
+MAX_REJECTED, BARREN_SWEEPS = 12, 8
 # Largest difference of a mean, in standard deviations, or relative difference of a variance, from
 # which sites are extrapolated: which fixed point is reached is decided before.
 NEAR = 1.0

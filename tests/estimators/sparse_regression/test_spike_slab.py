@@ -356,6 +356,36 @@ def test_the_priors_are_printed():
     assert "noise_variance /" not in str(mf.SpikeSlabClassifier())
 
 
+@pytest.mark.parametrize(
+    "estimator, n_effects, names",
+    [
+        (mf.SpikeSlabRegressor(), 3, ["noise_variance", "slab_variance", "inclusion_probability"]),
+        (mf.SpikeSlabRegressor(groups=np.arange(90) // 30), 3, ["noise_variance", "slab_variance"]),
+        (mf.SpikeSlabClassifier(), 2, ["slab_variance", "inclusion_probability"]),
+    ],
+    ids=["effects", "groups", "classes"],
+)
+def test_features_that_a_search_begins_without_are_not_missed(estimator, n_effects, names):
+    """The learned parameters maximise the evidence of all features, most of which are unlikely."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(150, 90))
+    X[:, 1:] += 0.7 * X[:, :-1]
+    y = X[:, ::30][:, :n_effects].sum(1) + 0.7 * rng.normal(size=150)
+    y = y if hasattr(estimator, "noise_variance") else (y > 0).astype(int)
+    estimator.set_params(parameter_prior=None)
+    best = estimator.fit(X, y).log_evidence_
+    given = {"inclusion_probability": estimator.prior_inclusion_[0]}
+    if estimator.groups is not None:
+        given = {"inclusion_probability": estimator.prior_inclusion_[estimator.groups]}
+    given |= {name: getattr(estimator, f"{name}_") for name in names if name not in given}
+    estimator.set_params(groups=None, **given)
+    assert estimator.fit(X, y).log_evidence_ == pytest.approx(best, abs=0.03)  # by blocks
+    for name in names:
+        for factor in (0.4, 2.5):
+            estimator.set_params(**given | {name: factor * given[name]})
+            assert estimator.fit(X, y).log_evidence_ < best
+
+
 @pytest.mark.parametrize("average", [False, True])
 def test_progress_of_the_search_is_shown_if_asked_for(average, monkeypatch, capsys):
     rng = np.random.default_rng(0)

@@ -1,0 +1,86 @@
+"""The start of a search, by the features that the data speak for.
+
+Most features are less probable under the data than a priori, and so nearly surely zero whatever the
+hyper-parameters are. Without blocks all of whose features are, a fixed point takes little time. The
+hyper-parameters of its largest evidence, the blocks that are joined on the way, and the sites are
+near the ones with all features, so that the search with all features takes few steps from there.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import logit
+
+from fastmf._common.linalg import Gram
+from fastmf._common.stored_columns import StoredColumns
+from fastmf.inference.ep.partition import members_with
+from fastmf.inference.fixed_point import with_changes
+from fastmf.inference.gaussian.blocks import labels_of
+from fastmf.learning.evidence import Regression
+from fastmf.learning.evidence.search import bounds_of, maximise_evidence, n_included
+
+
+class _Likely(NamedTuple):
+    """A part of a task, with all and with likely features."""
+
+    part: object  # Regression or Classification
+    lead: object  # ExpectationPropagation of all units
+    units: np.ndarray  # int: likely features, and all units that are no features
+
+    @classmethod
+    def of(cls, part, lead, hyperparameters):
+        """Choose features by a fixed point with these hyper-parameters."""
+        n, prior = len(part.groups), hyperparameters.prior(part.groups)
+        likelier = prior.tilted_log_odds(lead.b[:n], lead.a[:n]) > prior.log_odds
+        labels = np.arange(n) if part.blocks is None else part.blocks.labels[:n]
+        chosen = np.append(np.isin(labels, labels[likelier]), np.ones(len(lead.b) - n, bool))
+        return cls(part, lead, np.flatnonzero(chosen))
+
+    def reduced(self):
+        """The part with likely features alone, and sites to start from."""
+        part, units = self.part, self.units
+        columns, features = (units[units < n] for n in (part.X.shape[1], len(part.groups)))
+        changes = {"X": part.X[:, columns], "groups": part.groups[features]}
+        if part.blocks is not None:
+            changes["blocks"] = part.blocks._replace(labels=part.blocks.labels[columns])
+        if isinstance(part, Regression):
+            changes["gram"] = Gram(changes["X"])
+        return part._replace(**changes), with_changes(self.lead, sites=self.lead.sites[:, units])
+
+    def extended(self, result):
+        """The part with the blocks of a fixed point of the reduced one, and sites of all units."""
+        part, sites = self.part, self.lead.sites.copy()
+        sites[:, self.units] = result.sites
+        blocks = tuple((self.units[block], T) for block, T in result.block_sites or ())
+        if part.blocks is not None:
+            n, joined = part.X.shape[1], [units for units, _ in blocks]
+            unlikely = np.setdiff1d(np.arange(n), self.units)
+            joined += [u for u in members_with(part.blocks, n) if u[0] in unlikely]
+            part = part._replace(blocks=part.blocks._replace(labels=labels_of(joined, n)))
+        return part, with_changes(self.lead, sites=sites, block_sites=blocks)
+
+
+def likely_start(task, start, fixed, leads, **options):
+    """The task, the hyper-parameters and the sites from which a search starts.
+
+    `leads` are fixed points of all parts with the hyper-parameters `start`, or None.
+    """
+    if None in leads or any(isinstance(part.X, StoredColumns) for part in task.parts):
+        return task, start, leads
+    pairs = [_Likely.of(*of, start) for of in zip(task.parts, leads, strict=True)]
+    parts, results = zip(*(pair.reduced() for pair in pairs), strict=True)
+    groups = np.concatenate([part.groups for part in parts])
+    small = task._replace(parts=parts, groups=groups)
+    if not len(groups):
+        return task, start, leads
+    point = maximise_evidence(small, start, fixed, results=results, **options)
+    if not point.converged:
+        return task, start, leads
+    values, n_of_groups = point.hyperparameters, np.bincount(task.groups)
+    if not fixed.log_odds:  # Features that are left out count as zero.
+        n = n_included(point, np.bincount(groups, minlength=len(n_of_groups)))
+        bounds = bounds_of(task, len(n_of_groups))[-1]
+        values = values._replace(log_odds=np.clip(logit(n / n_of_groups), *bounds))
+    extended = (pair.extended(of) for pair, of in zip(pairs, point.results, strict=True))
+    parts, results = zip(*extended, strict=True)
+    return task._replace(parts=parts), values, results
