@@ -2,6 +2,8 @@ import csv
 
 import numpy as np
 
+import fastmf as mf
+
 
 def rows(path):
     with open(path, newline="") as file:
@@ -42,3 +44,22 @@ def test_a_small_run_gives_all_figures_and_goes_on_from_its_checkpoint(script, m
     (folder / "checkpoint-2.npz").unlink()
     script.main([*command, "--epochs", "2", "--starts", "2"])
     assert (folder / "rbm-3.npz").read_bytes() == machine
+
+
+def test_deep_machines_end_after_some_time_and_resume(script, mnist, capsys):
+    folder = mnist / "out"
+    command = [
+        "--data", str(mnist), "--output", str(folder), "--hidden", "3,2", "4,3", "--epochs", "4",
+        "--pretraining", "1", "--hours",
+    ]  # fmt: skip
+
+    def epochs(hours):
+        script.main([*command, hours])
+        return [row[:2] for row in rows(folder / "likelihood.csv")][1:]
+
+    # Time is counted from the end of the first epoch.
+    assert epochs("0") == [[name, epoch] for name in ("3-2", "4-3") for epoch in "12"]
+    assert epochs("1") == [[name, epoch] for name in ("3-2", "4-3") for epoch in "1234"]
+    machine = mf.DeepBoltzmannMachine.load(folder / "rbm-4-3.npz")
+    assert [w.shape for w in machine.weights_] == [(16, 4), (4, 3)] and not machine.centred
+    assert "4-3 hidden units: log-likelihood" in capsys.readouterr().out

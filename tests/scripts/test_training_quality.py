@@ -31,3 +31,20 @@ def test_the_likelihood_is_that_of_enumeration(script):
     assert error < 0.1
     assert below == pytest.approx(exact, abs=4 * error)
     assert above == pytest.approx(exact, abs=4 * error)
+
+
+def test_kinds_of_hidden_units_have_weak_couplings_at_first(script, mnist):
+    folder, kinds = mnist / "quality", ["binary units", "Gaussian units"]
+    script.main(
+        ["--data", str(mnist), "--output", str(folder), "--hidden", "3", "--epochs", "2",
+         "--methods", *kinds, "--learning-rate", "0.01"]
+    )  # fmt: skip
+    test = script.experiment.images("binary", mnist, "test").X
+    unit = mf.Bernoulli.from_data(script.experiment.images("binary", mnist, "train").X)
+    independent = (unit.log_prob(test) - unit.log_partition(0.0, 0.0)).sum(1).mean()
+    with open(folder / "quality.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["method"] for row in rows] == kinds
+    for row in rows:
+        assert abs(float(row["from_above"]) - float(row["from_below"])) < 0.5
+        assert abs(float(row["from_below"]) - independent) < 2
