@@ -19,7 +19,7 @@ import timing
 from scaling import chain
 from scipy.optimize import minimize
 from scipy.sparse import coo_array
-from timing import THREADS, interleaved, ratio, timed
+from timing import THREADS, grid, interleaved, ratio, timed
 
 import fastmf as mf
 from fastmf.inference.mean_field._layouts import rows_per_worker
@@ -379,13 +379,6 @@ def scipy_maximum(X):
 
 
 # --- sparse graphs ----------------------------------------------------------------------------
-
-
-def grid(n_rows, n_columns):
-    """Edges between neighbours of a grid."""
-    unit = np.arange(n_rows * n_columns).reshape(n_rows, n_columns)
-    across, down = (unit[:, :-1], unit[:, 1:]), (unit[:-1], unit[1:])
-    return np.concatenate([np.stack([a.ravel(), b.ravel()], 1) for a, b in (across, down)])
 
 
 def tree(n_units):

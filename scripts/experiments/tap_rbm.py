@@ -148,15 +148,14 @@ def measured(model, X, test):
 
 def fields(machine, shape, X, folder):
     """Fig. 4: by the l_0.1 norm of the couplings, and by the mean of the unit."""
-    weights, n = machine.weights_, machine.weights_.shape[1]
-    np.savetxt(folder / f"fields-{n}.csv", weights, "%.6g", ",")
+    weights = machine.weights_
     rankings = {
         "fields": (abs(weights) ** 0.1).sum(0),
         "activity": abs(machine.transform(X)).mean(0),
     }
     for name, values in rankings.items():
         drawn = plotting.receptive_fields(weights, shape, order=np.argsort(-values))
-        experiment.picture(drawn, folder / f"{name}-{n}.png")
+        experiment.picture(drawn, folder / f"{name}-{weights.shape[1]}.png")
 
 
 def methods_of(machines, train, options):

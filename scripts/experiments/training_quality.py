@@ -13,8 +13,6 @@ import numpy as np
 
 import fastmf as mf
 
-BATCH = 100
-PCD = "PCD-1 (scikit-learn)"
 NOISE = {"starts": "noise"}
 CENTRED = {"centred": True}
 BEST = {"n_sweeps": 10, "momentum": 0.9, "learning_rate": (0.05, 0.005)}
@@ -46,7 +44,6 @@ METHODS = {
     "CD-1, centred": {"gradient": "cd", "n_sweeps": 1, **CENTRED},
     "PCD-1": {"gradient": "pcd", "n_sweeps": 1},
     "PCD-1, centred": {"gradient": "pcd", "n_sweeps": 1, **CENTRED},
-    PCD: {},
     **{f"{kind} units": {"hidden": unit, **OF_KINDS} for kind, unit in KINDS.items()},
 }
 FIELDS = ("method", "epoch", "seconds", "from_below", "error", "from_above")
@@ -67,8 +64,7 @@ def main(argv=None):
     X, test = train[rows], test[: options.test_rows]
     results = []
     for name in options.methods:
-        follow = by_scikit_learn if name == PCD else by_fastmf
-        for epoch, seconds, model in follow(METHODS[name], X, options):
+        for epoch, seconds, model in trained(METHODS[name], X, options):
             above, below, error = experiment.annealed(
                 model, test, n_chains=options.chains, n_steps=options.steps,
                 data=X[: options.chains], rng=options.seed, n_threads=options.threads,
@@ -79,15 +75,15 @@ def main(argv=None):
     experiment.table(folder / "quality.csv", FIELDS, results)
 
 
-def by_fastmf(settings, X, options):
-    """(epoch, seconds, model) after each of the epochs, by this package."""
+def trained(settings, X, options):
+    """(epoch, seconds, model) after each of the epochs."""
     machines = []
 
     def look(state):
         if state.epoch in options.epochs:
             machines.append((state.epoch, time.perf_counter() - start, state.model))
 
-    common = {"learning_rate": 0.05, "centred": False, "l2": 0.001, "batch_size": BATCH}
+    common = {"learning_rate": 0.05, "centred": False, "l2": 0.001, "batch_size": 100}
     common |= {"n_threads": options.threads, "random_state": options.seed}
     common |= {"visible": experiment.VISIBLE[options.dataset]}
     given = {"learning_rate": options.learning_rate} if options.learning_rate else {}
@@ -95,27 +91,6 @@ def by_fastmf(settings, X, options):
     learner.fit(X[:200])  # compiles
     start = time.perf_counter()
     learner.set_params(n_epochs=max(options.epochs), callbacks=[look]).fit(X)
-    return machines
-
-
-def by_scikit_learn(_, X, options):
-    """The same by scikit-learn's BernoulliRBM."""
-    from sklearn.neural_network import BernoulliRBM
-
-    rng = np.random.default_rng(options.seed)
-    # Its number of chains is batch_size, also where it is given batches.
-    learner = BernoulliRBM(
-        options.hidden, learning_rate=options.learning_rate or 0.05, batch_size=BATCH,
-        random_state=options.seed,
-    )  # fmt: skip
-    machines, start = [], time.perf_counter()
-    for epoch in range(1, max(options.epochs) + 1):
-        order = rng.permutation(len(X))
-        for first in range(0, len(X), BATCH):
-            learner.partial_fit(X[order[first : first + BATCH]])
-        if epoch in options.epochs:
-            model = experiment.of_scikit_learn(learner)
-            machines.append((epoch, time.perf_counter() - start, model))
     return machines
 
 

@@ -10,12 +10,12 @@ def test_two_methods_side_by_side(script, mnist, capsys):
     folder = mnist / "quality"
     script.main(
         ["--data", str(mnist), "--output", str(folder), "--hidden", "3", "--epochs", "1", "2",
-         "--chains", "5", "--steps", "20", "--methods", "TAP", script.PCD]
+         "--chains", "5", "--steps", "20", "--methods", "TAP", "PCD-1"]
     )  # fmt: skip
     with open(folder / "quality.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["method"], row["epoch"]) for row in rows] == [
-        (name, epoch) for name in ("TAP", script.PCD) for epoch in ("1", "2")
+        (name, epoch) for name in ("TAP", "PCD-1") for epoch in ("1", "2")
     ]
     assert "| TAP | 2 |" in capsys.readouterr().out
 
