@@ -93,12 +93,6 @@ def labels(dtype="int64"):
 ONCE = {"n_epochs": 1, "random_state": 0}
 
 
-def fit_conditional(dtype="float64", **options):
-    """Fit a conditional machine, and predict."""
-    X = rows(dtype)
-    mf.ConditionalRBM(3, **ONCE, **options).fit(X, X).predict(X)
-
-
 def fit_linear(kind, dtype="float64", n_features=2):
     """Fit a linear estimator, and predict."""
     X = np.random.default_rng(0).normal(size=(6, n_features)).astype(dtype)

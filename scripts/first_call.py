@@ -28,7 +28,7 @@ LIBRARY = ROOT / "build" / "library"
 PROGRAM = """
 import json, time, warnings
 warnings.simplefilter("ignore")  # nobody waits for convergence
-clock = time.{clock}
+clock = time.perf_counter
 start = clock()
 import fastmf as mf
 import numpy as np
@@ -53,12 +53,12 @@ class Seconds(NamedTuple):
     imported: float
 
 
-def run(calls, folder, clock="perf_counter", library="0"):
+def run(calls, folder, library="0"):
     """Seconds of the import, and of each of several calls, in a new process with a cache folder.
 
-    The clock is a function of the module `time`; the library a folder of kernels built ahead.
+    The library is a folder of kernels built ahead.
     """
-    program = PROGRAM.format(clock=clock, calls=", ".join(f"lambda: {call}" for call in calls))
+    program = PROGRAM.format(calls=", ".join(f"lambda: {call}" for call in calls))
     # The package of this process, whether or not it is installed.
     folders = Path(__file__).parent, Path(fastmf.__file__).parents[1], os.environ.get("PYTHONPATH")
     environment = os.environ | {
@@ -77,19 +77,19 @@ def in_type(call, dtype="float64"):
     return f"(lambda dtype: {call})({dtype!r})"
 
 
-def measure(row, clock="perf_counter"):
+def measure(row):
     """Measure a row in new processes, with a cache of their own."""
     first, second = (in_type(call) for call in row)
     calls = [first, second] + [in_type(row[0], "float32")] * ("dtype" in row[0])
     with tempfile.TemporaryDirectory() as folder:
-        _, cold, *seconds = run(calls, folder, clock)
-        _, cached = run([first], folder, clock)
+        _, cold, *seconds = run(calls, folder)
+        _, cached = run([first], folder)
     ahead = None
     with tempfile.TemporaryDirectory() as folder:
         if (LIBRARY / "index.json").exists():
-            imported, ahead = run([first], folder, clock, LIBRARY)
+            imported, ahead = run([first], folder, LIBRARY)
         else:
-            imported, _ = run(["None"], folder, clock)
+            imported, _ = run(["None"], folder)
     return Seconds(cold, seconds[0], *(seconds[1:] or [None]), cached, ahead, imported)
 
 
@@ -99,15 +99,14 @@ def line(name, seconds):
     return f"| {name} | {' | '.join(cells)} |"
 
 
-def table(measured, clock):
+def table(measured):
     """All rows as Markdown, with what they were measured on."""
     import numba
 
-    kind = "" if clock == "perf_counter" else " of the processor"
     imported = min(seconds.imported for seconds in measured.values())
     return "\n".join(
         [
-            f"Seconds{kind} of first calls ({platform.machine()}, {os.cpu_count()} cores, Python "
+            f"Seconds of first calls ({platform.machine()}, {os.cpu_count()} cores, Python "
             f"{platform.python_version()}, Numba {numba.__version__}): with nothing compiled; in "
             "the same process with other priors, another depth or shape, and in the other "
             "floating-point type; in a later process, with what was compiled; and from an empty "
@@ -122,11 +121,9 @@ def table(measured, clock):
 
 
 def main():
-    """Measure, print the table, and write it to the page if asked to."""
+    """Measure, print the rows, and write the table to the page if asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--cpu", dest="clock", action="store_const", const="process_time", default="perf_counter",
-        help="count the time of the processor: on a busy machine")  # fmt: skip
     add("--only", default="", metavar="TEXT", help="rows whose name contains it: 'belief'")
     add("--write", action="store_true", help=f"put the table into {PAGE.name}")
     arguments = parser.parse_args()
@@ -135,15 +132,12 @@ def main():
     measured = {}
     for name, row in ROWS.items():
         if arguments.only in name:
-            measured[name] = measure(row, arguments.clock)
+            measured[name] = measure(row)
             print(line(name, measured[name]), flush=True)
-    if not measured:
-        parser.error(f"no row contains {arguments.only!r}")
-    text = table(measured, arguments.clock)
     if arguments.write:
         from timing import write
 
-        write("first calls", text, PAGE)
+        write("first calls", table(measured), PAGE)
 
 
 if __name__ == "__main__":

@@ -8,21 +8,19 @@ One thread each. Kernel and twin alternate, so that a ratio holds also on a mach
 things; milliseconds do not.
 """
 
-import argparse
 import json
 import os
-import sys
 import time
 from pathlib import Path
 
 for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests"))  # for kernel_cases
 
 import numpy as np  # noqa: E402
-from kernel_cases import CASES, Size  # noqa: E402
-from kernel_cases.moments import MOMENTS  # noqa: E402
+from timing import parser  # noqa: E402
+
+from kernel_cases import CASES, Size  # isort: skip  # noqa: E402  (found through timing)
+from kernel_cases.moments import MOMENTS  # isort: skip  # noqa: E402
 
 SIZE, TINY = Size(784, 500, 100), Size(20, 10, 4)
 # Ratios kernel : twin that differ by less than this factor are taken as equal.
@@ -88,14 +86,12 @@ def changes(old, new, factor=FACTOR):
 
 def main(argv=None):
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
+    command_line = parser(__doc__)
+    add = command_line.add_argument
     add("--only", nargs="+", default=[""], metavar="TEXT", help="kernels with TEXT in their name")
     add("--write", metavar="JSON", help="file to write")
     add("--compare", nargs=2, metavar=("OLD", "NEW"), help="print what changed")
-    arguments = parser.parse_args(argv)
+    arguments = command_line.parse_args(argv)
     if arguments.compare:
         old, new = (json.loads(Path(path).read_text()) for path in arguments.compare)
         lines = changes(old, new)

@@ -15,6 +15,7 @@ from collections import defaultdict
 from functools import partial
 
 import numpy as np
+from timing import grid
 
 import fastmf as mf
 from fastmf.inference.checks.judge import reasons_of
@@ -44,13 +45,6 @@ def rbm(rng, visible=(8, 15), hidden=(6, 11), sparse=False):
     return mf.RBM(weights, units(a), units(c))
 
 
-def grid(rows, columns):
-    number = np.arange(rows * columns).reshape(rows, columns)
-    across = np.stack([number[:, :-1].ravel(), number[:, 1:].ravel()], 1)
-    down = np.stack([number[:-1].ravel(), number[1:].ravel()], 1)
-    return np.vstack([across, down]), rows * columns
-
-
 def random_edges(rng, n, smallest, largest):
     i, j = np.triu_indices(n, 1)
     coupled = rng.random(len(i)) < rng.uniform(smallest, largest)
@@ -78,7 +72,8 @@ def curie_weiss(rng):
 
 
 def lattice(rng):
-    edges, n = grid(rng.integers(3, 6), rng.integers(3, 7))
+    sides = rng.integers(3, 6), rng.integers(3, 7)
+    edges, n = grid(*sides), np.prod(sides)
     signs = np.ones(len(edges)) if rng.random() < 0.5 else rng.choice([-1.0, 1.0], len(edges))
     couplings = symmetric(signs * rng.uniform(0.1, 1.2), n, edges)
     return mf.BoltzmannMachine(couplings, mf.Ising(fields(rng, n)))
@@ -108,7 +103,8 @@ def potts_rbm(rng):
 
 def potts(tables, rng):
     if rng.random() < 0.5:
-        edges, n = grid(2, rng.integers(3, 5))
+        n = 2 * rng.integers(3, 5)
+        edges = grid(2, n // 2)
     else:
         n = rng.integers(5, 8)
         edges = random_edges(rng, n, 0.4, 1.0)

@@ -16,10 +16,10 @@ from functools import partial
 
 import numpy as np
 import timing
-from scaling import by_odds, by_the_paper, chain, machine
+from scaling import chain
 from scipy.optimize import minimize
 from scipy.sparse import coo_array
-from timing import THREADS, interleaved, ratio, timed
+from timing import THREADS, grid, interleaved, ratio, timed
 
 import fastmf as mf
 from fastmf.inference.mean_field._layouts import rows_per_worker
@@ -260,22 +260,6 @@ def epoch(n_hidden, dtype, repeats):
 # --- other packages ---------------------------------------------------------------------------
 
 
-def belief_propagation(repeats):
-    """Ten sweeps of sum-product."""
-    for dtype in ("float32", "float64"):
-        model = machine(1000, 500, dtype)
-        options = {"max_iter": 10, "tol": 0, "damping": 0.0, "n_threads": 1}
-        ours = partial(mf.belief_propagation, model, **options)
-        peers = {
-            "NumPy in odds": partial(by_odds, model, 10),
-            "NumPy as the paper writes it": partial(by_the_paper, model, 10),
-        }
-        for name, solve in peers.items():  # the first call of ours compiles
-            np.testing.assert_allclose(solve()[1], ours().mean[1], atol=1e-4, err_msg=name)
-        task = f"ten sweeps of sum-product, 1000 x 500, {dtype}, one thread"
-        yield from beside(task, ours, peers, repeats)
-
-
 def design(n, d, correlation, seed=0):
     """Features whose correlations fall off from one to the next, and ten coefficients far apart."""
     rng = np.random.default_rng(seed)
@@ -395,13 +379,6 @@ def scipy_maximum(X):
 
 
 # --- sparse graphs ----------------------------------------------------------------------------
-
-
-def grid(n_rows, n_columns):
-    """Edges between neighbours of a grid."""
-    unit = np.arange(n_rows * n_columns).reshape(n_rows, n_columns)
-    across, down = (unit[:, :-1], unit[:, 1:]), (unit[:-1], unit[1:])
-    return np.concatenate([np.stack([a.ravel(), b.ravel()], 1) for a, b in (across, down)])
 
 
 def tree(n_units):
@@ -558,7 +535,6 @@ TABLES = {
         "epoch": of_sizes(epoch, (100, 500), ("float32",)),
     },
     "peers": {
-        "belief_propagation": belief_propagation,
         "regression": regression,
         "classification": classification,
         "pseudo_likelihood": pseudo_likelihood,

@@ -119,6 +119,13 @@ def images(n_rows):
     return np.random.default_rng(0).permutation(X)[:n_rows]
 
 
+def grid(n_rows, n_columns):
+    """Edges between neighbours of a grid."""
+    unit = np.arange(n_rows * n_columns).reshape(n_rows, n_columns)
+    across, down = (unit[:, :-1], unit[:, 1:]), (unit[:-1], unit[1:])
+    return np.concatenate([np.stack([a.ravel(), b.ravel()], 1) for a, b in (across, down)])
+
+
 def trained_machine(n_hidden):
     """An RBM trained by scikit-learn on `images`; kept in the temporary folder for the next run."""
     n_rows, n_epochs = 10_000, 10

@@ -1,10 +1,4 @@
-"""The other systems: solves to convergence, training epochs, compilation."""
-
-import os
-import subprocess
-import sys
-import tempfile
-import time
+"""The other systems: solves to convergence, training epochs."""
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -12,7 +6,6 @@ from scipy.sparse import csr_array
 import fastmf as mf
 
 from . import THREADS
-from .tasks import Start as _Start  # asv would take a public name for a benchmark
 
 
 def _beliefs():
@@ -143,18 +136,3 @@ class Epochs:
 
     def time_epoch(self, machine):
         self.fit()
-
-
-class Compilation:
-    """Seconds until a first solve with nothing compiled before."""
-
-    unit = "s"
-    timeout = 600
-
-    def track_first_solve(self):
-        code = f"import numpy as np, fastmf as mf; {_Start.SOLVE}"
-        with tempfile.TemporaryDirectory() as folder:
-            environment = {**os.environ, "NUMBA_CACHE_DIR": folder}
-            start = time.perf_counter()
-            subprocess.run([sys.executable, "-c", code], check=True, env=environment)
-            return time.perf_counter() - start

@@ -27,10 +27,6 @@ PAPER = {
 N_FEATURES, N_ROWS, N_TEST_ROWS, SHARE, NOISE = 25, 10, 1000, 0.2, 0.005
 # What counts as converged, of the rules that `counts` compares: one for counts and errors.
 TOLERANCE, SMALLEST_PRECISION = 1e-3, 1e-10
-PAPER_COLUMNS = (
-    "seed", "new_weight", "converged", "sets",
-    "convergent_ep", "convergent_ep_error", "regular_ep", "regular_ep_error",
-)  # fmt: skip
 
 
 def main(argv=None):
@@ -45,9 +41,7 @@ def parser():
         seeds=(3, "of the paper's experiment"),
     )  # fmt: skip
     made.set_defaults(folds=5)  # of the cross-validation
-    add = made.add_argument
-    add("which", nargs="?", choices=("paper", "counts", "genes"), default="paper")
-    add("--output", type=Path, metavar="FILE", help="CSV of the paper's experiment [none]")
+    made.add_argument("which", nargs="?", choices=("paper", "counts", "genes"), default="paper")
     return made
 
 
@@ -80,8 +74,6 @@ def paper(options):
                 rows.append((seed, new_weight, converged, len(chosen), *cells))
             print(f"seed {seed}, damping {new_weight}: convergent EP converged in "
                   f"{results[:, 1].sum():.0f} of {len(results)} sets", file=sys.stderr)  # fmt: skip
-    if options.output:
-        experiment.table(options.output, PAPER_COLUMNS, rows)
     print(f"{options.sets} training sets for each damping (weight of the new factor) and each of "
           f"{options.seeds} seeds; mean squared error of {N_TEST_ROWS} test rows (standard error "
           "of one seed; standard deviation over seeds); the paper's in brackets\n")  # fmt: skip

@@ -236,12 +236,6 @@ def annealed(model, test, **options):
     return unnormalised - result.log_partition, unnormalised - result.reverse, error
 
 
-def of_scikit_learn(learner):
-    """The machine that scikit-learn's `BernoulliRBM` has learned."""
-    layers = map(mf.Bernoulli, (learner.intercept_visible_, learner.intercept_hidden_))
-    return mf.RBM(learner.components_.T, *layers)
-
-
 def autoregressive(rng, n, p, correlation):
     """Standard normal features, neighbours correlated."""
     X = rng.normal(size=(n, p))

@@ -1,9 +1,11 @@
 """Fully visible Boltzmann machines: the simulation of Nguyen & Wood (2016), and the Senate.
 
 Writes sequences.csv and .png (Fig. 1: log-pseudo-likelihoods of BSLM by sweep), simulation.csv
-(errors of each machine), existence.csv (by size) and, with --data, senate.csv into a folder.
+(errors of each machine) and existence.csv (by size) into a folder; with --data it prints couplings
+of the Senate.
 """
 
+from operator import itemgetter
 from pathlib import Path
 
 import experiment
@@ -136,7 +138,7 @@ def nearest_neighbour(votes):
     return filled
 
 
-def senate(options, folder):
+def senate(options):
     path = Path(options.data or ".") / "senate_au45_votes.csv"
     if not path.exists():
         print(f"no {path.name} in the folder --data: the Senate is left out")
@@ -151,21 +153,11 @@ def senate(options, folder):
         machine = mf.FullyVisibleBoltzmannMachine(solver="firth").fit(X)
         print("the Senate: Firth's penalty")
     tests = machine.test_couplings("holm")
-    table = [
-        {"first": names[j], "second": names[k], "coupling": c, "standard_error": s, "z": z,
-         "p": p, "p_holm": q}
-        for j, k, c, s, z, p, q in zip(*tests, strict=True)
-    ]  # fmt: skip
-    fields = zip(names, machine.field_, machine.standard_errors()[1], strict=True)
-    rows = [
-        {"first": name, "coupling": h, "standard_error": s, "z": h / s} for name, h, s in fields
-    ]
-    experiment.table_of(folder / "senate.csv", table + rows)
     print(f"{'pair':16}{'coupling':>10}{'s.e.':>8}{'z':>8}{'p (Holm)':>10}")
-    for row in sorted(table, key=lambda row: row["p"]):
-        pair = f"{row['first']}-{row['second']}"
-        print(f"{pair:16}{row['coupling']:10.3f}{row['standard_error']:8.3f}{row['z']:8.2f}"
-              f"{row['p_holm']:10.2g}")  # fmt: skip
+    by_p = sorted(zip(*tests, strict=True), key=itemgetter(5))
+    for j, k, coupling, error, z, _, adjusted in by_p:
+        pair = f"{names[j]}-{names[k]}"
+        print(f"{pair:16}{coupling:10.3f}{error:8.3f}{z:8.2f}{adjusted:10.2g}")
 
 
 def main(argv=None):
@@ -176,7 +168,7 @@ def main(argv=None):
     ).parse_args(argv)  # fmt: skip
     folder = experiment.folder(options, "fvbm-bslm")
     simulation(options, folder)
-    senate(options, folder)
+    senate(options)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The free-energy landscape of a TAP machine during training, and three measures of its quality.
 
-After Tramel et al., Phys. Rev. X 8 (2018) 041006. Writes free-energy, solutions and densities
-(Fig. 5), maps (Fig. 6), data-map and data-E (Fig. 7) and quality (Fig. 12) as PNG and CSV into a
-folder, and the machines of epochs with their solutions. Results: tap_machines.md.
+After Tramel et al., Phys. Rev. X 8 (2018) 041006. Writes free-energy, densities (Fig. 5), maps
+(Fig. 6), data-map and data-E (Fig. 7) and quality (Fig. 12) as PNG, solutions (Fig. 5) and quality
+as CSV into a folder, and the machines of epochs with their solutions. Results: tap_machines.md.
 """
 
 import warnings
@@ -152,15 +152,13 @@ def free_energies(early, epochs_followed, folder):
     experiment.picture(
         plotting.free_energy_by_epoch(epochs, landscapes), folder / "free-energy.png"
     )
-    rows, summary = [], []
+    summary = []
     for epoch, each, _ in [*early, *epochs_followed]:
         free_energy = each.free_energy
-        rows += [(epoch, f, n) for f, n in zip(free_energy, each.counts, strict=True)]
         share = len(free_energy) / each.counts.sum()
         ends = free_energy.mean(), free_energy.min(), free_energy.max()
         row = (epoch, len(free_energy), each.converged.sum(), share, *ends, modes(free_energy))
         summary.append(row)
-    experiment.table(folder / "free-energy.csv", ("epoch", "free_energy", "starts"), rows)
     header = "epoch", "solutions", "converged", "share_of_starts", "mean_free_energy", "lowest", \
         "highest", "modes"  # fmt: skip
     experiment.table(folder / "solutions.csv", header, summary)
@@ -199,20 +197,18 @@ def densities(shown, folder):
 def maps(shown, starts, shape, folder):
     """Maps of some epochs, fitted to the last one, and the data that fall to each solution."""
     figure, axes = plt.subplots(1, 2, figsize=(10, 4.5), layout="constrained")
-    colours, rows = plt.get_cmap("viridis")(np.linspace(0, 1, len(shown))), []
+    colours = plt.get_cmap("viridis")(np.linspace(0, 1, len(shown)))
     for layer, ax in zip(("visible", "hidden"), axes, strict=True):
         place = embedding(getattr(shown[-1][1], layer))
         ax.set(title=f"{layer} means", xticks=[], yticks=[])
         for (epoch, each, _), colour in zip(shown, colours, strict=True):
             points = place(getattr(each, layer))
             ax.scatter(*points.T, s=6, color=colour, label=f"epoch {epoch}")
-            rows += [(epoch, layer, *xy, f) for xy, f in zip(points, each.free_energy, strict=True)]
             if layer == "visible":
                 drawn = plotting.solutions_and_data(each, starts, shape)
                 experiment.picture(drawn, folder / f"data-{epoch}.png")
     axes[0].legend(fontsize=8)
     experiment.picture(figure, folder / "maps.png")
-    experiment.table(folder / "map.csv", ("epoch", "layer", "x", "y", "free_energy"), rows)
 
 
 def embedding(points):
@@ -238,20 +234,14 @@ def data_map(last, starts, labels, folder):
     place, members = embedding(starts[chosen]), landscape.members[chosen]
     points = place(starts[chosen])
     figure, ax = plt.subplots(figsize=(6, 5), layout="constrained")
-    rows = []
     for name in np.unique(names):
         ax.scatter(*points[names == name].T, s=4, alpha=0.4, label=name)
-        rows += [("data", name, *xy) for xy in points[names == name]]
     reached = np.unique(members)
     at = place(landscape.visible[reached])
     ax.scatter(*at.T, s=14, color="black", marker="x", linewidths=0.8, label="solutions")
-    for k, xy in zip(reached, at, strict=True):
-        values, counts = np.unique(names[members == k], return_counts=True)
-        rows.append(("solution", values[counts.argmax()], *xy))
     ax.set(xticks=[], yticks=[], title=f"epoch {epoch}: {len(reached)} solutions")
     ax.legend(fontsize=8)
     experiment.picture(figure, folder / "data-map.png")
-    experiment.table(folder / "data-map.csv", ("kind", "label", "x", "y"), rows)
 
 
 def quality(epochs_followed, folder):

@@ -1,7 +1,7 @@
 """Which training for what: likelihood, features, samples and imputation by RBMs of one size.
 
-Each machine learns from 10,000 black and white digits, or with --quick from scikit-learn's 8 x 8
-ones. Prints a table, whose columns docs/guide/purposes.md explains.
+Each machine learns from 10,000 black and white digits of MNIST. Prints a table, whose columns
+docs/guide/purposes.md explains.
 """
 
 import time
@@ -27,19 +27,6 @@ STARTS = ("independent", "data", "annealed")
 COLUMNS = ("log-likelihood", "accuracy", *STARTS, "imputation", "seconds")
 
 
-def digits(options):
-    """Training and test images, and their labels."""
-    if not options.quick:
-        parts = (experiment.images("binary", options.data, s) for s in ("train", "test"))
-        train, test = ((part.X, part.labels) for part in parts)
-        train = tuple(part[:10_000] for part in train)
-    else:
-        images = mf.datasets.load_digits(binary=True)
-        order = np.random.default_rng(0).permutation(len(images.X))
-        train, test = ((images.X[rows], images.labels[rows]) for rows in np.split(order, [1400]))
-    return *train, *test
-
-
 def trained(name, X, options):
     """The machine of a training, and its seconds."""
     common = dict(n_components=options.hidden, random_state=options.seed)
@@ -48,7 +35,8 @@ def trained(name, X, options):
     if name == "BernoulliRBM":
         sklearn_rbm = BernoulliRBM(options.hidden, random_state=options.seed).fit(X)
         seconds = time.process_time() - start
-        model = experiment.of_scikit_learn(sklearn_rbm)
+        fields = sklearn_rbm.intercept_visible_, sklearn_rbm.intercept_hidden_
+        model = mf.RBM(sklearn_rbm.components_.T, *map(mf.Bernoulli, fields))
         return mf.GeneralizedRBM(init=model, n_epochs=0, random_state=0).fit(X), seconds
     if name.endswith(", then pcd"):
         first = TRAININGS["batch_size=100, l2=0.001"]
@@ -111,10 +99,12 @@ def cells(row):
 
 def main(argv=None):
     options = experiment.Parser(
-        __doc__, "seed", "data", "output", quick={"hidden": 16, "epochs": 2, "sweeps": 20},
-        hidden=256, epochs=20, sweeps=(1000, "of samples"),
+        __doc__, "seed", "data", "output",
+        quick={"hidden": 16, "epochs": 2, "sweeps": 20, "rows": 1000},
+        hidden=256, epochs=20, rows=10_000, sweeps=(1000, "of samples"),
     ).parse_args(argv)  # fmt: skip
-    data = digits(options)
+    train, test = experiment.train_and_test("binary", options, None)
+    data = train.X, train.labels[: options.rows], test.X, test.labels
     by_pixels = LogisticRegression(max_iter=500).fit(*data[:2])
     settings = f"{len(data[0])}-{options.hidden}-{options.epochs}-{options.sweeps}-{options.seed}"
     results = experiment.Results(experiment.folder(options, "purposes") / f"{settings}.jsonl")

@@ -27,7 +27,6 @@ class Family(NamedTuple):
     alphabet: str
     focus: str | None = None
     distances: str | None = None
-    l2: float = 0.01
 
 
 FAMILIES = {

@@ -1,8 +1,10 @@
-"""TAP machines on digits and faces: Figs. 3, 4, 8 and 9 of Tramel et al., Phys. Rev. X 8 (2018).
+"""TAP machines on images: Figs. 3, 4, 8, 9 and 11 of Tramel et al., Phys. Rev. X 8 (2018) 041006.
 
-Writes likelihood (Fig. 3; dashed: test images), solutions (Fig. 3 by Eq. 39), fields-N and
-activity-N (Fig. 4), denoising and restored (Fig. 8), digit (Fig. 9) as PNG and CSV into a folder,
-and each machine as rbm-N.npz. Results: tap_machines.md.
+Writes likelihood (Figs. 3 and 11; dashed: test images) and, of machines without a second hidden
+layer, solutions (Fig. 3 by Eq. 39), fields-N and activity-N (Fig. 4), denoising and restored
+(Fig. 8), digit (Fig. 9) as PNG and CSV into a folder, and each machine as rbm-N.npz. Layers of a
+deep machine are trained one by one, and then together; a run that resumes repeats the former.
+Results: tap_machines.md.
 """
 
 import time
@@ -24,19 +26,27 @@ from fastmf.evaluation import (
 FLIP_PROBABILITY = tuple(float(k / 20) for k in range(11))
 # Rows that lead to the solutions of Eq. 39.
 SOLUTION_ROWS = 10_000
+# Rows that the report of a deep machine's log-partition starts from.
+REPORT_ROWS = 1000
 # Probability of a flip and number of images that are shown.
 SHOWN, N_SHOWN = 0.2, 20
 
 
 def main(argv=None):
     options = parser().parse_args(argv)
-    options.hidden = options.hidden or ([256] if options.dataset == "faces" else [25, 50, 100, 500])
+    default = [(256,)] if options.dataset == "faces" else [(25,), (50,), (100,), (500,)]
+    options.hidden = options.hidden or default
     folder = experiment.folder(options, f"tap-rbm-{options.dataset}")
     train, test = experiment.train_and_test(options.dataset, options)
-    machines = {n: trained(n, train.X, test.X, options, folder) for n in options.hidden}
-    histories = {n: machine.history_ for n, machine in machines.items()}
+    machines = {
+        name_of(sizes): trained(sizes, train.X, test.X, options, folder) for sizes in options.hidden
+    }
+    histories = {name: machine.history_ for name, machine in machines.items()}
     experiment.report_likelihoods(histories, folder, "hidden_units", " hidden units")
-    by_solutions(options, train.X[:SOLUTION_ROWS], test.X, folder)
+    machines = {name_of(n): machines[name_of(n)] for n in options.hidden if len(n) == 1}
+    if not machines:
+        return
+    by_solutions(machines, options, train.X[:SOLUTION_ROWS], test.X, folder)
     for machine in machines.values():
         fields(machine, train.shape, test.X, folder)
     if options.dataset == "binary":
@@ -46,49 +56,75 @@ def main(argv=None):
 
 
 def parser():
-    return experiment.Parser(
+    made = experiment.Parser(
         __doc__, "seed", "data", "output", "dataset",
-        quick={"epochs": 5, "rows": 2000, "hidden": [25, 50], "learning_rate": [0.05]},
-        hidden=([int], "hidden units [25 50 100 500, of faces 256]"),
+        quick={"epochs": 5, "rows": 2000, "hidden": [(25,), (30, 15)], "learning_rate": [0.05]},
         epochs=100, rows=int, sweeps=(3, "of TAP a step"),
         learning_rate=([float], "of all epochs, or of the first and the last [the paper's]"),
         follow=([1, 5, 10, 20, 50, 100], "epochs that are kept, and measured by Eq. 39"),
-        starts=(10, "mean-field starts in denoising"),
+        starts=(10, "mean-field starts in denoising"), centred=(False, "centred gradients"),
+        pretraining=(5, "epochs of each layer of a deep machine alone"),
+        hours=(float("inf"), "of training (of all layers together), after which it ends"),
     )  # fmt: skip
+    made.add_argument("--hidden", type=sizes_of, nargs="+", metavar="N[,N]",
+                      help="hidden units of each layer [25 50 100 500, of faces 256]")  # fmt: skip
+    return made
 
 
-def trained(n, X, test, options, folder):
-    """The machine with n hidden units, from its checkpoint as far as there is one."""
+def sizes_of(text):
+    return tuple(map(int, text.split(",")))
 
-    def save(state):
+
+def name_of(sizes):
+    return "-".join(map(str, sizes))
+
+
+def trained(sizes, X, test, options, folder):
+    """The machine with hidden layers of these sizes, from its checkpoint as far as there is one."""
+    name, ends = name_of(sizes), []
+
+    def save_or_end(state):
         if state.epoch in options.follow:
-            state.model.save(folder / f"rbm-{n}-{state.epoch}.npz")
+            state.model.save(folder / f"rbm-{name}-{state.epoch}.npz")
+        ends.append(time.perf_counter())
+        return ends[-1] - ends[0] > 3600 * options.hours
 
     given = options.learning_rate
-    rates = {"learning_rate": (given[0], given[-1])} if given else {}
-    machine = experiment.machine(
-        options, n, gradient="tap", momentum=0.5, centred=False, n_sweeps=options.sweeps,
-        n_epochs=options.epochs, **rates,
-        callbacks=[save, mf.evaluation.Checkpoint(folder / f"checkpoint-{n}.npz")],
-    )  # fmt: skip
+    settings = {"learning_rate": (given[0], given[-1])} if given else {}
+    checkpoint = mf.evaluation.Checkpoint(folder / f"checkpoint-{name}.npz")
+    settings |= {
+        "momentum": 0.5, "centred": options.centred, "n_sweeps": options.sweeps,
+        "n_epochs": options.epochs, "callbacks": [save_or_end, checkpoint],
+    }  # fmt: skip
+    if len(sizes) == 1:
+        machine = experiment.machine(options, sizes[0], gradient="tap", **settings)
+    else:
+        settings = {"learning_rate": 0.005, "batch_size": 100, "l2": 0.001} | settings
+        machine = mf.DeepBoltzmannMachine(
+            sizes, pretraining_epochs=options.pretraining, random_state=options.seed,
+            verbose=experiment.VERBOSE, **settings,
+        )  # fmt: skip
     start = time.perf_counter()
     machine.fit(X, validation_data=test)
-    machine.save(folder / f"rbm-{n}.npz")
+    machine.save(folder / f"rbm-{name}.npz")
     print(
-        f"{n} hidden units: log-likelihood per unit {machine.history_['log_likelihood'][-1]:.4f}, "
-        f"test {machine.history_['validation_log_likelihood'][-1]:.4f}, "
+        f"{name} hidden units: log-likelihood per unit {machine.history_['log_likelihood'][-1]:.4f}"
+        f", test {machine.history_['validation_log_likelihood'][-1]:.4f}, "
         f"{time.perf_counter() - start:.0f} s",
         flush=True,
     )
+    if len(sizes) > 1:
+        report = mf.evaluation.log_partition_report(machine.model_, X[:REPORT_ROWS])
+        print(report, flush=True)
     return machine
 
 
-def by_solutions(options, X, test, folder):
+def by_solutions(machines, options, X, test, folder):
     """Fig. 3 by Eq. 39: per unit, log-partitions of the distinct solutions that rows lead to."""
     header = ("hidden_units", "epoch", "solutions", "not_converged", "mean", "log_sum_exp",
               "mean_test", "log_sum_exp_test", "free_energy_spread")  # fmt: skip
     rows, results = [], experiment.Results(folder / "solutions.jsonl")
-    for n in options.hidden:
+    for n in machines:
         for epoch in sorted(e for e in options.follow if e <= options.epochs):
             path = folder / f"rbm-{n}-{epoch}.npz"
             values = results.get(path.stem, lambda path=path: measured(mf.load(path), X, test))
@@ -112,15 +148,14 @@ def measured(model, X, test):
 
 def fields(machine, shape, X, folder):
     """Fig. 4: by the l_0.1 norm of the couplings, and by the mean of the unit."""
-    weights, n = machine.weights_, machine.weights_.shape[1]
-    np.savetxt(folder / f"fields-{n}.csv", weights, "%.6g", ",")
+    weights = machine.weights_
     rankings = {
         "fields": (abs(weights) ** 0.1).sum(0),
         "activity": abs(machine.transform(X)).mean(0),
     }
     for name, values in rankings.items():
         drawn = plotting.receptive_fields(weights, shape, order=np.argsort(-values))
-        experiment.picture(drawn, folder / f"{name}-{n}.png")
+        experiment.picture(drawn, folder / f"{name}-{weights.shape[1]}.png")
 
 
 def methods_of(machines, train, options):

@@ -14,7 +14,6 @@ def script(load):
 def test_seconds_of_each_call(script, tmp_path):
     seconds = script.run(["time.sleep(0.2)", "1"], tmp_path)
     assert len(seconds) == 3 and 0.2 <= seconds[1] < 5
-    assert script.run(["time.sleep(0.2)"], tmp_path, "process_time")[1] < 0.2
     with pytest.raises(RuntimeError, match="NameError"):
         script.run(["nonsense"], tmp_path)
 

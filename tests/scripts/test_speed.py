@@ -1,7 +1,5 @@
 """Peers solve the same problems, and tables are on the pages."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 
@@ -22,12 +20,6 @@ def test_peers_solve_the_same_problems(script):
     X = script.chain(4, 500)
     ours = mf.FullyVisibleBoltzmannMachine(solver="newton").fit(X)
     np.testing.assert_allclose(script.scipy_maximum(X), ours.couplings_, atol=1e-5)
-    model = script.machine(20, 10, "float64")
-    found = mf.belief_propagation(model, max_iter=10, tol=0, damping=0.0)
-    peers = [partial(peer, model, 10) for peer in (script.by_odds, script.by_the_paper)]
-    for peer in peers:
-        for beliefs, mean in zip(peer(), found.mean, strict=True):
-            np.testing.assert_allclose(beliefs, mean, atol=1e-10)
 
 
 @pytest.mark.filterwarnings("ignore")  # of the peers, about what they import

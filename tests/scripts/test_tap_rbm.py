@@ -1,6 +1,6 @@
 import csv
 
-import numpy as np
+import fastmf as mf
 
 
 def rows(path):
@@ -35,10 +35,28 @@ def test_a_small_run_gives_all_figures_and_goes_on_from_its_checkpoint(script, m
     # Without noise nothing is to be restored; the flipped pixels become more from column to column.
     assert all(row[0] == 1 for name, row in of_method.items() if "nearest" not in name)
     assert of_method["noisy"] == sorted(of_method["noisy"], reverse=True)
-    assert np.loadtxt(folder / "fields-3.csv", delimiter=",").shape == (16, 3)
 
     machine = (folder / "rbm-3.npz").read_bytes()
     (folder / "rbm-3.npz").unlink()
     (folder / "checkpoint-2.npz").unlink()
     script.main([*command, "--epochs", "2", "--starts", "2"])
     assert (folder / "rbm-3.npz").read_bytes() == machine
+
+
+def test_deep_machines_end_after_some_time_and_resume(script, mnist, capsys):
+    folder = mnist / "out"
+    command = [
+        "--data", str(mnist), "--output", str(folder), "--hidden", "3,2", "4,3", "--epochs", "4",
+        "--pretraining", "1", "--hours",
+    ]  # fmt: skip
+
+    def epochs(hours):
+        script.main([*command, hours])
+        return [row[:2] for row in rows(folder / "likelihood.csv")][1:]
+
+    # Time is counted from the end of the first epoch.
+    assert epochs("0") == [[name, epoch] for name in ("3-2", "4-3") for epoch in "12"]
+    assert epochs("1") == [[name, epoch] for name in ("3-2", "4-3") for epoch in "1234"]
+    machine = mf.DeepBoltzmannMachine.load(folder / "rbm-4-3.npz")
+    assert [w.shape for w in machine.weights_] == [(16, 4), (4, 3)] and not machine.centred
+    assert "4-3 hidden units: log-likelihood" in capsys.readouterr().out
