@@ -79,8 +79,8 @@ def likely_start(task, start, fixed, leads, **options):
     values, n_of_groups = point.hyperparameters, np.bincount(task.groups)
     if not fixed.log_odds:  # Features that are left out count as zero.
         n = n_included(point, np.bincount(groups, minlength=len(n_of_groups)))
-        bounds = bounds_of(task, len(n_of_groups))[-1]
-        values = values._replace(log_odds=np.clip(logit(n / n_of_groups), *bounds))
+        odds = logit(np.clip(n / n_of_groups, 0, 1))
+        values = values._replace(log_odds=np.clip(odds, *bounds_of(task, len(odds))[-1]))
     extended = (pair.extended(of) for pair, of in zip(pairs, point.results, strict=True))
     parts, results = zip(*extended, strict=True)
     return task._replace(parts=parts), values, results
