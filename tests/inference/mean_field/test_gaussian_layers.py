@@ -242,6 +242,7 @@ def test_the_public_method_gives_the_moments_of_all_units(name):
     ):
         for part, other in zip(parts, expected, strict=True):
             np.testing.assert_allclose(part, other, rtol=1e-7, atol=1e-9)
+    assert mf.tap(model).log_partition == pytest.approx(enumerated(model), abs=0.01)
     rows = rest.moments(np.tile(result.mean, (3, 1)), np.tile(result.var, (3, 1)))
     np.testing.assert_allclose(rows[1][0], np.tile(right.var[0], (3, 1)), rtol=1e-7)
 

@@ -344,19 +344,13 @@ def test_assignments_are_compared_with_the_most_probable_ones():
         right, down = 1.5 * rng.normal(size=(side, side)), 1.5 * rng.normal(size=(side, side))
         field = 0.3 * rng.normal(size=(side, side))
         value = 0
-        couplings = np.zeros((side, side, side, side))
         for r in range(side):
             own = states @ field[r] + (states[:, :-1] * states[:, 1:]) @ right[r, :-1]
             if r:
                 value = ((states * down[r - 1]) @ states.T + value[:, None]).max(0)
             value = value + own
-            for c in range(side):
-                if c + 1 < side:
-                    couplings[r, c, r, c + 1] = right[r, c]
-                if r + 1 < side:
-                    couplings[r, c, r + 1, c] = down[r, c]
-        couplings = couplings.reshape(side**2, side**2)
-        model = mf.BoltzmannMachine(csr_array(couplings + couplings.T), mf.Ising(field.ravel()))
+        couplings = grid_couplings(side, np.r_[right[:, :-1].ravel(), down[:-1].ravel()])
+        model = mf.BoltzmannMachine(couplings, mf.Ising(field.ravel()))
         found = mf.most_probable(model)
         assert found.objective == pytest.approx(value.max(), rel=1e-12) and found.reliable
         decoded = mf.most_probable(model, search=False)
