@@ -248,9 +248,9 @@ def test_the_public_method_gives_the_moments_of_all_units(name):
 
 
 def test_no_other_units_and_categorical_ones():
-    rest = mf.RBM(0.3 * WEIGHTS, GAUSSIAN, TOP).integrate_gaussians()
-    assert rest.machine is None
     model = mf.RBM(0.3 * WEIGHTS, GAUSSIAN, TOP)
+    rest = model.integrate_gaussians()
+    assert rest.machine is None
     assert rest.log_partition == pytest.approx(solved_gaussian(model)[2], abs=1e-12)
     with pytest.raises(TypeError, match="categorical units"):
         mf.RBM(WEIGHTS, GAUSSIAN, mf.Categorical([np.zeros(3)])).integrate_gaussians()

@@ -88,13 +88,9 @@ def test_solutions_of_a_fully_visible_machine():
 
 
 def test_weights_are_numbers_even_if_no_solution_exists():
-    means = [[0.0, 0.0], [1.0, 1.0]]
-    np.testing.assert_array_equal(
-        distinct_solutions(some_solutions(means, [-np.inf] * 2)).weights, [0, 0]
-    )
-    np.testing.assert_array_equal(
-        distinct_solutions(some_solutions(means, [3.0, -np.inf])).weights, [1, 0]
-    )
+    for logs, expected in (([-np.inf] * 2, [0, 0]), ([3.0, -np.inf], [1, 0])):
+        found = distinct_solutions(some_solutions([[0.0, 0.0], [1.0, 1.0]], logs))
+        np.testing.assert_array_equal(found.weights, expected)
 
 
 def spins(coupling, n=9):
