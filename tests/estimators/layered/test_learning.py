@@ -148,13 +148,14 @@ def test_batches_one_by_one():
 KINDS = ["gaussian", "truncated_gaussian", "gauss_bernoulli", "truncated_gauss_bernoulli"]
 
 
-SLOW_TABLES = [pytest.param(t, marks=pytest.mark.slow) for t in ("iris", "large column")]
+SLOW_TABLES = [(table, kind, "auto") for table in ("iris", "large column") for kind in KINDS]
 
 
-@pytest.mark.parametrize("visible, gradient", [
-    *((kind, "auto") for kind in KINDS), *(("truncated_gaussian", g) for g in ("tap", "pcd")),
+@pytest.mark.parametrize("table, visible, gradient", [
+    *(("wine", kind, "auto") for kind in KINDS),
+    *(("wine", "truncated_gaussian", gradient) for gradient in ("tap", "pcd")),
+    *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW_TABLES),
 ])  # fmt: skip
-@pytest.mark.parametrize("table", ["wine", *SLOW_TABLES])
 def test_raw_tables_of_every_kind_of_units_are_learned_and_imputed(table, visible, gradient):
     X = {"wine": WINE, "iris": 10 * IRIS}.get(table)
     X = WINE * np.where(np.arange(13) == 3, 1e6, 1.0) if X is None else X
