@@ -150,20 +150,12 @@ def test_trees_are_exact_to_second_order():
 
 @every_order
 def test_error_of_groups_falls_with_the_couplings(name, order):
-    model = MODELS[name]
-
-    def scaled(scale):
-        couplings = tuple(scale * w for w in model.couplings)
-        return model.rebuilt(couplings, model.layers)
-
-    if not isinstance(model, Layered):
-
-        def scaled(scale):
-            return mf.BoltzmannMachine(scale * model.couplings, model.prior)
-
-    errors = []
+    model, errors = MODELS[name], []
     for scale in (0.1, 0.05):
-        smaller = scaled(scale)
+        if isinstance(model, Layered):
+            smaller = model.rebuilt(tuple(scale * w for w in model.couplings), model.layers)
+        else:
+            smaller = mf.BoltzmannMachine(scale * model.couplings, model.prior)
         found = mf.tap(smaller, order=order, tol=1e-14, max_iter=3000).log_partition
         errors.append(abs(found - mf.exact(smaller, averages=False).log_partition))
     assert np.log2(errors[0] / errors[1]) > order + 0.6
