@@ -45,7 +45,7 @@ def test_digits():
 
 def test_digits_without_scikit_learn(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(ImportError, match=r"pip install 'fastmf\[sklearn\]'"):
+    with pytest.raises(ImportError, match=r"pip install scikit-learn"):
         load_digits()
 
 

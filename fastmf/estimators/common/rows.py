@@ -106,7 +106,7 @@ def mean_and_deviation(name, X, centred, weights=None):
 
 def check_squares(name, sizes, dtype=np.float64):
     """Raise unless sums of squares of values of these sizes are finite, and 0 only if they are."""
-    largest = np.finfo(dtype).max ** 0.39  # 1e15 of single precision
+    largest = np.sqrt(np.finfo(dtype).max) / 1e4  # with room for sums of 1e8 squares
     for wrong, what, remedy in (
         (~(sizes <= largest), "finite", "divide"),
         ((sizes > 0) & (sizes < 1 / largest), "not rounded to 0", "multiply"),
