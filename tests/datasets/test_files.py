@@ -6,6 +6,7 @@ import pickle
 import struct
 import tracemalloc
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -51,86 +52,54 @@ def test_npz_says_which_arrays_there_are(tmp_path):
         read_array(f"{tmp_path / 'two.npz'}:c")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "1,2\n3,4\n",
-        "left,right\n1,2\n3,4",
-        "# of\n# two\n1,2\n3,4\n",
-        "\ufeffa,b\r\n1,2\r\n\r\n3,4\r\n",
-    ],
-)
-def test_csv_with_and_without_names(tmp_path, text):
-    (tmp_path / "x.csv").write_bytes(text.encode())
-    np.testing.assert_array_equal(read_array(tmp_path / "x.csv"), [[1, 2], [3, 4]])
-    (tmp_path / "x.csv.gz").write_bytes(gzip.compress(text.encode()))
-    np.testing.assert_array_equal(read_array(tmp_path / "x.csv.gz"), [[1, 2], [3, 4]])
-
-
-def test_empty_cells_are_nan(tmp_path):
-    (tmp_path / "x.csv").write_text("a,b,c\n1,,3\n, 2 ,\n,,\r\n 4,nan,6\n")
-    nan = np.nan
-    expected = [[1, nan, 3], [nan, 2, nan], [nan, nan, nan], [4, nan, 6]]
-    np.testing.assert_array_equal(read_array(tmp_path / "x.csv"), expected)
-
-
-def test_a_row_of_empty_cells_between_tabs_is_a_row(tmp_path):
-    (tmp_path / "x.tsv").write_text("a\tb\n1\t2\n\t\n\n3\t4\n")
-    expected = [[1, 2], [np.nan, np.nan], [3, 4]]
-    np.testing.assert_array_equal(read_array(tmp_path / "x.tsv"), expected)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "1 2.5\n3 nan\n",
-        "  1    2.5\n  3   NA  \n",
-        "1\t2.5\n3\t\n",
-        "1;2,5\n3;\n",
-        "a;b\n1;2.5\n3;NA\n",
-        "a\tb\n1\t2,5\n3\tNA\n",
-        "first item,second item\n1, 2.5\n3, NA\n",
+NAN = np.nan
+# Rows, and texts that hold them.
+TABLES = [
+    ([[1, 2], [3, 4]], ["1,2\n3,4\n", "left,right\n1,2\n3,4", "# of\n# two\n1,2\n3,4\n",
+                        "\ufeffa,b\r\n1,2\r\n\r\n3,4\r\n"]),
+    ([[1, NAN, 3], [NAN, 2, NAN], [NAN, NAN, NAN], [4, NAN, 6]],
+     ["a,b,c\n1,,3\n, 2 ,\n,,\r\n 4,nan,6\n"]),
+    # A row of empty cells between tabs is a row.
+    ([[1, 2], [NAN, NAN], [3, 4]], ["a\tb\n1\t2\n\t\n\n3\t4\n"]),
+    ([[1, 2.5], [3, NAN]], [
+        "1 2.5\n3 nan\n", "  1    2.5\n  3   NA  \n", "1\t2.5\n3\t\n", "1;2,5\n3;\n",
+        "a;b\n1;2.5\n3;NA\n", "a\tb\n1\t2,5\n3\tNA\n", "first item,second item\n1, 2.5\n3, NA\n",
         '"a, b",c\n1,2.5\n3,""\n',
         # Names of rows, as R's write.csv, pandas and R's write.table write them.
-        '"","a","b"\n"first, row",1,2.5\n"2",3,NA\n',
-        ",a,b\n0,1,2.5\n1,3,\n",
+        '"","a","b"\n"first, row",1,2.5\n"2",3,NA\n', ",a,b\n0,1,2.5\n1,3,\n",
         '"a" "b"\n"row 1" 1 2.5\n"row 2" 3 NA\n',
-        "a,b\n1,2.5\n\t\n3,NA\n",
-        '"a";"b"\n"1";"2,5"\n"3";"n/a"\n',
-        '"1","2.5"\n"3","?"\n',
-        '"a" "b"\n"1" "2.5"\n"3" "NULL"\n',
-        "a,b\r1,2.5\r3,.\r",
-        "a,b,\n1,2.5,\n3,None,\n",
-    ],
-)
+        "a,b\n1,2.5\n\t\n3,NA\n", '"a";"b"\n"1";"2,5"\n"3";"n/a"\n', '"1","2.5"\n"3","?"\n',
+        '"a" "b"\n"1" "2.5"\n"3" "NULL"\n', "a,b\r1,2.5\r3,.\r", "a,b,\n1,2.5,\n3,None,\n",
+    ]),
+    # Truth values, and the line of the separator.
+    ([[1, 2.5], [0, NAN]], [
+        "sep=;\na;b\n1;2,5\n0;NA\n", "sep=,\r\n1,2.5\r\n0,\r\n", '"a","b"\nTRUE,2.5\nFALSE,NA\n',
+        "a\tb\n true \t2,5\nfalse\t\n", '"True" 2.5\n"False" nan\n',
+    ]),
+    ([[1, 0], [0, 0]], ["true,false\nfalse,false\n"]),
+    # No row is taken for a comment or a name.
+    ([[1, 2], [NAN, 3], [4, 5]], ["a,b\n1,2\n#N/A,3\n4,5\n"]),
+    ([[NAN, 3], [4, 5], [6, 7]], ["#NUM!,3\n4,5\n6,7\n"]),
+    ([[2, 3], [3, 4], [7, 8]], [",a,b\n#1,2,3\n#2,3,4\nlast,7,8\n"]),
+    ([[1, 2], [NAN, 4]], ["# a comment, of 2 lines\n#\na\tb\n1\t2\n#DIV/0!\t4\n"]),
+    ([[5], [NAN], [6]], ["#made by hand\n5\n#N/A\n6\n"]),
+    ([[0.5, 2], [1, 1]], ['"101","102"\n0.5,2\n1,1\n']),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text, rows", [(text, rows) for rows, texts in TABLES for text in texts])
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".txt", ".dat", ".TXT"])
-def test_tables_of_other_programs(tmp_path, text, suffix):
-    (tmp_path / f"x{suffix}").write_text(text)
-    np.testing.assert_array_equal(read_array(tmp_path / f"x{suffix}"), [[1, 2.5], [3, np.nan]])
-    (tmp_path / f"x{suffix}.gz").write_bytes(gzip.compress(text.encode()))
-    np.testing.assert_array_equal(read_array(tmp_path / f"x{suffix}.gz"), [[1, 2.5], [3, np.nan]])
+def test_tables_of_numbers(tmp_path, text, rows, suffix):
+    content, path = text.encode(), tmp_path / f"x{suffix}"
+    for name, written in ((path, content), (f"{path}.gz", gzip.compress(content))):
+        Path(name).write_bytes(written)
+        np.testing.assert_array_equal(read_array(name), rows)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "sep=;\na;b\n1;2,5\n0;NA\n",
-        "sep=,\r\n1,2.5\r\n0,\r\n",
-        '"a","b"\nTRUE,2.5\nFALSE,NA\n',
-        "a\tb\n true \t2,5\nfalse\t\n",
-        '"True" 2.5\n"False" nan\n',
-    ],
-)
-def test_truth_values_and_the_line_of_the_separator(tmp_path, text):
-    (tmp_path / "x.csv").write_bytes(text.encode())
-    np.testing.assert_array_equal(read_array(tmp_path / "x.csv"), [[1, 2.5], [0, np.nan]])
-    if text.startswith(("sep=;", '"a"', "a")):
-        assert read_text(tmp_path / "x.csv")[1][0][-1] in ("0", "FALSE", "false")
-
-
-def test_truth_values_alone_are_no_names(tmp_path):
-    (tmp_path / "x.csv").write_text("true,false\nfalse,false\n")
-    np.testing.assert_array_equal(read_array(tmp_path / "x.csv"), [[1, 0], [0, 0]])
+@pytest.mark.parametrize("k", [0, 2, 3])
+def test_rows_of_truth_values_keep_their_text(tmp_path, k):
+    (tmp_path / "x.csv").write_bytes(TABLES[4][1][k].encode())
+    assert read_text(tmp_path / "x.csv")[1][0][-1] in ("0", "FALSE", "false")
 
 
 @pytest.mark.parametrize("separator", [";", "\t"])
@@ -336,22 +305,6 @@ def test_a_bomb_needs_no_more_memory_than_allowed(tmp_path, monkeypatch, name, c
     finally:
         tracemalloc.stop()
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "rows"),
-    [
-        ("a,b\n1,2\n#N/A,3\n4,5\n", [[1, 2], [np.nan, 3], [4, 5]]),
-        ("#NUM!,3\n4,5\n6,7\n", [[np.nan, 3], [4, 5], [6, 7]]),
-        (",a,b\n#1,2,3\n#2,3,4\nlast,7,8\n", [[2, 3], [3, 4], [7, 8]]),
-        ("# a comment, of 2 lines\n#\na\tb\n1\t2\n#DIV/0!\t4\n", [[1, 2], [np.nan, 4]]),
-        ("#made by hand\n5\n#N/A\n6\n", [[5], [np.nan], [6]]),
-        ('"101","102"\n0.5,2\n1,1\n', [[0.5, 2], [1, 1]]),
-    ],
-)
-def test_no_row_is_taken_for_a_comment_or_a_name(tmp_path, text, rows):
-    (tmp_path / "x.csv").write_text(text)
-    np.testing.assert_array_equal(read_array(tmp_path / "x.csv"), rows)
 
 
 @pytest.mark.parametrize("text", ["a,b\n1,2\n# 3 rows\n4,5\n", "#1,2,3\n#2,3,4\nlast,7,8\n"])

@@ -59,28 +59,27 @@ def test_expectations_of_weights_are_exact_for_a_single_step(kinds):
         assert abs(weights.mean() - np.exp(mf.exact(model).log_partition)) < 4 * error
 
 
-def test_strong_machine_with_two_phases():
-    # Chains cannot cross between the phases at beta = 1, so that uncoupled chains would be wrong.
-    n, w = 30, 0.4
-    field = np.full(n, -w * n / 2)
+def two_phases(tilt, n=30, w=0.4):
+    """A machine of equal couplings, and its log-partition, a sum over numbers of units."""
+    field = np.full(n, -w * n / 2 + tilt)
     model = mf.RBM(np.full((n, n), w), mf.Bernoulli(field), mf.Bernoulli(field))
     k = np.arange(n + 1)
-    choices = comb(n, k)
-    energy = w * np.outer(k, k) + field[0] * (k[:, None] + k)
-    truth = np.logaddexp.reduce((energy + np.log(choices)[:, None] + np.log(choices)).ravel())
+    logs = w * np.outer(k, k) + field[0] * (k[:, None] + k)
+    logs += np.log(comb(n, k))[:, None] + np.log(comb(n, k))
+    return model, np.logaddexp.reduce(logs.ravel())
+
+
+def test_strong_machine_with_two_phases():
+    # Chains cannot cross between the phases at beta = 1, so that uncoupled chains would be wrong.
+    model, truth = two_phases(0.0)
     found = mf.evaluation.annealed_importance_sampling(model, 200, 1000, rng=0)
     assert abs(found.log_partition - truth) < 4 * found.error + 0.02
     assert abs(found.reverse - truth) < 0.5
 
 
 def test_data_need_not_have_the_weights_of_the_phases(monkeypatch):
-    n, w, tilt = 30, 0.4, 0.1
-    field = np.full(n, -w * n / 2 + tilt)
-    model = mf.RBM(np.full((n, n), w), mf.Bernoulli(field), mf.Bernoulli(field))
-    k = np.arange(n + 1)
-    energy = w * np.outer(k, k) + field[0] * (k[:, None] + k) + np.log(comb(n, k))
-    truth = np.logaddexp.reduce((energy + np.log(comb(n, k))[:, None]).ravel())
-    data = np.repeat([[0.0], [1.0]], n, axis=1)
+    model, truth = two_phases(0.1)
+    data = np.repeat([[0.0], [1.0]], 30, axis=1)
     found = mf.evaluation.annealed_importance_sampling(model, 200, 300, data=data, rng=0)
     assert abs(found.log_partition - truth) < 4 * found.error + 0.02
     assert abs(found.reverse - truth) < 0.1
@@ -152,16 +151,6 @@ def test_the_report_says_whether_annealing_has_converged():
     assert "effectively" in report["AIS"].remark
 
 
-def test_samples_may_start_from_data():
-    model = machine(mf.Ising, mf.Bernoulli)
-    data = np.where(np.random.default_rng(0).random((3, 7)) < 0.5, -1.0, 1.0)
-    found = mf.evaluation.annealed_importance_sampling(model, 50, 20, data=data, rng=0)
-    assert abs(found.log_partition - mf.exact(model).log_partition) < 5 * found.error
-    assert set(np.unique(found.samples)) == {-1, 1}
-    with pytest.raises(ValueError, match="units can take"):
-        mf.evaluation.annealed_importance_sampling(model, 50, 20, data=data / 2)
-
-
 def test_deep_machines_are_annealed_as_their_even_and_odd_layers():
     rng = np.random.default_rng(3)
     layers = [mf.Ising(rng.normal(size=6)), mf.Bernoulli(rng.normal(size=4))]
@@ -176,6 +165,8 @@ def test_deep_machines_are_annealed_as_their_even_and_odd_layers():
         assert abs(found.log_partition - truth) < 5 * found.error < 0.2
         assert abs(found.reverse - truth) < 5 * found.reverse_error < 0.2
         assert found.samples.shape == (200, 6) and set(np.unique(found.samples)) == {-1, 1}
+    with pytest.raises(ValueError, match="units can take"):
+        mf.evaluation.annealed_importance_sampling(model, data=data / 2)
     with pytest.raises(ValueError, match="data must have shape"):
         mf.evaluation.annealed_importance_sampling(model, data=np.ones((3, 11)))
     report = mf.evaluation.log_partition_report(model, data, n_chains=50, n_steps=20)
@@ -299,19 +290,14 @@ def test_fields_that_decide_units_may_be_of_any_size():
         mf.evaluation.log_partition_report(spins, include_exact=False)
 
 
-def test_estimates_in_consoles():
+def test_estimates_say_whether_they_have_converged():
     weights = np.array([-0.5, 0.5])
     found = mf.evaluation.AnnealedEstimate(2.0, 0.1, 2.25, 0.2, weights, weights, None, 50)
     expected = "AnnealedEstimate(log-partition 2 +- 0.1, reverse 2.25 +- 0.2, converged)"
     assert repr(found) == expected
     assert repr(found._replace(reverse=9.0)).endswith(", not converged)")
-
-
-def test_an_estimate_below_a_certain_bound_is_not_converged():
-    weights = np.array([-0.5, 0.5])
-    found = mf.evaluation.AnnealedEstimate(
-        2.0, 0.1, 2.25, 0.2, weights, weights, None, 50, 0.5, 2.4
-    )
+    # One below a certain bound has not.
+    found = found._replace(tolerance=0.5, lower_bound=2.4)
     assert found.converged and abs(found.lacking - 0.4) < 1e-12
     wrong = found._replace(lower_bound=7.0)
     assert not wrong.converged and wrong.lacking == 5.0

@@ -216,13 +216,6 @@ def test_solvers_refuse_forbidden_pairs_by_name(make, solve):
         solve(machine)
 
 
-def test_no_possible_state_is_an_error():
-    couplings = np.zeros((4, 4))
-    couplings[:2, 2:] = couplings[2:, :2] = -np.inf
-    with pytest.raises(ValueError, match="no states that are possible"):
-        mf.exact(mf.BoltzmannMachine(couplings, mf.Categorical(np.zeros((2, 2)))))
-
-
 # --- the energy of a sparse linear model, and the checks of its parameters ------------------------
 
 

@@ -1,3 +1,5 @@
+from types import SimpleNamespace as Fitted
+
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -37,19 +39,14 @@ def test_learning_curves_share_axes():
     assert colors[0] == colors[1] != colors[2] == colors[3]
 
 
-@pytest.mark.parametrize(
-    "history", [{}, {"epoch": [1]}, {"epoch": [1, 2], "log_likelihood": [0.0]}]
-)
-def test_learning_curve_refuses_other_histories(history):
-    with pytest.raises(ValueError, match="log_likelihood"):
+@pytest.mark.parametrize("history, error, message", [
+    *((h, ValueError, "log_likelihood")
+      for h in ({}, {"epoch": [1]}, {"epoch": [1, 2], "log_likelihood": [0.0]})),
+    *((h, TypeError, "history must be a fitted estimator") for h in (3, "abc", Fitted(model_=1))),
+])  # fmt: skip
+def test_learning_curve_refuses_other_histories(history, error, message):
+    with pytest.raises(error, match=message):
         learning_curve(history)
-
-
-class Fitted:
-    """A fitted estimator, as far as figures are concerned."""
-
-    def __init__(self, **attributes):
-        vars(self).update(attributes)
 
 
 def test_learning_curve_of_a_fitted_estimator():
@@ -62,9 +59,3 @@ def test_learning_curve_of_a_fitted_estimator():
     (ax,) = learning_curve(Fitted(history_=np.array([-3.0, -2.0]))).axes
     np.testing.assert_array_equal(ax.lines[0].get_xydata(), [[1, -3], [2, -2]])
     assert ax.get_xlabel() == "iteration" and "pseudo" in ax.get_ylabel()
-
-
-@pytest.mark.parametrize("history", [3, "abc", Fitted(model_=1)])
-def test_learning_curve_of_something_else(history):
-    with pytest.raises(TypeError, match="history must be a fitted estimator"):
-        learning_curve(history)

@@ -44,13 +44,9 @@ def test_contact_map_without_a_structure_or_with_gaps_in_it():
     assert len(predicted.get_xydata()) == 2 * 20  # as many pairs as columns, on both sides
     best = np.unravel_index(np.triu(scores, 5).argmax(), scores.shape)
     distances[best] = distances[best[::-1]] = np.nan
-    drawn = set().union(
-        *(points(line) for line in contact_map(scores, distances).axes[0].lines[1:])
-    )
-    assert (best[0] + 1, best[1] + 1) in points(predicted) and (
-        best[0] + 1,
-        best[1] + 1,
-    ) not in drawn
+    drawn = set().union(*map(points, contact_map(scores, distances).axes[0].lines[1:]))
+    pair = best[0] + 1, best[1] + 1
+    assert pair in points(predicted) and pair not in drawn
     with pytest.raises(ValueError, match="distances must have the shape of scores"):
         contact_map(scores, distances[:5, :5])
     with pytest.raises(ValueError, match="scores must be symmetric"):

@@ -15,6 +15,17 @@ from fastmf.priors._compiled import UNITS_PER_BLOCK, tilted_log_partition, tilte
 TABLE = np.array([[0.0, -1.0, 0.5], [0.3, 0.1, -np.inf], [0.0, 0.8, 0.2]])
 
 
+def test_two_scores_are_a_bernoulli_unit_and_binomial_weights_a_binomial_one():
+    b, a = np.array([0.3, -2.0]), np.array([0.5, 0.0])
+    table = np.log([[1.0, 3, 3, 1]]) + 0.4 * np.arange(4)
+    for one, other in (
+        (mf.Ordinal([[0.2, 1.0], [0.0, -0.7]]), mf.Bernoulli([0.8, -0.7])),
+        (mf.Ordinal(np.tile(table, (2, 1))), mf.Binomial([0.4, 0.4], 3)),
+    ):
+        np.testing.assert_allclose(one.moments(b, a), other.moments(b, a), rtol=1e-14)
+    np.testing.assert_allclose(one.log_partition(b, a), other.log_partition(b, a), rtol=1e-14)
+
+
 @pytest.mark.parametrize("table, message", [
     ([0.0, 1.0], r"shape \(n_units, m \+ 1\)"), ([[0.0]], "two scores"),
     ([[0.0, np.nan]], "finite"), ([[0.0, np.inf]], "finite"),

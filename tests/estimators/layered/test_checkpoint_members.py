@@ -79,34 +79,34 @@ def test_no_run_continues_from_members_that_it_has_not_written(run):
     assert fit().n_iter_ == 3
 
 
+def fitted(path, kind="tap"):
+    return MACHINES[kind](**OPTIONS, callbacks=[mf.evaluation.Checkpoint(path)])
+
+
 @pytest.mark.parametrize("name", ["chains/0", "solutions/9", "best/model", "velocity/x", "more"])
 def test_members_that_no_such_run_has(tmp_path, name):
     path = tmp_path / "run.npz"
-
-    def fit():
-        return MACHINES["tap"](**OPTIONS, callbacks=[mf.evaluation.Checkpoint(path)])
-
-    fit()
+    fitted(path)
     with np.load(path) as file:
         np.savez(path, **dict(file) | {name: np.ones((2, 2))})
     with pytest.raises(ValueError, match=name.partition("/")[0]):
-        fit()
+        fitted(path)
 
 
 @pytest.mark.parametrize("text", ["3", "[1]", "{}", "nonsense", "[" * 10**5, '{"seed": "x"}'])
 def test_options_of_a_run_that_are_none(tmp_path, text):
     path = tmp_path / "run.npz"
-    MACHINES["tap"](**OPTIONS, callbacks=[mf.evaluation.Checkpoint(path)])
+    fitted(path)
     with np.load(path) as file:
         np.savez(path, **dict(file) | {"run": np.array([text])})
     with pytest.raises(ValueError, match=r"run\.npz is not a checkpoint") as caught:
-        MACHINES["tap"](**OPTIONS, callbacks=[mf.evaluation.Checkpoint(path)])
+        fitted(path)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 400
 
 
 def test_a_run_of_another_kind_names_what_differs(tmp_path):
     path = tmp_path / "run.npz"
-    MACHINES["tap"](**OPTIONS, callbacks=[mf.evaluation.Checkpoint(path)])
+    fitted(path)
     with pytest.raises(ValueError, match="differs in"):
-        MACHINES["pcd"](**OPTIONS, callbacks=[mf.evaluation.Checkpoint(path)])
+        fitted(path, "pcd")
     assert json.loads(str(np.load(path)["run"][0]))["gradient"] == "tap"

@@ -259,10 +259,9 @@ def test_early_stopping_and_start_from_a_logistic_regression():
     assert machine.n_sweeps_ == 7 + np.argmax(scores) + 1
     still = quick(init=logistic.model_, n_epochs=0).fit(X, Y).model_
     np.testing.assert_array_equal(still.visible_weights, logistic.model_.visible_weights)
+    few_labels = CRBM(np.ones((2, 4)), np.ones((2, 6)), np.ones((4, 6)), [0, 0], [0] * 4)
     with pytest.raises(ValueError, match="init must have 6 labels"):
-        quick(init=CRBM(np.ones((2, 4)), np.ones((2, 6)), np.ones((4, 6)), [0, 0], [0] * 4)).fit(
-            X, Y
-        )
+        quick(init=few_labels).fit(X, Y)
     with pytest.raises(TypeError, match="init must be a CRBM"):
         quick(init=logistic).fit(X, Y)
     for others in (Y[:, :1], Y[:, :2]):

@@ -364,10 +364,9 @@ def test_bad_numbers_of_samples(trained):
 def test_observations_must_be_states(trained):
     with pytest.raises(ValueError, match="one of"):
         trained.denoise(np.full((2, 8), 0.5), flip_probability=0.1)
+    gaussian = small(visible="gaussian", n_epochs=0).fit(patterns())
     with pytest.raises(ValueError, match="two-valued"):
-        small(visible="gaussian", n_epochs=0).fit(patterns()).denoise(
-            patterns(), flip_probability=0.1
-        )
+        gaussian.denoise(patterns(), flip_probability=0.1)
 
 
 def test_one_sample_one_feature_one_component():

@@ -141,8 +141,8 @@ def test_observations_may_lack_values():
     # Without noise the channel leaves nothing but the conditional means.
     restored = rbm.denoise(Y, flip_probability=0.0)
     np.testing.assert_allclose(restored, rbm.impute(Y, method="tap", n_starts=1), atol=0.01)
+    real = mf.GeneralizedRBM(2, visible="gaussian", n_epochs=5, random_state=0).fit(TRAIN)
     for n_starts in (1, 3):
-        real = mf.GeneralizedRBM(2, visible="gaussian", n_epochs=5, random_state=0).fit(TRAIN)
         found = real.denoise(Y, noise_variance=1e-6, n_starts=n_starts, random_state=0)
         np.testing.assert_allclose(found, real.impute(Y), atol=0.03)
 
@@ -253,7 +253,7 @@ def test_results_do_not_depend_on_threads():
 
 
 def test_means_of_binary_units_beside_missing_values():
-    X = lacking(np.clip(TRAIN[:200] * 0.9, 0, 1), 0.2)
+    X = lacking(np.clip(TRAIN[:60] * 0.9, 0, 1), 0.2)
     for gradient in ("exact", "tap", "pcd"):
         rbm = mf.GeneralizedRBM(**OPTIONS | {"gradient": gradient, "n_epochs": 2}).fit(X)
         assert np.isfinite(rbm.score_samples(X)).all()

@@ -130,6 +130,19 @@ def test_rows_of_fields_and_precisions_in_a_fully_visible_machine():
             np.testing.assert_allclose(log_partition, alone.log_partition - 8 * 0.15, rtol=1e-8)
 
 
+def test_pairs_against_enumeration():
+    model = rbm((6, 4), 0.8)
+    result = mf.adaptive_tap(model, np.eye(6)[:2])
+    exact = mf.exact(model)
+    means = np.concatenate(result.mean, axis=1)
+    np.testing.assert_allclose(means, [np.concatenate(exact.mean)] * 2, atol=2e-3)
+    np.testing.assert_allclose(result.log_partition, exact.log_partition, atol=2e-3)
+    pairs = np.einsum("ri,rj->ij", *result.mean) / 2 + mean_covariance(model, result)
+    np.testing.assert_allclose(pairs, exact.pairwise, atol=2e-3)
+    # The term of second order, the first of the covariance, is larger than what may be missing.
+    assert abs(mean_covariance(model, result)).max() > 0.015
+
+
 def test_pairs_are_the_derivative_of_the_log_partition():
     rng, hidden = np.random.default_rng(5), mf.Gaussian([0.1, -0.2, 0.3], 3.0)
     weights, visible = rng.normal(size=(5, 3)) * 0.4, mf.Bernoulli(rng.normal(size=5))

@@ -77,9 +77,12 @@ def test_naive_mean_field_is_a_lower_bound():
         assert (bound <= mf.exact(model).log_partition + 1e-12).all()
 
 
-@pytest.mark.parametrize("schedule", ["blocked", "sequential"])
-def test_result_solves_the_equations(schedule):
+@SCHEDULES
+@pytest.mark.parametrize("visible", [mf.Bernoulli, lambda field: mf.Gaussian(field, 7.0)])
+def test_result_solves_the_equations(schedule, visible):
+    """Tramel et al. (2018), Eqs. 33-35, also with the variances of Gaussian units."""
     model = binary_rbm(30, 20, scale=0.4)
+    model = mf.RBM(model.weights, visible(model.visible.field), model.hidden)
     result = mf.tap(model, np.eye(30), schedule=schedule, tol=1e-13)
     (a_v, a_h), (c_v, c_h), W = result.mean, result.var, model.weights
     A_h, A_v = -c_v @ W**2, -c_h @ W.T**2

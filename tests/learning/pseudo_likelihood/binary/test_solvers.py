@@ -210,37 +210,6 @@ def test_value_and_derivatives(l2, monkeypatch):
     np.testing.assert_allclose(product, -numeric @ np.arange(1.0, len(parameters) + 1), atol=1e-7)
 
 
-def test_scores_and_leverages_against_single_rows():
-    objective, parameters = problem(d=4, n=30)
-    rng = np.random.default_rng(5)
-    inverse = rng.normal(size=2 * (objective.n_parameters,))
-    leverages = objective.leverages(inverse)
-    expected = np.zeros_like(inverse)
-    mean_score = objective.value_and_gradient(parameters)[1]
-    for i, x in enumerate(objective.states):
-        alone = PseudoLikelihood(x[None])
-        score = alone.value_and_gradient(parameters)[1]
-        expected += objective.weights[i] * np.outer(score - mean_score, score - mean_score)
-        eta = lambda p, x=x: x @ objective.unpacked(p)[0] + objective.unpacked(p)[1]  # noqa: E731
-        features = np.array([eta(e) for e in np.eye(len(parameters))]).T
-        for j in range(4):
-            assert leverages[i, j] == pytest.approx(features[j] @ inverse @ features[j])
-    np.testing.assert_allclose(objective.score_covariance(parameters), expected, atol=1e-13)
-
-
-def test_score_covariance_of_a_penalised_maximum():
-    """With a ridge scores do not vanish in the mean at the maximum."""
-    objective, _ = problem(d=4, n=30, l2=0.3)
-    parameters = newton(objective, np.zeros(objective.n_parameters)).parameters
-    one_by_one = [PseudoLikelihood(x[None]) for x in objective.states]
-    scores = np.array([alone.value_and_gradient(parameters)[1] for alone in one_by_one])
-    np.testing.assert_allclose(objective.weights @ scores, 0.3 * parameters, atol=1e-12)
-    expected = np.cov(scores.T, aweights=objective.weights, ddof=0)
-    np.testing.assert_allclose(objective.score_covariance(parameters), expected, atol=1e-13)
-    along = objective.score_variances(parameters, np.eye(len(parameters)))
-    np.testing.assert_allclose(along, expected.diagonal(), atol=1e-13)
-
-
 @pytest.mark.parametrize("size", [10.0, 1e3, 1e8])
 def test_certain_units_are_finite(size):
     objective, parameters = problem()

@@ -29,25 +29,16 @@ def objective_at(sizes, dtype=np.float64, missing=0.15, **options):
 
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("dtype, close", [(np.float64, 1e-12), (np.float32, 3e-6)])
-def test_value_is_that_of_the_definition(sizes, dtype, close):
+def test_value_and_gradient_are_those_of_the_definition(sizes, dtype, close):
     objective, rows, z = objective_at(sizes, dtype)
     J, h = objective.parameters(z)
     np.testing.assert_array_equal(J, J.T)
     expected = penalised(J, h, rows, sizes, L2, L2_FIELD)
-    assert -objective(z, np.empty_like(z)) == pytest.approx(expected, rel=close)
-
-
-@pytest.mark.parametrize("sizes", SIZES)
-def test_gradient_is_the_derivative(sizes):
-    objective, _, z = objective_at(sizes)
-    direction = np.random.default_rng(4).normal(size=len(z))
-
-    def gradient(z):
-        objective(z, out := np.empty_like(z))
-        return out
-
-    found = derivative(lambda z: objective(z, np.empty_like(z)), z, direction)
-    assert gradient(z) @ direction == pytest.approx(found, rel=1e-7)
+    assert -objective(z, gradient := np.empty_like(z)) == pytest.approx(expected, rel=close)
+    if dtype is np.float64:
+        direction = np.random.default_rng(4).normal(size=len(z))
+        found = derivative(lambda z: objective(z, np.empty_like(z)), z, direction)
+        assert gradient @ direction == pytest.approx(found, rel=1e-7)
 
 
 def test_excluded_pairs_have_no_couplings():
@@ -99,25 +90,17 @@ def test_a_position_is_not_coupled_to_itself():
     np.testing.assert_array_equal(table == 0, position[objective.states][:, None] == position)
 
 
-def test_gradient_of_few_rows_is_the_derivative():
-    data = PottsData(*random_rows(FEW, 12, missing=0.2), FEW)
-    objective = FewRows(data, L2, L2_FIELD)
-    rng = np.random.default_rng(0)
-    z, direction = rng.normal(size=(2, objective.size))
-    objective(z, gradient := np.empty_like(z))
-    found = derivative(lambda z: objective(z, np.empty_like(z)), z, direction)
-    assert gradient @ direction == pytest.approx(found, rel=1e-7)
-
-
-def test_value_of_few_rows_is_that_of_the_couplings():
+def test_value_and_gradient_of_few_rows_are_those_of_the_couplings():
     rows = random_rows(FEW, 12, missing=0.2)
     data = PottsData(*rows, FEW)
     objective = FewRows(data, L2, L2_FIELD)
-    z = np.random.default_rng(0).normal(size=objective.size)
+    z, direction = np.random.default_rng(0).normal(size=(2, objective.size))
     A, h = objective.parameters(z)
     J = OfFewRows(A, data.labels, FEW).dense()
-    value = objective(z, np.empty_like(z))
+    value = objective(z, gradient := np.empty_like(z))
     assert -value == pytest.approx(penalised(J, h, rows, FEW, L2, L2_FIELD), rel=1e-12)
+    found = derivative(lambda z: objective(z, np.empty_like(z)), z, direction)
+    assert gradient @ direction == pytest.approx(found, rel=1e-7)
 
 
 @pytest.mark.parametrize("l2", [1e-4, 10.0])
