@@ -119,11 +119,12 @@ def _problem(options, units, dtype, memory):
         exponentials = aligned((n, n_padded), dtype)
     if options.algorithm != "max":
         exponentials[:, m:] = starts[:, m:] = 1
-        half = units.model.weights.astype(dtype, copy=False) * dtype.type(units.factor / 2)
-        np.exp(half, out=exponentials[:, :m])
+        products = exponentials[:, :m]
+        np.multiply(units.model.weights, units.factor / 2, out=products, casting="same_kind")
+        np.exp(products, out=products)
         if len(starts):
-            starts[:, :m] = exponentials[:, :m]
-        exponentials[:, :m] **= 2
+            starts[:, :m] = products
+        np.square(products, out=products)
     hidden_field = np.full((len(units.fields[1]), n_padded), PADDING_FIELD)
     hidden_field[:, :m] = units.fields[1]
     row_sums = weights.sum(1, dtype=np.float64) if options.algorithm == "mixed" else np.zeros(0)
