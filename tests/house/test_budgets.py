@@ -14,10 +14,10 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 58_990,
-    "lines of code": 37_375,
-    "numeric constants": 312,
-    "lines of tests": 43_175,
+    "lines": 57_950,
+    "lines of code": 36_610,
+    "numeric constants": 290,
+    "lines of tests": 41_960,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 84,
     "parameters of tap": 14,
