@@ -7,6 +7,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import row_weights
+from fastmf._common.memory import check_available
 from fastmf.estimators.common.data import checked_data
 from fastmf.estimators.common.rows import check_counts, class_factors
 from fastmf.estimators.sparse_regression._credible_sets import FittedPart
@@ -286,6 +287,8 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
                 "sample_coefficients needs weights that are whole numbers of rows: multiply "
                 "sample_weight and class_weight by a common denominator, or round them."
             )
+        n_bytes = copies.sum(dtype=float) * rows[0].nbytes
+        check_available(n_bytes, "drawing", "divide the weights by a common factor")
         return np.repeat(rows / np.sqrt(copies)[:, None].astype(rows.dtype), copies, axis=0)
 
     # Sweeps of latent variables are slow.

@@ -1,9 +1,9 @@
-"""The start of a search, by the features that the data speak for.
+"""The start of a search for hyper-parameters, with likely features alone.
 
 Most features are less probable under the data than a priori, and so nearly surely zero whatever the
-hyper-parameters are. Without blocks all of whose features are, a fixed point takes little time. The
-hyper-parameters of its largest evidence, the blocks that are joined on the way, and the sites are
-near the ones with all features, so that the search with all features takes few steps from there.
+hyper-parameters are. Without the blocks that have such features only, a fixed point takes little
+time. The hyper-parameters of its largest evidence, its sites, and the blocks that are joined are
+close to the results with all features, from which the search with all features takes few steps.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from fastmf.learning.evidence.search import bounds_of, maximise_evidence, n_incl
 
 
 class _Likely(NamedTuple):
-    """A part of a task, with all and with likely features."""
+    """A part of a task, and which of its features are likely."""
 
     part: object  # Regression or Classification
     lead: object  # ExpectationPropagation of all units

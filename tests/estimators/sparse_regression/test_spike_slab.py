@@ -366,7 +366,6 @@ def test_the_priors_are_printed():
     ids=["effects", "groups", "classes"],
 )
 def test_features_that_a_search_begins_without_are_not_missed(estimator, n_effects, names):
-    """The learned parameters maximise the evidence of all features, most of which are unlikely."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(150, 90))
     X[:, 1:] += 0.7 * X[:, :-1]

@@ -253,3 +253,10 @@ def test_limits_of_weights(tmp_path):
     assert loaded.credible_sets() is not None
     with pytest.raises(ValueError, match="whole numbers"):
         loaded.sample_coefficients(2, rng)
+
+
+def test_drawing_from_rows_beyond_the_memory_is_refused():
+    model = mf.SpikeSlabClassifier(slab_variance=1.0)
+    model.fit(np.arange(4.0)[:, None], [0, 1, 0, 1], [1e13, 1e13, 2e13, 1e13])
+    with pytest.raises(MemoryError, match="divide the weights"):
+        model.sample_coefficients(2, rng=0)
