@@ -169,9 +169,12 @@ def probability_of_any(members, chosen, included):
     return float(np.clip(probability, included[chosen].max(), min(included[chosen].sum(), 1.0)))
 
 
-def credible_sets(part, units, members, included, coverage):
-    """The credible sets among the units of a component, by their number in the model."""
-    R, sets, included = abs(part.correlations(units)), [], included[units]
+def signals(part, units, members, least):
+    """Yield where each effect among the units of a component is: a probability of every unit.
+
+    Effects come in the order of their leads, as long as their probability is not below the least.
+    """
+    R = abs(part.correlations(units))
     remaining = [patterns.included.copy() for _, patterns in members]
     while True:
         marginal = sum(
@@ -185,9 +188,15 @@ def credible_sets(part, units, members, included, coverage):
             weight * patterns.places(chosen, likeness)
             for (weight, patterns), chosen in zip(members, remaining, strict=True)
         )
-        total = at.sum()
-        if not total >= coverage:
-            return sets
+        if not at.sum() >= least:
+            return
+        yield at
+
+
+def credible_sets(part, units, members, included, coverage):
+    """The credible sets among the units of a component, by their number in the model."""
+    R, sets, included = abs(part.correlations(units)), [], included[units]
+    for at in signals(part, units, members, coverage):
         order = np.argsort(-np.round(at, 6), kind="stable")  # copies in their order
         held = np.minimum(np.cumsum(at[order]), np.cumsum(included[order]))
         size = int(np.searchsorted(held, coverage - 1e-9)) + 1
@@ -198,7 +207,8 @@ def credible_sets(part, units, members, included, coverage):
             CredibleSet(
                 features=part.units[units[chosen]],
                 probability=probability_of_any(members, chosen, included),
-                coverage=min(float(at[chosen].sum() / total), 1.0),
+                coverage=min(float(at[chosen].sum() / at.sum()), 1.0),
                 purity=float(R[np.ix_(chosen, chosen)].min()) if size > 1 else 1.0,
             )
         )
+    return sets

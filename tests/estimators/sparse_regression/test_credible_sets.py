@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.linalg import block_diag
+from scipy.special import logsumexp
 
 import fastmf as mf
 
@@ -162,3 +163,41 @@ def test_blocks_with_more_effects_than_are_summed_over_are_warned_of():
     y = X[:, :12].sum(1) + 0.3 * rng.normal(size=200)
     with pytest.warns(UserWarning, match="more effects than are summed over"):
         mf.SpikeSlabRegressor(blocks=np.zeros(20)).fit(X, y)
+
+
+@pytest.mark.parametrize("seed, distance", [(0, 0), (2, 0), (4, 3), (7, 1)])
+def test_colocalisation_is_the_fourth_hypothesis_of_single_effects(seed, distance):
+    rng = np.random.default_rng(seed)
+    n, p, slab, prior = 3000, 40, 0.02, 1e-3
+    H = rng.normal(size=(2, n, p))
+    for k in range(1, p):
+        H[..., k] = 0.93 * H[..., k - 1] + np.sqrt(1 - 0.93**2) * H[..., k]
+    X = (H > 0.5).sum(0)
+    cause = int(rng.integers(5, 30))
+    Y = 0.2 * X[:, [cause, cause + distance]] + rng.normal(size=(n, 2))
+    r = np.corrcoef(X.T, Y.T)[p:, :p]
+    z = r * np.sqrt((n - 2) / (1 - r * r))
+    given = {"inclusion_probability": prior, "slab_variance": slab, "noise_variance": 1.0}
+    R = np.corrcoef(X.T)
+    models = [mf.SpikeSlabRegressor(**given).fit_summary(scores, R, n) for scores in z]
+    pair = models[0].colocalisation(models[1])[0]
+    # Log Bayes factors of Wakefield (2009), and the hypotheses of Giambartolomei et al. (2014).
+    score = r * np.sqrt(n)
+    first, second = (score**2 * slab * n / (1 + slab * n) - np.log1p(slab * n)) / 2
+    both = logsumexp(first + second)
+    different = logsumexp([logsumexp(first) + logsumexp(second), both], b=[1, -1])
+    weights = np.array([0, logsumexp(first), logsumexp(second), different, both])
+    weights += np.log([1, prior, prior, prior**2, 0.1 * prior])
+    expected = np.exp(weights[4] - logsumexp(weights))
+    assert pair.probability == pytest.approx(expected, abs=0.02)
+    if not distance:
+        assert pair.features[0] == cause and pair.probability > 0.5
+
+
+def test_colocalisation_refuses_other_features():
+    R = np.eye(3)
+    model = mf.SpikeSlabRegressor().fit_summary([9.0, 0.3, 0.1], R, 1000)
+    with pytest.raises(ValueError, match="same features"):
+        model.colocalisation(mf.SpikeSlabRegressor().fit_summary([9.0, 0.3], R[:2, :2], 1000))
+    with pytest.raises(TypeError, match="spike-and-slab fit"):
+        model.colocalisation(R)
