@@ -31,7 +31,9 @@ class _Likely(NamedTuple):
     def of(cls, part, lead, hyperparameters):
         """Choose features by a fixed point with these hyper-parameters."""
         n, prior = len(part.groups), hyperparameters.prior(part.groups)
-        likelier = prior.tilted_log_odds(lead.b[:n], lead.a[:n]) > prior.log_odds
+        gain = prior.tilted_log_odds(lead.b[:n], lead.a[:n]) - prior.log_odds
+        likelier = gain > 0
+        likelier[gain.argmax()] = True  # parts need a feature
         labels = np.arange(n) if part.blocks is None else part.blocks.labels[:n]
         chosen = np.append(np.isin(labels, labels[likelier]), np.ones(len(lead.b) - n, bool))
         return cls(part, lead, np.flatnonzero(chosen))
@@ -71,8 +73,6 @@ def likely_start(task, start, fixed, leads, **options):
     parts, results = zip(*(pair.reduced() for pair in pairs), strict=True)
     groups = np.concatenate([part.groups for part in parts])
     small = task._replace(parts=parts, groups=groups)
-    if not len(groups):
-        return task, start, leads
     point = maximise_evidence(small, start, fixed, results=results, **options)
     if not point.converged:
         return task, start, leads

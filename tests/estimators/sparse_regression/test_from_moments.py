@@ -251,3 +251,20 @@ def test_moments_that_overflow_are_refused(moments, name):
         mf.SpikeSlabRegressor().fit_moments(*moments)
     with pytest.raises(ValueError, match="z must be below"):
         mf.SpikeSlabRegressor().fit_summary([10**400, 1], np.eye(2), 100)
+
+
+def test_a_block_may_have_no_likely_feature():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 12))
+    X -= X.mean(0)
+    X[:, 6:] = np.linalg.qr(X)[0][:, 6:]
+    y = X[:, 0] - X[:, 2] + rng.normal(size=60)
+    y -= y.mean() + X[:, 6:] @ (X[:, 6:].T @ y)
+    gram = X.T @ X
+    gram[:6, 6:] = gram[6:, :6] = 0
+    apart, together = (
+        mf.SpikeSlabRegressor().fit_moments(matrix, X.T @ y, y @ y, 60).inclusion_probability_
+        for matrix in ([gram[:6, :6], gram[6:, 6:]], gram)
+    )
+    assert (together[[0, 2]] > 0.9).all() and (together[6:] < 0.2).all()
+    np.testing.assert_allclose(apart, together, atol=1e-3)
