@@ -11,6 +11,7 @@ from fastmf.plotting._axes import axes, drawing, mapping, tidy, with_attributes
 _METRICS = {
     "log_likelihood": "log-likelihood per unit (nats)",
     "accuracy": "fraction of correct labels",
+    "objective": "log-pseudo-likelihood less penalties",
 }
 
 
@@ -40,51 +41,36 @@ def learning_curve(history, *, label=None, ax=None):
     >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
     >>> figure = mf.plotting.learning_curve(rbm)
     """
-    history = getattr(history, "history_", history)
+    history, by = getattr(history, "history_", history), "epoch"
+    if isinstance(history, list | np.ndarray):
+        by, history = "iteration", {"objective": history}
+        history["iteration"] = np.arange(1, len(history["objective"]) + 1)
     if not isinstance(history, Mapping):
-        return _objective_curve(history, label, ax)
+        raise TypeError(
+            "history must be a fitted estimator with history_, a dict or an array, got "
+            f"{type(history).__name__}."
+        )
     metric = next((name for name in _METRICS if name in history), None)
-    if metric is None or "epoch" not in history:
+    if metric is None or by not in history:
         raise ValueError(
             f"history must have 'epoch' and 'log_likelihood' or 'accuracy', got {sorted(history)}."
         )
-    epoch = history["epoch"]
-    _check_length(metric, history[metric], "epoch", epoch)
-    ax = axes(ax, (6, 4))
-    (line,) = ax.plot(epoch, history[metric], label=label or "training data")
-    validation = history.get(f"validation_{metric}")
-    if validation is not None:
-        _check_length(f"validation_{metric}", validation, "epoch", epoch)
-        name = None if label else "validation data"
-        ax.plot(epoch, validation, "--", color=line.get_color(), label=name)
-    dashed = label and validation is not None
-    ax.legend(frameon=False, title="dashed: validation data" if dashed else None)
-    return tidy(ax, "epoch", _METRICS[metric])
-
-
-def _objective_curve(objective, label, ax):
-    """The objective of a fit without epochs, after each iteration."""
-    if not isinstance(objective, list | np.ndarray):
-        raise TypeError(
-            "history must be a fitted estimator with history_, a dict or an array, got "
-            f"{type(objective).__name__}."
-        )
-    objective = real_array("history", objective)
-    _check_length("history", objective, "history", objective)
-    ax = axes(ax, (6, 4))
-    ax.plot(np.arange(1, len(objective) + 1), objective, label=label)
-    if label:
-        ax.legend(frameon=False)
-    return tidy(ax, "iteration", "log-pseudo-likelihood less penalties")
-
-
-def _check_length(name, values, other, reference):
-    values, reference = real_array(name, values), real_array(other, reference)
-    if values.shape != reference.shape or values.ndim != 1:
-        raise ValueError(
-            f"{name} must be one-dimensional and as long as {other}, got shapes "
-            f"{values.shape} and {reference.shape}."
-        )
+    steps, validation = real_array(by, history[by]), f"validation_{metric}"
+    dashed = history.get(validation) is not None
+    curves = [(metric, "-", label or ("training data" if by == "epoch" else None))]
+    curves += [(validation, "--", None if label else "validation data")] * dashed
+    ax, colour = axes(ax, (6, 4)), None
+    for name, style, text in curves:
+        values = real_array(name, history[name])
+        if values.shape != steps.shape or values.ndim != 1:
+            raise ValueError(
+                f"{name} must be one-dimensional and as long as {by}, got shapes {values.shape} "
+                f"and {steps.shape}."
+            )
+        colour = ax.plot(steps, values, style, color=colour, label=text)[0].get_color()
+    if by == "epoch" or label:
+        ax.legend(frameon=False, title="dashed: validation data" if label and dashed else None)
+    return tidy(ax, by, _METRICS[metric])
 
 
 @drawing
