@@ -207,7 +207,7 @@ def evaluations(rbm: mf.RBM, X: Array) -> list[float]:
     )
     log_z: float = annealed.log_partition
     tracker = evaluation.Tracker(
-        every=2, pseudo=lambda model: mf.evaluation.pseudo_log_likelihood(model, X)
+        epochs=[2], pseudo=lambda model: mf.evaluation.pseudo_log_likelihood(model, X)
     )
     average = evaluation.IterateAverage(first_epoch=3)
     checkpoint = evaluation.Checkpoint("run.npz")
