@@ -94,26 +94,25 @@ def coupling_network(
     ax.margins(0.2)
     bare(ax)
     if legend:
-        from matplotlib.lines import Line2D
-
-        styles = [
-            (name, {"color": colour, "lw": 2.5})
-            for name, colour in zip(("positive", "negative"), colours, strict=True)
-            if (colour_of == colour).any()
-        ]
+        signs = zip(("positive", "negative"), colours, strict=True)
+        styles = [(n, {"color": c, "lw": 2.5}) for n, c in signs if (colour_of == c).any()]
         for share in (1.0, 0.5) if len(coupling) else ():
             styles.append((f"{strongest * share:.2g}", {"color": "0.4", "lw": 5 * share}))
         if (alpha < 1).any():
             styles.append(("uncertain", {"color": "0.2", "lw": 2.5, "alpha": alpha.min()}))
-        styles += [
-            (name, {"color": f"C{(2 + k) % 10}", "marker": "o", "ls": ""})
-            for k, name in enumerate(kinds)
-        ]
-        if styles:
-            lines = [Line2D([], [], label=name, **style) for name, style in styles]
-            # Beside the axes: lines and dots usually fill them.
-            ax.legend(handles=lines, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+        markers = ((kind, f"C{(2 + k) % 10}") for k, kind in enumerate(kinds))
+        styles += [(kind, {"color": c, "marker": "o", "ls": ""}) for kind, c in markers]
+        _explain(ax, styles)
     return ax.figure
+
+
+def _explain(ax, styles):
+    """Draw a legend of lines by their names, beside the axes: lines and dots usually fill them."""
+    from matplotlib.lines import Line2D
+
+    lines = [Line2D([], [], label=name, **style) for name, style in styles]
+    if lines:
+        ax.legend(handles=lines, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 
 
 def _positions(n, first, second, coupling, layout):
