@@ -73,8 +73,6 @@ CALLS = {
     "effective_couplings": (evaluation.effective_couplings, {"model": SITES, "X": LABELS},
                             "model n_background sample_weight n_threads rng"),
     "sequence_weights": (datasets.sequence_weights, {"X": LABELS}, "X identity n_threads"),
-    "mosaic": (plotting.mosaic, dict(images=np.ones((3, 4)), shape=(2, 2), columns=2),
-               "images shape columns"),
     "receptive_fields": (plotting.receptive_fields, dict(weights=np.ones((4, 3)), shape=(2, 2)),
                          "weights shape n_fields columns order ax"),
     "image_rows": (plotting.image_rows, dict(rows={"a": np.ones((3, 4))}, shape=(2, 2)),

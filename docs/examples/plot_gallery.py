@@ -6,9 +6,8 @@ Every function of `fastmf.plotting`, each drawn once. They return figures of mat
 by ``figure.savefig``; with ``ax`` they draw into axes of yours.
 """
 
-# sphinx_gallery_thumbnail_number = 17
+# sphinx_gallery_thumbnail_number = 15
 import numpy as np
-from sklearn.manifold import Isomap
 
 import fastmf as mf
 from fastmf import plotting
@@ -68,22 +67,8 @@ axes = plotting.curves_by_epoch(levels, scores, label="Matthews correlation")
 axes.set_xlabel("flip probability")
 
 # %%
-# `solution_map`: distinct mean-field solutions on a map, with some of them as images.
-found = tracker.values["landscape"][-1]
-points = Isomap(n_neighbors=10).fit_transform(found.visible)
-axes = plotting.solution_map(points, found, shape=digits.shape)
-
-# %%
 # `free_energy_by_epoch`: free energies of the solutions, and how many there are.
 axes = plotting.free_energy_by_epoch(tracker.epoch, tracker.values["landscape"])
-
-# %%
-# `solutions_and_data`: solutions (first column), and the data that lead to them.
-axes = plotting.solutions_and_data(found, train[:300], digits.shape, n_solutions=5)
-
-# %%
-# `mosaic`: images as one array, for plots of your own.
-print(plotting.mosaic(train[:12], digits.shape, columns=6).shape)
 
 # %%
 # `log_partitions`: log Z by all methods, with bars of two standard errors.

@@ -7,7 +7,9 @@ equations are iterated to a fixed point; the distinct ones are counted, epoch by
 """
 
 # sphinx_gallery_thumbnail_number = 2
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 from sklearn.manifold import Isomap
 
 import fastmf as mf
@@ -39,10 +41,20 @@ axes = mf.plotting.free_energy_by_epoch(tracker.epoch, tracker.values["landscape
 # like digits, and similar ones are neighbours.
 found = tracker.values["landscape"][-1]
 points = Isomap(n_neighbors=10).fit_transform(found.visible)
-axes = mf.plotting.solution_map(points, found, shape=digits.shape, n_images=24)
+figure, axes = plt.subplots(figsize=(7, 6), layout="constrained")
+dots = axes.scatter(*points.T, s=8 + 8 * np.sqrt(found.counts), c=found.free_energy)
+figure.colorbar(dots, label="free energy (nats)")
+for k in np.random.default_rng(0).permutation(len(points))[:24]:
+    image = OffsetImage(found.visible[k].reshape(digits.shape), zoom=3, cmap="gray_r")
+    axes.add_artist(AnnotationBbox(image, points[k], pad=0.1))
 print(f"{len(found.free_energy)} solutions from {len(X)} starts")
 
 # %%
 # Each of the solutions to which most starts lead (first image of a row), and training images in its
 # basin.
-axes = mf.plotting.solutions_and_data(found, X, digits.shape, n_solutions=6)
+rows = {}
+for k in np.argsort(-found.counts)[:6]:
+    basin = X[found.members == k][:12]
+    blank = np.full((12 - len(basin), X.shape[1]), np.nan)
+    rows[f"{k}: {found.counts[k]} of {len(X)}"] = np.vstack([found.visible[k], basin, blank])
+figure = mf.plotting.image_rows(rows, digits.shape)

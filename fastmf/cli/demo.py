@@ -80,34 +80,27 @@ def run(arguments):
 
 
 class Demo:
-    """Two machines that learn digits and restore other digits, and the page about them.
+    """Two machines that learn digits and restore other digits, and the page about them."""
 
-    It learns `n_train` of the 1797 digits, shows `n_shown`, and averages over `n_draws` noisy
-    versions of each of the remaining ones.
-    """
+    # Digits that are learned (of 1797) and shown, and noisy versions of each of the other ones.
+    n_train, n_shown, n_draws, noise_variance = 1400, 12, 5, 0.09
 
-    def __init__(
-        self, seed=0, quick=False, quiet=False, n_train=1400, n_shown=12, n_draws=5,
-        noise_variance=0.09,
-    ):  # fmt: skip
+    def __init__(self, seed=0, quick=False, quiet=False):
         from fastmf.datasets import load_digits
 
         digits = load_digits()
         self.seed, self.quick, self.quiet = seed, quick, quiet
-        self.n_shown, self.n_draws, self.noise_variance = n_shown, n_draws, noise_variance
         self.shape, self.scores = digits.shape, {}
         order = np.random.default_rng(seed).permutation(len(digits.X))
-        self.train, self.test = digits.X[order[:n_train]], digits.X[order[n_train:]]
+        self.train, self.test = digits.X[order[: self.n_train]], digits.X[order[self.n_train :]]
         self.ones, self.test_ones = ((X > 0.5).astype(X.dtype) for X in (self.train, self.test))
 
     def learn(self):
         """Fit both machines."""
-        binary = "bernoulli", BINARY, self.ones, self.test_ones
-        real = "truncated_gauss_bernoulli", REAL, self.train, self.test
         _options.say("learning binary digits", self.quiet)
-        self.binary = self._fit(*binary)
+        self.binary = self._fit("bernoulli", BINARY, self.ones, self.test_ones)
         _options.say("learning real-valued digits", self.quiet)
-        self.real = self._fit(*real)
+        self.real = self._fit("truncated_gauss_bernoulli", REAL, self.train, self.test)
         self.machines = {"Binary machine": self.binary, "Real-valued machine": self.real}
 
     def _fit(self, visible, options, X, validation):
@@ -121,26 +114,36 @@ class Demo:
         """Sample, denoise and compare, and return the page."""
         rng, file = np.random.default_rng(self.seed), str(folder / "binary.npz")
         _options.say("sampling, noise and log Z", self.quiet)
+        samples = self.binary.sample(self.n_shown, n_sweeps=1000, random_state=self.seed)
+        report = fastmf.evaluation.log_partition_report(
+            self.binary.model_, self.ones[: ANNEALING["n_steps"]], rng=self.seed, **ANNEALING
+        )
+        caption = f"log Z of the binary machine; dotted: {report[0].name}; two standard errors"
         parts = {
             "quick": [_POOR] * self.quick,
             "chosen": [_CHOSEN] * (not self.quick),
-            "options": [self._options()],
+            "options": [Code("text", "\n".join(map(repr, self.machines.values())))],
             "learning_curves": [
                 Figure(fastmf.plotting.learning_curve(machine), f"{name}, nats per unit")
                 for name, machine in self.machines.items()
             ],
             "receptive_fields": [self._receptive_fields(*item) for item in self.machines.items()],
-            "samples": self._samples(),
+            "samples": [
+                self._images(
+                    {"training digits": self.ones, "samples": samples},
+                    f"Training digits, and samples of the binary machine: {self.n_shown} Gibbs "
+                    "chains after 1000 sweeps each. Samples resemble digits, not always one.",
+                )
+            ],
+            "log_partitions": [
+                Figure(fastmf.plotting.log_partitions(report), caption), Code("text", str(report)),
+            ],
+            "likelihoods": [self._likelihoods(report)],
             "binary_noise": self._binary_noise(rng),
-            "gaussian_noise": self._gaussian_noise(rng),
+            "gaussian_noise": [self._gaussian_noise(rng)],
             "commands": [Code("shell", _COMMANDS.format(machine=shlex.quote(file)))],
             "program": [Code("python", _PROGRAM.format(machine=file))],
-        }
-        report = self._report()
-        figure = fastmf.plotting.log_partitions(report)
-        caption = f"log Z of the binary machine; dotted: {report[0].name}; two standard errors"
-        parts["log_partitions"] = [Figure(figure, caption), _table_of(report)]
-        parts["likelihoods"] = [self._likelihoods(report)]
+        }  # fmt: skip
         height, width = self.shape
         values = {
             **dict(n_pixels=height * width, height=height, width=width, n_draws=self.n_draws),
@@ -150,39 +153,16 @@ class Demo:
         }
         return Page("demo", values, parts)
 
-    def _options(self):
-        names = "visible", "hidden", *REAL, "momentum"
-        rows = [
-            (name.replace("_", " "), *(str(getattr(m, name)) for m in self.machines.values()))
-            for name in names
-        ]
-        return Table(("", "binary", "real-valued"), rows)
-
     def _receptive_fields(self, name, machine):
         n = min(40, machine.n_components)
-        figure = fastmf.plotting.receptive_fields(
-            machine.weights_, self.shape, n_fields=n, columns=8
-        )
+        figure = fastmf.plotting.receptive_fields(machine, self.shape, n_fields=n, columns=8)
         caption = f"{name}: the {n} hidden units of largest weights, of {machine.n_components}."
         return Figure(figure, caption)
 
-    def _samples(self):
-        samples = self.binary.sample(self.n_shown, n_sweeps=1000, random_state=self.seed)
-        rows = {"training digits": self.ones[: self.n_shown], "samples": samples}
-        caption = (
-            f"Training digits, and samples of the binary machine: {self.n_shown} Gibbs chains "
-            "after 1000 sweeps each. Samples resemble digits, not always one."
-        )
-        return [self._images(rows, caption)]
-
     def _images(self, rows, caption):
-        """Named rows of images as a figure."""
+        """The first images of named rows as a figure."""
+        rows = {name: X[: self.n_shown] for name, X in rows.items()}
         return Figure(fastmf.plotting.image_rows(rows, self.shape), caption)
-
-    def _report(self):
-        starts = self.ones[: ANNEALING["n_steps"]]
-        model = self.binary.model_
-        return fastmf.evaluation.log_partition_report(model, starts, rng=self.seed, **ANNEALING)
 
     def _likelihoods(self, report):
         machine, test = self.binary, self.test_ones
@@ -196,34 +176,30 @@ class Demo:
         return Table(("model", "log-likelihood of a test digit (nats)"), rows)
 
     def _binary_noise(self, rng):
-        from fastmf.evaluation import (
-            flip,
-            matthews_correlation,
-            nearest_neighbour,
-            pointwise_estimate,
-        )
+        from fastmf import evaluation
 
         strips, rows, test = [], [], np.tile(self.test_ones, (self.n_draws, 1))
         options = {"n_starts": 5, "candidates": self.ones}
         for p in FLIP_PROBABILITY:
-            noisy = flip(test, p, rng)
+            noisy = evaluation.flip(test, p, rng)
             estimates = {
                 "RBM (TAP)": self.binary.denoise(noisy, flip_probability=p, **options),
-                "pointwise optimal": pointwise_estimate(noisy, self.ones.mean(0), p),
-                "nearest neighbour": nearest_neighbour(noisy, self.ones),
+                "pointwise optimal": evaluation.pointwise_estimate(noisy, self.ones.mean(0), p),
+                "nearest neighbour": evaluation.nearest_neighbour(noisy, self.ones),
             }
-            scores = {name: matthews_correlation(test, X).mean() for name, X in estimates.items()}
+            scores = {
+                name: evaluation.matthews_correlation(test, X).mean()
+                for name, X in estimates.items()
+            }
             for name, score in scores.items():
                 self.scores.setdefault(name, []).append(score)
             texts = [f"{score:.3f}" for score in scores.values()]
             rows.append((f"{p:g}", *texts, max(scores, key=scores.get)))
-            images = {"clean": test, "noisy": noisy} | estimates
             caption = (
                 f"Test digits with pixels flipped with probability p = {p:g}, the estimates "
                 "(posterior means in grey)."
             )
-            images = {name: X[: self.n_shown] for name, X in images.items()}
-            strips.append(self._images(images, caption))
+            strips.append(self._images({"clean": test, "noisy": noisy} | estimates, caption))
         label = "Matthews correlation"
         axes = fastmf.plotting.curves_by_epoch(FLIP_PROBABILITY, self.scores, label=label)
         axes.set_xlabel("flip probability")
@@ -232,8 +208,7 @@ class Demo:
 
     def _gaussian_noise(self, rng):
         test, machine, variance = self.test, self.real, self.noise_variance
-        noise = rng.normal(scale=variance**0.5, size=test.shape)
-        noisy = test + noise.astype(test.dtype)
+        noisy = test + rng.normal(scale=variance**0.5, size=test.shape).astype(test.dtype)
         field = noisy / test.dtype.type(variance)
         precision = np.full_like(field, 1 / variance)
         images = {
@@ -242,27 +217,9 @@ class Demo:
             "RBM (TAP)": machine.denoise(noisy, noise_variance=variance),
             "pointwise optimal": machine.pointwise_.moments(field, precision)[0],
         }
-        rows = {
-            f"{name}, {((X - test) ** 2).mean():.4f}": X[: self.n_shown]
-            for name, X in images.items()
-        }
+        rows = {f"{name}, {((X - test) ** 2).mean():.4f}": X for name, X in images.items()}
         caption = (
             "The same test digits in grey: clean, noisy, and two estimates, with the mean squared "
             "error of a pixel over all test digits."
         )
-        return [self._images(rows, caption)]
-
-
-def _table_of(report):
-    """Log-partitions by all methods, beside the first one."""
-    rows = [
-        (
-            entry.name,
-            f"{entry.log_partition:.3f}",
-            "" if entry.error is None else f"{entry.error:.3f}",
-            f"{entry.log_partition - report[0].log_partition:+.3f}",
-            f"{entry.seconds:.2f}",
-        )
-        for entry in report
-    ]
-    return Table(("method", "log Z (nats)", "error (nats)", "off by (nats)", "time (s)"), rows)
+        return self._images(rows, caption)

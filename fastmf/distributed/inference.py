@@ -2,6 +2,7 @@
 
 import dataclasses
 from functools import partial
+from itertools import repeat
 from numbers import Integral
 
 import numpy as np
@@ -67,10 +68,13 @@ def tap(model, init=None, *, field=None, precision=None, clamp=None, n_threads=1
     like = _solve((model, options | {"max_iter": 1}), start)
     shared = dask.delayed((model, options), traverse=False)
     task = dask.delayed(_solve, pure=False)
-    of_blocks = {name: _map(_Blocks, x) for name, x in arguments.items()}
+    of_blocks = {
+        name: _map(lambda x: iter(blocks(x)) if is_dask(x) else repeat(x), value)
+        for name, value in arguments.items()
+    }
     results = [
-        task(shared, {name: _map(lambda x, k=k: x[k], value) for name, value in of_blocks.items()})
-        for k in range(len(rows.chunks[0]))
+        task(shared, {name: _map(next, value) for name, value in of_blocks.items()})
+        for _ in rows.chunks[0]
     ]
     lazy = {
         each.name: _lazy(each.name, getattr(like, each.name), results, rows.chunks[0])
@@ -162,16 +166,6 @@ def _cut(name, rows, value):
             f"{value.shape} beside {len(rows)} rows."
         )
     return value.rechunk((rows.chunks[0], -1))
-
-
-class _Blocks:
-    """The blocks of a Dask array, or the same argument for each block."""
-
-    def __init__(self, value):
-        self.value, self.blocks = value, blocks(value) if is_dask(value) else None
-
-    def __getitem__(self, k):
-        return self.value if self.blocks is None else self.blocks[k]
 
 
 def _one_row(missing, value):

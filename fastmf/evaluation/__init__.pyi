@@ -61,7 +61,6 @@ class Solutions(NamedTuple):
     def as_frame(self) -> Any: ...
 
 class Tracker:
-    every: int
     epochs: set[int] | None
     quantities: dict[str, Callable[[Any], Any]]
     epoch: list[int]
@@ -69,7 +68,6 @@ class Tracker:
     def __init__(
         self,
         *,
-        every: int = 1,
         epochs: Sequence[int] | None = None,
         **quantities: Callable[[Any], Any],
     ) -> None: ...

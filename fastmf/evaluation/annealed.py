@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 
-from fastmf._common.arguments import count, flag, generator, number, rows
+from fastmf._common.arguments import count, flag, generator, number
 from fastmf._common.warning import warn_user
 from fastmf._jit.messages import to_stderr
 from fastmf.inference.bp.most_probable import most_probable
@@ -50,11 +50,10 @@ from fastmf.inference.sampling.annealing import (
 )
 from fastmf.inference.sampling.phases import Phases
 from fastmf.models import BoltzmannMachine
+from fastmf.models._checks import visible_rows
 from fastmf.models.boltzmann import check_machine
-from fastmf.priors._groups import as_states
 from fastmf.priors._protocol import n_units, parts_of
 from fastmf.priors._queries import two_values
-from fastmf.priors._values import check_support
 
 # Standard errors by which an estimate is clearly higher than another.
 CLEAR_ERRORS = 3
@@ -254,8 +253,9 @@ def annealed_importance_sampling(
     tolerance = number("tolerance", tolerance, 0, np.inf)
     n_threads = count("n_threads", n_threads, optional=True)
     say = to_stderr if flag("verbose", verbose) else (lambda text: None)
-    n_visible = n_units(model.layers[0])
-    starts = None if data is None else _starts(model, data, n_chains)
+    n_visible, starts = n_units(model.layers[0]), None
+    if data is not None:
+        starts = np.resize(visible_rows("data", model, data), (n_chains, n_visible))
     rng = generator(rng, optional=True)
     problem, starts, values = annealed_model(model, starts, rng)
     _check_sizes(problem[0])
@@ -312,15 +312,6 @@ def _check_sizes(model):
             f"got {largest:.3g}: sums of these are not known to a nat in double precision. Divide "
             "them by a number, fix the units that they decide, or take log_partition_bounds."
         )
-
-
-def _starts(model, data, n_chains):
-    """Visible states that the chains start from: the rows of the data, repeated if too few."""
-    prior = model.layers[0]
-    data = rows("data", as_states("data", prior, data), n_units(prior), model.dtype)
-    starts = np.resize(np.atleast_2d(data), (n_chains, n_units(prior)))
-    check_support(prior, starts, False, model.dtype, "data")
-    return starts
 
 
 class Exploration:

@@ -2,15 +2,14 @@
 
 import numpy as np
 
-from fastmf._common.arguments import count, generator, rows
+from fastmf._common.arguments import count, generator
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.inference.sampling.visible import sampled_units
-from fastmf.models import BoltzmannMachine
+from fastmf.models._checks import visible_rows
 from fastmf.models._layered import Layered
 from fastmf.models.boltzmann import check_machine
-from fastmf.priors._groups import as_labels, as_states
+from fastmf.priors._groups import as_labels
 from fastmf.priors._protocol import n_units, sample
-from fastmf.priors._values import check_support
 
 
 def gibbs_chains(
@@ -68,59 +67,37 @@ def gibbs_chains(
     n_warmup, thin = count("n_warmup", n_warmup, 0), count("thin", thin)
     n_threads = count("n_threads", n_threads, optional=True)
     rng = generator(rng, optional=True)
-    if isinstance(model, Layered):
-        pair = model.bipartite()
-
-        def move(states, n_sweeps):
-            return gibbs(pair, states[0], n_sweeps, rng, n_threads)
-    elif isinstance(model, BoltzmannMachine):
-        check_machine(model, "gibbs_chains")
-        units = sampled_units(model)
-
-        def move(states, n_sweeps):
-            return (units.sample(states[0], n_sweeps, rng, n_threads),)
-    else:
-        raise TypeError(
-            f"model must be an RBM, a DBM or a BoltzmannMachine, got {type(model).__name__}: of an "
-            "estimator, pass model_."
-        )
-    visible = _starts(model, init, n_chains, rng)
-    layered = isinstance(model, Layered)
-    states = (even_layers(model, visible, rng) if layered else visible.astype(model.dtype),)
-    if n_warmup:
-        states = move(states, n_warmup)
-    draws = {}
-    for k in range(n_draws):
-        states = move(states, thin)
-        for name, values in _by_layer(model, states).items():
-            if k == 0:
-                draws[name] = np.empty((n_chains, n_draws, values.shape[1]), values.dtype)
-            draws[name][:, k] = values
-    return draws
-
-
-def _starts(model, init, n_chains, rng):
-    """Visible states of all chains, checked."""
-    prior = model.layers[0]
+    check_machine(model, "gibbs_chains")
+    prior, layered = model.layers[0], isinstance(model, Layered)
     if init is None:
         zeros = np.zeros((n_chains, n_units(prior)), model.dtype)
-        return sample(prior, zeros, zeros, rng)
-    init = rows("init", as_states("init", prior, init), n_units(prior), model.dtype)
-    if init.shape != (n_chains, n_units(prior)):
-        raise ValueError(f"init must have {n_chains} rows, one a chain, got shape {init.shape}.")
-    check_support(prior, init, False, model.dtype, "init")
-    return init
+        visible = sample(prior, zeros, zeros, rng)
+    else:
+        visible = visible_rows("init", model, init)
+        if visible.shape != (n_chains, n_units(prior)):
+            raise ValueError(
+                f"init must have {n_chains} rows, one a chain, got shape {visible.shape}."
+            )
+    units = model.bipartite() if layered else sampled_units(model)
+    # Of even and odd layers.
+    states = even_layers(model, visible, rng) if layered else visible.astype(model.dtype)
+    draws = []
+    for n_sweeps in [n_warmup] * (n_warmup > 0) + [thin] * n_draws:
+        if layered:
+            states, odd = gibbs(units, states, n_sweeps, rng, n_threads)
+        else:
+            states, odd = units.sample(states, n_sweeps, rng, n_threads), None
+        draws.append(_by_layer(model, states, odd))
+    draws = draws[-n_draws:]
+    return {name: np.stack([draw[name] for draw in draws], axis=1) for name in draws[0]}
 
 
-def _by_layer(model, states):
+def _by_layer(model, even, odd):
     """States of each layer by name, given the states of even and odd layers."""
-    names = ["visible", "hidden"][: len(model.layers)]
-    if len(model.layers) > 2:
-        names = ["visible", *(f"hidden_{k}" for k in range(1, len(model.layers)))]
-    labels = {}
-    for side, x in enumerate(states):
-        layers = model.layers[side::2]
-        ends = np.cumsum([n_units(layer) for layer in layers])[:-1]
-        for name, layer, part in zip(names[side::2], layers, np.split(x, ends, 1), strict=True):
-            labels[name] = as_labels(layer, part)
-    return {name: labels[name] for name in names}
+    n_layers, ends, labels = len(model.layers), [0, 0], {}
+    for k, layer in enumerate(model.layers):
+        start = ends[k % 2]
+        ends[k % 2] += n_units(layer)
+        name = "visible" if k == 0 else "hidden" if n_layers == 2 else f"hidden_{k}"
+        labels[name] = as_labels(layer, (even, odd)[k % 2][:, start : ends[k % 2]])
+    return labels

@@ -2,13 +2,14 @@
 
 import numpy as np
 
-from fastmf._common.arguments import count, generator, row_weights, rows
+from fastmf._common.arguments import count, generator, row_weights
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.sampling.effective_couplings import effective_couplings as fill
 from fastmf.models import RBM
+from fastmf.models._checks import visible_rows
 from fastmf.models._gauge import in_gauge
 from fastmf.priors._compiled import units_of
-from fastmf.priors._groups import as_labels, as_states, column_is_group
+from fastmf.priors._groups import as_labels, column_is_group
 
 
 def effective_couplings(model, X, *, n_background=50, sample_weight=None, n_threads=None, rng=0):
@@ -57,8 +58,7 @@ def effective_couplings(model, X, *, n_background=50, sample_weight=None, n_thre
         raise TypeError("model must be an RBM whose visible units are all categorical.")
     visible, rng = model.visible, generator(rng, optional=True)
     n_threads = count("n_threads", n_threads, optional=True)
-    flat = rows("X", as_states("X", visible, X), model.n_visible, model.dtype)
-    flat = np.atleast_2d(flat)
+    flat = visible_rows("X", model, X, support=False)
     weights = row_weights(1.0 if sample_weight is None else sample_weight, len(flat))
     n = min(count("n_background", n_background), np.count_nonzero(weights))
     probabilities = None if sample_weight is None else weights / weights.sum()

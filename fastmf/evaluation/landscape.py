@@ -59,10 +59,8 @@ class Tracker:
 
     Parameters
     ----------
-    every : int, default 1
-        Epochs between two records.
     epochs : sequence of int, optional
-        Record at these epochs only.
+        Record at these epochs only, such as range(10, 101, 10); default: at all.
     **quantities : callable
         Functions of the model, by name.
 
@@ -85,8 +83,7 @@ class Tracker:
     ([1, 2], 2)
     """
 
-    def __init__(self, *, every=1, epochs=None, **quantities):
-        self.every = count("every", every)
+    def __init__(self, *, epochs=None, **quantities):
         self.epochs = None if epochs is None else {int(epoch) for epoch in epochs}
         for name, function in quantities.items():
             if not callable(function):
@@ -97,10 +94,7 @@ class Tracker:
 
     def __call__(self, state):
         """Record after an epoch of training, if it is one of those asked for."""
-        recorded = (
-            state.epoch % self.every == 0 if self.epochs is None else state.epoch in self.epochs
-        )
-        if recorded:
+        if self.epochs is None or state.epoch in self.epochs:
             self.record(state.model, state.epoch)
 
     def record(self, model, epoch):

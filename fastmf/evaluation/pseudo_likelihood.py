@@ -2,13 +2,11 @@
 
 import numpy as np
 
-from fastmf._common.arguments import real_array, rows
 from fastmf._threads.workers import one_blas_thread
 from fastmf.models import RBM
-from fastmf.priors._groups import as_states
+from fastmf.models._checks import visible_rows
 from fastmf.priors._protocol import take
 from fastmf.priors._queries import columns_of_values
-from fastmf.priors._values import check_support
 
 
 def pseudo_log_likelihood(model, X):
@@ -54,10 +52,7 @@ def pseudo_log_likelihood(model, X):
             "model must be an RBM with discrete visible units, got "
             f"{model if isinstance(model, RBM) else type(model).__name__}."
         )
-    X = as_states("X", model.visible, real_array("X", X))
-    X = np.atleast_2d(rows("X", X, model.n_visible, model.dtype))
-    check_support(model.visible, X, False, model.dtype)
-    return _sums_of_columns(model, columns, X)
+    return _sums_of_columns(model, columns, visible_rows("X", model, X))
 
 
 @one_blas_thread()

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf._common.arguments import real_array
+from fastmf._common.arguments import real_array, rows
 from fastmf.priors._groups import as_states
 from fastmf.priors._protocol import (
     as_dtype,
@@ -12,6 +12,7 @@ from fastmf.priors._protocol import (
     with_arrays,
 )
 from fastmf.priors._registry import built_in
+from fastmf.priors._values import check_support
 
 
 def shared_matrix(name, value, may_lack_columns=False, may_be_forbidden=False):
@@ -114,6 +115,16 @@ def states(name, x, n):
 def states_of(name, prior, x):
     """`x` as an array with one value for each unit of a layer, labels of groups made one-hot."""
     return states(name, as_states(name, prior, x), n_units(prior))
+
+
+def visible_rows(name, model, X, support=True):
+    """Rows of visible states in a model's type, labels of groups made one-hot."""
+    prior = model.layers[0]
+    X = rows(name, as_states(name, prior, real_array(name, X)), n_units(prior), model.dtype)
+    X = np.atleast_2d(X)
+    if support:
+        check_support(prior, X, False, model.dtype, name)
+    return X
 
 
 def log_prob(name, prior, x):

@@ -118,8 +118,10 @@ def check_machine(model, solver=None):
     Couplings of -inf have no moments for a `solver` of this name.
     """
     if not (isinstance(model, Model) and hasattr(model, "couplings")):
+        advice = ": of an estimator, pass model_" if hasattr(model, "fit") else ""
         raise TypeError(
-            f"model must be an RBM, a DBM or a BoltzmannMachine, got {type(model).__name__}."
+            "model must be an RBM, a DBM or a BoltzmannMachine, got "
+            f"{type(model).__name__}{advice}."
         )
     if solver and isinstance(model, BoltzmannMachine) and has_forbidden(model.couplings):
         raise ValueError(

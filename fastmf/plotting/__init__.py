@@ -1,21 +1,19 @@
-"""Figures of learning, images, landscapes, sequences, couplings, coefficients and solvers.
+"""Figures of learning, images, sequences, couplings, coefficients and solvers.
 
 matplotlib is imported when a figure is drawn, and pyplot never: no display is needed. Without `ax`
 a function returns a new `matplotlib.figure.Figure`, to be saved by `figure.savefig(path)`; with
-`ax`, the figure of these axes. Functions for landscapes return the axes, whose attribute `figure`
-is the figure.
+`ax`, the figure of these axes. `curves_by_epoch` and `free_energy_by_epoch` return the axes, whose
+attribute `figure` is the figure.
 """
 
-from fastmf.plotting.coefficients import coefficient_forest
-from fastmf.plotting.couplings import coupling_network, edge_forest
-from fastmf.plotting.curves import learning_curve, log_partitions
-from fastmf.plotting.images import image_rows, mosaic, receptive_fields
-from fastmf.plotting.landscape import (
+from fastmf.plotting.couplings import coefficient_forest, coupling_network, edge_forest
+from fastmf.plotting.curves import (
     curves_by_epoch,
     free_energy_by_epoch,
-    solution_map,
-    solutions_and_data,
+    learning_curve,
+    log_partitions,
 )
+from fastmf.plotting.images import image_rows, receptive_fields
 from fastmf.plotting.sequences import (
     contact_map,
     mutation_matrix,
@@ -32,10 +30,7 @@ __all__ = [
     "image_rows",
     "learning_curve",
     "log_partitions",
-    "mosaic",
     "mutation_matrix",
     "precision_curve",
     "receptive_fields",
-    "solution_map",
-    "solutions_and_data",
 ]

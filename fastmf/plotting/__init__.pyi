@@ -53,7 +53,6 @@ def image_rows(
     ax: Axes | None = None,
 ) -> Figure: ...
 def learning_curve(history: Any, *, label: str | None = None, ax: Axes | None = None) -> Figure: ...
-def mosaic(images: ArrayLike, shape: tuple[int, int], columns: int) -> Array: ...
 def receptive_fields(
     weights: Any,
     shape: tuple[int, int],
@@ -63,23 +62,6 @@ def receptive_fields(
     order: ArrayLike | None = None,
     ax: Axes | None = None,
 ) -> Figure: ...
-def solution_map(
-    points: ArrayLike,
-    solutions: Any,
-    *,
-    shape: tuple[int, int] | None = None,
-    n_images: int = 12,
-    ax: Axes | None = None,
-) -> Axes: ...
-def solutions_and_data(
-    solutions: Any,
-    X: ArrayLike,
-    shape: tuple[int, int],
-    *,
-    n_solutions: int = 10,
-    n_data: int = 12,
-    ax: Axes | None = None,
-) -> Axes: ...
 def contact_map(
     scores: Any,
     distances: ArrayLike | None = None,

@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from fastmf._common.arguments import count
 
 # Last parameter and result.
@@ -63,18 +61,6 @@ def forest(ax, values, spread, labels, **points):
     ax.set_yticks(rows, labels)
     ax.invert_yaxis()
     return ax, dots
-
-
-def strips(ax, image, labels):
-    """Draw an image that consists of a row of images for each label; return the axes."""
-    ax = axes(ax, (9, 9 * image.shape[0] / image.shape[1]))
-    ax.imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-    bare(ax)
-    # Between rows there is a line of one pixel.
-    height = (len(image) + 1) / len(labels)
-    ax.set_yticks(height * np.arange(len(labels)) + height / 2 - 1, labels)
-    ax.tick_params(length=0)
-    return ax
 
 
 def names_of(names, n, what):

@@ -1,7 +1,6 @@
-"""Networks of couplings, and couplings with their intervals."""
+"""Networks of couplings, and couplings and coefficients with their intervals."""
 
 from importlib import import_module
-from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -57,19 +56,31 @@ def coupling_network(
     colours = QGRAPH if isinstance(colours, str) and colours == "qgraph" else tuple(colours)
     if len(colours) != 2:
         raise ValueError(f'colours must be "qgraph" or two colours, got {colours!r:.60}.')
-    edges = _edges(edges, number("minimum", minimum, 0, 1))
-    names = names_of(edges.names if names is None else names, edges.n_features, "units")
+    minimum = number("minimum", minimum, 0, 1)
+    tests = edges.edge_inclusion() if hasattr(edges, "edge_inclusion") else edges
+    with_attributes("edges", tests, "machine or EdgeInclusion", "probability", "mean", "names")
+    p, mean = np.asarray(tests.probability), np.asarray(tests.mean)
+    first, second = pairs = np.nonzero(np.triu(p >= max(minimum, np.finfo(float).tiny), 1))
+    if mean.shape == p.shape and hasattr(tests, "std"):
+        coupling, colour_of = mean[pairs], np.where(mean[pairs] > 0, *colours)
+    else:  # pairs of positions: norms of couplings, or their evidence if sizes differ
+        colour_of = np.full(len(first), "0.4", object)
+        norms = np.sqrt(np.square(mean).sum((1, 3))) if mean.ndim == 4 else tests.log_bayes_factor
+        coupling = np.asarray(norms)[pairs]
+    # From the least probable coupling that may be drawn: above one half few alphas differ visibly.
+    certainty = (p[pairs] - minimum) / (1 - minimum) if minimum < 1 else np.ones(len(first))
+    alpha = 0.15 + 0.85 * certainty
+    names = names_of(tests.names if names is None else names, len(p), "units")
     if groups is not None:
-        groups = names_of(groups, edges.n_features, "units")
+        groups = names_of(groups, len(p), "units")
     ax = axes(ax, (6.5, 6) if legend or groups else (6, 6))
-    x, y = _positions(edges, layout)
-    strongest = abs(edges.coupling).max(initial=0) or 1.0
-    for k in np.argsort(abs(edges.coupling), kind="stable"):
-        pair = [edges.first[k], edges.second[k]]
+    x, y = _positions(len(p), first, second, coupling, layout)
+    strongest = abs(coupling).max(initial=0) or 1.0
+    for k in np.argsort(abs(coupling), kind="stable"):
+        pair = [first[k], second[k]]
         ax.plot(
-            x[pair], y[pair], color=_colour(edges, k, colours), zorder=1,
-            linewidth=_width(edges.coupling[k] / strongest), alpha=edges.alpha[k],
-            solid_capstyle="round",
+            x[pair], y[pair], color=colour_of[k], zorder=1, alpha=alpha[k],
+            linewidth=5 * abs(coupling[k] / strongest), solid_capstyle="round",
         )  # fmt: skip
     kinds = sorted(set(groups)) if groups is not None else []
     dots = [f"C{(2 + kinds.index(group)) % 10}" for group in groups] if kinds else "0.2"
@@ -77,70 +88,35 @@ def coupling_network(
     for name, right, up in zip(names, x, y, strict=True):
         side = "center" if abs(right) < 0.1 else ("left" if right > 0 else "right")
         ax.text(right + 0.06 * np.sign(right), up + 0.06, name, ha=side, va="center")
-    ax.set_title(edges.title)
+    n_pairs = len(p) * (len(p) - 1) // 2
+    ax.set_title(f"{len(first)} of {n_pairs} couplings have a probability of {minimum:g} or more")
     ax.set_aspect("equal")
     ax.margins(0.2)
     bare(ax)
     if legend:
-        _explain(ax, edges, strongest, kinds, colours)
+        signs = zip(("positive", "negative"), colours, strict=True)
+        styles = [(n, {"color": c, "lw": 2.5}) for n, c in signs if (colour_of == c).any()]
+        for share in (1.0, 0.5) if len(coupling) else ():
+            styles.append((f"{strongest * share:.2g}", {"color": "0.4", "lw": 5 * share}))
+        if (alpha < 1).any():
+            styles.append(("uncertain", {"color": "0.2", "lw": 2.5, "alpha": alpha.min()}))
+        markers = ((kind, f"C{(2 + k) % 10}") for k, kind in enumerate(kinds))
+        styles += [(kind, {"color": c, "marker": "o", "ls": ""}) for kind, c in markers]
+        _explain(ax, styles)
     return ax.figure
 
 
-class _Edges(NamedTuple):
-    """Edges that are drawn: ends, couplings, opacities, names of all units, and title."""
+def _explain(ax, styles):
+    """Draw a legend of lines by their names, beside the axes: lines and dots usually fill them."""
+    from matplotlib.lines import Line2D
 
-    first: np.ndarray
-    second: np.ndarray
-    coupling: np.ndarray
-    alpha: np.ndarray
-    names: list
-    title: str
-    signed: bool
-
-    @property
-    def n_features(self):
-        return len(self.names)
+    lines = [Line2D([], [], label=name, **style) for name, style in styles]
+    if lines:
+        ax.legend(handles=lines, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 
 
-def _edges(tests, minimum):
-    """Edges by their probabilities; of pairs of positions, with the norms of their couplings."""
-    if hasattr(tests, "edge_inclusion"):
-        tests = tests.edge_inclusion()
-    with_attributes("edges", tests, "machine or EdgeInclusion", "probability", "mean", "names")
-    p, n = np.asarray(tests.probability), len(tests.probability)
-    pairs = np.triu_indices(n, 1)
-    mask = p[pairs] >= max(minimum, np.finfo(float).tiny)
-    first, second = pairs[0][mask], pairs[1][mask]
-    signed = np.shape(tests.mean) == p.shape and hasattr(tests, "std")
-    coupling = tests.mean[first, second] if signed else _norms(tests, first, second)
-    certainty = p[first, second]
-    # From the least probable coupling that may be drawn: above one half few alphas differ visibly.
-    certainty = (certainty - minimum) / (1 - minimum) if minimum < 1 else np.ones(len(certainty))
-    alpha = 0.15 + 0.85 * certainty
-    title = f"{len(first)} of {len(pairs[0])} couplings have a probability of {minimum:g} or more"
-    return _Edges(first, second, coupling, alpha, list(tests.names), title, signed)
-
-
-def _norms(tests, first, second):
-    """Frobenius norms of the couplings of pairs of positions, or their evidence if sizes differ."""
-    mean = np.asarray(tests.mean)
-    if mean.ndim == 4:
-        return np.sqrt(np.square(mean).sum((1, 3)))[first, second]
-    return np.asarray(tests.log_bayes_factor)[first, second]
-
-
-def _width(share):
-    """Width in points of the line of a part of the strongest coupling."""
-    return 5 * abs(share)
-
-
-def _colour(edges, k, colours):
-    return colours[int(edges.coupling[k] <= 0)] if edges.signed else "0.4"
-
-
-def _positions(edges, layout):
+def _positions(n, first, second, coupling, layout):
     """Places on a circle, or where springs between coupled features are at rest."""
-    n = edges.n_features
     angle = np.pi / 2 - 2 * np.pi * np.arange(n) / n
     circle = np.cos(angle), np.sin(angle)
     if layout == "circle":
@@ -153,33 +129,11 @@ def _positions(edges, layout):
         raise ImportError("layout='spring' needs networkx: pip install networkx") from error
     graph = networkx.Graph()
     graph.add_nodes_from(range(n))
-    for i, j, value in zip(edges.first, edges.second, edges.coupling, strict=True):
-        graph.add_edge(int(i), int(j), weight=float(abs(value)))
+    ends = zip(first.tolist(), second.tolist(), abs(coupling).tolist(), strict=True)
+    graph.add_weighted_edges_from(ends)
     start = dict(enumerate(np.transpose(circle)))
     places = networkx.spring_layout(graph, pos=start, seed=0, iterations=200)
     return np.array([places[k] for k in range(n)]).T
-
-
-def _explain(ax, edges, strongest, kinds, colours):
-    """Draw a legend."""
-    from matplotlib.lines import Line2D
-
-    lines = []
-    for sign, colour, name in zip((1, -1), colours, ("positive", "negative"), strict=True):
-        if edges.signed and (sign * edges.coupling > 0).any():
-            lines.append(Line2D([], [], color=colour, lw=2.5, label=name))
-    for share in (1.0, 0.5) if len(edges.coupling) else ():
-        label = f"{strongest * share:.2g}"
-        lines.append(Line2D([], [], color="0.4", lw=_width(share), label=label))
-    if (edges.alpha < 1).any():
-        pale = Line2D([], [], color="0.2", lw=2.5, alpha=edges.alpha.min(), label="uncertain")
-        lines.append(pale)
-    for k, name in enumerate(kinds):
-        colour = f"C{(2 + k) % 10}"
-        lines.append(Line2D([], [], color=colour, marker="o", ls="", label=name))
-    if lines:
-        # Beside the axes: lines and dots usually fill them.
-        ax.legend(handles=lines, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 
 
 @drawing
@@ -220,3 +174,41 @@ def edge_forest(machine, *, level=0.95, n_top=30, names=None, ax=None):
     labels = [f"{names[tests.first[k]]} - {names[tests.second[k]]}" for k in top]
     ax, _ = forest(ax, values, width, labels, c=np.where(values > 0, "C3", "C0"), s=25)
     return tidy(ax, f"coupling, with {level:.0%} intervals", "pair of items")
+
+
+@drawing
+def coefficient_forest(model, *, names=None, n_top=20, ax=None):
+    """Posterior means of the most probable coefficients, with bars of two standard deviations.
+
+    Parameters
+    ----------
+    model : fitted spike-and-slab estimator
+        The darker a point, the more probable it is that the coefficient is not zero.
+    names : sequence of str of length n_features, optional
+        Default: names of the estimator's data frame, or numbers.
+    n_top : int, default 20
+        How many are drawn.
+    %(ax)s
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(40, 60))
+    >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
+    >>> model = mf.SpikeSlabRegressor().fit(X, y)
+    >>> figure = mf.plotting.coefficient_forest(model, n_top=5)
+    >>> sorted(label.get_text() for label in figure.axes[0].get_yticklabels()[:2])
+    ['3', '7']
+    """
+    with_attributes("model", model, "spike-and-slab estimator", "coef_var_")
+    values, variances = np.ravel(model.coef_), np.ravel(model.coef_var_)
+    probability, n_top = model.inclusion_probability_, count("n_top", n_top)
+    names = getattr(model, "feature_names_in_", None) if names is None else names
+    names = names_of(names, len(values), "coefficients")
+    top = np.lexsort((-abs(values), -probability))[:n_top]
+    spread, labels = 2 * np.sqrt(variances[top]), [names[k] for k in top]
+    colours = {"c": probability[top], "cmap": "viridis_r", "vmin": 0, "vmax": 1}
+    ax, points = forest(ax, values[top], spread, labels, **colours)
+    ax.figure.colorbar(points, ax=ax, label="inclusion probability")
+    return tidy(ax, "coefficient (two standard deviations)", "feature")

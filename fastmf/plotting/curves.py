@@ -1,16 +1,17 @@
-"""Curves of learning, and log-partitions by several methods."""
+"""Curves of learning, free energies of solutions by epoch, and log-partitions of a model."""
 
 from collections.abc import Mapping
 
 import numpy as np
 
 from fastmf._common.arguments import real_array
-from fastmf.plotting._axes import axes, drawing, tidy, with_attributes
+from fastmf.plotting._axes import axes, drawing, mapping, tidy, with_attributes
 
 # What a history holds, and the name of its axis.
 _METRICS = {
     "log_likelihood": "log-likelihood per unit (nats)",
     "accuracy": "fraction of correct labels",
+    "objective": "log-pseudo-likelihood less penalties",
 }
 
 
@@ -40,51 +41,123 @@ def learning_curve(history, *, label=None, ax=None):
     >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
     >>> figure = mf.plotting.learning_curve(rbm)
     """
-    history = getattr(history, "history_", history)
+    history, by = getattr(history, "history_", history), "epoch"
+    if isinstance(history, list | np.ndarray):
+        by, history = "iteration", {"objective": history}
+        history["iteration"] = np.arange(1, len(history["objective"]) + 1)
     if not isinstance(history, Mapping):
-        return _objective_curve(history, label, ax)
+        raise TypeError(
+            "history must be a fitted estimator with history_, a dict or an array, got "
+            f"{type(history).__name__}."
+        )
     metric = next((name for name in _METRICS if name in history), None)
-    if metric is None or "epoch" not in history:
+    if metric is None or by not in history:
         raise ValueError(
             f"history must have 'epoch' and 'log_likelihood' or 'accuracy', got {sorted(history)}."
         )
-    epoch = history["epoch"]
-    _check_length(metric, history[metric], "epoch", epoch)
-    ax = axes(ax, (6, 4))
-    (line,) = ax.plot(epoch, history[metric], label=label or "training data")
-    validation = history.get(f"validation_{metric}")
-    if validation is not None:
-        _check_length(f"validation_{metric}", validation, "epoch", epoch)
-        name = None if label else "validation data"
-        ax.plot(epoch, validation, "--", color=line.get_color(), label=name)
-    dashed = label and validation is not None
-    ax.legend(frameon=False, title="dashed: validation data" if dashed else None)
-    return tidy(ax, "epoch", _METRICS[metric])
+    steps, validation = real_array(by, history[by]), f"validation_{metric}"
+    dashed = history.get(validation) is not None
+    curves = [(metric, "-", label or ("training data" if by == "epoch" else None))]
+    curves += [(validation, "--", None if label else "validation data")] * dashed
+    ax, colour = axes(ax, (6, 4)), None
+    for name, style, text in curves:
+        values = real_array(name, history[name])
+        if values.shape != steps.shape or values.ndim != 1:
+            raise ValueError(
+                f"{name} must be one-dimensional and as long as {by}, got shapes {values.shape} "
+                f"and {steps.shape}."
+            )
+        colour = ax.plot(steps, values, style, color=colour, label=text)[0].get_color()
+    if by == "epoch" or label:
+        ax.legend(frameon=False, title="dashed: validation data" if label and dashed else None)
+    return tidy(ax, by, _METRICS[metric])
 
 
-def _objective_curve(objective, label, ax):
-    """The objective of a fit without epochs, after each iteration."""
-    if not isinstance(objective, list | np.ndarray):
-        raise TypeError(
-            "history must be a fitted estimator with history_, a dict or an array, got "
-            f"{type(objective).__name__}."
-        )
-    objective = real_array("history", objective)
-    _check_length("history", objective, "history", objective)
-    ax = axes(ax, (6, 4))
-    ax.plot(np.arange(1, len(objective) + 1), objective, label=label)
-    if label:
-        ax.legend(frameon=False)
-    return tidy(ax, "iteration", "log-pseudo-likelihood less penalties")
+@drawing
+def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=None):
+    """Several measures by epoch or another number, such as likelihoods by TAP and by annealing.
+
+    Parameters
+    ----------
+    epoch : array of shape (n_epochs,)
+    curves : dict of str to array of shape (n_epochs,)
+    errors : dict of str to array of shape (n_epochs,), optional
+        Standard errors of some of them.
+    label : str, default "nats per unit"
+        Label of the vertical axis.
+    %(axes)s
+
+    Examples
+    --------
+    >>> import fastmf as mf
+    >>> axes = mf.plotting.curves_by_epoch([1, 2], {"TAP": [-0.5, -0.4], "AIS": [-0.6, -0.5]})
+    >>> axes.get_ylabel()
+    'nats per unit'
+    """
+    ax, epoch = axes(ax, (6, 4)), real_array("epoch", epoch)
+    errors = {} if errors is None else mapping("errors", errors)
+    for name, values in mapping("curves", curves, "curve").items():
+        values = real_array(f"curves[{name!r}]", values)
+        if np.shape(values) != np.shape(epoch):
+            raise ValueError(
+                f"curves[{name!r}] must have one value an epoch, got shapes {np.shape(values)} "
+                f"and {np.shape(epoch)}."
+            )
+        ax.errorbar(epoch, values, errors.get(name), label=name, marker=".", capsize=2)
+    ax.xaxis.get_major_locator().set_params(integer=epoch.dtype.kind in "iu")
+    ax.legend(frameon=False)
+    tidy(ax, "epoch", label)
+    return ax
 
 
-def _check_length(name, values, other, reference):
-    values, reference = real_array(name, values), real_array(other, reference)
-    if values.shape != reference.shape or values.ndim != 1:
+@drawing
+def free_energy_by_epoch(epoch, solutions, *, ax=None):
+    """Free energies of the distinct solutions, epoch by epoch, and how many there are.
+
+    Parameters
+    ----------
+    epoch : array of shape (n_epochs,)
+    solutions : sequence of Solutions
+        One for each epoch, from `fastmf.evaluation.solutions`.
+    %(axes)s
+        Its dots are solutions, larger if more starts led to them; on a second vertical axis their
+        number.
+
+    Notes
+    -----
+    As in the figures on landscapes of Tramel et al. (2018), section VII.3.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> ferromagnet = mf.BoltzmannMachine(3 * (1 - np.eye(16)) / 16, mf.Ising(np.zeros(16)))
+    >>> starts = np.where(np.random.default_rng(0).random((40, 16)) < 0.5, 1.0, -1.0)
+    >>> found = mf.evaluation.solutions(ferromagnet, starts)
+    >>> axes = mf.plotting.free_energy_by_epoch([1], [found])
+    >>> axes.get_ylabel()
+    'free energy per unit (nats)'
+    """
+    epoch = np.atleast_1d(real_array("epoch", epoch))
+    for one in with_attributes("solutions", solutions, "sequence", "__len__", "__iter__"):
+        with_attributes("solutions", one, "sequence of Solutions", "free_energy", "visible")
+    if len(epoch) != len(solutions) or not len(epoch):
         raise ValueError(
-            f"{name} must be one-dimensional and as long as {other}, got shapes "
-            f"{values.shape} and {reference.shape}."
+            f"solutions must have one entry an epoch, got {len(solutions)} for {len(epoch)} epochs."
         )
+    ax = axes(ax, (6, 4))
+    for when, one in zip(epoch, solutions, strict=True):
+        n_hidden = 0 if one.hidden is None else one.hidden.shape[1]
+        per_unit = one.free_energy / (one.visible.shape[1] + n_hidden)
+        style = {"s": 8 + 8 * np.sqrt(one.counts), "color": "C0", "alpha": 0.35, "linewidths": 0}
+        ax.scatter(np.full(len(per_unit), when), per_unit, **style)
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    tidy(ax, "epoch", "free energy per unit (nats)")
+    second = ax.twinx()
+    second.plot(epoch, [len(one.free_energy) for one in solutions], color="C1")
+    second.set_ylabel("distinct solutions", color="C1")
+    second.set_yscale("log")
+    second.spines[["top"]].set_visible(False)
+    return ax
 
 
 @drawing

@@ -5,33 +5,12 @@ import math
 import numpy as np
 
 from fastmf._common.arguments import count, real_array
-from fastmf.plotting._axes import axes, bare, drawing, image_shape, mapping, strips
+from fastmf.plotting._axes import axes, bare, drawing, image_shape, mapping
 
 
-def mosaic(images, shape, columns):
-    """Images side by side in one, row by row, with a pixel between them.
-
-    Parameters
-    ----------
-    images : array of shape (n_images, height * width)
-    shape : tuple of int
-        Height and width of each image.
-    columns : int
-        Images in a row.
-
-    Returns
-    -------
-    array of shape (rows * (height + 1) - 1, columns * (width + 1) - 1)
-        NaN where there is no image.
-
-    Examples
-    --------
-    >>> import numpy as np, fastmf as mf
-    >>> mf.plotting.mosaic(np.ones((6, 4)), (2, 2), columns=3).shape
-    (5, 8)
-    """
+def _mosaic(images, shape, columns):
+    """Images side by side in one, with a pixel of NaN between them."""
     images, (height, width) = real_array("images", images), image_shape(shape)
-    columns = count("columns", columns)
     if images.ndim != 2 or images.shape[1] != height * width or len(images) == 0:
         raise ValueError(
             f"images must have shape (n_images, {height * width}) for images of {height} x {width} "
@@ -81,7 +60,7 @@ def receptive_fields(weights, shape, *, n_fields=100, columns=None, order=None, 
         raise ValueError(f"order must be of hidden units, from 0 to {weights.shape[1] - 1}.")
     shown = order[:n_fields].astype(int)
     columns = columns or math.ceil(math.sqrt(len(shown)))
-    tiles = mosaic(weights.T[shown], shape, columns)
+    tiles = _mosaic(weights.T[shown], shape, columns)
     # A quantile: scaled by a single large weight all others would be pale.
     scale = np.nanquantile(abs(tiles), 0.998) or 1.0
     ax = axes(ax, (6, 5 * tiles.shape[0] / tiles.shape[1]))
@@ -106,7 +85,7 @@ def image_rows(rows, shape, *, ax=None):
     Parameters
     ----------
     rows : dict of str to array of shape (n_images, height * width)
-        All of the same number of images; 0 is black, and 1 white.
+        All of the same number of images; 0 is black, 1 white, and NaN blank.
     shape : tuple of int
         Height and width of each image.
     %(ax)s
@@ -126,6 +105,13 @@ def image_rows(rows, shape, *, ax=None):
     lengths = {len(images) for images in rows.values() if images.ndim == 2}
     if len(lengths) != 1:
         raise ValueError(f"rows must be of one length, got lengths {sorted(lengths)}.")
-    (n,), shape = lengths, image_shape(shape)
-    tiles = mosaic(np.concatenate(list(rows.values())), shape, n)
-    return strips(ax, tiles, list(rows)).figure
+    (n,) = lengths
+    tiles = _mosaic(np.concatenate(list(rows.values())), shape, n)
+    ax = axes(ax, (9, 9 * tiles.shape[0] / tiles.shape[1]))
+    ax.imshow(tiles, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    bare(ax)
+    # Between rows there is a line of one pixel.
+    height = (len(tiles) + 1) / len(rows)
+    ax.set_yticks(height * np.arange(len(rows)) + height / 2 - 1, list(rows))
+    ax.tick_params(length=0)
+    return ax.figure

@@ -205,10 +205,20 @@ def maps(shown, starts, shape, folder):
             points = place(getattr(each, layer))
             ax.scatter(*points.T, s=6, color=colour, label=f"epoch {epoch}")
             if layer == "visible":
-                drawn = plotting.solutions_and_data(each, starts, shape)
+                drawn = plotting.image_rows(basins(each, starts), shape)
                 experiment.picture(drawn, folder / f"data-{epoch}.png")
     axes[0].legend(fontsize=8)
     experiment.picture(figure, folder / "maps.png")
+
+
+def basins(landscape, starts, n_data=12):
+    """Rows of images: the solutions most starts lead to, each followed by data that lead to it."""
+    rows = {}
+    for k in np.argsort(-landscape.counts, kind="stable")[:10]:
+        blank = np.full((n_data, starts.shape[1]), np.nan)
+        images = [landscape.visible[k], starts[landscape.members == k][:n_data], blank]
+        rows[f"{k + 1}: {landscape.counts[k]} of {len(starts)}"] = np.vstack(images)[: n_data + 1]
+    return rows
 
 
 def embedding(points):

@@ -87,7 +87,7 @@ def test_headings_tables_and_links_have_what_readers_of_screens_need(page):
 
 def test_the_page_gives_settings_and_numbers(text):
     assert f"on {1400} handwritten digits" in text
-    for name in ("RBM (TAP)", "pointwise optimal", "nearest neighbour", "learning rate"):
+    for name in ("RBM (TAP)", "pointwise optimal", "nearest neighbour", "learning_rate="):
         assert name in text
     for p in demo.FLIP_PROBABILITY:
         assert re.search(rf" {p:g} (-?\d\.\d{{3}} ){{3}}(RBM|pointwise|nearest)", text)

@@ -10,7 +10,7 @@ from fastmf.evaluation import Tracker
 def test_tracker_records_during_training():
     X = (np.random.default_rng(0).random((60, 12)) < 0.3).astype(float)
     tracker = Tracker(
-        every=2,
+        epochs=range(2, 6, 2),
         landscape=lambda model: mf.evaluation.solutions(model, X),
         pseudo=lambda model: mf.evaluation.pseudo_log_likelihood(model, X).mean(),
     )

@@ -16,10 +16,7 @@ from fastmf.plotting import (
     free_energy_by_epoch,
     image_rows,
     log_partitions,
-    mosaic,
     receptive_fields,
-    solution_map,
-    solutions_and_data,
 )
 
 
@@ -222,51 +219,7 @@ def test_curves_and_their_errors():
         curves_by_epoch([1, 2], {})
 
 
-def test_map_has_a_dot_for_each_solution_and_a_few_images(tmp_path):
-    found = some(5)
-    points = np.random.default_rng(0).random((5, 2))
-    ax = solution_map(points, found, shape=(2, 3), n_images=3)
-    np.testing.assert_allclose(ax.collections[0].get_offsets(), points)
-    np.testing.assert_allclose(ax.collections[0].get_array(), found.free_energy / 8)
-    images = [artist for artist in ax.artists if type(artist).__name__ == "AnnotationBbox"]
-    assert len(images) == 3
-    assert 3 * images[0].offsetbox.get_zoom() == 24  # points, of 2 x 3 pixels
-    ax.figure.savefig(tmp_path / "map.png")
-    with pytest.raises(ValueError, match="points"):
-        solution_map(points[:4], found)
-
-
-def test_data_follow_the_solution_they_lead_to():
-    found = some(3, n_starts=7)
-    X = np.random.default_rng(0).random((7, 6))
-    ax = solutions_and_data(found, X, (2, 3), n_solutions=2, n_data=4)
-    image = np.asarray(ax.images[0].get_array())
-    np.testing.assert_allclose(image[:2, :3], found.visible[0].reshape(2, 3))
-    np.testing.assert_allclose(image[:2, 4:7], X[0].reshape(2, 3))
-    np.testing.assert_allclose(image[3:5, 8:11], X[4].reshape(2, 3))
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["3 of 7", "2 of 7"]
-    with pytest.raises(ValueError, match="7 rows"):
-        solutions_and_data(found, X[:3], (2, 3))
-
-
 # --- images ---------------------------------------------------------------------------------------
-
-
-def test_mosaic_places_images_row_by_row():
-    images = np.arange(3 * 6).reshape(3, 6)
-    whole = mosaic(images, (2, 3), columns=2)
-    assert whole.shape == (5, 7)
-    np.testing.assert_array_equal(whole[:2, :3], images[0].reshape(2, 3))
-    np.testing.assert_array_equal(whole[:2, 4:], images[1].reshape(2, 3))
-    np.testing.assert_array_equal(whole[3:, :3], images[2].reshape(2, 3))
-    assert np.isnan(whole[3:, 4:]).all()
-    assert np.isnan(whole[2]).all() and np.isnan(whole[:, 3]).all()
-
-
-@pytest.mark.parametrize("images", [np.zeros((2, 5)), np.zeros(6), np.zeros((0, 6))])
-def test_mosaic_refuses_images_of_another_shape(images):
-    with pytest.raises(ValueError, match=r"\(n_images, 6\) for images of 2 x 3 pixels"):
-        mosaic(images, (2, 3), 2)
 
 
 def test_receptive_fields_shows_the_strongest_first_on_a_symmetric_scale():
@@ -294,6 +247,9 @@ def test_image_rows_are_named():
     np.testing.assert_array_equal(ax.images[0].get_array()[3:5, :3], rows["noisy"][0].reshape(2, 3))
     assert [label.get_text() for label in ax.get_yticklabels()] == list(rows)
     np.testing.assert_allclose(ax.get_yticks(), [0.5, 3.5, 6.5])
+    assert ax.images[0].get_array().mask[2].all()
+    with pytest.raises(ValueError, match=r"\(n_images, 6\) for images of 2 x 3 pixels"):
+        image_rows({"clean": np.zeros((2, 5))}, (2, 3))
     with pytest.raises(ValueError, match=r"one length, got lengths \[1, 2\]"):
         image_rows({"a": np.zeros((1, 4)), "b": np.zeros((2, 4))}, (2, 2))
 

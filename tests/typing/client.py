@@ -207,7 +207,7 @@ def evaluations(rbm: mf.RBM, X: Array) -> list[float]:
     )
     log_z: float = annealed.log_partition
     tracker = evaluation.Tracker(
-        every=2, pseudo=lambda model: mf.evaluation.pseudo_log_likelihood(model, X)
+        epochs=[2], pseudo=lambda model: mf.evaluation.pseudo_log_likelihood(model, X)
     )
     average = evaluation.IterateAverage(first_epoch=3)
     checkpoint = evaluation.Checkpoint("run.npz")
@@ -243,11 +243,8 @@ def pictures(folder: Path) -> None:
     for axes in (
         plotting.curves_by_epoch([1, 2], {"TAP": [0.1, 0.2]}),
         plotting.free_energy_by_epoch([1], [found]),
-        plotting.solution_map(found.visible[:, :2], found),
-        plotting.solutions_and_data(found, digits.X, digits.shape),
     ):
         axes.set_title("landscape")
-    print(plotting.mosaic(digits.X, digits.shape, columns=4))
 
 
 def of_dask_arrays(rows: Any, rbm: mf.RBM) -> Any:

@@ -1,7 +1,5 @@
 """Predictability, bootstraps and stability of networks."""
 
-import sys
-
 import numpy as np
 import pytest
 from network_data import table
@@ -159,7 +157,6 @@ def test_stability_as_a_frame(machine):
 
 
 def test_progress_is_shown_on_demand(machine, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "tqdm", None)
     monkeypatch.setattr("fastmf._common.progress.SECONDS", 0.0)
     np.testing.assert_array_equal(machine.bootstrap(2, 0)[0], machine.bootstrap(2, 0, True)[0])
     machine.stability(2, (0.1,), verbose=True)

@@ -5,7 +5,6 @@ import sys
 import time
 from dataclasses import replace
 
-import forks
 import numpy as np
 import pytest
 
@@ -47,7 +46,7 @@ def assert_same(state, other):
 OPTIONS = {"n_epochs": 4, "batch_size": 10, "learning_rate": (0.5, 0.05)}
 
 
-@pytest.mark.parametrize("n_writes", range(1, 5))
+@pytest.mark.parametrize("n_writes", [1, 3])
 @pytest.mark.parametrize("options", [
     {"gradient": "tap", "starts": "persistent", "early_stopping": True},
     {"gradient": "pcd", "n_sweeps": 1}, {"gradient": "cd", "preconditioning": 0.1},
@@ -169,9 +168,8 @@ def test_killed_process_resumes_to_the_same_bits(tmp_path, monkeypatch):
     process.kill()
     assert process.wait() != 0
     assert not result.exists()
-    done = forks.python(SCRIPT, str(path), str(result), out=tmp_path, environment=environment)
-    assert done.returncode == 0, done.stderr
     whole = tmp_path / "whole"
-    monkeypatch.setattr(sys, "argv", ["-c", str(tmp_path / "other"), str(whole)])
-    exec(SCRIPT, {})
+    for arguments in ([str(path), str(result)], [str(tmp_path / "other"), str(whole)]):
+        monkeypatch.setattr(sys, "argv", ["-c", *arguments])
+        exec(SCRIPT, {})
     assert result.read_bytes() == whole.read_bytes()
