@@ -57,6 +57,7 @@ def parser():
         learning_rate=(float, "[0.05, or the paper's]"),
         paper=(False, "the paper's settings: its rates, and no centring"),
         follow=([int], "epochs that are followed [all]"),
+        sweeps=(3, "of TAP a step of learning"),
         early=([int], "steps of the first epoch after which it is followed, too [none]"),
         tol=(1e-6, "to which solutions are solved"), steps=300,
         maps=(3, "epochs that maps are drawn of"),
@@ -84,7 +85,7 @@ def learner(options, n_epochs):
     settings = {"learning_rate": rate} if rate else {}
     return experiment.machine(
         options, options.hidden, gradient="tap", centred=not options.paper, n_epochs=n_epochs,
-        n_threads=options.threads, **settings,
+        n_sweeps=options.sweeps, n_threads=options.threads, **settings,
     )  # fmt: skip
 
 
