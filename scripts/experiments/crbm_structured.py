@@ -1,9 +1,8 @@
 """Image restoration by conditional RBMs: the experiments of Ping & Ihler (2017), Section 6.
 
-Learns by eight methods, and variants of two of them, to predict clean binary images from noisy or
-occluded ones, and writes table.csv (Tables 1 to 3), pictures-TASK.png (Fig. 2), occlusion.csv and
-.png (Fig. 3) and convergence.csv and .png (Fig. 4) into a folder, and each model as
-TASK-METHOD.npz.
+Learns by eight methods and variants of two to predict clean binary images from noisy or occluded
+ones, and writes table.csv (Tables 1 to 3), pictures-TASK.png (Fig. 2), occlusion.csv and .png
+(Fig. 3) and convergence.csv and .png (Fig. 4) into a folder, and each model as TASK-METHOD.npz.
 """
 
 import csv
