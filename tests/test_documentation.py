@@ -77,6 +77,13 @@ def test_the_examples_of_the_quickstart_find_what_they_say():
     assert neighbours.min() > 4 * (couplings.sum() / 2 - neighbours.sum()) / 10
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_papers_own_algorithms_are_those_of_plain_numpy():
+    differences = names_of(DOCS / "papers/own_algorithms.md")["differences"]
+    assert len(differences) == 10 and max(differences.values()) < 1e-9, differences
+
+
 def test_every_guide_has_code():
     guides = [page for page in PAGES if page.parent.name == "guide" and page.stem != "index"]
     assert len(guides) >= 8

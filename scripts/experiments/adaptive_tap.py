@@ -48,8 +48,8 @@ def parser():
 def learner(method, iterations, options, **settings):
     return experiment.machine(
         options, options.hidden, gradient=method, n_sweeps=iterations, n_starts=options.solutions,
-        damping=0.5 if options.paper and method == "adaptive_tap" else None,
-        centred=not options.paper, learning_rate=options.learning_rate, **settings,
+        damping=0.5 if options.paper else None, centred=not options.paper,
+        learning_rate=options.learning_rate, **settings,
     )  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """Image restoration by conditional RBMs: the experiments of Ping & Ihler (2017), Section 6.
 
-Learns by eight methods to predict clean binary images from noisy or occluded ones, and writes
-table.csv (Tables 1 to 3), pictures-TASK.png (Fig. 2), occlusion.csv and .png (Fig. 3) and
-convergence.csv and .png (Fig. 4) into a folder, and each model as TASK-METHOD.npz.
+Learns by eight methods and variants of two to predict clean binary images from noisy or occluded
+ones, and writes table.csv (Tables 1 to 3), pictures-TASK.png (Fig. 2), occlusion.csv and .png
+(Fig. 3) and convergence.csv and .png (Fig. 4) into a folder, and each model as TASK-METHOD.npz.
 """
 
 import csv
@@ -26,6 +26,12 @@ METHODS = {
     "LSSVM": dict(objective="latent_svm"),
     "MSSVM": dict(objective="marginal_svm"),
 }
+# With the variants that the paper mentions: chains from random labels, and max-margin learning by
+# pseudo-marginals.
+ALL = METHODS | {
+    "CD-10-random": dict(objective="cd", n_gibbs=10, gibbs_start="random"),
+    "MSSVM-beliefs": dict(objective="marginal_svm_beliefs"),
+}
 # The paper's errors in percent of all pixels and of the changed ones, by task and method.
 with (Path(__file__).parent / "ping_ihler.csv").open(newline="") as _file:
     PAPER = {tuple(row[:2]): tuple(row[2:]) for row in list(csv.reader(_file))[1:]}
@@ -39,7 +45,7 @@ def main(argv=None):
     for task in dict.fromkeys([*options.tasks, *by_side]):
         shape, (train, validation, test) = data(task, options)
         restored = {}
-        for method in METHODS:
+        for method in ALL:
             if method != "LR" and method not in options.methods:
                 continue
             machine, seconds = trained(task, method, train, validation, options, folder)
@@ -59,7 +65,7 @@ def parser():
         __doc__, "seed", "threads", "data", "output",
         quick={"train_size": 100, "test_size": 50, "epochs": 2, "hidden": 8, "logistic_epochs": 2},
         sides=([int], "of patches on MNIST, for Fig. 3: further tasks [none]"),
-        methods=METHODS, train_size=(50_000, "images"), test_size=(10_000, "images"),
+        train_size=(50_000, "images"), test_size=(10_000, "images"),
         validation_size=(10_000, "images, at most a fifth of the training images"),
         hidden=256, epochs=50, logistic_epochs=(50, "of LR"),
         sampling_epochs=(int, "of CD and PercLoss [--epochs]"), patience=(5, "epochs"),
@@ -71,6 +77,8 @@ def parser():
         search_validation=(int, "validation images; all may take longer than to learn [all]"),
     )  # fmt: skip
     add = made.add_argument
+    add("--methods", nargs="+", choices=ALL, default=list(METHODS), metavar="METHOD",
+        help=f"of {', '.join(ALL)} [the first eight]")  # fmt: skip
     tasks = list(dict.fromkeys(task for task, _ in PAPER))
     add("--tasks", nargs="*", default=tasks, metavar="TASK",
         help="DATA-KIND-AMOUNT: mnist or caltech, noisy-PERCENT or occluded-SIDE "
@@ -144,7 +152,7 @@ def untrained(task, method, options, folder):
         n_epochs = options.sampling_epochs or n_epochs
     rates = options.learning_rate[0], options.learning_rate[-1]
     return mf.ConditionalRBM(
-        options.hidden, **METHODS[method], n_epochs=n_epochs, learning_rate=rates, init=init,
+        options.hidden, **ALL[method], n_epochs=n_epochs, learning_rate=rates, init=init,
         momentum=options.momentum, l2=0.0, weight_scale=options.weight_scale, standardize=False,
         batch_size=options.batch_size, early_stopping=options.patience,
         n_threads=options.threads, random_state=options.seed,

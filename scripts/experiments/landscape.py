@@ -26,6 +26,7 @@ LOWEST_MODE = 0.05
 PSEUDO_ROWS = 200
 # Largest number of data on the map of data; neighbours of a point on maps.
 MAP_ROWS, NEIGHBORS = 3000, 10
+MAPS = {"sharex": "row", "sharey": "row", "subplot_kw": {"xticks": [], "yticks": []}}
 # Digits on the map of data.
 DIGITS = 3, 6, 7
 
@@ -40,12 +41,11 @@ def main(argv=None):
     early = [followed(*each, X, X_test, options, folder) for each in first_steps(X, options)]
     epochs_followed = [followed(*each, X, X_test, options, folder) for each in models.items()]
     free_energies(early, epochs_followed, folder)
-    chosen = sorted({round(k) for k in np.geomspace(1, len(epochs_followed), options.maps)})
-    shown = [epochs_followed[k - 1] for k in chosen]
+    shown = [each for each in epochs_followed if each[0] in options.maps] or epochs_followed[-1:]
     densities(shown, folder)
     maps(shown, X[: options.starts], train.shape, folder)
     labels = None if train.labels is None else train.labels[: options.starts]
-    data_map(epochs_followed[-1], X[: options.starts], labels, folder)
+    data_map(shown, X[: options.starts], labels, folder)
     quality(epochs_followed, folder)
 
 
@@ -57,9 +57,10 @@ def parser():
         learning_rate=(float, "[0.05, or the paper's]"),
         paper=(False, "the paper's settings: its rates, and no centring"),
         follow=([int], "epochs that are followed [all]"),
+        sweeps=(3, "of TAP a step of learning"),
         early=([int], "steps of the first epoch after which it is followed, too [none]"),
         tol=(1e-6, "to which solutions are solved"), steps=300,
-        maps=(3, "epochs that maps are drawn of"),
+        maps=([1, 3, 25, 100], "epochs that maps are drawn of, if followed; else the last"),
     )  # fmt: skip
 
 
@@ -84,15 +85,12 @@ def learner(options, n_epochs):
     settings = {"learning_rate": rate} if rate else {}
     return experiment.machine(
         options, options.hidden, gradient="tap", centred=not options.paper, n_epochs=n_epochs,
-        n_threads=options.threads, **settings,
+        n_sweeps=options.sweeps, n_threads=options.threads, **settings,
     )  # fmt: skip
 
 
 def first_steps(X, options):
-    """Fractions of the first epoch, and the models after these steps.
-
-    Units are fitted to all rows first, as in an epoch.
-    """
+    """Fractions of the first epoch, and models after these steps, with units fitted to all rows."""
     done, machine = 0, learner(options, 0).fit(X) if options.early else None
     for steps in sorted(options.early or ()):
         end = min(steps * machine.batch_size, len(X))
@@ -178,9 +176,17 @@ def modes(free_energy):
     return len(find_peaks(np.pad(values, 1), height=LOWEST_MODE * values.max())[0])
 
 
+def panels(n_rows, shown, **options):
+    """A figure, and axes in a column for each epoch."""
+    size = 3.5 * len(shown), 3 * n_rows
+    return plt.subplots(
+        n_rows, len(shown), figsize=size, squeeze=False, layout="constrained", **options
+    )
+
+
 def densities(shown, folder):
     """Distributions of the free energies of the solutions, each of which counts once."""
-    figure, axes = plt.subplots(1, len(shown), figsize=(4 * len(shown), 3), squeeze=False)
+    figure, axes = panels(1, shown)
     for ax, (epoch, landscape, _) in zip(axes[0], shown, strict=True):
         free_energy = landscape.free_energy
         ax.hist(free_energy, bins="auto", density=True, color="C0", alpha=0.4)
@@ -189,25 +195,22 @@ def densities(shown, folder):
         ax.axvline(free_energy.mean(), color="C1", linestyle="--")
         ax.set_title(f"epoch {epoch}: {len(free_energy)} solutions")
         ax.set_xlabel("free energy (nats)")
-    figure.tight_layout()
     experiment.picture(figure, folder / "densities.png")
-    plt.close(figure)
 
 
 def maps(shown, starts, shape, folder):
-    """Maps of some epochs, fitted to the last one, and the data that fall to each solution."""
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4.5), layout="constrained")
-    colours = plt.get_cmap("viridis")(np.linspace(0, 1, len(shown)))
-    for layer, ax in zip(("visible", "hidden"), axes, strict=True):
+    """Solutions by free energy on the Isomap of the last epoch, and data that fall to each."""
+    figure, axes = panels(2, shown, **MAPS)
+    for layer, row in zip(("visible", "hidden"), axes, strict=True):
         place = embedding(getattr(shown[-1][1], layer))
-        ax.set(title=f"{layer} means", xticks=[], yticks=[])
-        for (epoch, each, _), colour in zip(shown, colours, strict=True):
+        for ax, (epoch, each, _) in zip(row, shown, strict=True):
             points = place(getattr(each, layer))
-            ax.scatter(*points.T, s=6, color=colour, label=f"epoch {epoch}")
+            drawn = ax.scatter(*points.T, s=6, c=each.free_energy, cmap="viridis")
+            figure.colorbar(drawn, ax=ax)
+            ax.set_title(f"epoch {epoch}: {layer} means")
             if layer == "visible":
-                drawn = plotting.image_rows(basins(each, starts), shape)
-                experiment.picture(drawn, folder / f"data-{epoch}.png")
-    axes[0].legend(fontsize=8)
+                pictures = plotting.image_rows(basins(each, starts), shape)
+                experiment.picture(pictures, folder / f"data-{epoch}.png")
     experiment.picture(figure, folder / "maps.png")
 
 
@@ -222,9 +225,9 @@ def basins(landscape, starts, n_data=12):
 
 
 def embedding(points):
-    """A function that places points on the Isomap of others."""
+    """A function that places rows on the Isomap of some points."""
     if len(points) < 4:
-        return lambda others: np.zeros((len(others), 2))
+        return lambda rows: np.zeros((len(rows), 2))
     isomap = Isomap(n_neighbors=min(NEIGHBORS, len(points) - 1))
     with warnings.catch_warnings():
         # Components of the graph of neighbours are connected where they are closest.
@@ -233,24 +236,23 @@ def embedding(points):
     return isomap.transform
 
 
-def data_map(last, starts, labels, folder):
+def data_map(shown, starts, labels, folder):
     """Fig. 7: the solutions to which data lead on the Isomap of the data."""
-    epoch, landscape, _ = last
     chosen = np.ones(len(starts), bool) if labels is None else np.isin(labels, DIGITS)
     chosen = np.flatnonzero(chosen)[:MAP_ROWS]
     names = np.full(len(chosen), "data") if labels is None else labels[chosen].astype(str)
     if len(chosen) < 4:
         return
-    place, members = embedding(starts[chosen]), landscape.members[chosen]
+    place, (figure, axes) = embedding(starts[chosen]), panels(1, shown, **MAPS)
     points = place(starts[chosen])
-    figure, ax = plt.subplots(figsize=(6, 5), layout="constrained")
-    for name in np.unique(names):
-        ax.scatter(*points[names == name].T, s=4, alpha=0.4, label=name)
-    reached = np.unique(members)
-    at = place(landscape.visible[reached])
-    ax.scatter(*at.T, s=14, color="black", marker="x", linewidths=0.8, label="solutions")
-    ax.set(xticks=[], yticks=[], title=f"epoch {epoch}: {len(reached)} solutions")
-    ax.legend(fontsize=8)
+    for ax, (epoch, landscape, _) in zip(axes[0], shown, strict=True):
+        for name in np.unique(names):
+            ax.scatter(*points[names == name].T, s=4, alpha=0.4, label=name)
+        reached = np.unique(landscape.members[chosen])
+        at = place(landscape.visible[reached])
+        ax.scatter(*at.T, s=14, color="black", marker="x", linewidths=0.8, label="solutions")
+        ax.set_title(f"epoch {epoch}: {len(reached)} solutions")
+    axes[0, 0].legend(fontsize=8)
     experiment.picture(figure, folder / "data-map.png")
 
 

@@ -63,6 +63,7 @@ def parser():
         learning_rate=([float], "of all epochs, or of the first and the last [the paper's]"),
         follow=([1, 5, 10, 20, 50, 100], "epochs that are kept, and measured by Eq. 39"),
         starts=(10, "mean-field starts in denoising"), centred=(False, "centred gradients"),
+        noisy=(False, "learn from images of which a tenth is flipped as starts"),
         pretraining=(5, "epochs of each layer of a deep machine alone"),
         hours=(float("inf"), "of training (of all layers together), after which it ends"),
     )  # fmt: skip
@@ -95,6 +96,7 @@ def trained(sizes, X, test, options, folder):
     settings |= {
         "momentum": 0.5, "centred": options.centred, "n_sweeps": options.sweeps,
         "n_epochs": options.epochs, "callbacks": [save_or_end, checkpoint],
+        "starts": "noise" if options.noisy else "data",
     }  # fmt: skip
     if len(sizes) == 1:
         machine = experiment.machine(options, sizes[0], gradient="tap", **settings)

@@ -13,8 +13,7 @@ import numpy as np
 
 import fastmf as mf
 
-NOISE = {"starts": "noise"}
-CENTRED = {"centred": True}
+NOISE, CENTRED = {"starts": "noise"}, {"centred": True}
 BEST = {"n_sweeps": 10, "momentum": 0.9, "learning_rate": (0.05, 0.005)}
 FALLING = {"n_sweeps": 3, "momentum": 0.9, "l2": 1e-4, "learning_rate": (0.05, 0.002)}
 KINDS = {
@@ -39,6 +38,7 @@ METHODS = {
     "TAP, best found": BEST,
     "TAP, no decay": {"n_sweeps": 3, "l2": 0.0},
     **{f"TAP, momentum, {n} starts": {**FALLING, **CENTRED, "n_starts": n} for n in (100, 50, 25)},
+    "BP": {"gradient": "bp", "n_sweeps": 20, **CENTRED},
     "naive mean field": {"gradient": "mean_field", "n_sweeps": 3},
     "CD-1": {"gradient": "cd", "n_sweeps": 1},
     "CD-1, centred": {"gradient": "cd", "n_sweeps": 1, **CENTRED},

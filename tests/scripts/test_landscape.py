@@ -30,7 +30,7 @@ def test_a_small_run_gives_all_figures_and_goes_on_where_it_was(script, mnist, c
     folder = mnist / "out"
     command = [
         "--data", str(mnist), "--output", str(folder), "--hidden", "3", "--epochs", "2",
-        "--starts", "30", "--steps", "20",
+        "--starts", "30", "--steps", "20", "--maps", "1", "2",
     ]  # fmt: skip
     script.main(command)
     names = [
