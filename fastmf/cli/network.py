@@ -66,6 +66,8 @@ def run(arguments):
             raise ValueError(f"{name} must be at least 0, got {getattr(arguments, name)}.")
     if arguments.n_permutations and arguments.group is None:
         raise ValueError("--permutations are of groups: name their column by --group.")
+    if arguments.missing == "em" and (arguments.bootstraps or arguments.n_permutations):
+        raise ValueError("--bootstraps and --permutations are of complete rows: --missing drop.")
     start = time.perf_counter()
     network = TableNetwork(arguments)
     network.page().write(output)

@@ -142,8 +142,8 @@ def edge_forest(machine, *, level=0.95, n_top=30, names=None, ax=None):
 
     Parameters
     ----------
-    machine : fitted FullyVisibleBoltzmannMachine or OrdinalMachine
-        Couplings are in {0, 1} coding: log-odds ratios of binary units.
+    machine : fitted FullyVisibleBoltzmannMachine or OrdinalMachine, or GroupComparison
+        Couplings, or their differences, in {0, 1} coding: log-odds ratios of binary units.
     level : float
         Probability of the intervals, by the sandwich formula.
     n_top : int, default 30
@@ -162,18 +162,23 @@ def edge_forest(machine, *, level=0.95, n_top=30, names=None, ax=None):
     >>> len(figure.axes[0].get_yticklabels())
     3
     """
-    with_attributes("machine", machine, "machine of items", "edge_inclusion", "confint")
-    level = proper_fraction("level", level)
-    tests, n_top = machine.test_couplings("holm"), count("n_top", n_top)
-    factor = machine._coupling_factor
-    names = names_of(getattr(machine, "feature_names_in_", None) if names is None else names,
-                     machine.n_features_in_, "features")  # fmt: skip
-    top = np.argsort(-abs(tests.coupling), kind="stable")[:n_top]
-    values = factor * tests.coupling[top]
-    width = ndtri((1 + level) / 2) * factor * tests.standard_error[top]
-    labels = [f"{names[tests.first[k]]} - {names[tests.second[k]]}" for k in top]
+    level, n_top = proper_fraction("level", level), count("n_top", n_top)
+    if np.ndim(getattr(machine, "difference", None)) == 2:
+        title, given, n = "difference of couplings", machine.names, len(machine.names)
+        first, second = np.nonzero(np.triu(machine.std) > 0)
+        values, errors = machine.difference[first, second], machine.std[first, second]
+    else:
+        with_attributes("machine", machine, "machine of items", "edge_inclusion", "confint")
+        given, n = getattr(machine, "feature_names_in_", None), machine.n_features_in_
+        title, (first, second, values, errors) = "coupling", machine.test_couplings("holm")[:4]
+        factor = machine._coupling_factor
+        values, errors = factor * values, factor * errors
+    names = names_of(given if names is None else names, n, "features")
+    top = np.argsort(-abs(values), kind="stable")[:n_top]
+    values, width = values[top], ndtri((1 + level) / 2) * errors[top]
+    labels = [f"{names[first[k]]} - {names[second[k]]}" for k in top]
     ax, _ = forest(ax, values, width, labels, c=np.where(values > 0, "C3", "C0"), s=25)
-    return tidy(ax, f"coupling, with {level:.0%} intervals", "pair of items")
+    return tidy(ax, f"{title}, with {level:.0%} intervals", "pair of items")
 
 
 @drawing

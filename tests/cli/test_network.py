@@ -161,6 +161,7 @@ def test_tables_that_are_none(tmp_path, monkeypatch, capsys):
     [
         ("a,b\nno,1\nNo,2\nyes,1\n", [], "upper and lower case alone, such as 'No' and 'no'"),
         ("a,a,b\n1,2,1\n", [], "got 'a' more than once"),
+        ("a,b\n1,2\n", ["--missing", "em", "--bootstraps", "9"], "are of complete rows"),
         ("a,b,g\n" + "".join(f"{k % 2},{k % 3},{k}\n" for k in range(30)), ["--group", "g"],
          "column 'g' has 30 different values, groups are 20 at most"),
     ],

@@ -121,6 +121,18 @@ def test_forest_has_intervals_in_order(machine):
         coupling_network(machine.test_couplings())
 
 
+def test_forest_of_a_comparison_has_its_differences():
+    rng = np.random.default_rng(1)
+    chains = (np.cumprod(np.where(rng.random((400, 3)) < p, 1, -1), axis=1) for p in (0.6, 0.9))
+    comparison = mf.compare_groups(*(mf.FullyVisibleBoltzmannMachine().fit(X) for X in chains))
+    (ax,) = edge_forest(comparison, n_top=1).axes
+    (segment,) = ax.collections[0].get_segments()
+    i, j = (int(name[1:]) for name in ax.get_yticklabels()[0].get_text().split(" - "))
+    assert abs(comparison.difference[i, j]) == abs(comparison.difference).max()
+    ends = comparison.difference[i, j] + np.array([-1, 1]) * 1.959964 * comparison.std[i, j]
+    np.testing.assert_allclose(segment[:, 0], ends, rtol=1e-5)
+
+
 # --- coefficients ---------------------------------------------------------------------------------
 
 

@@ -261,12 +261,22 @@ def item_categories(estimator, X, n_categories, declared):
     if n_categories is not None:
         first, sizes = int(not (X == 0).any()), given_sizes("n_categories", n_categories, X)
         return [np.arange(first, first + size) for size in sizes]
-    categories = learned_categories(estimator, X, declared)
+    categories, alphabetical = learned_categories(estimator, X, declared), []
     for j in set(range(X.shape[1])) - declared.keys():
         if is_numeric(categories[j]):
             categories[j] = _range(estimator, column_values(estimator, X[:, j], j), j)
-        else:
-            categories[j] = _in_order(estimator, categories[j], j)
+            continue
+        try:
+            categories[j] = as_array(sorted(categories[j].tolist(), key=float))
+        except (TypeError, ValueError):
+            alphabetical += [j] if len(categories[j]) > 2 else []
+    if alphabetical:
+        named = ", ".join(column_name(estimator, j) for j in alphabetical[:10])
+        warn_user(
+            f"the categories of {len(alphabetical)} columns ({named}) are taken in alphabetical "
+            f"order, such as {_listed(categories[alphabetical[0]])}: declare their order by a "
+            "pandas categorical or polars Enum, or give codes."
+        )
     return _checked(estimator, categories)
 
 
@@ -284,21 +294,6 @@ def _range(estimator, values, j):
         )
     # More are refused by their number.
     return np.arange(int(low), min(int(high), int(low) + MAX_CATEGORIES) + 1)
-
-
-def _in_order(estimator, values, j):
-    """Strings in the order of their numbers, or in alphabetical order, which warns."""
-    try:
-        return as_array(sorted(values.tolist(), key=float))
-    except (TypeError, ValueError):
-        pass
-    if len(values) > 2:
-        warn_user(
-            f"the categories of column {column_name(estimator, j)} are taken in alphabetical "
-            f"order, {', '.join(map(str, values[:10]))}: declare their order by a pandas "
-            "categorical or polars Enum, or give codes.",
-        )
-    return values
 
 
 # --- labels of positions ------------------------------------------------------------------------
