@@ -11,7 +11,7 @@ from itertools import product
 import experiment
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.special import logsumexp, ndtri
+from scipy.special import logsumexp, ndtr, ndtri
 
 import fastmf as mf
 
@@ -117,20 +117,31 @@ def cover_of_table(kind, design, seed, k):
 # --- probabilities of edges ---------------------------------------------------------------------
 
 
-def edges_of_table(kind, seed, k, n_rows=400):
-    """Lines (probability, whether the edge is there) of one table that is drawn from the prior."""
-    rng = np.random.default_rng([seed, 3, k])
-    d, scale = 6 if kind == "binary" else 5, KINDS[kind][2]
+def edges_of_table(kind, items, seed, k):
+    """Lines (probability, with naive errors, whether the edge is there, ranks) of one table.
+
+    It is drawn from the prior. A rank is the posterior probability of couplings below the true one,
+    and a random part of the weight of 0 if that is the truth: uniform, if calibrated.
+    """
+    rng, d, scale = np.random.default_rng([seed, 3, k]), int(items), KINDS[kind][2]
     present = np.triu(rng.random((d, d)) < 0.5, 1)
     couplings = np.where(present, scale * rng.normal(size=(d, d)), 0.0)
     truth = Truth(symmetric(couplings), thresholds_of(rng, kind, d, -0.5))
-    machine = truth.fitted(rng, n_rows)
+    machine = truth.fitted(rng, 400 if d < 10 else 1000)
     if machine is None:
         return []
-    pairs = np.triu_indices(d, 1)
-    p = machine.edge_inclusion(0.5, scale).probability[pairs]
-    naive = machine.edge_inclusion(0.5, scale, errors="naive").probability[pairs]
-    return list(zip(p, naive, present[pairs].astype(int), strict=True))
+    pairs, part = np.triu_indices(d, 1), rng.random(d * (d - 1) // 2)
+    columns = []
+    for errors in ("sandwich", "naive"):
+        posterior = machine.edge_inclusion(0.5, scale, errors=errors)
+        p, mean, std = (getattr(posterior, name)[pairs] for name in ("probability", "mean", "std"))
+        # Of couplings that are not zero.
+        mean, var = mean / p, np.maximum((std**2 + mean**2) / p - (mean / p) ** 2, 1e-12)
+        below = p * ndtr((couplings[pairs] - mean) / np.sqrt(var))
+        at_zero = np.where(present[pairs], couplings[pairs] > 0, part)
+        columns.append((p, below + (1 - p) * at_zero))
+    (p, rank), (naive, naive_rank) = columns
+    return list(zip(p, naive, present[pairs].astype(int), rank, naive_rank, strict=True))
 
 
 # --- tables ----------------------------------------------------------------------------------
@@ -151,18 +162,26 @@ def cover(tables):
 
 
 def edges(tables):
-    """The bins of probabilities, for both kinds of items and both kinds of errors."""
+    """The bins of probabilities, and ranks, for both kinds of items and both kinds of errors."""
     rows = []
-    for kind in KINDS:
-        lines_by_table = tables(edges_of_table, kind)
+    for kind, items in (
+        ("binary", 6),
+        ("binary", 10),
+        ("binary", 20),
+        ("ordinal", 5),
+        ("ordinal", 10),
+    ):
+        lines_by_table = tables(edges_of_table, kind, str(items))
         without = sum(not lines for lines in lines_by_table)
         values = np.array([line for lines in lines_by_table for line in lines])
         for column, name in enumerate(("sandwich", "naive")):
             bins, error = experiment.calibration(values[:, column], values[:, 2], BINS)
-            rows += [(kind, name, *row[:2]) for row in bins]
+            rows += [(f"{kind}, {items}", name, *row[:2]) for row in bins]
+            tenths = np.histogram(values[:, 3 + column], 10, (0, 1))[0] / len(values)
             print(
-                f"{kind}, {name}: error {error:.4f} of {len(values)} pairs, {without} tables "
-                f"without a maximum; {experiment.bins_of(bins)}",
+                f"{kind}, {items} items, {name}: error {error:.4f} of {len(values)} pairs, "
+                f"{without} tables without a maximum; {experiment.bins_of(bins)}; tenths of ranks "
+                f"{' '.join(f'{share:.3f}' for share in tenths)}",
                 flush=True,
             )
     return rows
