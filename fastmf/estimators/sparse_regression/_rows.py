@@ -71,7 +71,7 @@ def rows_of_stored(X, y, weights, offset, scale, constant):
     And the part of y'y that they lack. Features that are `constant`, a mask, are taken for 0.
     """
     n, p = X.shape
-    roots = np.ones(n) if weights is None else np.sqrt(weights)
+    roots = np.sqrt(weights)
     factors = np.where(constant, 0.0, 1 / scale)
     if n < p:
         columns = csc_array(X) if issparse(X) else X
