@@ -66,10 +66,6 @@ class Learning:
             An epoch has each row as often as its weight says, on average; rows of weight 0 are left
             out.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         FloatingPointError
@@ -127,18 +123,20 @@ class Learning:
         if self.early_stopping and epoch:  # the best one is kept
             epoch = int(np.argmax(self.history_["validation_log_likelihood"])) + 1
         # Units of the data without couplings: fitted to them, and those before learning.
-        units, scored = (independent, first.layers[0]), scored_rows(raw, weights)
+        units, scored = (independent, first.layers[0]), partial(scored_rows, raw, weights)
         monitored = monitor_rows(raw, settings, state.seed, weights)
         alone = min(mean_alone(prior, *monitored) for prior in units)
-        score = partial(self._score_of, *scored)
-        largest_gain = partial(self._largest_gain, settings, units, *scored)
-        warn_of_likelihood(self.model_, self.history_, alone, epoch, score, largest_gain)
+        warn_of_likelihood(
+            self.model_, self.history_, alone, epoch,
+            score=lambda: self._score_of(*scored()),
+            largest_gain=lambda: self._largest_gain(settings, units, *scored()),
+        )  # fmt: skip
         # Hidden units of real values may not do what a binary one does, however they are learned.
         if is_discrete(self.model_.layers[1]) and epoch >= LayeredSettings.n_epochs:
             value = self.history_["log_likelihood"][epoch - 1] * sum(self.model_.sizes)
             warn_of_little_gain(
                 value - alone,
-                lambda: score() - mean_alone(independent, *scored),
+                lambda: self._score_of(*scored()) - mean_alone(independent, *scored()),
                 self.model_.sizes[0],
                 lambda: gain_of_one_unit(
                     scaling.units(independent), *scored_rows(scaled, weights), settings.l2

@@ -135,10 +135,6 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
             An epoch has each row as often as its weight says, on average; rows of weight 0 are left
             out.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         FloatingPointError

@@ -361,7 +361,7 @@ class CouplingNetwork(Network):
     def strength(self, *, as_frame=False):
         """Sum of the moduli of the couplings of each feature, in {0, 1} coding.
 
-        Parameters and result are those of `expected_influence`. Standard errors are by the delta
+        Arguments and result are as in `expected_influence`. Standard errors are by the delta
         method, for couplings that are not near zero: moduli of small ones are too large.
         """
         estimates = self._edge_estimates("sandwich")

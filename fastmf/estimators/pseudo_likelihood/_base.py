@@ -285,10 +285,6 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
             Labels of what was sampled independently, such as persons with several rows each: for
             errors, tests and bootstraps. With ``range(n_samples)`` a weight is the sampling weight
             of one observation, as in surveys, in the place of a number of rows.
-
-        Returns
-        -------
-        self
         """
         self._check_options()
         declared = declared_categories(X)

@@ -136,10 +136,6 @@ class PottsMachine(Network, ItemMachine):
         y : ignored
         sample_weight : array of shape (n_samples,), optional
             Such as `fastmf.datasets.sequence_weights` gives.
-
-        Returns
-        -------
-        self
         """
         self._check_options()
         declared = declared_categories(X)

@@ -1,7 +1,7 @@
 """Moments of columns, and features that are not made floating-point arrays as a whole.
 
 Sparse matrices, memory-mapped files, and integers of one or two bytes, such as genotypes, are
-converted in blocks. With at least as many rows as features the rows are read twice, for means and
+converted in blocks. If there are no fewer rows than features, rows are read twice, for means and
 scales and for the moments, which take their place; with fewer, columns are converted in each
 iteration.
 """

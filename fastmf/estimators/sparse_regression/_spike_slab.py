@@ -25,7 +25,7 @@ from fastmf.estimators.sparse_regression._credible_sets import (
 from fastmf.estimators.sparse_regression._rows import as_array, is_stored
 from fastmf.estimators.sparse_regression._unpenalised import columns_of
 from fastmf.inference.ep.partition import full_blocks
-from fastmf.inference.ep.posterior_check import MAX_CHAINS, Comparison, compared, reason_of
+from fastmf.inference.ep.posterior_check import Comparison, compared, reason_of
 from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.inference.sampling.spike_slab import SparsePosterior, draw_coefficients
 from fastmf.learning.evidence import (
@@ -52,8 +52,6 @@ from fastmf.special import sigmoid
 FINAL_TOL = 1e-6
 # Weights of values of the hyper-parameters, relative to the largest, of those that are left out.
 MIN_REPORTED_WEIGHT = 0.03
-# Smallest number of chains at one value of the hyper-parameters.
-FEWEST_CHAINS = 20
 
 # Options to give where an optimum is at a bound of the search.
 BOUND_ADVICE = {
@@ -491,7 +489,7 @@ class SpikeSlabEstimator(Saved):
         return rng.permutation(np.concatenate(draws))
 
     def _repeated(self, rows):
-        """Rows that chains take; those of a regression have their weights in the likelihood."""
+        """Rows that chains take; a regression has their weights in its likelihood."""
         return rows
 
     def _components(self, worth):
@@ -565,7 +563,7 @@ def _reason_of_parts(values, weights, included, without):
         compares = ~np.isin(units, without)
         likely = np.where(compares, included[units], 0.0)
         at_values = [
-            compared(part.model(), likely, max(FEWEST_CHAINS, 2 * int(MAX_CHAINS * weight / 2)))
+            compared(part.model(), likely, weight)
             for part, weight in zip(parts, weights, strict=True)
             if part.y is not None and compares.any()
         ]

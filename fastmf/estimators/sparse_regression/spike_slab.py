@@ -146,10 +146,6 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         sample_weight : array of shape (n_samples,), optional
             Number of repetitions of each row: the noise of a row has the variance of the noise over
             its weight, and the evidence counts repeated rows. Rows of weight 0 are left out.
-
-        Returns
-        -------
-        self
         """
         stored = is_stored(X)  # checks turn files into arrays
         X, y = self._training_data(X, y, y_numeric=True)
@@ -196,10 +192,6 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
             y'y.
         n : float
             Number of rows. With `fit_intercept` columns and y are taken to be centred.
-
-        Returns
-        -------
-        self
 
         Raises
         ------

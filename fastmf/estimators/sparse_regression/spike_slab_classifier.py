@@ -126,10 +126,6 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
             whole numbers the fixed point is the one of repeated rows. Rows of weight 0 are left
             out.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         ValueError
