@@ -5,6 +5,7 @@ evaluates it by annealed importance sampling from both ends; of a deep machine i
 bound. Each seed is a line of record.csv in the folder --output.
 """
 
+import pickle
 import warnings
 from argparse import Namespace
 from functools import partial
@@ -121,10 +122,12 @@ def learned(train, run, folder, options):
         n_epochs = options.deep_epochs
     averaged = AVERAGED[run[RUN.index("gradient")]]
     first = n_epochs - max(1, round(averaged * n_epochs)) + 1
-    average = IterateAverage(first, folder / f"{name}.average.npz")
+    file = folder / f"{name}.average.pickle"  # with which an interrupted run resumes
+    average = pickle.loads(file.read_bytes()) if file.exists() else IterateAverage(first)
     learner(1, seed, options, init).fit(train[:200])  # compiles
     clock = experiment.Epochs(folder / f"{name}.seconds.json")
     callbacks = [average, clock, Checkpoint(folder / f"{name}.checkpoint.npz")]
+    callbacks.append(lambda state: file.write_bytes(pickle.dumps(average)) == 0)
     last = learner(n_epochs, seed, options, init, callbacks=callbacks).fit(train).model_
     average.model.save(folder / f"{name}.npz")
     seconds = np.add(before, clock.rows[-1][1:3])

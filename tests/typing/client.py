@@ -127,7 +127,7 @@ def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
     couplings, field = table.confint(0.9)
     print(table.categories_, table.impute(X))
     items = mf.OrdinalMachine(thresholds="blume_capel", l2=0.1).fit(X)
-    print(items.thresholds_, items.blume_capel(), items.standard_errors(), items.impute(X))
+    print(items.thresholds_, items.standard_errors(), items.impute(X))
     print(items.edge_inclusion().probability, mf.compare_groups(items, items).p_value)
     print(items.sample(3), items.model_.energy(X), items.confint())
     print(table.edge_inclusion(0.5, None).probability, mf.compare_groups(table, table, scale=2.0))

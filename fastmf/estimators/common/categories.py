@@ -19,8 +19,7 @@ from fastmf.estimators.common.data import (
     missing_entries,
 )
 
-# Categories of a column, which fit into a byte beside the code of absent ones; beyond, numbers are
-# measurements.
+# Categories of a column, which fit into a byte; beyond, numbers are measurements.
 MAX_CATEGORIES = 254
 _SPINS, _BITS = (-1.0, 1.0), (0.0, 1.0)
 
@@ -125,11 +124,8 @@ def codes(estimator, X, categories):
     for j, values in enumerate(categories):
         column, name = np.ascontiguousarray(X[:, j]), column_name(estimator, j)
         if is_numeric(column) and is_numeric(values):
-            order, places = np.argsort(values), np.zeros(len(X), np.uint8)
-            # Count values up to the largest that is not above; a byte holds `MAX_CATEGORIES`.
-            for value in values[order][1:]:
-                places += column >= value
-            places = order[places]
+            order = np.argsort(values)
+            places = order[np.searchsorted(values[order][1:], column, side="right")]
             matched = values[places] == column
         else:
             numbers = {value: k for k, value in enumerate(values.tolist())}

@@ -3,7 +3,6 @@
 import warnings
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -67,10 +66,6 @@ class Learning:
             An epoch has each row as often as its weight says, on average; rows of weight 0 are left
             out.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         FloatingPointError
@@ -103,11 +98,10 @@ class Learning:
         weights = check.row_weights(sample_weight, X.shape[0])
         check_seen(self, X, weights)
         X, weights = present_rows(X, weights)
-        begin = self._begin(X, seed or 0, weights, more=False)
-        raw, scaled, model, scaling = begin.raw, begin.scaled, begin.model, begin.scaling
+        raw, scaled, model, scaling, independent = self._begin(X, seed or 0, weights, more=False)
+        first = scaling.undone(model)
         if validation_data is not None:
-            model_of_data = begin.model_of_data()
-            validation = self._data(validation_data, missing=True, model=model_of_data)
+            validation = self._data(validation_data, missing=True, model=first)
         elif self.early_stopping:
             rows, held_out = split(raw.shape[0], seed or 0)
             validation, raw = raw[held_out], raw[rows]
@@ -129,22 +123,25 @@ class Learning:
         if self.early_stopping and epoch:  # the best one is kept
             epoch = int(np.argmax(self.history_["validation_log_likelihood"])) + 1
         # Units of the data without couplings: fitted to them, and those before learning.
-        units = begin.independent, begin.model_of_data().layers[0]
+        units, scored = (independent, first.layers[0]), partial(scored_rows, raw, weights)
         monitored = monitor_rows(raw, settings, state.seed, weights)
-        independent = min(mean_alone(prior, *monitored) for prior in units)
-        scores = (
-            partial(self._score_of_some, raw, weights),
-            partial(self._largest_gain, settings, units, raw, weights),
-        )
-        warn_of_likelihood(self.model_, self.history_, independent, epoch, *scores)
+        alone = min(mean_alone(prior, *monitored) for prior in units)
+        warn_of_likelihood(
+            self.model_, self.history_, alone, epoch,
+            score=lambda: self._score_of(*scored()),
+            largest_gain=lambda: self._largest_gain(settings, units, *scored()),
+        )  # fmt: skip
         # Hidden units of real values may not do what a binary one does, however they are learned.
         if is_discrete(self.model_.layers[1]) and epoch >= LayeredSettings.n_epochs:
-            rows, row_weights = scored_rows(scaled, weights)
-            fitted = scaling.units(units[0])
-            possible = partial(gain_of_one_unit, fitted, rows, row_weights, settings.l2)
-            gain = self.history_["log_likelihood"][epoch - 1] * sum(self.model_.sizes)
-            gains = gain - independent, partial(self._gain, begin, raw, weights)
-            warn_of_little_gain(*gains, self.model_.sizes[0], possible)
+            value = self.history_["log_likelihood"][epoch - 1] * sum(self.model_.sizes)
+            warn_of_little_gain(
+                value - alone,
+                lambda: self._score_of(*scored()) - mean_alone(independent, *scored()),
+                self.model_.sizes[0],
+                lambda: gain_of_one_unit(
+                    scaling.units(independent), *scored_rows(scaled, weights), settings.l2
+                ),
+            )
         self.__dict__.pop("_state", None)
         return self
 
@@ -152,26 +149,16 @@ class Learning:
         """Take one step of learning on a batch of data, at the rate of the first epoch.
 
         The first call initialises the model as `fit` does, but without pre-training.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-        y : ignored
-
-        Returns
-        -------
-        self
         """
         settings = self._settings()
         if not hasattr(self, "model_"):
             self._state_seed = seed_of(self.random_state) or 0
             X = self._checked_rows(X)
             check_seen(self, X)
-            begin = self._begin(X, self._state_seed)
-            X, self._scaling, self.n_iter_, self.history_ = begin.scaled, begin.scaling, 0, {}
-            self._state = initial_state(begin.model)
-            self.model_ = begin.model_of_data()
-            self._remember(begin.raw, settings)
+            raw, X, model, self._scaling, _ = self._begin(X, self._state_seed)
+            self._state, self.n_iter_, self.history_ = initial_state(model), 0, {}
+            self.model_ = self._scaling.undone(model)
+            self._remember(raw, settings)
         else:
             X = self._data(X, missing=True)
             check_seen(self, X, columns=False)
@@ -204,7 +191,7 @@ class Learning:
         return self.visible if self.init is None else getattr(self.init, "layers", (None,))[0]
 
     def _begin(self, X, seed, weights=None, more=True):
-        """Data and machine that learning begins with, as a `Begin`; whether more rows may come."""
+        """Data as given and standardised, machine and scaling of the latter, independent units."""
         rows = None if weights is None else _repeated_rows(weights)
         lacking = is_incomplete(X)
         values = with_values_of_columns(X) if lacking else X
@@ -220,7 +207,7 @@ class Learning:
         else:
             model = scaling.model(model)
         check_exists(model)
-        return Begin(X, scaling.data(X, model.dtype), model, scaling, independent)
+        return X, scaling.data(X, model.dtype), model, scaling, independent
 
     def _with_gradient(self, settings, model, X):
         """The settings with the gradient that is taken, and defaults that suit it."""
@@ -235,8 +222,7 @@ class Learning:
             )
         self.gradient_ = gradient
         settings = replace(settings, gradient=gradient)
-        share = 1 - np.isnan(X).mean() if is_incomplete(X) else 1.0
-        chosen = steps_for(model, settings, share)
+        chosen = steps_for(model, settings, 1 - np.isnan(X).mean() if is_incomplete(X) else 1.0)
         return replace(settings, **{name: chosen[name] for name in self._not_given()})
 
     def _not_given(self):
@@ -259,9 +245,8 @@ class Learning:
         chosen |= {name: MANY_ROWS[name] for name in self._not_given()}
         return settings_of(self, LayeredSettings, **chosen)
 
-    def _score_of_some(self, X, weights):
-        """The average of `score_samples` of the `scored_rows`."""
-        X, weights = scored_rows(X, weights)
+    def _score_of(self, X, weights):
+        """The average of `score_samples`."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of solutions that do not converge
             try:
@@ -278,14 +263,8 @@ class Learning:
         least = self._lower_bound(self._solve(self.starts_))
         if not np.isfinite(least):
             return np.inf
-        X, weights = scored_rows(X, weights)
         highest = np.average(self._log_likelihoods(X, least), weights=weights)
         return float(highest - min(mean_alone(prior, X, weights) for prior in units))
-
-    def _gain(self, begin, X, weights):
-        """Gain over independent units on the `scored_rows`."""
-        score = self._score_of_some(X, weights)
-        return score - mean_alone(begin.independent, *scored_rows(X, weights))
 
     def _remember(self, X, settings, weights=None, seed=None):
         rows = slice(None) if weights is None else _repeated_rows(weights)
@@ -318,20 +297,3 @@ def mean_alone(prior, X, weights=None):
 def _repeated_rows(weights, least=50_000):
     """Rows as often as their weights say, at least this many."""
     return resampled_rows(weights, max(len(weights), least), 0.5)
-
-
-class Begin(NamedTuple):
-    """Data, and the machine before it has learned."""
-
-    # As they are given, and standardised.
-    raw: np.ndarray
-    scaled: np.ndarray
-    # Machine of standardised data.
-    model: object
-    scaling: tuple
-    # Independent units fitted to the data as they are given.
-    independent: tuple
-
-    def model_of_data(self):
-        """The machine of the data as they are."""
-        return self.scaling.undone(self.model)

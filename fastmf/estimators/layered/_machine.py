@@ -66,8 +66,6 @@ from fastmf.priors._rows import states
 from fastmf.priors._values import checked_values
 
 STARTS_OF_CHAINS = ("independent", "data", "solutions", "annealed")
-# The hidden layers given data, in `transform` and `score_samples`.
-GIVEN_DATA = {"tol": 1e-6, "max_iter": 500}
 
 
 class LayeredMachine(
@@ -129,13 +127,13 @@ class LayeredMachine(
         X = self._data(X, missing=True)
         if is_incomplete(X):
             rows = states(self.visible_, X, self.model_.dtype)
-            solutions = means_given_seen(self.model_, rows, **self._given_seen)
+            solutions = means_given_seen(self.model_, rows, **self._options)
             warn_unless_converged(solutions.converged)
             return solutions.mean[-1].astype(self.model_.dtype)
         if not self.model_.deep:
             b = data_fields(self.visible_, X, self.model_.weights, self.n_threads)
             return self.model_.hidden.moments(b, b.dtype.type(0))[0]
-        solutions = posterior(self.model_, X, **self._given_data).solutions
+        solutions = posterior(self.model_, X, **self._options).solutions
         warn_unless_converged(solutions.converged)
         return solutions.mean[-1]
 
@@ -177,7 +175,7 @@ class LayeredMachine(
                 double._warn_of_mean_field(X, values + log_partition)
             return values
         values, errors = log_likelihood_of_seen(
-            model, X, log_partition, anneal=True, **double._given_seen
+            model, X, log_partition, anneal=True, **double._options
         )
         if not errors.mean() <= 2 * MAX_ERROR:
             size = "unknown size" if np.isnan(errors).any() else f"{errors.mean():.2g} nats"
@@ -214,10 +212,10 @@ class LayeredMachine(
     def _log_likelihoods(self, X, log_partition):
         """Log-likelihood of each of some rows that `_data` returned, or those that `fit` learns."""
         if is_incomplete(X):
-            return log_likelihood_of_seen(self.model_, X, log_partition, **self._given_seen)[0]
+            return log_likelihood_of_seen(self.model_, X, log_partition, **self._options)[0]
         # Values between the two of a binary unit are means of the row, not states.
         parts = (
-            log_likelihood(self.model_, X[rows], log_partition, **self._given_data)
+            log_likelihood(self.model_, X[rows], log_partition, **self._options)
             for rows in row_blocks(X)
         )
         return np.concatenate(list(parts))
@@ -318,17 +316,7 @@ class LayeredMachine(
         return lower_bound(self.model_.bipartite(), [starts_at(solved)]).value
 
     def score(self, X, y=None):
-        """Average of `score_samples`.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-        y : ignored
-
-        Returns
-        -------
-        float
-        """
+        """Mean of `score_samples`."""
         return float(np.mean(self.score_samples(X)))
 
     def solutions(self, X=None, merge_tol=1e-2):
@@ -352,21 +340,12 @@ class LayeredMachine(
         return distinct_solutions(reached, merge_tol)
 
     @property
-    def _given_data(self):
-        """Options for the hidden layers given data, if these need a solution."""
-        if not self.model_.deep:
-            return {}
-        return GIVEN_DATA | {"order": self._order, "n_threads": self.n_threads}
-
-    @property
-    def _given_seen(self):
-        """Options of solutions given rows with missing values."""
-        return {"order": self._order, "n_threads": self.n_threads} | self._given_data
+    def _options(self):
+        """Options of mean-field solutions."""
+        return {"order": self._order, "n_threads": self.n_threads}
 
     def _solve(self, starts, **options):
-        return collapsed_tap(
-            self.model_, starts, order=self._order, n_threads=self.n_threads, **options
-        )
+        return collapsed_tap(self.model_, starts, **self._options, **options)
 
     # --- restoring --------------------------------------------------------------------------------
 

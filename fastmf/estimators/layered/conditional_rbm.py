@@ -135,10 +135,6 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
             An epoch has each row as often as its weight says, on average; rows of weight 0 are left
             out.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         FloatingPointError
@@ -200,15 +196,15 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         self._scale, start = None, model
         if flag("standardize", self.standardize):
             self._scale = FeatureScale.of(X, weights)
-            start, X = self._scale.of_standardised(model), self._scale.standardised(X)
+            start, X = self._scale.model(model), self._scale.standardised(X)
             if validation is not None:
                 validation = validation[0], self._scale.standardised(validation[1])
-        options = {"weights": weights, "raw": self._scale and self._scale.of_raw}
+        options = {"weights": weights, "raw": self._scale and self._scale.undone}
         steps = ConditionalSteps(settings, self.n_threads)
         state = run(self, start, (Y, X), steps, seed, validation, **options)
         if self._scale is not None:
             # A model that has not learned keeps its bits.
-            self.model_ = model if self.model_ is start else self._scale.of_raw(self.model_)
+            self.model_ = model if self.model_ is start else self._scale.undone(self.model_)
         return state
 
     def _settings(self):
@@ -318,18 +314,10 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         return predicted[:, 0] if self._one_column else predicted
 
     def predict_proba(self, X):
-        """Marginal probability of the second value of each label.
+        """Marginal probability of the second value of each label, (n_samples, n_labels).
 
-        By mean field if that is the inference, otherwise by sum-product belief propagation.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        array of shape (n_samples, n_labels)
-            Or (n_samples, 2), the probabilities of both values, if `y` had one axis.
+        By mean field if that is the inference, otherwise by sum-product belief propagation; of both
+        values, (n_samples, 2), if `y` had one axis.
         """
         check_is_fitted(self)
         mean = self._infer(self._features(X, self.model_.dtype), self._marginal_inference()).visible
@@ -377,25 +365,13 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         return log_weights_of_known(self.model_, Y, X) - log_partition
 
     def score(self, X, y, sample_weight=None):
-        """Fraction of correct labels, averaged over labels and rows.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-        y : array or sparse matrix of shape (n_samples, n_labels), or array of shape (n_samples,)
-        sample_weight : array of shape (n_samples,), float or None
-
-        Returns
-        -------
-        float
-        """
+        """Fraction of correct labels, averaged over the known labels of a row and over rows."""
         predicted, (y, unknown) = self.predict(X), partly_known_labels(y)
         if y.shape != predicted.shape:
             raise ValueError(f"y must have shape {predicted.shape}, got {y.shape}.")
-        right = (predicted == y).reshape(len(y), -1)
-        correct = right.mean(1)
-        if unknown.any():  # of a row of unknown labels, none counts
-            correct = (right & ~unknown).sum(1) / np.maximum((~unknown).sum(1), 1)
+        counted = ~unknown.reshape(len(y), -1)
+        right = (predicted == y).reshape(len(y), -1) & counted
+        correct = right.sum(1) / np.maximum(counted.sum(1), 1)
         return float(np.average(correct, weights=row_weights(sample_weight, len(correct))))
 
     def _saved(self):
@@ -478,23 +454,18 @@ class FeatureScale(NamedTuple):
             out[rows] = (X[rows] - self.offset) / self.scale
         return out
 
-    def of_raw(self, model):
-        """The same model of features in their own units, given one of standardised features."""
-        return self._rescaled(model, 1 / self.scale, -self.offset)
-
-    def of_standardised(self, model):
+    def model(self, model):
         """The same model of standardised features, given one of features in their own units."""
-        return self._rescaled(model, self.scale, self.offset / self.scale)
-
-    def _rescaled(self, model, factor, shift):
-        """The model whose weights are multiplied by a factor, and then by a shift for biases."""
-        parameters = {}
+        changes = {}
         for layer in ("visible", "hidden"):
-            weights = getattr(model, f"{layer}_weights") * factor
-            bias = getattr(model, f"{layer}_bias") + weights @ shift
-            parameters |= {f"{layer}_weights": weights, f"{layer}_bias": bias}
-        cast = {name: value.astype(model.dtype) for name, value in parameters.items()}
-        return replace(model, **cast)
+            weights, bias = (getattr(model, f"{layer}_{part}") for part in ("weights", "bias"))
+            changes[f"{layer}_weights"] = (weights * self.scale).astype(model.dtype)
+            changes[f"{layer}_bias"] = (bias + weights @ self.offset).astype(model.dtype)
+        return replace(model, **changes)
+
+    def undone(self, model):
+        """The same model of features in their own units, given one of standardised features."""
+        return FeatureScale(-self.offset / self.scale, 1 / self.scale).model(model)
 
 
 def partly_known_labels(y):

@@ -56,14 +56,10 @@ def starts(Y, pointwise, candidates, n_starts, field, precision, rng):
     if candidates is None:
         rows = [pointwise.moments(field, a)[0]]
     else:
-        # Minus the log-likelihood of the observation.
-        n_nearest = min(n_starts, len(candidates))
-        if precision is not None and not precision.all():  # where nothing was observed
-            pairs = np.hstack([field, -precision / 2]), np.hstack([candidates, candidates**2])
-            nearest = nearest_rows(*pairs, 0, n_nearest)
-        else:  # precisions are the same in all rows
-            costs = 0 if precision is None else np.square(candidates) @ precision[0] / 2
-            nearest = nearest_rows(field, candidates, costs, n_nearest)
+        fields, values = field, candidates
+        if precision is not None:
+            fields, values = np.hstack([field, -precision / 2]), np.hstack([values, values**2])
+        nearest = nearest_rows(fields, values, 0, min(n_starts, len(candidates)))
         rows = list(candidates[nearest.T])
     rows += [sample(pointwise, field, a, rng) for _ in range(n_starts - len(rows))]
     return np.stack(rows, axis=1).reshape(-1, Y.shape[1]).astype(Y.dtype, copy=False)

@@ -36,24 +36,16 @@ FEW_ROWS_RATIO = 2.0
 
 
 class NodeCovariances(NamedTuple):
-    """Covariances of the couplings of each feature, without pairs that share none.
+    """Covariances of the couplings of each feature, without pairs that share none."""
 
-    `features` have couplings, whose numbers are `edges`, and covariances `blocks`, feature by
-    feature.
-    """
-
-    features: tuple
-    edges: tuple
-    blocks: tuple
+    features: tuple  # numbers of the features that have couplings
+    edges: tuple  # int arrays: numbers of the couplings of each feature
+    blocks: tuple  # covariances of these
 
     def __add__(self, other):
         """Covariances of sums of independent estimates."""
         blocks = tuple(a + b for a, b in zip(self.blocks, other.blocks, strict=True))
         return self._replace(blocks=blocks)
-
-    def __mul__(self, factor):
-        """Covariances of multiples."""
-        return self._replace(blocks=tuple(factor * block for block in self.blocks))
 
     def diagonal(self):
         """Variances."""
@@ -64,14 +56,13 @@ class NodeCovariances(NamedTuple):
 
 
 def shrunk(sandwich, naive, n_rows, sets):
-    """Covariance with the covariances of the sandwich within sets, and correlations between both.
+    """Covariance with the blocks of the sandwich within sets, and mixed correlations between sets.
 
-    The sandwich of p couplings is the covariance of scores of n rows, whose inverse is too large in
-    the directions in which rows happen to vary little. Its correlations are therefore mixed with
-    the naive correlations, with weight p / (p + n): probabilities of edges are then
-    calibrated for few rows, too, and fewer rows than couplings do no harm. Whichever coordinates a
-    set, an int array, has, the result is the same.
+    The result does not depend on the coordinates of a set, an int array.
     """
+    # The sandwich of p couplings is the covariance of scores of n rows, whose inverse is too large
+    # in the directions in which rows happen to vary little. Mixed with the naive correlations with
+    # weight p / (p + n), probabilities of edges are calibrated for few rows, too.
     p = len(sandwich)
     weight = p / (p + n_rows)
     ratio = np.zeros((p, p))
@@ -124,16 +115,11 @@ def warn_of_penalty(shares, what="penalty"):
 
 
 def without_penalty(godambe, contrasts, scale, precision):
-    """Estimates and information free of the penalty of the fit; None if rows are few.
-
-    A posterior with its own prior needs the likelihood alone. About any point t, with the mean
-    score g and the negative Hessian H without a penalty, it is as if t + H^-1 g were estimated with
-    the covariance H^-1 J H^-1 / n. As the maximum may be far away, or not exist, t is the mode with
-    the prior of the couplings, of this scale, whose precision along contrasts is given.
-
-    Of few rows edges would then be too likely; the penalty of the fit counters that to some degree,
-    and so do variances of `FEW_ROWS_RATIO`.
-    """
+    """Estimates and information free of the penalty of the fit; None if rows are few."""
+    # About any point t, with the mean score g and the negative Hessian H without a penalty, it is
+    # as if t + H^-1 g were estimated with the covariance H^-1 J H^-1 / n. As the maximum may be far
+    # away, or not exist, t is the mode with the prior of the couplings, of this scale. Of few rows
+    # edges would then be too likely: the penalty counters that, and so does `FEW_ROWS_RATIO`.
     objective, n = godambe.objective, len(godambe.parameters)
     ridge = np.full(n, scale**2 / objective.total)
     # Weak for fields: it matters where the rows have a single value.
@@ -182,18 +168,11 @@ def contrast_covariance(godambe, contrasts, sets, errors, least=0.0):
 
 
 class ScaleSensitivity(NamedTuple):
-    """Results with other scales of the slab.
+    """Results with other scales of the slab."""
 
-    Parameters
-    ----------
-    scale : array of shape (3,)
-    log_evidence : array of shape (3,)
-    probability : array of shape (3, n_features, n_features)
-    """
-
-    scale: np.ndarray
-    log_evidence: np.ndarray
-    probability: np.ndarray
+    scale: np.ndarray  # (3,)
+    log_evidence: np.ndarray  # (3,)
+    probability: np.ndarray  # (3, n_features, n_features)
 
 
 class PairsResult:

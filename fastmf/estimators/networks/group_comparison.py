@@ -61,16 +61,9 @@ class GroupComparison(PairsResult):
 
 
 def compare_groups(
-    machine_a,
-    machine_b,
-    *,
-    inclusion_probability=0.5,
-    scale=1.0,
-    errors="sandwich",
-    n_permutations=0,
-    rng=0,
-    verbose=False,
-):
+    machine_a, machine_b, *, inclusion_probability=0.5, scale=1.0, errors="sandwich",
+    n_permutations=0, rng=0, verbose=False,
+):  # fmt: skip
     """Compare the couplings of machines fitted to two groups of rows.
 
     Parameters

@@ -310,16 +310,14 @@ class CouplingNetwork(Network):
         ends = ndtri((1 + proper_fraction("level", level)) / 2) * np.array([-1.0, 1.0])
         godambe = self._godambe()
         couplings, fields = godambe.objective.unpacked(godambe.parameters)
-        of_couplings, of_fields = self._errors_of_all(godambe)
-        fields = self._fields_of(fields)
 
         def interval(values, errors):
+            if isinstance(values, list):
+                return [interval(*pair) for pair in zip(values, errors, strict=True)]
             return values[..., None] + ends * errors[..., None]
 
-        if isinstance(fields, np.ndarray):
-            return interval(couplings, of_couplings), interval(fields, of_fields)
-        pairs = zip(fields, of_fields, strict=True)
-        return interval(couplings, of_couplings), [interval(*pair) for pair in pairs]
+        values = couplings, self._fields_of(fields)
+        return tuple(map(interval, values, self._errors_of_all(godambe)))
 
     # --- tests and edges ------------------------------------------------------------------------
 
@@ -363,16 +361,8 @@ class CouplingNetwork(Network):
     def strength(self, *, as_frame=False):
         """Sum of the moduli of the couplings of each feature, in {0, 1} coding.
 
-        Parameters
-        ----------
-        as_frame : bool, default False
-            A pandas data frame instead, with the names of the features.
-
-        Returns
-        -------
-        Centrality
-            `value` and `standard_error`, by the delta method, which is for couplings that are not
-            near zero: moduli of small ones are too large.
+        Arguments and result are as in `expected_influence`. Standard errors are by the delta
+        method, for couplings that are not near zero: moduli of small ones are too large.
         """
         estimates = self._edge_estimates("sandwich")
         return self._sums(estimates, np.sign(estimates.values), as_frame)
@@ -388,7 +378,7 @@ class CouplingNetwork(Network):
         Returns
         -------
         Centrality
-            `value` and `standard_error`.
+            `value` and `standard_error`, arrays of shape (n_features,).
         """
         estimates = self._edge_estimates("sandwich")
         return self._sums(estimates, np.ones(len(estimates.values)), as_frame)

@@ -62,17 +62,7 @@ class ItemMachine(Saved, BaseEstimator):
         return float(np.mean(self.score_samples(X)))
 
     def score_samples(self, X):
-        """Log-pseudo-likelihood of each row: the sum of the terms of the values that are present.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n_samples, n_features)
-
-        Returns
-        -------
-        array of shape (n_samples,)
-            Nats.
-        """
+        """Log-pseudo-likelihood of each row in nats: the sum over the values that are present."""
         return self._log_conditionals(X)
 
     def conditional_proba(self, X):
@@ -86,8 +76,7 @@ class ItemMachine(Saved, BaseEstimator):
         Returns
         -------
         array of shape (n_samples, n_states)
-            Flat: the categories of all features side by side. Of binary units the probabilities of
-            the higher values alone, (n_samples, n_features).
+            The categories of all features side by side; of binary units the higher values alone.
         """
         return self._probabilities(X)
 
@@ -235,6 +224,13 @@ class ItemMachine(Saved, BaseEstimator):
         if message:
             warn_user(f"{message}.", ConvergenceWarning)
 
+    def __sklearn_tags__(self):
+        """Tags for scikit-learn: strings are values, and values may be missing if so told."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.allow_nan = self.missing != "error"
+        return tags
+
     # --- files ----------------------------------------------------------------------------------
 
     def _saved_fit(self, *names):
@@ -289,10 +285,6 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
             Labels of what was sampled independently, such as persons with several rows each: for
             errors, tests and bootstraps. With ``range(n_samples)`` a weight is the sampling weight
             of one observation, as in surveys, in the place of a number of rows.
-
-        Returns
-        -------
-        self
         """
         self._check_options()
         declared = declared_categories(X)
@@ -415,13 +407,6 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
     def _parameters_in(self, arrays):
         pairs = arrays.member("pairs", "iu", (None, 2), low=0, high=self.n_features_in_ - 1)
         return pairs, arrays.member("parameters", "f", (None,), low=-np.inf)
-
-    def __sklearn_tags__(self):
-        """Tags for scikit-learn: strings are values, and values may be missing if so told."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        tags.input_tags.allow_nan = self.missing != "error"
-        return tags
 
 
 def means_of_missing(model, X, method, random_state, n_threads):

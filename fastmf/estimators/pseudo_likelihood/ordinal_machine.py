@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import one_of, real_array
+from fastmf._common.arguments import one_of
 from fastmf._common.warning import listed
 from fastmf.estimators.common.categories import codes, item_categories
 from fastmf.estimators.common.data import missing_entries
@@ -144,8 +144,8 @@ class OrdinalMachine(PairwiseMachine):
     def _set_parameters(self, parameters):
         """Couplings and thresholds from the vector of all parameters."""
         self._parameters = parameters
-        self.couplings_, self._of_thresholds = self._objective.unpacked(parameters)
-        self.thresholds_ = self._by_item(self._objective.thresholds.matrix @ self._of_thresholds)
+        self.couplings_, fields = self._objective.unpacked(parameters)
+        self.thresholds_ = self._fields_of(fields)
         value = self._objective.log_likelihood(parameters)
         self.log_pseudo_likelihood_ = value / self._objective.total
 
@@ -164,7 +164,8 @@ class OrdinalMachine(PairwiseMachine):
     def model_(self):
         """The machine as a `BoltzmannMachine` with `Ordinal` units, for `fastmf.tap`."""
         check_is_fitted(self)
-        table = self._objective.thresholds.table(self._of_thresholds, -np.inf).T
+        fields = self._parameters[: self._objective.n_fields]
+        table = self._objective.thresholds.table(fields, -np.inf).T
         return BoltzmannMachine(self.couplings_, Ordinal(table))
 
     def _categorical_model(self):
@@ -174,33 +175,6 @@ class OrdinalMachine(PairwiseMachine):
         couplings = self.couplings_[np.ix_(item, item)] * np.outer(score, score)
         field = [np.append(0.0, mu) for mu in self.thresholds_]
         return BoltzmannMachine(couplings, Categorical(field))
-
-    def blume_capel(self, reference=0.0):
-        """Parameters of thresholds of the form of Blume and Capel.
-
-        Parameters
-        ----------
-        reference : float or array of shape (n_features,), default 0.0
-            The score r in mu_i(c) = alpha_i c + beta_i ((c - r)^2 - r^2).
-
-        Returns
-        -------
-        alpha, beta : array of shape (n_features,)
-            beta is NaN for items of two categories, whose threshold is alpha.
-
-        Raises
-        ------
-        ValueError
-            If the machine has free thresholds.
-        """
-        check_is_fitted(self)
-        if self.thresholds != "blume_capel":
-            raise ValueError("alpha and beta are parameters of thresholds='blume_capel'.")
-        alpha, beta = np.full((2, len(self.n_categories_)), np.nan)
-        for i in range(len(alpha)):
-            pair = self._of_thresholds[self._objective.thresholds.item_of_parameter == i]
-            alpha[i], beta[i] = pair[0], pair[1] if len(pair) > 1 else np.nan
-        return alpha + 2 * real_array("reference", reference) * np.nan_to_num(beta), beta
 
     # --- rows -----------------------------------------------------------------------------------
 

@@ -136,10 +136,6 @@ class PottsMachine(Network, ItemMachine):
         y : ignored
         sample_weight : array of shape (n_samples,), optional
             Such as `fastmf.datasets.sequence_weights` gives.
-
-        Returns
-        -------
-        self
         """
         self._check_options()
         declared = declared_categories(X)
@@ -439,16 +435,7 @@ class PottsMachine(Network, ItemMachine):
         )
 
     def energy(self, X):
-        """Energy -x'Jx / 2 - h'x; missing positions add nothing.
-
-        Parameters
-        ----------
-        X : int array of shape (n_samples, n_groups)
-
-        Returns
-        -------
-        array of shape (n_samples,)
-        """
+        """Energy -x'Jx / 2 - h'x of each row; missing positions add nothing."""
         labels = self._labels_of(X)
         halves = self._couplings.fields(labels) / 2 + self._field
         return -self._own(halves, labels).sum(1)
@@ -513,9 +500,3 @@ class PottsMachine(Network, ItemMachine):
             if model.n_units != n_states:
                 raise ValueError(f"its model must have {n_states} units, got {model.n_units}.")
             self._couplings = DenseCouplings(model.couplings, self.sizes_)
-
-    def __sklearn_tags__(self):
-        """Tags for scikit-learn: missing labels are allowed."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = tags.input_tags.string = True
-        return tags

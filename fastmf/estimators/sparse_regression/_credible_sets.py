@@ -37,40 +37,20 @@ class CredibleSet(NamedTuple):
 
 
 class FittedPart(NamedTuple):
-    """A part of a fitted model with independent features, at one value of the hyper-parameters.
+    """A part of a fitted model with independent features, at one value of the hyper-parameters."""
 
-    Parameters
-    ----------
-    units : int array of shape (n_features,)
-        Its features.
-    X : array of shape (n_rows, n_units)
-        Features, and columns without a spike last.
-    y : array of shape (n_rows,), or None
-    noise_variance : float
-    log_odds, precision : array of shape (n_units,)
-        Log-odds and precisions of the prior.
-    mean, var : array of shape (n_units,)
-        Posterior means, and variances: of coefficients, averages over all values.
-    labels : int array of shape (n_units,)
-        Blocks.
-    sites : array of shape (2, n_units)
-    matrices : array
-        Elements of the matrices of the sites of blocks, in the order of `Blocks`, and more.
-    likelihood : tuple, optional
-        Rows (X, y) of noise variance 1 whose likelihood takes the place of latent variables.
-    """
-
-    units: np.ndarray
-    X: np.ndarray
-    y: np.ndarray | None
+    units: np.ndarray  # int (n_features,)
+    X: np.ndarray  # (n_rows, n_units): features, and columns without a spike last
+    y: np.ndarray | None  # (n_rows,)
     noise_variance: float
-    log_odds: np.ndarray
-    precision: np.ndarray
-    mean: np.ndarray
-    var: np.ndarray
-    labels: np.ndarray
-    sites: np.ndarray
-    matrices: np.ndarray
+    log_odds: np.ndarray  # (n_units,), of the prior
+    precision: np.ndarray  # (n_units,), of the prior
+    mean: np.ndarray  # (n_units,), of the posterior
+    var: np.ndarray  # (n_units,): averages over all values of the hyper-parameters
+    labels: np.ndarray  # int (n_units,): blocks
+    sites: np.ndarray  # (2, n_units)
+    matrices: np.ndarray  # elements of the matrices of sites, in the order of `Blocks`, and more
+    # Rows (X, y) of noise variance 1 whose likelihood takes the place of latent variables.
     likelihood: tuple | None = None
 
     def model(self):
@@ -84,10 +64,10 @@ class FittedPart(NamedTuple):
         return inverse_with(self.model(), self.labels, self.sites, self.matrices)
 
     def components(self):
-        """Function that returns the sparse linear model of a component of the units.
+        """Return a function that makes the sparse linear model of a component of the units.
 
-        It takes the units of the blocks of the component, and the active ones; the others are zero.
-        All other units are a Gaussian.
+        It takes the units of the component's blocks and the active ones, without which they are
+        zero; units of other blocks are Gaussian.
         """
         model, precision = self.model(), np.maximum(self.sites[1], self.precision)
         blocks = Blocks(members_of(self.labels), len(self.labels))
@@ -161,10 +141,7 @@ def joint_patterns(part, components, weights, included, units):
 
 
 def probability_of_any(members, chosen, included):
-    """Probability that one of the chosen features is not zero.
-
-    At least the largest of their inclusion probabilities, and at most the sum.
-    """
+    """Probability that one of the chosen features is not zero, within its bounds by `included`."""
     probability = sum(weight * patterns.any_of(chosen) for weight, patterns in members)
     return float(np.clip(probability, included[chosen].max(), min(included[chosen].sum(), 1.0)))
 

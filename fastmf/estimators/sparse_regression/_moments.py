@@ -5,6 +5,7 @@ factorisation, of as many rows as the matrix has rank, the rows U with the targe
 have the same moments. The rest of y'y is orthogonal to all features.
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ import scipy
 
 from fastmf._common.arguments import doubles, positive
 from fastmf._common.linalg import MIN_EIGENVALUE
+from fastmf._common.warning import listed
 from fastmf.estimators.sparse_regression._credible_sets import MIN_LINK
 
 # Most features of blocks that are joined.
@@ -55,7 +57,7 @@ def parts_of_moments(gram, moment, y_square):
         y_square = positive("y_square", y_square)
     for units, block in blocks:
         _check_moments(block, moment[units])
-    rows = [rows_of_moments(block, moment[units], y_square)[:2] for units, block in blocks]
+    rows = [rows_of_moments(block, moment[units], y_square) for units, block in blocks]
     return [units for units, _ in blocks], rows
 
 
@@ -71,13 +73,13 @@ def _check_moments(gram, moment):
     diagonal = gram.diagonal()
     if (diagonal < 0).any():
         raise ValueError(f"gram must have no negative squares, got {diagonal.min():g}.")
-    scale = np.sqrt(np.outer(diagonal, diagonal)) if len(gram) <= 500 else diagonal.max()
-    if (abs(gram - gram.T) > 1e-6 * np.maximum(scale, 1e-300)).any():
+    scale = np.sqrt(diagonal)
+    if (abs(gram - gram.T) > 1e-6 * np.maximum(np.outer(scale, scale), 1e-300)).any():
         raise ValueError("gram must be symmetric, X'X.")
 
 
 def rows_of_moments(gram, moment, y_square):
-    """Rows and target with checked moments, and the square of y that is orthogonal to them."""
+    """Rows and target with checked moments."""
     try:
         X, pivots = factor(gram)
     except ValueError:
@@ -93,20 +95,17 @@ def rows_of_moments(gram, moment, y_square):
             f"moment must be X'y for the X of gram: element {int(np.argmax(error - limit))} is "
             "none, as gram says that its feature is a combination of others."
         )
-    absent = y_square - float(y @ y)
-    if absent < -1e-6 * y_square:
+    if y @ y - y_square > 1e-6 * y_square:
         raise ValueError(
             f"y_square must be y'y: gram and moment alone explain {y @ y:g}, got {y_square:g}."
         )
-    return X, y, max(absent, 0.0)
+    return X, y
 
 
 def absent_of(targets, y_square, n):
-    """The number of rows, and the part of y'y that the targets of blocks of features lack.
-
-    Blocks of correlations from a reference panel may explain more than y'y, or have a higher rank
-    than there are rows: the model is then one of the rows of the blocks alone.
-    """
+    """The number of rows, and the part of y'y that the targets of blocks of features lack."""
+    # Correlations of a reference panel may explain more than y'y, or have a higher rank than there
+    # are rows: the model is then one of the rows of the blocks alone.
     rank = sum(map(len, targets))
     absent = y_square - sum(float(y @ y) for y in targets)
     if rank > n or absent < -1e-6 * y_square:
@@ -125,11 +124,15 @@ def blocks_of(matrix, name="gram"):
         if matrix.all():
             return [(np.arange(len(matrix)), matrix)]
     pattern = _square(name, scipy.sparse.csr_array(matrix, dtype=np.float64))
-    n_blocks, labels = scipy.sparse.csgraph.connected_components(pattern, directed=False)
+    _, labels = scipy.sparse.csgraph.connected_components(pattern, directed=False)
     order = np.argsort(labels, kind="stable")
-    each = np.split(order, np.cumsum(np.bincount(labels, minlength=n_blocks))[:-1])
-    joined = _joined(each)
-    return [(units, pattern[units][:, units].toarray()) for units in joined]
+    # Small ones are joined: a problem of several features costs no more than one of a single one.
+    ends, first, cuts = np.cumsum(np.bincount(labels)), 0, []
+    for before, end in pairwise(ends.tolist()):
+        if end - first > MAX_JOINED:
+            first = before
+            cuts.append(first)
+    return [(units, pattern[units][:, units].toarray()) for units in np.split(order, cuts)]
 
 
 def _square(name, matrix):
@@ -137,18 +140,6 @@ def _square(name, matrix):
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"{name} must be a square matrix, got shape {matrix.shape}.")
     return matrix
-
-
-def _joined(parts):
-    """Small ones joined: a problem of some features costs no more than one of a single one."""
-    joined, size = [[]], 0
-    for part in parts:
-        if size + len(part) > MAX_JOINED and size:
-            joined.append([])
-            size = 0
-        joined[-1].append(part)
-        size += len(part)
-    return [np.concatenate(group) for group in joined]
 
 
 # --- z-scores -------------------------------------------------------------------------------------
@@ -187,32 +178,15 @@ MIN_MODULI = 4
 
 
 class Summary(NamedTuple):
-    """Rows with the moments of a summary, block by block.
+    """Rows with the moments of a summary, block by block."""
 
-    Parameters
-    ----------
-    units : list of int arrays
-        The features of every block.
-    rows : list of (array, array)
-        Rows and their target.
-    blocks : list of arrays
-        Correlations.
-    z : array of shape (n_features,)
-    share : float
-        Largest share s of a block: 0 if R fits z.
-    flipped : int array
-        Features whose z-scores have other signs than R and the other z-scores say.
-    remarks : list of str
-        Texts about other faults of z and R.
-    """
-
-    units: list
-    rows: list
-    blocks: list
-    z: np.ndarray
-    share: float
-    flipped: np.ndarray
-    remarks: list
+    units: list  # int arrays: the features of every block
+    rows: list  # pairs of rows and their target
+    blocks: list  # correlations
+    z: np.ndarray  # (n_features,)
+    share: float  # largest share s of a block: 0 if R fits z
+    flipped: np.ndarray  # features whose z-scores have other signs than the remaining ones say
+    remarks: list  # texts about other faults of z and R
 
     def message(self, names=None):
         """Text about a mismatch and other remarks, or None."""
@@ -224,8 +198,7 @@ class Summary(NamedTuple):
             )
         if len(self.flipped):
             faults.append(
-                f"the z-scores of {listed(self.flipped, names)} have the wrong sign, and were "
-                "turned"
+                f"the z-scores of {named(self.flipped, names)} have the wrong sign, and were turned"
             )
         if faults:
             remarks = [
@@ -246,18 +219,17 @@ class Summary(NamedTuple):
             hidden += [*units[certain & small & is_largest]]
         if hidden:
             return (
-                f"{listed(hidden, names)} seem to have effects, alone or with correlated "
+                f"{named(hidden, names)} seem to have effects, alone or with correlated "
                 f"features, although no z-score of these is beyond {limit:.2g}, as chance makes "
                 "them: they follow from differences of z-scores that R says are alike. Check "
                 "that z and R are of the same rows and coding."
             )
 
 
-def listed(units, names=None):
+def named(units, names=None):
     """Text that names the first of some features."""
-    named = [str(unit if names is None else names[unit]) for unit in units[:10]]
-    more = f" and {len(units) - 10} more" if len(units) > 10 else ""
-    return f"features {', '.join(named)}{more}" if len(units) > 1 else f"feature {named[0]}"
+    text = listed(units, text=lambda unit: str(unit if names is None else names[unit]))
+    return f"feature{'s' * (len(units) > 1)} {text}"
 
 
 def largest_by_chance(p):
@@ -289,18 +261,11 @@ def summary_of(z, R, n, names=None):
 
 
 class Scores(NamedTuple):
-    """Scores of a block, and the eigenvectors of its correlations.
+    """Scores of a block, and the eigenvectors of its correlations."""
 
-    Parameters
-    ----------
-    z : array of shape (n_features,)
-    values : array of shape (rank,)
-    vectors : array of shape (rank, n_features)
-    """
-
-    z: np.ndarray
-    values: np.ndarray
-    vectors: np.ndarray
+    z: np.ndarray  # (n_features,)
+    values: np.ndarray  # (rank,)
+    vectors: np.ndarray  # (rank, n_features)
 
     @classmethod
     def of(cls, z, R):
@@ -421,7 +386,7 @@ def _checked(z, n, names):
         raise ValueError(f"z must be a vector of z-scores, got shape {z.shape}.")
     if (wrong := np.flatnonzero(~np.isfinite(z))).size:
         raise ValueError(
-            f"z must be finite, got {z[wrong[0]]} for {listed(wrong, names)}: give coefficient / "
+            f"z must be finite, got {z[wrong[0]]} for {named(wrong, names)}: give coefficient / "
             "standard error where a p-value was rounded to 0, and leave features without a score "
             "out of z and R."
         )
@@ -430,7 +395,7 @@ def _checked(z, n, names):
         least, most = n.argmin(), n.argmax()
         raise ValueError(
             f"n must be one number of rows for all features, got {n[least]:g} for "
-            f"{listed([least], names)} and {n[most]:g} for {listed([most], names)}: leave features "
+            f"{named([least], names)} and {n[most]:g} for {named([most], names)}: leave features "
             "of much fewer rows out of z and R, and give the median of n."
         )
     if n.ndim or n.dtype.kind not in "iuf" or not 2 < n < np.inf:
@@ -442,7 +407,7 @@ def _check_correlations(R, units, names):
     if (missing := (~np.isfinite(R)).sum(1)).any():
         worst = units[missing == missing.max()]
         raise ValueError(
-            f"R must be finite, got NaN or infinity at {listed(worst, names)}, as for features "
+            f"R must be finite, got NaN or infinity at {named(worst, names)}, as for features "
             "that are constant: leave these out of z and R."
         )
     if abs(R.diagonal() - 1).max() > 1e-3:

@@ -1,7 +1,7 @@
 """Moments of columns, and features that are not made floating-point arrays as a whole.
 
 Sparse matrices, memory-mapped files, and integers of one or two bytes, such as genotypes, are
-converted in blocks. With at least as many rows as features the rows are read twice, for means and
+converted in blocks. If there are no fewer rows than features, rows are read twice, for means and
 scales and for the moments, which take their place; with fewer, columns are converted in each
 iteration.
 """
@@ -71,7 +71,7 @@ def rows_of_stored(X, y, weights, offset, scale, constant):
     And the part of y'y that they lack. Features that are `constant`, a mask, are taken for 0.
     """
     n, p = X.shape
-    roots = np.ones(n) if weights is None else np.sqrt(weights)
+    roots = np.sqrt(weights)
     factors = np.where(constant, 0.0, 1 / scale)
     if n < p:
         columns = csc_array(X) if issparse(X) else X

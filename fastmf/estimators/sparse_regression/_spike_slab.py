@@ -29,7 +29,7 @@ from fastmf.estimators.sparse_regression._credible_sets import (
 from fastmf.estimators.sparse_regression._rows import as_array, is_stored
 from fastmf.estimators.sparse_regression._unpenalised import columns_of
 from fastmf.inference.ep.partition import full_blocks
-from fastmf.inference.ep.posterior_check import MAX_CHAINS, Comparison, compared, reason_of
+from fastmf.inference.ep.posterior_check import Comparison, compared, reason_of
 from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.inference.sampling.spike_slab import SparsePosterior, draw_coefficients
 from fastmf.learning.evidence import (
@@ -56,8 +56,6 @@ from fastmf.special import sigmoid
 FINAL_TOL = 1e-6
 # Weights of values of the hyper-parameters, relative to the largest, of those that are left out.
 MIN_REPORTED_WEIGHT = 0.03
-# Smallest number of chains at one value of the hyper-parameters.
-FEWEST_CHAINS = 20
 
 # Options to give where an optimum is at a bound of the search.
 BOUND_ADVICE = {
@@ -89,10 +87,8 @@ class SpikeSlabEstimator(Saved):
     # Learned numbers and arrays, as they are saved in files.
     _learned: tuple
 
-    # What to do if the fixed point of the last hyper-parameters is not found, and the scale of the
-    # slab.
+    # What to do if the fixed point of the last hyper-parameters is not found.
     _advice: str
-    _slab_unit = "var(y)"
     # Sweeps of a chain.
     _n_sweeps = 30
 
@@ -230,23 +226,6 @@ class SpikeSlabEstimator(Saved):
             options |= {"schedule": self.solver, "blocks": part.blocks}
             results.append(robust_solution(part.model(values), start, **options))
         return FixedPoints(values, tuple(results), task.log_evidence(results))
-
-    def __str__(self):
-        """The options, and the priors of the hyper-parameters that are learned."""
-        if self.parameter_prior is None:
-            return f"{self!r}\n  hyper-parameters of largest evidence (ML-II), without priors"
-        n = getattr(self, "n_features_in_", "n_features")
-        n = n if self.groups is None else "n_features of the group"
-        learned = {
-            f"inclusion_probability ~ Beta(1/2, {n}/2)": self.inclusion_probability is None,
-            f"slab_variance / {self._slab_unit} ~ log-normal(median 0.5, deviation 2)": (
-                self.slab_variance is None
-            ),
-            "noise_variance / var(y) ~ log-Cauchy(median 0.6, width 0.5)": (
-                getattr(self, "noise_variance", 1.0) is None
-            ),
-        }
-        return "\n  ".join([repr(self), *(text for text, is_free in learned.items() if is_free)])
 
     def _check(self, *variances):
         """Raise unless these variances are None or positive, and the other options valid."""
@@ -594,7 +573,7 @@ class SpikeSlabEstimator(Saved):
         return rng.permutation(np.concatenate(draws))
 
     def _repeated(self, rows):
-        """Rows that chains take; those of a regression have their weights in the likelihood."""
+        """Rows that chains take; a regression has their weights in its likelihood."""
         return rows
 
     def _components(self, worth):
@@ -666,29 +645,19 @@ def _reason_of_parts(values, weights, included, without):
     for parts in zip(*values, strict=True):
         units = parts[0].units
         compares = ~np.isin(units, without)
-        if not compares.any():
+        likely = np.where(compares, included[units], 0.0)
+        at_values = [
+            compared(part.model(), likely, weight)
+            for part, weight in zip(parts, weights, strict=True)
+            if part.y is not None and compares.any()
+        ]
+        if not at_values or None in at_values:
+            is_checked &= not compares.any()
             continue
-        comparison = _averaged(parts, weights, np.where(compares, included[units], 0.0))
-        if comparison is None:
-            is_checked = False
-            continue
-        features, inclusion, error = (part[compares[comparison[0]]] for part in comparison[:3])
-        comparison = Comparison(units[features], inclusion, error, np.nan)
-        if len(features) and (reason := reason_of(comparison, included)):
+        features, inclusions, errors, _ = zip(*at_values, strict=True)
+        inclusion, error = weights @ inclusions, np.sqrt(weights**2 @ np.square(errors))
+        chosen = compares[features[0]]
+        comparison = Comparison(units[features[0]][chosen], inclusion[chosen], error[chosen], 0.0)
+        if chosen.any() and (reason := reason_of(comparison, included)):
             return reason
     return "" if is_checked else None
-
-
-def _averaged(parts, weights, included):
-    """A `Comparison` for one part, averaged over its values; None if that is not known."""
-    inclusion, variance = 0.0, 0.0
-    for part, weight in zip(parts, weights, strict=True):
-        if part.y is None:
-            return None
-        n_chains = max(FEWEST_CHAINS, 2 * int(MAX_CHAINS * weight / 2))
-        comparison = compared(part.model(), included, n_chains)
-        if comparison is None:
-            return None
-        inclusion = inclusion + weight * comparison.inclusion
-        variance = variance + (weight * comparison.error) ** 2
-    return Comparison(comparison.features, inclusion, np.sqrt(variance), np.nan)

@@ -41,13 +41,15 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
     Parameters
     ----------
     noise_variance : float or None, default None
-        Variance of the noise, in units of y^2. None: learned, as are the following two, with weak
-        priors that `print(estimator)` states.
+        Variance of the noise, in units of y^2. None: learned, as are the following two, with a
+        weak prior: log-Cauchy for noise_variance / var(y) (median 0.6, width 0.5).
     slab_variance : float or None, default None
-        Prior variance of a non-zero coefficient, in units of y^2 (after `standardize`).
+        Prior variance of a non-zero coefficient, in units of y^2 (after `standardize`). Its prior
+        over var(y) is log-normal (median 0.5, deviation 2).
     inclusion_probability : float, array of shape (n_features,) or None, default None
         Prior probability of a non-zero coefficient, such as one over n_features where one is
-        expected, or one for each feature (0 and 1 included). None: learned.
+        expected, or one for each feature (0 and 1 included). None: learned, with the prior
+        Beta(1/2, n_features / 2).
     groups : array of shape (n_features,) or None, default None
         Features with the same label share an inclusion probability, learned for each group.
     fit_intercept : bool, default True
@@ -144,10 +146,6 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         sample_weight : array of shape (n_samples,), optional
             Number of repetitions of each row: the noise of a row has the variance of the noise over
             its weight, and the evidence counts repeated rows. Rows of weight 0 are left out.
-
-        Returns
-        -------
-        self
         """
         stored = is_stored(X)  # checks turn files into arrays
         X, y = self._training_data(X, y, y_numeric=True)
@@ -155,11 +153,10 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         self._check_options()
         y = np.asarray(y, np.float64)
         warn_of_missing_codes(self, y[:, None], "y")
-        weights = row_weights(sample_weight, X.shape[0])
-        if weights is not None:
-            check_counts(weights.sum(), np.count_nonzero(weights))
-        if weights is not None and not stored:
-            present = weights > 0
+        weights = row_weights(1.0 if sample_weight is None else sample_weight, X.shape[0])
+        check_counts(weights.sum(), np.count_nonzero(weights))
+        present = weights > 0
+        if not (stored or present.all()):
             X, y, weights = X[present], y[present], weights[present]
         n_free = X.shape[0] - self.fit_intercept - len(self._columns())
         if self.noise_variance is None and n_free < 2:
@@ -171,16 +168,13 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         center, deviation = mean_and_deviation("y", y, self.fit_intercept, weights)
         unit, absent = float(deviation) or 1.0, 0.0
         check_squares("y over X", unit / self._scale)
-        n_rows, roots = X.shape[0], 1.0
-        if weights is not None:
-            n_rows, roots = float(weights.sum()), np.sqrt(weights)
+        n_rows, roots = float(weights.sum()), np.sqrt(weights)
         y = roots * (y - center) / unit if deviation else 0 * y
         if stored:
             X, y, absent = rows_of_stored(X, y, weights, self._offset, self._scale, constant)
         else:
             X = self._standardised(X, constant)
-            if weights is not None:
-                X *= roots[:, None].astype(X.dtype)
+            X *= roots[:, None].astype(X.dtype)
         self._fit_rows([(X, y)], [np.arange(X.shape[1])], n_rows, (n_rows, absent), unit, center)
         return self
 
@@ -198,10 +192,6 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
             y'y.
         n : float
             Number of rows. With `fit_intercept` columns and y are taken to be centred.
-
-        Returns
-        -------
-        self
 
         Raises
         ------

@@ -36,8 +36,8 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
     ----------
     slab_variance : float or None
         Prior variance of a non-zero coefficient, for noise of variance 1 (per unit of the features
-        squared, after `standardize`). None: learned, as is `inclusion_probability`, with weak
-        priors that `print(estimator)` states.
+        squared, after `standardize`). None: learned, as is `inclusion_probability`, with the weak
+        priors of `SpikeSlabRegressor`.
     inclusion_probability, groups, standardize, blocks
         As in `SpikeSlabRegressor`.
     unpenalised : sequence of int, str or bool, or None
@@ -56,21 +56,13 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
     ----------
     classes_ : array of shape (2,)
     coef_, coef_var_ : array of shape (1, n_features)
-        Posterior means and variances of the coefficients.
     intercept_ : array of shape (1,)
-    inclusion_probability_ : array of shape (n_features,)
-        Posterior probabilities of a non-zero coefficient.
+    inclusion_probability_, slab_variance_, prior_inclusion_, blocks_, n_iter_
+        As in `SpikeSlabRegressor`.
     log_evidence_ : float
         Log-probability of the classes.
-    slab_variance_ : float
-    prior_inclusion_ : array of shape (n_groups,)
-        Prior inclusion probabilities, in the order of the sorted labels.
-    blocks_ : int array of shape (n_features,)
-        Numbers of the blocks that were used: features of the same number were treated together.
     sites_ : array of shape (2, n_features + n_samples) or one more for the intercept
         Sites of the standardised features, the intercept, and the latent variables of the rows.
-    n_iter_ : int
-    n_features_in_ : int
 
     Notes
     -----
@@ -101,7 +93,6 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         "_others", "_site_matrices", "_offset", "_scale", "_unpenalised",
         "_flat_moments", "_row_weights",
     )  # fmt: skip
-    _slab_unit = "the variance of the noise"
     _advice = (
         "give slab_variance (1, say), which may have gone to its bound, or inclusion_probability; "
         "or take solver='convergent'"
@@ -135,10 +126,6 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
             whole numbers the fixed point is the one of repeated rows. Rows of weight 0 are left
             out.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         ValueError
@@ -150,7 +137,7 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         X, y, weights = self._weighted(X, y, sample_weight)
         signs = self._signs(y)
         groups = self._groups(X.shape[1])
-        X = self._standardised(X, self._set_scale(X, weights))
+        X = self._standardised(X, self._set_scale(X, np.broadcast_to(weights, len(X))))
         X[:, self._excluded()] = 0
         columns = self._unpenalised = self._columns()
         unpenalised = X[:, columns]
@@ -160,7 +147,6 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
             unpenalised = np.concatenate([unpenalised, np.ones((len(X), 1), X.dtype)], axis=1)
             precisions.append(INTERCEPT_PRECISION)
         rows = np.concatenate([X, unpenalised], axis=1) if precisions else X
-        weights = 1.0 if weights is None else weights
         part = Classification.of(rows, signs, groups, precisions, weights)
         task = Task.of(part)
         start, fixed = self._start((task.total_rows, len(groups)), groups)
@@ -187,19 +173,17 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         return self
 
     def _weighted(self, X, y, sample_weight):
-        """Rows of positive weight, and their weights or None if all are 1."""
-        weights = row_weights(sample_weight, len(X))
+        """Rows of positive weight, and their weights or 1 if all are."""
+        weights = row_weights(1.0 if sample_weight is None else sample_weight, len(X))
         if self.class_weight is not None:
             check_classification_targets(y)
-            weights = np.ones(len(X)) if weights is None else weights
             weights = row_weights(weights * class_factors(self.class_weight, y, weights), len(X))
-        if weights is None:
-            return X, y, None
         check_counts(weights.sum(), np.count_nonzero(weights))
         present = weights > 0
-        X, y, weights = X[present], y[present], weights[present]
+        if not present.all():
+            X, y, weights = X[present], y[present], weights[present]
         if (weights == 1).all():
-            return X, y, None
+            return X, y, 1.0
         if self.solver not in ("auto", "parallel"):
             raise ValueError(
                 f"solver must be 'auto' or 'parallel' for weights, got {self.solver!r}: repeat the "
@@ -220,17 +204,9 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         return 2.0 * which - 1
 
     def decision_function(self, X):
-        """Posterior mean of x'w + intercept, over a standard deviation.
+        """Posterior mean of x'w + intercept, over a standard deviation of noise and coefficients.
 
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-
-        Returns
-        -------
-        array of shape (n_samples,)
-            The deviation includes noise and coefficients, so that Phi of the result is
-            the probability of the second class.
+        Phi of the result, (n_samples,), is the probability of the second class.
         """
         check_is_fitted(self)
         X = checked_data(self, X, **self._kinds_of(X), reset=False)
@@ -295,30 +271,14 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
     _n_sweeps = 150
 
     def predict_proba(self, X):
-        """Posterior predictive probabilities of the two classes.
+        """Posterior predictive probabilities of the two classes, (n_samples, 2).
 
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-
-        Returns
-        -------
-        array of shape (n_samples, 2)
-            Uncertain coefficients make them less extreme than the posterior mean would.
+        Uncertain coefficients make them less extreme than the posterior mean would.
         """
         score = self.decision_function(X)
         return np.stack([ndtr(-score), ndtr(score)], axis=1)
 
     def predict(self, X):
-        """The more probable class.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-
-        Returns
-        -------
-        array of shape (n_samples,)
-        """
+        """The more probable class of each row."""
         check_is_fitted(self)
         return self.classes_[(self.decision_function(X) > 0).astype(int)]

@@ -75,18 +75,18 @@ def inclusion_patterns(model, included, share=1.0):
     parameters = prior.log_odds, prior.precision, prior.field
     posterior = InclusionPosterior.of(model.X, model.y, model.noise_variance, *parameters)
     with one_blas_thread(n):
-        chains = settled_chains(posterior, included, max(20, share * MAX_CHAINS))
+        chains = settled_chains(posterior, included, share)
         patterns = chains.draw(N_STEPS)
     return Patterns(patterns, np.full(len(patterns), 1 / len(patterns)), posterior)
 
 
-def settled_chains(posterior, included, n_chains=MAX_CHAINS):
-    """Chains over patterns: half began at the likely features, and half at none.
+def settled_chains(posterior, included, share=1.0):
+    """Chains over patterns, fewer for a small share: half began at the likely features.
 
     They begin anew at the patterns that were visited, by their weights.
     """
     likely = _proper_start(posterior, np.flatnonzero(included > 0.5))
-    starts = [likely, np.empty(0, np.int64)] * max(1, round(n_chains / 2))
+    starts = [likely, np.empty(0, np.int64)] * round(max(20, share * MAX_CHAINS) / 2)
     chains = ModelChains(posterior, starts, np.random.default_rng(0))
     chains.run(N_STEPS // 2)
     chains.begin_anew()

@@ -17,7 +17,6 @@ import numpy as np
 
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.ep.inclusion_patterns import (
-    MAX_CHAINS,
     MAX_EFFECTS,
     MAX_SUMMED,
     N_STEPS,
@@ -43,7 +42,7 @@ class Comparison(NamedTuple):
     log_weight: float  # log of the sum of the weights of the patterns, against no feature
 
 
-def compared(model, included, max_chains=MAX_CHAINS):
+def compared(model, included, share=1.0):
     """The posterior of the inclusion by chains, or of few features by sums."""
     prior = model.prior
     always = prior.log_odds > ALWAYS
@@ -62,7 +61,7 @@ def compared(model, included, max_chains=MAX_CHAINS):
     if included[units].sum() > MAX_EFFECTS or not len(units):
         return None
     with one_blas_thread(len(units)):
-        chains = settled_chains(posterior, included[units], max_chains)
+        chains = settled_chains(posterior, included[units], share)
         inclusion = chains.run(N_STEPS)
     error = inclusion.std(0, ddof=1) / np.sqrt(len(inclusion))
     return Comparison(units, inclusion.mean(0), error, chains.log_weight() + constant)

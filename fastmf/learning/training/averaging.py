@@ -1,13 +1,9 @@
 """The mean of the iterates of stochastic gradient ascent."""
 
-from pathlib import Path
-
 import numpy as np
 
 from fastmf._common.arguments import count
 from fastmf.learning.training.parameters import ModelParameters
-from fastmf.models._archive import reading, shown
-from fastmf.models._io import check_folder, model_from_arrays, model_to_arrays, write_arrays
 
 
 class IterateAverage:
@@ -21,25 +17,18 @@ class IterateAverage:
     first_epoch : int, default 1
         The first epoch, counted from 1, whose model is averaged, such as two thirds of all epochs
         at a constant learning rate.
-    path : str or path, optional
-        File (.npz) to which the average is written after each of these epochs, and from which
-        training that resumes from its checkpoint continues.
 
     Attributes
     ----------
     model : model or None
         Model of the averaged parameters, in the type of the trained one; None before `first_epoch`.
-        Before training, the model of the file, if there is one.
     n_averaged : int
         Number of models averaged.
 
     Raises
     ------
     ValueError
-        If the shapes of the parameters differ from the models averaged so far, or `path` is not a
-        file of this class.
-    FileNotFoundError
-        If there is no folder for `path`.
+        If the shapes of the parameters differ from the models averaged so far.
 
     Notes
     -----
@@ -62,11 +51,8 @@ class IterateAverage:
     (200, 8)
     """
 
-    def __init__(self, first_epoch=1, path=None):
+    def __init__(self, first_epoch=1):
         self.first_epoch = count("first_epoch", first_epoch)
-        self.path = None if path is None else Path(path)
-        if path is not None:
-            check_folder(path)
         self._forget()
 
     def _forget(self):
@@ -77,20 +63,15 @@ class IterateAverage:
     @property
     def model(self):
         """The model of the averaged parameters."""
-        if not self._epoch and self._mean is None:
-            self._read(np.inf)
         return None if self._mean is None else _in_type(self._mean, self._dtype)
 
     def __call__(self, state):
         """Add the model after an epoch of training."""
         if state.epoch <= self._epoch:
             self._forget()
-        elif not self._epoch and state.epoch > self.first_epoch:
-            self._read(state.epoch)
         self._epoch = state.epoch
         if state.epoch >= self.first_epoch:
             self.add(state.model)
-            self._write()
 
     def add(self, model):
         """Add a model to the average."""
@@ -106,26 +87,6 @@ class IterateAverage:
                 mean, parameters.combine(lambda x, y: x + weight * (y - x), ModelParameters.of(new))
             )
         self._mean, self._dtype, self.n_averaged = new, model.dtype, self.n_averaged + 1
-
-    def _write(self):
-        if self.path:
-            arrays = model_to_arrays(self._mean)
-            arrays["position"] = np.array([self._epoch, self.n_averaged])
-            arrays["dtype"] = np.array(str(self._dtype))
-            write_arrays(self.path, arrays)
-
-    def _read(self, epoch):
-        """Continue from the file, unless training has not reached its epochs again."""
-        if self.path is None or not self.path.exists():
-            return
-        with reading(self.path, "a file of IterateAverage") as arrays:
-            last, n_averaged = map(int, arrays.member("position", "iu", (2,), low=1))
-            dtype = str(arrays.member("dtype", "U", ()))
-            if dtype not in ("float32", "float64"):
-                raise ValueError(f"member 'dtype' must be a floating type, got {shown(dtype)}.")
-            mean = model_from_arrays(arrays)
-        if last < epoch:
-            self._mean, self._dtype, self.n_averaged = mean, np.dtype(dtype), n_averaged
 
 
 def _rebuilt(model, parameters):

@@ -6,7 +6,6 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
-from fastmf.estimators.layered import _machine
 from fastmf.evaluation import log_likelihood
 
 # Two halves that are on or off together, and know of each other: 16 pixels.
@@ -83,7 +82,7 @@ def test_a_given_model_must_fit(trained):
 
 
 def test_rows_that_do_not_converge_are_told(trained, monkeypatch):
-    monkeypatch.setitem(_machine.GIVEN_DATA, "max_iter", 1)
+    monkeypatch.setattr(type(trained), "_options", {"max_iter": 1})
     with pytest.warns(ConvergenceWarning, match="of 300 rows did not converge"):
         trained.transform(X)
 

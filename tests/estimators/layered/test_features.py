@@ -64,11 +64,11 @@ def test_without_standardising_divergence_is_said():
 def test_the_model_is_of_features_as_they_are_given():
     X, start = UNITS["years"], model()
     scale = FeatureScale.of(X)
-    raw = scale.of_raw(scale.of_standardised(start))
+    raw = scale.undone(scale.model(start))
     for name in ("visible_weights", "hidden_weights", "visible_bias", "hidden_bias"):
         np.testing.assert_allclose(getattr(raw, name), getattr(start, name), rtol=1e-9)
     for found, expected in zip(
-        scale.of_standardised(start).fields(scale.standardised(X)), start.fields(X), strict=True
+        scale.model(start).fields(scale.standardised(X)), start.fields(X), strict=True
     ):
         np.testing.assert_allclose(found, expected, atol=1e-9)
     machine = mf.ConditionalRBM(2, init=start, n_epochs=0, random_state=0).fit(X, Y)

@@ -415,7 +415,7 @@ def test_likelihoods_that_decide_on_a_warning_are_not_from_a_log_partition_that_
     hidden = n * np.logaddexp(0, field[0] + w * k)
     truth = hidden[0] - np.logaddexp.reduce(by_number + hidden)
     assert truth < -10
-    assert machine._score_of_some(X, None) == pytest.approx(truth, abs=0.05)
+    assert machine._score_of(X, None) == pytest.approx(truth, abs=0.05)
 
 
 # --- the steps of the paper ---------------------------------------------------------------------

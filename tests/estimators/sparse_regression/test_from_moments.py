@@ -224,8 +224,8 @@ def test_rows_with_the_same_moments():
     """Evidence and energies agree with the rows of the data."""
     model, _ = problem(30, 8)
     X, y, prior = model.X, model.y, model.prior
-    U, target, absent = rows_of_moments(X.T @ X, X.T @ y, y @ y)
-    ours = mf.SparseLinearModel(U, target, 0.2, prior, 30.0, absent)
+    U, target = rows_of_moments(X.T @ X, X.T @ y, y @ y)
+    ours = mf.SparseLinearModel(U, target, 0.2, prior, 30.0, y @ y - target @ target)
     rows = mf.SparseLinearModel(X, y, 0.2, prior)
     for schedule in ("parallel", "convergent"):
         found, expected = (

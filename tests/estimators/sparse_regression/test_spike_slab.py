@@ -348,14 +348,6 @@ def test_averages_over_parameters():
         mf.SpikeSlabRegressor(average_parameters=True, parameter_prior=None).fit(X, y)
 
 
-def test_the_priors_are_printed():
-    text = str(mf.SpikeSlabRegressor(slab_variance=1.0).fit(np.eye(4), np.arange(4.0)))
-    assert "inclusion_probability ~ Beta(1/2, 4/2)" in text and "noise_variance / var(y) ~" in text
-    assert "slab_variance / " not in text
-    assert "without priors" in str(mf.SpikeSlabRegressor(parameter_prior=None))
-    assert "noise_variance /" not in str(mf.SpikeSlabClassifier())
-
-
 @pytest.mark.parametrize(
     "estimator, n_effects, names",
     [

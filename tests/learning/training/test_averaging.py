@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.evaluation import Checkpoint, IterateAverage
+from fastmf.evaluation import IterateAverage
 from fastmf.learning.training.parameters import ModelParameters
 
 RNG = np.random.default_rng(0)
@@ -107,88 +107,10 @@ def test_other_shapes_are_refused():
         average.add(other)
 
 
-def resumable(folder, n_epochs, callbacks=()):
-    average = IterateAverage(3, folder / "average.npz")
-    X = (np.random.default_rng(2).random((60, 8)) < 0.3).astype(np.float32)
-    mf.GeneralizedRBM(
-        3, gradient="pcd", n_epochs=n_epochs, batch_size=20, random_state=0, learning_rate=0.1,
-        callbacks=[Checkpoint(folder / "checkpoint.npz"), average, *callbacks],
-    ).fit(X)  # fmt: skip
-    return average
-
-
-@pytest.mark.parametrize("last", [1, 2, 3, 5])
-def test_a_run_that_resumes_goes_on_from_the_average_in_the_file(tmp_path, last):
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    whole.mkdir()
-    parts.mkdir()
-    expected = resumable(whole, 7)
-    resumable(parts, 7, [lambda state: state.epoch == last])
-    found = resumable(parts, 7)
-    assert found.n_averaged == expected.n_averaged == 5
-    for one, other in zip(arrays(found.model), arrays(expected.model), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_training_anew_forgets_the_run_before(tmp_path):
-    average, models = IterateAverage(2, tmp_path / "file.npz"), [machine("bernoulli") for _ in "ab"]
+def test_training_anew_forgets_the_run_before():
+    average, models = IterateAverage(2), [machine("bernoulli") for _ in "ab"]
     for model in models:
         for epoch in (1, 2):
             average(SimpleNamespace(epoch=epoch, model=model))
     assert average.n_averaged == 1
     np.testing.assert_array_equal(average.model.weights, models[1].weights)
-    # And another object replaces the file.
-    again = IterateAverage(2, tmp_path / "file.npz")
-    for epoch in (1, 2):
-        again(SimpleNamespace(epoch=epoch, model=models[0]))
-    assert again.n_averaged == 1
-
-
-def test_a_file_of_later_epochs_is_not_used(tmp_path):
-    average = IterateAverage(1, tmp_path / "file.npz")
-    for epoch in range(1, 5):
-        average(SimpleNamespace(epoch=epoch, model=machine("bernoulli")))
-    again, model = IterateAverage(1, tmp_path / "file.npz"), machine("bernoulli")
-    again(SimpleNamespace(epoch=3, model=model))
-    assert again.n_averaged == 1
-    np.testing.assert_array_equal(again.model.weights, model.weights)
-
-
-def test_files_that_do_not_serve_are_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no folder"):
-        IterateAverage(path=tmp_path / "nowhere" / "file.npz")
-    model = machine("bernoulli")
-    model.save(tmp_path / "model.npz")
-    average = IterateAverage(path=tmp_path / "model.npz")
-    with pytest.raises(ValueError, match="not a file of IterateAverage"):
-        average(SimpleNamespace(epoch=2, model=model))
-
-
-def test_the_model_of_a_run_that_has_ended_is_in_the_file(tmp_path):
-    expected = resumable(tmp_path, 5)
-    found = resumable(tmp_path, 5)  # has nothing to do
-    assert found.model.weights.dtype == np.float32
-    np.testing.assert_array_equal(found.model.weights, expected.model.weights)
-    assert found.n_averaged == expected.n_averaged == 3
-    # Training that begins at the first epoch does not use it.
-    again = IterateAverage(2, tmp_path / "average.npz")
-    again(SimpleNamespace(epoch=1, model=machine("bernoulli")))
-    assert again.model is None and again.n_averaged == 0
-
-
-@pytest.mark.parametrize("name", ["position", "dtype", "model", "weights"])
-@pytest.mark.parametrize(
-    "altered",
-    [None, np.array([{}], object), np.array(["x" * 10**4]), np.array([-1, 2]), np.full(2, np.nan)],
-    ids=["lacking", "object", "text", "negative", "NaN"],
-)
-def test_members_that_are_none_of_an_average(tmp_path, name, altered):
-    average, path = IterateAverage(1, tmp_path / "average.npz"), tmp_path / "average.npz"
-    average(SimpleNamespace(model=machine("bernoulli"), epoch=1))
-    with np.load(path) as file:
-        members = dict(file) | {name: altered}
-    np.savez(path, **{k: v for k, v in members.items() if v is not None})
-    with pytest.raises((ValueError, LookupError), match=r"average\.npz") as caught:
-        IterateAverage(1, path).model
-    assert name in str(caught.value) or name == "model"
-    assert "\n" not in str(caught.value) and len(str(caught.value)) < len(str(path)) + 300
