@@ -111,18 +111,8 @@ def read_alignment(name, arguments):
 
     options = _options.given(arguments, *_READING)
     alignment, left_out = load_and_compare(name, arguments.alphabet, **options)
-    n_rows = left_out.n_rows + left_out.n_gappy_rows + len(alignment.rows)
-    n_columns = left_out.n_gappy_columns + len(alignment.columns)
-    gaps = options.get("max_gaps", 1.0)
-    gaps = gaps if isinstance(gaps, tuple) else (gaps, 1.0)
-    letters = f"letters outside the alphabet {alignment.alphabet}"
-    for n_left_out, n, what, why in (
-        (left_out.n_rows, n_rows, "sequences", f"{letters} ({' '.join(left_out.letters[:5])})"),
-        (left_out.n_gappy_rows, n_rows, "sequences", f"more than {gaps[0]:.0%} gaps"),
-        (left_out.n_gappy_columns, n_columns, "columns", f"more than {gaps[1]:.0%} gaps"),
-    ):
-        if n_left_out:
-            _options.say(f"{n_left_out} of {n} {what} left out: {why}")
+    for text in left_out:
+        _options.say(text)
     return alignment
 
 
