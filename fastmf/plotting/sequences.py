@@ -147,8 +147,9 @@ def mutation_matrix(effects, alphabet=None, *, sequence=None, ax=None):
         alphabet = getattr(effects, "alphabet_", None) if alphabet is None else alphabet
         effects = effects.mutants(sequence)
     if not isinstance(alphabet, str):
-        raise TypeError(
-            f"alphabet must be a str with the letter of each state, got {type(alphabet).__name__}."
+        error = ValueError if alphabet is None else TypeError
+        raise error(
+            f"alphabet is needed, the letters of the states, got {type(alphabet).__name__}."
         )
     effects = real_array("effects", effects, missing=True)
     if effects.ndim != 2 or effects.size == 0 or np.isinf(effects).any():
