@@ -159,6 +159,55 @@ def test_a_folder_that_is_removed_while_code_is_compiled(folder):
     assert names(folder) == [".nbc"]
 
 
+# --- one folder for each user ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """A temporary folder, beside a folder of the user that cannot be made."""
+    (tmp_path / "file").write_text("in which no folder can be made")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(cache.tempfile, "tempdir", str(tmp_path / "temporary"))
+    return tmp_path / "temporary"
+
+
+def test_the_cache_goes_elsewhere_where_home_cannot_be_written(temporary, monkeypatch):
+    assert cache.folder.__wrapped__().is_relative_to(temporary)
+
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("NUMBA_CACHE_DIR")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    monkeypatch.delattr(os, "getuid", raising=False)
+    assert cache.folder.__wrapped__().is_relative_to(temporary)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="Windows has a temporary folder per user")
+def test_a_temporary_folder_of_another_user_is_not_trusted(temporary, monkeypatch):
+    (temporary / "fastmf-12345").mkdir()  # made by whom we are, not by 12345
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    assert cache.folder.__wrapped__() is None
+
+
+def test_without_any_folder_nothing_is_kept_and_all_still_works(monkeypatch):
+    monkeypatch.setattr(cache, "folder", lambda: None)
+    assert use() == use() == (6, 0)
+
+
+def test_folders_unused_for_a_month_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    old, recent = (tmp_path / "fastmf" / name for name in ("old", "recent"))
+    for path in (old, recent):
+        path.mkdir(parents=True)
+    month_ago = old.stat().st_mtime - 31 * 86400
+    os.utime(old, (month_ago, month_ago))
+    assert cache.folder.__wrapped__().parent == old.parent
+    assert not old.exists() and recent.exists()
+
+
 # --- one folder for each version ------------------------------------------------------------------
 
 
