@@ -29,6 +29,13 @@ def add_data(parser):
     )
     add_limits(group)
     group.add_argument(
+        "--missing-code", type=float, nargs="+", default=[], metavar="X",
+        help="numbers that mark missing values, such as -9 or 999",
+    )  # fmt: skip
+    group.add_argument(
+        "--drop-empty-rows", action="store_true", help="leave out rows without any value"
+    )
+    group.add_argument(
         "--dtype", choices=("float32", "float64"), default="float32",
         help="type to compute in [float32]",
     )  # fmt: skip
@@ -66,6 +73,11 @@ def read_numbers(name, arguments, *, all_rows=False):
 
     array, names = read_named(name, arguments.ignore)
     X = as_matrix(array, name)[: None if all_rows else n_rows(arguments)]
+    if arguments.missing_code:
+        X = np.where(np.isin(X, arguments.missing_code), np.nan, X)
+    if arguments.drop_empty_rows and (empty := np.isnan(X).all(1)).any():
+        _options.say(f"{empty.sum()} of {len(X)} rows of {name} left out: they have no values")
+        X = X[~empty]
     if not 0 < arguments.scale < np.inf:
         raise ValueError(f"--scale must be positive and finite, got {arguments.scale:g}.")
     X = X.astype(arguments.dtype) / np.dtype(arguments.dtype).type(arguments.scale)

@@ -21,7 +21,8 @@ examples:
   fastmf sample model.npz --output samples.npy      draw from it; fastmf score, impute, denoise
   fastmf dca alignment.fasta --plot contacts.png    predict contacts from aligned sequences
   fastmf network symptoms.csv --group diagnosis     networks of items, as a page
-  fastmf regress table.csv --target yield           find the columns that predict another one
+  fastmf regress table.csv --target yield           find the columns that predict another one;
+                                                    fastmf predict
   fastmf tap model.npz                              marginals and log-partition of a model
   fastmf info model.npz                             describe a file
   fastmf warmup                                     compile what the first calls would compile
@@ -47,6 +48,7 @@ COMMANDS = {
     "mutants": "effects of the single mutations of a sequence",
     "network": "the network of a table of binary or ordinal items",
     "regress": "find the columns that predict another one",
+    "predict": "predict targets of new rows",
     "tap": "marginals and log-partition of a model",
     "info": "describe a file",
     "warmup": "compile the kernels beforehand",

@@ -62,6 +62,7 @@ def run(arguments):
     """Fit, write the table and the picture, and print a summary."""
     import fastmf
     from fastmf.datasets.alignments import gap_state
+    from fastmf.evaluation import contact_precision, ranked_pairs
 
     _options.check_outputs(
         [arguments.alignment, arguments.distances],
@@ -94,15 +95,20 @@ def run(arguments):
         f"{arguments.out}: {n_pairs} best pairs of {n_columns} columns, from {len(weights)} "
         f"sequences ({weights.sum():.1f} effective), {seconds:.1f} s"
     )
-    curve = None if distances is None else _precision(scores, distances, arguments.separation)
-    if curve is not None:
-        n = min(n_pairs, len(curve))
-        print(f"precision of the best {n} pairs: {curve[n - 1]:.3f}")
+    if distances is not None:
+        allowed = ~np.isnan(distances)
+        n = min(n_pairs, len(ranked_pairs(scores, arguments.separation, allowed)[0]))
+        if n:
+            precision = contact_precision(scores, distances, n, arguments.separation)
+            print(f"precision of the best {n} pairs: {precision:.3f}")
     if arguments.model is not None:
         _rows.keep_alignment(machine, alignment)
         machine.save(arguments.model)
     if arguments.plot is not None:
-        _draw(arguments, scores, distances, n_pairs, curve)
+        from fastmf.plotting import contact_map
+
+        options = {"n_top": n_pairs, "separation": arguments.separation}
+        _rows.write_figure(arguments.plot, contact_map(scores, distances, **options))
 
 
 def read_alignment(name, arguments):
@@ -111,18 +117,8 @@ def read_alignment(name, arguments):
 
     options = _options.given(arguments, *_READING)
     alignment, left_out = load_and_compare(name, arguments.alphabet, **options)
-    n_rows = left_out.n_rows + left_out.n_gappy_rows + len(alignment.rows)
-    n_columns = left_out.n_gappy_columns + len(alignment.columns)
-    gaps = options.get("max_gaps", 1.0)
-    gaps = gaps if isinstance(gaps, tuple) else (gaps, 1.0)
-    letters = f"letters outside the alphabet {alignment.alphabet}"
-    for n_left_out, n, what, why in (
-        (left_out.n_rows, n_rows, "sequences", f"{letters} ({' '.join(left_out.letters[:5])})"),
-        (left_out.n_gappy_rows, n_rows, "sequences", f"more than {gaps[0]:.0%} gaps"),
-        (left_out.n_gappy_columns, n_columns, "columns", f"more than {gaps[1]:.0%} gaps"),
-    ):
-        if n_left_out:
-            _options.say(f"{n_left_out} of {n} {what} left out: {why}")
+    for text in left_out:
+        _options.say(text)
     return alignment
 
 
@@ -179,28 +175,3 @@ def _write(arguments, scores, alignment):
         lines.append(line + ([residues[i], residues[j]] if residues else []))
     _rows.write_table(arguments.out, [head, *lines])
     return len(lines)
-
-
-def _precision(scores, distances, separation):
-    """Precision of the best 1, 2, ... pairs, up to five for each column."""
-    from fastmf.evaluation import contact_precision, ranked_pairs
-
-    n_known = len(ranked_pairs(scores, separation, ~np.isnan(distances))[0])
-    if n_known == 0:
-        return None
-    n_top = np.arange(1, min(n_known, 5 * len(scores)) + 1)
-    return contact_precision(scores, distances, n_top, separation)
-
-
-def _draw(arguments, scores, distances, n_top, curve):
-    from fastmf.plotting import contact_map, precision_curve
-    from fastmf.plotting._axes import axes
-
-    ax = axes(None, (5.5, 5.5) if curve is None else (11, 5))
-    figure = ax.figure
-    if curve is not None:
-        figure.clear()
-        ax, right = figure.subplots(1, 2)
-        precision_curve({"pseudo-likelihood": curve}, n_columns=len(scores), ax=right)
-    contact_map(scores, distances, n_top=n_top, separation=arguments.separation, ax=ax)
-    _rows.write_figure(arguments.plot, figure)

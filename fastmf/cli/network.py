@@ -93,13 +93,11 @@ def read_items(path):
 
 def _numbers(name, cells):
     """Cells of a column as numbers."""
-    try:
-        return np.array(cells, float)
-    except (TypeError, ValueError):
-        wrong = next(k for k, cell in enumerate(cells) if cell is None or _order(cell)[0])
-        raise ValueError(
-            f"column {name!r} must hold numbers, got {cells[wrong]!r} in row {wrong + 1}."
-        ) from None
+    numbers = [None if cell is None else number_of(cell) for cell in cells]
+    if None in numbers:
+        k = numbers.index(None)
+        raise ValueError(f"column {name!r} must hold numbers, got {cells[k]!r} in row {k + 1}.")
+    return np.array(numbers)
 
 
 def _scores(items, columns):

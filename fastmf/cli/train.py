@@ -143,28 +143,17 @@ def _rows_of(arguments, options):
     return X, alignment, None
 
 
-def log_likelihoods(machine):
-    """Log-likelihoods of a machine's model, by their names in its history."""
-    history = getattr(machine, "history_", {})
-    history = history if isinstance(history, dict) else {}
-    values = {name: x for name, x in history.items() if name.endswith("log_likelihood")}
-    if not values:
-        return {}
-    # Early stopping keeps the best model rather than the last one.
-    scores = values.get("validation_log_likelihood", values["log_likelihood"])
-    epoch = int(np.argmax(scores)) if machine.early_stopping else -1
-    return {name: x[epoch] for name, x in values.items()}
-
-
 def _summary(machine):
     n_visible, n_hidden = machine.weights_.shape
     text = f"{n_visible} visible and {n_hidden} hidden units, {machine.n_iter_} epochs"
-    values = log_likelihoods(machine)
-    if values:
+    names = "log_likelihood", "validation_log_likelihood"
+    history = [machine.history_[name] for name in names if name in machine.history_]
+    if history:
+        # Early stopping keeps the best model rather than the last one.
+        epoch = int(np.argmax(history[-1])) if machine.early_stopping else -1
         units = sum(machine.model_.sizes)
         for factor, form, what in ((1, ".4f", "nats per unit"), (units, ".2f", "nats a row")):
+            value, *validation = (f"{values[epoch] * factor:{form}}" for values in history)
             text += ", log-likelihood " if factor == 1 else ", "
-            text += f"{values['log_likelihood'] * factor:{form}} {what}"
-            if "validation_log_likelihood" in values:
-                text += f" (validation {values['validation_log_likelihood'] * factor:{form}})"
+            text += f"{value} {what}" + "".join(f" (validation {x})" for x in validation)
     return text

@@ -4,6 +4,7 @@ import io
 import math
 import re
 import string
+from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,16 +59,6 @@ class Alignment(NamedTuple):
     rows: np.ndarray
     columns: np.ndarray
     alphabet: str
-
-
-class LeftOut(NamedTuple):
-    """Rows and columns of a file that an alignment lacks."""
-
-    n_rows: int  # with letters outside the alphabet
-    n_columns: int  # of inserts, or not of the focus
-    letters: str  # outside the alphabet, the most frequent first
-    n_gappy_rows: int = 0  # with more gaps than `max_gaps`
-    n_gappy_columns: int = 0
 
 
 class _Text(NamedTuple):
@@ -256,7 +247,7 @@ def load_and_compare(
     path, alphabet="protein", focus=None, gaps="state", *, inserts="drop", outside="drop",
     max_gaps=1.0, max_bytes=2**29,
 ):  # fmt: skip
-    """The result of `load_alignment`, and a `LeftOut` of the rest of the file."""
+    """The result of `load_alignment`, and texts about the rows and columns that it lacks."""
     one_of("gaps", gaps, ("state", "missing"))
     one_of("inserts", inserts, ("drop", "keep"))
     one_of("outside", outside, ("drop", "gap", "missing"))
@@ -272,7 +263,7 @@ def load_and_compare(
         text = text._replace(letters=np.where(text.letters == ord("."), ord("-"), text.letters))
     text, width = _aligned_in(alphabet, text, inserts)
     rows = text.letters.reshape(-1, width)
-    columns = _kept_columns(text, rows, focus, inserts)
+    columns = _columns_read(text, rows, focus, inserts)
     if alphabet is None:
         alphabet = _fitting_alphabet(rows, columns)
     table, alphabet = _states(alphabet, gaps, outside)
@@ -283,10 +274,22 @@ def load_and_compare(
             f"{text.path}: no sequence is within the alphabet {alphabet}; letters outside it are "
             f"{' '.join(strange[:5])}. Pass another alphabet, or outside='gap'."
         )
-    names = [name for name, is_valid in zip(text.names, valid.tolist(), strict=True) if is_valid]
+    names = list(compress(text.names, valid))
     alignment = Alignment(X, names, np.flatnonzero(valid), columns, alphabet)
-    left_out = LeftOut(int((~valid).sum()), width - len(columns), strange)
-    return _without_gappy(alignment, left_out, max_gaps, text.path)
+    why = f"letters outside the alphabet {alphabet} ({' '.join(strange[:5])})"
+    n, left_out = {"sequences": len(valid), "columns": len(columns)}, [(~valid, "sequences", why)]
+    if max_gaps != [1, 1]:
+        masks = row_mask, column_mask = _few_gaps(alignment, max_gaps, text.path)
+        for mask, what, most in zip(masks, ("sequences", "columns"), max_gaps, strict=True):
+            left_out.append((~mask, what, f"more than {most:.0%} gaps"))
+        X, names = X[row_mask][:, column_mask], list(compress(names, row_mask))
+        rows, columns = alignment.rows[row_mask], columns[column_mask]
+        alignment = Alignment(X, names, rows, columns, alphabet)
+    return alignment, [
+        f"{mask.sum()} of {n[what]} {what} left out: {why}"
+        for mask, what, why in left_out
+        if mask.any()
+    ]
 
 
 def residues_of(path, name, alignment, inserts="drop"):
@@ -354,26 +357,18 @@ def _checked_fractions(max_gaps):
     return [number("max_gaps", value, 0, 1) for value in pair]
 
 
-def _without_gappy(alignment, left_out, max_gaps, path):
-    """The alignment without rows, and then columns, that hold too many gaps."""
-    if max_gaps == [1, 1]:
-        return alignment, left_out
-    X, names, rows, columns, alphabet = alignment
-    gaps = X < 0
-    for state, sign in enumerate(alphabet):
+def _few_gaps(alignment, max_gaps, path):
+    """Masks of the rows, and of the columns of these, that do not hold too many gaps."""
+    gaps = alignment.X < 0
+    for state, sign in enumerate(alignment.alphabet):
         if sign.encode() in _GAPS:
-            gaps |= X == state
-    row_mask = gaps.mean(1) <= max_gaps[0]
-    column_mask = gaps[row_mask].mean(0) <= max_gaps[1] if row_mask.any() else row_mask[:0]
-    if not column_mask.any():
-        what = "column" if row_mask.any() else "sequence"
+            gaps |= alignment.X == state
+    rows = gaps.mean(1) <= max_gaps[0]
+    columns = gaps[rows].mean(0) <= max_gaps[1] if rows.any() else rows[:0]
+    if not columns.any():
+        what = "column" if rows.any() else "sequence"
         raise ValueError(f"{path}: no {what} is left with as few gaps as max_gaps={max_gaps}.")
-    names = [name for name, keep in zip(names, row_mask.tolist(), strict=True) if keep]
-    alignment = Alignment(
-        X[row_mask][:, column_mask], names, rows[row_mask], columns[column_mask], alphabet
-    )
-    numbers = int((~row_mask).sum()), int((~column_mask).sum())
-    return alignment, left_out._replace(n_gappy_rows=numbers[0], n_gappy_columns=numbers[1])
+    return rows, columns
 
 
 def _states(alphabet, gaps, outside="drop"):
@@ -583,8 +578,8 @@ def _check_case(text):
         raise ValueError(f"{text.path}: no column is left, as {_ALL_LOWER}.")
 
 
-def _kept_columns(text, rows, focus, inserts):
-    """Columns to keep: of the letters of the focus, or all but insert columns."""
+def _columns_read(text, rows, focus, inserts):
+    """Columns that are read: of the letters of the focus, or all but insert columns."""
     if focus is None and inserts == "keep":
         return np.arange(rows.shape[1])
     if focus is None:

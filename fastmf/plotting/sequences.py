@@ -142,8 +142,25 @@ def mutation_matrix(effects, alphabet=None, *, sequence=None, ax=None):
     >>> figure = mf.plotting.mutation_matrix(machine, "ACGU", sequence=X[0])
     """
     if hasattr(effects, "mutants"):
-        effects, alphabet = _effects_of(effects, alphabet, sequence)
-    effects = _by_column(effects, alphabet)
+        if sequence is None:
+            raise ValueError("sequence is needed beside a machine: the states that are mutated.")
+        alphabet = getattr(effects, "alphabet_", None) if alphabet is None else alphabet
+        effects = effects.mutants(sequence)
+    if not isinstance(alphabet, str):
+        error = ValueError if alphabet is None else TypeError
+        raise error(
+            f"alphabet is needed, the letters of the states, got {type(alphabet).__name__}."
+        )
+    effects = real_array("effects", effects, missing=True)
+    if effects.ndim != 2 or effects.size == 0 or np.isinf(effects).any():
+        raise ValueError(
+            f"effects must have shape (n_columns, n_states), and be finite, got {effects.shape}."
+        )
+    if len(alphabet) != effects.shape[1]:
+        raise ValueError(
+            f"effects has {effects.shape[1]} states, but the alphabet {alphabet} {len(alphabet)} "
+            "letters."
+        )
     n_columns, n_states = effects.shape
     # A quantile: scaled by a single large effect all others would be pale.
     sizes = abs(effects[~np.isnan(effects)])
@@ -172,30 +189,3 @@ def mutation_matrix(effects, alphabet=None, *, sequence=None, ax=None):
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.spines[:].set_visible(False)
     return ax.figure
-
-
-def _effects_of(machine, alphabet, sequence):
-    """Effects of the mutations of a sequence, and letters of the machine's states."""
-    if sequence is None:
-        raise ValueError("sequence is needed beside a machine: the states that are mutated.")
-    alphabet = getattr(machine, "alphabet_", None) if alphabet is None else alphabet
-    return machine.mutants(sequence), alphabet
-
-
-def _by_column(effects, alphabet):
-    """Return the effects of all letters of an alphabet in all columns."""
-    if alphabet is None:
-        raise ValueError("alphabet is needed: a str with the letter of each state.")
-    if not isinstance(alphabet, str):
-        raise TypeError(f"alphabet must be a str, got {type(alphabet).__name__}.")
-    effects = real_array("effects", effects, missing=True)
-    if effects.ndim != 2 or effects.size == 0:
-        raise ValueError(f"effects must have shape (n_columns, n_states), got {effects.shape}.")
-    if len(alphabet) != effects.shape[1]:
-        raise ValueError(
-            f"effects has {effects.shape[1]} states, but the alphabet {alphabet} {len(alphabet)} "
-            "letters."
-        )
-    if np.isinf(effects).any():
-        raise ValueError("effects must be finite.")
-    return effects

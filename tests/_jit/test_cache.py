@@ -4,14 +4,12 @@ Here a function that is decorated anew stands for the same function in another p
 """
 
 import errno
-import json
 import os
 import pickle
 import shutil
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import forks
@@ -161,6 +159,55 @@ def test_a_folder_that_is_removed_while_code_is_compiled(folder):
     assert names(folder) == [".nbc"]
 
 
+# --- one folder for each user ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """A temporary folder, beside a folder of the user that cannot be made."""
+    (tmp_path / "file").write_text("in which no folder can be made")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(cache.tempfile, "tempdir", str(tmp_path / "temporary"))
+    return tmp_path / "temporary"
+
+
+def test_the_cache_goes_elsewhere_where_home_cannot_be_written(temporary, monkeypatch):
+    assert cache.folder.__wrapped__().is_relative_to(temporary)
+
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("NUMBA_CACHE_DIR")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    monkeypatch.delattr(os, "getuid", raising=False)
+    assert cache.folder.__wrapped__().is_relative_to(temporary)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="Windows has a temporary folder per user")
+def test_a_temporary_folder_of_another_user_is_not_trusted(temporary, monkeypatch):
+    (temporary / "fastmf-12345").mkdir()  # made by whom we are, not by 12345
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    assert cache.folder.__wrapped__() is None
+
+
+def test_without_any_folder_nothing_is_kept_and_all_still_works(monkeypatch):
+    monkeypatch.setattr(cache, "folder", lambda: None)
+    assert use() == use() == (6, 0)
+
+
+def test_folders_unused_for_a_month_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    old, recent = (tmp_path / "fastmf" / name for name in ("old", "recent"))
+    for path in (old, recent):
+        path.mkdir(parents=True)
+    month_ago = old.stat().st_mtime - 31 * 86400
+    os.utime(old, (month_ago, month_ago))
+    assert cache.folder.__wrapped__().parent == old.parent
+    assert not old.exists() and recent.exists()
+
+
 # --- one folder for each version ------------------------------------------------------------------
 
 
@@ -242,69 +289,6 @@ def run():
     return float(mf.tap(model).log_partition)
 """
 
-# Forks, waits for the start, and tells the result and how many functions were compiled.
-PROCESS = """
-import json, os, pathlib, sys, time
-from fastmf._jit import cache
-from module import run
-import numba
-from numba.core import event
-
-class Count(event.Listener):
-    compiled = 0
-    def on_start(self, event):
-        self.compiled += isinstance(event.data["dispatcher"]._cache, cache.Cache)
-    def on_end(self, event):
-        pass
-
-count, n_forks, children = Count(), int(sys.argv[1]), []
-event.register("numba:compile", count)
-numba.njit(lambda x: x)(1)  # the first function takes 0.3 s more, in each process
-while len(children) < n_forks and 0 not in children:
-    children.append(os.fork())
-if 0 in children:
-    pathlib.Path(f"ready-{os.getpid()}").touch()
-    while not pathlib.Path("go").exists():
-        time.sleep(0.01)
-    result = [run(), count.compiled]
-    pathlib.Path(f"result-{os.getpid()}").write_text(json.dumps(result))
-else:
-    assert [os.waitpid(child, 0)[1] for child in children] == [0] * n_forks
-"""
-
-
-def at_once(tmp_path, n_forks, n_processes=2):
-    """Results of processes that call at the same time, functions compiled, and files left.
-
-    Each of `n_processes` forks others, which takes less time than to import everything anew.
-    """
-    (tmp_path / "module.py").write_text(MODULE)
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("COV_")}
-    environment |= {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "FASTMF_QUIET": "1"}
-    environment |= {"PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), str(tmp_path)])}
-    environment |= {"OPENBLAS_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROCESS, str(n_forks)], cwd=tmp_path, env=environment,
-            stderr=subprocess.PIPE, text=True,
-        )
-        for _ in range(n_processes)
-    ]  # fmt: skip
-    while len(list(tmp_path.glob("ready-*"))) < n_processes * n_forks:
-        assert all(process.poll() in (None, 0) for process in processes)
-        time.sleep(0.02)
-    (tmp_path / "go").touch()
-    assert [process.communicate()[1] for process in processes] == [""] * n_processes
-    outputs = [json.loads(path.read_text()) for path in tmp_path.glob("result-*")]
-    assert len(outputs) == n_processes * n_forks
-    results, compiled = zip(*outputs, strict=True)
-    left = [path.suffix for path in (tmp_path / "cache").rglob("*") if path.is_file()]
-    return set(results), sum(compiled), left
-
-
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-
-
 # Solves from the cache, then compiles a function.
 LOADED = """
 import sys
@@ -330,10 +314,14 @@ def test_loading_imports_nothing_that_only_compilation_needs(tmp_path):
     assert done.stdout == "False\n4.0\nTrue\n", done.stderr
 
 
-@needs_fork
 @pytest.mark.slow
-def test_twelve_processes_on_an_empty_cache(tmp_path):
-    results, n_compiled, left = at_once(tmp_path, 6)
-    assert results == {48}
-    assert 2 <= n_compiled <= 24
-    assert left == [".nbc"] * 2
+def test_processes_on_an_empty_cache(tmp_path):
+    (tmp_path / "module.py").write_text(MODULE)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "FASTMF_QUIET": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), str(tmp_path)])
+    command = [sys.executable, "-c", "import module; print(module.run())"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen(command, env=environment, **pipes) for _ in range(6)]
+    assert [process.communicate() for process in processes] == [("48\n", "")] * 6
+    files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    assert [path.suffix for path in files] == [".nbc"] * 2

@@ -91,18 +91,17 @@ def test_gaps_as_missing_data_and_the_columns_of_a_focus(alignment, machine):
             assert row[f"residue_{k}"] == f"{letters[place - 1]}{place}"
 
 
-@pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
-def test_pictures_and_precision(alignment, machine, capsys, suffix):
+def test_pictures_and_precision(alignment, machine, capsys):
     distances = np.full((N_COLUMNS, N_COLUMNS), 20.0)
     distances[0, 6] = distances[6, 0] = 3
     np.save("d.npy", distances)
     command = ["dca", str(alignment), "--distances", "d.npy", "--top", "2"]
-    assert main([*command, "--plot", f"map.{suffix}"]) == 0
+    assert main([*command, "--plot", "map.png"]) == 0
     assert "precision of the best 2 pairs: 0.500" in capsys.readouterr().out
-    assert main(["dca", str(alignment), "--plot", f"alone.{suffix}"]) == 0
-    begin = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}[suffix]
-    for name in ("map", "alone"):
-        assert Path(f"{name}.{suffix}").read_bytes().startswith(begin)
+    for name in ("alone.pdf", "alone.svg"):
+        assert main(["dca", str(alignment), "--plot", name]) == 0
+    for name, begin in (("map.png", b"\x89PNG"), ("alone.pdf", b"%PDF"), ("alone.svg", b"<?xml")):
+        assert Path(name).read_bytes().startswith(begin)
 
 
 def test_a_structure_without_coordinates_has_no_precision(alignment, machine, capsys):

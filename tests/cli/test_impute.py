@@ -94,6 +94,21 @@ def test_cells_that_are_there_stay_as_they_are(tmp_path, monkeypatch, capsys):
     assert written[5].split(",")[0] == str(float(lines[5].split(",")[0]))
 
 
+def test_codes_of_missing_values_and_empty_rows(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).integers(0, 2, (30, 3))
+    for name, code in (("a", ""), ("b", "-9")):
+        cells = [[code if k == j else str(x) for j, x in enumerate(row)] for k, row in enumerate(X)]
+        cells += [[code] * 3] * (name == "b")
+        (tmp_path / f"{name}.csv").write_text("\n".join(["x,y,z", *map(",".join, cells)]))
+        options = ["--missing-code", "-9", "999", "--drop-empty-rows", "--output", f"{name}.npz"]
+        train = ["train", "rbm", f"{name}.csv", "-n", "2", "--epochs", "1", "-q"]
+        assert main([*train, *options]) == 0
+    machines = [mf.GeneralizedRBM.load(f"{name}.npz") for name in "ab"]
+    np.testing.assert_array_equal(machines[0].weights_, machines[1].weights_)
+    assert "1 of 31 rows of b.csv left out: they have no values" in capsys.readouterr().err
+
+
 def test_an_output_that_is_a_link_of_the_input_is_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.csv").write_text("a,b\n1,0\n0,1\n")

@@ -45,6 +45,24 @@ def test_table_of_coefficients(table, tmp_path, capsys):
     assert "2 of 5 features with probability above 1/2" in capsys.readouterr().out
 
 
+def test_new_rows_are_predicted(table, capsys):
+    X, y, _ = table
+    assert main(["regress", "table.csv", "--target", "yield", "--model", "m.npz", "-q"]) == 0
+    for output in ("p.csv", "p.npy"):  # columns go by their names, the target among them
+        assert main(["predict", "m.npz", "table.csv", "-o", output]) == 0
+    expected = mf.SpikeSlabRegressor().fit(X, y).predict(X)
+    np.testing.assert_allclose(np.load("p.npy"), expected, rtol=1e-9)
+    found = [float(row["prediction"]) for row in coefficients("p.csv")]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert "p.npy: 60 rows" in capsys.readouterr().out
+    words = np.array(["low", "high"])[(y > 0).astype(int)]
+    mf.SpikeSlabClassifier().fit(X, words).save("c.npz")
+    np.save("X.npy", X)
+    assert main(["predict", "c.npz", "X.npy", "-o", "c.csv"]) == 0
+    found = [row["prediction"] for row in coefficients("c.csv")]
+    assert found == mf.SpikeSlabClassifier.load("c.npz").predict(X).tolist()
+
+
 def test_target_by_number_or_in_a_file(table):
     X, y, names = table
     assert main(["regress", "table.csv", "--target", "3", "-o", "a.csv"]) == 0

@@ -113,7 +113,7 @@ def test_a_mutation_matrix_of_zeros_or_unknown_effects():
     "effects, options, says",
     [
         (np.zeros(3), {}, "effects must have shape"),
-        (np.full((3, 4), np.inf), {}, "effects must be finite"),
+        (np.full((3, 4), np.inf), {}, "and be finite"),
         (np.zeros((3, 5)), {}, "5 states, but the alphabet ACGU 4"),
         (np.zeros((3, 4)), {"sequence": [0, 1]}, "sequence must be 3 integer states"),
         (np.zeros((3, 4)), {"sequence": [0, 1, 4]}, "sequence has the state 4"),

@@ -88,7 +88,7 @@ def test_weights_are_repeated_rows():
 def test_columns_explained_without_an_error_do_not_run_away():
     """Two values in a column: with a hidden unit for them the likelihood has no bound."""
     X = np.c_[RNG.integers(0, 2, 200), RNG.normal(size=200)].astype(float)
-    model = maximise(machine(X, n=1), X, 200).model
+    model = maximise(machine(X, n=1), X, 100).model
     assert np.isfinite(model.weights).all() and model.visible.precision.max() <= 1e6
 
 

@@ -202,7 +202,7 @@ def test_every_gradient_learns(gradient, hidden):
     prior = hidden(np.zeros(N_HIDDEN), 2.0) if hidden is Gaussian else hidden(np.zeros(N_HIDDEN))
     # Spins below spins, the machines that other tests compile.
     visible, X = (Ising, 2 * stripes() - 1) if hidden is Ising else (Bernoulli, stripes())
-    n_epochs, rate = (25, 0.1) if gradient == "adaptive_tap" else (60, 0.05)
+    n_epochs, rate = (12, 0.2) if gradient == "adaptive_tap" else (60, 0.05)
     settings = quick(gradient=gradient, n_epochs=n_epochs, learning_rate=rate)
     model = train(start(prior, visible=visible), X, settings, seed=0).model
     independent = N_VISIBLE * np.log(0.5)

@@ -1,0 +1,36 @@
+"""Predict targets of new rows by the model of a regression, or labels by a conditional machine."""
+
+import numpy as np
+
+from fastmf.cli import _options, _rows
+
+EPILOG = """\
+example:
+  fastmf regress table.csv --target yield --model model.npz
+  fastmf predict model.npz new.csv --output predictions.csv
+      a line a row, in the order of the rows; columns go by their names
+"""
+
+
+def add(parser):
+    """Add the options to a parser."""
+    parser.add_argument("model", metavar="MODEL", help="file of a fitted estimator")
+    parser.add_argument("data", metavar="DATA", help="rows of features")
+    _options.add_output(parser, "predictions.csv", "where to write: .npy or .csv")
+    _rows.add_data(parser)
+
+
+def run(arguments):
+    """Predict and write."""
+    inputs = arguments.model, arguments.data
+    _options.check_outputs(inputs, (arguments.output, (".npy", ".csv")))
+    machine = _rows.load(arguments.model, "predict")
+    arguments.dtype = "float64"
+    predictions = machine.predict(_rows.read_table(arguments.data, machine, arguments))
+    if arguments.output.lower().endswith(".csv"):
+        names = [f"prediction_{k}" for k in range(1, 1 + np.size(predictions[0]))]
+        rows = predictions.reshape(len(predictions), -1).tolist()
+        _rows.write_table(arguments.output, [names if len(names) > 1 else ["prediction"], *rows])
+    else:
+        _rows.write(arguments.output, predictions)
+    print(f"{arguments.output}: {len(predictions)} rows")
