@@ -65,6 +65,7 @@ class ConditionalSettings(AscentSettings):
     gibbs_start: str = "data"
     # Iterations of inference; None for 7 + epoch, the epochs being counted from 1.
     n_sweeps: int | None = None
+    message_start: str = "balanced"
 
     def __post_init__(self):
         super().__post_init__()
@@ -77,6 +78,7 @@ class ConditionalSettings(AscentSettings):
                 "must be 'bp' or 'mean_field'."
             )
         check.one_of("gibbs_start", self.gibbs_start, ("data", "logistic", "random"))
+        check.one_of("message_start", self.message_start, ("balanced", "uniform"))
         check.count("n_gibbs", self.n_gibbs)
         if self.n_sweeps is not None:
             check.count("n_sweeps", self.n_sweeps)
@@ -106,8 +108,8 @@ class ConditionalMoments(NamedTuple):
 
 
 def infer(
-    model, fields, inference, n_sweeps, n_threads=None, *, log_partition=False, pairs=False,
-    tol=0.0, **search,
+    model, fields, inference, n_sweeps, n_threads=None, *, message_start="balanced",
+    log_partition=False, pairs=False, tol=0.0, **search,
 ):  # fmt: skip
     """Beliefs under given fields; for max- and mixed-product labels of 0 and 1."""
     b, c = fields
@@ -128,9 +130,10 @@ def infer(
         result = tap(rbm, expit(b), order=1, log_partition=log_partition, **options)
         values = result.log_partition if log_partition else zeros
         return ConditionalMoments(*result.mean, None, values, result.residual)
-    if pairs:  # learning starts from messages of 1/2, as in the paper
-        options |= {"init": np.zeros_like(model.weights), "pairwise": "mean"}
-    result = belief_propagation(rbm, **options)
+    # Rows that have not converged depend on the start: learning and prediction take the same one.
+    if message_start == "uniform":
+        options["init"] = np.zeros_like(model.weights)
+    result = belief_propagation(rbm, pairwise="mean" if pairs else False, **options)
     log_partition = result.log_partition
     return ConditionalMoments(*result.mean, result.pairwise, log_partition, result.residual)
 
@@ -172,7 +175,8 @@ def gradient(model, Y, X, settings, *, n_sweeps=10, rng=None, n_threads=None):
         # The gradient resolves no less. In predictions rows end at no residual: a row that leaves
         # an unstable point slowly would end beside it.
         tol = 8 * np.finfo(model.dtype).eps
-        beliefs = infer(model, fields, inference, n_sweeps, n_threads, pairs=True, tol=tol)
+        options = {"message_start": settings.message_start, "pairs": True, "tol": tol}
+        beliefs = infer(model, fields, inference, n_sweeps, n_threads, **options)
         visible, hidden, pairs = beliefs[:3]
     elif objective in ("cd", "perceptron"):
         visible, hidden = _sampled_moments(model, Y, X, fields, settings, rng)
@@ -258,7 +262,8 @@ class ConditionalSteps(Steps):
         Y, X = data
         model, inference = state.model, self.settings.prediction_inference
         n_sweeps = sweeps(self.settings, state.epoch - 1)
-        beliefs = infer(model, model.fields(X), inference, n_sweeps, self.n_threads)
+        start = {"message_start": self.settings.message_start}
+        beliefs = infer(model, model.fields(X), inference, n_sweeps, self.n_threads, **start)
         right = (beliefs.visible > 0.5) == (Y > 0.5)
         of_rows = np.ones(len(Y)) if weights is None else weights
         correct = np.average(right, weights=of_rows[:, None] * ~np.isnan(Y))

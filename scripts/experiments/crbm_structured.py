@@ -208,7 +208,7 @@ def report(records, folder):
     for task, method, percent_wrong, history, seconds in records:
         paper, standard = PAPER.get((task, method), ("", "")), PAPER.get((task, "LR"))
         gains = [gain(percent_wrong[0], of_logistic[task])]
-        gains.append(gain(float(paper[0]), float(standard[0])) if standard else "")
+        gains.append(gain(float(paper[0]), float(standard[0])) if paper[0] else "")
         shown = [f"{error:.3f}" for error in percent_wrong]
         rows.append([task, method, *shown, *paper, *gains, f"{seconds:.0f}"])
         curve = history["epoch"], history["converged"]

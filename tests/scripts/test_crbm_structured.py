@@ -15,18 +15,18 @@ def test_a_small_run_gives_tables_and_figures_and_goes_on(script, mnist, capsys)
     command = ["--data", str(mnist), "--output", str(folder), "--hidden", "3", "--epochs", "2",
                "--logistic-epochs", "40", "--learning-rate", "0.5", "--batch-size", "5",
                "--patience", "40", "--tasks", "mnist-noisy-20", "--sides", "1", "2",
-               "--threads", "1"]  # fmt: skip
+               "--threads", "1", "--methods", *script.ALL]  # fmt: skip
     script.main(command)
     table = rows(folder / "table.csv")
     tasks = ["mnist-noisy-20", "mnist-occluded-1", "mnist-occluded-2"]
     assert [(row["task"], row["method"]) for row in table] == [
-        (task, method) for task in tasks for method in script.METHODS
+        (task, method) for task in tasks for method in script.ALL
     ]
     assert table[0]["paper all"] == "4.088" and table[5]["paper changed"] == "10.409"
     # The rows of such an image are equal, so that others tell what was changed.
     for row in table:
         assert float(row["all"]) < (20 if "noisy" in row["task"] else 8)
-    assert len(rows(folder / "occlusion.csv")) == 16
+    assert len(rows(folder / "occlusion.csv")) == 20
     assert {row["epoch"] for row in rows(folder / "convergence.csv")} >= {"1", "2"}
     names = ["occlusion", "convergence", *(f"pictures-{task}" for task in tasks)]
     for name in names:

@@ -60,6 +60,9 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
     n_sweeps : int or None
         Iterations of inference, undamped; None for 7 + epoch, as in the paper. In training, rows
         end earlier where their beliefs have converged to the precision of the type.
+    message_start : {"balanced", "uniform"}
+        Messages of belief propagation at first, in learning and prediction: without preference for
+        a value of a unit, or of 1/2 as in the paper, which prefers one where couplings are strong.
     learning_rate, momentum, l2, n_epochs, batch_size, early_stopping
         As for `GeneralizedRBM`. Weight decay applies to all three weight matrices, and early
         stopping is by the error of validation data.
@@ -111,10 +114,10 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
 
     def __init__(
         self, n_components=256, *, objective="likelihood", inference=None, n_gibbs=1,
-        gibbs_start="data", n_sweeps=None, learning_rate=0.05, momentum=0.0, l2=0.0,
-        n_epochs=50, batch_size=20, early_stopping=False, weight_scale=0.01,
-        standardize=True, init=None, callbacks=None, n_threads=None, random_state=None,
-        verbose=0,
+        gibbs_start="data", n_sweeps=None, message_start="balanced", learning_rate=0.05,
+        momentum=0.0, l2=0.0, n_epochs=50, batch_size=20, early_stopping=False,
+        weight_scale=0.01, standardize=True, init=None, callbacks=None, n_threads=None,
+        random_state=None, verbose=0,
     ):  # fmt: skip
         self._store(locals())
 
@@ -396,7 +399,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
     @one_blas_thread()
     def _infer(self, X, inference, log_partition=False, rows=500, **search):
         """Beliefs, `rows` rows at a time to bound the memory."""
-        options = {"log_partition": log_partition, **search}
+        options = {"log_partition": log_partition, "message_start": self.message_start, **search}
         fixed = inference, self.n_sweeps_, self.n_threads
         parts = [
             infer(self.model_, self.model_.fields(X[first : first + rows]), *fixed, **options)
