@@ -76,7 +76,7 @@ class GeneralizedRBM(_LayeredMachine):
         self,
         n_components: int = 256,
         *,
-        visible: _Units = "bernoulli",
+        visible: _Units = "auto",
         hidden: _Units = "bernoulli",
         gradient: str = "auto",
         learning_rate: _Rate = 0.05,
@@ -113,7 +113,7 @@ class DeepBoltzmannMachine(_LayeredMachine):
         n_components: int | Sequence[int] = (500, 500),
         *,
         pretraining_epochs: int = 5,
-        visible: _Units = "bernoulli",
+        visible: _Units = "auto",
         hidden: _Units | Sequence[_Units] = "bernoulli",
         gradient: str = "auto",
         learning_rate: _Rate = 0.05,
@@ -200,7 +200,12 @@ class _ItemMachine(_Saved, _Estimator):
     n_dropped_: int
     def score(self, X: Any, y: Any = None) -> float: ...
     def sample(
-        self, n_samples: int = 1, *, n_sweeps: int = 100, random_state: RandomState = None
+        self,
+        n_samples: int = 1,
+        *,
+        n_sweeps: int = 100,
+        temperature: float = 1.0,
+        random_state: RandomState = None,
     ) -> Array: ...
     def impute(self, X: Any, *, method: str = "auto", random_state: RandomState = 0) -> Any: ...
 

@@ -63,6 +63,7 @@ ROOMS = {
         "layered": ("training",),
         "pseudo_likelihood": (),
         "conditional": ("training",),
+        "chains": ("training", "pseudo_likelihood"),
         "quasi_newton": (),
         "evidence": ("quasi_newton",),
     },

@@ -34,6 +34,49 @@ def pairs_frame(estimator, tests):
 
 def like_frame(X, values):
     """Values as a data frame with the names of one, or as they are if `X` is no data frame."""
-    if not (hasattr(X, "iloc") and hasattr(X, "columns")):
+    if not is_frame(X):
         return values
     return pandas().DataFrame(values, index=X.index, columns=X.columns).infer_objects()
+
+
+def is_frame(X):
+    """Whether rows are a data frame of pandas."""
+    return hasattr(X, "iloc") and hasattr(X, "columns")
+
+
+def coded_frame(X, categories=None):
+    """A data frame with numbers in the place of categories, and the categories by column.
+
+    Categories are those given, or pandas', or the sorted values of a column of strings; None of
+    columns of numbers.
+    """
+    listed, columns = [], {}
+    for j in range(X.shape[1]):
+        column = X.iloc[:, j]
+        values = categories[j] if categories else getattr(column.dtype, "categories", None)
+        inferred = categories is None and values is None
+        if inferred and any(isinstance(value, str) for value in column):
+            values = pandas().Categorical(column.astype(object)).categories
+        if values is not None:
+            values = list(values)
+            codes = pandas().Index(values).get_indexer(column.astype(object))
+            if unknown := column[codes < 0].dropna().tolist():
+                raise ValueError(
+                    f"X must hold the values of fit, got {unknown[0]!r:.40} in column {j} "
+                    f"({X.columns[j]!r})."
+                )
+            column = np.where(codes < 0, np.nan, codes)
+        listed.append(values)
+        columns[j] = np.asarray(column)
+    return pandas().DataFrame(columns).set_axis(X.columns, axis=1).set_axis(X.index), listed
+
+
+def decoded_frame(names, values, categories, index=None):
+    """Values of columns of numbers and numbers of categories, as a data frame."""
+    frame = pandas().DataFrame(values, index).set_axis(names, axis=1)
+    columns = [
+        frame.iloc[:, j] if listed is None
+        else pandas().Categorical.from_codes(values[:, j].astype(int), listed)
+        for j, listed in enumerate(categories)
+    ]  # fmt: skip
+    return pandas().DataFrame(dict(enumerate(columns)), frame.index).set_axis(names, axis=1)

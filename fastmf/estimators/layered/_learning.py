@@ -9,6 +9,7 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf._common.rows import is_dask, is_incomplete, is_sparse
 from fastmf.estimators.common.convergence import warn_of_likelihood, warn_of_little_gain
+from fastmf.estimators.common.frames import coded_frame, is_frame
 from fastmf.estimators.common.rows import (
     check_seen,
     checked_rows,
@@ -54,7 +55,7 @@ class Learning:
 
         Parameters
         ----------
-        X : array, sparse matrix or Dask array of shape (n_samples, n_features)
+        X : array, data frame, sparse matrix or Dask array of shape (n_samples, n_features)
             Categorical units have one label each. Sparse rows and integers are made dense and
             floating point a batch at a time; integers count as float64. NaN, or a negative label
             of a categorical unit, is a missing value. A Dask array is learned block by block
@@ -180,7 +181,12 @@ class Learning:
         return self
 
     def _checked_rows(self, X):
-        missing = not is_sparse(X)
+        missing, self.categories_ = not is_sparse(X), None
+        if is_frame(X) and self._kind_of_visible() == "auto":
+            coded, categories = coded_frame(X)
+            values = checked_rows(self, coded, reset=True, dtype=np.float64, missing=True)
+            if any(categories) or not (np.isnan(values) | (values >= 0) & (values <= 1)).all():
+                X, self.categories_ = coded, categories
         X = checked_rows(self, X, reset=True, dtype=[np.float64, np.float32], missing=missing)
         X = with_nan_labels(self._kind_of_visible(), X)
         warn_of_missing_codes(self, X)

@@ -20,6 +20,7 @@ from fastmf.estimators.common.convergence import (
     warn_unless_converged,
 )
 from fastmf.estimators.common.files import Saved, check_n_features
+from fastmf.estimators.common.frames import coded_frame, decoded_frame, feature_names, is_frame
 from fastmf.estimators.common.rows import (
     checked_rows,
     refuse_sparse_missing,
@@ -74,6 +75,8 @@ class LayeredMachine(
     """Base of `GeneralizedRBM` and `DeepBoltzmannMachine`, which give `_chains` and the layers."""
 
     _forgotten = (*Saved._forgotten, "init")
+    # By column, of a data frame whose kinds of columns were inferred: categories, None of numbers.
+    categories_ = None
 
     @property
     def visible_(self):
@@ -92,7 +95,8 @@ class LayeredMachine(
         """The model before learning: `init`, below layers of small random weights."""
         rng, dtype = np.random.default_rng([seed, 0, 3]), floating_type(X)
         if self.init is None:
-            weights, layers = (), (visible_prior(self.visible, X, rows, more),)
+            options = rows, more, self.categories_
+            weights, layers = (), (visible_prior(self.visible, X, *options),)
         else:
             kinds = [getattr(models, name) for name in self._models]
             weights, layers = given_layers(self.init, X, *kinds)
@@ -404,6 +408,8 @@ class LayeredMachine(
             mean[rows], converged[rows] = self._average_of_solutions(X[rows], phases, n_starts)
         warn_unless_converged(converged)
         filled = mean if labels == "probabilities" else self._as_given(mean, labels == "mean")
+        if self.categories_ and is_frame(given) and labels == "mode":
+            return decoded_frame(given.columns, filled, self.categories_, given.index)
         exact = getattr(given, "dtype", None) == np.float64 and filled.dtype.kind == "f"
         if not exact or filled.shape != given.shape:
             return filled
@@ -548,7 +554,10 @@ class LayeredMachine(
             init = self._dense_data(init)
             if len(init) != n_samples:
                 raise ValueError(f"init must have {n_samples} rows, one a sample, got {len(init)}.")
-        return self._as_given(self._chains(init, n_sweeps, rng))
+        drawn = self._as_given(self._chains(init, n_sweeps, rng))
+        if self.categories_ is None:
+            return drawn
+        return decoded_frame(feature_names(self), drawn, self.categories_)
 
     def _as_given(self, x, means=False):
         """Values of the visible units in the form of the data that were learned from."""
@@ -583,7 +592,7 @@ class LayeredMachine(
     # --- files ----------------------------------------------------------------------------------
 
     def _saved(self):
-        names = ("n_iter_", "n_features_in_", "history_")
+        names = ("n_iter_", "n_features_in_", "history_", "categories_")
         arrays = model_to_arrays(self.model_) | prior_to_arrays("pointwise", self.pointwise_)
         arrays["starts_"] = self.starts_
         estimate = vars(self).get("_log_partition")
@@ -620,6 +629,8 @@ class LayeredMachine(
         seen = self.starts_ if model is None else None
         model = self.model_ if model is None else model
         missing = missing and not is_sparse(X)
+        if self.categories_ and is_frame(X) and X.shape[1] == len(self.categories_):
+            X, _ = coded_frame(X, self.categories_)
         X = checked_rows(self, X, reset=False, dtype=model.dtype, missing=missing)
         if missing:
             X = with_nan_labels(model.layers[0], X)

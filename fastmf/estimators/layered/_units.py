@@ -1,10 +1,13 @@
 """Unit priors for the layers of an estimator, from its options `visible` and `hidden`."""
 
+from itertools import groupby
+
 import numpy as np
 
 from fastmf._common.rows import is_sparse
 from fastmf.estimators.common.rows import check_squares
 from fastmf.models._checks import unit_prior
+from fastmf.priors import Bernoulli, Categorical, Gaussian, Ordinal
 from fastmf.priors._groups import column_sizes, has_groups, has_groups_of_states
 from fastmf.priors._protocol import is_unit_prior, n_units, repeated
 from fastmf.priors._queries import (
@@ -17,6 +20,8 @@ from fastmf.priors._queries import (
 from fastmf.priors._registry import REGISTRY, floating_type
 from fastmf.priors._values import check_part
 from fastmf.priors.categorical import MAX_STATES
+from fastmf.priors.concatenated import concatenate
+from fastmf.priors.ordinal import MAX_SCORE
 
 
 def _class(name, spec):
@@ -35,8 +40,12 @@ def _instance(name, prior, n, dtype):
     return unit_prior(name, prior, n, dtype)
 
 
-def visible_prior(spec, X, rows=None, more=False):
+def visible_prior(spec, X, rows=None, more=False, categories=None):
     """Make the initial visible prior, fitted to the columns if `spec` is a name or class."""
+    if categories is not None:
+        prior = _of_kinds(X, categories)
+        return prior if rows is None else independent_units(prior, X[rows])
+    spec = "bernoulli" if isinstance(spec, str) and spec == "auto" else spec
     class_, dtype = _class("visible", spec), floating_type(X)
     if class_ is None:
         n = n_units(spec) if is_unit_prior(spec) and has_groups(spec) else X.shape[1]
@@ -54,6 +63,40 @@ def visible_prior(spec, X, rows=None, more=False):
             check_squares("X", sizes, dtype)
         prior = unit_prior("visible", fitted(class_, X), X.shape[1], dtype)
     return prior if rows is None else independent_units(prior, X[rows])
+
+
+def _of_kinds(X, categories):
+    """Units of columns of any kinds, with lists of categories, or None of numbers."""
+    kinds = [_kind(X[:, [j]], listed) for j, listed in enumerate(categories)]
+    parts = []
+    for kind, run in groupby(range(len(kinds)), kinds.__getitem__):
+        columns, options = list(run), {}
+        if kind is Categorical:
+            options["sizes"] = np.array([max(2, len(categories[j])) for j in columns])
+        parts.append(kind.from_data(X[:, columns], **options))
+    return concatenate(parts)
+
+
+def _kind(column, categories):
+    """The class of the units of a column.
+
+    Whole numbers from 0 are scores where a weight of each explains them better than a normal
+    density, by the Bayesian information criterion.
+    """
+    if categories is not None:
+        return Categorical
+    if np.isin(column, (0, 1)).all():
+        return Bernoulli
+    n, largest = len(column), column.max()
+    if (column != np.rint(column)).any() or column.min() < 0 or largest > MAX_SCORE:
+        return Gaussian
+
+    def criterion(kind, n_parameters):
+        prior = kind.from_data(column)
+        logs = prior.log_prob(column) - prior.log_partition(0.0, 0.0)
+        return logs.sum() - n_parameters / 2 * np.log(n)
+
+    return Ordinal if criterion(Ordinal, largest) > criterion(Gaussian, 2) else Gaussian
 
 
 def _labels(X):

@@ -81,7 +81,7 @@ class DeepBoltzmannMachine(LayeredMachine):
     _models = ("RBM", "DBM")
 
     def __init__(
-        self, n_components=(500, 500), *, pretraining_epochs=5, visible="bernoulli",
+        self, n_components=(500, 500), *, pretraining_epochs=5, visible="auto",
         hidden="bernoulli", gradient="auto", learning_rate=0.05, momentum=0.5, l2=None,
         l1=0.0, n_epochs=20, batch_size=None, n_starts=None, n_sweeps=10, starts="data",
         centred=True, preconditioning=None, early_stopping=False, weight_scale=None,

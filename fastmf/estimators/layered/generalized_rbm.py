@@ -15,7 +15,10 @@ class GeneralizedRBM(LayeredMachine):
         A name such as "bernoulli", "ising", "binomial", "categorical", "gaussian",
         "truncated_gaussian", "gauss_bernoulli" or "truncated_gauss_bernoulli". Visible units given
         by name or class are fitted to the columns first. Bernoulli units accept probabilities;
-        categorical units have one label each, an integer from 0.
+        categorical units have one label each, an integer from 0. "auto" is "bernoulli", but for
+        pandas' data frames with other values than 0 to 1: strings and pandas' categories are
+        categorical, 0 and 1 Bernoulli, whole numbers from 0 ordinal if this explains them better
+        (BIC) than a Gaussian, all other columns Gaussian. `sample` and `impute` return frames then.
     gradient : {"auto", "tap", "mean_field", "adaptive_tap", "bp", "cd", "pcd", "exact"}
         How averages over the model are computed; for this and the options that follow see
         `fastmf.distributed.LayeredSettings`. "auto": "exact" (quasi-Newton steps from all rows)
@@ -65,6 +68,8 @@ class GeneralizedRBM(LayeredMachine):
         Units of the model, and independent units fitted to the data.
     starts_ : array of shape (n_rows, n_features)
         Up to 100 rows of data from which solutions and chains start.
+    categories_ : list or None
+        Categories of the columns of a data frame, None of numbers.
     history_ : dict of lists
         By epoch: "epoch", "learning_rate", "log_likelihood" (nats per unit, visible and hidden) and
         "validation_log_likelihood".
@@ -89,7 +94,7 @@ class GeneralizedRBM(LayeredMachine):
     _models = ("RBM",)
 
     def __init__(
-        self, n_components=256, *, visible="bernoulli", hidden="bernoulli", gradient="auto",
+        self, n_components=256, *, visible="auto", hidden="bernoulli", gradient="auto",
         learning_rate=0.05, momentum=0.5, l2=None, l1=0.0, n_epochs=20, batch_size=None,
         n_starts=None, n_sweeps=3, damping=None, starts="data", centred=True,
         preconditioning=None, early_stopping=False, weight_scale=None, init=None,

@@ -44,6 +44,7 @@ from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.nodewise import RULES, Regressions, nodewise_path
 from fastmf.learning.pseudo_likelihood.rows import available, distinct, sampling
 from fastmf.learning.pseudo_likelihood.selection import cross_validated_path, ebic_path
+from fastmf.models import BoltzmannMachine
 
 SELECTIONS = ("ebic", *RULES, "cv")
 MISSING = ("error", "drop", "available", "em")
@@ -80,7 +81,7 @@ class ItemMachine(Saved, BaseEstimator):
         """
         return self._probabilities(X)
 
-    def sample(self, n_samples=1, *, n_sweeps=100, random_state=None):
+    def sample(self, n_samples=1, *, n_sweeps=100, temperature=1.0, random_state=None):
         """Draw rows: exactly where there are few states, and beyond by annealed Gibbs chains.
 
         Parameters
@@ -90,6 +91,8 @@ class ItemMachine(Saved, BaseEstimator):
             Gibbs sweeps of each of 100 chains or more, where there are more than 20 binary units,
             or 2^16 states of other items together. Chains start from exact draws of the maximum
             spanning tree, are annealed, and resampled by their importance weights.
+        temperature : float
+            Divides the energy: below 1 rows are more probable, and less diverse.
         random_state : int, RandomState or None
 
         Returns
@@ -100,12 +103,20 @@ class ItemMachine(Saved, BaseEstimator):
         check_is_fitted(self)
         rng = generator_of(random_state)
         n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps)
-        return self._drawn(n_samples, rng, n_sweeps)
+        if not number("temperature", temperature, 0, np.inf, below=True):
+            raise ValueError("temperature must be positive.")
 
-    def _drawn(self, n_samples, rng, n_sweeps):
+        def draw(model):
+            prior = model.prior._replace(field=model.prior.field / temperature)
+            model = BoltzmannMachine(model.couplings / temperature, prior)
+            return sample(model, n_samples, rng, n_sweeps)
+
+        return self._drawn(draw)
+
+    def _drawn(self, draw):
+        """Rows, by a function that draws states of a model."""
         model = self._categorical_model()
-        states = sample(model, n_samples, rng, n_sweeps)
-        return decoded(model.prior.labels(states), self.categories_)
+        return decoded(model.prior.labels(draw(model)), self.categories_)
 
     def impute(self, X, *, method="auto", random_state=0):
         """Fill in missing values given all others.

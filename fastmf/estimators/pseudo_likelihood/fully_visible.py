@@ -195,8 +195,8 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
             return probabilities
         return probabilities[(self._rows(X) > 0) @ (1 << np.arange(self.n_features_in_))]
 
-    def _drawn(self, n_samples, rng, n_sweeps):
-        return from_spins(discrete.sample(self.model_, n_samples, rng, n_sweeps), self.categories_)
+    def _drawn(self, draw):
+        return from_spins(draw(self.model_), self.categories_)
 
     def _filled(self, X, *options):
         means = means_of_missing(self.model_, self._rows(X, missing=True), *options)

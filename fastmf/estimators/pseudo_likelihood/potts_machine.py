@@ -5,10 +5,12 @@ from functools import partial
 import numpy as np
 from scipy import sparse
 from scipy.special import softmax
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, flag, one_of, row_weights
 from fastmf._common.progress import reported
+from fastmf._common.warning import warn_user
 from fastmf.estimators.common.categories import (
     checked_table,
     coded_labels,
@@ -24,6 +26,7 @@ from fastmf.estimators.pseudo_likelihood._base import (
     observe,
     restored_rows,
 )
+from fastmf.learning import chains
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
 from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, MAX_ITER
 from fastmf.learning.pseudo_likelihood.graph import absent_pairs
@@ -39,7 +42,7 @@ from fastmf.models._gauge import GAUGES, in_gauge
 from fastmf.models._io import model_to_arrays
 from fastmf.priors import Categorical
 
-_POTTS_SOLVERS = ("auto", "lbfgs", "newton", "asymmetric", "naive_mean_field")
+_POTTS_SOLVERS = ("auto", "lbfgs", "newton", "asymmetric", "naive_mean_field", "likelihood")
 
 
 class PottsMachine(Network, ItemMachine):
@@ -60,21 +63,23 @@ class PottsMachine(Network, ItemMachine):
         penalises the whole data without the half: for its lambda_e (``-le``) and lambda_h (``-lh``)
         give ``l2 = 2 * lambda_e / sum(weights)`` and ``l2_field = 2 * lambda_h / sum(weights)``.
         Alignments need `l2`; ``l2_field = l2`` is a good start.
-    solver : {"auto", "lbfgs", "newton", "asymmetric", "naive_mean_field"}
+    solver : {"auto", "lbfgs", "newton", "asymmetric", "naive_mean_field", "likelihood"}
         "lbfgs" ("auto" is the same) computes in single precision beyond 500,000 parameters.
         "newton" is exact, for up to 6,000 parameters. "asymmetric" fits each position alone, with
         couplings of its own and half the penalty, and averages the two estimates of each coupling
         (PlmDCA); it takes less memory. "naive_mean_field" inverts a covariance matrix, to whose
         diagonal `l2` is added (Morcos et al., PNAS 108, 2011): half of its frequencies are uniform,
-        which halves weak couplings and leaves the order of contacts.
+        which halves weak couplings and leaves the order of contacts. "likelihood" is for samples
+        like the data: from the pseudo-likelihood it ascends the likelihood itself by 1,000
+        persistent Gibbs chains, which start from rows (bmDCA; Figliuzzi et al. 2018).
     tol : float
         Ends when the predicted rise of the penalised log-pseudo-likelihood of 100,000 rows is less,
         or too small to be told from rounding errors.
     max_iter : int or None
-        None: 1,000 for "lbfgs" and "asymmetric", 100 for "newton".
+        None: 1,000 for "lbfgs" and "asymmetric", 300 steps for "likelihood", 100 for "newton".
     graph : array, SciPy sparse matrix, list of pairs, or graph of networkx, optional
         Pairs of positions that may be coupled, by numbers or names of columns; default all. For
-        "lbfgs" and "newton".
+        "lbfgs", "newton" and "likelihood".
     missing : {"absent", "available", "em"}
         "absent" leaves missing labels out of all terms, which is biased where the graph has loops.
         "available" and "em" are as in `FullyVisibleBoltzmannMachine`, by Newton's method; "em" is
@@ -101,6 +106,10 @@ class PottsMachine(Network, ItemMachine):
         The same with `Categorical` units, for `fastmf.tap` and other solvers.
     log_pseudo_likelihood_ : float
         Log-pseudo-likelihood of the data, per unit of weight and without penalties.
+    memory_ : float or None
+        With "likelihood", the share of equal positions of a chain half-way and at the end of the
+        fit, beyond the share in different chains: near 0 where chains have renewed. Above 1/e
+        `fit` warns. `history_` has the correlations of the covariances of chains and data.
     existence_, history_, n_iter_, converged_, graph_, n_missing_, n_dropped_, n_available_
         As in `FullyVisibleBoltzmannMachine`.
 
@@ -119,6 +128,7 @@ class PottsMachine(Network, ItemMachine):
     # The log-odds ratio of two states of either position has twice the deviation of a contrast.
     _prior_factor = 2.0
     _item_name = "positions"
+    memory_ = None  # of files of earlier versions
 
     def __init__(
         self, *, n_states=None, l2=0.0, l2_field=0.0, solver="auto", tol=1e-4,
@@ -146,7 +156,7 @@ class PottsMachine(Network, ItemMachine):
         self.categories_ = position_categories(self, X, self.n_states, declared)
         labels = coded_labels(self, X, self.categories_)
         weights = row_weights(1.0 if sample_weight is None else sample_weight, len(labels))
-        self.sizes_ = np.array([len(listed) for listed in self.categories_])
+        self.sizes_, self.memory_ = np.array([len(listed) for listed in self.categories_]), None
         self._first = np.cumsum(self.sizes_) - self.sizes_
         self._labels, self._weights = observe(
             self, labels, weights, self.sizes_, seen_only=not self.l2_field, edges=self._edges(),
@@ -158,6 +168,9 @@ class PottsMachine(Network, ItemMachine):
         self._objective, max_iter = self._dense_objective(*rows), self.max_iter or MAX_ITER
         if self.solver == "naive_mean_field":
             fit, existence = self._inverted(*rows)
+        elif self.solver == "likelihood":
+            max_iter = self.max_iter or 300
+            fit, existence = self._by_chains(*rows, max_iter)
         elif self.solver == "newton" or self._objective.incomplete or self._completions is not None:
             max_iter = self.max_iter or MAX_ITER // 10
             fit, existence = self._by_newton(max_iter)
@@ -165,6 +178,7 @@ class PottsMachine(Network, ItemMachine):
             fit, existence = self._by_lbfgs(*rows, max_iter)
         self._couplings, self._field, self._objective = fit.couplings, fit.field, None
         self._keep_fit(fit, existence, max_iter)
+        self.converged_ &= self.memory_ is None or self.memory_ <= np.exp(-1)
         return self
 
     def _check_options(self):
@@ -178,7 +192,7 @@ class PottsMachine(Network, ItemMachine):
         flag("verbose", self.verbose)
         if self.graph is not None and self.solver in ("asymmetric", "naive_mean_field"):
             raise ValueError(
-                f"graph needs solver 'auto', 'lbfgs' or 'newton', got {self.solver!r}."
+                f"graph needs solver 'auto', 'lbfgs', 'newton', 'likelihood', got {self.solver!r}."
             )
 
     @property
@@ -221,6 +235,25 @@ class PottsMachine(Network, ItemMachine):
             point = objective.packed(fit.couplings.dense(), fit.field)
             refine = better if objective.n_parameters > MAX_HESSIAN_PARAMETERS else None
         return fit, decided(objective, point, refine=refine)
+
+    def _by_chains(self, labels, weights, max_iter):
+        """Fit by persistent chains from the pseudo-likelihood, and `Existence` of its maximum."""
+        start, existence = self._by_lbfgs(labels, weights, MAX_ITER)
+        self._couplings, self._field = start.couplings, start.field
+        data = PottsData(labels, weights, self.sizes_, self.n_threads)
+        report = reported(self.verbose, chains.ChainSteps.label)
+        options = fitting.Options(float(self.l2), float(self.l2_field), report=report)
+        absent = None if self.graph is None else absent_pairs(self._edges(), len(self.sizes_))
+        fit, self.memory_ = chains.fit(self.model_, data, options, max_iter, absent)
+        value = fitting.log_pseudo_likelihood(data, fit.couplings, fit.field)
+        self.log_pseudo_likelihood_ = value / data.total
+        if self.memory_ > np.exp(-1):
+            warn_user(
+                f"chains have not renewed: half-way they have {self.memory_:.0%} of their end in "
+                "common. Raise max_iter, or l2.",
+                ConvergenceWarning,
+            )
+        return fit, existence
 
     def _inverted(self, labels, weights):
         """Fit by naive mean field, and unknown `Existence`."""
@@ -329,7 +362,7 @@ class PottsMachine(Network, ItemMachine):
     # --- errors, tests and edges ----------------------------------------------------------------
 
     def _at_maximum(self):
-        if self.solver in ("asymmetric", "naive_mean_field"):
+        if self.solver in ("asymmetric", "naive_mean_field", "likelihood"):
             raise ValueError(
                 "standard errors are for the symmetric pseudo-likelihood: fit with another solver."
             )
@@ -468,7 +501,7 @@ class PottsMachine(Network, ItemMachine):
     # --- files ----------------------------------------------------------------------------------
 
     def _saved(self):
-        fitted, arrays = self._saved_fit("log_pseudo_likelihood_")
+        fitted, arrays = self._saved_fit("log_pseudo_likelihood_", "memory_")
         arrays |= {
             "labels": self._labels.astype(np.int16),
             "weights": self._weights,

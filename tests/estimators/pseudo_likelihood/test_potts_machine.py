@@ -267,3 +267,55 @@ def test_rows_without_labels_make_no_difference(missing):
     np.testing.assert_allclose(again.couplings_, machine.couplings_, atol=1e-6)
     assert again.log_pseudo_likelihood_ == pytest.approx(machine.log_pseudo_likelihood_)
     assert again.n_dropped_ == machine.n_dropped_ + 40
+
+
+# --- likelihood ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("graph, l2_field", [(None, 0.02), ([(0, 1), (1, 2), (2, 3)], 0.0)])
+def test_moments_of_the_largest_likelihood(graph, l2_field):
+    """Means and pairs of the data are those of the machine, but for the penalties."""
+    X, _ = random_rows(SIZES, 400)
+    weights = np.random.default_rng(1).random(len(X)) + 0.5
+    options = {"l2": 0.01, "l2_field": l2_field, "graph": graph, "max_iter": 200}
+    machine = mf.PottsMachine(n_states=SIZES, solver="likelihood", **options)
+    model = machine.fit(X, sample_weight=weights).model_
+    J, h, x = model.couplings, model.prior.field, model.prior.one_hot(X)
+    exact, weights = mf.exact(model), weights / weights.sum()
+    # The averages of chains have standard errors of about 0.001.
+    assert abs(weights @ x - exact.mean - l2_field * h).max() < 0.006
+    position = np.repeat(np.arange(4), SIZES)
+    pairs = (x.T * weights) @ x - exact.pairwise - 0.01 * J
+    coupled = abs(position[:, None] - position) == 1 if graph else position[:, None] != position
+    assert abs(pairs[coupled]).max() < 0.006
+    assert not J[~coupled].any()
+    assert machine.converged_ and abs(machine.memory_) < 0.1
+
+
+def test_chains_that_do_not_renew_are_told(tmp_path):
+    X = np.repeat([[0] * 8, [1] * 8], 50, axis=0)
+    X[::10, 0] = 1 - X[::10, 0]
+    machine = mf.PottsMachine(solver="likelihood", l2=1e-3, l2_field=1e-3, max_iter=20)
+    with pytest.warns(ConvergenceWarning, match="have not renewed"):
+        machine.fit(X)
+    assert not machine.converged_ and machine.memory_ > 0.9
+    machine.save(tmp_path / "machine.npz")
+    loaded = mf.PottsMachine.load(tmp_path / "machine.npz")
+    assert loaded.memory_ == machine.memory_
+    with pytest.raises(ValueError, match="pseudo-likelihood"):
+        loaded.standard_errors()
+
+
+@pytest.mark.parametrize("kind", [mf.PottsMachine, mf.FullyVisibleBoltzmannMachine])
+def test_samples_at_a_temperature(kind):
+    X = np.random.default_rng(0).integers(0, 2, (200, 3))
+    X[:, 1] = np.where(X[:, 2] > 0, X[:, 0], X[:, 1])
+    machine = kind(l2=0.01).fit(X)
+    states = np.array(list(np.ndindex(2, 2, 2)))
+    energy = machine.model_.energy(states if kind is mf.PottsMachine else 2 * states - 1.0)
+    expected = np.exp(-energy / 0.5) / np.exp(-energy / 0.5).sum()
+    drawn = machine.sample(20_000, temperature=0.5, random_state=0).astype(int) @ [4, 2, 1]
+    shares = np.bincount(drawn, minlength=8) / 20_000
+    np.testing.assert_allclose(shares, expected, atol=5 * np.sqrt(0.25 / 20_000))
+    with pytest.raises(ValueError, match="temperature must be positive"):
+        machine.sample(temperature=0.0)

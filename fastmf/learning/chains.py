@@ -1,0 +1,118 @@
+"""Maximum likelihood of Potts machines by persistent Gibbs chains (Figliuzzi et al. 2018, bmDCA).
+
+With z = x - f of one-hot rows x and the frequencies f of the data, and covariances C of the data,
+
+    dl/dJ = C - <z z'> - l2 J + u f' + f u',    u = l2_field h      (blocks of pairs i != j)
+    dl/dh = f - <x> - u
+
+by J at constant h + J f. Steps are divided by the curvature at independent positions,
+
+    D_ij(a, b) = v_i(a) v_j(b) + l2,    D_i(a) = v_i(a) + l2_field,    v = f (1 - f)
+
+Let L be the largest eigenvalue of the covariance matrix of all zz' of the data on this scale. Rates
+fall geometrically from L^-1/2 to 1 / L, at which steps in all directions converge, and parameters
+are averaged over the second half of the steps (Polyak & Juditsky 1992).
+"""
+
+import numpy as np
+
+from fastmf._threads.workers import one_blas_thread
+from fastmf.inference.sampling.visible import SequentialUnits
+from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, one_hot
+from fastmf.learning.pseudo_likelihood.potts.fitting import PottsFit
+from fastmf.learning.pseudo_likelihood.potts.mean_field import pair_frequencies
+from fastmf.learning.training.averaging import IterateAverage
+from fastmf.learning.training.settings import AscentSettings
+from fastmf.learning.training.trainer import Steps, resampled_rows, train
+from fastmf.models import BoltzmannMachine
+from fastmf.models._gauge import PositionStates
+
+
+class ChainSteps(Steps):
+    """Steps up the penalised log-likelihood of a Potts machine, in single precision."""
+
+    score, label = "correlation", "correlation of covariances"
+
+    def __init__(self, data, options, absent, n_chains, n_steps):
+        data, position = data.of_mean_weight_one(), PositionStates(data.sizes).position
+        coupled = ~np.eye(len(data.sizes), dtype=bool)
+        if absent is not None:
+            coupled[tuple(absent.T)] = coupled[tuple(absent.T[::-1])] = False
+        self.coupled, self.options = coupled[np.ix_(position, position)], options
+        f, pairs = pair_frequencies(data.labels, data.weights, data.sizes, 0.0)
+        variance = data.frequencies() * (1 - data.frequencies())
+        self.scales = np.outer(variance, variance) + options.l2, variance + options.l2_field
+        covariances = np.where(self.coupled, pairs - np.outer(f, f), 0)
+        arrays = f, covariances, *self.scales
+        self.f, self.covariances, *self.scales = (x.astype(np.float32) for x in arrays)
+        rows = resampled_rows(data.weights, n_chains, 0.5)
+        self.starts = one_hot(data.labels[rows], data.sizes, np.float32).toarray()
+        largest = self.largest_curvature()
+        rates, n_rows = (largest**-0.5, 1 / largest), len(data.labels)
+        settings = AscentSettings(learning_rate=rates, n_epochs=n_steps, batch_size=n_rows)
+        super().__init__(settings, data.n_threads)
+
+    def largest_curvature(self, n_products=10):
+        """Largest eigenvalue of the covariance matrix of the scaled zz' of the starts, at least 1.
+
+        By power iteration on the matrix of products of rows, which has the same eigenvalues.
+        """
+        z, largest = self.starts - self.f, 0.0
+        weights = self.coupled / (2 * self.scales[0])
+        vector = np.random.default_rng(0).normal(size=len(z))
+        for _ in range(n_products):
+            vector -= vector.mean()
+            largest = np.linalg.norm(vector)
+            vector = (vector / max(largest, np.finfo(float).tiny)).astype(np.float32)
+            sums = weights * (z.T @ (vector[:, None] * z))
+            vector = np.einsum("ij,ij->i", z @ sums, z, dtype=float) / len(z)
+        return max(1.0, float(largest))
+
+    def __call__(self, state, batch, rate, rng):
+        """Draw all positions of all chains, and take a step."""
+        model, f, options = state.model, self.f, self.options
+        (chains,) = state.chains or (self.starts,)
+        x = SequentialUnits(model).sample(chains, 1, rng, self.n_threads)
+        state.chains, z = (x,), x - f
+        self.of_chains = np.where(self.coupled, z.T @ z / np.float32(len(z)), 0)
+        J, h = model.couplings, model.prior.field
+        pull = np.float32(options.l2_field) * h
+        added = np.where(self.coupled, np.outer(pull, f) + np.outer(f, pull), 0)
+        slope = self.covariances - self.of_chains - np.float32(options.l2) * J + added
+        slopes = zip((slope, -z.mean(0) - pull), self.scales, strict=True)
+        move, of_field = (np.float32(rate) * slope / scale for slope, scale in slopes)
+        prior = model.prior._replace(field=h + of_field - move @ f)
+        state.model = BoltzmannMachine(J + move, prior)
+
+    def metrics(self, state, monitored, validation, weights=None):
+        """Correlation of the covariances of all pairs in the chains and in the data."""
+        x, y = self.covariances, self.of_chains
+        sizes = np.linalg.norm(x) * np.linalg.norm(y)
+        return {self.score: float(np.vdot(x, y) / sizes) if sizes else 0.0}
+
+
+def fit(model, data, options, n_steps, absent=None, n_chains=1000):
+    """Fit a machine by chains from rows of the data; also the memory of the chains.
+
+    The memory is the share of equal positions of a chain at the end and half-way, beyond the share
+    in different chains: 0 where chains have renewed, and 1 where they have not moved.
+    """
+    steps = ChainSteps(data, options, absent, n_chains, n_steps)
+    average, middle = IterateAverage(first_epoch=n_steps // 2 + 1), [steps.starts]
+
+    def follow(state):
+        if state.epoch == n_steps // 2:
+            middle.append(state.chains[0])
+        if options.report:
+            options.report(state.epoch - 1, -state.history[steps.score][-1])
+
+    model = BoltzmannMachine(model.couplings.astype(np.float32), model.prior)
+    with one_blas_thread():
+        state = train(model, data.labels, steps, seed=0, callbacks=[average, follow])
+    x, before, d = state.chains[0], middle[-1], len(data.sizes)
+    equal = np.einsum("ij,ij->", x, before, dtype=float) / (len(x) * d)
+    by_chance = x.mean(0, dtype=float) @ before.mean(0, dtype=float) / d
+    model, history = average.model, np.array(state.history[steps.score])
+    couplings = DenseCouplings(model.couplings.astype(np.float64), data.sizes)
+    fit = PottsFit(couplings, model.prior.field.astype(np.float64), history, True)
+    return fit, float((equal - by_chance) / (1 - by_chance))
