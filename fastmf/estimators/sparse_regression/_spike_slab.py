@@ -6,13 +6,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, generator, one_of, positive, proper_fraction, real_array
+from fastmf._common.names import check_order
 from fastmf._common.progress import reported
 from fastmf._common.rows import row_blocks
 from fastmf._common.stored_columns import StoredColumns, column_squares
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import checked_data
 from fastmf.estimators.common.files import Saved
-from fastmf.estimators.common.frames import check_options, feature_names, pandas
+from fastmf.estimators.common.frames import feature_names, pandas
 from fastmf.estimators.common.rows import mean_and_deviation, some
 from fastmf.estimators.common.slabs import quantile, slab_moments
 from fastmf.estimators.sparse_regression._credible_sets import (
@@ -270,7 +271,9 @@ class SpikeSlabEstimator(Saved):
         # Names of columns, unlike a mask, are not one entry for each feature.
         dtype = getattr(self.unpenalised, "dtype", None)
         masks = ["unpenalised"] if getattr(dtype, "kind", "") == "b" else []
-        check_options(self, "inclusion_probability", "groups", "blocks", *masks)
+        names = getattr(self, "feature_names_in_", None)
+        for name in ("inclusion_probability", "groups", "blocks", *masks):
+            check_order(name, [getattr(self, name)], names, "X")
         if _is_array(self.inclusion_probability):
             return np.arange(n_features)
         if self.groups is None:
