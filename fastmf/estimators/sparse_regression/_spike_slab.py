@@ -389,11 +389,7 @@ class SpikeSlabEstimator(Saved):
         if included[wanted].max() >= 1:
             return 1.0
         none, alone = 1.0, np.isin(np.arange(n), wanted)
-
-        def worth(units):
-            return alone[units].sum() > 1
-
-        for part, units, members, probabilities in self._components(worth):
+        for part, units, members, probabilities in self._components(alone.copy(), 2):
             chosen = np.flatnonzero(alone[part.units[units]])
             none *= 1 - probability_of_any(members, chosen, probabilities[units])
             alone[part.units[units]] = False
@@ -434,13 +430,9 @@ class SpikeSlabEstimator(Saved):
         [7] 1.0
         """
         check_is_fitted(self)
-        coverage = proper_fraction("coverage", coverage)
-
-        def worth(units):
-            return self.inclusion_probability_[units].sum() >= coverage
-
-        sets = []
-        for part, units, members, probabilities in self._components(worth):
+        coverage, sets = proper_fraction("coverage", coverage), []
+        components = self._components(self.inclusion_probability_, coverage)
+        for part, units, members, probabilities in components:
             sets += credible_sets(part, units, members, probabilities, coverage)
         return sorted(sets, key=lambda credible: int(credible.features.min()))
 
@@ -495,8 +487,8 @@ class SpikeSlabEstimator(Saved):
         """Rows that chains take; a regression has their weights in its likelihood."""
         return rows
 
-    def _components(self, worth):
-        """The part, units, patterns and inclusion probabilities of components that are worth it."""
+    def _components(self, worth, least):
+        """The part, units, patterns and inclusion probabilities of components of some worth."""
         values, weights = self._values()
         included = self.inclusion_probability_
         free = np.setdiff1d(linked(included), self._unpenalised)
@@ -505,7 +497,7 @@ class SpikeSlabEstimator(Saved):
             probabilities, n = included[part.units], len(part.units)
             chosen = np.isin(part.units, free) & (part.log_odds[:n] < ALWAYS)
             for units in components_of(part, np.flatnonzero(chosen)):
-                if worth(part.units[units]):
+                if worth[part.units[units]].sum() >= least:
                     components = components or [value.components() for value in parts]
                     members = joint_patterns(part, components, weights, probabilities, units)
                     yield part, units, members, probabilities
