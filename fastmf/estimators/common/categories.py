@@ -73,11 +73,7 @@ def as_array(values):
 
 
 def learned_categories(estimator, X, declared):
-    """Categories of all columns: sorted values, of all columns that have a value in common.
-
-    So the letters of sequences have one alphabet, and questions with different answers each their
-    own. Declared categories are taken as they are.
-    """
+    """Categories of all columns: declared ones, or sorted values of all that share a value."""
     observed = {}
     for j in range(X.shape[1]):
         if j not in declared:
@@ -232,12 +228,10 @@ def _pair(estimator, X, listed, j, declared):
 
 
 def _are_codes(values):
-    """Whether columns may each have two of these values: strings, or integers.
-
-    Not of -1, 0 and 1, which are spins and zeros of another meaning, whatever column has them.
-    """
+    """Whether columns may each have two of these values: strings, or integers."""
     if not is_numeric(values):
         return True
+    # -1, 0 and 1 are spins, and zeros of another meaning, whatever column has them.
     return not {-1, 0, 1}.issuperset(values.tolist()) and (values == np.rint(values)).all()
 
 

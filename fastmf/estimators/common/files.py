@@ -48,7 +48,11 @@ def _plain_or_list(value):
 
 
 class Saved:
-    """Estimators with their options and fitted values in files."""
+    """Estimators with their options and fitted values in files.
+
+    A class gives `_saved()`, fitted values that JSON holds, which are attributes, and arrays; and
+    `_restore(arrays)`, which sets all other attributes.
+    """
 
     # Options that say how to train rather than what was learned, and may hold anything.
     _forgotten: tuple = ("callbacks",)
@@ -59,14 +63,6 @@ class Saved:
     def _store(self, given):
         """Options as attributes, from all local variables of a constructor."""
         vars(self).update({k: v for k, v in given.items() if k not in ("self", "__class__")})
-
-    def _saved(self):
-        """Fitted values that JSON holds, which are attributes, and arrays."""
-        raise NotImplementedError
-
-    def _restore(self, arrays):
-        """Set all other attributes of arrays."""
-        raise NotImplementedError
 
     def _model_from(self, arrays):
         """The model in an `Archive`, of a class that suits."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf._common.names import check_order, pandas
+from fastmf._common.names import pandas
 
 
 def feature_names(estimator):
@@ -11,13 +11,6 @@ def feature_names(estimator):
     if names is None:
         names = [f"x{j}" for j in range(estimator.n_features_in_)]
     return np.asarray(names, object)
-
-
-def check_options(estimator, *options):
-    """Raise if options that pandas names by feature have another order than the features."""
-    for name in options:
-        names = getattr(estimator, "feature_names_in_", None)
-        check_order(name, [getattr(estimator, name)], names, "X")
 
 
 def features_frame(estimator, columns):

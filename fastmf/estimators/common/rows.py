@@ -79,12 +79,9 @@ def some(X, rows):
 
 
 def mean_and_deviation(name, X, centred, weights=None):
-    """Mean and standard deviation of columns, or of one, around 0 if not centred.
-
-    Deviations of the order of rounding in double precision are 0, so that constant columns have
-    none. Sums are of differences to the first row, whose rounding errors do not grow with the
-    number of rows, and squares in units of the largest difference, so that none overflows.
-    """
+    """Mean and standard deviation of columns, or of one, around 0 if not centred."""
+    # Rounding errors of differences to the first row do not grow with the number of rows, and no
+    # square in units of the largest difference overflows.
     columns = X if X.ndim > 1 else X[:, None]
     weights = np.ones(columns.shape[0]) if weights is None else weights
     mean, size, square = np.zeros((3, columns.shape[1]))
@@ -99,6 +96,7 @@ def mean_and_deviation(name, X, centred, weights=None):
     for rows in blocks:
         square += weights[rows] @ ((some(columns, rows) - mean) / size) ** 2
     deviation = size * np.sqrt(square / weights.sum())
+    # Constant columns have none.
     deviation[deviation <= 10 * np.finfo(np.float64).eps * abs(mean)] = 0
     check_squares(name, deviation)
     return mean.reshape(X.shape[1:])[()], deviation.reshape(X.shape[1:])[()]

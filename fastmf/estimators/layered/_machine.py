@@ -491,7 +491,10 @@ class LayeredMachine(
             Y = self._dense_data(Y, soft=False, missing=True)
             b, a = denoising.flip_field(Y, self.visible_, flip_probability), None
         else:
-            Y = self._numbers(Y)
+            Y = checked_rows(
+                self, Y, reset=False, dtype=self.model_.dtype, missing=not is_sparse(Y)
+            )
+            Y = states(self.visible_, Y, self.model_.dtype)
             b, a = denoising.noise_tilt(Y, noise_variance)
         if candidates is not None:
             candidates = self._dense_data(candidates)
@@ -507,11 +510,6 @@ class LayeredMachine(
         counted = counted | ~converged[:, None]  # where none has, all count
         weights = (counted / counted.sum(1, keepdims=True)).astype(Y.dtype)
         return np.einsum("rs,rsu->ru", weights, reached.mean[0].reshape(len(Y), n_starts, -1))
-
-    def _numbers(self, Y):
-        missing = not is_sparse(Y)
-        Y = checked_rows(self, Y, reset=False, dtype=self.model_.dtype, missing=missing)
-        return states(self.visible_, Y, self.model_.dtype)
 
     # --- samples ----------------------------------------------------------------------------------
 

@@ -431,10 +431,7 @@ class FeatureScale(NamedTuple):
 
     @classmethod
     def of(cls, X, weights=None):
-        """Means and standard deviations of columns; in sparse rows deviations from 0.
-
-        Constant columns have the scale 1, or in sparse rows their absolute value.
-        """
+        """Means and standard deviations of columns, 1 if constant; of sparse ones around 0."""
         if is_sparse(X):
             of_rows = np.ones(X.shape[0]) if weights is None else weights
             squares = X.astype(np.float64)

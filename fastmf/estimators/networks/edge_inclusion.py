@@ -56,13 +56,11 @@ class NodeCovariances(NamedTuple):
 
 
 def shrunk(sandwich, naive, n_rows, sets):
-    """Covariance with the blocks of the sandwich within sets, and mixed correlations between sets.
-
-    The result does not depend on the coordinates of a set, an int array.
-    """
+    """Covariance with blocks of the sandwich within sets, and mixed correlations between sets."""
     # The sandwich of p couplings is the covariance of scores of n rows, whose inverse is too large
     # in the directions in which rows happen to vary little. Mixed with the naive correlations with
-    # weight p / (p + n), probabilities of edges are calibrated for few rows, too.
+    # weight p / (p + n), probabilities of edges are calibrated for few rows, too. The result does
+    # not depend on the coordinates of a set, an int array.
     p = len(sandwich)
     weight = p / (p + n_rows)
     ratio = np.zeros((p, p))
@@ -140,10 +138,7 @@ def without_penalty(godambe, contrasts, scale, precision):
 
 
 def contrast_covariance(godambe, contrasts, sets, errors, least=0.0):
-    """Covariance along contrasts: of all, or (`NodeCovariances`) of each feature.
-
-    Variances of the sandwich are at least `least` times the naive ones.
-    """
+    """Covariance along contrasts, of all or of each feature, not below `least` naive ones."""
     pairs, features, edges = godambe.objective.pairs, np.zeros(0, int), ()
     sets_of_blocks, subsets = [sets], [contrasts]
     if not godambe.objective.singular and len(sets) > MAX_JOINT:
@@ -258,18 +253,14 @@ class EdgeInclusion(PairsResult):
 
 
 class Estimates(NamedTuple):
-    """Couplings, as contrasts in sets of one for each pair of features, with their covariance.
-
-    A coupling in {0, 1} coding is a set of one. Contrasts of the couplings of a pair of positions
-    are directions that no change of gauge moves; `unpacked` makes couplings of them.
-    """
+    """Contrasts of couplings that no change of gauge moves, with their covariance."""
 
     values: np.ndarray
     covariance: np.ndarray | NodeCovariances
     pairs: tuple
     names: np.ndarray
-    sets: Sequence
-    unpacked: Callable | None = None
+    sets: Sequence  # int arrays: the contrasts of each pair, one for a coupling in {0, 1} coding
+    unpacked: Callable | None = None  # makes couplings of contrasts, unless these are couplings
 
     def matrix(self, values):
         """Values of pairs as a symmetric matrix with zero diagonal."""

@@ -75,10 +75,8 @@ class Network:
         return Godambe(objective, parameters, sampling)
 
     def _edge_estimates(self, errors, scale=None):
-        """Couplings in {0, 1} coding, or contrasts, with their covariance.
-
-        With the scale of a prior they are free of the penalty of the fit, if rows are not few.
-        """
+        """Couplings in {0, 1} coding, or contrasts, with their covariance."""
+        # With the scale of a prior they are free of the penalty of the fit, if rows are not few.
         one_of("errors", errors, ERRORS)
         godambe, factor = self._godambe(), self._coupling_factor
         if godambe.objective.n_parameters == godambe.objective.n_fields:

@@ -115,19 +115,14 @@ class PermutationTest(NamedTuple):
 
 
 class PooledRows(NamedTuple):
-    """Rows of two groups together, to be dealt to them anew.
-
-    `counts` and `of_first` (n_rows,) are numbers of rows of both groups, and of the first, that
-    each row of the objective replaces, of this `weight` each; `contrasts` is a function of
-    parameters, and `starts` (n_pairs,) the first contrast of each of the `pairs`.
-    """
+    """Rows of two groups together, to be dealt to them anew."""
 
     objective: CompositeLikelihood
-    counts: np.ndarray
-    of_first: np.ndarray
-    weight: float | np.ndarray
-    contrasts: Callable
-    starts: np.ndarray
+    counts: np.ndarray  # (n_rows,): number of rows that each row of the objective replaces
+    of_first: np.ndarray  # (n_rows,): number of these that are of the first group
+    weight: float | np.ndarray  # of each of these
+    contrasts: Callable  # function of parameters
+    starts: np.ndarray  # (n_pairs,): first contrast of each pair
     pairs: tuple
     l1: float
     tol: float

@@ -469,8 +469,13 @@ def observe(machine, labels, weights, sizes, *, seen_only, edges, clusters=None,
         where = "" if edges is None else " in a feature and its neighbours in graph"
         what = f"values{where}, none missing" if missing in ("drop", "available") else "values"
         raise ValueError(f"X must have a row of positive weight with {what}.")
-    if missing == "available":
-        _check_terms(machine, terms[used].any(0))
+    if missing == "available" and not (seen := terms[used].any(0)).all():
+        absent = [column_name(machine, int(j)) for j in np.flatnonzero(~seen)]
+        raise ValueError(
+            "missing='available' needs, for each column, a row with its value and those of all its "
+            f"neighbours in graph, got none for {', '.join(absent[:10])}: leave out columns or "
+            "edges, or take missing='em'."
+        )
     rows, sums, members = labels[used], weights[used], np.arange(used.sum())
     if merge:
         rows, sums, members = distinct(rows, sums)
@@ -482,17 +487,6 @@ def observe(machine, labels, weights, sizes, *, seen_only, edges, clusters=None,
         rows, sums = machine._completions.states, machine._completions.weights
     machine.n_missing_, machine.n_dropped_ = int((labels < 0).sum()), int((~usable).sum())
     return rows, sums
-
-
-def _check_terms(machine, seen):
-    """Raise unless each feature was seen together with all its neighbours."""
-    if not seen.all():
-        absent = [column_name(machine, int(j)) for j in np.flatnonzero(~seen)]
-        raise ValueError(
-            "missing='available' needs, for each column, a row with its value and those of all its "
-            f"neighbours in graph, got none for {', '.join(absent[:10])}: leave out columns or "
-            "edges, or take missing='em'."
-        )
 
 
 def _summable(labels, sizes, edges=None):

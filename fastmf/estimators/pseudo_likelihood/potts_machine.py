@@ -93,9 +93,8 @@ class PottsMachine(Network, ItemMachine):
     ----------
     couplings_ : array of shape (n_groups, q, n_groups, q)
         J as estimated, symmetric, zero within positions; (n_states, n_states) if positions have
-        different numbers of states. With fewer rows than a quarter of the states, and `l2`, it is
-        made at each access; `contact_scores`, `score_samples`, `energy` and `mutants` do not need
-        it.
+        different numbers of states. With 20 times more states than rows, and `l2`, it is made at
+        each access; `contact_scores`, `score_samples`, `energy` and `mutants` do not need it.
     field_ : array of shape (n_groups, q), or (n_states,)
     categories_ : list of arrays
         The values of the states of each position: of strings and other numbers the sorted values of

@@ -29,10 +29,7 @@ def is_large(X):
 
 
 def as_array(estimator, X):
-    """Checked features as they are; small ones, of one block, as an array of floats.
-
-    Warns of codes of missing values.
-    """
+    """Checked features, small ones as an array of floats; warns of codes of missing values."""
     if (code := genotype_code(X)) is None:
         warn_of_missing_codes(estimator, X)
     else:
@@ -66,10 +63,7 @@ def as_floats(X):
 
 
 def rows_of_stored(X, y, weights, offset, scale, constant):
-    """Return rows and a target with the moments of standardised and weighted ones.
-
-    And the part of y'y that they lack. Features that are `constant`, a mask, are taken for 0.
-    """
+    """Return rows and a target with the moments of standardised ones, and what y'y lacks."""
     n, p = X.shape
     roots = np.sqrt(weights)
     factors = np.where(constant, 0.0, 1 / scale)

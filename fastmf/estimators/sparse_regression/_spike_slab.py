@@ -9,13 +9,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, generator, one_of, positive, proper_fraction, real_array
+from fastmf._common.names import check_order
 from fastmf._common.progress import reported
 from fastmf._common.rows import row_blocks
 from fastmf._common.stored_columns import StoredColumns, column_squares
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import checked_data
 from fastmf.estimators.common.files import Saved
-from fastmf.estimators.common.frames import check_options, feature_names, pandas
+from fastmf.estimators.common.frames import feature_names, pandas
 from fastmf.estimators.common.rows import mean_and_deviation, some
 from fastmf.estimators.common.slabs import quantile, slab_moments
 from fastmf.estimators.sparse_regression._credible_sets import (
@@ -283,7 +284,9 @@ class SpikeSlabEstimator(Saved):
         # Names of columns, unlike a mask, are not one entry for each feature.
         dtype = getattr(self.unpenalised, "dtype", None)
         masks = ["unpenalised"] if getattr(dtype, "kind", "") == "b" else []
-        check_options(self, "inclusion_probability", "groups", "blocks", *masks)
+        names = getattr(self, "feature_names_in_", None)
+        for name in ("inclusion_probability", "groups", "blocks", *masks):
+            check_order(name, [getattr(self, name)], names, "X")
         if _is_array(self.inclusion_probability):
             return np.arange(n_features)
         if self.groups is None:
@@ -399,11 +402,7 @@ class SpikeSlabEstimator(Saved):
         if included[wanted].max() >= 1:
             return 1.0
         none, alone = 1.0, np.isin(np.arange(n), wanted)
-
-        def worth(units):
-            return alone[units].sum() > 1
-
-        for part, units, members, probabilities in self._components(worth):
+        for part, units, members, probabilities in self._components(alone.copy(), 2):
             chosen = np.flatnonzero(alone[part.units[units]])
             none *= 1 - probability_of_any(members, chosen, probabilities[units])
             alone[part.units[units]] = False
@@ -444,13 +443,9 @@ class SpikeSlabEstimator(Saved):
         [7] 1.0
         """
         check_is_fitted(self)
-        coverage = proper_fraction("coverage", coverage)
-
-        def worth(units):
-            return self.inclusion_probability_[units].sum() >= coverage
-
-        sets = []
-        for part, units, members, probabilities in self._components(worth):
+        coverage, sets = proper_fraction("coverage", coverage), []
+        components = self._components(self.inclusion_probability_, coverage)
+        for part, units, members, probabilities in components:
             sets += credible_sets(part, units, members, probabilities, coverage)
         return sorted(sets, key=lambda credible: int(credible.features.min()))
 
@@ -576,8 +571,8 @@ class SpikeSlabEstimator(Saved):
         """Rows that chains take; a regression has their weights in its likelihood."""
         return rows
 
-    def _components(self, worth):
-        """The part, units, patterns and inclusion probabilities of components that are worth it."""
+    def _components(self, worth, least):
+        """The part, units, patterns and inclusion probabilities of components of some worth."""
         values, weights = self._values()
         included = self.inclusion_probability_
         free = np.setdiff1d(linked(included), self._unpenalised)
@@ -586,7 +581,7 @@ class SpikeSlabEstimator(Saved):
             probabilities, n = included[part.units], len(part.units)
             chosen = np.isin(part.units, free) & (part.log_odds[:n] < ALWAYS)
             for units in components_of(part, np.flatnonzero(chosen)):
-                if worth(part.units[units]):
+                if worth[part.units[units]].sum() >= least:
                     components = components or [value.components() for value in parts]
                     members = joint_patterns(part, components, weights, probabilities, units)
                     yield part, units, members, probabilities

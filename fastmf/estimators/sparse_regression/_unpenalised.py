@@ -18,11 +18,10 @@ MIN_NORM = 100
 
 
 def without_unpenalised(rows, units, columns):
-    """Project the unpenalised columns out of independent parts (X, y) of a regression.
+    """Project the unpenalised columns out of parts (X, y), whose arrays X change in place.
 
-    Arrays X are changed in place. Returns the residuals of the parts, the rank of the columns in
-    each, the coefficients of y on the columns, K, which is zero for the columns themselves, and a
-    root of (W'W)+.
+    Returns the residuals of the parts, the rank of the columns in each, the coefficients of y on
+    the columns, K, which is zero for the columns themselves, and a root of (W'W)+.
     """
     n_columns, residuals, ranks, roots = len(columns), [], [], []
     flat, gain = np.zeros(n_columns), np.zeros((n_columns, sum(map(len, units))))

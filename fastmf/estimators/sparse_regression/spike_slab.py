@@ -301,11 +301,8 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         return [self._parts_at(k) for k in points], weights[points] / weights[points].sum()
 
     def _fit_rows(self, rows, units, n_rows, total, unit, center=0.0):
-        """Fit to standardised rows of independent parts, of y = center + unit * (standardised y).
-
-        `total` are the number of rows, and the part of y'y that no rows explain; both are in the
-        first part.
-        """
+        """Fit to standardised rows of independent parts, y = center + unit * (standardised y)."""
+        # `total` are the number of rows, and the part of y'y that none explain, in the first part.
         groups, excluded = self._groups(self.n_features_in_), self._excluded()
         rows = [
             (without_columns(X, excluded[features]), y)

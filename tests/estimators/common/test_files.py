@@ -17,7 +17,7 @@ OTHERS = {
     "conditional": lambda: mf.ConditionalRBM(2, n_epochs=1).fit(X, X[:, :2]),
     "potts": lambda: mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X.astype(int)),
     "few rows": lambda: mf.PottsMachine(l2=0.1, l2_field=0.1).fit(
-        np.random.default_rng(0).integers(0, 4, (5, 12))
+        np.random.default_rng(0).integers(0, 4, (2, 12))
     ),
     "incomplete": lambda: mf.FullyVisibleBoltzmannMachine(missing="em", l2=0.1).fit(
         np.where(np.eye(*X.shape) > 0, np.nan, X), clusters=np.arange(len(X)) // 2

@@ -3,29 +3,19 @@ import pytest
 from scipy.sparse import csr_array
 
 import fastmf as mf
-from fastmf.estimators.layered._units import hidden_prior, visible_prior
 
 X = np.array([[0.0, 1.0, 1.0], [1.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
 
 
 def test_an_instance_of_one_unit_stands_for_all():
-    for make in (
-        lambda prior: visible_prior(prior, X.astype(np.float32)),
-        lambda prior: hidden_prior(prior, 3, np.dtype(np.float32)),
-    ):
-        prior = make(mf.Gaussian(0.5, 2.0))
+    unit, wrong = mf.Gaussian(0.5, 2.0), mf.Gaussian(np.zeros(2), 1.0)
+    rbm = mf.GeneralizedRBM(3, visible=unit, hidden=unit, n_epochs=0).fit(X.astype(np.float32))
+    for prior in (rbm.visible_, rbm.hidden_):
         np.testing.assert_array_equal(prior.precision, np.full(3, 2.0, np.float32))
         assert prior.field.dtype == np.float32
-        with pytest.raises(ValueError, match="3"):
-            make(mf.Gaussian(np.zeros(2), 1.0))
-
-
-@pytest.mark.parametrize(
-    "make", [lambda s: visible_prior(s, X), lambda s: hidden_prior(s, 2, "f8")]
-)
-def test_an_unknown_name_lists_the_known_ones(make):
-    with pytest.raises(ValueError, match=r"must be one of .*'bernoulli'.* got 'poisson'"):
-        make("poisson")
+    for layer in ("visible", "hidden"):
+        with pytest.raises(ValueError, match=f"{layer} must have 3 units"):
+            mf.GeneralizedRBM(3, **{layer: wrong}).fit(X)
 
 
 @pytest.mark.parametrize("factor", [1e-200, 1e200])

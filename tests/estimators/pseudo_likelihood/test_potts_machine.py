@@ -150,7 +150,7 @@ def test_conditional_probabilities_and_missing_positions():
 
 
 def test_few_rows_make_couplings_on_demand(tmp_path):
-    X, _ = random_rows([6] * 8, 12)
+    X, _ = random_rows([6] * 8, 2)
     few = mf.PottsMachine(n_states=6, tol=1e-12, **RIDGE).fit(X)
     dense = mf.PottsMachine(n_states=6, tol=1e-12, solver="newton", **RIDGE).fit(X)
     assert few.couplings_ is not few.couplings_ and dense.couplings_.shape == (8, 6, 8, 6)
@@ -224,7 +224,7 @@ WAYS = [
 def test_weights_count_only_relative_to_each_other(options):
     """Sequences' weights may add up to anything; the last case has few rows and many states."""
     few = "n_states" in options
-    X, _ = random_rows([21] * 6 if few else SIZES, 20 if few else 300)
+    X, _ = random_rows([21] * 6 if few else SIZES, 6 if few else 300)
     weights, options = np.random.default_rng(0).random(len(X)) + 0.1, {"n_states": SIZES} | options
     first = mf.PottsMachine(**options).fit(X, sample_weight=weights)
     expected, field = flat(first)

@@ -21,8 +21,9 @@ from fastmf.models._gauge import PositionStates
 _N_PAIRS = 6
 # Parameters from which L-BFGS computes in single precision.
 _MIN_SINGLE_PARAMETERS = 500_000
-# How many times more states than distinct rows there are where rows are called few.
-_STATES_PER_ROW = 4
+# How many times more states than distinct rows there are where coefficients of rows take less time:
+# 0.8 of it with 31 times more (100 rows, 150 positions), 1.4 with 16 times and 3.3 with 7 times.
+_STATES_PER_ROW = 20
 
 
 class Options(NamedTuple):
@@ -70,12 +71,17 @@ def fit(data, options, excluded=None):
 
 
 def _fit(data, options, excluded):
-    # Only the optimum of a penalised fit has the form of few rows.
-    n_rows, n_states = data.labels.shape[0], data.n_states
-    by_rows = options.l2 > 0 and _STATES_PER_ROW * n_rows <= n_states
-    if not options.symmetric:
-        return _fit_asymmetric(data, options, by_rows)
-    return _fit_symmetric(data, options, excluded, by_rows and excluded is None)
+    if options.symmetric:
+        return _fit_symmetric(data, options, excluded)
+    return _fit_asymmetric(data, options)
+
+
+def _takes_rows(data, options, n_bytes):
+    """Whether a fit is of coefficients of rows, as couplings of this memory take more."""
+    # Only the optimum of a penalised fit has this form.
+    n_rows, n_states = len(data.labels), data.n_states
+    few = _STATES_PER_ROW * n_rows <= n_states
+    return options.l2 > 0 and n_rows < n_states and (few or n_bytes > memory_of_the_machine())
 
 
 def _precision(data, options):
@@ -88,16 +94,17 @@ def _precision(data, options):
     return np.dtype(np.float32 if single else np.float64)
 
 
-def _fit_symmetric(data, options, excluded, by_rows):
+def _fit_symmetric(data, options, excluded, by_rows=None):
     n_rows, n_states, dtype = len(data.labels), data.n_states, _precision(data, options)
+    # History, scale, point and two gradients of half a matrix, two whole ones, and the result.
+    n_bytes = n_states**2 * (((2 * _N_PAIRS + 5) / 2 + 2) * dtype.itemsize + 8)
+    if by_rows is None:
+        by_rows = excluded is None and _takes_rows(data, options, n_bytes)
     if by_rows:
         n_bytes = 8 * n_rows * (4 * n_rows + (2 * _N_PAIRS + 8) * n_states)
         check_available(n_bytes, "this fit", "take solver='asymmetric', or fewer rows")
         objective = FewRows(data, options.l2, options.l2_field)
     else:
-        # History, scale, point and two gradients of half a matrix, two whole ones, and the result.
-        n_half = 2 * _N_PAIRS + 5
-        n_bytes = n_states**2 * ((n_half / 2 + 2) * dtype.itemsize + 8)
         check_available(n_bytes, "this fit", "take solver='asymmetric', or fewer positions")
         objective = SymmetricObjective(data, options.l2, options.l2_field, dtype, excluded)
     z = objective.start(starting_field(data))
@@ -114,11 +121,11 @@ def _fit_symmetric(data, options, excluded, by_rows):
     return PottsFit(couplings, field, -np.array(minimum.history), minimum.stopped)
 
 
-def _fit_asymmetric(data, options, by_rows):
+def _fit_asymmetric(data, options, by_rows=None):
     layout, n_rows = PottsLayout(data.sizes, _precision(data, options)), len(data.labels)
     # Estimates of both positions of a pair, and then their averages in double precision.
     n_bytes = (8 + layout.dtype.itemsize) * data.n_states**2
-    by_rows |= options.l2 > 0 and n_rows < data.n_states and n_bytes > memory_of_the_machine()
+    by_rows = _takes_rows(data, options, n_bytes) if by_rows is None else by_rows
     if by_rows:
         n_bytes = layout.dtype.itemsize * n_rows * data.n_states
     check_available(n_bytes, "this fit", "take fewer rows, or fewer positions")
