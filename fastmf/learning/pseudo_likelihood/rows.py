@@ -16,9 +16,11 @@ from scipy import sparse
 def distinct(labels, weights):
     """Return distinct rows of positive weight, their weights, and the place of each row."""
     present, members = weights > 0, np.full(len(weights), -1)
-    labels, weights = np.ascontiguousarray(labels[present]), weights[present]
-    # A row is one value of its bytes, which takes a tenth of the time of `np.unique(axis=0)`.
-    keys = labels.view(np.dtype((np.void, labels.itemsize * labels.shape[1]))).reshape(-1)
+    labels, weights = labels[present], weights[present]
+    # A row is one value of few bytes, which takes a tenth of the time of `np.unique(axis=0)`.
+    ends = labels.min(initial=-1), -1 - labels.max(initial=0)
+    keys = np.ascontiguousarray(labels, np.promote_types(*map(np.min_scalar_type, ends)))
+    keys = keys.view(np.dtype((np.void, keys.itemsize * keys.shape[1]))).reshape(-1)
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     members[present] = inverse.reshape(-1)
     return labels[first], np.bincount(members[present], weights, len(first)), members
