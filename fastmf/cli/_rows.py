@@ -142,7 +142,7 @@ def load(path, method=None):
     if method is not None and not hasattr(machine, method):
         raise ValueError(
             f"{path} holds a {type(machine).__name__}, which has no method {method!r}: give a "
-            "machine of fastmf train or fastmf dca, or one that its method save has written."
+            "machine of fastmf train, dca or regress, or one that its method save has written."
         )
     return machine
 

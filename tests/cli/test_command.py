@@ -8,6 +8,7 @@ import pytest
 
 import fastmf
 from fastmf.cli import info, main
+from fastmf.cli.command import COMMANDS
 
 ROOT = Path(fastmf.__file__).parent.parent
 
@@ -52,8 +53,8 @@ def test_an_error_is_one_line_and_a_traceback_can_be_had(tmp_path):
     "arguments",
     [[], ["nonsense"], ["train"], ["train", "rbm"], ["train", "rbm", "x.npy", "--epochs", "many"],
      ["denoise", "m.npz", "x.npy"], ["dca"], ["sample"], ["score", "m.npz"], ["impute", "m.npz"],
-     ["mutants", "m.npz"], ["regress"], ["tap"], ["tap", "m.npz", "--method", "guess"],
-     ["dca", "x.fa", "--gaps", "none"],
+     ["mutants", "m.npz"], ["regress"], ["predict", "m.npz"], ["tap"],
+     ["tap", "m.npz", "--method", "guess"], ["dca", "x.fa", "--gaps", "none"],
      ["denoise", "m.npz", "x.npy", "--flip-probability", "0.1", "--noise-variance", "1"]],
 )  # fmt: skip
 def test_wrong_usage_is_2(arguments, capsys):
@@ -65,20 +66,7 @@ def test_wrong_usage_is_2(arguments, capsys):
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ["demo"],
-        ["train"],
-        ["train", "rbm"],
-        ["denoise"],
-        ["dca"],
-        ["info"],
-        ["sample"],
-        ["score"],
-        ["impute"],
-        ["mutants"],
-        ["regress"],
-        ["tap"],
-    ],
+    [[name] for name in COMMANDS] + [["train", "rbm"]],
     ids=" ".join,
 )
 def test_every_command_has_help_that_teaches(arguments, capsys):

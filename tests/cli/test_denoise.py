@@ -25,9 +25,8 @@ def test_what_is_written_is_read_again(tmp_path, suffix, dtype):
     np.testing.assert_array_equal(read_array(tmp_path / f"out{suffix}").astype(dtype), array)
 
 
-@pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv"])
-def test_denoise_writes_what_the_machine_says(model, noisy, tmp_path, suffix):
-    output = tmp_path / f"out{suffix}"
+def test_denoise_writes_what_the_machine_says(model, noisy, tmp_path):
+    output = tmp_path / "out.csv"
     assert denoise(model, noisy, output, "--flip-probability", 0.1) == 0
     machine = GeneralizedRBM.load(model)
     expected = machine.denoise(np.load(noisy), flip_probability=0.1, random_state=0)

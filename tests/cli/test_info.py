@@ -61,17 +61,10 @@ def test_info_of_every_machine(stripes, tmp_path, capsys):
         assert "is not a GeneralizedRBM" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("gradient", ["tap", "pcd"])
-def test_info_of_a_checkpoint(stripes, tmp_path, capsys, gradient):
+def test_info_of_a_checkpoint(stripes, tmp_path, capsys):
     path = tmp_path / "run.npz"
-    mf.GeneralizedRBM(
-        6,
-        gradient=gradient,
-        n_epochs=3,
-        batch_size=20,
-        callbacks=[mf.evaluation.Checkpoint(path)],
-        random_state=1,
-    ).fit(stripes)
+    options = {"n_epochs": 3, "callbacks": [mf.evaluation.Checkpoint(path)], "random_state": 1}
+    mf.GeneralizedRBM(6, gradient="pcd", **options).fit(stripes)
     facts = _facts(path, capsys)
     assert facts["checkpoint"] == "after 3 of 3 epochs" and facts["model"] == "RBM"
     assert facts["weights"].startswith("16 x 6, float") and facts["visible"] == "16 Bernoulli"

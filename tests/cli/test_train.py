@@ -73,16 +73,8 @@ def test_a_raw_table_with_names_and_empty_cells_is_learned(tmp_path, capsys):
 
 def test_validation_two_rates_and_double_precision(stripes, tmp_path, capsys):
     np.savez(tmp_path / "x.npz", a=stripes, b=1 - stripes)
-    options = [
-        "--validation-share",
-        "0.25",
-        "--learning-rate",
-        "0.1",
-        "0.01",
-        "--early-stopping",
-        "9",
-    ]
-    options += ["--dtype", "float64"]
+    options = ["--validation-share", "0.25", "--learning-rate", "0.1", "0.01"]
+    options += ["--early-stopping", "9", "--dtype", "float64"]
     assert train(f"{tmp_path / 'x.npz'}:b", tmp_path / "m.npz", *options) == 0
     assert "(validation -" in capsys.readouterr().out
     machine = GeneralizedRBM.load(tmp_path / "m.npz")
@@ -168,19 +160,15 @@ def test_errors_of_options_are_one_line(stripes, tmp_path, capsys, monkeypatch, 
         (np.zeros(5), "expected one sample per row"),
         (np.full((5, 2), np.nan), "a value in each row"),
         (np.full((5, 2), np.inf), "infinity"),
+        ([[1.0, np.nan]], "neither above nor below"),
     ],
 )
 def test_errors_of_data_are_one_line(tmp_path, capsys, array, message):
     np.save(tmp_path / "x.npy", array)
-    assert train(tmp_path / "x.npy", tmp_path / "m.npz") == 1
+    options = ["--threshold", "0.5"] * message.startswith("neither")
+    assert train(tmp_path / "x.npy", tmp_path / "m.npz", *options) == 1
     err = capsys.readouterr().err
     assert err.count("\n") == 1 and message in err
-
-
-def test_nan_has_no_threshold(tmp_path, capsys):
-    np.save(tmp_path / "x.npy", [[1.0, np.nan]])
-    assert train(tmp_path / "x.npy", tmp_path / "m.npz", "--threshold", "0.5") == 1
-    assert "neither above nor below" in capsys.readouterr().err
 
 
 def test_an_alignment_is_learned_as_categorical_units(tmp_path, monkeypatch, capsys):
