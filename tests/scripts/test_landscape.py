@@ -33,14 +33,7 @@ def test_a_small_run_gives_all_figures_and_goes_on_where_it_was(script, mnist, c
         "--starts", "30", "--steps", "20", "--maps", "1", "2",
     ]  # fmt: skip
     script.main(command)
-    names = [
-        "free-energy",
-        "densities",
-        "quality",
-        "maps",
-        *(f"data-{k}" for k in (1, 2)),
-    ]
-    for name in names:
+    for name in ("free-energy", "densities", "quality", "maps", "data-1", "data-2"):
         assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     header, *measures = quality = rows(folder / "quality.csv")
     assert header[0] == "epoch"

@@ -61,8 +61,8 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         Iterations of inference, undamped; None for 7 + epoch, as in the paper. In training, rows
         end earlier where their beliefs have converged to the precision of the type.
     message_start : {"balanced", "uniform"}
-        Messages of belief propagation at first, in learning and prediction: without preference for
-        a value of a unit, or of 1/2 as in the paper, which prefers one where couplings are strong.
+        First messages of belief propagation: without preference for a value of a unit, or of 1/2
+        as in the paper, which prefer one where couplings are strong.
     learning_rate, momentum, l2, n_epochs, batch_size, early_stopping
         As for `GeneralizedRBM`. Weight decay applies to all three weight matrices, and early
         stopping is by the error of validation data.
