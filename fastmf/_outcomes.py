@@ -36,8 +36,6 @@ SUM_PRODUCT, MAX_PRODUCT, MIXED_PRODUCT = range(3)
 # Values of `GraphState.receivers`: units send to all neighbours, to the neighbours that follow in
 # the order of the sweep (the ones before have the final messages of a forest), or to none.
 ALL, FOLLOWING, NO_RECEIVERS = range(3)
-# Value of `BinaryProblem.clamped` for units that are free.
-FREE = -1
 
 # Visible units of one block: the product of their messages is accumulated before its logarithm.
 BLOCK_UNITS = 256

@@ -16,31 +16,20 @@ where r' is the message that one more sweep would send: it is stationary in the 
 
 from functools import cache
 
-import numpy as np
-
 from fastmf._jit.argument_types import argument_types
 from fastmf._jit.intrinsics import larger, smaller
 from fastmf._jit.kernel import address_of, kernel
-from fastmf._outcomes import ALL, BLOCK_UNITS, FOLLOWING, FREE
+from fastmf._outcomes import ALL, BLOCK_UNITS, FOLLOWING
 from fastmf._threads.interrupts import next_task
 from fastmf.kernels.bp.graph_arguments import BinaryProblem, GraphState
 from fastmf.special import log
 
 
 @kernel(mode="merged")
-def _clamped(problem, index, i):
-    """State to which a unit of a row is clamped, or `FREE`."""
-    n = problem.clamped.shape[0]
-    return problem.clamped[smaller(index, n - 1), i] if n > 0 else np.int8(FREE)
-
-
-@kernel(mode="merged")
-def _belief(odds, clamped):
+def _belief(odds):
     """Probabilities of the states 1 and -1."""
     q = 1 / (1 + odds)
-    if clamped == FREE:
-        return odds * q, q
-    return np.float64(clamped), 1 - np.float64(clamped)
+    return odds * q, q
 
 
 @kernel(mode="merged")
@@ -68,7 +57,7 @@ def _send(problem, state, place, step):
         before = state.beliefs[index, i]
         state.beliefs[index, i] = odds
         largest = larger(abs(odds - before) / smaller(odds, before), largest)
-        p, q = _belief(odds, _clamped(problem, index, i))
+        p, q = _belief(odds)
         for k in range(problem.starts[i], problem.starts[i + 1]):
             if not receives(state, problem.neighbours[k] - i, step):
                 continue
@@ -96,15 +85,14 @@ def send_address():
 @kernel(mode="inner")
 def _terms_of(problem, state, index, i, pairs):
     """Terms of a unit and of its edges to units behind it."""
-    odds, clamped = state.beliefs[index, i], _clamped(problem, index, i)
-    p, q = _belief(odds, clamped)
-    total = log(1 + odds) if clamped == FREE else clamped * log(odds)
+    odds = state.beliefs[index, i]
+    (p, q), total = _belief(odds), log(1 + odds)
     for k in range(problem.starts[i], problem.starts[i + 1]):
         j, e = problem.neighbours[k], problem.exponentials[k]
         if j < i:
             continue
         back, sent = state.messages[index, problem.reverse[k]], state.messages[index, k]
-        other, other_q = _belief(state.beliefs[index, j], _clamped(problem, index, j))
+        other, other_q = _belief(state.beliefs[index, j])
         message = (e * p + q * back) / (e * q * back + p)
         ratio = (q + p / (e * back)) * (other_q + other * message / sent)
         total += log(e) / 2 + log(ratio)

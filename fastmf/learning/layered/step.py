@@ -234,7 +234,7 @@ class Plan(LayeredSteps):
             x = states(model.layers[0], x, model.dtype) if is_sparse(x) else x
             plain = settings.damping is None and not self.kinds.integrated
             if kind in ORDER_OF_GRADIENT and plain:
-                arguments = x, given, self.order, settings.n_sweeps, self.n_threads, self.scratch
+                arguments = x, given, self.order, settings.n_sweeps, self.n_threads
                 return sweeps_from_data(model, *arguments), hidden
             init = ((x, mean), (None, var)) if self.kinds.integrated else x
         else:

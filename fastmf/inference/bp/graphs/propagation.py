@@ -223,17 +223,21 @@ class _GraphSpins(_GraphRows):
 
     def solve(self, rows, init):
         """The `Solved` rows."""
-        odds, clamped, constant = _of_rows(
-            (self.problem.odds, self.problem.clamped, self.constant), rows
-        )
-        problem = self.problem._replace(odds=odds, clamped=clamped)
+        odds, constant = _of_rows((self.problem.odds, self.constant), rows)
+        problem = self.problem._replace(odds=odds)
         messages = first_messages(init, self.units, None, (len(rows), self.n_messages))
         n_units = odds.shape[1]
         state, record = self.swept(graph_binary.send_address(), problem, messages, n_units, 1)
         n_edges = len(self.units.graph.edges)
         values, pairs = self.terms(graph_binary.binary_terms, state, problem, n_edges)
-        beliefs = np.empty_like(state.beliefs)
-        beliefs[:, self.units.layout.order] = state.beliefs
+        beliefs = np.empty((*state.beliefs.shape, 2))
+        q = 1 / (1 + state.beliefs)
+        beliefs[:, self.units.layout.order] = np.stack([q, state.beliefs * q], -1)
+        beliefs = beliefs.reshape(len(rows), -1)
+        if self.units.clamp is not None:
+            (clamp,) = _of_rows((self.units.clamp,), rows)
+            unit, value, _ = self.units.states
+            beliefs = np.where(np.isnan(clamp[:, unit]), beliefs, clamp[:, unit] == value)
         logs = np.log(messages) if self.options.messages else None
         return Solved(record._asdict(), beliefs, values + constant, pairs, logs, None, None, None)
 
