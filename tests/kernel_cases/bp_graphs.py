@@ -104,12 +104,10 @@ def _with_beliefs(size, rows, **kind):
 
 
 def terms_arguments(size, dtype, rows=None, **kind):
-    """Arguments of `binary_terms` or `states_terms`."""
+    """Arguments of `states_terms`."""
     problem, state, n = _with_beliefs(size, rows, **kind)
-    n_rows, n_pairs = len(state.messages), problem.edges.max() + 1
-    if kind["kind"] != "binary":
-        n_pairs = len(problem.tables)
-    terms, pairs = np.zeros((n_rows, n)), np.zeros((n_rows, n_pairs))
+    n_rows = len(state.messages)
+    terms, pairs = np.zeros((n_rows, n)), np.zeros((n_rows, len(problem.tables)))
     return problem, state, terms, pairs, np.zeros(2, np.int64)
 
 
@@ -172,8 +170,6 @@ CASES = [
         for name, kind in KINDS[:2]
         for receivers in (FOLLOWING, NO_RECEIVERS)
     ),
-    Case("bp.graph_binary.binary_terms", "spins", partial(terms_arguments, **BINARY), of_terms,
-         CLOSE, large=True),
     Case("bp.graph_states.states_terms", "trees", partial(terms_arguments, **TREES), of_terms,
          CLOSE, large=True),
     Case("bp.graph_decoding.decode_graph", "moves", decoding_arguments, of_decoding, CLOSE,

@@ -198,16 +198,6 @@ class _GraphRows:
         record = _sweep_to_the_end(options, self.settings, send, problem, state, after)
         return state, record
 
-    def terms(self, kernel, state, problem, n_values):
-        """Sum of the terms of the log-partition of each row, and the pair beliefs."""
-        n_rows, n_units = len(state.messages), len(problem.starts) - 1
-        terms = np.zeros((n_rows, n_units))
-        keeps = bool(self.options.pairwise)
-        pairs = np.zeros((n_rows if keeps else 0, n_values))
-        arguments = problem, state, terms, pairs, np.zeros(2, np.int64)
-        in_parallel(kernel, arguments, len(state.scratch))
-        return terms.sum(1), pairs if keeps else None
-
 
 def _of_rows(parts, rows):
     """Parts of rows, of arrays that have one row for all or one for each."""
@@ -228,11 +218,11 @@ class _GraphSpins(_GraphRows):
         messages = first_messages(init, self.units, None, (len(rows), self.n_messages))
         n_units = odds.shape[1]
         state, record = self.swept(graph_binary.send_address(), problem, messages, n_units, 1)
-        n_edges = len(self.units.graph.edges)
-        values, pairs = self.terms(graph_binary.binary_terms, state, problem, n_edges)
-        beliefs = np.empty((*state.beliefs.shape, 2))
         q = 1 / (1 + state.beliefs)
-        beliefs[:, self.units.layout.order] = np.stack([q, state.beliefs * q], -1)
+        p = state.beliefs * q
+        values, pairs = _binary_terms(problem, messages, p, q, self.options.pairwise)
+        beliefs = np.empty((*q.shape, 2))
+        beliefs[:, self.units.layout.order] = np.stack([q, p], -1)
         beliefs = beliefs.reshape(len(rows), -1)
         if self.units.clamp is not None:
             (clamp,) = _of_rows((self.units.clamp,), rows)
@@ -240,6 +230,31 @@ class _GraphSpins(_GraphRows):
             beliefs = np.where(np.isnan(clamp[:, unit]), beliefs, clamp[:, unit] == value)
         logs = np.log(messages) if self.options.messages else None
         return Solved(record._asdict(), beliefs, values + constant, pairs, logs, None, None, None)
+
+
+def _binary_terms(problem, messages, p, q, pairwise):
+    """Bethe log-partitions but for constants, and probabilities that both units of an edge are 1.
+
+    With beliefs P, Q and messages as in `fastmf.kernels.bp.graph_binary`, they are, but for the
+    terms of s = -1,
+
+        sum_i log(1 / Q_i) + sum_ij [K + log(Q_i + P_i / (E r_ji)) + log(Q_j + P_j r'_ij / r_ij)]
+
+    where r' is the message that one more sweep would send: so they are stationary in the messages.
+    """
+    units = np.repeat(np.arange(p.shape[1]), np.diff(problem.starts))
+    slots = np.flatnonzero(problem.neighbours > units)
+    i, j, e = units[slots], problem.neighbours[slots], problem.exponentials[slots]
+    back, sent = messages[:, problem.reverse[slots]], messages[:, slots]
+    one, none = e * p[:, i] + q[:, i] * back, e * q[:, i] * back + p[:, i]
+    ratios = (q[:, i] + p[:, i] / (e * back)) * (q[:, j] + p[:, j] * one / (none * sent))
+    values = np.log(ratios).sum(1) + np.log(e).sum() / 2 - np.log(q).sum(1)
+    if not pairwise:
+        return values, None
+    pairs = np.empty_like(ratios)
+    total = one * p[:, j] + none * q[:, j] * sent
+    pairs[:, problem.edges[slots]] = e * p[:, i] * p[:, j] / total
+    return values, pairs
 
 
 class _GraphStates(_GraphRows):
@@ -265,8 +280,7 @@ class _GraphStates(_GraphRows):
         )
         values = pairs = None
         if not decodes:
-            n_values = len(problem.tables)
-            values, pairs = self.terms(graph_states.states_terms, state, problem, n_values)
+            values, pairs = self._terms(problem, state)
             values[record.status == INFEASIBLE] = -np.inf
         beliefs = units.beliefs(state.beliefs)
         beliefs[record.status == INFEASIBLE] = 0
@@ -280,6 +294,15 @@ class _GraphStates(_GraphRows):
             unsettled &= ~is_best & (record.status != INFEASIBLE)
             self._move_forests(problem, np.flatnonzero(unsettled), decoded)
         return Solved(record._asdict(), beliefs, values, pairs, returned, *decoded, is_best)
+
+    def _terms(self, problem, state):
+        """Log-partition of each row, and the pair beliefs, where asked for."""
+        n_rows, keeps = len(state.messages), bool(self.options.pairwise)
+        terms = np.zeros((n_rows, len(problem.starts) - 1))
+        pairs = np.zeros((n_rows if keeps else 0, len(problem.tables)))
+        arguments = problem, state, terms, pairs, np.zeros(2, np.int64)
+        in_parallel(graph_states.states_terms, arguments, len(state.scratch))
+        return terms.sum(1), pairs if keeps else None
 
     def _take_best(self, rows, decoded):
         """Replace assignments by more probable ones where elimination is quick; whether it is."""
