@@ -47,7 +47,6 @@ NAMES = [
     "bp.graph_states.graph_sweep-maxima-forwards",
     "bp.graph_states.graph_sweep-trees-backwards",
     "bp.graph_states.graph_sweep-trees-forwards",
-    "bp.graph_states.states_terms-trees",
     "bp.graph_decoding.decode_graph-moves",
     "bp.graph_moves.forest_move-states",
     "bp.groups.group_propagation-sum",

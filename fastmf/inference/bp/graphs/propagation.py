@@ -37,7 +37,7 @@ from fastmf.inference.bp.graphs.starts import (
     messages_at,
     starts_of_graph,
 )
-from fastmf.inference.bp.graphs.tree_bound import tree_bound
+from fastmf.inference.bp.graphs.tree_bound import chunks_of_slots, tree_bound, without
 from fastmf.inference.bp.graphs.trees import random_trees
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.bp.solutions import mixtures, options_of_checks
@@ -280,7 +280,7 @@ class _GraphStates(_GraphRows):
         )
         values = pairs = None
         if not decodes:
-            values, pairs = self._terms(problem, state)
+            values, pairs = _states_terms(problem, state, options.pairwise)
             values[record.status == INFEASIBLE] = -np.inf
         beliefs = units.beliefs(state.beliefs)
         beliefs[record.status == INFEASIBLE] = 0
@@ -294,15 +294,6 @@ class _GraphStates(_GraphRows):
             unsettled &= ~is_best & (record.status != INFEASIBLE)
             self._move_forests(problem, np.flatnonzero(unsettled), decoded)
         return Solved(record._asdict(), beliefs, values, pairs, returned, *decoded, is_best)
-
-    def _terms(self, problem, state):
-        """Log-partition of each row, and the pair beliefs, where asked for."""
-        n_rows, keeps = len(state.messages), bool(self.options.pairwise)
-        terms = np.zeros((n_rows, len(problem.starts) - 1))
-        pairs = np.zeros((n_rows if keeps else 0, len(problem.tables)))
-        arguments = problem, state, terms, pairs, np.zeros(2, np.int64)
-        in_parallel(graph_states.states_terms, arguments, len(state.scratch))
-        return terms.sum(1), pairs if keeps else None
 
     def _take_best(self, rows, decoded):
         """Replace assignments by more probable ones where elimination is quick; whether it is."""
@@ -320,6 +311,32 @@ class _GraphStates(_GraphRows):
         (field,) = _of_rows((problem.field,), rows)
         forest_moves(problem._replace(field=field), labels, objective, self.options.n_threads)
         decoded[0][np.ix_(rows, order)], decoded[2][rows] = labels, objective
+
+
+def _states_terms(problem, state, pairwise):
+    """Log-partition of each row, and probabilities of pairs of states where asked for."""
+    h, u = state.beliefs, state.messages
+    first, sizes = problem.first_state[:-1], np.diff(problem.first_state)
+    pairs = np.zeros((len(h), len(problem.tables))) if pairwise else None
+    with np.errstate(divide="ignore", invalid="ignore"):  # rows without a possible state
+        top = np.maximum.reduceat(h, first, axis=1)
+        weights = np.exp(h - np.repeat(top, sizes, axis=1))
+        of_unit = top + np.log(np.add.reduceat(weights, first, axis=1))
+        values = of_unit.sum(1)
+        units = np.repeat(np.arange(len(first)), np.diff(problem.starts))
+        slots = np.flatnonzero(problem.neighbours > units)
+        for k, (a, back), (b, sent), tables in chunks_of_slots(problem, slots, len(h)):
+            x = without(h[:, a], u[:, back])[..., None] + without(h[:, b], u[:, sent])[:, :, None]
+            x += problem.tables[tables]
+            top = x.max((2, 3), keepdims=True)
+            x = np.exp(x - np.where(top > -np.inf, top, 0))
+            total = x.sum((2, 3), keepdims=True)
+            both = (top + np.log(total))[:, :, 0, 0]
+            both -= of_unit[:, units[k]] + of_unit[:, problem.neighbours[k]]
+            values += both @ problem.probability[problem.edges[k]]
+            if pairwise:
+                pairs[:, tables] = np.where(total > 0, x / total, 0)
+    return values, pairs
 
 
 def _has_ties(units, beliefs):
