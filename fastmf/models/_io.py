@@ -53,7 +53,7 @@ def replacing(path):
 
 def _remove_leftovers(path):
     """Remove temporary files of `path` that a killed process left more than a day ago."""
-    for file in path.parent.glob(f"{escape(path.name)}.????????.tmp"):
+    for file in path.parent.glob(f"{escape(path.name)}.{8 * '[a-z0-9_]'}.tmp"):
         with suppress(OSError):  # another process removes it, or has put it in its place
             if time.time() - file.stat().st_mtime > 86400:
                 file.unlink()
