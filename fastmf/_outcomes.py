@@ -24,9 +24,6 @@ MAX_MOMENTUM, LATE_SWEEPS = 0.9, 100
 # Changes of a mean, relative to the largest one, and of a variance that are rounding errors, in
 # units of the resolution of the floating type; they may grow by STEEPNESS in a sweep that confirms.
 MEAN_ROUNDING, VAR_ROUNDING, STEEPNESS = 4, 16, 16
-# Messages are measured once marginal means change by no more than this multiple of the changes in
-# a row that has converged.
-WATCHED_CHANGE = 100
 # A variance whose inverse is finite in any floating type.
 SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
 
