@@ -185,7 +185,7 @@ def check_messages(rng, dtype, n_models):
         if found.converged:
             n_converged += 1
             again = mf.relaxed_bp(case.model, init, **options, tol=0, max_iter=found.n_iter + 1)
-            parts = joined(again.mean), joined(again.var), again.log_partition
+            parts = joined(again.mean), joined(again.var), np.atleast_1d(again.log_partition)
             assert changes(found, *parts).max() <= SLOPE[dtype] * TOL[dtype], (k, case)
     return n_converged / n_models
 
