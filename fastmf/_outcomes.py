@@ -24,9 +24,6 @@ MAX_MOMENTUM, LATE_SWEEPS = 0.9, 100
 # Changes of a mean, relative to the largest one, and of a variance that are rounding errors, in
 # units of the resolution of the floating type; they may grow by STEEPNESS in a sweep that confirms.
 MEAN_ROUNDING, VAR_ROUNDING, STEEPNESS = 4, 16, 16
-# Messages are measured once marginal means change by no more than this multiple of the changes in
-# a row that has converged.
-WATCHED_CHANGE = 100
 # A variance whose inverse is finite in any floating type.
 SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
 
@@ -36,8 +33,6 @@ SUM_PRODUCT, MAX_PRODUCT, MIXED_PRODUCT = range(3)
 # Values of `GraphState.receivers`: units send to all neighbours, to the neighbours that follow in
 # the order of the sweep (the ones before have the final messages of a forest), or to none.
 ALL, FOLLOWING, NO_RECEIVERS = range(3)
-# Value of `BinaryProblem.clamped` for units that are free.
-FREE = -1
 
 # Visible units of one block: the product of their messages is accumulated before its logarithm.
 BLOCK_UNITS = 256

@@ -2,12 +2,10 @@
 
 import dataclasses
 import os
-import platform
-import re
 import tempfile
 import time
-import zlib
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 
 import numpy as np
@@ -37,8 +35,7 @@ def replacing(path):
     path = file_path("path", path)
     check_folder(path)
     _remove_leftovers(path)
-    prefix = f"{path.name}.{_machine()}-{os.getpid()}-"
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=".tmp")
+    handle, temporary = tempfile.mkstemp(".tmp", f"{path.name}.", path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -54,38 +51,12 @@ def replacing(path):
         raise
 
 
-def _machine():
-    """Tells machines that share a folder apart."""
-    return f"{zlib.crc32(platform.node().encode()):08x}"
-
-
 def _remove_leftovers(path):
-    """Remove temporary files of `path` whose processes were killed while they wrote.
-
-    Files of this machine whose process has ended, and files that were not written to for a day.
-    """
-    for name in os.listdir(path.parent):
-        middle = name.removeprefix(path.name).removesuffix(".tmp")
-        owner = re.fullmatch(r"(?:\.([0-9a-f]{8})-(\d+)-)?\w{8}", middle, re.ASCII)
-        if len(middle) != len(name) - len(path.name) - len(".tmp") or not owner:
-            continue
+    """Remove temporary files of `path` that a killed process left more than a day ago."""
+    for file in path.parent.glob(f"{escape(path.name)}.{8 * '[a-z0-9_]'}.tmp"):
         with suppress(OSError):  # another process removes it, or has put it in its place
-            ended = owner[1] == _machine() and _has_ended(int(owner[2]))
-            if ended or time.time() - (path.parent / name).stat().st_mtime > 86400:
-                (path.parent / name).unlink()
-
-
-def _has_ended(pid):
-    """Whether no process of this machine has this number, as far as can be known."""
-    if not hasattr(os, "getuid"):  # Windows has no harmless signal
-        return False
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return True
-    except OSError:  # of another user
-        return False
-    return False
+            if time.time() - file.stat().st_mtime > 86400:
+                file.unlink()
 
 
 def write_arrays(path, arrays):

@@ -12,7 +12,6 @@ from kernel_cases.case import Case, Size
 
 FAMILIES = (
     "tap",
-    "statistics",
     "ascent",
     "effective_couplings",
     "belief_propagation",
@@ -31,7 +30,6 @@ FAMILIES = (
     "site_blocks",
     "sites",
     "sparse",
-    "sparse_rows",
     "visible",
 )
 

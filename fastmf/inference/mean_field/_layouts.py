@@ -72,8 +72,8 @@ class Layout:
 
     # Whether there are groups of states, and the numbers for each row that only these need.
     grouped = sparse = False
-    # The layers as Gibbs sampling takes them, and memory of short runs of sweeps, once asked for.
-    sampled = sweeps = None
+    # The layers as Gibbs sampling takes them, once asked for.
+    sampled = None
     n_group_fields = n_own_fields = 0
     max_worker_rows = MAX_WORKER_ROWS
     # The kernel that updates a block.

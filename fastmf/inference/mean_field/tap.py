@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf._common.memory import Scratch, borrowed
+from fastmf._common.memory import borrowed
 from fastmf._outcomes import DIVERGED
-from fastmf._threads.workers import VECTOR_SPEED, in_parallel, workers_for
+from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.fixed_point import Question
 from fastmf.inference.mean_field._layouts import layout_of, rows_per_worker
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
@@ -168,53 +168,25 @@ class Moments(NamedTuple):
     a: tuple  # tuple of arrays of shape (n_rows, n_units)
 
 
-def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None, scratch=None):
+def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):
     """The `Moments` of `tap(model, X, max_iter=n_sweeps, acceleration=False)` for an RBM.
 
     The first half sweep is known.
     """
-    layout, n_rows = layout_of(model, order, "blocked"), len(X)
-    work = 2 * n_rows * layout.n_couplings // VECTOR_SPEED
-    n_workers = workers_for(n_rows, work, n_threads, n_sweeps)
-    key = n_rows, n_sweeps, n_workers
-    if layout.sweeps is None or layout.sweeps[0] != key:
-        layout.sweeps = key, _memory_of_sweeps(layout, order, *key)
-    settings, tilt, workers = layout.sweeps[1]
-    state = (scratch or Scratch()).take("state", (4, n_rows, layout.n_units), model.dtype)
-    state[1:] = 0
+    layout, dtype = layout_of(model, order, "blocked"), model.dtype
+    state = np.zeros((4, len(X), layout.n_units), dtype)
     visible, units = layout.bounds
     state[0, :, visible] = X
     state[2, :, units], state[0, :, units], state[1, :, units] = hidden
-    record, queue = record_from(state, n_sweeps, False), np.zeros(2, np.int64)
-    in_parallel(
-        solve_rows,
-        (Sweep(layout.layers, layout.blocks), settings, tilt, workers, queue, record),
-        n_workers,
-    )
-    return Moments(*((part[:, visible], part[:, units]) for part in state))
-
-
-def _memory_of_sweeps(layout, order, n_rows, n_sweeps, n_workers):
-    """Settings, tilt and memory of `sweeps_from_data`."""
-    dtype = layout.layers.of_model[0].couplings.dtype
     none = np.zeros((1, layout.n_units), dtype)
-    settings = TapSettings(
-        order=order,
-        max_iter=n_sweeps,
-        tol=1e-8,
-        **layout.addresses,
-        late_residual=0.0,
-        rows_per_worker=rows_per_worker(n_rows, n_workers, layout.max_worker_rows),
-        resolution=float(np.finfo(dtype).eps),
-        half_sweep_done=True,
-    )
-    shapes = worker_shapes(settings, layout.n_units, layout.max_columns, layout.n_group_fields)
-    slots = np.empty((n_workers, 1, settings.rows_per_worker, SLOT_SIZE))
-    workers = ActiveRows(slots, *(np.empty((n_workers, *shape), dtype) for shape in shapes))
-    return settings, Tilt(none, none, none.astype(bool)), workers
+    options = TapOptions(order, max_iter=n_sweeps, acceleration=False, log_partition=False,
+                         n_threads=n_threads)  # fmt: skip
+    tilt = Tilt(none, none, none.astype(bool))
+    record, _ = solve(layout, state, tilt, options, half_sweep_done=True)
+    return Moments(*map(layout.split, record.state))
 
 
-def solve(layout, state, tilt, options):
+def solve(layout, state, tilt, options, half_sweep_done=False):
     """Iterate rows from a state, (4, n_rows, n_units), until they end.
 
     Returns their record and log-partitions (None unless asked for).
@@ -231,6 +203,7 @@ def solve(layout, state, tilt, options):
         late_residual=LATE_RESIDUAL if options.acceleration else 0.0,
         one_by_one=layout.one_by_one,
         resolution=float(np.finfo(state.dtype).eps),
+        half_sweep_done=half_sweep_done,
     )
     if layout.sparse:
         solve_sparse(layout, record, tilt, settings, options.n_threads)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._jit.argument_types import Bool, Float64, Int8, Int32, Int64
+from fastmf._jit.argument_types import Bool, Float64, Int32, Int64
 
 # A sum of exponentials below this may have lost its largest term.
 SMALLEST_SUM = float(np.sqrt(np.finfo(np.float64).tiny))
@@ -26,10 +26,9 @@ class BinaryProblem(NamedTuple):
     reverse: Int32[1]  # int32 (n_slots,)
     edges: Int32[1]  # int32 (n_slots,)
     exponentials: Float64[1]  # (n_slots,): exp(2 K)
-    odds: Float64[2]  # (1 or n_rows, n_units): exp(field of the state 1 less the field of -1)
-    # int8 (0, 1 or n_rows, n_units): 0 and 1 for units that are clamped to -1 and 1, `FREE` for
-    # free units
-    clamped: Int8[2]
+    # (1 or n_rows, n_units): exp(field of the state 1 less the field of -1). Clamped units have
+    # fields beside which all messages are rounding
+    odds: Float64[2]
 
 
 class StatesProblem(NamedTuple):

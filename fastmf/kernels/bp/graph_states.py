@@ -23,7 +23,7 @@ import numpy as np
 from fastmf._jit.argument_types import argument_types
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
-from fastmf._outcomes import BLOCK_UNITS, LOG_EPSILON
+from fastmf._outcomes import LOG_EPSILON
 from fastmf._threads.interrupts import next_task
 from fastmf.kernels.bp.graph_arguments import (
     CAVITY,
@@ -203,78 +203,3 @@ def graph_sweep(send, problem, state, rows, step, queue):
     while k < rows.shape[0]:
         call(send, (problem, state, (rows[k], worker), step))
         k = next_task(queue)
-
-
-@kernel(mode="inner")
-def _log_sum(x):
-    """log sum exp(x); -inf where all are."""
-    top, total = -np.inf, 0.0
-    for a in range(x.shape[0]):
-        top = larger(x[a], top)
-    if top == -np.inf:
-        return top
-    for a in range(x.shape[0]):
-        total += exp(x[a] - top)
-    return top + log(total)
-
-
-@kernel(mode="inner")
-def _pair_term(problem, state, place, k, pairs):
-    """Term of an edge, rho_ij (A_ij - A_i - A_j); `place` is row, worker and the unit i < j."""
-    (index, worker, i), edge, j = place, problem.edges[k], problem.neighbours[k]
-    first, last = problem.first_state[i], problem.first_state[j]
-    n, m = problem.first_state[i + 1] - first, problem.first_state[j + 1] - last
-    belief, second = row(state.beliefs, (index, first), n), row(state.beliefs, (index, last), m)
-    cavity = row(state.scratch, (worker, CAVITY, 0), n)
-    other_cavity = row(state.scratch, (worker, WEIGHTS, 0), m)
-    back = problem.first_entry[problem.reverse[k]]
-    _set_cavity(belief, row(state.messages, (index, back), n), cavity)
-    _set_cavity(second, row(state.messages, (index, problem.first_entry[k]), m), other_cavity)
-    start, total = problem.first_value[edge], 0.0
-    stride, other_stride = (1, n) if problem.transposed[k] else (m, 1)
-    table = row(problem.tables, (start,), n * m)
-    best = -np.inf
-    for a in range(n):
-        for b in range(m):
-            x = cavity[a] + other_cavity[b] + table[a * stride + b * other_stride]
-            best = larger(x, best)
-    if best == -np.inf:
-        return best
-    for a in range(n):
-        for b in range(m):
-            at = a * stride + b * other_stride
-            x = cavity[a] + other_cavity[b] + table[at]
-            x = exp(x - best) if x > -np.inf else 0.0
-            total += x
-            if pairs.shape[0] > 0:
-                pairs[index, start + at] = x
-    for at in range(n * m if pairs.shape[0] > 0 else 0):
-        pairs[index, start + at] /= total
-    both = best + log(total)
-    return problem.probability[edge] * (both - _log_sum(belief) - _log_sum(second))
-
-
-@kernel(mode="inner")
-def _terms_of(problem, state, place, pairs):
-    """Terms of a unit and of its edges to units behind it; `place` is row, worker and unit."""
-    index, _, i = place
-    start = problem.first_state[i]
-    total = _log_sum(row(state.beliefs, (index, start), problem.first_state[i + 1] - start))
-    for k in range(problem.starts[i], problem.starts[i + 1]):
-        if problem.neighbours[k] > i:
-            total += _pair_term(problem, state, place, k, pairs)
-    return total
-
-
-@kernel(views=True)
-def states_terms(problem, state, terms, pairs, queue):
-    """Terms of the log-partition, and pair beliefs."""
-    n_rows, n_units = terms.shape
-    n_blocks = (n_units + BLOCK_UNITS - 1) // BLOCK_UNITS
-    worker = fetch_and_increment(row(queue, (1,), 1))
-    task = next_task(queue)
-    while task < n_rows * n_blocks:
-        index, first = task // n_blocks, task % n_blocks * BLOCK_UNITS
-        for i in range(first, smaller(first + BLOCK_UNITS, n_units)):
-            terms[index, i] = _terms_of(problem, state, (index, worker, i), pairs)
-        task = next_task(queue)

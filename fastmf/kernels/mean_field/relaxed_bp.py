@@ -31,7 +31,6 @@ from fastmf._outcomes import (
     RUNNING,
     SMALLEST_NORMAL,
     VAR_ROUNDING,
-    WATCHED_CHANGE,
     WINDOW_SWEEPS,
 )
 from fastmf._threads.interrupts import next_task, stopped
@@ -57,8 +56,7 @@ OWN_B, OWN_A = range(4, 6)
     LARGEST_MEAN,
     WITHOUT_MOMENTS,
 ) = range(7)
-# Whether messages are measured, too, and the number of measures.
-WATCHED, N_MEASURES = range(7, 9)
+N_MEASURES = WITHOUT_MOMENTS + 1
 
 
 class LayerView(NamedTuple):
@@ -161,10 +159,6 @@ def _send_tile(layer, work, outgoing, damping, part):
         plane, j = k // n, k % n
         out = row(work.messages, (outgoing + plane, j * n_source + start), n_here)
         change = out.dtype.type(0)
-        if measures[WATCHED] == 0:
-            for i in range(n_here):
-                out[i] = work.tile[plane, i, j]
-            continue
         for i in range(n_here):
             message = work.tile[plane, i, j]
             change = larger(change, abs(message - out[i]))
@@ -292,9 +286,7 @@ def _status(measures, sweep, damping, settings):
     small = measures[MARGINAL_CHANGE] <= rounding or measures[MESSAGE_EFFECT] <= var_tol
     if measures[WITHOUT_MOMENTS] == 1:
         return DIVERGED, settled
-    watched = measures[WATCHED] == 1
-    measures[WATCHED] = measures[MARGINAL_CHANGE] <= WATCHED_CHANGE * larger(tol, rounding)
-    if watched and settled and sent and still and small:
+    if settled and sent and still and small:
         return CONVERGED, settled
     return OUT_OF_ITERATIONS if sweep == settings.max_iter else RUNNING, settled
 
@@ -304,9 +296,8 @@ def _iterate_row(layers, settings, index, queue, record, work):
     """Sweep a row until it ends, and store it; returns its status."""
     status, sweep, damping, old = RUNNING, np.int64(0), settings.damping, 0.0
     min_change, last_min_change, residual, measures = np.inf, np.inf, 0.0, work.measures
-    measures[WATCHED] = 0
     while status == RUNNING and not stopped(queue):
-        for k in range(WATCHED):
+        for k in range(N_MEASURES):
             measures[k] = 0
         # Before the first sweep there are no old tilts.
         old = damping if sweep > 0 else 0.0

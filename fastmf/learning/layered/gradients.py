@@ -21,16 +21,14 @@ import numpy as np
 
 from fastmf._common.memory import Scratch
 from fastmf._common.rows import column_sums, is_sparse
-from fastmf._threads.workers import VECTOR_SPEED, in_parallel, one_blas_thread, workers_for
+from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.ep.adaptive_tap import mean_covariance
 from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
-from fastmf.inference.mean_field._layouts import layout_of
-from fastmf.inference.mean_field.data import add_pair_average, data_fields
+from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.mean_field.free_energy import second_moments
 from fastmf.inference.mean_field.gaussian_layers import averages
 from fastmf.inference.mean_field.posterior import posterior
-from fastmf.kernels.linear.product import fill_panels, panel_width, product_address
-from fastmf.kernels.training import statistics
+from fastmf.kernels.linear.product import fill_panels, panel_width
 from fastmf.kernels.training.ascent import Pairs
 from fastmf.learning.layered.directions import free_units, products_of_units
 from fastmf.learning.layered.exact_averages import ExactAverages
@@ -47,7 +45,7 @@ ORDER_OF_GRADIENT = {"mean_field": 1, "tap": 2}
 MEAN_FIELD = (*ORDER_OF_GRADIENT, "adaptive_tap")
 
 
-def pairs_of(shape, dtype, first, second=(), added=(), n_threads=None, scratch=None, name=0):
+def pairs_of(shape, dtype, first, second=(), added=(), scratch=None, name=0):
     """Averages over rows of products of two layers, times their factors, as `Pairs`.
 
     Terms are (rows of one layer, rows of the other, factor); products of second order are
@@ -72,7 +70,7 @@ def pairs_of(shape, dtype, first, second=(), added=(), n_threads=None, scratch=N
         total = scratch.take(("added", name), shape, dtype)
         total[:] = reduce(np.add, added) if added else 0
     for left, right, factor in sparse:
-        add_pair_average(left, factor * right, total, n_threads)
+        total += left.T @ (right * dtype.type(factor / left.shape[0]))
     return Pairs(n_second, lefts, packed, total)
 
 
@@ -89,22 +87,11 @@ def summed(gradient, model):
     return ModelParameters(couplings=tuple(couplings), layers=gradient.layers)
 
 
-def conditional_moments(model, X, order=2, n_threads=None, scratch=None, name="given"):
+def conditional_moments(model, X):
     """Fields, means and variances of the hidden units given the visible ones."""
-    weights = model.couplings[0]
-    if is_sparse(X) or has_groups(model.layers[1]):
-        b = data_fields(model.layers[0], X, weights, n_threads)
-        return b, *model.layers[1].moments(b, b.dtype.type(0))
-    scratch = scratch or Scratch()
-    b, mean, var = scratch.take(name, (3, len(X), weights.shape[1]), model.dtype)
-    n_tasks, n_products = len(X) // statistics.TASK_ROWS + 1, len(X) * weights.size
-    n_workers = workers_for(n_tasks, n_products // VECTOR_SPEED, n_threads)
-    layers = layout_of(model, order, "blocked").layers
-    couplings, address = layers.of_model[1].couplings, product_address(model.dtype)
-    work = statistics.work_of(couplings, n_workers, scratch)
-    arguments = layers.units[1], address, couplings, X, work, b, mean, var
-    in_parallel(statistics.conditional_moments, arguments, n_workers)
-    return b, mean, var
+    with one_blas_thread():
+        b = data_fields(model.layers[0], X, model.couplings[0])
+    return b, *model.layers[1].moments(b, b.dtype.type(0))
 
 
 def row_mean(rows):
@@ -294,13 +281,12 @@ def gradient_of(
     """
     kinds = Kinds.of(model) if kinds is None else kinds
     adaptive = isinstance(of_model, ExpectationPropagation)
-    options_of_moments = order, n_threads, scratch
     if hidden is None and not model.deep:
-        hidden = conditional_moments(model, X, *options_of_moments)
+        hidden = conditional_moments(model, X)
     if isinstance(of_model, ExactAverages):
         less = Averages([[]], [[]], [of_model.pairwise], of_model.layers, [])
     elif isinstance(of_model, np.ndarray):
-        given = conditional_moments(model.bipartite(), of_model, *options_of_moments, "samples")
+        given = conditional_moments(model.bipartite(), of_model)
         less = _of_rows(model, of_model, given, kinds)
     else:
         less = _of_solutions(model, of_model, 1 if adaptive else order, kinds)
@@ -314,7 +300,7 @@ def gradient_of(
             for plus, minus in ((data.first[k], less.first[k]), (data.second[k], less.second[k]))
         ]
         added = [*data.effects[k], *(-effect for effect in less.effects[k])]
-        pairs = pairs_of(w.shape, w.dtype, *terms, added, n_threads, scratch, k)
+        pairs = pairs_of(w.shape, w.dtype, *terms, added, scratch, k)
         couplings.append(pairs)
     layers = []
     for prior, of_data, of_units in zip(model.layers, data.layers, less.layers, strict=True):

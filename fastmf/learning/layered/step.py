@@ -164,12 +164,12 @@ class Plan(LayeredSteps):
                     f"ones, got {type(prior).__name__}; use None."
                 )
         X = states(model.layers[0], X, model.dtype)
-        options = {"order": self.order, "n_threads": self.n_threads}
         if model.deep:
-            solutions = posterior(model, X, **options, **self.options).solutions
+            options = {"order": self.order, "n_threads": self.n_threads, **self.options}
+            solutions = posterior(model, X, **options).solutions
             hidden = list(zip(solutions.mean, solutions.var, strict=True))
         else:
-            hidden = [conditional_moments(model, X, **options)[1:]]
+            hidden = [conditional_moments(model, X)[1:]]
         matrices = list(state.preconditioners[:1]) or [directions.preconditioner(X, 0, scale)]
         for k, moments in enumerate(hidden, start=1):
             new = directions.preconditioner(*moments, scale)
@@ -228,13 +228,13 @@ class Plan(LayeredSteps):
             n_layers = len(model.layers)
             init = state.chains[:n_layers], state.chains[n_layers:]
         elif self.from_data and n_starts <= X.shape[0]:
-            hidden = conditional_moments(model, X, self.order, self.n_threads, self.scratch)
+            hidden = conditional_moments(model, X)
             _, mean, var = given = [part[:n_starts] for part in hidden]
             x = X[:n_starts]
             x = states(model.layers[0], x, model.dtype) if is_sparse(x) else x
             plain = settings.damping is None and not self.kinds.integrated
             if kind in ORDER_OF_GRADIENT and plain:
-                arguments = x, given, self.order, settings.n_sweeps, self.n_threads, self.scratch
+                arguments = x, given, self.order, settings.n_sweeps, self.n_threads
                 return sweeps_from_data(model, *arguments), hidden
             init = ((x, mean), (None, var)) if self.kinds.integrated else x
         else:

@@ -2,20 +2,11 @@
 
 import numpy as np
 
-from fastmf._outcomes import ALL, FOLLOWING, FREE
+from fastmf._outcomes import ALL, FOLLOWING
 
 
 def _row(array, index):
     return array[min(index, len(array) - 1)]
-
-
-def _beliefs(problem, odds, index):
-    """Probabilities of the states 1 and -1 of all units."""
-    p, q = odds / (1 + odds), 1 / (1 + odds)
-    if len(problem.clamped):
-        clamped = _row(problem.clamped, index)
-        p, q = np.where(clamped == FREE, p, clamped), np.where(clamped == FREE, q, 1 - clamped)
-    return p, q
 
 
 def receives(state, distance, step):
@@ -34,7 +25,7 @@ def send(problem, state, place, step):
         received = state.messages[index, problem.reverse[slots]]
         odds, before = _row(problem.odds, index)[i] * received.prod(), state.beliefs[index, i]
         state.beliefs[index, i] = odds
-        p, q = (part[i] for part in _beliefs(problem, state.beliefs[index], index))
+        p, q = odds / (1 + odds), 1 / (1 + odds)
         slots = slots[receives(state, problem.neighbours[slots] - i, step)]
         back = state.messages[index, problem.reverse[slots]]
         e, sent = problem.exponentials[slots], state.messages[index, slots]
@@ -45,24 +36,3 @@ def send(problem, state, place, step):
         state.messages[index, slots] = new
         largest = max(largest, abs(odds - before) / min(odds, before), change.max(initial=0))
     state.residual[index] = largest
-
-
-def binary_terms(problem, state, terms, pairs, queue):
-    """Terms of the Bethe log-partition, and pair beliefs."""
-    units = np.repeat(np.arange(terms.shape[1]), np.diff(problem.starts))
-    k = np.flatnonzero(problem.neighbours > units)
-    i, j, e = units[k], problem.neighbours[k], problem.exponentials[k]
-    for index, odds in enumerate(state.beliefs):
-        p, q = _beliefs(problem, odds, index)
-        terms[index] = np.log1p(odds)
-        if len(problem.clamped):
-            clamped = _row(problem.clamped, index)
-            terms[index] = np.where(clamped == FREE, terms[index], clamped * np.log(odds))
-        back, sent = state.messages[index, problem.reverse[k]], state.messages[index, k]
-        message = (e * p[i] + q[i] * back) / (e * q[i] * back + p[i])
-        ratio = (q[i] + p[i] / (e * back)) * (q[j] + p[j] * message / sent)
-        np.add.at(terms[index], i, np.log(e) / 2 + np.log(ratio))
-        if len(pairs):
-            both, none = e * p[i] * p[j], e * q[i] * back * q[j] * sent
-            one = p[i] * q[j] * sent + q[i] * back * p[j]
-            pairs[index, problem.edges[k]] = both / (both + none + one)

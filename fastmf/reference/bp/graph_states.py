@@ -91,27 +91,3 @@ def graph_sweep(send, problem, state, rows, step, queue):
     sender = graph_binary.send if hasattr(problem, "odds") else _send
     for index in rows:
         sender(problem, state, (index, 0), step)
-
-
-def _pair_term(problem, state, index, i, k, pairs):
-    """Term of an edge, rho_ij (A_ij - A_i - A_j)."""
-    edge, beliefs, messages = problem.edges[k], state.beliefs[index], state.messages[index]
-    belief, second = (beliefs[_states(problem, unit)] for unit in (i, problem.neighbours[k]))
-    back, sent = (messages[_message(problem, slot)] for slot in (problem.reverse[k], k))
-    logs = _cavity(belief, back)[:, None] + table_of(problem, k, len(belief))
-    logs = logs + _cavity(second, sent)
-    total = log_sum(logs)
-    if len(pairs) and total > -np.inf:
-        table = np.exp(logs - total)
-        values = slice(problem.first_value[edge], problem.first_value[edge + 1])
-        pairs[index, values] = (table.T if problem.transposed[k] else table).ravel()
-    return problem.probability[edge] * (total - log_sum(belief) - log_sum(second))
-
-
-def states_terms(problem, state, terms, pairs, queue):
-    """Terms of the log-partition, and pair beliefs."""
-    for index, i in np.ndindex(terms.shape):
-        behind = np.arange(problem.starts[i], problem.starts[i + 1])
-        behind = behind[problem.neighbours[behind] > i]
-        terms[index, i] = log_sum(state.beliefs[index, _states(problem, i)])
-        terms[index, i] += sum(_pair_term(problem, state, index, i, k, pairs) for k in behind)

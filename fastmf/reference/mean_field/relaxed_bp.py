@@ -13,7 +13,6 @@ from fastmf._outcomes import (
     OUT_OF_ITERATIONS,
     SMALLEST_NORMAL,
     VAR_ROUNDING,
-    WATCHED_CHANGE,
     WINDOW_SWEEPS,
 )
 from fastmf.reference.units import log_partition as log_partition_of
@@ -23,13 +22,13 @@ from fastmf.reference.units import moments
 class Measures:
     """Largest changes in a sweep: see `fastmf.kernels.mean_field.relaxed_bp`."""
 
-    def __init__(self, watched=False):
+    def __init__(self):
         self.marginal = self.mean = self.var = self.scale = self.effect = self.var_effect = 0.0
-        self.finite, self.watched = True, watched
+        self.finite = True
 
-    def add(self, **found):
+    def add(self, **changes):
         """Take over values that are larger than so far."""
-        for name, values in found.items():
+        for name, values in changes.items():
             setattr(self, name, max(getattr(self, name), float(abs(values).max())))
 
     def residual(self):
@@ -37,7 +36,7 @@ class Measures:
         return max(self.marginal, self.mean, self.var)
 
     def converged(self, damping, settings):
-        """Whether marginal means and all of a row have converged; whether to watch messages."""
+        """Whether marginal means, and whether all of a row has converged."""
         rounding = MEAN_ROUNDING * settings.resolution * self.scale
         var_tol = max(settings.tol, VAR_ROUNDING * settings.resolution)
         steepness = (1 + damping) / (1 - damping)
@@ -45,9 +44,7 @@ class Measures:
         sent = steepness * self.mean <= max(rounding, var_tol)
         small = self.marginal <= rounding or self.effect <= var_tol
         still = steepness * self.var <= var_tol and self.var_effect <= var_tol
-        # Messages of the next sweep are measured once marginal means hardly change.
-        watch = self.marginal <= WATCHED_CHANGE * max(settings.tol, rounding)
-        return settled, self.watched and settled and sent and still and small, watch
+        return settled, settled and sent and still and small
 
 
 def _tilts(layer, mean, var, external):
@@ -85,8 +82,6 @@ def _measure(measures, layer, old, state, sent, damping, precision):
     measures.add(scale=np.maximum(abs(mean) / np.sqrt(scale), np.minimum(1, var)))
     measures.add(effect=change**2 / np.maximum(var, SMALLEST_NORMAL))
     measures.add(var_effect=((a - precision[units]) * var_change) ** 2)
-    if not measures.watched:
-        return
     mean_change, var_change = (new - old for new, old in zip(*sent, strict=True))
     undamped = 1 - damping
     measures.add(mean=mean_change / undamped / np.sqrt(scale)[:, None])
@@ -124,23 +119,23 @@ def relaxed_bp(first, second, settings, field, precision, work, record, log_part
 def _iterate(first, second, settings, external, row, record, messages):
     state, dtype = record.state[:, row], record.state.dtype.type
     damping, min_change, last_min_change = dtype(settings.damping), np.inf, np.inf
-    n, damped, watch = first.couplings.shape[1], state[2:].copy(), False
+    n, damped = first.couplings.shape[1], state[2:].copy()
     start = state[:2, first.start : first.start + n]
     # What each of the two layers has sent last.
     sent = [np.repeat(start[:, :, None], len(first.couplings), axis=2), messages]
     for sweep in range(1, settings.max_iter + 1):
-        measures, damping_here = Measures(watch), damping if sweep > 1 else dtype(0)
+        measures, old_share = Measures(), damping if sweep > 1 else dtype(0)
         for k, layer in enumerate((first, second)):
             old = state.copy()
-            new = _update(layer, messages, external, damping_here, state, damped)
+            new = _update(layer, messages, external, old_share, state, damped)
             measures.finite = new is not None
             if new is None:
                 break
-            _measure(measures, layer, old, state, (new, sent[k]), damping_here, external[1])
+            _measure(measures, layer, old, state, (new, sent[k]), old_share, external[1])
             sent[k] = messages = new
         if len(record.history):
             record.history[row, sweep - 1] = measures.residual()
-        settled, converged, watch = measures.converged(float(damping_here), settings)
+        settled, converged = measures.converged(float(old_share), settings)
         record.n_iter[row], record.residual[row] = sweep, measures.residual()
         if not measures.finite or converged:
             break

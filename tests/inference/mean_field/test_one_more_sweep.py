@@ -12,13 +12,7 @@ import pytest
 from group_models import MatrixForm
 
 import fastmf as mf
-from fastmf._outcomes import CONVERGED
-from fastmf.inference.mean_field._layouts import layout_of
-from fastmf.inference.mean_field._rows import record_from, start_and_tilt
-from fastmf.inference.mean_field.relaxed_bp import _layer_views
-from fastmf.kernels.mean_field.relaxed_bp import RelaxedBPSettings
 from fastmf.priors._protocol import has_third_cumulant
-from fastmf.reference.mean_field import relaxed_bp as relaxed_twin
 
 TOL = {"float64": 1e-8, "float32": 3e-5}
 # How many times `tol` one more sweep may change: twice that of the last one, near to divergence; in
@@ -147,10 +141,9 @@ def one_more_sweep(case, found):
     return map(np.stack, zip(*rows, strict=True))
 
 
-def changes(case, found):
+def changes(found, new_mean, new_var, values):
     """Largest changes of each row: mean, variance, log-partition, all relative to their scale."""
     mean, var = joined(found.mean), joined(found.var)
-    new_mean, new_var, values = one_more_sweep(case, found)
     scale, size = np.maximum(1, var), np.maximum(mean.shape[1], abs(values))
     return np.stack([
         (abs(new_mean - mean) / np.sqrt(scale)).max(1), (abs(new_var - var) / scale).max(1),
@@ -166,7 +159,8 @@ def check_models(rng, dtype, n_models):
         found = mf.tap(case.model, case.init, field=case.field, max_iter=2000, **case.options)
         converged = np.atleast_1d(found.converged)
         with np.errstate(over="ignore", invalid="ignore"):  # rows that have not converged
-            beyond = changes(case, found)[:, converged] / TOL[dtype]
+            again = one_more_sweep(case, found)
+            beyond = changes(found, *again)[:, converged] / TOL[dtype]
         assert beyond.max(initial=0) <= SLOPE[dtype], (k, case)
         n_rows, n_converged = n_rows + len(converged), n_converged + converged.sum()
     return n_converged / n_rows
@@ -177,69 +171,28 @@ def test_one_more_sweep_of_tap_changes_nothing(dtype):
     assert check_models(np.random.default_rng(0), dtype, 80) > 0.7
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", TOL)
-def test_one_more_sweep_of_tap_changes_nothing_in_thousands_of_models(dtype):
-    assert check_models(np.random.default_rng(1), dtype, 2000) > 0.7
-
-
 def check_messages(rng, dtype, n_models):
-    """The same for a row of relaxed belief propagation, messages included, by its twin alone."""
+    """The same for rows of relaxed belief propagation, which start anew with one sweep more."""
     n_converged = 0
     for k in range(n_models):
         case = random_case(rng, dtype, grouped=False)
-        layout = layout_of(case.model, 1, "blocked")
-        state, tilt, _ = start_and_tilt(case.model, layout, case.init, case.field, None, None)
-        record, damping = record_from(state, 300, False), case.options["damping"]
-        settings = RelaxedBPSettings(
-            damping or 0.0, damping is None, TOL[dtype], 300, float(np.finfo(dtype).eps), 0
-        )
-        layers = _layer_views(case.model)
-        first = layers[0]
-        n_source, n = first.couplings.shape
-        sent = state[:2, 0, first.source : first.source + n_source, None]
-        external = tilt.field[0], tilt.precision[0]
-        with np.errstate(all="ignore"):  # rows that diverge
-            messages, status = relaxed_twin._iterate(
-                *layers, settings, external, 0, record, np.repeat(sent, n, axis=2)
-            )
-        if status == CONVERGED:
+        init = case.init
+        if init is not None:
+            init = tuple(part[0] for part in init) if isinstance(init, tuple) else init[0]
+        field = None if case.field is None else case.field[0]
+        options = {"field": field, "damping": case.options["damping"]}
+        found = mf.relaxed_bp(case.model, init, **options, tol=TOL[dtype], max_iter=300)
+        if found.converged:
             n_converged += 1
-            differences = one_more_pass(layers, messages, external, record.state[:, 0])
-            assert max(differences) <= SLOPE[dtype] * TOL[dtype], (k, case)
+            again = mf.relaxed_bp(case.model, init, **options, tol=0, max_iter=found.n_iter + 1)
+            parts = joined(again.mean), joined(again.var), np.atleast_1d(again.log_partition)
+            assert changes(found, *parts).max() <= SLOPE[dtype] * TOL[dtype], (k, case)
     return n_converged / n_models
 
 
-def one_more_pass(layers, messages, external, state):
-    """Changes of means, variances, messages and the log-partition in an undamped sweep."""
-    zero, values, all_messages, old = state.dtype.type(0), [], [messages], state.copy()
-    for _ in range(2):
-        total = 0.0
-        for layer in layers:
-            total += relaxed_twin._bethe_terms(layer, messages, external)
-            messages = relaxed_twin._update(
-                layer, messages, external, zero, state, state[2:].copy()
-            )
-            all_messages.append(messages)
-        values.append(total)
-    found = [(old[:2], state[:2])]
-    found += [(all_messages[k], all_messages[k + 2]) for k in range(3)]
-    for (mean, var), (new_mean, new_var) in found:
-        scale = np.maximum(1, var)
-        yield (abs(new_mean - mean) / np.sqrt(scale)).max()
-        yield (abs(new_var - var) / scale).max()
-    yield abs(values[1] - values[0]) / max(state.shape[1], abs(values[0]))
-
-
-@pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
-def test_one_more_sweep_of_relaxed_bp_changes_nothing(dtype):
-    assert check_messages(np.random.default_rng(2), dtype, 12) > 0.5
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TOL)
-def test_one_more_sweep_of_relaxed_bp_changes_nothing_in_hundreds_of_models(dtype):
-    assert check_messages(np.random.default_rng(1), dtype, 200) > 0.6
+def test_one_more_sweep_of_relaxed_bp_changes_nothing(dtype):
+    assert check_messages(np.random.default_rng(2), dtype, 40) > 0.5
 
 
 # --- cases of their own ---------------------------------------------------------------------------

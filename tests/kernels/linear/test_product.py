@@ -2,19 +2,15 @@ import numpy as np
 import pytest
 
 from fastmf._jit.kernel import kernel
-from fastmf._jit.vectors import VECTOR_BYTES
 from fastmf.kernels.linear.product import (
     CHUNK_ROWS,
     TILE_ROWS,
     TILE_VECTORS,
-    empty_panels,
-    fill_panels,
     pack,
     panel_width,
     product,
     product_address,
 )
-from fastmf.reference.linear.product import unpacked
 from fastmf.reference.sampling.random import uniforms
 
 
@@ -79,30 +75,6 @@ def test_source_and_order_of_the_matrix(dtype):
     np.testing.assert_array_equal(run(states, matrix, source=7), expected)
     np.testing.assert_array_equal(run(states, matrix, source=7, n_rows=2), expected[:2])
     np.testing.assert_array_equal(run(states, np.asfortranarray(matrix), source=7), expected)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_no_vector_of_couplings_lies_across_cache_lines(dtype):
-    for n_columns in (1, 29, 100):
-        assert pack(np.ones((7, n_columns), dtype)).ctypes.data % VECTOR_BYTES == 0
-
-
-def test_packing_loses_nothing():
-    matrix = np.random.default_rng(3).normal(size=(11, 29))
-    np.testing.assert_array_equal(unpacked(pack(matrix), 29), matrix)
-    assert (pack(matrix)[-1, :, 29 % WIDTH[np.float64] :] == 0).all()
-
-
-@pytest.mark.parametrize("n_columns", [1, 24, 25])
-def test_what_no_column_fills_is_zero(n_columns):
-    # No product shows it: those columns are multiplied and then left out.
-    panels = empty_panels(3, n_columns, np.float32)
-    panels[:] = np.nan
-    fill_panels(np.ones((3, n_columns), np.float32), panels)
-    whole = panels.swapaxes(0, 1).reshape(3, -1)
-    np.testing.assert_array_equal(
-        whole, np.broadcast_to(np.arange(whole.shape[1]) < n_columns, whole.shape)
-    )
 
 
 # --- layers ---------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from fastmf.inference.bp.graphs.starts import (
     messages_at,
     starts_of_graph,
 )
-from fastmf.inference.bp.graphs.tree_bound import tree_bound
+from fastmf.inference.bp.graphs.tree_bound import chunks_of_slots, tree_bound, without
 from fastmf.inference.bp.graphs.trees import random_trees
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.bp.solutions import mixtures, options_of_checks
@@ -198,16 +198,6 @@ class _GraphRows:
         record = _sweep_to_the_end(options, self.settings, send, problem, state, after)
         return state, record
 
-    def terms(self, kernel, state, problem, n_values):
-        """Sum of the terms of the log-partition of each row, and the pair beliefs."""
-        n_rows, n_units = len(state.messages), len(problem.starts) - 1
-        terms = np.zeros((n_rows, n_units))
-        keeps = bool(self.options.pairwise)
-        pairs = np.zeros((n_rows if keeps else 0, n_values))
-        arguments = problem, state, terms, pairs, np.zeros(2, np.int64)
-        in_parallel(kernel, arguments, len(state.scratch))
-        return terms.sum(1), pairs if keeps else None
-
 
 def _of_rows(parts, rows):
     """Parts of rows, of arrays that have one row for all or one for each."""
@@ -223,19 +213,48 @@ class _GraphSpins(_GraphRows):
 
     def solve(self, rows, init):
         """The `Solved` rows."""
-        odds, clamped, constant = _of_rows(
-            (self.problem.odds, self.problem.clamped, self.constant), rows
-        )
-        problem = self.problem._replace(odds=odds, clamped=clamped)
+        odds, constant = _of_rows((self.problem.odds, self.constant), rows)
+        problem = self.problem._replace(odds=odds)
         messages = first_messages(init, self.units, None, (len(rows), self.n_messages))
         n_units = odds.shape[1]
         state, record = self.swept(graph_binary.send_address(), problem, messages, n_units, 1)
-        n_edges = len(self.units.graph.edges)
-        values, pairs = self.terms(graph_binary.binary_terms, state, problem, n_edges)
-        beliefs = np.empty_like(state.beliefs)
-        beliefs[:, self.units.layout.order] = state.beliefs
+        q = 1 / (1 + state.beliefs)
+        p = state.beliefs * q
+        values, pairs = _binary_terms(problem, messages, p, q, self.options.pairwise)
+        beliefs = np.empty((*q.shape, 2))
+        beliefs[:, self.units.layout.order] = np.stack([q, p], -1)
+        beliefs = beliefs.reshape(len(rows), -1)
+        if self.units.clamp is not None:
+            (clamp,) = _of_rows((self.units.clamp,), rows)
+            unit, value, _ = self.units.states
+            beliefs = np.where(np.isnan(clamp[:, unit]), beliefs, clamp[:, unit] == value)
         logs = np.log(messages) if self.options.messages else None
         return Solved(record._asdict(), beliefs, values + constant, pairs, logs, None, None, None)
+
+
+def _binary_terms(problem, messages, p, q, pairwise):
+    """Bethe log-partitions but for constants, and probabilities that both units of an edge are 1.
+
+    With beliefs P, Q and messages as in `fastmf.kernels.bp.graph_binary`, they are, but for the
+    terms of s = -1,
+
+        sum_i log(1 / Q_i) + sum_ij [K + log(Q_i + P_i / (E r_ji)) + log(Q_j + P_j r'_ij / r_ij)]
+
+    where r' is the message that one more sweep would send: so they are stationary in the messages.
+    """
+    units = np.repeat(np.arange(p.shape[1]), np.diff(problem.starts))
+    slots = np.flatnonzero(problem.neighbours > units)
+    i, j, e = units[slots], problem.neighbours[slots], problem.exponentials[slots]
+    back, sent = messages[:, problem.reverse[slots]], messages[:, slots]
+    one, none = e * p[:, i] + q[:, i] * back, e * q[:, i] * back + p[:, i]
+    ratios = (q[:, i] + p[:, i] / (e * back)) * (q[:, j] + p[:, j] * one / (none * sent))
+    values = np.log(ratios).sum(1) + np.log(e).sum() / 2 - np.log(q).sum(1)
+    if not pairwise:
+        return values, None
+    pairs = np.empty_like(ratios)
+    total = one * p[:, j] + none * q[:, j] * sent
+    pairs[:, problem.edges[slots]] = e * p[:, i] * p[:, j] / total
+    return values, pairs
 
 
 class _GraphStates(_GraphRows):
@@ -261,8 +280,7 @@ class _GraphStates(_GraphRows):
         )
         values = pairs = None
         if not decodes:
-            n_values = len(problem.tables)
-            values, pairs = self.terms(graph_states.states_terms, state, problem, n_values)
+            values, pairs = _states_terms(problem, state, options.pairwise)
             values[record.status == INFEASIBLE] = -np.inf
         beliefs = units.beliefs(state.beliefs)
         beliefs[record.status == INFEASIBLE] = 0
@@ -293,6 +311,32 @@ class _GraphStates(_GraphRows):
         (field,) = _of_rows((problem.field,), rows)
         forest_moves(problem._replace(field=field), labels, objective, self.options.n_threads)
         decoded[0][np.ix_(rows, order)], decoded[2][rows] = labels, objective
+
+
+def _states_terms(problem, state, pairwise):
+    """Log-partition of each row, and probabilities of pairs of states where asked for."""
+    h, u = state.beliefs, state.messages
+    first, sizes = problem.first_state[:-1], np.diff(problem.first_state)
+    pairs = np.zeros((len(h), len(problem.tables))) if pairwise else None
+    with np.errstate(divide="ignore", invalid="ignore"):  # rows without a possible state
+        top = np.maximum.reduceat(h, first, axis=1)
+        weights = np.exp(h - np.repeat(top, sizes, axis=1))
+        of_unit = top + np.log(np.add.reduceat(weights, first, axis=1))
+        values = of_unit.sum(1)
+        units = np.repeat(np.arange(len(first)), np.diff(problem.starts))
+        slots = np.flatnonzero(problem.neighbours > units)
+        for k, (a, back), (b, sent), tables in chunks_of_slots(problem, slots, len(h)):
+            x = without(h[:, a], u[:, back])[..., None] + without(h[:, b], u[:, sent])[:, :, None]
+            x += problem.tables[tables]
+            top = x.max((2, 3), keepdims=True)
+            x = np.exp(x - np.where(top > -np.inf, top, 0))
+            total = x.sum((2, 3), keepdims=True)
+            both = (top + np.log(total))[:, :, 0, 0]
+            both -= of_unit[:, units[k]] + of_unit[:, problem.neighbours[k]]
+            values += both @ problem.probability[problem.edges[k]]
+            if pairwise:
+                pairs[:, tables] = np.where(total > 0, x / total, 0)
+    return values, pairs
 
 
 def _has_ties(units, beliefs):

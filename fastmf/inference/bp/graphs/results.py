@@ -15,7 +15,7 @@ from fastmf.inference.bp.graphs.radius import spectral_radius
 from fastmf.inference.bp.graphs.starts import returned_messages
 from fastmf.inference.fixed_point import Question, with_check
 from fastmf.kernels.mean_field.arguments import Tilt
-from fastmf.priors._queries import binary_field, two_values
+from fastmf.priors._queries import two_values
 
 NONE_FOUND = (
     "not converged: no assignment that is possible was found, and there may be none; "
@@ -26,16 +26,20 @@ NONE_FOUND = (
 def graph_beliefs(options, units, solved, probability, single):
     """The `GraphBeliefs` of rows; without the axis of rows if `single`."""
     dtype = units.model.dtype
-    mean, var, b, labels = _units(units, solved)
-    if solved.labels is not None:
-        labels = solved.labels
+    mean, var = units.moments(solved.beliefs)
+    labels = units.labels(solved.beliefs) if solved.labels is None else solved.labels
     message, converged = _messages(solved)
     pairs = _pairs(units, solved) if options.pairwise else None
     if options.pairwise == "mean" and pairs is not None:
         pairs = pairs.mean(0)
 
     returned = None if solved.messages is None else returned_messages(solved.messages, units)
-    layers = {"mean": mean, "var": var, "b": b, "assignment": units.values_of(labels)}
+    layers = {
+        "mean": mean,
+        "var": var,
+        "b": _tilts(units, solved.beliefs),
+        "assignment": units.values_of(labels),
+    }
     rows = {
         "log_partition": solved.log_partition if solved.objective is None else solved.objective,
         "score": solved.objective,
@@ -51,7 +55,7 @@ def graph_beliefs(options, units, solved, probability, single):
     record = SimpleNamespace(**solved.record)
     result = of_record(record, single, dtype, layers, rows, GraphBeliefs, **shared)
     if options.algorithm == "sum":
-        states = state_beliefs(units, solved), partial(_most_probable, units)
+        states = solved.beliefs, partial(_most_probable, units)
         result.__dict__.update(_radius=partial(spectral_radius, units), _states=states)
     if options.algorithm == "max":
         return with_check(result, ModeCheck(units, solved.is_best))
@@ -62,7 +66,7 @@ class Solved(NamedTuple):
     """Results of rows that have ended."""
 
     record: dict  # arrays of a ConvergenceRecord
-    beliefs: np.ndarray  # odds of two-valued units, or probabilities of states, as given
+    beliefs: np.ndarray  # probabilities of all states, in the given order
     log_partition: np.ndarray | None
     pairs: np.ndarray | None
     messages: np.ndarray | None
@@ -123,25 +127,6 @@ def question_of(units, mixed=None, stable=None):
     return Question(units.model, tilt, True, mixed, stable)
 
 
-def state_beliefs(units, solved):
-    """Probabilities of all states, two for each two-valued unit."""
-    if solved.beliefs.shape[1] != len(units.graph.n_states):
-        return solved.beliefs
-    p, q = _probabilities(units, solved)
-    return np.stack([q, p], -1).reshape(len(p), -1)
-
-
-def _probabilities(units, solved):
-    """Probabilities of the upper and the lower value of two-valued units, from odds."""
-    q = 1 / (1 + solved.beliefs)
-    p = solved.beliefs * q
-    if units.clamp is None:
-        return p, q
-    low, high = two_values(units.model.prior)
-    free = np.isnan(units.clamp)
-    return np.where(free, p, units.clamp == high), np.where(free, q, units.clamp == low)
-
-
 def _messages(solved):
     """How rows have ended, in words, and whether they have converged."""
     status = solved.record["status"]
@@ -150,20 +135,6 @@ def _messages(solved):
         none = np.isneginf(solved.objective) & (status != INFEASIBLE)
         message, converged = np.where(none, NONE_FOUND, message), converged & ~none
     return message, converged
-
-
-def _units(units, solved):
-    """Means, variances, tilts and the most probable state of each unit."""
-    prior, pair = units.model.prior, two_values(units.model.prior)
-    n_vertices = len(units.graph.n_states)
-    if pair is not None and solved.beliefs.shape[1] == n_vertices:
-        (low, high), (p, q) = pair, _probabilities(units, solved)
-        scale = high - low
-        log_odds = np.log(solved.beliefs)
-        tilt = log_odds / scale - binary_field(prior)[0].astype(np.float64)
-        return low * q + high * p, scale**2 * p * q, tilt, (p > q).astype(np.int64)
-    mean, var = units.moments(solved.beliefs)
-    return mean, var, _tilts(units, solved.beliefs), units.labels(solved.beliefs)
 
 
 def _tilts(units, beliefs):
@@ -188,11 +159,10 @@ def _pairs(units, solved):
     if pairs is None or pair is None:
         return pairs
     edges, (low, high) = units.graph.edges, pair
-    if pairs.shape[1] == 4 * len(edges) and solved.beliefs.shape[1] == len(units.states[0]):
+    if pairs.shape[1] == 4 * len(edges):
         values = units.states[1].reshape(-1, 2)
         first, second = values[edges[:, 0]], values[edges[:, 1]]
         products = first[:, :, None] * second[:, None, :]
         return (pairs.reshape(len(pairs), -1, 2, 2) * products).sum((2, 3))
-    p, _ = _probabilities(units, solved)
-    scale, ends = high - low, p[:, edges]
+    scale, ends = high - low, solved.beliefs[:, 1::2][:, edges]
     return low * low + low * scale * ends.sum(2) + scale**2 * pairs

@@ -46,18 +46,15 @@ def _bound(problem, child, root, field, u):
     h = field + np.bincount(receiver, probability * u, len(field))
     if not np.logical_or.reduceat(h > -np.inf, first).all():
         return -np.inf
-    sums, senders = np.zeros(len(field)), np.repeat(np.arange(len(first)), np.diff(problem.starts))
-    for q, r in np.unique(np.stack([sizes[senders], counts], 1), axis=0):
-        slots = np.flatnonzero((sizes[senders] == q) & (counts == r))
-        for chunk in np.array_split(slots, max(1, 64 * len(slots) * q * r // MAX_BYTES)):
-            states = first[problem.neighbours[chunk]][:, None] + np.arange(r)
-            sent = problem.first_entry[chunk][:, None] + np.arange(r)
-            new = _sums(problem, chunk, (q, r), h[first[senders[chunk]][:, None] + np.arange(q)], u)
-            possible = h[states] > -np.inf
-            gain = np.where(possible, new - np.where(possible, u[sent], 0), 0)
-            impossible = np.isneginf(gain)
-            gain = child[chunk][:, None] * np.where(impossible, 0, gain)
-            np.add.at(sums, states, np.where(impossible, -np.inf, gain))
+    sums = np.zeros(len(field))
+    for slots, (senders, back), (states, sent), tables in chunks_of_slots(problem):
+        cavity = without(h[senders], u[back])
+        new = scipy.special.logsumexp(cavity[:, :, None] + problem.tables[tables], axis=1)
+        possible = h[states] > -np.inf
+        gain = np.where(possible, new - np.where(possible, u[sent], 0), 0)
+        impossible = np.isneginf(gain)
+        gain = child[slots][:, None] * np.where(impossible, 0, gain)
+        np.add.at(sums, states, np.where(impossible, -np.inf, gain))
     of_unit = np.repeat(root, sizes)
     with np.errstate(divide="ignore", invalid="ignore"):
         total = np.where(of_unit > 0, h + sums / of_unit, np.where(h > -np.inf, sums, -np.inf))
@@ -68,13 +65,30 @@ def _bound(problem, child, root, field, u):
     return float(np.where(root > 0, root * (top + logs), top).sum())
 
 
-def _sums(problem, slots, shape, h, u):
-    """log sum_a exp(h_k(a) - u_ik(a) + table(a, b)) of some slots of one shape."""
-    q, r = shape
-    back = u[problem.first_entry[problem.reverse[slots]][:, None] + np.arange(q)]
-    cavity = np.where(h > -np.inf, h - np.where(h > -np.inf, back, 0), -np.inf)
-    transposed = problem.transposed[slots][:, None, None]
-    a, b = np.arange(q)[:, None], np.arange(r)
-    at = problem.first_value[problem.edges[slots]][:, None, None]
-    at = at + np.where(transposed, b * q + a, a * r + b)
-    return scipy.special.logsumexp(cavity[:, :, None] + problem.tables[at], axis=1)
+def chunks_of_slots(problem, slots=None, n_rows=1):
+    """Slots of tables of one shape, and for each slot the entries of a table (q, r).
+
+    For the sender and for the receiver these are their states, and the messages that they receive
+    from each other.
+    """
+    first, sizes = problem.first_state[:-1], np.diff(problem.first_state)
+    senders = np.repeat(np.arange(len(first)), np.diff(problem.starts))
+    slots = np.arange(len(senders)) if slots is None else slots
+    base = sizes.max() + 1
+    shapes = sizes[senders[slots]] * base + sizes[problem.neighbours[slots]]
+    for shape in np.unique(shapes).tolist():
+        alike, (q, r) = slots[shapes == shape], divmod(shape, base)
+        n_chunks = min(len(alike), 1 + 64 * n_rows * len(alike) * q * r // MAX_BYTES)
+        a, b = np.arange(q), np.arange(r)
+        for chunk in np.array_split(alike[:, None], n_chunks) if n_chunks > 1 else [alike[:, None]]:
+            sender = first[senders[chunk]] + a, problem.first_entry[problem.reverse[chunk]] + a
+            receiver = first[problem.neighbours[chunk]] + b, problem.first_entry[chunk] + b
+            tables = problem.first_value[problem.edges[chunk]][:, :, None]
+            transposed = problem.transposed[chunk][:, :, None]
+            tables = tables + np.where(transposed, b * q + a[:, None], a[:, None] * r + b)
+            yield chunk[:, 0], sender, receiver, tables
+
+
+def without(logs, messages):
+    """Logarithms of weights without a message; weights of zero stay."""
+    return np.subtract(logs, messages, out=np.full_like(logs, -np.inf), where=logs > -np.inf)

@@ -11,7 +11,7 @@ from copy import copy
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf._outcomes import FREE
+from fastmf._outcomes import LOG_EPSILON
 from fastmf._threads.workers import computed_once
 from fastmf.inference.bp._kernel_arguments import MAX_LOG_OF_PRODUCT
 from fastmf.inference.bp.graphs.layout import graph_layout
@@ -97,13 +97,18 @@ class GraphUnits:
         sizes = sums_at_ends(self.graph.edges, abs(values), len(prior_field)) * scale**2 / 2
         with np.errstate(over="ignore", invalid="ignore"):  # such sums are too large
             log_odds = scale * (field + middle * sums)
-        largest = float((abs(log_odds) + sizes).max())
-        if not max(largest, 2 * sizes.max()) < MAX_LOG_OF_PRODUCT[self.field.dtype]:
-            return None
         constant = constant.sum() + middle * field.sum(1) + middle**2 * values.sum()
-        clamped = np.zeros((0, len(prior_field)), np.int8)
+        constant = constant - log_odds.sum(1) / 2
         if self.clamp is not None:
-            clamped = np.where(np.isnan(self.clamp), FREE, self.clamp > middle).astype(np.int8)
+            # Fields that no neighbours outweigh take the place of the given ones.
+            is_high, certain = self.clamp > middle, sizes - 2 * LOG_EPSILON
+            constant = constant + np.where(is_high, log_odds - certain, 0).sum(1)
+            certain = np.where(is_high, certain, -certain)
+            log_odds = np.where(np.isnan(self.clamp), log_odds, certain)
+        largest = float((abs(log_odds) + sizes).max())
+        limit = MAX_LOG_OF_PRODUCT[self.field.dtype]
+        if not (max(largest, 2 * sizes.max()) < limit and np.isfinite(constant).all()):
+            return None
         problem = BinaryProblem(
             starts=layout.starts,
             neighbours=layout.neighbours,
@@ -111,9 +116,8 @@ class GraphUnits:
             edges=layout.edges,
             exponentials=np.exp(values * (scale**2 / 2))[layout.edges],
             odds=np.ascontiguousarray(np.exp(log_odds)[:, layout.order]),
-            clamped=np.ascontiguousarray(clamped[:, layout.order]),
         )
-        return problem, constant - log_odds.sum(1) / 2, largest
+        return problem, constant, largest
 
     # --- units of any number of states ------------------------------------------------------------
 

@@ -10,7 +10,6 @@ from graph_models import Graph, cyclic, forests, grid_couplings
 
 import fastmf as mf
 from fastmf.inference.bp.graphs import radius, trees
-from fastmf.inference.bp.graphs.layout import adjacency, components
 from fastmf.inference.bp.graphs.radius import perron_bound, spectral_radius
 from fastmf.inference.bp.graphs.tree_bound import tree_bound
 from fastmf.inference.bp.graphs.trees import random_trees
@@ -81,26 +80,6 @@ def test_large_graphs_have_trees_that_cover_all_edges(monkeypatch):
     found = random_trees(edges, n)
     assert (found.probability > 0).all() and (found.probability <= 1).all()
     assert abs(found.probability.sum() - (n - 1)) < 1e-12 and found.root.sum() == 1
-
-
-@pytest.mark.parametrize("name, edges, n", [*forests(), *cyclic()], ids=str)
-def test_vertices_choose_their_parents_in_random_orders(name, edges, n):
-    """All choices of an order, one by one: each is a spanning forest."""
-    edges = sorted_edges(edges)
-    component, _ = components(adjacency(edges, n))
-    found = trees._ordered(edges, n, component, np.random.default_rng(0).permutation(n))
-    of_child = [[] for _ in range(n)]
-    for edge, side in np.argwhere(found.child > 0):
-        of_child[edges[edge, side]].append((edge, side))
-    counts, forests_of_graph = np.zeros(found.child.shape), trees_of(list(map(tuple, edges)), n)
-    choices = list(itertools.islice(itertools.product(*filter(None, of_child)), 20_000))
-    for choice in choices:
-        assert tuple(sorted(tuple(edges[edge]) for edge, _ in choice)) in forests_of_graph
-        for edge, side in choice:
-            counts[edge, side] += 1 / len(choices)
-    np.testing.assert_allclose(found.child, counts, atol=1e-12)
-    assert (found.probability > 0).all()
-    assert found.root.tolist() == [float(not of_vertex) for of_vertex in of_child]
 
 
 # --- sums over spanning trees, at any messages, against enumeration and trees one by one ----------
