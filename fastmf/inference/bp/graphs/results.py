@@ -39,6 +39,7 @@ def graph_beliefs(options, units, solved, probability, single):
     rows = {
         "log_partition": solved.log_partition if solved.objective is None else solved.objective,
         "score": solved.objective,
+        "bound": solved.bounds,
         "local_maximum": solved.optimal if options.search else None,
         "messages": returned,
         "converged": converged,
@@ -69,7 +70,9 @@ class Solved(NamedTuple):
     labels: np.ndarray | None
     optimal: np.ndarray | None
     objective: np.ndarray | None
-    is_best: np.ndarray | None = None  # whether no assignment is more probable, by elimination
+    # whether no assignment is more probable, by elimination or by the bound
+    is_best: np.ndarray | None = None
+    bounds: np.ndarray | None = None
 
 
 def joined(parts):
