@@ -259,3 +259,35 @@ def test_couplings_within_a_group_are_refused():
     couplings[0, 1] = couplings[1, 0] = 1
     with pytest.raises(ValueError, match="states of one group"):
         mf.BoltzmannMachine(couplings, mf.Categorical(np.zeros((2, 2))))
+
+
+@pytest.mark.parametrize("temperature", [0.5, 3.0])
+def test_energies_at_another_temperature(temperature):
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 2, (6, 3)).astype(float)
+    truncated = mf.TruncatedGaussian(x[0], x[1], np.zeros(3), np.ones(3))
+    ordinal = mf.Ordinal(rng.normal(size=(3, 3)))
+    weights = rng.normal(size=(3, 3))
+    forbidden = np.zeros((4, 4))
+    forbidden[:2, 2:] = [[-np.inf, 1.0], [0.5, 0.0]]
+    forbidden = sparse.csr_array(forbidden)
+    labels = np.array([[0, 1], [1, 0], [0, 0]])
+    for model, states in (
+        (mf.RBM(weights, mf.Gaussian(x[2], x[1] + 1), mf.Bernoulli(x[3])), (x, x)),
+        (mf.DBM([weights, weights], (truncated, mf.Ising(x[4]), ordinal)), (x, 2 * x - 1, x)),
+        (mf.BoltzmannMachine(forbidden + forbidden.T, mf.Categorical(weights[:2, :2])), (labels,)),
+        (mf.BoltzmannMachine(np.zeros((3, 3), np.float32), ordinal), (x,)),
+    ):
+        scaled = model.at_temperature(temperature)
+        assert type(scaled) is type(model)
+        assert scaled.dtype == model.dtype
+        np.testing.assert_allclose(
+            scaled.energy(*states) * temperature, model.energy(*states), rtol=1e-6
+        )
+    counts = mf.BoltzmannMachine([[0.0]], mf.Binomial([1.0], 4)).at_temperature(temperature)
+    assert mf.exact(counts).mean == pytest.approx(4 / (1 + np.exp(-1 / temperature)))
+    spikes = mf.BoltzmannMachine([[0.0]], mf.GaussBernoulli([0.0], [1.0], [0.0]))
+    with pytest.raises(TypeError, match="not available for GaussBernoulli units"):
+        spikes.at_temperature(temperature)
+    with pytest.raises(ValueError, match="temperature must be"):
+        counts.at_temperature(0)
