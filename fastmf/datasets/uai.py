@@ -78,10 +78,8 @@ def load_uai(path, evidence=None, *, max_bytes=2**33):
     -----
     Factors become logarithms: of one variable fields, of two couplings, and zeros -inf. A factor of
     more variables becomes an auxiliary unit, whose states are the possible entries of its table,
-    its field their logarithms, and whose couplings of -inf forbid other values of the variables:
-    marginals of the variables, the log-partition and the most probable assignment are those of the
-    file. Factors of the same two variables are multiplied. A variable with one state gets a second
-    one that never occurs.
+    and whose couplings of -inf forbid other values of the variables. Factors of the same two
+    variables are multiplied. A variable with one state gets a second one that never occurs.
 
     Examples
     --------
@@ -142,9 +140,8 @@ def _read_scope(words, factor, sizes, max_bytes):
         n_bytes = 160 * n_states * int(sizes[scope].sum())
         if n_bytes > max_bytes:
             words.fail(
-                f"{factor} has {arity} variables with {n_states} joint states, whose auxiliary "
-                f"unit needs {n_bytes} bytes, more than max_bytes={max_bytes:.0f}: write it as "
-                "factors of fewer variables, or pass a larger max_bytes"
+                f"{factor} has {arity} variables with {n_states} joint states, {n_bytes} bytes: "
+                f"split it into factors of fewer variables, or pass max_bytes={n_bytes}"
             )
     return scope
 

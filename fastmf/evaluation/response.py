@@ -20,6 +20,7 @@ from fastmf.models._layered import Layered
 from fastmf.models.boltzmann import check_machine
 from fastmf.priors._groups import has_groups
 from fastmf.priors._queries import two_values
+from fastmf.priors.concatenated import concatenate
 
 
 def susceptibility(model, result):
@@ -40,17 +41,14 @@ def susceptibility(model, result):
 
     Raises
     ------
-    ValueError
-        If the result has not converged, is not stable (the matrix is not positive definite, or
-        singular), or is not a solution of this model without an external precision.
-    TypeError
-        For units or solvers that it does not take.
+    ValueError, TypeError
+        If the result has not converged, is not stable (the matrix is not positive definite), or is
+        of other units, other solvers, or with an external precision.
 
     Notes
     -----
-    Opper & Winther (2001) for TAP and adaptive TAP, Welling & Teh (2004) for belief propagation,
-    which is exact on trees. For couplings and fields divided by a temperature T, dm_i / dh_j is
-    the returned matrix divided by T.
+    Opper & Winther (2001); Welling & Teh (2004) for belief propagation, which is exact on trees. Of
+    `model.at_temperature(T)` it is T times the susceptibility to the fields of `model`.
 
     Examples
     --------
@@ -100,17 +98,14 @@ def _of_beliefs(model, result, k, J, m, v):
     """The inverse of the Hessian of the Bethe free energy."""
     if result.pairwise is None or not all(map(two_values, model.layers)):
         raise TypeError("susceptibility: needs pairwise=True and units of two values.")
-    products = np.zeros(J.shape)
     if isinstance(model, Layered):
-        n = len(model.weights)
         i, j = np.nonzero(model.weights)
-        pairs, j = result.pairwise[..., i, j], j + n
+        pairs, j = result.pairwise[..., i, j], j + len(model.weights)
     else:
         (i, j), pairs = result.edges.T, result.pairwise
-    products[i, j] = np.atleast_2d(pairs)[k]
     both = (v[i] > 0) & (v[j] > 0)
     i, j = i[both], j[both]
-    c = products[i, j] - m[i] * m[j]
+    c = np.atleast_2d(pairs)[k, both] - m[i] * m[j]
     determinant = v[i] * v[j] - c * c
     hessian = np.diag(1 / np.where(v > 0, v, 1))
     np.add.at(hessian, (i, i), v[j] / determinant - 1 / v[i])
@@ -122,9 +117,7 @@ def _of_beliefs(model, result, k, J, m, v):
 def _of_tilts(model, result, k, J, m, v):
     """The derivative of the fixed point of means and variances."""
     if result.b is None or any(map(has_groups, model.layers)):
-        raise TypeError(
-            "susceptibility: needs a single solution of units without groups of states."
-        )
+        raise TypeError("susceptibility: needs one solution, of units without groups of states.")
     n, b, a = len(m), _flat(result.b)[k], _flat(result.a)[k]
     free = v > 0
     v = np.where(free, v, 1.0)
@@ -141,32 +134,27 @@ def _of_tilts(model, result, k, J, m, v):
         error = (abs(onsager - a) / (1 + abs(a)))[free].max(initial=0)
     if error > 1e-3:
         raise ValueError(
-            "susceptibility: the result is no solution of the model by tap of order 1 or 2, "
-            "adaptive_tap or belief_propagation without an external precision."
+            "susceptibility: the result is no solution of the model by tap (order 1 or 2) or "
+            "adaptive_tap without an external precision."
         )
     V, U = (np.where(free, x, 0.0) for x in _slopes_of_variance(model, b, a, v))
     M, v = np.where(free, -V / 2 - m * v, 0), v * free
-    of_mean = J + np.diag(onsager)
-    system = np.eye(2 * n)
-    system[:n] -= np.hstack([v[:, None] * of_mean, (v * m + M)[:, None] * slope])
-    system[n:] -= np.hstack([V[:, None] * of_mean, (V * m + U)[:, None] * slope])
-    return np.linalg.solve(system, np.vstack([np.diag(v), np.diag(V)]))[:n]
+    columns = (v, V), (v * m + M, V * m + U)
+    of_field, of_slope = (np.vstack([np.diag(x) for x in pair]) for pair in columns)
+    system = np.eye(2 * n) - np.hstack([of_field @ (J + np.diag(onsager)), of_slope @ slope])
+    return np.linalg.solve(system, of_field)[:n]
 
 
 def _slopes_of_variance(model, b, a, v):
     """Derivatives of the variances by b and a: differences of sixth order at the best of steps."""
-    sizes = np.cumsum([0, *(model.sizes if isinstance(model, Layered) else b.shape)])
-
-    def variances(b, a):
-        layers = zip(model.layers, sizes[:-1], sizes[1:], strict=True)
-        return np.concatenate([p.moments(b[:, i:j], a[:, i:j])[1] for p, i, j in layers], 1)
-
+    moments = concatenate(list(model.layers)).moments
     fractions = 2.0 ** -np.arange(3, 24)[:, None]
     for of_b in (True, False):
         steps, total = fractions / (np.sqrt(v) if of_b else v), 0.0
         with np.errstate(all="ignore"):
             for times, weight in ((1, 3 / 4), (2, -3 / 20), (3, 1 / 60)):
-                ends = [(b + s * of_b * steps, a + s * (not of_b) * steps) for s in (times, -times)]
-                total = total + weight * (variances(*ends[0]) - variances(*ends[1])) / steps
+                ends = (times * s * steps for s in (1, -1))
+                up, down = (moments(b + x * of_b, a + x * (not of_b))[1] for x in ends)
+                total = total + weight * (up - down) / steps
             changes = np.nan_to_num(abs(np.diff(total, axis=0)), nan=np.inf)
         yield total[changes.argmin(0), np.arange(len(b))]

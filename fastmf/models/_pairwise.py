@@ -13,10 +13,9 @@ class Machine(Model):
     """Common parts of RBMs, DBMs and fully visible machines."""
 
     def at_temperature(self, temperature):
-        """Divide the energy by a temperature: couplings, fields, precisions and log-weights.
+        """Divide couplings, fields, precisions and log-weights by a temperature.
 
-        At T the distribution is p^(1 / T), normalised, with p that of this machine. Bounds of units
-        stay, and so do the multiplicities of `Binomial` units, as of sums of two-valued units.
+        The distribution is p^(1 / T), normalised; multiplicities of `Binomial` units stay.
 
         Parameters
         ----------
@@ -26,13 +25,11 @@ class Machine(Model):
         Returns
         -------
         RBM, DBM or BoltzmannMachine
-            A machine of the same kind.
 
         Raises
         ------
         TypeError
-            For spike-and-slab units, and users' own, which are not of the same family at another
-            temperature.
+            For spike-and-slab units, and users' own: p^(1 / T) is of another family.
 
         Examples
         --------

@@ -22,8 +22,7 @@ def machine(kind):
     visible, hidden = mf.Bernoulli(field[:5]), mf.Ising(field[:4])
     return {
         "spins": lambda: mf.BoltzmannMachine(J, mf.Ising(field)),
-        "sparse": lambda: mf.BoltzmannMachine(csr_array(J), mf.Bernoulli(field)),
-        "counts": lambda: mf.BoltzmannMachine(J / 8, mf.Binomial(field, np.full(7, 3))),
+        "counts": lambda: mf.BoltzmannMachine(csr_array(J / 8), mf.Binomial(field, np.full(7, 3))),
         "layers": lambda: mf.RBM(weights, visible, hidden),
         "deep": lambda: mf.DBM(
             [weights, weights[:4].T[:, :3]], (visible, hidden, mf.Ising(field[:3]))
@@ -54,11 +53,11 @@ def differences(solve, model, layer=0):
 
 
 def naive(model, **options):
-    return mf.tap(model, order=1, tol=1e-14, max_iter=5000, **options)
+    return mf.tap(model, **{"order": 1, "tol": 1e-14, "max_iter": 5000} | options)
 
 
 def tap(model, **options):
-    return mf.tap(model, tol=1e-14, max_iter=5000, **options)
+    return naive(model, order=2, **options)
 
 
 def adaptive(model, **options):
@@ -71,8 +70,8 @@ def beliefs(model, **options):
 
 CASES = [
     *((solve, kind) for solve in (naive, tap, adaptive) for kind in ("spins", "counts", "layers")),
-    *((solve, kind) for solve in (tap, adaptive) for kind in ("deep", "reals", "slabs", "sparse")),
-    *((beliefs, kind) for kind in ("spins", "sparse", "layers")),
+    *((solve, kind) for solve in (tap, adaptive) for kind in ("deep", "reals", "slabs")),
+    *((beliefs, kind) for kind in ("spins", "layers")),
 ]
 
 
@@ -107,25 +106,19 @@ def test_response_against_exact_covariances():
     np.testing.assert_allclose(susceptibility(reals, adaptive(reals)), expected, atol=1e-9)
 
 
-@pytest.mark.parametrize("solve", [naive, tap, adaptive, beliefs])
-def test_rows_and_fields(solve):
+@pytest.mark.parametrize("solve", [tap, adaptive, beliefs])
+def test_rows_and_clamped_units(solve):
     model = machine("spins")
     fields = np.random.default_rng(0).normal(size=(2, 7))
     found = susceptibility(model, solve(model, field=fields))
     for field, chi in zip(fields, found, strict=True):
-        tilted = mf.BoltzmannMachine(model.couplings, mf.Ising(model.prior.field + field))
-        np.testing.assert_allclose(chi, susceptibility(tilted, solve(tilted)), atol=1e-10)
-
-
-def test_clamped_units_do_not_respond():
-    model, clamp = machine("spins"), np.r_[1.0, [np.nan] * 6]
-    for solve in (tap, beliefs):
-        chi = susceptibility(model, solve(model, clamp=clamp))
-        assert not chi[0].any()
-        assert not chi[:, 0].any()
-    J = model.couplings[1:, 1:]
-    rest = mf.BoltzmannMachine(J, mf.Ising(model.prior.field[1:] + model.couplings[0, 1:]))
-    np.testing.assert_allclose(chi[1:, 1:], susceptibility(rest, beliefs(rest)), atol=1e-10)
+        np.testing.assert_allclose(chi, susceptibility(model, solve(model, field=field)), atol=1e-9)
+    if solve is not adaptive:
+        chi = susceptibility(model, solve(model, clamp=np.r_[1.0, [np.nan] * 6]))
+        rest = mf.Ising(model.prior.field[1:] + model.couplings[0, 1:])
+        rest = mf.BoltzmannMachine(model.couplings[1:, 1:], rest)
+        expected = np.pad(susceptibility(rest, solve(rest)), (1, 0))
+        np.testing.assert_allclose(chi, expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("solve", [naive, tap, beliefs])
@@ -139,23 +132,18 @@ def test_solutions_that_are_refused(solve):
     assert susceptibility(ferromagnet, up).min() > 0
     with pytest.raises(ValueError, match="not converged"):
         susceptibility(ferromagnet, mf.tap(ferromagnet, init="up", max_iter=1))
-
-
-def test_results_that_are_refused():
-    model = machine("spins")
     with pytest.raises(TypeError, match="pairwise=True"):
-        susceptibility(model, mf.belief_propagation(model))
+        susceptibility(ferromagnet, mf.belief_propagation(ferromagnet))
     with pytest.raises(ValueError, match="no solution of the model"):
-        susceptibility(model, mf.tap(model, precision=np.ones(7), order=1))
+        susceptibility(ferromagnet, mf.tap(ferromagnet, init="up", precision=np.ones(20), order=1))
 
 
-@pytest.mark.parametrize("solver", ["tap", "relaxed_bp", "adaptive_tap", "belief_propagation"])
+@pytest.mark.parametrize("solver", [mf.tap, mf.relaxed_bp, mf.adaptive_tap, mf.belief_propagation])
 def test_starts_with_all_units_up(solver):
     layers = mf.RBM(np.full((20, 20), 0.08), mf.Ising(np.zeros(20)), mf.Ising(np.zeros(20)))
-    assert min(map(np.min, getattr(mf, solver)(layers, init="up").mean)) > 0.5
+    assert min(map(np.min, solver(layers, init="up").mean)) > 0.5
     with pytest.raises(ValueError, match="init must be one of"):
-        getattr(mf, solver)(layers, init="down")
-    if solver == "tap":
-        assert mf.tap(machine("counts"), init="up").converged
+        solver(layers, init="down")
+    if solver is mf.tap:
         with pytest.raises(ValueError, match="largest value"):
-            mf.tap(machine("reals"), init="up")
+            solver(machine("reals"), init="up")

@@ -99,6 +99,8 @@ def belief_propagation(
     True
     """
     check.one_of("algorithm", algorithm, ("sum", "auto", "max"))
+    if isinstance(init, str):
+        check.one_of("init", init, ("up",))
     if algorithm == "max":
         if pairwise or damping is not None:
             raise ValueError("pairwise and damping: not available with algorithm='max'.")
@@ -155,9 +157,8 @@ def _solved(options, model, field=None, clamp=None, init=None, on_graph=propagat
         return _mixture_of_layers(options, model, fields, n_rows)
     units = BinaryUnits(model, fields)
     if init is not None:
-        if isinstance(init, str):
-            check.one_of("init", init, ("up",))
-            init = model.weights * units.factor  # messages of visible units at their upper values
+        if isinstance(init, str):  # messages of visible units at their upper values
+            init = model.weights * units.factor
         init, n_rows = checked_init(messages_of(init), model.weights.shape, n_rows)
     ends = propagated(options, units, n_rows or 1, init)
     return _checked(options, beliefs_of(options, units, ends, n_rows is None), model, fields)

@@ -86,9 +86,9 @@ def most_probable(
     `init`, all states of a layer where these are few, and annealed chains of flips elsewhere. On a
     graph: the exact answer of a forest, or by elimination where that is quick; elsewhere single
     moves and, in rows with ties or that do not converge, annealed moves of random forests. The
-    search takes most of the time: some hundred times the sweeps of a single row. `bound` is the
-    maximum over the local polytope where its messages converge (Wainwright, Jaakkola and Willsky
-    2005), and holds at all messages: see `fastmf.inference.bp.graphs.tree_bound`.
+    search takes most of the time: some hundred times the sweeps of a single row. `bound` holds at
+    all messages, and is the maximum over the local polytope where they converge (Wainwright,
+    Jaakkola and Willsky 2005).
 
     Examples
     --------
@@ -137,9 +137,8 @@ def most_probable(
     result = _decoded(options, units, n_rows, init)
     if not bound:
         return result
-    on_graph = propagate_on_layers(replace(options, search=False), model, field, clamp)
-    bounds = np.maximum(on_graph.bound, result.score)
-    result.__dict__["bound"] = bounds
+    bounds = propagate_on_layers(replace(options, search=False), model, field, clamp).bound
+    result.__dict__["bound"] = bounds = np.maximum(bounds, result.score)
     proved = (bounds - result.score <= margin_of(bounds)).all()
     return with_check(result, all_right) if proved else result
 

@@ -102,10 +102,8 @@ def drawn_starts(model, n_rows, rng):
 
 def _highest(prior, dtype):
     """The largest value of each unit, the last state of each group."""
-    largest = bounds(prior)[1]
-    sizes, last = column_sizes(prior), np.zeros(n_units(prior), bool)
-    last[np.cumsum(sizes) - 1] = True
-    largest[~last] = 0
+    largest, last = np.zeros(n_units(prior)), np.cumsum(column_sizes(prior)) - 1
+    largest[last] = bounds(prior)[1][last]
     if not np.isfinite(largest).all():
         raise ValueError("init='up': needs units with a largest value.")
     return largest.astype(dtype)

@@ -9,7 +9,6 @@ from functools import partial
 
 import numpy as np
 
-from fastmf._common import arguments as check
 from fastmf._outcomes import (
     ALL,
     CONFIRMING,
@@ -62,12 +61,9 @@ def propagate_units(options, units, init=None):
         result.__dict__["_radius"] = partial(spectral_radius, units)
         return with_check(result, question_of(units, stable=stable))
     if init is not None:
-        if isinstance(init, str):
-            check.one_of("init", init, ("up",))
-            init = units.values_of(units.graph.n_states - 1)
-            messages = messages_at(init, units)
-        else:
-            messages = messages_at(init, units) if options.decodes else init
+        is_up = isinstance(init, str)
+        init = units.values_of(units.graph.n_states - 1) if is_up else init
+        messages = messages_at(init, units) if is_up or options.decodes else init
         init, n_rows = checked_messages(messages, units)
     if options.algorithm == "tree_reweighted":
         solved, probability = solve_trees(options, units, n_rows or 1, init)
@@ -105,9 +101,7 @@ def _with_bound(options, units, solved):
     for part, new in zip(solved[5:8], reweighted[5:8], strict=True):
         part[better] = new[better]
     bounds = np.maximum(reweighted.log_partition, solved.objective)
-    is_best = solved.objective >= bounds - margin_of(bounds)
-    if solved.is_best is not None:
-        is_best |= solved.is_best
+    is_best = solved.is_best | (solved.objective >= bounds - margin_of(bounds))
     return solved._replace(bounds=bounds, is_best=is_best)
 
 
@@ -287,7 +281,8 @@ class _GraphStates(_GraphRows):
         beliefs = units.beliefs(state.beliefs)
         beliefs[record.status == INFEASIBLE] = 0
         returned = messages if options.messages else None
-        decoded, is_best = (None, None, None) if best is None else best.result(), None
+        decoded = (None, None, None) if best is None else best.result()
+        is_best = np.zeros(len(rows), bool)
         if best is not None and options.search:
             is_best = self._take_best(rows, decoded)
             unsettled = ~is_converged(record.status)

@@ -93,13 +93,13 @@ class ModeCheck(NamedTuple):
     """A comparison of assignments with most probable ones, where elimination is quick."""
 
     units: object
-    is_best: np.ndarray | None
+    is_best: np.ndarray
 
     def __call__(self, result):
         """Reason why each row is not reliable, "" if it is; None if elimination takes long."""
         objective = np.atleast_1d(result.score)
         best = objective
-        if not self.units.is_forest and (self.is_best is None or not self.is_best.all()):
+        if not self.units.is_forest and not self.is_best.all():
             states = best_states(self.units, range(len(objective)))
             if states is None:
                 return None
