@@ -11,7 +11,7 @@ examples:
   fastmf tap model.npz --method bp
       by belief propagation; also relaxed_bp, adaptive_tap and, of small models, exact
   fastmf tap grid.uai --evidence grid.uai.evid --method bp
-      a pairwise model in UAI format, with observed variables
+      a model in UAI format (.uai, or .LG for logarithms), with observed variables
 
 MODEL is a model that its method save has written, a trained machine, or a network in UAI format.
 The table has one line a unit; a variable with several states is a group of units, whose means are
@@ -42,7 +42,7 @@ def run(arguments):
 
     method = arguments.method
     _options.check_outputs([arguments.model, arguments.clamp], (arguments.output, (".csv",)))
-    model, clamp, log_factor = _model(arguments)
+    model, clamp, log_factor, n_variables = _model(arguments)
     options = _options.given(arguments, "max_iter")
     if clamp is not None:
         if method == "adaptive_tap":
@@ -51,7 +51,11 @@ def run(arguments):
     if method == "exact" and "max_iter" in options:
         raise ValueError("--method exact has no sweeps: leave out --max-iter.")
     result = getattr(fastmf, _SOLVER_NAMES[method])(model, **options)
-    _write(arguments.output, result.mean, getattr(result, "var", None))
+    means, variances = result.mean, getattr(result, "var", None)
+    if n_variables is not None:  # without the auxiliary units of factors
+        n = model.prior.sizes[:n_variables].sum()
+        means, variances = means[:n], None if variances is None else variances[:n]
+    _write(arguments.output, means, variances)
     value = float(result.log_partition) + log_factor
     print(f"log-partition: {value:.8g} nats ({value / np.log(10):.8g} in base 10)")
     if method != "exact":
@@ -59,15 +63,15 @@ def run(arguments):
 
 
 def _model(arguments):
-    """Model, clamped units and logarithm of a factor of the partition function."""
+    """Model, clamped units, logarithm of a constant factor, and number of variables of a file."""
     from fastmf.datasets import load_uai
 
-    if arguments.model.lower().removesuffix(".gz").endswith(".uai"):
+    if arguments.model.lower().removesuffix(".gz").endswith((".uai", ".lg")):
         return load_uai(arguments.model, arguments.clamp)
     if arguments.clamp is not None:
-        raise ValueError("--evidence is for networks in UAI format (*.uai).")
+        raise ValueError("--evidence is for networks in UAI format (*.uai, *.LG).")
     machine = _rows.load(arguments.model)
-    return getattr(machine, "model_", machine), None, 0.0
+    return getattr(machine, "model_", machine), None, 0.0, None
 
 
 def _write(path, means, variances):

@@ -1,4 +1,4 @@
-"""Pairwise models from and to networks of pgmpy.
+"""Models from and to networks of pgmpy.
 
 Networks are read by their attributes, without an import; to make one, pgmpy must be installed.
 """
@@ -31,9 +31,10 @@ class Converted(NamedTuple):
     model : BoltzmannMachine
         Sparse couplings.
     names : list
-        Names of the units in the other package, in the order of units.
+        Names of the first units in the other package, in the order of units. Factors of more than
+        two variables are units after them, as in `datasets.load_uai`.
     states : list of lists
-        Names of the values of each unit there; of categorical units in the order of states.
+        Names of the values of each of these units, in the order of states.
     log_factor : float, default 0
         Logarithm of a constant factor that is not part of the model.
 
@@ -64,7 +65,7 @@ def from_pgmpy(network):
     ----------
     network : pgmpy.models.DiscreteMarkovNetwork, MarkovNetwork or DiscreteBayesianNetwork
         Or any object with a method get_factors, or get_cpds, whose factors have the attributes
-        variables, values and perhaps state_names. Factors have two variables at most.
+        variables, values and perhaps state_names.
 
     Returns
     -------
@@ -77,8 +78,8 @@ def from_pgmpy(network):
     TypeError
         If the object has none of these methods.
     ValueError
-        If there is no factor, one has more than two variables, negative entries or none that is
-        positive, or if variables have no factor, or states that do not match.
+        If there is no factor, one has negative entries or none that is positive, or if variables
+        have no factor, or states that do not match.
 
     Notes
     -----
@@ -137,11 +138,6 @@ def _state_names(factor, variable, n):
 def _logarithms(factor, states):
     """The logarithms of a factor, with the states of its variables in this order."""
     variables, values = list(factor.variables), np.asarray(factor.values, float)
-    if len(variables) > 2:
-        raise ValueError(
-            "factors must have two variables at most, as models are pairwise, got "
-            f"{variables!r:.80}."
-        )
     if not (np.isfinite(values) & (values >= 0)).all() or not values.any():
         raise ValueError(
             f"the factor of {variables!r:.80} must have entries at least 0, one of them positive."

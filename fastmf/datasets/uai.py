@@ -1,4 +1,4 @@
-"""Files of the UAI inference competitions: pairwise models and evidence."""
+"""Files of the UAI inference competitions: models and evidence."""
 
 import gzip
 import math
@@ -28,12 +28,15 @@ class UAIModel(NamedTuple):
     Parameters
     ----------
     model : BoltzmannMachine
-        Categorical units, with sparse couplings.
+        Categorical units, with sparse couplings: the variables, then a unit for each factor of more
+        than two variables.
     clamp : array of shape (n_units,), or None
-        Evidence: labels of observed variables, NaN for the others; the `clamp` of solvers.
+        Evidence: labels of observed variables, NaN where free; the `clamp` of solvers.
     log_factor : float
         Logarithm of the product of the factors without variables. The file's partition function is
         exp(log_factor) times the model's.
+    n_variables : int
+        Number of variables of the file, which are the first units.
 
     Examples
     --------
@@ -43,15 +46,17 @@ class UAIModel(NamedTuple):
     model: BoltzmannMachine
     clamp: np.ndarray | None
     log_factor: float
+    n_variables: int
 
 
 def load_uai(path, evidence=None, *, max_bytes=2**33):
-    """A pairwise model from a file in UAI format.
+    """Read a model from a file in UAI format.
 
     Parameters
     ----------
     path : str or path
-        MARKOV or BAYES network whose factors have two variables at most; gzip or not.
+        MARKOV or BAYES network; gzip or not. Tables of files named ``*.LG`` or ``*.LG.gz`` hold
+        natural logarithms.
     evidence : str or path, optional
         File of observed variables (.evid).
     max_bytes : int, default 2**33
@@ -66,14 +71,15 @@ def load_uai(path, evidence=None, *, max_bytes=2**33):
     FileNotFoundError
         If there is no such file.
     ValueError
-        If a file is of another kind, damaged, or too large, if a factor has more than two variables
-        or negative entries, or if it is zero everywhere; with the line.
+        If a file is of another kind, damaged, or too large, or if a factor has negative entries or
+        is zero everywhere; with the line.
 
     Notes
     -----
-    Factors become logarithms: of one variable fields, of two couplings, and zeros -inf. Factors of
-    the same variables are multiplied. A variable with one state gets a second one that never
-    occurs.
+    Factors become logarithms: of one variable fields, of two couplings, and zeros -inf. A factor of
+    more variables becomes an auxiliary unit, whose states are the possible entries of its table,
+    and whose couplings of -inf forbid other values of the variables. Factors of the same two
+    variables are multiplied. A variable with one state gets a second one that never occurs.
 
     Examples
     --------
@@ -87,44 +93,60 @@ def load_uai(path, evidence=None, *, max_bytes=2**33):
     [0.2, 0.8, 0.47, 0.07, 0.47]
     """
     path, max_bytes = file_path("path", path), number("max_bytes", max_bytes, 0, np.inf)
-    with reading(path, "a pairwise UAI file"):
-        tables, log_factor = _read_model(Words(path, max_bytes), max_bytes)
+    with reading(path, "a UAI file"):
+        tables, log_factor, n = _read_model(
+            Words(path, max_bytes), max_bytes, _has_logarithms(path)
+        )
     clamp = None
     if evidence is not None:
-        n_states = tables.sizes.tolist()
         evidence = file_path("evidence", evidence)
         with reading(evidence, "evidence"):
-            clamp = _read_evidence(Words(evidence, max_bytes), n_states)
-    return UAIModel(machine_of_tables(tables), clamp, log_factor)
+            clamp = _read_evidence(Words(evidence, max_bytes), tables.sizes[:n], len(tables.sizes))
+    return UAIModel(machine_of_tables(tables), clamp, log_factor, n)
 
 
-def _read_model(words, max_bytes):
+def _has_logarithms(path):
+    """Whether the tables of a file with this name hold logarithms."""
+    return path.name.lower().removesuffix(".gz").endswith(".lg")
+
+
+def _read_model(words, max_bytes, logarithms):
+    """Tables of a network, its constant factor, and the number of variables."""
     (kind,) = words.take(1, "its kind")
     if kind.upper() not in _NETWORKS:
         words.fail(f"it begins with {kind[:20]!a}, not with MARKOV or BAYES")
     n_units = words.number("the number of variables", 1)
     sizes = words.numbers(n_units, "a number of states", int, 1, 2**31)
     n_factors = words.number("the number of factors")
-    scopes = [_read_scope(words, f"factor {k}", n_units) for k in range(n_factors)]
+    scopes = [_read_scope(words, f"factor {k}", sizes, max_bytes) for k in range(n_factors)]
     check_memory(8 * int(sizes.sum()), max_bytes)
     factors = [
-        (scope, _read_table(words, f"factor {k}", sizes[scope])) for k, scope in enumerate(scopes)
+        (scope, _read_table(words, f"factor {k}", sizes[scope], logarithms))
+        for k, scope in enumerate(scopes)
     ]
     words.end()
-    return tables_of_factors(sizes, factors)
+    return *tables_of_factors(sizes, factors), n_units
 
 
-def _read_scope(words, factor, n_units):
+def _read_scope(words, factor, sizes, max_bytes):
+    """The variables of a factor."""
     arity = words.number(f"the number of variables of {factor}")
-    if arity > 2:
-        words.fail(f"{factor} has {arity} variables, but models are pairwise: two at most")
-    scope = words.numbers(arity, f"a variable of {factor}", int, 0, n_units - 1)
-    if arity == 2 and scope[0] == scope[1]:
-        words.fail(f"{factor} has variable {scope[0]} twice")
+    scope = words.numbers(arity, f"a variable of {factor}", int, 0, len(sizes) - 1)
+    twice = np.flatnonzero(np.bincount(scope) > 1)
+    if len(twice):
+        words.fail(f"{factor} has variable {twice[0]} twice")
+    if arity > 2:  # an entry of the couplings of a unit takes some 160 bytes while they are made
+        n_states = math.prod(sizes[scope].tolist())
+        n_bytes = 160 * n_states * int(sizes[scope].sum())
+        if n_bytes > max_bytes:
+            words.fail(
+                f"{factor} has {arity} variables with {n_states} joint states, {n_bytes} bytes: "
+                f"split it into factors of fewer variables, or pass max_bytes={n_bytes}"
+            )
     return scope
 
 
-def _read_table(words, factor, sizes):
+def _read_table(words, factor, sizes, logarithms):
     """The logarithms of a factor's table."""
     n_entries = words.number(f"the number of entries of {factor}")
     if n_entries != math.prod(sizes.tolist()):
@@ -132,21 +154,25 @@ def _read_table(words, factor, sizes):
             f"{factor} has {n_entries} entries, but its variables have {math.prod(sizes.tolist())} "
             "states together"
         )
-    table = words.numbers(n_entries, f"an entry of {factor}", float)
-    if not table.any():
+    lowest = -np.inf if logarithms else 0
+    table = words.numbers(n_entries, f"an entry of {factor}", float, lowest)
+    if table.max() == lowest:
         words.fail(f"{factor} is zero everywhere, so that no state is possible")
-    with np.errstate(divide="ignore"):
-        return np.log(table).reshape(sizes)
+    if not logarithms:
+        with np.errstate(divide="ignore"):
+            table = np.log(table)
+    return table.reshape(sizes)
 
 
-def _read_evidence(words, n_states):
+def _read_evidence(words, n_states, n_units):
+    """Labels of the units, NaN where they are not observed; None if none is."""
     values = words.numbers(words.n_left, "a variable or state", int).tolist()
     # Older files begin with the number of samples, 1.
     if len(values) % 2 == 0 and values[:1] == [1]:
         values = values[1:]
     if not values or len(values) != 1 + 2 * values[0]:
         raise ValueError("it must hold the number of observed variables, then each with its state.")
-    clamp = np.full(len(n_states), np.nan)
+    clamp = np.full(n_units, np.nan)
     for i, state in zip(values[1::2], values[2::2], strict=True):
         if i >= len(n_states) or state >= n_states[i]:
             raise ValueError(f"the model has no variable {i} with a state {state}.")
@@ -157,14 +183,15 @@ def _read_evidence(words, n_states):
 
 
 def save_uai(model, path, *, clamp=None, log_factor=0.0):
-    """Write a pairwise model in UAI format, and evidence beside it.
+    """Write a model in UAI format, and evidence beside it.
 
     Parameters
     ----------
     model : BoltzmannMachine
         Discrete units; states are counted from the lowest value.
     path : str or path
-        Compressed if named ``*.gz``.
+        Compressed if named ``*.gz``. Tables of files named ``*.LG`` or ``*.LG.gz`` hold natural
+        logarithms.
     clamp : array of shape (n_units,), optional
         Values of observed units, NaN where free; of categorical units also labels (n_groups,). They
         are written to the file with this name, without .gz, and ``.evid``.
@@ -202,6 +229,9 @@ def save_uai(model, path, *, clamp=None, log_factor=0.0):
     allowed = np.split(allowed_states(model, clamp, states), tables.first[1:])
     factors = [((), table) for table in equal_factors(log_factor)] if log_factor else []
     factors += factors_of(tables)
+    if _has_logarithms(path):
+        with np.errstate(divide="ignore"):
+            factors = [(scope, np.log(table)) for scope, table in factors]
     sizes = tables.sizes.tolist()
     lines = ["MARKOV", str(len(sizes)), " ".join(map(str, sizes)), str(len(factors))]
     lines += [" ".join(map(str, (len(scope), *scope))) for scope, _ in factors]

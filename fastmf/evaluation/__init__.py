@@ -13,6 +13,7 @@ from fastmf.evaluation.effective_couplings import effective_couplings
 from fastmf.evaluation.landscape import Tracker, solutions
 from fastmf.evaluation.log_partition import LogPartitionReport, log_partition_report
 from fastmf.evaluation.pseudo_likelihood import pseudo_log_likelihood
+from fastmf.evaluation.response import susceptibility
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.mean_field.solutions import Solutions
 from fastmf.learning.training.averaging import IterateAverage
@@ -39,4 +40,5 @@ __all__ = [
     "pseudo_log_likelihood",
     "ranked_pairs",
     "solutions",
+    "susceptibility",
 ]

@@ -233,7 +233,7 @@ def trace_of(record):
     """Residual of every sweep, or None; rows that ended earlier repeat their last one."""
     if not record.history.size:
         return None
-    n_sweeps = int(record.n_iter.max())
+    n_sweeps = min(int(record.n_iter.max()), record.history.shape[1])  # forests take two sweeps
     last = np.minimum(np.arange(n_sweeps), record.n_iter[:, None] - 1)
     return np.take_along_axis(record.history[:, :n_sweeps], last, axis=1)
 

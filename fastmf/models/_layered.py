@@ -9,12 +9,12 @@ import numpy as np
 from fastmf._threads.workers import computed_once
 from fastmf.models import _checks
 from fastmf.models._integrated import IntegratedMachine
-from fastmf.models._io import Model
+from fastmf.models._pairwise import Machine
 from fastmf.priors._groups import has_groups
 from fastmf.priors._queries import gaussian_units, unbounded
 
 
-class Layered(Model):
+class Layered(Machine):
     """Common parts of RBMs and DBMs.
 
     Attributes

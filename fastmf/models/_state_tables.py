@@ -189,16 +189,27 @@ def with_all_pairs(tables):
 
 
 def tables_of_factors(sizes, factors, names=None):
-    """Tables of the logarithms of factors of two variables at most, and of a constant factor."""
+    """Tables of the logarithms of factors, and of a constant factor.
+
+    A factor of three or more variables becomes a unit after all variables, with a state for each
+    possible entry of its table, tied to the variables by couplings of -inf.
+    """
     fields, edges, couplings, log_factor = [np.zeros(q) for q in sizes], [], [], 0.0
     for scope, table in factors:
         if len(scope) == 0:
             log_factor += float(table)
         elif len(scope) == 1:
             fields[scope[0]] += table
-        else:
+        elif len(scope) == 2:
             edges.append(scope)
             couplings.append(table)
+        else:
+            states = np.nonzero(table > -np.inf)
+            for variable, values in zip(scope, states, strict=True):
+                edges.append((variable, len(fields)))
+                is_value = np.arange(sizes[variable])[:, None] == values
+                couplings.append(np.where(is_value, 0.0, -np.inf))
+            fields.append(table[states])
     for k, field in enumerate(fields):
         if field.max() == -np.inf:
             name = names[k] if names else k

@@ -9,6 +9,7 @@ from fastmf._threads.workers import computed_once
 from fastmf.models import _checks
 from fastmf.models._couplings import check_states, checked_couplings, has_forbidden, pair_sums
 from fastmf.models._io import Model
+from fastmf.models._pairwise import Machine
 from fastmf.priors._groups import column_is_group, column_sizes, has_groups
 
 # Most units for which solvers of dense matrices make sparse couplings dense.
@@ -16,7 +17,7 @@ MAX_DENSE_UNITS = 4096
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BoltzmannMachine(Model):
+class BoltzmannMachine(Machine):
     """One layer of units, all coupled: p(x) proportional to exp(x'Jx / 2) prior(x).
 
     Parameters

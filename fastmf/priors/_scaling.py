@@ -98,6 +98,18 @@ def _rescaled(prior, offset, scale):
     return prior._replace(**{k: x.astype(getattr(prior, k).dtype) for k, x in fields.items()})
 
 
+def at_temperature(prior, temperature):
+    """The prior with fields, precisions and log-weights divided by a temperature."""
+
+    def changed(part):
+        if not built_in(part) or hasattr(part, "log_odds"):
+            raise TypeError(f"at_temperature: not available for {type(part).__name__} units.")
+        names = {"field", "precision", "log_weights"} & set(part._fields)
+        return part._replace(**{name: getattr(part, name) / temperature for name in names})
+
+    return map_parts(changed, prior)
+
+
 def with_fixed_fields_of(prior, other):
     """The prior with the fields of another one that learning does not change, such as bounds."""
 

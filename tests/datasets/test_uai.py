@@ -92,20 +92,41 @@ def test_evidence(tmp_path, text):
     assert mf.tap(mf.BoltzmannMachine(np.zeros((7, 7)), uai.model.prior), clamp=uai.clamp).converged
 
 
-def test_a_bayesian_network(tmp_path):
-    # P(a) P(b | a) is normalised.
-    text = "BAYES 2 2 2 2 1 0 2 0 1  2 0.2 0.8  4 0.9 0.1 0.3 0.7"
-    found = mf.exact(load_uai(written(tmp_path, text)).model)
-    assert found.log_partition == pytest.approx(0, abs=1e-14)
-    np.testing.assert_allclose(found.mean, [0.2, 0.8, 0.42, 0.58], atol=1e-14)
+# Factors of one to four variables, zeros, a variable with one state, and scopes that repeat.
+SCOPES = [(0,), (2, 0), (0, 1, 2), (3, 1, 2, 4), (4, 3, 0), (0, 1, 2), (5, 1, 3)]
+SIZES = [2, 3, 2, 2, 3, 1]
 
 
-def test_variables_with_one_state(tmp_path):
-    text = "MARKOV 3 1 2 1 3  1 0  2 0 1  2 2 0  1 3  2 0.5 2  1 7"
-    uai = load_uai(written(tmp_path, text))
-    found = mf.exact(uai.model)
-    assert found.log_partition == pytest.approx(math.log(3 * 2.5 * 7))
-    np.testing.assert_allclose(found.mean, [1, 0, 0.2, 0.8, 1, 0], atol=1e-14)
+@pytest.mark.parametrize("name", ["m.uai", "m.LG", "m.uai.lg.gz"])
+@pytest.mark.parametrize("observed", [False, True])
+def test_factors_of_several_variables(tmp_path, name, observed):
+    rng, text = np.random.default_rng(2), f"MARKOV 6 {' '.join(map(str, SIZES))} {len(SCOPES)} "
+    text += " ".join(f"{len(scope)} " + " ".join(map(str, scope)) for scope in SCOPES)
+    states = np.indices(SIZES).reshape(len(SIZES), -1)
+    weights = np.ones(states.shape[1])
+    for scope in SCOPES:
+        table = rng.random([SIZES[k] for k in scope])
+        table *= rng.random(table.shape) < 0.8
+        weights *= table[tuple(states[list(scope)])]
+        with np.errstate(divide="ignore"):
+            entries = table if name == "m.uai" else np.log(table)
+        text += f" {table.size} " + " ".join(map(repr, entries.ravel().tolist()))
+    path = written(tmp_path, gzip.compress(text.encode()) if name.endswith("gz") else text, name)
+    if observed:
+        weights *= (states[3] == 1) & (states[1] == 2)
+    uai = load_uai(path, written(tmp_path, "2 3 1 1 2", "evidence") if observed else None)
+    found = mf.exact(uai.model, clamp=uai.clamp)
+    assert found.log_partition == pytest.approx(math.log(weights.sum()))
+    means = uai.model.prior.by_group(found.mean)
+    for k, size in enumerate(SIZES):
+        expected = np.bincount(states[k], weights, size) / weights.sum()
+        np.testing.assert_allclose(means[k][:size], expected, atol=1e-12)
+    best = mf.most_probable(uai.model, clamp=uai.clamp)
+    assert best.score == pytest.approx(math.log(weights.max()))
+    np.testing.assert_array_equal(best.assignment[: uai.n_variables], states[:, weights.argmax()])
+    save_uai(uai.model, path)
+    again = mf.exact(load_uai(path).model, clamp=uai.clamp)
+    assert again.log_partition == pytest.approx(found.log_partition)
 
 
 # --- round trips ----------------------------------------------------------------------------------
@@ -182,7 +203,11 @@ HEAD = "MARKOV\n2\n2 2\n1\n"
         ("MARKOV 2 60000 60000 1 2 0 1 3600000000 1", "it ends on line 1"),
         ("MARKOV 2 60000 2000000000 0", "bytes, more than max_bytes"),
         ("MARKOV 2 2 2 90000000000 1 0", "it ends on line 1"),
-        ("MARKOV\n3\n2 2 2\n1\n3 0 1 2", "line 5: factor 0 has 3 variables.*pairwise"),
+        ("MARKOV 3 2 2 2 1 3 0 1 0", "factor 0 has variable 0 twice"),
+        (
+            "MARKOV 25 " + "2 " * 25 + "1 25 " + " ".join(map(str, range(25))),
+            "33554432 joint states",
+        ),
         (HEAD + "2 0 2", "line 5: a variable of factor 0 must be an integer from 0 to 1, got '2'"),
         (HEAD + "2 1 1", "factor 0 has variable 1 twice"),
         (HEAD + "2 0 1\n3\n1 1 1", "line 6: factor 0 has 3 entries.* 4 states"),
@@ -195,8 +220,8 @@ HEAD = "MARKOV\n2\n2 2\n1\n"
         ("MARKOV 1 2 2 1 0 1 0 2 0 1 2 1 0", "no state of variable 0 is possible"),
         (HEAD + "1 1\n2\n1 1\n\n5", "line 9: there are more words"),
         (b"\x93NUMPY\x01\x00\xff\xfe", "it begins with"),
-        (b"\x1f\x8b\x08\x00broken", "cannot be read as a pairwise UAI file"),
-        (gzip.compress(TEXT.encode(), mtime=0)[:-30], "cannot be read as a pairwise UAI file"),
+        (b"\x1f\x8b\x08\x00broken", "cannot be read as a UAI file"),
+        (gzip.compress(TEXT.encode(), mtime=0)[:-30], "cannot be read as a UAI file"),
         ("MARKOV " + "1" * 3000, "integer at least 1"),
     ],
 )

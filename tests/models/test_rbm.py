@@ -259,3 +259,27 @@ def test_couplings_within_a_group_are_refused():
     couplings[0, 1] = couplings[1, 0] = 1
     with pytest.raises(ValueError, match="states of one group"):
         mf.BoltzmannMachine(couplings, mf.Categorical(np.zeros((2, 2))))
+
+
+def test_energies_at_another_temperature():
+    rng = np.random.default_rng(0)
+    x, weights = rng.integers(0, 2, (6, 3)).astype(float), rng.normal(size=(3, 3))
+    truncated = mf.TruncatedGaussian(x[0], x[1], np.zeros(3), np.ones(3))
+    ordinal = mf.Ordinal(weights.astype(np.float32))
+    table = np.zeros((4, 4))
+    table[0, 2], table[1, 3] = -np.inf, 1
+    graph = mf.BoltzmannMachine(sparse.csr_array(table + table.T), mf.Categorical(np.eye(2)))
+    for model, states in (
+        (mf.RBM(weights, mf.Gaussian(x[2], x[1] + 1), mf.Bernoulli(x[3])), (x, x)),
+        (mf.DBM([weights, weights], (truncated, mf.Ising(x[4]), ordinal)), (x, 2 * x - 1, x)),
+        (graph, (np.array([[0, 1], [1, 1], [0, 0]]),)),
+        (mf.BoltzmannMachine(np.zeros((3, 3), np.float32), ordinal), (x,)),
+    ):
+        hot = model.at_temperature(3)
+        assert (type(hot), hot.dtype) == (type(model), model.dtype)
+        np.testing.assert_allclose(hot.energy(*states) * 3, model.energy(*states), rtol=1e-6)
+    counts = mf.BoltzmannMachine([[0.0]], mf.Binomial([1.0], 4)).at_temperature(2)
+    assert mf.exact(counts).mean == pytest.approx(4 / (1 + np.exp(-0.5)))
+    spikes = mf.BoltzmannMachine([[0.0]], mf.GaussBernoulli([0.0], [1.0], [0.0]))
+    with pytest.raises(TypeError, match="not available for GaussBernoulli units"):
+        spikes.at_temperature(2)

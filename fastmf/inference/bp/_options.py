@@ -22,6 +22,7 @@ class BPOptions:
     messages: bool = False
     history: bool = True  # keep the residuals of all sweeps, unless they take more than MAX_BYTES
     search: bool = True
+    bound: bool = False
     n_starts: int | None = None
     rng: object = None
     n_threads: int | None = None

@@ -56,9 +56,10 @@ def belief_propagation(
         (n_rows, n_units) or None. One array for a graph.
     clamp : array or pair of arrays, optional
         Values of clamped units, NaN where free.
-    init : array or Beliefs, optional
-        Log-messages to start from, as in the result's `messages`. By default messages without
-        preference, which do not depend on which value of a unit is called 1.
+    init : "up", array or Beliefs, optional
+        Log-messages to start from, as in the result's `messages`; "up": of units at their largest
+        values. By default messages without preference, which do not depend on which value of a unit
+        is called 1.
     damping : float in [0, 1), optional
         Weight of the old message. By default 0, until the residual of a row has not fallen for 16
         sweeps; only that row is then damped, by 1/2, 3/4 and so on.
@@ -98,6 +99,8 @@ def belief_propagation(
     True
     """
     check.one_of("algorithm", algorithm, ("sum", "auto", "max"))
+    if isinstance(init, str):
+        check.one_of("init", init, ("up",))
     if algorithm == "max":
         if pairwise or damping is not None:
             raise ValueError("pairwise and damping: not available with algorithm='max'.")
@@ -154,6 +157,8 @@ def _solved(options, model, field=None, clamp=None, init=None, on_graph=propagat
         return _mixture_of_layers(options, model, fields, n_rows)
     units = BinaryUnits(model, fields)
     if init is not None:
+        if isinstance(init, str):  # messages of visible units at their upper values
+            init = model.weights * units.factor
         init, n_rows = checked_init(messages_of(init), model.weights.shape, n_rows)
     ends = propagated(options, units, n_rows or 1, init)
     return _checked(options, beliefs_of(options, units, ends, n_rows is None), model, fields)

@@ -29,6 +29,8 @@ class Beliefs(FixedPoint):
         Max-product: minus the energy of the assignment, a lower bound of the maximum.
         Mixed-product: log of the sum of exp(-energy) over the hidden units, likewise.
         Sum-product: None.
+    bound : float or array, optional
+        `most_probable` with bound=True: certified upper bound of the score of all assignments.
     local_maximum : bool or array, optional
         Whether no flip of one visible unit raises `score`. None without a search.
     messages : array of shape (n_visible, n_hidden) or (n_rows, n_visible, n_hidden), optional
@@ -54,6 +56,7 @@ class Beliefs(FixedPoint):
 
     assignment: tuple | None = None
     score: np.ndarray | float | None = None
+    bound: np.ndarray | float | None = None
     local_maximum: np.ndarray | bool | None = None
     messages: np.ndarray | None = None
     pairwise: np.ndarray | None = None

@@ -51,7 +51,7 @@ def adaptive_tap(
     Parameters
     ----------
     model : BoltzmannMachine, RBM or DBM
-    init : None, array, pair (mean, var) or FixedPoint
+    init : None, "up", array, pair (mean, var) or FixedPoint
         Starting point, as in `tap`: one sweep of TAP from there gives the first sites; None: the
         uncoupled units; a result of `adaptive_tap`: its sites.
     schedule : {"auto", "convergent"}, default "auto"

@@ -14,6 +14,7 @@ from fastmf.priors._groups import (
     has_groups,
 )
 from fastmf.priors._protocol import contains, n_units, sample
+from fastmf.priors._queries import bounds
 from fastmf.priors._values import refuse_clamped
 
 
@@ -52,7 +53,7 @@ def start_and_tilt(model, layout, init, field, precision, clamp):
         mean, var = map(list, zip(*model.uncoupled_moments, strict=True))
         var = [np.where(np.isfinite(v), v, 0) for v in var]
     else:
-        mean, var = _start(init, arrays)
+        mean, var = _start(model, init, arrays)
     for k in range(2, len(mean)):
         if mean[k] is None:
             mean[k] = model.uncoupled_moments[k][0]
@@ -99,8 +100,20 @@ def drawn_starts(model, n_rows, rng):
     return draws.astype(dtype)
 
 
-def _start(init, arrays):
+def _highest(prior, dtype):
+    """The largest value of each unit, the last state of each group."""
+    largest, last = np.zeros(n_units(prior)), np.cumsum(column_sizes(prior)) - 1
+    largest[last] = bounds(prior)[1][last]
+    if not np.isfinite(largest).all():
+        raise ValueError("init='up': needs units with a largest value.")
+    return largest.astype(dtype)
+
+
+def _start(model, init, arrays):
     """Lists of starting means and variances, one entry per layer."""
+    if isinstance(init, str):
+        check.one_of("init", init, ("up",))
+        return [_highest(p, model.dtype) for p in model.layers], [None] * len(model.layers)
     if isinstance(init, FixedPoint):
         init = (init.mean, init.var)
     if not isinstance(init, tuple):

@@ -45,7 +45,7 @@ def relaxed_bp(
     Parameters
     ----------
     model : RBM, DBM or BoltzmannMachine
-    init : None, int, array, pair (mean, var) or FixedPoint
+    init : None, "up", array, pair (mean, var) or FixedPoint
         Start, as in `tap`: the first messages are the mean and variance of the unit that sends
         them.
     field, precision : array or tuple of arrays, optional

@@ -62,10 +62,11 @@ def tap(
     Parameters
     ----------
     model : RBM, DBM or BoltzmannMachine
-    init : None, array, pair (mean, var) or FixedPoint
-        Starting point. None: moments of the uncoupled units. An array (n_rows, n_units) of the
-        first layer: data, with variance 0, as labels for categorical units (negative if missing).
-        A pair or a result: means and variances, for all layers as tuples.
+    init : None, "up", array, pair (mean, var) or FixedPoint
+        Starting point. None: moments of the uncoupled units. "up": all units at their largest
+        values. An array (n_rows, n_units) of the first layer: data, with variance 0, as labels for
+        categorical units (negative if missing). A pair or a result: means and variances, for all
+        layers as tuples.
     order : {1, 2, 3}, default 2
         1: naive mean field (a lower bound of log Z); 2: TAP; 3: third order, for binary units.
     schedule : {"blocked", "sequential"}, default "blocked"

@@ -39,10 +39,11 @@ def _best(total):
 @kernel(mode="inner")
 def _replace_message(problem, message, labels, k, belief, total):
     """Put the couplings with a decoded neighbour in the place of its message."""
+    probability = problem.probability[problem.edges[k]]
     for a in range(belief.shape[0]):
         # In sequential sweeps some messages are newer than beliefs.
         if belief[a] > -np.inf and message[a] > -np.inf:
-            total[a] -= message[a]
+            total[a] -= probability * message[a]
     _add_couplings(problem, labels, k, belief.shape[0], total)
 
 

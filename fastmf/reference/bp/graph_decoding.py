@@ -19,6 +19,7 @@ def _decode(problem, beliefs, messages, labels):
             if problem.neighbours[k] < i:
                 back = problem.first_entry[problem.reverse[k]]
                 message = messages[back : back + len(total)]
+                message = problem.probability[problem.edges[k]] * message
                 total -= np.where((total > -np.inf) & (message > -np.inf), message, 0)
                 total += exponents
         labels[i] = total.argmax()

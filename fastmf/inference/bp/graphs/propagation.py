@@ -61,12 +61,16 @@ def propagate_units(options, units, init=None):
         result.__dict__["_radius"] = partial(spectral_radius, units)
         return with_check(result, question_of(units, stable=stable))
     if init is not None:
-        messages = messages_at(init, units) if options.decodes else init
+        is_up = isinstance(init, str)
+        init = units.values_of(units.graph.n_states - 1) if is_up else init
+        messages = messages_at(init, units) if is_up or options.decodes else init
         init, n_rows = checked_messages(messages, units)
     if options.algorithm == "tree_reweighted":
         solved, probability = solve_trees(options, units, n_rows or 1, init)
     else:
         solved = _in_chunks(options, units, n_rows or 1, init)
+    if options.bound:
+        solved = _with_bound(options, units, solved)
     result = graph_beliefs(options, units, solved, probability, n_rows is None)
     mixed = partial(propagate_on_graph, options_of_checks(options))
     return with_check(result, question_of(units, mixed)) if is_sum else result
@@ -82,30 +86,32 @@ def _row_of(units, k):
     return solve, partial(starts_of_graph, row)
 
 
-def solve_trees(options, units, n_rows, init):
-    """Tree-reweighted belief propagation, its bound, and the probabilities of edges."""
+def solve_trees(options, units, n_rows, init=None):
+    """Tree-reweighted propagation with its bound, and the probabilities of edges."""
     trees = random_trees(units.graph.edges, len(units.graph.n_states))
-    problem = units.problem(trees.probability)
-    solves = replace(options, pairwise=True, messages=True)
-    solved = _in_chunks(solves, units, n_rows, init, problem)
-    root = trees.root[units.layout.order]
-    bounds = tree_bound(problem[0], trees.child, root, solved.messages)
-    bounds[solved.record["status"] == INFEASIBLE] = -np.inf
-    messages = solved.messages if options.messages else None
-    return solved._replace(log_partition=bounds, messages=messages), trees.probability
+    return _in_chunks(options, units, n_rows, init, trees), trees.probability
 
 
-def _solver(options, units, problem=None):
-    """Solver of rows of two-valued units, or of states (by the given problem)."""
-    if options.algorithm == "sum" and units.binary is not None:
-        return _GraphSpins(options, units)
-    return _GraphStates(options, units, units.problem() if problem is None else problem)
+def _with_bound(options, units, solved):
+    """The better of two assignments of each row, by plain and reweighted max-product; a bound."""
+    # Undamped reweighted messages oscillate; at a fixed point up to rounding the bound is close.
+    options = replace(options, damping=0.5, tol=np.finfo(np.float64).eps)
+    reweighted, _ = solve_trees(options, units, len(solved.objective))
+    better = reweighted.objective > solved.objective
+    for part, new in zip(solved[5:8], reweighted[5:8], strict=True):
+        part[better] = new[better]
+    bounds = np.maximum(reweighted.log_partition, solved.objective)
+    is_best = solved.is_best | (solved.objective >= bounds - margin_of(bounds))
+    return solved._replace(bounds=bounds, is_best=is_best)
 
 
-def _in_chunks(options, units, n_rows, init, problem=None):
+def _in_chunks(options, units, n_rows, init, trees=None):
     """Solve rows in chunks whose messages fit in memory."""
     options = replace(options, history=bool(options.history_length(n_rows)))
-    kind = _solver(options, units, problem)
+    if options.algorithm == "sum" and units.binary is not None:
+        kind = _GraphSpins(options, units)
+    else:
+        kind = _GraphStates(options, units, trees)
     size = max(1, MAX_BYTES // (16 * max(kind.n_messages, 1)))
     parts = []
     for first in range(0, n_rows, size):
@@ -194,7 +200,6 @@ class _GraphRows:
             receivers=FOLLOWING if self.units.is_forest else ALL,
             scratch=np.zeros((_workers(options, problem, n_rows), 3, max_states)),
         )
-        after = None if after is None else partial(after, problem)
         record = _sweep_to_the_end(options, self.settings, send, problem, state, after)
         return state, record
 
@@ -260,11 +265,15 @@ def _binary_terms(problem, messages, p, q, pairwise):
 class _GraphStates(_GraphRows):
     """Rows in graphs of units with any numbers of states, or of other algorithms."""
 
-    def __init__(self, options, units, problem):
-        problem, scale = problem
-        problem = problem._replace(maximum=options.algorithm == "max")
+    def __init__(self, options, units, trees):
+        problem, scale = units.problem(None if trees is None else trees.probability)
+        problem = problem._replace(maximum=options.decodes)
         super().__init__(options, units, problem, scale)
-        self.n_messages = int(problem.first_entry[-1])
+        self.n_messages, self.trees = int(problem.first_entry[-1]), trees
+        # With the tables of the model, to evaluate assignments.
+        self.undivided = problem
+        if trees is not None and options.decodes:
+            self.undivided = units.problem()[0]._replace(probability=problem.probability)
 
     def solve(self, rows, init):
         """The `Solved` rows."""
@@ -274,25 +283,31 @@ class _GraphStates(_GraphRows):
         send = graph_states.send_address()
         max_states = int(units.graph.n_states.max())
         decodes = options.decodes
-        best = _Assignments(options, len(rows), units.layout.order) if decodes else None
-        state, record = self.swept(
-            send, problem, messages, field.shape[1], max_states, best and best.decode
-        )
+        undivided, best, after = self.undivided._replace(field=field), None, None
+        if decodes:
+            best = _Assignments(options, len(rows), units.layout.order)
+            after = partial(best.decode, undivided)
+        state, record = self.swept(send, problem, messages, field.shape[1], max_states, after)
         values = pairs = None
         if not decodes:
             values, pairs = _states_terms(problem, state, options.pairwise)
+        if self.trees is not None:
+            root = self.trees.root[units.layout.order]
+            values = tree_bound(problem, self.trees.child, root, messages)
+        if values is not None:
             values[record.status == INFEASIBLE] = -np.inf
         beliefs = units.beliefs(state.beliefs)
         beliefs[record.status == INFEASIBLE] = 0
         returned = messages if options.messages else None
-        decoded, is_best = (None, None, None) if best is None else best.result(), None
+        decoded = (None, None, None) if best is None else best.result()
+        is_best = np.zeros(len(rows), bool)
         if best is not None and options.search:
             is_best = self._take_best(rows, decoded)
             unsettled = ~is_converged(record.status)
             if not units.is_forest:
                 unsettled |= _has_ties(units, beliefs)
             unsettled &= ~is_best & (record.status != INFEASIBLE)
-            self._move_forests(problem, np.flatnonzero(unsettled), decoded)
+            self._move_forests(undivided, np.flatnonzero(unsettled), decoded)
         return Solved(record._asdict(), beliefs, values, pairs, returned, *decoded, is_best)
 
     def _take_best(self, rows, decoded):

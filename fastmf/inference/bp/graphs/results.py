@@ -43,6 +43,7 @@ def graph_beliefs(options, units, solved, probability, single):
     rows = {
         "log_partition": solved.log_partition if solved.objective is None else solved.objective,
         "score": solved.objective,
+        "bound": solved.bounds,
         "local_maximum": solved.optimal if options.search else None,
         "messages": returned,
         "converged": converged,
@@ -73,7 +74,9 @@ class Solved(NamedTuple):
     labels: np.ndarray | None
     optimal: np.ndarray | None
     objective: np.ndarray | None
-    is_best: np.ndarray | None = None  # whether no assignment is more probable, by elimination
+    # whether no assignment is more probable, by elimination or by the bound
+    is_best: np.ndarray | None = None
+    bounds: np.ndarray | None = None
 
 
 def joined(parts):
@@ -94,13 +97,13 @@ class ModeCheck(NamedTuple):
     """A comparison of assignments with most probable ones, where elimination is quick."""
 
     units: object
-    is_best: np.ndarray | None
+    is_best: np.ndarray
 
     def __call__(self, result):
         """Reason why each row is not reliable, "" if it is; None if elimination takes long."""
         objective = np.atleast_1d(result.score)
         best = objective
-        if not self.units.is_forest and (self.is_best is None or not self.is_best.all()):
+        if not self.units.is_forest and not self.is_best.all():
             states = best_states(self.units, range(len(objective)))
             if states is None:
                 return None

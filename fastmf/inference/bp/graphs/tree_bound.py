@@ -1,4 +1,4 @@
-"""Upper bound of log-partitions by spanning trees, at any messages.
+"""Upper bounds of log-partitions, and of exponents, by spanning trees, at any messages.
 
 log Z is convex in the parameters, so that it is at most the average of log Z_T over random trees T
 whose average parameters are the parameters of the graph. With edge probabilities rho and any
@@ -14,7 +14,10 @@ r_i that i is a root and rho_k|i that k is a child of i,
     S_ki = log sum_a exp(h_k(a) - u_ik(a) + J_ki / rho_ki).
 
 It holds for all messages. Where they have converged S - u does not depend on x, and the bound is
-the bound of tree-reweighted belief propagation (Wainwright, Jaakkola & Willsky 2005).
+the bound of tree-reweighted belief propagation (Wainwright, Jaakkola & Willsky 2005). At
+temperature 0 sums over states are maxima, and it bounds the exponent of the most probable states:
+
+    max_x exponent(x) <= sum_i max_x [r_i h_i(x) + sum_k rho_k|i (S_ki(x) - u_ki(x))].
 """
 
 import numpy as np
@@ -25,13 +28,13 @@ from fastmf.inference.mean_field.lower_bound import SUM_ROUNDING
 
 
 def tree_bound(problem, child, root, messages):
-    """Upper bound of the log-partition of each row."""
+    """Upper bound of the log-partition of each row, or of its largest exponent."""
     child_of_slot = child[problem.edges, problem.transposed.astype(int)]
-    finite = [part[np.isfinite(part)] for part in (problem.tables, problem.field)]
-    rounding = SUM_ROUNDING * (1 + sum(abs(part).sum() for part in finite))
     bounds = []
     for k, u in enumerate(messages):
         field = problem.field[min(k, len(problem.field) - 1)]
+        sizes = (abs(part[np.isfinite(part)]).sum() for part in (problem.tables, field))
+        rounding = SUM_ROUNDING * (1 + sum(sizes))
         bounds.append(_bound(problem, child_of_slot, root, field, u) + rounding)
     return np.array(bounds)
 
@@ -46,23 +49,24 @@ def _bound(problem, child, root, field, u):
     h = field + np.bincount(receiver, probability * u, len(field))
     if not np.logical_or.reduceat(h > -np.inf, first).all():
         return -np.inf
-    sums = np.zeros(len(field))
+    sums, combine = np.zeros(len(field)), np.max if problem.maximum else scipy.special.logsumexp
     for slots, (senders, back), (states, sent), tables in chunks_of_slots(problem):
         cavity = without(h[senders], u[back])
-        new = scipy.special.logsumexp(cavity[:, :, None] + problem.tables[tables], axis=1)
+        new = combine(cavity[:, :, None] + problem.tables[tables], axis=1)
         possible = h[states] > -np.inf
         gain = np.where(possible, new - np.where(possible, u[sent], 0), 0)
         impossible = np.isneginf(gain)
         gain = child[slots][:, None] * np.where(impossible, 0, gain)
         np.add.at(sums, states, np.where(impossible, -np.inf, gain))
-    of_unit = np.repeat(root, sizes)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        total = np.where(of_unit > 0, h + sums / of_unit, np.where(h > -np.inf, sums, -np.inf))
+    possible, of_unit = h > -np.inf, np.repeat(root, sizes)
+    total = np.where(possible, of_unit * np.where(possible, h, 0) + sums, -np.inf)
     top = np.maximum.reduceat(total, first)
-    if np.isneginf(top).any():
-        return -np.inf
-    logs = np.log(np.add.reduceat(np.exp(total - np.repeat(top, sizes)), first))
-    return float(np.where(root > 0, root * (top + logs), top).sum())
+    if problem.maximum or np.isneginf(top).any():
+        return float(top.sum())
+    with np.errstate(divide="ignore", invalid="ignore"):  # units that are no root
+        weights = np.exp((total - np.repeat(top, sizes)) / of_unit)
+    logs = np.log(np.add.reduceat(weights, first))
+    return float((top + np.where(root > 0, root * logs, 0)).sum())
 
 
 def chunks_of_slots(problem, slots=None, n_rows=1):

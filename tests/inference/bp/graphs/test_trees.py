@@ -105,6 +105,39 @@ def test_it_holds_for_all_messages(name, edges, n):
             assert (bound_of(graph, rng, scale) > graph.solve()[0]).all()
 
 
+@pytest.mark.parametrize("name, edges, n", [*forests(), *cyclic()], ids=str)
+@pytest.mark.parametrize("forbidden", [0.0, 0.3])
+def test_bounds_of_scores(name, edges, n, forbidden):
+    graph = Graph(edges, n, 2.0, forbidden, seed=3)
+    clamp = np.full((2, n), -1)
+    clamp[1, 0] = 0
+    field = np.random.default_rng(0).normal(size=graph.sizes.sum())
+    best = np.array([graph.solve(field, row)[3] for row in clamp])
+    for max_iter in (1, 4, 1000):
+        options = {"field": field, "clamp": clamp, "max_iter": max_iter}
+        found = mf.most_probable(graph.machine(), bound=True, **options)
+        assert (found.bound >= np.maximum(best, found.score)).all()
+    if "ring" not in name and len(edges) < n:
+        np.testing.assert_allclose(found.bound, best, rtol=1e-12)
+
+
+def test_bounds_prove_assignments():
+    """Attractive couplings: the local polytope has an integral maximum (here of 900 spins)."""
+    field = np.random.default_rng(0).normal(size=900)
+    machine = mf.BoltzmannMachine(grid_couplings(30, torus=True), mf.Ising(field))
+    found = mf.most_probable(machine, bound=True)
+    assert found.reliable
+    assert found.bound == pytest.approx(found.score)
+    weights = np.random.default_rng(1).normal(size=(6, 5))
+    model = mf.RBM(weights, mf.Ising(field[:6]), mf.Bernoulli(field[:5]))
+    rows = mf.most_probable(model, bound=True, field=np.eye(6))
+    states = np.indices((2,) * 11).reshape(11, -1).T
+    pair = 2 * states[:, :6] - 1, states[:, 6:]
+    assert (rows.bound >= (pair[0] - model.energy(*pair)[:, None]).max(0)).all()
+    with pytest.raises(ValueError, match="bound: not available with sum_hidden"):
+        mf.most_probable(model, bound=True, sum_hidden=True)
+
+
 def test_forests_of_one_edge_are_exact_without_messages():
     graph = Graph([(0, 1)], 2, 2.0, seed=3)
     assert np.isclose(bound_of(graph)[0], graph.solve()[0], rtol=1e-12)

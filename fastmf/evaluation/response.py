@@ -1,0 +1,160 @@
+"""Linear response of solutions: derivatives of all means with respect to all fields.
+
+Naive mean field, TAP and adaptive TAP have tilts b = field + J m + a m and a, a function of the
+variances v. With the derivatives of the moments of each unit by its tilts,
+
+    dm = v db + M da,    dv = V db + U da,    db = dfield + J dm + a dm + m da,    da = S dv,
+    M = -V / 2 - m v,    S = 0,    -J o J    or    (C o C)^-1 - diag(1 / v^2),
+
+where o is the elementwise product and C the covariance of the Gaussian of adaptive TAP. Of belief
+propagation, the inverse of dm / dfield is the Hessian of the Bethe free energy: the sum over edges
+of the inverse covariances of two units, less (number of neighbours - 1) / v of each unit.
+"""
+
+import numpy as np
+
+from fastmf._common.rows import is_sparse
+from fastmf.inference.bp.beliefs import Beliefs
+from fastmf.inference.ep.result import ExpectationPropagation
+from fastmf.models._layered import Layered
+from fastmf.models.boltzmann import check_machine
+from fastmf.priors._groups import has_groups
+from fastmf.priors._queries import two_values
+from fastmf.priors.concatenated import concatenate
+
+
+def susceptibility(model, result):
+    """Compute d mean_i / d field_j of a solution, its estimate of the covariance of two units.
+
+    Parameters
+    ----------
+    model : RBM, DBM or BoltzmannMachine
+    result : FixedPoint
+        Of `tap` (order 1 or 2), `adaptive_tap` or, with pairwise=True and units of two values,
+        `belief_propagation`; solved with tol=1e-12 for eight digits.
+
+    Returns
+    -------
+    array of shape (n_units, n_units) or (n_rows, n_units, n_units)
+        Units in the order of the layers; zeros for clamped units. Its sum is the response of the
+        sum of all means to a field on all units.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the result has not converged, is not stable (the matrix is not positive definite), or is
+        of other units, other solvers, or with an external precision.
+
+    Notes
+    -----
+    Opper & Winther (2001); Welling & Teh (2004) for belief propagation, which is exact on trees. Of
+    `model.at_temperature(T)` it is T times the susceptibility to the fields of `model`.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> chain = mf.BoltzmannMachine([[0.0, 0.5], [0.5, 0.0]], mf.Ising(np.zeros(2)))
+    >>> result = mf.belief_propagation(chain, pairwise=True)
+    >>> mf.evaluation.susceptibility(chain, result).round(4).tolist()
+    [[1.0, 0.4621], [0.4621, 1.0]]
+    """
+    check_machine(model)
+    if not np.all(result.converged):
+        raise ValueError("susceptibility: the result has not converged.")
+    J = _couplings(model)
+    mean, var = _flat(result.mean), _flat(result.var)
+    of_row = _of_beliefs if isinstance(result, Beliefs) else _of_tilts
+    rows = []
+    for k in range(len(mean)):
+        free, matrix = var[k] > 0, np.zeros(J.shape)
+        try:
+            chi = of_row(model, result, k, J, mean[k], var[k])[np.ix_(free, free)]
+            np.linalg.cholesky((chi + chi.T) / 2)
+        except np.linalg.LinAlgError:
+            raise ValueError("susceptibility: the solution is not stable.") from None
+        matrix[np.ix_(free, free)] = (chi + chi.T) / 2
+        rows.append(matrix)
+    return rows[0] if np.ndim(result.converged) == 0 else np.stack(rows)
+
+
+def _flat(x):
+    """Values of all layers side by side, one row for each row of the result."""
+    return np.atleast_2d(np.concatenate(x, -1) if isinstance(x, tuple) else x).astype(np.float64)
+
+
+def _couplings(model):
+    """Couplings of all units, as a dense matrix, in the order of the layers."""
+    if not isinstance(model, Layered):
+        J = model.couplings
+        return (J.toarray() if is_sparse(J) else J).astype(np.float64)
+    starts = np.cumsum([0, *model.sizes])
+    J = np.zeros((starts[-1],) * 2)
+    for k, weights in enumerate(model.couplings):
+        J[starts[k] : starts[k + 1], starts[k + 1] : starts[k + 2]] = weights
+    return J + J.T
+
+
+def _of_beliefs(model, result, k, J, m, v):
+    """The inverse of the Hessian of the Bethe free energy."""
+    if result.pairwise is None or not all(map(two_values, model.layers)):
+        raise TypeError("susceptibility: needs pairwise=True and units of two values.")
+    if isinstance(model, Layered):
+        i, j = np.nonzero(model.weights)
+        pairs, j = result.pairwise[..., i, j], j + len(model.weights)
+    else:
+        (i, j), pairs = result.edges.T, result.pairwise
+    both = (v[i] > 0) & (v[j] > 0)
+    i, j = i[both], j[both]
+    c = np.atleast_2d(pairs)[k, both] - m[i] * m[j]
+    determinant = v[i] * v[j] - c * c
+    hessian = np.diag(1 / np.where(v > 0, v, 1))
+    np.add.at(hessian, (i, i), v[j] / determinant - 1 / v[i])
+    np.add.at(hessian, (j, j), v[i] / determinant - 1 / v[j])
+    hessian[i, j] = hessian[j, i] = -c / determinant
+    return np.linalg.inv(hessian)
+
+
+def _of_tilts(model, result, k, J, m, v):
+    """The derivative of the fixed point of means and variances."""
+    if result.b is None or any(map(has_groups, model.layers)):
+        raise TypeError("susceptibility: needs one solution, of units without groups of states.")
+    n, b, a = len(m), _flat(result.b)[k], _flat(result.a)[k]
+    free = v > 0
+    v = np.where(free, v, 1.0)
+    if isinstance(result, ExpectationPropagation):
+        precision = np.reshape(result.sites, (-1, 2, n))[k, 1]
+        if isinstance(model, Layered):  # even layers come first there
+            precision = np.concatenate([precision[units] for units in model.bounds])
+        C, onsager = np.linalg.inv(np.diag(precision) - J), 1 / v - precision
+        slope, error = np.linalg.inv(C * C) - np.diag(1 / v**2), abs(C.diagonal() / v - 1).max()
+    else:
+        terms = {0: np.zeros(n), 1: -(J * J) @ (v * free)}
+        order = min(terms, key=lambda o: abs(terms[o] - a)[free].max(initial=0))
+        slope, onsager = -order * J * J, terms[order]
+        error = (abs(onsager - a) / (1 + abs(a)))[free].max(initial=0)
+    if error > 1e-3:
+        raise ValueError(
+            "susceptibility: the result is no solution of the model by tap (order 1 or 2) or "
+            "adaptive_tap without an external precision."
+        )
+    V, U = (np.where(free, x, 0.0) for x in _slopes_of_variance(model, b, a, v))
+    M, v = np.where(free, -V / 2 - m * v, 0), v * free
+    columns = (v, V), (v * m + M, V * m + U)
+    of_field, of_slope = (np.vstack([np.diag(x) for x in pair]) for pair in columns)
+    system = np.eye(2 * n) - np.hstack([of_field @ (J + np.diag(onsager)), of_slope @ slope])
+    return np.linalg.solve(system, of_field)[:n]
+
+
+def _slopes_of_variance(model, b, a, v):
+    """Derivatives of the variances by b and a: differences of sixth order at the best of steps."""
+    moments = concatenate(list(model.layers)).moments
+    fractions = 2.0 ** -np.arange(3, 24)[:, None]
+    for of_b in (True, False):
+        steps, total = fractions / (np.sqrt(v) if of_b else v), 0.0
+        with np.errstate(all="ignore"):
+            for times, weight in ((1, 3 / 4), (2, -3 / 20), (3, 1 / 60)):
+                ends = (times * s * steps for s in (1, -1))
+                up, down = (moments(b + x * of_b, a + x * (not of_b))[1] for x in ends)
+                total = total + weight * (up - down) / steps
+            changes = np.nan_to_num(abs(np.diff(total, axis=0)), nan=np.inf)
+        yield total[changes.argmin(0), np.arange(len(b))]
