@@ -24,7 +24,6 @@ from fastmf._common.rows import column_sums, is_sparse
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.ep.adaptive_tap import mean_covariance
 from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
-from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.mean_field.free_energy import second_moments
 from fastmf.inference.mean_field.gaussian_layers import averages
 from fastmf.inference.mean_field.posterior import posterior
@@ -38,7 +37,7 @@ from fastmf.priors._groups import groups, has_groups
 from fastmf.priors._protocol import gradient as prior_gradient
 from fastmf.priors._protocol import log_prob_gradient, map_parameters, parameter_names
 from fastmf.priors._queries import average_gradient, field_is_tilt
-from fastmf.priors._rows import mean_log_prob_gradient
+from fastmf.priors._rows import data_fields, mean_log_prob_gradient
 
 ORDER_OF_GRADIENT = {"mean_field": 1, "tap": 2}
 # Gradients that are made of fixed points.

@@ -10,7 +10,6 @@ from fastmf._outcomes import INFEASIBLE, is_converged, messages_of
 from fastmf.inference.bp._assignments import reasons
 from fastmf.inference.bp.beliefs import of_record
 from fastmf.inference.bp.graphs.beliefs import GraphBeliefs
-from fastmf.inference.bp.graphs.elimination import best_states
 from fastmf.inference.bp.graphs.radius import spectral_radius
 from fastmf.inference.bp.graphs.starts import returned_messages
 from fastmf.inference.fixed_point import Question, with_check
@@ -101,7 +100,7 @@ class ModeCheck(NamedTuple):
         objective = np.atleast_1d(result.score)
         best = objective
         if not self.units.is_forest and (self.is_best is None or not self.is_best.all()):
-            states = best_states(self.units, range(len(objective)))
+            states = self.units.best_states(range(len(objective)))
             if states is None:
                 return None
             best = states[1]
