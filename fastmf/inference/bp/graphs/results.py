@@ -57,7 +57,7 @@ def graph_beliefs(options, units, solved, probability, single):
         states = solved.beliefs, partial(_most_probable, units)
         result.__dict__.update(_radius=partial(spectral_radius, units), _states=states)
     if options.algorithm == "max":
-        return with_check(result, ModeCheck(units, solved.is_best))
+        return with_check(result, partial(reasons_by_elimination, units, solved.is_best))
     return result
 
 
@@ -89,22 +89,15 @@ def joined(parts):
     return Solved(record, *arrays)
 
 
-class ModeCheck(NamedTuple):
-    """A comparison of assignments with most probable ones, where elimination is quick."""
-
-    units: object
-    is_best: np.ndarray | None
-
-    def __call__(self, result):
-        """Reason why each row is not reliable, "" if it is; None if elimination takes long."""
-        objective = np.atleast_1d(result.score)
-        best = objective
-        if not self.units.is_forest and (self.is_best is None or not self.is_best.all()):
-            states = self.units.best_states(range(len(objective)))
-            if states is None:
-                return None
-            best = states[1]
-        return reasons(objective, best, "search=True")
+def reasons_by_elimination(units, is_best, result):
+    """Reason why each assignment is not reliable, "" if it is; None if elimination takes long."""
+    best = objective = np.atleast_1d(result.score)
+    if not units.is_forest and (is_best is None or not is_best.all()):
+        states = units.best_states(range(len(objective)))
+        if states is None:
+            return None
+        best = states[1]
+    return reasons(objective, best, "search=True")
 
 
 def all_right(answer):
