@@ -128,20 +128,9 @@ class Path(NamedTuple):
 
 
 class Population:
-    """Importance weights of chains, and from which start each one descends.
+    """Importance weights of chains, and from which of the `starts` each one descends.
 
-    Parameters
-    ----------
-    n_chains : int
-
-    Attributes
-    ----------
-    log_mean : float
-        Log of the mean importance weight up to the last resampling.
-    log_weights : array of shape (n_chains,)
-        Since then.
-    starts : int array of shape (n_chains,)
-        Positions of the starts from which the chains descend.
+    `log_mean` is the log of the mean weight up to the last resampling, `log_weights` count since.
     """
 
     def __init__(self, n_chains):
