@@ -6,7 +6,6 @@ import numpy as np
 
 from fastmf._common.arguments import count
 from fastmf.estimators.layered._machine import LayeredMachine
-from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.learning.layered.completion import completed_once
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
@@ -14,6 +13,7 @@ from fastmf.learning.layered.step import train
 from fastmf.models import RBM
 from fastmf.models.dbm import machine_of
 from fastmf.priors._protocol import is_unit_prior, n_units, sample
+from fastmf.priors._rows import data_fields
 
 
 class DeepBoltzmannMachine(LayeredMachine):

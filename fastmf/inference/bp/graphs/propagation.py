@@ -27,7 +27,6 @@ from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.bp._assignments import margin_of
 from fastmf.inference.bp._kernel_arguments import convergence_settings, record_of
 from fastmf.inference.bp._options import MAX_BYTES
-from fastmf.inference.bp.graphs.elimination import best_states
 from fastmf.inference.bp.graphs.moves import forest_moves
 from fastmf.inference.bp.graphs.radius import spectral_radius
 from fastmf.inference.bp.graphs.results import Solved, graph_beliefs, joined, question_of
@@ -290,7 +289,7 @@ class _GraphStates(_GraphRows):
 
     def _take_best(self, rows, decoded):
         """Replace assignments by more probable ones where elimination is quick; whether it is."""
-        best = None if self.units.is_forest else best_states(self.units, rows)
+        best = None if self.units.is_forest else self.units.best_states(rows)
         if best is not None:
             better = best[1] - margin_of(best[1]) / 1000 > decoded[2]
             decoded[0][better], decoded[1][better] = best[0][better], True

@@ -10,7 +10,6 @@ from fastmf._outcomes import INFEASIBLE, is_converged, messages_of
 from fastmf.inference.bp._assignments import reasons
 from fastmf.inference.bp.beliefs import of_record
 from fastmf.inference.bp.graphs.beliefs import GraphBeliefs
-from fastmf.inference.bp.graphs.elimination import best_states
 from fastmf.inference.bp.graphs.radius import spectral_radius
 from fastmf.inference.bp.graphs.starts import returned_messages
 from fastmf.inference.fixed_point import Question, with_check
@@ -54,7 +53,7 @@ def graph_beliefs(options, units, solved, probability, single):
         states = solved.beliefs, partial(_most_probable, units)
         result.__dict__.update(_radius=partial(spectral_radius, units), _states=states)
     if options.algorithm == "max":
-        return with_check(result, ModeCheck(units, solved.is_best))
+        return with_check(result, partial(reasons_by_elimination, units, solved.is_best))
     return result
 
 
@@ -88,22 +87,15 @@ def joined(parts):
     return Solved(record, *arrays)
 
 
-class ModeCheck(NamedTuple):
-    """A comparison of assignments with most probable ones, where elimination is quick."""
-
-    units: object
-    is_best: np.ndarray
-
-    def __call__(self, result):
-        """Reason why each row is not reliable, "" if it is; None if elimination takes long."""
-        objective = np.atleast_1d(result.score)
-        best = objective
-        if not self.units.is_forest and not self.is_best.all():
-            states = best_states(self.units, range(len(objective)))
-            if states is None:
-                return None
-            best = states[1]
-        return reasons(objective, best, "search=True")
+def reasons_by_elimination(units, is_best, result):
+    """Reason why each assignment is not reliable, "" if it is; None if elimination takes long."""
+    best = objective = np.atleast_1d(result.score)
+    if not units.is_forest and not is_best.all():
+        states = units.best_states(range(len(objective)))
+        if states is None:
+            return None
+        best = states[1]
+    return reasons(objective, best, "search=True")
 
 
 def all_right(answer):
