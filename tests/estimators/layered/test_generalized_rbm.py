@@ -384,5 +384,3 @@ def test_default_rates_and_batches_by_the_noise_of_steps(n_copies):
     largest = max(1.0, np.linalg.eigvalsh(np.cov(X.T, bias=True))[-1])
     rows = ROWS_PER_VARIANCE * largest / 4
     assert machine.history_["learning_rate"][0] == pytest.approx(0.05 * max(1, 20 / rows), rel=0.02)
-    given = GeneralizedRBM(3, gradient="tap", n_epochs=1, random_state=0, learning_rate=0.07).fit(X)
-    assert given.history_["learning_rate"] == [0.07]
