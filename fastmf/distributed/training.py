@@ -129,7 +129,7 @@ def fit(estimator, X, *, validation_data=None, chunk_rows=256, n_threads=1):
     -----
     Visible units are first fitted to the first rows, of four million values together, from which
     `starts_` are taken, too: rows should be in random order. Where they are None, `batch_size` is
-    100 and `l2` is 0.001.
+    100, `l2` 0.001 and `learning_rate` 0.05.
 
     Examples
     --------

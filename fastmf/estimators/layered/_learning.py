@@ -30,11 +30,12 @@ from fastmf.learning.layered.exact_averages import MAX_SUMMED_STATES, has_exact_
 from fastmf.learning.layered.quasi_newton_steps import QuasiNewtonSteps, gain_of_one_unit
 from fastmf.learning.layered.scaling import scaling_of
 from fastmf.learning.layered.settings import (
+    FEW_ROWS,
     GRADIENTS,
     MANY_ROWS,
     LayeredSettings,
-    batch_size_for,
     gradient_for,
+    least_rows,
     steps_for,
 )
 from fastmf.learning.layered.step import Plan
@@ -111,9 +112,13 @@ class Learning:
         if validation is not None:
             validation = scaling.data(validation, model.dtype)
         settings = self._with_gradient(settings, model, scaled)
+        least, size = least_rows(model, *scored_rows(scaled, weights)), settings.batch_size
+        few = steps_for(model, settings)["batch_size"]
+        if self.learning_rate is None and few == FEW_ROWS["batch_size"]:
+            rate = settings.learning_rate * max(1.0, few / least)
+            settings = replace(settings, learning_rate=rate)
         if self.batch_size is None:
-            size = batch_size_for(model, *scored_rows(scaled, weights), settings.batch_size)
-            settings = replace(settings, batch_size=size)
+            settings = replace(settings, batch_size=max(size, int(least)))
         model = self._pretrained(model, scaled, settings, seed or 0, weights)
         steps = self._steps(model, settings, scaled, weights, scaling)
         options = {"weights": weights, "raw": scaling.undone}

@@ -37,10 +37,10 @@ class DeepBoltzmannMachine(LayeredMachine):
     learning_rate, momentum, l2, l1, n_epochs, batch_size, n_starts, n_sweeps, starts, \
     centred, preconditioning, early_stopping, weight_scale, callbacks, n_threads, random_state, \
     verbose
-        As for `GeneralizedRBM`, but for 10 sweeps. Batches of machines of several hidden layers
-        have 100 rows by default, `l2` is 0.001, and weights above the first are of scale 0.001,
-        except between an unbounded and a bounded hidden layer. A run that resumes from a
-        checkpoint repeats its pre-training.
+        As for `GeneralizedRBM`, but for 10 sweeps and a rate of 0.05. Batches of machines of
+        several hidden layers have 100 rows by default, `l2` is 0.001, and weights above the first
+        are of scale 0.001, except between an unbounded and a bounded hidden layer. A run that
+        resumes from a checkpoint repeats its pre-training.
     init : RBM, DBM or None
         The first model, such as the `model_` of another machine. Layers of `n_components` above
         its own are added, coupled by small random weights.
