@@ -112,13 +112,7 @@ class Learning:
         if validation is not None:
             validation = scaling.data(validation, model.dtype)
         settings = self._with_gradient(settings, model, scaled)
-        least, size = least_rows(model, *scored_rows(scaled, weights)), settings.batch_size
-        few = steps_for(model, settings)["batch_size"]
-        if self.learning_rate is None and few == FEW_ROWS["batch_size"]:
-            rate = settings.learning_rate * max(1.0, few / least)
-            settings = replace(settings, learning_rate=rate)
-        if self.batch_size is None:
-            settings = replace(settings, batch_size=max(size, int(least)))
+        settings = self._for_noise(settings, model, scaled, weights)
         model = self._pretrained(model, scaled, settings, seed or 0, weights)
         steps = self._steps(model, settings, scaled, weights, scaling)
         options = {"weights": weights, "raw": scaling.undone}
@@ -184,6 +178,17 @@ class Learning:
         model, self.n_iter_ = state.model, self.n_iter_ + 1
         self.model_ = self._scaling.undone(model)
         return self
+
+    def _for_noise(self, settings, model, scaled, weights):
+        """Settings with the rate and the rows of a step that suit the noise of the rows."""
+        least, size = least_rows(model, *scored_rows(scaled, weights)), settings.batch_size
+        few = steps_for(model, settings)["batch_size"]
+        if self.learning_rate is None and few == FEW_ROWS["batch_size"]:
+            rate = settings.learning_rate * max(1.0, few / least)
+            settings = replace(settings, learning_rate=rate)
+        if self.batch_size is None:
+            settings = replace(settings, batch_size=max(size, int(least)))
+        return settings
 
     def _checked_rows(self, X):
         missing, self.categories_ = not is_sparse(X), None
