@@ -75,6 +75,7 @@ class FixedPoint:
 class Beliefs(FixedPoint):
     assignment: Any
     score: Any
+    bound: Any
     local_maximum: Any
     messages: Array | None
     pairwise: Array | None
@@ -101,6 +102,7 @@ class Beliefs(FixedPoint):
         solutions: Any = None,
         assignment: Any = None,
         score: Any = None,
+        bound: Any = None,
         local_maximum: Any = None,
         messages: Any = None,
         pairwise: Any = None,
@@ -128,6 +130,7 @@ class GraphBeliefs(Beliefs):
         solutions: Any = None,
         assignment: Any = None,
         score: Any = None,
+        bound: Any = None,
         local_maximum: Any = None,
         messages: Any = None,
         pairwise: Any = None,
@@ -233,6 +236,7 @@ def most_probable(
     *,
     sum_hidden: bool = False,
     search: bool = True,
+    bound: bool = False,
     field: Layers | None = None,
     clamp: Layers | None = None,
     init: ArrayLike | Beliefs | None = None,

@@ -47,6 +47,7 @@ NAMES = [
     "bp.graph_states.graph_sweep-maxima-forwards",
     "bp.graph_states.graph_sweep-trees-backwards",
     "bp.graph_states.graph_sweep-trees-forwards",
+    "bp.graph_binary.binary_terms-spins",
     "bp.graph_decoding.decode_graph-moves",
     "bp.graph_moves.forest_move-states",
     "bp.groups.group_propagation-sum",

@@ -41,6 +41,7 @@ class UAIModel(NamedTuple):
     model: BoltzmannMachine
     clamp: Array | None
     log_factor: float
+    n_variables: int
 
 def load_alignment(
     path: Path,

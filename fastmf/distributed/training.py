@@ -132,7 +132,7 @@ def fit(
     Notes
     -----
     Visible units are first fitted to the first rows, of four million values together, from which
-    `starts_` and the default of `batch_size` are taken, too: rows should be in random order.
+    `starts_` and the default step size are taken, too: rows should be in random order.
     Defaults, and so scores, are equal to those of rows in memory, except that gradient "auto" is
     "cd" in the place of "pcd". Where it is "exact", all rows are loaded, at most
     2^28 / n_components values.
@@ -166,7 +166,7 @@ def fit(
     scaling = scaling_of(estimator.pointwise_, model, False, estimator.centred)
     scaled, rows = scaling.model(model), _states(X, model)
     first = scaling.data(first, model.dtype)
-    settings = estimator._with_batches(settings, scaled, first, of_first, len(X))
+    settings = estimator._with_steps(settings, scaled, first, of_first, len(X))
     if estimator.gradient == "auto" and settings.gradient == "exact":
         X, options = X.compute(), {"sample_weight": weights}
         return estimator.fit(X, validation_data=validation_data, **options)

@@ -79,7 +79,7 @@ class GeneralizedRBM(_LayeredMachine):
         visible: _Units = "auto",
         hidden: _Units = "bernoulli",
         gradient: str = "auto",
-        learning_rate: _Rate = 0.05,
+        learning_rate: _Rate | None = None,
         momentum: float = 0.5,
         l2: float | None = None,
         l1: float = 0.0,

@@ -40,7 +40,6 @@ from fastmf.inference.mean_field.lower_bound import (
 )
 from fastmf.inference.sampling.annealing import (
     Path,
-    VisiblePath,
     annealed_model,
     base_between,
     effective_size,
@@ -259,8 +258,7 @@ def annealed_importance_sampling(
     rng = generator(rng, optional=True)
     problem, starts, values = annealed_model(model, starts, rng)
     _check_sizes(problem[0])
-    kind = VisiblePath if isinstance(model, BoltzmannMachine) else Path
-    path = kind.of(*problem, n_chains, rng, n_threads)
+    path = Path.of(*problem, n_chains, rng, n_threads)
 
     say("annealing: exploration ...")
     exploration = Exploration(path, all(map(two_values, path.model.layers)), starts, n_steps)

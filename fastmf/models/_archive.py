@@ -57,16 +57,7 @@ def read_header(stream):
 
 
 class Archive:
-    """Named arrays of an .npz file.
-
-    Parameters
-    ----------
-    file : binary file
-    max_bytes : int or None
-        Largest memory of all arrays that are read; None: see `memory_limit`.
-    prefix : str
-        Beginning of the names of all members that are looked at.
-    """
+    """Named arrays of an .npz file, which take at most `max_bytes` of memory (`memory_limit`)."""
 
     def __init__(self, file, max_bytes=None):
         # NumPy takes anything else for a pickle, and its message would be about pickles.

@@ -11,12 +11,7 @@ GAUGES = ("zero-sum", "lattice")
 
 
 class PositionStates:
-    """Flat states of positions.
-
-    Parameters
-    ----------
-    sizes : int array of shape (n_groups,)
-    """
+    """Flat states of positions of these sizes."""
 
     def __init__(self, sizes):
         self.sizes = np.asarray(sizes)

@@ -15,17 +15,10 @@ MAX_ENTRIES, MAX_ELIMINATIONS = 2**25, 8000
 
 
 class GraphSums:
-    """Sums over all `Tables` with the same edges and numbers of allowed states.
+    """Sums over all `Tables` with the same edges and numbers of allowed states, one at least each.
 
-    Parameters
-    ----------
-    n_states : int array of shape (n_units,)
-        Allowed states of each unit, one at least.
-    edges : int array of shape (n_edges, 2)
-    max_bytes : float
-        Memory for tables; with less than `n_bytes` sums are not to be made.
-    max_bits : float
-        Logarithm of the largest number of entries of use: see `plan.complete`.
+    With less memory than `n_bytes` sums are not to be made. `max_bits` is the logarithm of the
+    largest number of entries of use: see `plan.complete`.
     """
 
     def __init__(self, n_states, edges, max_bytes, max_bits=MAX_BITS):

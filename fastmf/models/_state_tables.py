@@ -252,18 +252,9 @@ def equal_factors(logs):
 
 
 class Restriction:
-    """Tables over the possible states of units that have several.
+    """Tables over the possible states, those of weights above 0, of units that have several.
 
-    Parameters
-    ----------
-    tables : Tables
-        States with the log-weight -inf are left out.
-
-    Attributes
-    ----------
-    tables : Tables
-    constant : float
-        Log-weight of the units with one state.
+    `constant` is the log-weight of the units with one state.
     """
 
     def __init__(self, tables):

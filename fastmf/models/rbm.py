@@ -74,16 +74,6 @@ class RBM(Layered):
         """Number of hidden units."""
         return self.weights.shape[1]
 
-    @computed_once
-    def largest_weight(self):
-        """The largest absolute weight; 0 if there are none."""
-        return float(max(self.weights.max(initial=0), -self.weights.min(initial=0)))
-
-    @computed_once
-    def sums_of_columns(self):
-        """Sums of the weights over visible units, (n_hidden,)."""
-        return self.weights.sum(0)
-
     @property
     def transposed(self):
         """The weights, (n_hidden, n_visible), read-only."""

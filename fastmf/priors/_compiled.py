@@ -61,14 +61,7 @@ INTEGERS = np.empty(0, np.int64)
 
 
 class AddressTable(np.ndarray):
-    """An int64 array of addresses, which keeps the memory alive to which they point.
-
-    Parameters
-    ----------
-    entries : nested list of int
-    owners : object
-        Owner of the memory; it is the attribute `owners` of the table.
-    """
+    """An int64 array of addresses, and the `owners` of the memory to which they point."""
 
     def __new__(cls, entries, owners):
         table = np.array(entries, dtype=np.int64).view(cls)

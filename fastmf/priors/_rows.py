@@ -29,6 +29,15 @@ def states(prior, X, dtype):
     return np.ascontiguousarray(as_states("X", prior, X.astype(dtype, copy=False)))
 
 
+def data_fields(prior, X, weights):
+    """Compute X @ weights, (n_rows, n_hidden), of flat values or labels, dense or sparse."""
+    if is_sparse(X):
+        return X.astype(weights.dtype, copy=False) @ weights
+    if X.dtype == weights.dtype and X.shape[1] == len(weights):
+        return X @ weights
+    return np.concatenate([states(prior, X[b], weights.dtype) @ weights for b in row_blocks(X)])
+
+
 def few_stored(X):
     """Whether rows are sparse, and products with them faster than with dense ones."""
     return is_sparse(X) and X.nnz <= MAX_DENSITY * X.shape[0] * X.shape[1]

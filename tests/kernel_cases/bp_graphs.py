@@ -103,6 +103,14 @@ def _with_beliefs(size, rows, **kind):
     return problem, state, n
 
 
+def terms_arguments(size, dtype, rows=None, **kind):
+    """Arguments of `binary_terms`."""
+    problem, state, n = _with_beliefs(size, rows, **kind)
+    n_rows, n_pairs = len(state.messages), problem.edges.max() + 1
+    terms, pairs = np.zeros((n_rows, n)), np.zeros((n_rows, n_pairs))
+    return problem, state, terms, pairs, np.zeros(2, np.int64)
+
+
 def decoding_arguments(size, dtype, rows=None):
     """Arguments of `decode_graph`."""
     problem, state, n = _with_beliefs(size, rows, kind="states", maximum=True)
@@ -126,6 +134,11 @@ def of_sweep(arguments):
     """Messages, beliefs and residuals."""
     state = arguments[2]
     return {"messages": state.messages, "beliefs": state.beliefs, "residual": state.residual}
+
+
+def of_terms(arguments):
+    """Terms of the log-partition and pair beliefs."""
+    return {"terms": arguments[2], "pairs": arguments[3]}
 
 
 def of_decoding(arguments):
@@ -157,6 +170,8 @@ CASES = [
         for name, kind in KINDS[:2]
         for receivers in (FOLLOWING, NO_RECEIVERS)
     ),
+    Case("bp.graph_binary.binary_terms", "spins", partial(terms_arguments, **BINARY), of_terms,
+         CLOSE, large=True),
     Case("bp.graph_decoding.decode_graph", "moves", decoding_arguments, of_decoding, CLOSE,
          ("labels", "optimal"), large=True),
     Case("bp.graph_moves.forest_move", "states", moves_arguments, of_move, CLOSE, ("labels",),

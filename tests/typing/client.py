@@ -84,7 +84,9 @@ def inference(rbm: mf.RBM, machine: mf.BoltzmannMachine) -> float:
     result = mf.tap(machine, clamp=np.array([1, np.nan, np.nan]), history=True)
     result = mf.mixture(mf.tap, machine, n_starts=5, rng=0)
     result = mf.relaxed_bp(machine, result)
-    visible, hidden = mf.adaptive_tap(rbm).mean
+    visible, hidden = mf.adaptive_tap(rbm.at_temperature(2.0), init="up").mean
+    chi: Array = evaluation.susceptibility(machine, result)
+    print(chi.sum(), mf.most_probable(machine, bound=True).bound)
     beliefs = mf.most_probable(rbm, sum_hidden=True, n_starts=2, rng=0)
     result = mf.mixture(mf.belief_propagation, rbm, 5)
     beliefs = mf.belief_propagation(rbm, algorithm="auto")

@@ -29,11 +29,12 @@ from fastmf.learning.layered.exact_averages import MAX_SUMMED_STATES, has_exact_
 from fastmf.learning.layered.quasi_newton_steps import QuasiNewtonSteps, gain_of_one_unit
 from fastmf.learning.layered.scaling import scaling_of
 from fastmf.learning.layered.settings import (
+    FEW_ROWS,
     GRADIENTS,
     MANY_ROWS,
     LayeredSettings,
-    batch_size_for,
     gradient_for,
+    least_rows,
     steps_for,
 )
 from fastmf.learning.layered.step import Plan
@@ -107,7 +108,7 @@ class Learning:
             scaled = scaled[rows]
         if validation is not None:
             validation = scaling.data(validation, model.dtype)
-        settings = self._with_batches(settings, model, scaled, weights, scaled.shape[0])
+        settings = self._with_steps(settings, model, scaled, weights, scaled.shape[0])
         model = self._pretrained(model, scaled, settings, seed or 0, weights)
         steps = self._steps(model, settings, scaled, weights, scaling)
         options = {"weights": weights, "raw": scaling.undone}
@@ -209,13 +210,17 @@ class Learning:
         check_exists(model)
         return X, scaling.data(X, model.dtype), model, scaling, independent
 
-    def _with_batches(self, settings, model, X, weights, n_rows):
-        """The settings with gradient, batch size and decay for `n_rows` rows, such as these."""
+    def _with_steps(self, settings, model, X, weights, n_rows):
+        """The settings with gradient and sizes of steps for `n_rows` rows, such as these."""
         settings = self._with_gradient(settings, model, X, n_rows)
-        if self.batch_size is not None:
-            return settings
-        size = batch_size_for(model, *scored_rows(X, weights), settings.batch_size)
-        return replace(settings, batch_size=size)
+        least, size = least_rows(model, *scored_rows(X, weights)), settings.batch_size
+        few = steps_for(model, settings)["batch_size"]
+        if self.learning_rate is None and few == FEW_ROWS["batch_size"]:
+            rate = settings.learning_rate * max(1.0, few / least)
+            settings = replace(settings, learning_rate=rate)
+        if self.batch_size is None:
+            settings = replace(settings, batch_size=max(size, int(least)))
+        return settings
 
     def _with_gradient(self, settings, model, X, n_rows):
         """The settings with the gradient that is taken, and defaults that suit it."""

@@ -32,7 +32,6 @@ from fastmf.estimators.layered import denoising
 from fastmf.estimators.layered._learning import Learning
 from fastmf.estimators.layered._units import given_layers, hidden_prior, visible_prior
 from fastmf.evaluation.annealed import estimated_log_partition
-from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate
 from fastmf.inference.mean_field.lower_bound import lacking, lower_bound, starts_at
@@ -63,7 +62,7 @@ from fastmf.priors._groups import as_labels, column_sizes
 from fastmf.priors._protocol import as_dtype, can_draw, can_sample, is_unit_prior, n_units, sample
 from fastmf.priors._queries import common_support
 from fastmf.priors._registry import floating_type
-from fastmf.priors._rows import states
+from fastmf.priors._rows import data_fields, states
 from fastmf.priors._values import checked_values
 
 STARTS_OF_CHAINS = ("independent", "data", "solutions", "annealed")

@@ -6,7 +6,6 @@ import numpy as np
 
 from fastmf._common.arguments import count
 from fastmf.estimators.layered._machine import LayeredMachine
-from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.learning.layered.completion import completed_once
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
@@ -14,6 +13,7 @@ from fastmf.learning.layered.step import train
 from fastmf.models import RBM
 from fastmf.models.dbm import machine_of
 from fastmf.priors._protocol import is_unit_prior, n_units, sample
+from fastmf.priors._rows import data_fields
 
 
 class DeepBoltzmannMachine(LayeredMachine):
@@ -37,10 +37,10 @@ class DeepBoltzmannMachine(LayeredMachine):
     learning_rate, momentum, l2, l1, n_epochs, batch_size, n_starts, n_sweeps, starts, \
     centred, preconditioning, early_stopping, weight_scale, callbacks, n_threads, random_state, \
     verbose
-        As for `GeneralizedRBM`, but for 10 sweeps. Batches of machines of several hidden layers
-        have 100 rows by default, `l2` is 0.001, and weights above the first are of scale 0.001,
-        except between an unbounded and a bounded hidden layer. A run that resumes from a
-        checkpoint repeats its pre-training.
+        As for `GeneralizedRBM`, but for 10 sweeps and a rate of 0.05. Batches of machines of
+        several hidden layers have 100 rows by default, `l2` is 0.001, and weights above the first
+        are of scale 0.001, except between an unbounded and a bounded hidden layer. A run that
+        resumes from a checkpoint repeats its pre-training.
     init : RBM, DBM or None
         The first model, such as the `model_` of another machine. Layers of `n_components` above
         its own are added, coupled by small random weights.

@@ -23,7 +23,9 @@ class GeneralizedRBM(LayeredMachine):
         How averages over the model are computed; for this and the options that follow see
         `fastmf.distributed.LayeredSettings`. "auto": "exact" (quasi-Newton steps from all rows)
         where sums over states are cheap, "pcd" with unbounded units, otherwise "tap".
-    learning_rate : float, (start, end), (start, end, "linear") or callable
+    learning_rate : None, float, (start, end), (start, end, "linear") or callable
+        None: 0.05; larger, up to about 0.3, by mean-field solutions from data of discrete units, as
+        far as the noise of a batch along the first principal component of the data permits.
     momentum : float
     l2 : float or None
         Weight decay. None: 0.005 for discrete units and mean-field solutions from data, otherwise
@@ -95,7 +97,7 @@ class GeneralizedRBM(LayeredMachine):
 
     def __init__(
         self, n_components=256, *, visible="auto", hidden="bernoulli", gradient="auto",
-        learning_rate=0.05, momentum=0.5, l2=None, l1=0.0, n_epochs=20, batch_size=None,
+        learning_rate=None, momentum=0.5, l2=None, l1=0.0, n_epochs=20, batch_size=None,
         n_starts=None, n_sweeps=3, damping=None, starts="data", centred=True,
         preconditioning=None, early_stopping=False, weight_scale=None, init=None,
         callbacks=None, n_threads=None, random_state=None, verbose=0,

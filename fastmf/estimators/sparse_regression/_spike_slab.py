@@ -510,11 +510,8 @@ class SpikeSlabEstimator(Saved):
 
     def _signals(self, least):
         """Yield the probabilities of all features that each effect is there."""
-
-        def worth(units):
-            return self.inclusion_probability_[units].sum() >= least
-
-        for part, units, members, _ in self._components(worth):
+        components = self._components(self.inclusion_probability_, least)
+        for part, units, members, _ in components:
             for at in signals(part, units, members, least):
                 probabilities = np.zeros(self.n_features_in_)
                 probabilities[part.units[units]] = at

@@ -180,19 +180,16 @@ def reasons(given, best, advice):
     return texts
 
 
-class AssignmentCheck(NamedTuple):
-    """A search for more probable assignments than the decoded ones."""
+def search_again(units, joint, result):
+    """Search more probable assignments: the reason why each row is not reliable, "" if it is.
 
-    units: object
-    joint: bool
-
-    def __call__(self, result):
-        """Reason why each row is not reliable, "" if it is; None if the layers are large."""
-        bits = self.units.is_one(np.atleast_2d(result.assignment[0]))
-        better = best_assignments(self.units, self.joint, bits, CHECKED_CHAINS, rng=1)
-        if better is None:
-            return None
-        given = objective_of(*problem_of(self.units, len(bits)), self.joint, bits)
-        n, why = better.n_agreeing, reasons(given, better.objective, "n_starts=20")
-        rare = np.where(n < MIN_AGREEING, np.char.mod(FEW, n), "")
-        return [reason or doubt for reason, doubt in zip(why, rare, strict=True)]
+    None if the layers are large.
+    """
+    bits = units.is_one(np.atleast_2d(result.assignment[0]))
+    better = best_assignments(units, joint, bits, CHECKED_CHAINS, rng=1)
+    if better is None:
+        return None
+    given = objective_of(*problem_of(units, len(bits)), joint, bits)
+    n, why = better.n_agreeing, reasons(given, better.objective, "n_starts=20")
+    rare = np.where(n < MIN_AGREEING, np.char.mod(FEW, n), "")
+    return [reason or doubt for reason, doubt in zip(why, rare, strict=True)]

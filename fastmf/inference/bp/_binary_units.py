@@ -8,7 +8,6 @@ from copy import copy
 
 import numpy as np
 
-from fastmf.models import RBM
 from fastmf.priors._protocol import has_log_prob
 from fastmf.priors._queries import binary_field, two_values
 from fastmf.special import sigmoid_pair
@@ -59,7 +58,7 @@ class BinaryUnits:
         self.scales = tuple(high - low for low, high in values)
         self.factor = self.scales[0] * self.scales[1]
         w = model.weights
-        self.max_weight = self.factor * model.largest_weight
+        self.max_weight = self.factor * _max_abs(w)
         self.prior_fields, constants = zip(*map(binary_field, model.layers), strict=True)
         total = tuple(map(_total, self.prior_fields, fields))
         _check_fields(total, model.dtype)
@@ -88,10 +87,7 @@ class BinaryUnits:
         middle = self.offsets[1 - layer] + self.scales[1 - layer] / 2
         field = self._own_fields[layer]
         if middle:
-            model = self.model
-            is_cached = layer and isinstance(model, RBM)
-            sums = model.sums_of_columns if is_cached else model.weights.sum(1 - layer)
-            field = field + middle * sums
+            field = field + middle * self.model.weights.sum(1 - layer)
         return self.scales[layer] * field
 
     def of_rows(self, rows):

@@ -120,20 +120,15 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
 
     Notes
     -----
-    Both bounds hold before convergence, too, and include rounding errors. `lower` is the largest
-    value of the variational free energy at the products of tilted units that naive mean field
-    finds. `upper` is the bound of tree-reweighted belief propagation (Wainwright, Jaakkola &
-    Willsky 2005) on the graph of the couplings that are not zero, with uniform spanning trees, at
-    the messages of its last sweep: see `fastmf.inference.bp.graphs.tree_bound`. It is close where
-    couplings are weak or few, and tens of nats too high where many are strong; on a forest it is
-    the log-partition, up to rounding. Tables of the states of coupled units are made: 8 GiB for 500
-    groups of 21 states that are all coupled. Sparse couplings stay sparse: bounds of a lattice of
-    20,000 spins take 70 MB. Gaussian units of an RBM or DBM whose other units are bounded are
-    integrated out, exactly. Where units are neither discrete nor such Gaussian ones no upper bound
-    is known: `upper` is inf. Clamped units are removed, which makes the bounds of the free units
-    closer. With couplings of -inf, `lower` starts from the most probable state that max-product
-    finds, and takes in those states that no other unit forbids, in `n_starts` orders of the units;
-    it is -inf if no state was found. `estimate` is then the same.
+    Both bounds hold before convergence, and include rounding errors. `lower` is the largest
+    variational bound at the products of tilted units that naive mean field finds. `upper` is the
+    bound of tree-reweighted belief propagation (Wainwright, Jaakkola & Willsky 2005) with uniform
+    spanning trees: close where couplings are weak or few, tens of nats too high where many are
+    strong, and exact on a forest. It makes tables of the states of coupled units: 8 GiB for 500
+    groups of 21 states. Gaussian units beside bounded ones are integrated out; with other units
+    that are not discrete, `upper` is inf. With couplings of -inf, `lower` starts from the state
+    that max-product finds (without one it is -inf), and takes in states that no other unit forbids,
+    in `n_starts` orders of the units; `estimate` is then the same.
 
     Examples
     --------

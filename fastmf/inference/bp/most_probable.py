@@ -1,16 +1,12 @@
 """Most probable assignments: max- and mixed-product, and the search that follows."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf.inference.bp._assignments import (
-    AssignmentCheck,
-    best_assignments,
-    climbed,
-    margin_of,
-)
+from fastmf.inference.bp._assignments import best_assignments, climbed, margin_of, search_again
 from fastmf.inference.bp._binary_units import BinaryUnits
 from fastmf.inference.bp._groups import propagate
 from fastmf.inference.bp._options import BPOptions
@@ -170,7 +166,7 @@ def _decoded(options, units, n_rows, init):
     result = beliefs_of(options, units, ends._replace(record=record), n_rows is None, optimal)
     if not options.search:
         return result
-    return with_check(result, all_right if is_best else AssignmentCheck(units, joint))
+    return with_check(result, all_right if is_best else partial(search_again, units, joint))
 
 
 def _polish(options, units, record):

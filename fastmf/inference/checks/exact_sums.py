@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.inference.bp.graphs.elimination import marginals_of_rows
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.mean_field.discrete_units import is_discrete, widths
 from fastmf.inference.mean_field.lower_bound import sides_of, terms_of_units
@@ -154,7 +153,7 @@ def _eliminated(sides, tilt, values):
         return None
     units.field, units.precision = tilt.field, tilt.precision
     units.clamp = np.where(tilt.clamped, values, np.nan)
-    marginals = marginals_of_rows(units, range(n_rows), MAX_ENTRIES / n_rows)
+    marginals = units.marginals(range(n_rows), MAX_ENTRIES / n_rows)
     if marginals is None:
         return None
     log_partition, beliefs, _ = map(np.array, zip(*marginals, strict=True))

@@ -46,14 +46,7 @@ MAX_WORKER_ROWS = 52
 
 
 class Layout:
-    """A model as the arrays that kernels take.
-
-    Parameters
-    ----------
-    model : RBM, DBM or BoltzmannMachine
-    order : {1, 2, 3}
-        Highest power of the couplings that is needed.
-    schedule : {"blocked", "sequential"}
+    """A model as the arrays that kernels take; `order` is the highest power of the couplings.
 
     Attributes
     ----------
@@ -156,7 +149,7 @@ class Layout:
         }
 
     def join(self, parts, joined):
-        """Write the arrays of the layers, where not None, into `whole`, (n_rows, n_units)."""
+        """Write the arrays of the layers, where not None, into `joined`, (n_rows, n_units)."""
         for units, part in zip(self.bounds, parts, strict=True):
             if part is not None:
                 joined[:, units] = part
@@ -236,12 +229,6 @@ class GroupedLayout(Layout):
 
     The couplings to each group are packed by themselves. A block of a sweep is a range of targets:
     groups, and runs of other units.
-
-    Parameters
-    ----------
-    model : RBM, DBM or BoltzmannMachine
-    order : {1, 2}
-    schedule : {"blocked", "sequential"}
 
     Attributes
     ----------

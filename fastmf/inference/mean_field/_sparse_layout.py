@@ -56,12 +56,7 @@ from fastmf.priors._protocol import (
 class SparseLayout:
     """A fully visible machine with sparse couplings as the arrays that kernels take.
 
-    Parameters
-    ----------
-    model : BoltzmannMachine
-    order : {1, 2, 3}
-    schedule : {"blocked", "sequential"}
-        Colour by colour, or in the natural order.
+    Sweeps go colour by colour, or with the schedule "sequential" in the natural order.
 
     Attributes
     ----------
@@ -148,7 +143,7 @@ class SparseLayout:
         return {"update": 0, "finish": finish, "assess": assess_address()}
 
     def join(self, parts, full):
-        """Write the array of the model's units, if not None, into `whole`, (n_rows, n_units)."""
+        """Write the array of the model's units, if not None, into `full`, (n_rows, n_units)."""
         if parts[0] is not None:
             full[...] = parts[0][..., self.units]
         return full

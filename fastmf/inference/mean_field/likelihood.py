@@ -4,13 +4,12 @@ import numpy as np
 
 from fastmf._common.arguments import number, real_array, rows
 from fastmf._common.rows import canonical, is_sparse
-from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.inference.mean_field.solutions import distinct, phases
 from fastmf.models._layered import check_layered
 from fastmf.priors._groups import as_states
 from fastmf.priors._protocol import n_units
-from fastmf.priors._rows import log_prob_of_rows
+from fastmf.priors._rows import data_fields, log_prob_of_rows
 
 ESTIMATES = ("log_sum_exp", "mean")
 

@@ -3,10 +3,10 @@
 from typing import NamedTuple
 
 from fastmf.inference.fixed_point import FixedPoint
-from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.models import DBM, RBM
 from fastmf.models.dbm import machine_of
+from fastmf.priors._rows import data_fields
 
 
 class Posterior(NamedTuple):

@@ -57,17 +57,23 @@ class Path(NamedTuple):
     n_chains: int
     rng: np.random.Generator  # numpy.random.Generator
     n_threads: int | None  # int or None
-    units: object  # the layers as the kernel takes them, None if it does not draw such units
+    # The layers as the kernel takes them, None if it does not draw such units; or the units of a
+    # BoltzmannMachine, on whose path couplings are beta J and tilts (1 - beta) base.
+    units: object
 
     @classmethod
     def of(cls, model, shift, n_chains, rng, n_threads):
         """The path to a model."""
-        units = sampled_layers(model)
-        return cls(model, shift, n_chains, rng, n_threads, units)
+        sampled = sampled_units if isinstance(model, BoltzmannMachine) else sampled_layers
+        return cls(model, shift, n_chains, rng, n_threads, sampled(model))
 
     def walk(self, base, betas, v):
         """Log importance weights of the chains `v`, and their ends."""
         with np.errstate(over="ignore", invalid="ignore"):  # `check_finite` raises for these
+            if isinstance(self.model, BoltzmannMachine):
+                moved = self.units.anneal(v, betas, self.rng, base[0], self.n_threads)
+                check_finite(moved[0])
+                return moved
             arguments = self.model, base, betas, v, self.rng, self.n_threads, self.units
             return walk(*arguments)[:2]
 
@@ -87,11 +93,15 @@ class Path(NamedTuple):
 
     def matched(self, neutral, samples):
         """By layer, the tilt under which uncoupled units have their means in the samples."""
-        (visible, hidden), zero = self.model.layers, self.model.dtype.type(0)
-        above = hidden.moments(samples @ self.model.weights, zero)[0]
-        below = visible.moments(above @ self.model.weights.T, zero)[0]
-        means = (mean.mean(0, dtype=np.float64) for mean in (below, above))
-        return list(map(tilt_to_means, (visible, hidden), means, neutral))
+        model, zero = self.model, self.model.dtype.type(0)
+        if isinstance(model, BoltzmannMachine):
+            fields = np.ascontiguousarray((model.couplings @ samples.T).T)
+            means = [model.prior.moments(fields, zero)[0]]
+        else:
+            above = model.hidden.moments(samples @ model.weights, zero)[0]
+            means = [model.visible.moments(above @ model.weights.T, zero)[0], above]
+        means = [mean.mean(0, dtype=np.float64) for mean in means]
+        return list(map(tilt_to_means, model.layers, means, neutral))
 
     def sample(self, base, v, n_sweeps):
         """Samples of the model: Gibbs sweeps from `v`."""
@@ -117,45 +127,10 @@ class Path(NamedTuple):
         return Leg(log_weights, v[population.resample(self.rng)], betas, edges, variances)
 
 
-class VisiblePath(Path):
-    """The path to a `BoltzmannMachine`, with couplings beta J and the tilt (1 - beta) base."""
-
-    __slots__ = ()
-
-    @classmethod
-    def of(cls, model, shift, n_chains, rng, n_threads):
-        """The path to a model."""
-        return cls(model, shift, n_chains, rng, n_threads, sampled_units(model))
-
-    def walk(self, base, betas, v):
-        """Log importance weights of the chains `v`, and their ends."""
-        with np.errstate(over="ignore", invalid="ignore"):  # `check_finite` raises for these
-            log_weights, ends = self.units.anneal(v, betas, self.rng, base[0], self.n_threads)
-        check_finite(log_weights)
-        return log_weights, ends
-
-    def matched(self, neutral, samples):
-        """The tilt under which uncoupled units have their means in the samples."""
-        prior, fields = self.model.prior, (self.model.couplings @ samples.T).T
-        mean = prior.moments(np.ascontiguousarray(fields), self.model.dtype.type(0))[0]
-        return [tilt_to_means(prior, mean.mean(0, dtype=np.float64), neutral[0])]
-
-
 class Population:
-    """Importance weights of chains, and from which start each one descends.
+    """Importance weights of chains, and from which of the `starts` each one descends.
 
-    Parameters
-    ----------
-    n_chains : int
-
-    Attributes
-    ----------
-    log_mean : float
-        Log of the mean importance weight up to the last resampling.
-    log_weights : array of shape (n_chains,)
-        Since then.
-    starts : int array of shape (n_chains,)
-        Positions of the starts from which the chains descend.
+    `log_mean` is the log of the mean weight up to the last resampling, `log_weights` count since.
     """
 
     def __init__(self, n_chains):

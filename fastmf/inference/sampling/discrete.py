@@ -108,14 +108,7 @@ class Columns(NamedTuple):
 
 
 class Tree:
-    """The maximum spanning tree of columns.
-
-    Attributes
-    ----------
-    order, parent : int array of shape (n_columns,)
-        Columns from the root on, and the parent of each.
-    edges : bool array of shape (n_columns, n_columns)
-    """
+    """The maximum spanning tree of columns: `order` from the root on, `parent` of each, `edges`."""
 
     def __init__(self, strengths):
         # Lengths are positive, as zeros are no edges.
@@ -244,15 +237,7 @@ def _weakened(columns, edges):
 
 
 class _Replicates:
-    """Populations of particles that take the same steps along the path.
-
-    Parameters
-    ----------
-    base, columns : Columns
-        Both ends of the path.
-    x : array of shape (n_replicates * n_particles, n_states)
-        Draws of the base.
-    """
+    """Populations of particles `x`, draws of `base`, that take the same steps to `columns`."""
 
     def __init__(self, base, columns, x, n_replicates, rng, n_threads):
         self.base, self.columns, self.rng, self.n_threads = base, columns, rng, n_threads

@@ -20,18 +20,9 @@ MIN_PHASE_CHAINS = 4
 
 
 class Phases:
-    """Independent units of one or several phases, from which chains are annealed to a model.
+    """Independent units of phases, with tilts `bases` by layer, that are annealed to a model.
 
-    Parameters
-    ----------
-    path : Path
-    bases : list of lists of arrays
-        By phase and layer, the tilt of the units.
-
-    Attributes
-    ----------
-    shares : array of shape (n_phases,)
-        Share of each phase in the last forward estimate.
+    `shares` are the shares of the phases in the last forward estimate.
     """
 
     def __init__(self, path, bases):

@@ -29,14 +29,7 @@ LOG_2 = float(np.log(2.0))
 
 
 class _ProductEmitter:
-    """Emits the products of `n_units` rows of couplings and messages.
-
-    Parameters
-    ----------
-    vectors : Vectors
-        Vectors of the type of the messages.
-    n_units : int
-    """
+    """Emits the products of `n_units` rows of couplings and messages, in `vectors`."""
 
     def __init__(self, vectors, n_units):
         self.vectors, self.builder, self.n_units = vectors, vectors.builder, n_units

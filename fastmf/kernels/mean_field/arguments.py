@@ -70,29 +70,15 @@ SCALARS, GROUP_RUN, GROUP = range(3)
 
 
 class Layers(AddressTable):
-    """The layers of a model: for kernels a table of numbers, otherwise also a tuple.
+    """The layers of a model: for kernels a table of numbers, otherwise also tuples.
 
-    Parameters
-    ----------
-    layers : list of Layer
-    groups : list of Groups, optional
-        For each layer, if there are groups of states in some of them.
-    draws : bool, default False
-        Whether units are drawn.
-
-    Attributes
-    ----------
-    of_model : tuple of Layer
-    units : tuple of Units
-        The table of the units of each layer.
-    groups : tuple of Groups, or None
+    `of_model` has the layers, `units` their tables of units, and `groups` their `Groups`, or is
+    None without groups of states.
     """
 
-    def __new__(cls, layers, groups=None, draws=False):
+    def __new__(cls, layers, groups=None):
         """Fill the table, and keep the layers."""
-        units = tuple(
-            units_of(la.prior, la.couplings.dtype, _functions(la, draws)) for la in layers
-        )
+        units = tuple(units_of(la.prior, la.couplings.dtype, _functions(la)) for la in layers)
         rows = []
         for layer, of_layer, of_groups in zip(
             layers, units, groups or [None] * len(layers), strict=True
@@ -117,10 +103,10 @@ def _of_groups(groups):
     return [*addresses, len(groups.targets), len(groups.sources), groups.shifted]
 
 
-def _functions(layer, draws):
+def _functions(layer):
     """Names of the functions of its units that are needed."""
-    optional = {"third_cumulants": has_third_cumulant(layer.prior), "draws": draws}
-    return "moments", "log_partition", *(name for name, needed in optional.items() if needed)
+    third = ("third_cumulants",) if has_third_cumulant(layer.prior) else ()
+    return "moments", "log_partition", *third
 
 
 @kernel(mode="merged")

@@ -13,6 +13,7 @@ are its derivatives. Gibbs samples of the visible units are averaged like data; 
 they are of all even layers, given which the odd ones are independent.
 """
 
+from contextlib import nullcontext
 from functools import reduce
 from itertools import pairwise, starmap
 from typing import NamedTuple
@@ -21,10 +22,9 @@ import numpy as np
 
 from fastmf._common.memory import Scratch
 from fastmf._common.rows import column_sums, is_sparse
-from fastmf._threads.workers import one_blas_thread
+from fastmf._threads.workers import SHARED_WORK, one_blas_thread
 from fastmf.inference.ep.adaptive_tap import mean_covariance
 from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
-from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.mean_field.free_energy import second_moments
 from fastmf.inference.mean_field.gaussian_layers import averages
 from fastmf.inference.mean_field.posterior import posterior
@@ -38,7 +38,7 @@ from fastmf.priors._groups import groups, has_groups
 from fastmf.priors._protocol import gradient as prior_gradient
 from fastmf.priors._protocol import log_prob_gradient, map_parameters, parameter_names
 from fastmf.priors._queries import average_gradient, field_is_tilt
-from fastmf.priors._rows import mean_log_prob_gradient
+from fastmf.priors._rows import data_fields, mean_log_prob_gradient
 
 ORDER_OF_GRADIENT = {"mean_field": 1, "tap": 2}
 # Gradients that are made of fixed points.
@@ -89,8 +89,10 @@ def summed(gradient, model):
 
 def conditional_moments(model, X):
     """Fields, means and variances of the hidden units given the visible ones."""
-    with one_blas_thread():
-        b = data_fields(model.layers[0], X, model.couplings[0])
+    weights = model.couplings[0]
+    # BLAS takes one thread for small products.
+    with nullcontext() if X.shape[0] * weights.size < SHARED_WORK else one_blas_thread():
+        b = data_fields(model.layers[0], X, weights)
     return b, *model.layers[1].moments(b, b.dtype.type(0))
 
 

@@ -19,7 +19,10 @@ STARTS = ("data", "noise", "persistent", "random")
 GRADIENTS = (*MEAN_FIELD, "bp", "cd", "pcd", "exact")
 # Batches and weight decay where features and likelihoods of binary machines are good after few
 # epochs, and where gradients that are noisier, or precisions, ask for more rows in a step.
-FEW_ROWS, MANY_ROWS = {"batch_size": 20, "l2": 0.005}, {"batch_size": 100, "l2": 0.001}
+FEW_ROWS, MANY_ROWS = (
+    {"batch_size": size, "l2": l2, "learning_rate": AscentSettings.learning_rate}
+    for size, l2 in ((20, 0.005), (100, 0.001))
+)
 
 # Rows of a step for each unit of variance of a hidden unit times the variance of the first
 # principal component of the data.
@@ -101,7 +104,7 @@ def gradient_for(model, n_rows, l2=None):
 
 
 def steps_for(model, settings, share=1.0):
-    """Batch size and weight decay where none are given."""
+    """Batch size, weight decay and learning rate where none are given."""
     from_rows = settings.gradient in MEAN_FIELD and settings.starts != "persistent"
     plain = from_rows and settings.preconditioning is None
     unbounded_units = any(unbounded(layer).any() for layer in model.layers[1:])
@@ -110,15 +113,16 @@ def steps_for(model, settings, share=1.0):
     return chosen | {"l2": share * chosen["l2"]}
 
 
-def batch_size_for(model, X, weights, least, n_products=5):
-    """Number of rows of a step, at least `least`, whose noise leaves the modes of the data alone.
+def least_rows(model, X, weights, n_products=5):
+    """Rows of a step at the default rate whose noise leaves the modes of the data alone.
 
     Steps of a hidden unit of variance v have noise of variance v lambda / batch_size along the
-    first principal component of the rows, of variance lambda. Where columns are correlated it would
-    carry the fields of a mode away, which gradients that start from data do not notice.
+    first principal component of the rows, of variance lambda; its own field has lambda = 1. Where
+    columns are correlated it would carry the fields of a mode away, which gradients that start from
+    data do not notice. Fewer rows would do with a smaller rate in proportion, and vice versa.
     """
     if not all(map(is_discrete, model.layers[:2])):
-        return least
+        return FEW_ROWS["batch_size"]
     rows = states(model.layers[0], X, np.float64)
     seen = ~np.isnan(rows)
     mean = np.where(seen, rows, 0).sum(0) / np.maximum(seen.sum(0), 1)
@@ -127,11 +131,10 @@ def batch_size_for(model, X, weights, least, n_products=5):
         rows *= np.sqrt(weights / weights.mean())[:, None]
     component, variance = np.random.default_rng(0).normal(size=rows.shape[1]), 0.0
     for _ in range(n_products):  # power iteration
-        component = rows.T @ (rows @ (component / np.linalg.norm(component))) / len(rows)
+        norm = np.linalg.norm(component)
+        component = rows.T @ (rows @ (component / norm)) / len(rows) if norm else component
         variance = np.linalg.norm(component)
-        if not variance:
-            return least
-    return max(least, int(ROWS_PER_VARIANCE * variance * largest_variance(model.layers[1]).max()))
+    return ROWS_PER_VARIANCE * max(1.0, variance) * largest_variance(model.layers[1]).max()
 
 
 def weight_scale_for(visible, hidden, given):

@@ -36,3 +36,21 @@ def send(problem, state, place, step):
         state.messages[index, slots] = new
         largest = max(largest, abs(odds - before) / min(odds, before), change.max(initial=0))
     state.residual[index] = largest
+
+
+def binary_terms(problem, state, terms, pairs, queue):
+    """Terms of the Bethe log-partition, and pair beliefs."""
+    units = np.repeat(np.arange(terms.shape[1]), np.diff(problem.starts))
+    k = np.flatnonzero(problem.neighbours > units)
+    i, j, e = units[k], problem.neighbours[k], problem.exponentials[k]
+    for index, odds in enumerate(state.beliefs):
+        p, q = odds / (1 + odds), 1 / (1 + odds)
+        terms[index] = np.log1p(odds)
+        back, sent = state.messages[index, problem.reverse[k]], state.messages[index, k]
+        message = (e * p[i] + q[i] * back) / (e * q[i] * back + p[i])
+        ratio = (q[i] + p[i] / (e * back)) * (q[j] + p[j] * message / sent)
+        np.add.at(terms[index], i, np.log(e) / 2 + np.log(ratio))
+        if len(pairs):
+            both, none = e * p[i] * p[j], e * q[i] * back * q[j] * sent
+            one = p[i] * q[j] * sent + q[i] * back * p[j]
+            pairs[index, problem.edges[k]] = both / (both + none + one)

@@ -7,6 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from fastmf.estimators import GeneralizedRBM
 from fastmf.evaluation import log_likelihood
+from fastmf.learning.layered.settings import ROWS_PER_VARIANCE
 from fastmf.models import RBM, exact, load
 from fastmf.priors import Bernoulli, Concatenated, Gaussian, Ising
 
@@ -373,3 +374,13 @@ def test_one_sample_one_feature_one_component():
     rbm = GeneralizedRBM(1, n_epochs=1, random_state=0).fit([[1.0]])
     assert rbm.transform([[0.0]]).shape == (1, 1)
     assert np.isfinite(rbm.score([[1.0]]))
+
+
+@pytest.mark.parametrize("n_copies", [1, 8, 60])
+def test_default_rates_and_batches_by_the_noise_of_steps(n_copies):
+    """The noise is the rate times the variance of the first component over the rows of a step."""
+    X = np.random.default_rng(0).integers(0, 2, (300, 2)).repeat([n_copies, 1], axis=1)
+    machine = GeneralizedRBM(3, gradient="tap", n_epochs=1, random_state=0).fit(X)
+    largest = max(1.0, np.linalg.eigvalsh(np.cov(X.T, bias=True))[-1])
+    rows = ROWS_PER_VARIANCE * largest / 4
+    assert machine.history_["learning_rate"][0] == pytest.approx(0.05 * max(1, 20 / rows), rel=0.02)

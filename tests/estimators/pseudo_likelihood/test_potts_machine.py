@@ -281,8 +281,7 @@ def test_moments_of_the_largest_likelihood(graph, l2_field):
     machine = mf.PottsMachine(n_states=SIZES, solver="likelihood", **options)
     model = machine.fit(X, sample_weight=weights).model_
     J, h, x = model.couplings, model.prior.field, model.prior.one_hot(X)
-    exact, weights = mf.exact(model), weights / weights.sum()
-    # The averages of chains have standard errors of about 0.001.
+    exact, weights = mf.exact(model), weights / weights.sum()  # chains have errors of about 0.001
     assert abs(weights @ x - exact.mean - l2_field * h).max() < 0.006
     position = np.repeat(np.arange(4), SIZES)
     pairs = (x.T * weights) @ x - exact.pairwise - 0.01 * J
@@ -300,10 +299,9 @@ def test_chains_that_do_not_renew_are_told(tmp_path):
         machine.fit(X)
     assert not machine.converged_ and machine.memory_ > 0.9
     machine.save(tmp_path / "machine.npz")
-    loaded = mf.PottsMachine.load(tmp_path / "machine.npz")
-    assert loaded.memory_ == machine.memory_
+    assert mf.PottsMachine.load(tmp_path / "machine.npz").memory_ == machine.memory_
     with pytest.raises(ValueError, match="pseudo-likelihood"):
-        loaded.standard_errors()
+        machine.standard_errors()
 
 
 @pytest.mark.parametrize("kind", [mf.PottsMachine, mf.FullyVisibleBoltzmannMachine])

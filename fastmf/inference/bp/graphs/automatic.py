@@ -6,7 +6,6 @@ import numpy as np
 
 from fastmf._outcomes import CONVERGED, INFEASIBLE
 from fastmf._threads.workers import one_blas_thread
-from fastmf.inference.bp.graphs.elimination import marginals_of_rows
 from fastmf.inference.bp.graphs.propagation import propagate_units
 from fastmf.inference.bp.graphs.results import Solved, all_right, graph_beliefs
 from fastmf.inference.bp.graphs.units import GraphUnits
@@ -40,7 +39,7 @@ def _exact(units, n_rows):
     """The `Solved` rows by elimination, in some seconds; None if their tables are large."""
     if not is_small(units.graph):
         return None
-    rows = marginals_of_rows(units, range(n_rows), 8 * MAX_ENTRIES / n_rows)
+    rows = units.marginals(range(n_rows), 8 * MAX_ENTRIES / n_rows)
     if rows is None:
         return None
     zeros, values = np.zeros(n_rows), [row.log_partition for row in rows]

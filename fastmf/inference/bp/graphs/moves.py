@@ -8,6 +8,7 @@ in the fields, which falls to 0 (perturb and maximise, Papandreou and Yuille 201
 import numpy as np
 
 from fastmf._threads.workers import in_parallel, workers_for
+from fastmf.inference.bp.graphs.units import first_largest
 from fastmf.kernels.bp.graph_moves import ForestMemory, forest_move
 
 # Moves of each row, all but the last eighth at a temperature that falls to 0; and the first
@@ -20,11 +21,8 @@ MAX_SLOTS, MAX_START_SLOTS, N_LIKELY_ROWS = 50_000, 10_000, 4
 
 def likely_state(problem):
     """An assignment of large exponent of the first row, soon found; None if it is impossible."""
-    field, starts = problem.field[0], problem.first_state[:-1]
-    top = np.repeat(np.maximum.reduceat(field, starts), np.diff(problem.first_state))
-    n_states = len(field)
-    at_top = np.where(field == top, np.arange(n_states), n_states)
-    labels = np.tile(np.minimum.reduceat(at_top, starts) - starts, (N_LIKELY_ROWS, 1))
+    field = problem.field[0]
+    labels = np.tile(first_largest(field, problem.first_state), (N_LIKELY_ROWS, 1))
     objective = np.full(N_LIKELY_ROWS, -np.inf)
     forest_moves(problem._replace(field=field[None]), labels, objective, 1, MAX_START_SLOTS)
     best = objective.argmax()

@@ -27,7 +27,6 @@ from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.bp._assignments import margin_of
 from fastmf.inference.bp._kernel_arguments import convergence_settings, record_of
 from fastmf.inference.bp._options import MAX_BYTES
-from fastmf.inference.bp.graphs.elimination import best_states
 from fastmf.inference.bp.graphs.moves import forest_moves
 from fastmf.inference.bp.graphs.radius import spectral_radius
 from fastmf.inference.bp.graphs.results import Solved, graph_beliefs, joined, question_of
@@ -223,43 +222,21 @@ class _GraphSpins(_GraphRows):
         messages = first_messages(init, self.units, None, (len(rows), self.n_messages))
         n_units = odds.shape[1]
         state, record = self.swept(graph_binary.send_address(), problem, messages, n_units, 1)
+        terms, keeps = np.zeros((len(rows), n_units)), bool(self.options.pairwise)
+        pairs = np.zeros((len(rows) * keeps, len(self.units.graph.edges)))
+        arguments = problem, state, terms, pairs, np.zeros(2, np.int64)
+        in_parallel(graph_binary.binary_terms, arguments, len(state.scratch))
+        beliefs = np.empty((*state.beliefs.shape, 2))
         q = 1 / (1 + state.beliefs)
-        p = state.beliefs * q
-        values, pairs = _binary_terms(problem, messages, p, q, self.options.pairwise)
-        beliefs = np.empty((*q.shape, 2))
-        beliefs[:, self.units.layout.order] = np.stack([q, p], -1)
+        beliefs[:, self.units.layout.order] = np.stack([q, state.beliefs * q], -1)
         beliefs = beliefs.reshape(len(rows), -1)
         if self.units.clamp is not None:
             (clamp,) = _of_rows((self.units.clamp,), rows)
             unit, value, _ = self.units.states
             beliefs = np.where(np.isnan(clamp[:, unit]), beliefs, clamp[:, unit] == value)
         logs = np.log(messages) if self.options.messages else None
-        return Solved(record._asdict(), beliefs, values + constant, pairs, logs, None, None, None)
-
-
-def _binary_terms(problem, messages, p, q, pairwise):
-    """Bethe log-partitions but for constants, and probabilities that both units of an edge are 1.
-
-    With beliefs P, Q and messages as in `fastmf.kernels.bp.graph_binary`, they are, but for the
-    terms of s = -1,
-
-        sum_i log(1 / Q_i) + sum_ij [K + log(Q_i + P_i / (E r_ji)) + log(Q_j + P_j r'_ij / r_ij)]
-
-    where r' is the message that one more sweep would send: so they are stationary in the messages.
-    """
-    units = np.repeat(np.arange(p.shape[1]), np.diff(problem.starts))
-    slots = np.flatnonzero(problem.neighbours > units)
-    i, j, e = units[slots], problem.neighbours[slots], problem.exponentials[slots]
-    back, sent = messages[:, problem.reverse[slots]], messages[:, slots]
-    one, none = e * p[:, i] + q[:, i] * back, e * q[:, i] * back + p[:, i]
-    ratios = (q[:, i] + p[:, i] / (e * back)) * (q[:, j] + p[:, j] * one / (none * sent))
-    values = np.log(ratios).sum(1) + np.log(e).sum() / 2 - np.log(q).sum(1)
-    if not pairwise:
-        return values, None
-    pairs = np.empty_like(ratios)
-    total = one * p[:, j] + none * q[:, j] * sent
-    pairs[:, problem.edges[slots]] = e * p[:, i] * p[:, j] / total
-    return values, pairs
+        values, pairs = terms.sum(1) + constant, pairs if keeps else None
+        return Solved(record._asdict(), beliefs, values, pairs, logs, None, None, None)
 
 
 class _GraphStates(_GraphRows):
@@ -312,7 +289,7 @@ class _GraphStates(_GraphRows):
 
     def _take_best(self, rows, decoded):
         """Replace assignments by more probable ones where elimination is quick; whether it is."""
-        best = None if self.units.is_forest else best_states(self.units, rows)
+        best = None if self.units.is_forest else self.units.best_states(rows)
         if best is not None:
             better = best[1] - margin_of(best[1]) / 1000 > decoded[2]
             decoded[0][better], decoded[1][better] = best[0][better], True

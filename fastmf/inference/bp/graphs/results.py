@@ -10,12 +10,11 @@ from fastmf._outcomes import INFEASIBLE, is_converged, messages_of
 from fastmf.inference.bp._assignments import reasons
 from fastmf.inference.bp.beliefs import of_record
 from fastmf.inference.bp.graphs.beliefs import GraphBeliefs
-from fastmf.inference.bp.graphs.elimination import best_states
 from fastmf.inference.bp.graphs.radius import spectral_radius
 from fastmf.inference.bp.graphs.starts import returned_messages
 from fastmf.inference.fixed_point import Question, with_check
 from fastmf.kernels.mean_field.arguments import Tilt
-from fastmf.priors._queries import two_values
+from fastmf.priors._queries import binary_field, two_values
 
 NONE_FOUND = (
     "not converged: no assignment that is possible was found, and there may be none; "
@@ -26,20 +25,15 @@ NONE_FOUND = (
 def graph_beliefs(options, units, solved, probability, single):
     """The `GraphBeliefs` of rows; without the axis of rows if `single`."""
     dtype = units.model.dtype
-    mean, var = units.moments(solved.beliefs)
-    labels = units.labels(solved.beliefs) if solved.labels is None else solved.labels
+    mean, var, tilts, labels = _units(units, solved.beliefs)
+    labels = labels if solved.labels is None else solved.labels
     message, converged = _messages(solved)
     pairs = _pairs(units, solved) if options.pairwise else None
     if options.pairwise == "mean" and pairs is not None:
         pairs = pairs.mean(0)
 
     returned = None if solved.messages is None else returned_messages(solved.messages, units)
-    layers = {
-        "mean": mean,
-        "var": var,
-        "b": _tilts(units, solved.beliefs),
-        "assignment": units.values_of(labels),
-    }
+    layers = {"mean": mean, "var": var, "b": tilts, "assignment": units.values_of(labels)}
     rows = {
         "log_partition": solved.log_partition if solved.objective is None else solved.objective,
         "score": solved.objective,
@@ -59,7 +53,7 @@ def graph_beliefs(options, units, solved, probability, single):
         states = solved.beliefs, partial(_most_probable, units)
         result.__dict__.update(_radius=partial(spectral_radius, units), _states=states)
     if options.algorithm == "max":
-        return with_check(result, ModeCheck(units, solved.is_best))
+        return with_check(result, partial(reasons_by_elimination, units, solved.is_best))
     return result
 
 
@@ -93,22 +87,15 @@ def joined(parts):
     return Solved(record, *arrays)
 
 
-class ModeCheck(NamedTuple):
-    """A comparison of assignments with most probable ones, where elimination is quick."""
-
-    units: object
-    is_best: np.ndarray
-
-    def __call__(self, result):
-        """Reason why each row is not reliable, "" if it is; None if elimination takes long."""
-        objective = np.atleast_1d(result.score)
-        best = objective
-        if not self.units.is_forest and not self.is_best.all():
-            states = best_states(self.units, range(len(objective)))
-            if states is None:
-                return None
-            best = states[1]
-        return reasons(objective, best, "search=True")
+def reasons_by_elimination(units, is_best, result):
+    """Reason why each assignment is not reliable, "" if it is; None if elimination takes long."""
+    best = objective = np.atleast_1d(result.score)
+    if not units.is_forest and not is_best.all():
+        states = units.best_states(range(len(objective)))
+        if states is None:
+            return None
+        best = states[1]
+    return reasons(objective, best, "search=True")
 
 
 def all_right(answer):
@@ -138,6 +125,19 @@ def _messages(solved):
         none = np.isneginf(solved.objective) & (status != INFEASIBLE)
         message, converged = np.where(none, NONE_FOUND, message), converged & ~none
     return message, converged
+
+
+def _units(units, beliefs):
+    """Means, variances, tilts and the most probable state of each unit."""
+    prior, pair = units.model.prior, two_values(units.model.prior)
+    if pair is None:
+        mean, var = units.moments(beliefs)
+        return mean, var, _tilts(units, beliefs), units.labels(beliefs)
+    (low, high), q, p = pair, beliefs[:, ::2], beliefs[:, 1::2]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_odds = np.nan_to_num(np.log(p) - np.log(q), posinf=np.inf, neginf=-np.inf)
+    tilt = log_odds / (high - low) - binary_field(prior)[0].astype(np.float64)
+    return low * q + high * p, (high - low) ** 2 * p * q, tilt, (p > q).astype(np.int64)
 
 
 def _tilts(units, beliefs):

@@ -17,7 +17,8 @@ from fastmf.inference.bp._kernel_arguments import MAX_LOG_OF_PRODUCT
 from fastmf.inference.bp.graphs.layout import graph_layout
 from fastmf.kernels.bp.graph_arguments import BinaryProblem, StatesProblem
 from fastmf.models._graph import pairwise_graph
-from fastmf.models._state_tables import states_of_units
+from fastmf.models._graph_sums import MAX_ENTRIES, eliminated, is_small
+from fastmf.models._state_tables import Tables, states_of_units
 from fastmf.priors._groups import (
     as_states,
     check_clamped_groups,
@@ -229,12 +230,7 @@ class GraphUnits:
 
     def labels(self, beliefs):
         """The most probable state of each unit."""
-        sizes = self.graph.n_states
-        labels = np.zeros((len(beliefs), len(sizes)), np.int64)
-        for size in np.unique(sizes):
-            index = np.flatnonzero(sizes == size)
-            labels[:, index] = beliefs[:, self.first_state[index, None] + np.arange(size)].argmax(2)
-        return labels
+        return first_largest(beliefs, self.first_state)
 
     def values_of(self, labels):
         """Rows of data with these states: labels of groups, values of other units."""
@@ -245,6 +241,32 @@ class GraphUnits:
             return np.where(labels, *pair[::-1])
         values = self.states[1][self.first_state[:-1] + labels]
         return np.where(column_is_group(self.model.prior), labels, values)
+
+    # --- sums over all states ---------------------------------------------------------------------
+
+    def marginals(self, rows, max_entries, mode=False):
+        """The `Marginals` of some rows by elimination; None if their tables are large.
+
+        With `mode`, the most probable state takes all the weight.
+        """
+        graph, fields, plans, out = self.graph, self.log_weights(), {}, []
+        for k in rows:
+            field = fields[min(k, len(fields) - 1)]
+            tables = Tables(graph.n_states, graph.edges, field, self.tables[1])
+            out.append(eliminated(tables, max_entries, plans, mode))
+            if out[-1] is None:
+                return None
+        return out
+
+    def best_states(self, rows):
+        """Most probable labels of some rows, and their exponents; None if tables are large."""
+        if not is_small(self.graph, len(rows)):
+            return None
+        marginals = self.marginals(rows, MAX_ENTRIES / len(rows), mode=True)
+        if marginals is None:
+            return None
+        labels = self.labels(np.array([m.units for m in marginals]))
+        return labels, np.array([m.log_partition for m in marginals])
 
 
 def checked_clamp(prior, clamp, name="clamp"):
@@ -260,6 +282,14 @@ def checked_clamp(prior, clamp, name="clamp"):
     if wrong.any():
         refuse_clamped(prior, x, wrong)
     return clamp
+
+
+def first_largest(values, first):
+    """The first of the largest values of each unit, whose values are first[i] to first[i + 1]."""
+    n_values, starts = values.shape[-1], first[:-1]
+    top = np.repeat(np.maximum.reduceat(values, starts, axis=-1), np.diff(first), axis=-1)
+    numbers = np.where(values == top, np.arange(n_values), n_values)
+    return np.minimum.reduceat(numbers, starts, axis=-1) - starts
 
 
 def sums_at_ends(edges, values, n):
