@@ -158,7 +158,7 @@ def read_numbers(name, arguments, *, all_rows=False, words=None):
     if words is not None:
         X = pandas().DataFrame(X, columns=columns)
         for word in words:
-            X[word] = texts[word][used]
+            X[word] = pandas().Categorical(texts[word][used])  # of all rows, however they are split
         X = X[[column for column in texts or columns if column in X]]
         columns = list(X)
     names = texts[arguments.id_column][used] if arguments.id_column else used + 1
@@ -330,7 +330,7 @@ def write(path, array, columns=None, ids=None):
         array = array.astype(float) if array.dtype.kind == "b" else array
         rows = [[_cell(value) for value in np.atleast_1d(row)] for row in array]
         rows = rows if columns is None else [columns, *rows]
-        if ids is not None:
+        if ids:
             rows = [[first, *row] for first, row in zip(ids, rows, strict=True)]
         write_table(path, rows)
         return

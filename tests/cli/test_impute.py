@@ -143,6 +143,7 @@ def test_words_are_categories_and_names_of_rows_come_first(tmp_path, monkeypatch
     imputed = expected.impute(data)
     assert complete["place"].tolist() == imputed["place"].tolist()
     np.testing.assert_allclose(complete["age"], imputed["age"], rtol=1e-6)
+    assert main([*train, *options, "m.npz", "--validation-share", "0.98"]) == 0  # no word is new
     assert main(["impute", "m.npz", "t.csv", *options, "i.npy"]) == 1
     assert main(["train", "rbm", "t.csv", "-q"]) == 1  # each name occurs once
     err = capsys.readouterr().err

@@ -122,7 +122,7 @@ def codes(estimator, X, categories):
         if is_numeric(column) and is_numeric(values):
             order = np.argsort(values)
             places = order[np.searchsorted(values[order][1:], column, side="right")]
-            matched = values[places] == column
+            matched = values.take(places) == column
         else:
             numbers = {value: k for k, value in enumerate(values.tolist())}
             distinct, inverse = _distinct(column[~absent[:, j]], name)

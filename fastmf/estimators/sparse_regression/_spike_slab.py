@@ -510,8 +510,7 @@ class SpikeSlabEstimator(Saved):
 
     def _signals(self, least):
         """Yield the probabilities of all features that each effect is there."""
-        components = self._components(self.inclusion_probability_, least)
-        for part, units, members, _ in components:
+        for part, units, members, _ in self._components(self.inclusion_probability_, least):
             for at in signals(part, units, members, least):
                 probabilities = np.zeros(self.n_features_in_)
                 probabilities[part.units[units]] = at
