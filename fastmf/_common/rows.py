@@ -86,6 +86,16 @@ def nonzero_values(X):
     return values[values != 0]
 
 
+def present_rows(X, weights):
+    """The rows of positive weight, and their weights, or None if these are all equal."""
+    if weights is None:
+        return X, None
+    present = weights > 0
+    if not present.all():
+        X, weights = X[present], weights[present]
+    return X, None if (weights == weights[0]).all() else weights
+
+
 def is_dask(value):
     """Whether it is a Dask array, without importing Dask."""
     return hasattr(value, "to_delayed") and hasattr(value, "chunks")

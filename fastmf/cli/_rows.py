@@ -2,11 +2,14 @@
 
 import csv
 import io
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastmf._common.names import pandas
 from fastmf._common.warning import listed
 from fastmf.cli import _options
 from fastmf.models._io import replacing
@@ -48,7 +51,11 @@ def add_limits(group):
     )
     group.add_argument(
         "--ignore", nargs="+", default=[], metavar="NAME",
-        help="columns of a table, by their names, that are left out, such as those of words",
+        help="columns of a table, by their names, that are left out",
+    )  # fmt: skip
+    group.add_argument(
+        "--id", dest="id_column", metavar="NAME",
+        help="column of names of rows: no data, and the first column of tables that are written",
     )  # fmt: skip
 
 
@@ -67,17 +74,78 @@ def add_alignment(parser, *names):
 # --- numbers --------------------------------------------------------------------------------------
 
 
-def read_numbers(name, arguments, *, all_rows=False):
-    """Read the matrix of a file, one sample a row, and the names of its columns or None."""
-    from fastmf.datasets.files import read_named
+class Rows(NamedTuple):
+    """Rows of a file: values, names of columns or None, and names of rows, numbers by default."""
 
-    array, names = read_named(name, arguments.ignore)
-    X = as_matrix(array, name)[: None if all_rows else n_rows(arguments)]
+    X: Any
+    columns: list | None
+    names: Any
+    id_column: str | None = None
+
+    @property
+    def ids(self):
+        """First column of a table to write, with its own name; None without names in the file."""
+        return self.id_column and [self.id_column, *self.names]
+
+
+def ignored(arguments, *names):
+    """Names of the columns of a table that hold no numbers to read."""
+    return [*arguments.ignore, *names, *filter(None, [arguments.id_column])]
+
+
+def formats(arguments, *sequences):
+    """Suffixes of outputs: of tables alone where these have names of rows."""
+    return (".csv",) if arguments.id_column else (*_options.OUTPUTS, *sequences)
+
+
+def read_frame(name, arguments):
+    """Read `Rows` whose columns may be of any kinds, as a data frame unless all are in [0, 1]."""
+    try:
+        table = read_numbers(name, arguments)
+    except ValueError:
+        words = []
+        with suppress(ValueError):  # the error above says more
+            words = _columns_of_words(name, arguments)
+        if not words:
+            raise
+        return read_numbers(name, arguments, words=words)
+    X, columns = table.X, table.columns
+    if columns is None or (np.isnan(X) | (X >= 0) & (X <= 1)).all():
+        return table
+    return table._replace(X=pandas().DataFrame(X, columns=columns))
+
+
+def _columns_of_words(name, arguments):
+    """Names of the columns that hold words alone, some of them in several rows."""
+    from fastmf.datasets._tables import is_word
+    from fastmf.datasets.files import is_text, read_text
+
+    texts, words = dict(zip(*read_text(name), strict=True)) if is_text(name) else {}, []
+    for column in texts.keys() - ignored(arguments):
+        cells = [cell for cell in texts[column] if cell is not None]
+        if all(map(is_word, cells)) and len(set(cells)) < len(cells):
+            words.append(column)
+    return words
+
+
+def read_numbers(name, arguments, *, all_rows=False, words=None):
+    """Read `Rows` of numbers, or a data frame with columns of these words."""
+    from fastmf.datasets.files import read_named, read_text
+
+    array, columns = read_named(name, ignored(arguments, *(words or ())))
+    X, texts = as_matrix(array, name), {}
+    if words or arguments.id_column:
+        names, cells = read_text(name, arguments.id_column)
+        texts = dict(zip(names, np.array(cells, object), strict=True))
+    used = np.arange(len(X))[: None if all_rows else n_rows(arguments)]
     if arguments.missing_code:
         X = np.where(np.isin(X, arguments.missing_code), np.nan, X)
-    if arguments.drop_empty_rows and (empty := np.isnan(X).all(1)).any():
-        _options.say(f"{empty.sum()} of {len(X)} rows of {name} left out: they have no values")
-        X = X[~empty]
+    if arguments.drop_empty_rows:
+        empty = np.isnan(X).all(1) & np.all([np.equal(texts[w], None) for w in words or ()], axis=0)
+        if n := empty[used].sum():
+            _options.say(f"{n} of {len(used)} rows of {name} left out: they have no values")
+            used = used[~empty[used]]
+    X = X[used]
     if not 0 < arguments.scale < np.inf:
         raise ValueError(f"--scale must be positive and finite, got {arguments.scale:g}.")
     X = X.astype(arguments.dtype) / np.dtype(arguments.dtype).type(arguments.scale)
@@ -87,7 +155,14 @@ def read_numbers(name, arguments, *, all_rows=False):
         if np.isnan(X).any():
             raise ValueError(f"{name} holds NaN, which is neither above nor below a threshold.")
         X = (X > arguments.threshold).astype(arguments.dtype)
-    return X, names
+    if words is not None:
+        X = pandas().DataFrame(X, columns=columns)
+        for word in words:
+            X[word] = pandas().Categorical(texts[word][used])  # of all rows, however they are split
+        X = X[[column for column in texts or columns if column in X]]
+        columns = list(X)
+    names = texts[arguments.id_column][used] if arguments.id_column else used + 1
+    return Rows(X, columns, names, arguments.id_column)
 
 
 def as_matrix(array, name):
@@ -180,7 +255,7 @@ def alphabet_of(machine, arguments):
 
 
 def read_rows(name, machine, arguments):
-    """Read the rows of a file as a machine takes them, and their `Alignment` or None."""
+    """Read `Rows` of a file as a machine takes them, and their `Alignment` or None."""
     from fastmf.datasets import load_alignment
     from fastmf.datasets.alignments import gap_state, is_alignment
 
@@ -201,54 +276,73 @@ def read_rows(name, machine, arguments):
             )
         X, columns = X[:, np.searchsorted(columns, learned)], learned
     X = X[: n_rows(arguments)]
-    return X, alignment._replace(X=X, names=alignment.names[: len(X)], columns=columns)
+    names = alignment.names[: len(X)]
+    return Rows(X, None, names), alignment._replace(X=X, names=names, columns=columns)
 
 
 def read_table(name, machine, arguments, *, all_rows=False):
-    """Read rows of numbers, with columns in the order of the machine's where both have names."""
-    X, names = read_numbers(name, arguments, all_rows=all_rows)
+    """Read `Rows`, with columns in the order of the machine's where both have names."""
     learned = names_of(machine)
+    words = None if learned is None else _words_of(machine, learned)
+    table = read_numbers(name, arguments, all_rows=all_rows, words=words)
+    names = table.columns
     if names is None or learned is None or names == learned:
-        return X
+        return table._replace(columns=learned or names)
     for column in learned:
         if names.count(column) != 1:
             what = "more than one column" if column in names else "no column"
             raise ValueError(
                 f"{name} has {what} {column!r}; the machine has learned from {listed(learned, 5)}."
             )
-    return X[:, [names.index(column) for column in learned]]
+    places = [names.index(column) for column in learned]
+    X = table.X[:, places] if words is None else table.X.iloc[:, places]
+    return table._replace(X=X, columns=learned)
 
 
-def write_rows(path, X, names, machine, arguments):
-    """Write rows as numbers, or as sequences by the suffix of the file."""
+def _words_of(machine, names):
+    """Columns of words that a machine has learned from; None if it takes arrays of numbers."""
+    categories = getattr(machine, "categories_", None) or [None] * len(names)
+    words = [
+        name for name, listed in zip(names, categories, strict=True)
+        if listed is not None and any(isinstance(value, str) for value in listed)
+    ]  # fmt: skip
+    # Machines with hidden units take numbers for labels, unless they are in a data frame.
+    labelled = hasattr(machine, "solutions") and any(listed is not None for listed in categories)
+    return words if words or labelled else None
+
+
+def write_rows(path, table, machine, arguments):
+    """Write rows as numbers and texts, or as sequences by the suffix of the file."""
     from fastmf.datasets import write_fasta
 
-    X = np.asarray(X)
+    X = np.asarray(table.X)
     if path.lower().endswith(FASTA):
-        write_fasta(path, X, alphabet_of(machine, arguments), names)
-    elif X.dtype.kind in "fiub":
-        write(path, X, names_of(machine))
-    elif path.lower().endswith(".csv"):
-        columns = names_of(machine)
-        write_table(path, [*([columns] if columns else []), *X.tolist()])
+        write_fasta(path, X, alphabet_of(machine, arguments), table.names)
     else:
-        raise ValueError(f"{path}: the machine's categories are texts; write them to a .csv file.")
+        write(path, X, table.columns or names_of(machine), table.ids)
     print(f"{path}: {len(X)} rows of {X.shape[1]} values")
 
 
-def write(path, array, names=None):
-    """Write an array as .npy, .npz or .csv, which has a line of names if given, atomically."""
+def write(path, array, columns=None, ids=None):
+    """Write an array as .npy, .npz or .csv, the latter with names of columns and rows if given."""
     suffix = Path(path).suffix.lower()
     if suffix == ".csv":
-        # The fewest digits by which the same float is read back.
         array = array.astype(float) if array.dtype.kind == "b" else array
-        rows = (
-            [value.removesuffix(".0") for value in np.atleast_1d(row).astype(str)] for row in array
-        )
-        write_table(path, [*([] if names is None else [names]), *rows])
+        rows = [[_cell(value) for value in np.atleast_1d(row)] for row in array]
+        rows = rows if columns is None else [columns, *rows]
+        if ids:
+            rows = [[first, *row] for first, row in zip(ids, rows, strict=True)]
+        write_table(path, rows)
         return
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{path}: the machine's categories are texts; write them to a .csv file.")
     with replacing(path) as file:
         np.save(file, array) if suffix == ".npy" else np.savez_compressed(file, X=array)
+
+
+def _cell(value):
+    """The fewest digits by which the same number is read back, or a text."""
+    return value if isinstance(value, str) else str(value).removesuffix(".0")
 
 
 def write_table(path, rows):

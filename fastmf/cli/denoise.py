@@ -43,18 +43,18 @@ def run(arguments):
     from fastmf import GeneralizedRBM
 
     inputs = arguments.model, arguments.data, arguments.candidates
-    _options.check_outputs(inputs, (arguments.output, _options.OUTPUTS))
+    _options.check_outputs(inputs, (arguments.output, _rows.formats(arguments)))
     machine = GeneralizedRBM.load(arguments.model)
-    Y = _rows.read_table(arguments.data, machine, arguments)
+    table = _rows.read_table(arguments.data, machine, arguments)
     names = "flip_probability", "noise_variance", "n_starts", "random_state"
     options = _options.given(arguments, *names)
     if arguments.candidates is not None:
         candidates = _rows.read_table(arguments.candidates, machine, arguments, all_rows=True)
-        options["candidates"] = candidates
-    estimate = machine.denoise(Y, **options)
+        options["candidates"] = candidates.X
+    estimate = machine.denoise(table.X, **options)
     if arguments.round:
         estimate = _rounded(estimate, machine.visible_)
-    _rows.write(arguments.output, estimate, _rows.names_of(machine))
+    _rows.write(arguments.output, estimate, table.columns, table.ids)
     print(f"{arguments.output}: {len(estimate)} rows of {estimate.shape[1]} values")
 
 

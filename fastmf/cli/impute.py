@@ -1,6 +1,9 @@
 """Fill in the missing values of a table or of sequences by a trained machine."""
 
+import numpy as np
+
 from fastmf.cli import _options, _rows
+from fastmf.estimators.common.data import missing_entries
 
 EPILOG = """\
 examples:
@@ -26,12 +29,12 @@ def add(parser):
 def run(arguments):
     """Impute and write."""
     inputs = arguments.model, arguments.data
-    _options.check_outputs(inputs, (arguments.output, _options.OUTPUTS + _rows.FASTA))
+    _options.check_outputs(inputs, (arguments.output, _rows.formats(arguments, *_rows.FASTA)))
     machine = _rows.load(arguments.model, "impute")
     arguments.dtype = "float64"  # observed cells stay as they are
-    X, alignment = _rows.read_rows(arguments.data, machine, arguments)
-    names = None if alignment is None else alignment.names
-    n_missing = int(((X != X) | ((X < 0) & (names is not None))).sum())
-    complete = machine.impute(X)
-    _rows.write_rows(arguments.output, complete, names, machine, arguments)
+    table, alignment = _rows.read_rows(arguments.data, machine, arguments)
+    X = np.asarray(table.X)
+    n_missing = int((missing_entries(X) if alignment is None else X < 0).sum())
+    complete = table._replace(X=machine.impute(table.X))
+    _rows.write_rows(arguments.output, complete, machine, arguments)
     print(f"{n_missing} of {X.size} values were missing")

@@ -42,11 +42,11 @@ def run(arguments):
         (arguments.plot, _options.PICTURES),
     )
     machine = _rows.load(arguments.model, "mutants")
-    X, alignment = _rows.read_rows(arguments.data, machine, arguments)
+    table, alignment = _rows.read_rows(arguments.data, machine, arguments)
     alphabet = _rows.alphabet_of(machine, arguments)
     if alignment is None:
         raise ValueError(f"{arguments.data} is no alignment; give sequences.")
-    names, columns = alignment.names, alignment.columns + 1
+    X, names, columns = table.X, alignment.names, alignment.columns + 1
     chosen = arguments.sequence or arguments.focus
     rows = [0] if chosen is None else rows_named(names, chosen)
     if len(rows) != 1:

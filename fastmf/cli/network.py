@@ -88,7 +88,8 @@ def read_items(path):
             f"{path}: its first line must name all columns, each with its own name, got "
             f"{wrong!r}{' more than once' * (wrong != '')}."
         )
-    return dict(zip(names, columns, strict=True))
+    rows = [row for row in zip(*columns, strict=True) if any(cell is not None for cell in row)]
+    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
 
 
 def _numbers(name, cells):

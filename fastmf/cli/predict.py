@@ -16,21 +16,19 @@ def add(parser):
     """Add the options to a parser."""
     parser.add_argument("model", metavar="MODEL", help="file of a fitted estimator")
     parser.add_argument("data", metavar="DATA", help="rows of features")
-    _options.add_output(parser, "predictions.csv", "where to write: .npy or .csv")
+    _options.add_output(parser, "predictions.csv", "where to write: .npy, .npz or .csv")
     _rows.add_data(parser)
 
 
 def run(arguments):
     """Predict and write."""
     inputs = arguments.model, arguments.data
-    _options.check_outputs(inputs, (arguments.output, (".npy", ".csv")))
+    _options.check_outputs(inputs, (arguments.output, _rows.formats(arguments)))
     machine = _rows.load(arguments.model, "predict")
     arguments.dtype = "float64"
-    predictions = machine.predict(_rows.read_table(arguments.data, machine, arguments))
-    if arguments.output.lower().endswith(".csv"):
-        names = [f"prediction_{k}" for k in range(1, 1 + np.size(predictions[0]))]
-        rows = predictions.reshape(len(predictions), -1).tolist()
-        _rows.write_table(arguments.output, [names if len(names) > 1 else ["prediction"], *rows])
-    else:
-        _rows.write(arguments.output, predictions)
+    table = _rows.read_table(arguments.data, machine, arguments)
+    predictions = machine.predict(table.X)
+    names = [f"prediction_{k}" for k in range(1, 1 + np.size(predictions[0]))]
+    names = names if len(names) > 1 else ["prediction"]
+    _rows.write(arguments.output, predictions, names, table.ids)
     print(f"{arguments.output}: {len(predictions)} rows")

@@ -84,8 +84,8 @@ def _table(arguments):
     from fastmf.datasets.files import read_named
 
     y = _classes(arguments) if arguments.classify else None
-    ignored = [*arguments.ignore, *([] if y is None else [arguments.target])]
-    table, names = read_named(arguments.data, ignored)
+    ignored = [] if y is None else [arguments.target]
+    table, names = read_named(arguments.data, _rows.ignored(arguments, *ignored))
     X = _rows.as_matrix(table, arguments.data)
     if y is None and arguments.target is not None and Path(arguments.target).is_file():
         y = np.ravel(read_array(arguments.target))

@@ -35,4 +35,4 @@ def run(arguments):
         )
     options = _options.given(arguments, "n_samples", "n_sweeps", "start", "random_state")
     X = machine.sample(**options)
-    _rows.write_rows(arguments.output, X, None, machine, arguments)
+    _rows.write_rows(arguments.output, _rows.Rows(X, None, None), machine, arguments)

@@ -30,21 +30,21 @@ def add(parser):
 def run(arguments):
     """Score, write and print the mean."""
     inputs = arguments.model, arguments.data
-    _options.check_outputs(inputs, (arguments.output, _options.OUTPUTS))
+    _options.check_outputs(inputs, (arguments.output, _rows.formats(arguments)))
     machine = _rows.load(arguments.model, "score_samples")
     method = "energy" if arguments.energy else "score_samples"
     if not hasattr(machine, method):
         raise ValueError(
             f"--energy is for machines of visible units alone, not a {type(machine).__name__}."
         )
-    X, alignment = _rows.read_rows(arguments.data, machine, arguments)
-    scores = np.asarray(getattr(machine, method)(X))
+    table, _ = _rows.read_rows(arguments.data, machine, arguments)
+    scores = np.asarray(getattr(machine, method)(table.X))
     likelihood = "log-likelihood" if hasattr(machine, "solutions") else "log-pseudo-likelihood"
     what = "energy" if arguments.energy else likelihood
     if arguments.output.lower().endswith(".csv"):
-        names = range(1, len(X) + 1) if alignment is None else alignment.names
-        lines = zip(names, (f"{score:.9g}" for score in scores.tolist()), strict=True)
-        _rows.write_table(arguments.output, [("row", what.replace("-", "_")), *lines])
+        lines = zip(table.names, (f"{score:.9g}" for score in scores.tolist()), strict=True)
+        head = table.id_column or "row", what.replace("-", "_")
+        _rows.write_table(arguments.output, [head, *lines])
     else:
         _rows.write(arguments.output, scores)
     print(f"{arguments.output}: {len(scores)} rows")

@@ -19,6 +19,9 @@ examples:
       real values in [0, 1], many of them exactly 0; a learning rate that decreases by epoch
   fastmf train rbm table.csv --visible gaussian --hidden-units 8 --epochs 100
       columns of numbers in their own units of measurement, with empty cells
+  fastmf train rbm survey.csv --id person --hidden-units 8 --epochs 100
+      columns of words, counts and real values, whose units are inferred; column "person" holds
+      names of rows, here and in fastmf score, impute and predict
   fastmf train rbm votes.csv --hidden-units 10 --validation-share 0.2 --early-stopping 10
       stop when the log-likelihood of validation rows no longer increases
   fastmf train rbm big.npy --checkpoint run.npz
@@ -89,7 +92,8 @@ def run(arguments):
     inputs = arguments.data, arguments.checkpoint
     _options.check_outputs(inputs, (arguments.output, (".npz",)))
     options = _options.given(arguments, *_names(), "random_state", "early_stopping")
-    X, alignment, names = _rows_of(arguments, options)
+    table, alignment = _rows_of(arguments, options)
+    X = table.X
     validation, weights = None, None
     if (fraction := arguments.validation_data) is not None:
         n = round(fraction * len(X)) if 0 < fraction < 1 else 0
@@ -98,7 +102,8 @@ def run(arguments):
                 f"--validation-share {fraction:g} of {len(X)} rows leaves nothing on one side."
             )
         order = np.random.default_rng(arguments.random_state).permutation(len(X))
-        X, validation = X[order[n:]], X[order[:n]]
+        rows = X if isinstance(X, np.ndarray) else X.iloc
+        X, validation = rows[order[n:]], rows[order[:n]]
     if alignment is not None:
         weights = weights_of(X, arguments.identity)
         X = X.astype(arguments.dtype)
@@ -117,19 +122,20 @@ def run(arguments):
         raise
     if alignment is not None:
         _rows.keep_alignment(machine, alignment)
-    _rows.keep_names(machine, names)
+    _rows.keep_names(machine, table.columns)
     machine.save(arguments.output)
     print(f"{arguments.output}: {_summary(machine)}, {time.perf_counter() - start:.1f} s")
 
 
 def _rows_of(arguments, options):
-    """Rows of the file, the alignment or None, and names of columns or None."""
+    """`Rows` of the file, and the alignment or None."""
     from fastmf import Categorical
     from fastmf.datasets.alignments import is_alignment
 
     if not is_alignment(arguments.data):
-        X, names = _rows.read_numbers(arguments.data, arguments)
-        return X, None, names
+        inferred = options.get("visible", "auto") == "auto"
+        read = _rows.read_frame if inferred else _rows.read_numbers
+        return read(arguments.data, arguments), None
     if arguments.visible not in (None, "categorical"):
         raise ValueError(
             f"{arguments.data} is an alignment: an alignment has categorical units, not "
@@ -140,7 +146,7 @@ def _rows_of(arguments, options):
     fields = [[0.0] * len(alignment.alphabet)] * alignment.X.shape[1]
     X = alignment.X[: _rows.n_rows(arguments)]
     options["visible"] = Categorical(fields).refit(X)
-    return X, alignment, None
+    return _rows.Rows(X, None, alignment.names), alignment
 
 
 def _summary(machine):

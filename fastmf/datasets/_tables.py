@@ -64,7 +64,7 @@ def read_table(path, max_bytes, ignored=()):
         for row in chain([first], rows):
             cells.add(row, len(first), used)
     cells.check_signs()
-    numbers = np.array(cells.values).reshape(-1, len(used))
+    numbers = np.array(cells.values).reshape(cells.n_rows, len(used))
     if names is None:
         _warn_of_numeric_names(numbers)
         return numbers, None
@@ -74,15 +74,13 @@ def read_table(path, max_bytes, ignored=()):
     return numbers, names
 
 
-def read_texts(path, max_bytes):
-    """Read the names of the columns of a table, and its columns of text, None where missing."""
+def read_texts(path, max_bytes, names_of_rows=None):
+    """Read names of columns and columns of text, None where missing but in names of rows."""
     with opened(path, max_bytes) as (names, rows, separator):
         if names is None:
             raise ValueError("it must have a line of names, with a letter or in quotes")
-        point = _DECIMAL_COMMA.sub if separator in ";\t" else lambda _, cell: cell
-        table = [[point(r"\1.\2", cell.strip()) for cell in row] for row in rows]
-    table = [row for row in table if any(row)]
-    if not table:
+        table = [[cell.strip() for cell in row] for row in rows]
+    if not any(map(any, table)):
         raise ValueError("it must have rows below its line of names")
     names = _fitted(names, table[0])
     for number, row in enumerate(table, 2):
@@ -92,7 +90,12 @@ def read_texts(path, max_bytes):
     used = _used(names, len(names))
     if names[-1] == "" and not any(columns[-1]):  # a separator at the end of each line
         used = used[:-1]
-    return [names[j] for j in used], [_with_missing(columns[j]) for j in used]
+    has_commas = separator in ";\t"
+    texts = [
+        columns[j] if names[j] == names_of_rows else _with_missing(columns[j], has_commas)
+        for j in used
+    ]
+    return [names[j] for j in used], texts
 
 
 def number_of(text):
@@ -103,9 +106,17 @@ def number_of(text):
         return None
 
 
-def _with_missing(cells):
-    """Cells, and None in the place of missing ones; "none" is an answer beside other words."""
+def is_word(cell):
+    """Whether a cell holds no number or truth value, nor a number with signs in it."""
+    signed = cell.lower() in _TRUTH_VALUES or _WITH_THOUSANDS.fullmatch(cell)
+    return number_of(cell) is None and not signed
+
+
+def _with_missing(cells, has_commas):
+    """Cells with decimal points, and None where missing; "none" is an answer beside other words."""
     missing = {"", *MISSING_CELLS}
+    if has_commas:
+        cells = [_DECIMAL_COMMA.sub(r"\1.\2", cell) for cell in cells]
     present = (cell for cell in cells if cell.lower() not in missing)
     if any(number_of(cell) is None for cell in present):
         missing.remove("none")

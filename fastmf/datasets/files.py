@@ -142,13 +142,13 @@ def read_named(path, ignored=()):
         return read_table(path, _limit(path, None), ignored)
 
 
-def read_text(path):
-    """Read the names of the columns of a table, and the columns as text, None where missing."""
+def read_text(path, names_of_rows=None):
+    """Read names of columns and columns of text, None where missing but in names of rows."""
     path = Path(path)
     if not is_text(path):
         raise ValueError(f"{path}: the name of a table must end in {' or '.join(TEXT_SUFFIXES)}.")
     with reading(path, "a table"):
-        return read_texts(path, _limit(path, None))
+        return read_texts(path, _limit(path, None), names_of_rows)
 
 
 def is_text(path):

@@ -20,6 +20,7 @@ def fit(
     X: Any,
     *,
     validation_data: Any = None,
+    sample_weight: Any = None,
     chunk_rows: int = 256,
     n_threads: int = 1,
 ) -> Any: ...

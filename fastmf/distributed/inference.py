@@ -129,7 +129,8 @@ def of_rows(X, function, n_columns, dtype=np.float64):
 def checked_dask(name, X, known_sizes=False):
     """Return `X` if it is a Dask array with two axes, and with chunks of known sizes if asked."""
     if not is_dask(X):
-        raise TypeError(f"{name} must be a Dask array, got {type(X).__name__}.")
+        remedy = ": take its to_dask_array(lengths=True)" * hasattr(X, "to_dask_array")
+        raise TypeError(f"{name} must be a Dask array, got {type(X).__name__}{remedy}.")
     if X.ndim != 2:
         raise ValueError(f"{name} must have shape (n_rows, n_features), got {X.shape}.")
     if known_sizes and not all(size == size for sizes in X.chunks for size in sizes):

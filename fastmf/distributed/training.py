@@ -4,20 +4,20 @@ Chunks have a fixed number of rows, and their gradients are added in order. So t
 depend on the blocks of the array, on the workers, or on tasks that run twice as a worker was lost.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf._common.rows import is_dask, row_blocks
+from fastmf._common.rows import is_dask, present_rows, row_blocks
 from fastmf.distributed.inference import blocks, checked_dask, of_rows
 from fastmf.learning.layered.gradients import summed
 from fastmf.learning.layered.scaling import scaling_of
-from fastmf.learning.layered.settings import MANY_ROWS, LayeredSettings, gradient_for
 from fastmf.learning.layered.step import Plan
 from fastmf.learning.training import trainer
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.checkpoint import Checkpoint
 from fastmf.learning.training.parameters import ModelParameters
-from fastmf.learning.training.settings import options_of
 from fastmf.models._checks import states_of
 
 
@@ -95,7 +95,9 @@ def _chunk_gradient(model, chunk, settings, rng, n_threads):
     return summed(terms, state.model), *moments
 
 
-def fit(estimator, X, *, validation_data=None, chunk_rows=256, n_threads=1):
+def fit(
+    estimator, X, *, validation_data=None, sample_weight=None, chunk_rows=256, n_threads=1
+):  # fmt: skip
     """Fit a machine with hidden units to the rows of a Dask array, a chunk of rows as one task.
 
     The estimators' method `fit` does the same when it is given a Dask array.
@@ -109,6 +111,8 @@ def fit(estimator, X, *, validation_data=None, chunk_rows=256, n_threads=1):
         Complete rows; to be persisted, or every batch is read again.
     validation_data : array or Dask array, optional
         Data whose log-likelihood is computed after each epoch, in this process.
+    sample_weight : array or Dask array of shape (n_rows,), optional
+        As in the estimator's method; it is loaded.
     chunk_rows : int, default 256
         Rows of one task; choose a `batch_size` of several chunks.
     n_threads : int, default 1
@@ -128,8 +132,10 @@ def fit(estimator, X, *, validation_data=None, chunk_rows=256, n_threads=1):
     Notes
     -----
     Visible units are first fitted to the first rows, of four million values together, from which
-    `starts_` are taken, too: rows should be in random order. Where they are None, `batch_size` is
-    100, `l2` 0.001 and `learning_rate` 0.05.
+    `starts_` and the default step size are taken, too: rows should be in random order.
+    Defaults, and so scores, are equal to those of rows in memory, except that gradient "auto" is
+    "cd" in the place of "pcd". Where it is "exact", all rows are loaded, at most
+    2^28 / n_components values.
 
     Examples
     --------
@@ -143,27 +149,36 @@ def fit(estimator, X, *, validation_data=None, chunk_rows=256, n_threads=1):
     X = checked_dask("X", X, known_sizes=True)
     if estimator.early_stopping:
         raise ValueError("early_stopping is not possible with a Dask array: leave it out.")
-    n_epochs = check.count("n_epochs", estimator.n_epochs, 0)
-    begin = {"n_epochs": 0, "verbose": 0}
+    weights = None if sample_weight is None else np.asarray(sample_weight)
+    X, weights = present_rows(X, check.row_weights(weights, len(X)))
+    settings = estimator._settings()
+    begin = {"n_epochs": 0, "verbose": 0, "callbacks": None}
     if hasattr(estimator, "pretraining_epochs"):
         begin["pretraining_epochs"] = 0
     options = {name: getattr(estimator, name) for name in begin}
     first = X[row_blocks(X)[0]].compute()
     try:
-        estimator.set_params(**begin).fit(first)
+        of_first = None if weights is None else weights[: len(first)]
+        estimator.set_params(**begin).fit(first, sample_weight=of_first)
     finally:
         estimator.set_params(**options)
     model = estimator.model_
     scaling = scaling_of(estimator.pointwise_, model, False, estimator.centred)
     scaled, rows = scaling.model(model), _states(X, model)
+    first = scaling.data(first, model.dtype)
+    settings = estimator._with_steps(settings, scaled, first, of_first, len(X))
+    if estimator.gradient == "auto" and settings.gradient == "exact":
+        X, options = X.compute(), {"sample_weight": weights}
+        return estimator.fit(X, validation_data=validation_data, **options)
+    if estimator.gradient == "auto" and settings.gradient == "pcd":
+        settings = replace(settings, gradient="cd")
     rows = rows.map_blocks(scaling.data, model.dtype, dtype=model.dtype)
     if validation_data is not None:
         if scaled.sizes[0] != X.shape[1]:
             validation_data = states_of("validation_data", model.layers[0], validation_data)
         validation_data = scaling.data(np.asarray(validation_data, model.dtype), model.dtype)
-    settings = _settings(estimator, scaled, n_epochs, len(first))
     state = train(
-        scaled, rows, settings, chunk_rows=chunk_rows, n_threads=n_threads,
+        scaled, rows, settings, chunk_rows=chunk_rows, n_threads=n_threads, weights=weights,
         validation=validation_data, seed=_seed(estimator), verbose=int(estimator.verbose),
         callbacks=tuple(estimator.callbacks or ()),
     )  # fmt: skip
@@ -206,17 +221,6 @@ def _states(X, model):
     if X.shape[1] == width:
         return rows
     return of_rows(rows, lambda block: states_of("X", model.layers[0], block), width, model.dtype)
-
-
-def _settings(estimator, model, n_epochs, n_rows):
-    """Options of an estimator as settings of learning in chunks."""
-    options = options_of(estimator, LayeredSettings)
-    options |= {name: value for name, value in MANY_ROWS.items() if options[name] is None}
-    if estimator.gradient == "auto":
-        options["gradient"] = gradient_for(model, n_rows, l2=0.0)  # in chunks there are only steps
-        if options["gradient"] == "pcd":
-            options["gradient"] = "cd"
-    return LayeredSettings(**options | {"n_epochs": n_epochs})
 
 
 def _seed(estimator):

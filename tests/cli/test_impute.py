@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import fastmf as mf
 from fastmf.cli import main
@@ -107,6 +108,46 @@ def test_codes_of_missing_values_and_empty_rows(tmp_path, monkeypatch, capsys):
     machines = [mf.GeneralizedRBM.load(f"{name}.npz") for name in "ab"]
     np.testing.assert_array_equal(machines[0].weights_, machines[1].weights_)
     assert "1 of 31 rows of b.csv left out: they have no values" in capsys.readouterr().err
+
+
+def test_words_are_categories_and_names_of_rows_come_first(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    pandas, rng = pytest.importorskip("pandas"), np.random.default_rng(0)
+    kind = rng.integers(0, 2, 100)
+    frame = pandas.DataFrame({
+        "owns": rng.random(100) < 0.2 + 0.6 * kind,
+        "place": np.array(["a b", "none", "c"])[np.where(rng.random(100) < 0.8, kind, 2)],
+        "age": rng.normal(50 - 20 * kind, 5).round(1),
+    })  # fmt: skip
+    frame.loc[3, "place"] = frame.loc[4, "age"] = None
+    frame.insert(1, "who", ["NA", *(f"p{k}" for k in range(1, 100))])
+    frame.to_csv("t.csv", index=False)
+    with open("t.csv", "a") as file:
+        file.write(",,,\n" * 2)  # as spreadsheets may
+    options = ["--id", "who", "--drop-empty-rows", "-o"]
+    train = ["train", "rbm", "t.csv", "-n", "2", "--epochs", "5", "--dtype", "float64", "-q"]
+    assert main([*train, *options, "m.npz"]) == 0
+    data = frame.drop(columns="who")
+    expected = mf.GeneralizedRBM(2, n_epochs=5, random_state=0).fit(data)
+    machine = mf.GeneralizedRBM.load("m.npz")
+    np.testing.assert_allclose(machine.weights_, expected.weights_)
+    frame[["who", "age", "place", "owns"]].to_csv("t.csv", index=False, sep=";", decimal=",")
+    for command, output in (("score", "s.csv"), ("impute", "i.csv")):
+        assert main([command, "m.npz", "t.csv", *options, output]) == 0
+    scores = pandas.read_csv("s.csv", keep_default_na=False)
+    assert scores.columns.tolist() == ["who", "log_likelihood"]
+    assert scores["who"].tolist() == frame["who"].tolist()
+    np.testing.assert_allclose(scores["log_likelihood"], expected.score_samples(data), rtol=1e-6)
+    complete = pandas.read_csv("i.csv", keep_default_na=False)
+    assert complete["who"].tolist() == frame["who"].tolist()
+    imputed = expected.impute(data)
+    assert complete["place"].tolist() == imputed["place"].tolist()
+    np.testing.assert_allclose(complete["age"], imputed["age"], rtol=1e-6)
+    assert main([*train, *options, "m.npz", "--validation-share", "0.98"]) == 0  # no word is new
+    assert main(["impute", "m.npz", "t.csv", *options, "i.npy"]) == 1
+    assert main(["train", "rbm", "t.csv", "-q"]) == 1  # each name occurs once
+    err = capsys.readouterr().err
+    assert "must end in .csv" in err and "'p1' in column 1 ('who') of row 2 is no number" in err
 
 
 def test_an_output_that_is_a_link_of_the_input_is_refused(tmp_path, monkeypatch, capsys):

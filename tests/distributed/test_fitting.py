@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -48,8 +50,8 @@ def weights(machine):
 def test_labels_of_categorical_units_in_blocks():
     X = np.random.default_rng(0).integers(0, 3, (230, 4)).astype(np.float32)
     X[:, 1] = (X[:, 0] + (np.random.default_rng(1).random(230) < 0.2)) % 3
-    options = {"visible": "categorical", **OPTIONS}
-    whole = mf.GeneralizedRBM(3, gradient="tap", **options).fit(X)
+    options = {"visible": "categorical", "gradient": "tap", **OPTIONS}
+    whole = mf.GeneralizedRBM(3, **options).fit(X)
     blocks = mf.GeneralizedRBM(3, **options).fit(
         da.from_array(X, chunks=(60, 3)), validation_data=X[:50]
     )
@@ -72,6 +74,21 @@ def test_real_columns_are_learned_in_their_own_units():
     np.testing.assert_allclose(scores[1], scores[0], atol=0.3)
 
 
+@pytest.mark.parametrize("n_components, gradient", [(4, "exact"), (20, "tap")])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_same_defaults_and_weights_give_the_same_scores(n_components, gradient, weighted):
+    X, weights = np.tile(binary(), 2), np.arange(230) % 4 if weighted else None
+    lazy = da.from_array(X, chunks=(60, 12)), weights if weights is None else da.from_array(weights)
+    machines = [
+        mf.GeneralizedRBM(n_components, n_epochs=3, random_state=0).fit(rows, sample_weight=w)
+        for rows, w in ((X, weights), lazy)
+    ]
+    assert [machine.gradient_ for machine in machines] == [gradient] * 2
+    scores = [machine.score_samples(X) for machine in machines]
+    np.testing.assert_allclose(*scores, rtol=1e-9)
+    np.testing.assert_allclose(*(m.history_["log_likelihood"] for m in machines), rtol=1e-9)
+
+
 @pytest.mark.parametrize("chunks", [(230, 12), (50, 5)])
 def test_features_of_blocks(chunks):
     X = binary(np.float32)
@@ -91,7 +108,7 @@ def test_features_of_blocks(chunks):
 def test_options_that_are_not_possible(options, says):
     X = da.from_array(binary(), chunks=(100, 12))
     with pytest.raises(ValueError, match=says):
-        mf.GeneralizedRBM(5, **OPTIONS | options).fit(X)
+        mf.GeneralizedRBM(5, **{"gradient": "tap"} | OPTIONS | options).fit(X)
 
 
 def test_rows_that_are_not_possible():
@@ -101,8 +118,11 @@ def test_rows_that_are_not_possible():
     with pytest.raises(TypeError, match="X must be a Dask array"):
         mf.distributed.transform(mf.GeneralizedRBM(5, **OPTIONS).fit(X), X)
     lazy = da.from_array(X, chunks=(100, 12))
-    with pytest.raises(ValueError, match="sample_weight"):
-        mf.GeneralizedRBM(5).fit(lazy, sample_weight=np.ones(230))
+    with pytest.raises(ValueError, match="sample_weight must be a number or have shape"):
+        mf.GeneralizedRBM(5).fit(lazy, sample_weight=np.ones(30))
+    frame = SimpleNamespace(to_delayed=list, to_dask_array=list)
+    with pytest.raises(TypeError, match=r"take its to_dask_array\(lengths=True\)"):
+        mf.GeneralizedRBM(5).fit(frame)
     with pytest.raises(ValueError, match="shape"):
         mf.distributed.fit(mf.GeneralizedRBM(5), lazy[:, 0])
 

@@ -132,7 +132,7 @@ def test_options_and_rows_that_are_not_possible():
     with pytest.raises(ValueError, match="n_starts"):
         learned(X, LayeredSettings(n_starts=3))
     with pytest.raises(ValueError, match="chunk_rows"):
-        mfd.fit(mf.GeneralizedRBM(2, n_epochs=1), X, chunk_rows=0)
+        mfd.fit(mf.GeneralizedRBM(2, gradient="tap", n_epochs=1), X, chunk_rows=0)
     for validation in (data()[:, :5], np.full((2, 16), np.nan)):
         with pytest.raises(ValueError, match="validation_data must"):
             learned(X, validation=validation)

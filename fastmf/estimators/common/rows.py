@@ -179,16 +179,6 @@ def check_counts(total, n_rows, option=""):
         )
 
 
-def present_rows(X, weights):
-    """The rows of positive weight, and their weights, or None if these are all equal."""
-    if weights is None:
-        return X, None
-    present = weights > 0
-    if not present.all():
-        X, weights = X[present], weights[present]
-    return X, None if (weights == weights[0]).all() else weights
-
-
 def class_factors(class_weight, y, weights):
     """Factors of the weights of rows, by their classes."""
     classes, which = np.unique(y, return_inverse=True)

@@ -7,13 +7,12 @@ from functools import partial
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf._common.rows import is_dask, is_incomplete, is_sparse
+from fastmf._common.rows import is_incomplete, is_sparse, present_rows
 from fastmf.estimators.common.convergence import warn_of_likelihood, warn_of_little_gain
 from fastmf.estimators.common.frames import coded_frame, is_frame
 from fastmf.estimators.common.rows import (
     check_seen,
     checked_rows,
-    present_rows,
     warn_of_missing_codes,
     with_nan_labels,
 )
@@ -60,7 +59,7 @@ class Learning:
             Categorical units have one label each. Sparse rows and integers are made dense and
             floating point a batch at a time; integers count as float64. NaN, or a negative label
             of a categorical unit, is a missing value. A Dask array is learned block by block
-            (`fastmf.distributed.fit`).
+            (`fastmf.distributed.fit`), which says how results may differ.
         y : ignored
         validation_data : array or sparse matrix of shape (n_rows, n_features) or None
             Data whose log-likelihood is followed and decides on early stopping.
@@ -88,12 +87,10 @@ class Learning:
         "exact", unless there is `l1` or `preconditioning`; otherwise missing values are drawn anew
         before each epoch, by Gibbs sampling of the model given the observed ones.
         """
-        if is_dask(X):
+        if hasattr(X, "to_delayed"):
             from fastmf.distributed import fit
 
-            if sample_weight is not None:
-                raise ValueError("sample_weight is not possible with a Dask array: leave it out.")
-            return fit(self, X, validation_data=validation_data)
+            return fit(self, X, validation_data=validation_data, sample_weight=sample_weight)
         settings = self._settings()
         seed, validation = seed_of(self.random_state), None
         X = self._checked_rows(X)
@@ -111,8 +108,7 @@ class Learning:
             scaled = scaled[rows]
         if validation is not None:
             validation = scaling.data(validation, model.dtype)
-        settings = self._with_gradient(settings, model, scaled)
-        settings = self._for_noise(settings, model, scaled, weights)
+        settings = self._with_steps(settings, model, scaled, weights, scaled.shape[0])
         model = self._pretrained(model, scaled, settings, seed or 0, weights)
         steps = self._steps(model, settings, scaled, weights, scaling)
         options = {"weights": weights, "raw": scaling.undone}
@@ -167,7 +163,7 @@ class Learning:
                 self._scaling = scaling_of(self.pointwise_, self.model_, is_sparse(X), self.centred)
                 self._state = initial_state(self._scaling.model(self.model_))
             X = self._scaling.data(X, self.model_.dtype)
-        settings = self._with_gradient(settings, self._state.model, X)
+        settings = self._with_gradient(settings, self._state.model, X, X.shape[0])
         state, plan = self._state, Plan(self._state.model, settings, self.n_threads)
         every = plan.n_between
         if every and (self.n_iter_ % every == 0 or not state.preconditioners):
@@ -178,17 +174,6 @@ class Learning:
         model, self.n_iter_ = state.model, self.n_iter_ + 1
         self.model_ = self._scaling.undone(model)
         return self
-
-    def _for_noise(self, settings, model, scaled, weights):
-        """Settings with the rate and the rows of a step that suit the noise of the rows."""
-        least, size = least_rows(model, *scored_rows(scaled, weights)), settings.batch_size
-        few = steps_for(model, settings)["batch_size"]
-        if self.learning_rate is None and few == FEW_ROWS["batch_size"]:
-            rate = settings.learning_rate * max(1.0, few / least)
-            settings = replace(settings, learning_rate=rate)
-        if self.batch_size is None:
-            settings = replace(settings, batch_size=max(size, int(least)))
-        return settings
 
     def _checked_rows(self, X):
         missing, self.categories_ = not is_sparse(X), None
@@ -225,11 +210,23 @@ class Learning:
         check_exists(model)
         return X, scaling.data(X, model.dtype), model, scaling, independent
 
-    def _with_gradient(self, settings, model, X):
+    def _with_steps(self, settings, model, X, weights, n_rows):
+        """The settings with gradient and sizes of steps for `n_rows` rows, such as these."""
+        settings = self._with_gradient(settings, model, X, n_rows)
+        least, size = least_rows(model, *scored_rows(X, weights)), settings.batch_size
+        few = steps_for(model, settings)["batch_size"]
+        if self.learning_rate is None and few == FEW_ROWS["batch_size"]:
+            rate = settings.learning_rate * max(1.0, few / least)
+            settings = replace(settings, learning_rate=rate)
+        if self.batch_size is None:
+            settings = replace(settings, batch_size=max(size, int(least)))
+        return settings
+
+    def _with_gradient(self, settings, model, X, n_rows):
         """The settings with the gradient that is taken, and defaults that suit it."""
         gradient = self.gradient
         if gradient == "auto":
-            gradient = gradient_for(model, X.shape[0], self.l2)
+            gradient = gradient_for(model, n_rows, self.l2)
         if gradient == "exact" and not is_exact(model):
             raise ValueError(
                 "gradient='exact' needs a machine with one hidden layer, and at most "
