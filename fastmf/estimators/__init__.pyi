@@ -119,7 +119,6 @@ class DeepBoltzmannMachine(_LayeredMachine):
         learning_rate: _Rate = 0.05,
         momentum: float = 0.5,
         l2: float | None = None,
-        l1: float = 0.0,
         n_epochs: int = 20,
         batch_size: int | None = None,
         n_starts: int | None = None,

@@ -145,6 +145,15 @@ class Learning:
         """Take one step of learning on a batch of data, at the rate of the first epoch.
 
         The first call initialises the model as `fit` does, but without pre-training.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        self
         """
         settings = self._settings()
         if not hasattr(self, "model_"):

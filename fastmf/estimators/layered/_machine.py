@@ -319,7 +319,17 @@ class LayeredMachine(
         return lower_bound(self.model_.bipartite(), [starts_at(solved)]).value
 
     def score(self, X, y=None):
-        """Mean of `score_samples`."""
+        """Average of `score_samples`.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        float
+        """
         return float(np.mean(self.score_samples(X)))
 
     def solutions(self, X=None, merge_tol=1e-2):

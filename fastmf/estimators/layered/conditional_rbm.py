@@ -317,10 +317,18 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         return predicted[:, 0] if self._one_column else predicted
 
     def predict_proba(self, X):
-        """Marginal probability of the second value of each label, (n_samples, n_labels).
+        """Marginal probability of the second value of each label.
 
-        By mean field if that is the inference, otherwise by sum-product belief propagation; of both
-        values, (n_samples, 2), if `y` had one axis.
+        By mean field if that is the inference, otherwise by sum-product belief propagation.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples, n_labels)
+            Or (n_samples, 2), the probabilities of both values, if `y` had one axis.
         """
         check_is_fitted(self)
         mean = self._infer(self._features(X, self.model_.dtype), self._marginal_inference()).visible
@@ -368,7 +376,18 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         return log_weights_of_known(self.model_, Y, X) - log_partition
 
     def score(self, X, y, sample_weight=None):
-        """Fraction of correct labels, averaged over the known labels of a row and over rows."""
+        """Fraction of correct labels, averaged over labels and rows.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+        y : array or sparse matrix of shape (n_samples, n_labels), or array of shape (n_samples,)
+        sample_weight : array of shape (n_samples,), float or None
+
+        Returns
+        -------
+        float
+        """
         predicted, (y, unknown) = self.predict(X), partly_known_labels(y)
         if y.shape != predicted.shape:
             raise ValueError(f"y must have shape {predicted.shape}, got {y.shape}.")

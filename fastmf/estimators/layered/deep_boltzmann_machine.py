@@ -34,7 +34,7 @@ class DeepBoltzmannMachine(LayeredMachine):
         Averages over the model, as for `GeneralizedRBM`; "auto" is "pcd" wherever there are
         unbounded units. Averages over the data are of mean-field solutions of the same order, with
         "pcd" of naive mean field.
-    learning_rate, momentum, l2, l1, n_epochs, batch_size, n_starts, n_sweeps, starts, \
+    learning_rate, momentum, l2, n_epochs, batch_size, n_starts, n_sweeps, starts, \
     centred, preconditioning, early_stopping, weight_scale, callbacks, n_threads, random_state, \
     verbose
         As for `GeneralizedRBM`, but for 10 sweeps and a rate of 0.05. Batches of machines of
@@ -83,7 +83,7 @@ class DeepBoltzmannMachine(LayeredMachine):
     def __init__(
         self, n_components=(500, 500), *, pretraining_epochs=5, visible="auto",
         hidden="bernoulli", gradient="auto", learning_rate=0.05, momentum=0.5, l2=None,
-        l1=0.0, n_epochs=20, batch_size=None, n_starts=None, n_sweeps=10, starts="data",
+        n_epochs=20, batch_size=None, n_starts=None, n_sweeps=10, starts="data",
         centred=True, preconditioning=None, early_stopping=False, weight_scale=None,
         init=None, callbacks=None, n_threads=None, random_state=None, verbose=0,
     ):  # fmt: skip

@@ -359,8 +359,16 @@ class CouplingNetwork(Network):
     def strength(self, *, as_frame=False):
         """Sum of the moduli of the couplings of each feature, in {0, 1} coding.
 
-        Arguments and result are as in `expected_influence`. Standard errors are by the delta
-        method, for couplings that are not near zero: moduli of small ones are too large.
+        Parameters
+        ----------
+        as_frame : bool, default False
+            A pandas data frame instead, with the names of the features.
+
+        Returns
+        -------
+        Centrality
+            `value` and `standard_error`, by the delta method, which is for couplings that are not
+            near zero: moduli of small ones are too large.
         """
         estimates = self._edge_estimates("sandwich")
         return self._sums(estimates, np.sign(estimates.values), as_frame)

@@ -63,7 +63,17 @@ class ItemMachine(Saved, BaseEstimator):
         return float(np.mean(self.score_samples(X)))
 
     def score_samples(self, X):
-        """Log-pseudo-likelihood of each row in nats: the sum over the values that are present."""
+        """Log-pseudo-likelihood of each row: the sum of the terms of the values that are present.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Nats.
+        """
         return self._log_conditionals(X)
 
     def conditional_proba(self, X):

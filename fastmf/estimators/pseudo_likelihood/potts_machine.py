@@ -467,7 +467,16 @@ class PottsMachine(Network, ItemMachine):
         )
 
     def energy(self, X):
-        """Energy -x'Jx / 2 - h'x of each row; missing positions add nothing."""
+        """Energy -x'Jx / 2 - h'x; missing positions add nothing.
+
+        Parameters
+        ----------
+        X : int array of shape (n_samples, n_groups)
+
+        Returns
+        -------
+        array of shape (n_samples,)
+        """
         labels = self._labels_of(X)
         halves = self._couplings.fields(labels) / 2 + self._field
         return -self._own(halves, labels).sum(1)

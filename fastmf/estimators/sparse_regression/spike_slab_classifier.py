@@ -204,9 +204,17 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         return 2.0 * which - 1
 
     def decision_function(self, X):
-        """Posterior mean of x'w + intercept, over a standard deviation of noise and coefficients.
+        """Posterior mean of x'w + intercept, over a standard deviation.
 
-        Phi of the result, (n_samples,), is the probability of the second class.
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            The deviation includes noise and coefficients, so that Phi of the result is
+            the probability of the second class.
         """
         check_is_fitted(self)
         X = checked_data(self, X, **self._kinds_of(X), reset=False)
@@ -271,14 +279,30 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
     _n_sweeps = 150
 
     def predict_proba(self, X):
-        """Posterior predictive probabilities of the two classes, (n_samples, 2).
+        """Posterior predictive probabilities of the two classes.
 
-        Uncertain coefficients make them less extreme than the posterior mean would.
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples, 2)
+            Uncertain coefficients make them less extreme than the posterior mean would.
         """
         score = self.decision_function(X)
         return np.stack([ndtr(-score), ndtr(score)], axis=1)
 
     def predict(self, X):
-        """The more probable class of each row."""
+        """The more probable class.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples,)
+        """
         check_is_fitted(self)
         return self.classes_[(self.decision_function(X) > 0).astype(int)]
