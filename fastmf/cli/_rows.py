@@ -82,11 +82,6 @@ class Rows(NamedTuple):
     names: Any
     id_column: str | None = None
 
-    @property
-    def ids(self):
-        """First column of a table to write, with its own name; None without names in the file."""
-        return self.id_column and [self.id_column, *self.names]
-
 
 def ignored(arguments, *names):
     """Names of the columns of a table that hold no numbers to read."""
@@ -319,18 +314,19 @@ def write_rows(path, table, machine, arguments):
     if path.lower().endswith(FASTA):
         write_fasta(path, X, alphabet_of(machine, arguments), table.names)
     else:
-        write(path, X, table.columns or names_of(machine), table.ids)
+        write(path, table._replace(X=X, columns=table.columns or names_of(machine)))
     print(f"{path}: {len(X)} rows of {X.shape[1]} values")
 
 
-def write(path, array, columns=None, ids=None):
-    """Write an array as .npy, .npz or .csv, the latter with names of columns and rows if given."""
-    suffix = Path(path).suffix.lower()
+def write(path, table):
+    """Write `Rows` as .npy, .npz or .csv, the latter with names of columns and in `id_column`."""
+    suffix, array = Path(path).suffix.lower(), table.X
     if suffix == ".csv":
         array = array.astype(float) if array.dtype.kind == "b" else array
         rows = [[_cell(value) for value in np.atleast_1d(row)] for row in array]
-        rows = rows if columns is None else [columns, *rows]
-        if ids:
+        rows = rows if table.columns is None else [table.columns, *rows]
+        if table.id_column:
+            ids = table.id_column, *table.names
             rows = [[first, *row] for first, row in zip(ids, rows, strict=True)]
         write_table(path, rows)
         return
