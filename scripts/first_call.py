@@ -60,7 +60,8 @@ def run(calls, folder, library="0"):
     """
     program = PROGRAM.format(calls=", ".join(f"lambda: {call}" for call in calls))
     # The package of this process, whether or not it is installed.
-    folders = Path(__file__).parent, Path(fastmf.__file__).parents[1], os.environ.get("PYTHONPATH")
+    package = Path(fastmf.__file__).parents[1]
+    folders = ROOT / "scripts", ROOT / "tests", package, os.environ.get("PYTHONPATH")
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(map(str, filter(None, folders))),
         "NUMBA_CACHE_DIR": str(folder), "FASTMF_QUIET": "1", "FASTMF_LIBRARY": str(library),

@@ -155,29 +155,6 @@ def by_odds(model, n_sweeps):
     return visible[:, 0] / (1 + visible[:, 0]), odds / (1 + odds)
 
 
-def by_the_paper(model, n_sweeps):
-    """Sum-product by the matrix equations of Ping and Ihler (2017): Eqs. 13, 14, 16 and 17."""
-    e = np.exp(model.weights)
-    b1, b2 = (prior.field for prior in model.layers)
-    one = model.dtype.type(1)
-    m_vh = np.full_like(e, 0.5)  # hidden to visible
-    m_hv = np.full(e.shape[::-1], 0.5, e.dtype)  # visible to hidden
-    tau_h = 1 / (1 + np.exp(-b2))
-    for _ in range(n_sweeps):
-        received = m_hv.T
-        yes = tau_h * (one - received)
-        no = (one - tau_h) * received
-        high = e * yes + no
-        m_vh = high / (high + yes + no)
-        tau_v = 1 / (1 + np.exp(-(b1 + (np.log(m_vh) - np.log(one - m_vh)).sum(1))))
-        yes = tau_v[:, None] * (one - m_vh)
-        no = (one - tau_v)[:, None] * m_vh
-        high = e * yes + no
-        m_hv = (high / (high + yes + no)).T
-        tau_h = 1 / (1 + np.exp(-(b2 + (np.log(m_hv) - np.log(one - m_hv)).sum(1))))
-    return tau_v, tau_h
-
-
 def bp_points(options):
     """Couplings of one row on one thread, rows, and threads."""
     sizes, many, n_rows = {
@@ -203,8 +180,7 @@ def bp(point, options):
     ours()
     solvers = {"fastmf": ours}
     if point.n_rows == point.threads == 1:
-        solvers["NumPy in odds"] = partial(by_odds, model, SWEEPS)
-        solvers["NumPy of the paper"] = partial(by_the_paper, model, SWEEPS)
+        solvers["NumPy"] = partial(by_odds, model, SWEEPS)
     # Couplings are read, messages read and written, twice a sweep.
     moved = 6.0 * model.weights.nbytes * SWEEPS * point.n_rows
     return solvers, lambda: {"moved": moved}

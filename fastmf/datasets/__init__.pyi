@@ -14,7 +14,7 @@ class Alignment(NamedTuple):
     columns: Array
     alphabet: str
 
-class PlmcParameters(NamedTuple):
+class _PlmcParameters(NamedTuple):
     couplings: Array
     field: Array
     alphabet: str
@@ -64,7 +64,7 @@ def load_mnist(
 ) -> Images: ...
 def load_uai(path: Path, evidence: Path | None = None, *, max_bytes: float = ...) -> UAIModel: ...
 def read_array(path: Path, *, max_bytes: int | None = ...) -> Array: ...
-def read_plmc(path: Path) -> PlmcParameters: ...
+def read_plmc(path: Path) -> _PlmcParameters: ...
 def save_uai(
     model: BoltzmannMachine,
     path: Path,

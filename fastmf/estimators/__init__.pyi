@@ -179,13 +179,7 @@ class ConditionalRBM(_Saved, _Estimator):
         validation_data: Any = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self: ...
-    def predict(
-        self,
-        X: Any,
-        decode: str | None = None,
-        *,
-        n_starts: int | None = None,
-    ) -> Array: ...
+    def predict(self, X: Any, decode: str | None = None) -> Array: ...
     def predict_proba(self, X: Any) -> Array: ...
     def score_samples(self, X: Any, y: Any = None) -> Array: ...
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float: ...
@@ -270,7 +264,8 @@ class FullyVisibleBoltzmannMachine(_CompositeMachine):
 class OrdinalMachine(_CompositeMachine):
     couplings_: Array
     thresholds_: list[Array]
-    n_categories_: Array
+    @property
+    def n_categories_(self) -> Array: ...
     log_pseudo_likelihood_: float
     def __init__(
         self,

@@ -40,9 +40,8 @@ with (Path(__file__).parent / "ping_ihler.csv").open(newline="") as _file:
 def main(argv=None):
     options = parser().parse_args(argv)
     folder = experiment.folder(options, "crbm-structured")
-    by_side = [f"mnist-occluded-{side}" for side in options.sides or ()]
     records = []
-    for task in dict.fromkeys([*options.tasks, *by_side]):
+    for task in options.tasks:
         shape, (train, validation, test) = data(task, options)
         restored = {}
         for method in ALL:
@@ -64,7 +63,6 @@ def parser():
     made = experiment.Parser(
         __doc__, "seed", "threads", "data", "output",
         quick={"train_size": 100, "test_size": 50, "epochs": 2, "hidden": 8, "logistic_epochs": 2},
-        sides=([int], "of patches on MNIST, for Fig. 3: further tasks [none]"),
         train_size=(50_000, "images"), test_size=(10_000, "images"),
         validation_size=(10_000, "images, at most a fifth of the training images"),
         hidden=256, epochs=50, logistic_epochs=(50, "of LR"),
@@ -80,7 +78,7 @@ def parser():
     add("--methods", nargs="+", choices=ALL, default=list(METHODS), metavar="METHOD",
         help=f"of {', '.join(ALL)} [the first eight]")  # fmt: skip
     tasks = list(dict.fromkeys(task for task, _ in PAPER))
-    add("--tasks", nargs="*", default=tasks, metavar="TASK",
+    add("--tasks", nargs="+", default=tasks, metavar="TASK",
         help="DATA-KIND-AMOUNT: mnist or caltech, noisy-PERCENT or occluded-SIDE "
         "[the paper's six]")  # fmt: skip
     add("--start", choices=("logistic", "small"), default="logistic",

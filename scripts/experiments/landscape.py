@@ -241,8 +241,6 @@ def data_map(shown, starts, labels, folder):
     chosen = np.ones(len(starts), bool) if labels is None else np.isin(labels, DIGITS)
     chosen = np.flatnonzero(chosen)[:MAP_ROWS]
     names = np.full(len(chosen), "data") if labels is None else labels[chosen].astype(str)
-    if len(chosen) < 4:
-        return
     place, (figure, axes) = embedding(starts[chosen]), panels(1, shown, **MAPS)
     points = place(starts[chosen])
     for ax, (epoch, landscape, _) in zip(axes[0], shown, strict=True):

@@ -15,10 +15,11 @@ from scipy.special import logsumexp, ndtr, ndtri
 
 import fastmf as mf
 
-# Estimator, categories of an item, and scale of couplings, smaller where scores spread more.
+# Estimator, categories of an item, scale of couplings, smaller where scores spread more, and
+# numbers of items of the tables of edges.
 KINDS = {
-    "binary": (mf.FullyVisibleBoltzmannMachine, 2, 1.0),
-    "ordinal": (mf.OrdinalMachine, 3, 0.5),
+    "binary": (mf.FullyVisibleBoltzmannMachine, 2, 1.0, (6, 10, 20)),
+    "ordinal": (mf.OrdinalMachine, 3, 0.5, (5, 10)),
 }
 BINS = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 1.0 + 1e-9)
 LEVEL = 0.95
@@ -164,13 +165,7 @@ def cover(tables):
 def edges(tables):
     """The bins of probabilities, and ranks, for both kinds of items and both kinds of errors."""
     rows = []
-    for kind, items in (
-        ("binary", 6),
-        ("binary", 10),
-        ("binary", 20),
-        ("ordinal", 5),
-        ("ordinal", 10),
-    ):
+    for kind, items in [(name, n) for name, (*_, sizes) in KINDS.items() for n in sizes]:
         lines_by_table = tables(edges_of_table, kind, str(items))
         without = sum(not lines for lines in lines_by_table)
         values = np.array([line for lines in lines_by_table for line in lines])

@@ -12,13 +12,13 @@ def rows(path):
 def test_a_small_run_gives_tables_and_figures_and_goes_on(script, mnist, capsys):
     pytest.importorskip("matplotlib")
     folder = mnist / "out"
+    tasks = ["mnist-noisy-20", "mnist-occluded-1", "mnist-occluded-2"]
     command = ["--data", str(mnist), "--output", str(folder), "--hidden", "3", "--epochs", "2",
                "--logistic-epochs", "40", "--learning-rate", "0.5", "--batch-size", "5",
-               "--patience", "40", "--tasks", "mnist-noisy-20", "--sides", "1", "2",
-               "--threads", "1", "--methods", *script.ALL]  # fmt: skip
+               "--patience", "40", "--threads", "1", "--tasks", *tasks, "--methods",
+               *script.ALL]  # fmt: skip
     script.main(command)
     table = rows(folder / "table.csv")
-    tasks = ["mnist-noisy-20", "mnist-occluded-1", "mnist-occluded-2"]
     assert [(row["task"], row["method"]) for row in table] == [
         (task, method) for task in tasks for method in script.ALL
     ]

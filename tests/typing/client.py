@@ -139,7 +139,7 @@ def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
     surveyed = mf.OrdinalMachine(l1="cv", missing="em", ebic_gamma=0.5)
     surveyed.fit(X, None, np.ones(len(X)), clusters=np.arange(len(X)))
     print(items.predictability().r2, items.stability(10, (0.5,), verbose=True).coefficient())
-    print(mf.compare_groups(items, items, items, n_permutations=10, rng=1, verbose=True).pairwise)
+    print(mf.compare_groups(items, items, n_permutations=10, rng=1, verbose=True).permutation)
     filled = mf.PottsMachine(missing="em").fit(X)
     print(filled.edge_inclusion(None, 1.0, "naive").probability)
     regressor = mf.SpikeSlabRegressor(noise_variance=0.1).fit(X, Y[:, 0])

@@ -16,16 +16,15 @@ class GeneralizedRBM(LayeredMachine):
         "truncated_gaussian", "gauss_bernoulli" or "truncated_gauss_bernoulli". Visible units given
         by name or class are fitted to the columns first. Bernoulli units accept probabilities;
         categorical units have one label each, an integer from 0. "auto" is "bernoulli", but for
-        pandas' data frames with other values than 0 to 1: strings and pandas' categories are
-        categorical, 0 and 1 Bernoulli, whole numbers from 0 ordinal if this explains them better
-        (BIC) than a Gaussian, all other columns Gaussian. `sample` and `impute` return frames then.
+        data frames with values beyond 0 to 1: strings and pandas' categories are categorical, whole
+        numbers from 0 ordinal where that has the better BIC, all other columns Gaussian.
     gradient : {"auto", "tap", "mean_field", "adaptive_tap", "bp", "cd", "pcd", "exact"}
         How averages over the model are computed; for this and the options that follow see
         `fastmf.distributed.LayeredSettings`. "auto": "exact" (quasi-Newton steps from all rows)
         where sums over states are cheap, "pcd" with unbounded units, otherwise "tap".
     learning_rate : None, float, (start, end), (start, end, "linear") or callable
-        None: 0.05; larger, up to about 0.3, by mean-field solutions from data of discrete units, as
-        far as the noise of a batch along the first principal component of the data permits.
+        None: 0.05; up to about 0.3 by mean-field solutions from data of discrete units, as far as
+        the noise of a batch along the first principal component of the data permits.
     momentum : float
     l2 : float or None
         Weight decay. None: 0.005 for discrete units and mean-field solutions from data, otherwise
@@ -47,9 +46,8 @@ class GeneralizedRBM(LayeredMachine):
     preconditioning : float or None
         Variance of units above which natural-gradient steps are shortened; None: no such steps.
     early_stopping : bool or int
-        Stop when the log-likelihood of validation data has not risen for this many epochs (True:
-        5), and keep the best model. A tenth of the rows is set aside unless `fit` is given such
-        data.
+        Stop when the log-likelihood of validation data, a tenth of the rows unless given to `fit`,
+        has not risen for this many epochs (True: 5), and keep the best model.
     weight_scale : float or None
         Standard deviation of the first weights, on standardised columns; None: by kinds of units.
     init : RBM or None
@@ -71,7 +69,7 @@ class GeneralizedRBM(LayeredMachine):
     starts_ : array of shape (n_rows, n_features)
         Up to 100 rows of data from which solutions and chains start.
     categories_ : list or None
-        Categories of the columns of a data frame, None of numbers.
+        Of the columns of a data frame, None of numbers; `sample` and `impute` return frames then.
     history_ : dict of lists
         By epoch: "epoch", "learning_rate", "log_likelihood" (nats per unit, visible and hidden) and
         "validation_log_likelihood".
@@ -82,8 +80,7 @@ class GeneralizedRBM(LayeredMachine):
     Notes
     -----
     Tramel et al. (2018), Algorithm 2. Attributes are in the units of the data. float32 data are
-    computed in float32, all other in float64. Sparse rows are not made dense. For the choice of
-    options see the user guide on training.
+    computed in float32. Sparse rows are not made dense. For options see the guide on training.
 
     Examples
     --------
