@@ -103,7 +103,10 @@ def read_frame(name, arguments):
             words = _columns_of_words(name, arguments)
         if not words:
             raise
-        return read_numbers(name, arguments, words=words)
+        table = read_numbers(name, arguments, words=words)
+        for word in words:
+            check_case(word, table.X[word].cat.categories)
+        return table
     X, columns = table.X, table.columns
     if columns is None or (np.isnan(X) | (X >= 0) & (X <= 1)).all():
         return table
@@ -115,12 +118,11 @@ def _columns_of_words(name, arguments):
     from fastmf.datasets._tables import is_word
     from fastmf.datasets.files import is_text, read_text
 
-    texts, words = dict(zip(*read_text(name), strict=True)) if is_text(name) else {}, []
-    for column in texts.keys() - ignored(arguments):
-        cells = [cell for cell in texts[column] if cell is not None]
-        if all(map(is_word, cells)) and len(set(cells)) < len(cells):
-            words.append(column)
-    return words
+    texts = dict(zip(*read_text(name), strict=True)) if is_text(name) else {}
+    cells = {column: list(filter(None, texts[column])) for column in texts}
+    candidates = [column for column in texts if column not in ignored(arguments)]
+    words = [column for column in candidates if all(map(is_word, cells[column]))]
+    return [column for column in words if len(set(cells[column])) < len(cells[column])]
 
 
 def read_numbers(name, arguments, *, all_rows=False, words=None):
