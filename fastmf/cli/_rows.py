@@ -82,11 +82,6 @@ class Rows(NamedTuple):
     names: Any
     id_column: str | None = None
 
-    @property
-    def ids(self):
-        """First column of a table to write, with its own name; None without names in the file."""
-        return self.id_column and [self.id_column, *self.names]
-
 
 def ignored(arguments, *names):
     """Names of the columns of a table that hold no numbers to read."""
@@ -108,7 +103,10 @@ def read_frame(name, arguments):
             words = _columns_of_words(name, arguments)
         if not words:
             raise
-        return read_numbers(name, arguments, words=words)
+        table = read_numbers(name, arguments, words=words)
+        for word in words:
+            check_case(word, table.X[word].cat.categories)
+        return table
     X, columns = table.X, table.columns
     if columns is None or (np.isnan(X) | (X >= 0) & (X <= 1)).all():
         return table
@@ -120,12 +118,11 @@ def _columns_of_words(name, arguments):
     from fastmf.datasets._tables import is_word
     from fastmf.datasets.files import is_text, read_text
 
-    texts, words = dict(zip(*read_text(name), strict=True)) if is_text(name) else {}, []
-    for column in texts.keys() - ignored(arguments):
-        cells = [cell for cell in texts[column] if cell is not None]
-        if all(map(is_word, cells)) and len(set(cells)) < len(cells):
-            words.append(column)
-    return words
+    texts = dict(zip(*read_text(name), strict=True)) if is_text(name) else {}
+    cells = {column: list(filter(None, texts[column])) for column in texts}
+    candidates = [column for column in texts if column not in ignored(arguments)]
+    words = [column for column in candidates if all(map(is_word, cells[column]))]
+    return [column for column in words if len(set(cells[column])) < len(cells[column])]
 
 
 def read_numbers(name, arguments, *, all_rows=False, words=None):
@@ -319,18 +316,19 @@ def write_rows(path, table, machine, arguments):
     if path.lower().endswith(FASTA):
         write_fasta(path, X, alphabet_of(machine, arguments), table.names)
     else:
-        write(path, X, table.columns or names_of(machine), table.ids)
+        write(path, table._replace(X=X, columns=table.columns or names_of(machine)))
     print(f"{path}: {len(X)} rows of {X.shape[1]} values")
 
 
-def write(path, array, columns=None, ids=None):
-    """Write an array as .npy, .npz or .csv, the latter with names of columns and rows if given."""
-    suffix = Path(path).suffix.lower()
+def write(path, table):
+    """Write `Rows` as .npy, .npz or .csv, the latter with names of columns and in `id_column`."""
+    suffix, array = Path(path).suffix.lower(), table.X
     if suffix == ".csv":
         array = array.astype(float) if array.dtype.kind == "b" else array
         rows = [[_cell(value) for value in np.atleast_1d(row)] for row in array]
-        rows = rows if columns is None else [columns, *rows]
-        if ids:
+        rows = rows if table.columns is None else [table.columns, *rows]
+        if table.id_column:
+            ids = table.id_column, *table.names
             rows = [[first, *row] for first, row in zip(ids, rows, strict=True)]
         write_table(path, rows)
         return

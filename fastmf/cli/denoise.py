@@ -54,7 +54,7 @@ def run(arguments):
     estimate = machine.denoise(table.X, **options)
     if arguments.round:
         estimate = _rounded(estimate, machine.visible_)
-    _rows.write(arguments.output, estimate, table.columns, table.ids)
+    _rows.write(arguments.output, table._replace(X=estimate))
     print(f"{arguments.output}: {len(estimate)} rows of {estimate.shape[1]} values")
 
 

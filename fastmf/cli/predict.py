@@ -30,5 +30,5 @@ def run(arguments):
     predictions = machine.predict(table.X)
     names = [f"prediction_{k}" for k in range(1, 1 + np.size(predictions[0]))]
     names = names if len(names) > 1 else ["prediction"]
-    _rows.write(arguments.output, predictions, names, table.ids)
+    _rows.write(arguments.output, table._replace(X=predictions, columns=names))
     print(f"{arguments.output}: {len(predictions)} rows")

@@ -46,7 +46,7 @@ def run(arguments):
         head = table.id_column or "row", what.replace("-", "_")
         _rows.write_table(arguments.output, [head, *lines])
     else:
-        _rows.write(arguments.output, scores)
+        _rows.write(arguments.output, table._replace(X=scores))
     print(f"{arguments.output}: {len(scores)} rows")
     error = 0.0 if arguments.energy else getattr(machine, "log_partition_error_", 0.0)
     error = f" (standard error of the log-partition: {error:.2g})" if error else ""

@@ -20,8 +20,7 @@ examples:
   fastmf train rbm table.csv --visible gaussian --hidden-units 8 --epochs 100
       columns of numbers in their own units of measurement, with empty cells
   fastmf train rbm survey.csv --id person --hidden-units 8 --epochs 100
-      columns of words, counts and real values, whose units are inferred; column "person" holds
-      names of rows, here and in fastmf score, impute and predict
+      columns of words, counts and real values, whose units are inferred, and names of rows
   fastmf train rbm votes.csv --hidden-units 10 --validation-share 0.2 --early-stopping 10
       stop when the log-likelihood of validation rows no longer increases
   fastmf train rbm big.npy --checkpoint run.npz

@@ -133,9 +133,8 @@ def fit(
     -----
     Visible units are first fitted to the first rows, of four million values together, from which
     `starts_` and the default step size are taken, too: rows should be in random order.
-    Defaults, and so scores, are equal to those of rows in memory, except that gradient "auto" is
-    "cd" in the place of "pcd". Where it is "exact", all rows are loaded, at most
-    2^28 / n_components values.
+    Defaults and scores agree with rows in memory, except that gradient "auto" is "cd" in the place
+    of "pcd". Where it is "exact", all rows are loaded, at most 2^28 / n_components values.
 
     Examples
     --------

@@ -21,7 +21,7 @@ def denoise(model, data, output, *options):
 @pytest.mark.parametrize("suffix", _options.OUTPUTS)
 def test_what_is_written_is_read_again(tmp_path, suffix, dtype):
     array = np.random.default_rng(0).random((3, 4)).astype(dtype)
-    _rows.write(tmp_path / f"out{suffix}", array)
+    _rows.write(tmp_path / f"out{suffix}", _rows.Rows(array, None, None))
     np.testing.assert_array_equal(read_array(tmp_path / f"out{suffix}").astype(dtype), array)
 
 

@@ -136,17 +136,19 @@ def test_words_are_categories_and_names_of_rows_come_first(tmp_path, monkeypatch
         assert main([command, "m.npz", "t.csv", *options, output]) == 0
     scores = pandas.read_csv("s.csv", keep_default_na=False)
     assert scores.columns.tolist() == ["who", "log_likelihood"]
-    assert scores["who"].tolist() == frame["who"].tolist()
     np.testing.assert_allclose(scores["log_likelihood"], expected.score_samples(data), rtol=1e-6)
     complete = pandas.read_csv("i.csv", keep_default_na=False)
-    assert complete["who"].tolist() == frame["who"].tolist()
+    assert scores["who"].tolist() == complete["who"].tolist() == frame["who"].tolist()
     imputed = expected.impute(data)
     assert complete["place"].tolist() == imputed["place"].tolist()
     np.testing.assert_allclose(complete["age"], imputed["age"], rtol=1e-6)
     assert main([*train, *options, "m.npz", "--validation-share", "0.98"]) == 0  # no word is new
     assert main(["impute", "m.npz", "t.csv", *options, "i.npy"]) == 1
     assert main(["train", "rbm", "t.csv", "-q"]) == 1  # each name occurs once
+    Path("t.csv").write_text(Path("t.csv").read_text().replace("a b", "A b", 1))
+    assert main(["train", "rbm", "t.csv", "-q", "--id", "who"]) == 1
     err = capsys.readouterr().err
+    assert "upper and lower case alone, such as 'A b' and 'a b'" in err
     assert "must end in .csv" in err and "'p1' in column 1 ('who') of row 2 is no number" in err
 
 

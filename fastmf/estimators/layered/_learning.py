@@ -223,9 +223,9 @@ class Learning:
         """The settings with gradient and sizes of steps for `n_rows` rows, such as these."""
         settings = self._with_gradient(settings, model, X, n_rows)
         least, size = least_rows(model, *scored_rows(X, weights)), settings.batch_size
-        few = steps_for(model, settings)["batch_size"]
-        if self.learning_rate is None and few == FEW_ROWS["batch_size"]:
-            rate = settings.learning_rate * max(1.0, few / least)
+        default = steps_for(model, settings)["batch_size"]
+        if self.learning_rate is None and default == FEW_ROWS["batch_size"]:
+            rate = settings.learning_rate * max(1.0, default / least)
             settings = replace(settings, learning_rate=rate)
         if self.batch_size is None:
             settings = replace(settings, batch_size=max(size, int(least)))
