@@ -83,8 +83,9 @@ def test_layers_with_groups_and_clamps_on_both_sides():
             states.append(np.concatenate([v, h]))
             own = fields[0, a] + fields[1, b] + 0.3 * x + np.dot(h, [0.1, -0.2, 0.3])
             logs.append(own + v @ weights @ h)
-    tilt = Tilt(rng.normal(size=(3, 10)), np.zeros((1, 10)), np.zeros((3, 10), bool))
-    tilt.clamped[1, :3], tilt.clamped[2, 7] = True, True
+    precision = rng.random((1, 10)) * (np.arange(10) >= 6)
+    tilt = Tilt(rng.normal(size=(3, 10)), precision, np.zeros((3, 10), bool))
+    tilt.clamped[1, [0, 1, 2, 6]], tilt.clamped[2, 7] = True, True
     values = np.array([states[0], states[40], states[77]])
     assert_rows(model, states, np.array(logs), tilt, values)
     # More rows than are summed at a time.

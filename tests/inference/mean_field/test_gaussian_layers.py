@@ -170,6 +170,12 @@ def test_fields_precisions_and_clamps_are_those_of_another_machine(name):
     assert found.log_partition[0] == pytest.approx(other.log_partition - energy, abs=1e-6)
 
 
+def test_clamped_gaussian_units_have_their_energy():
+    model, X = mf.RBM(WEIGHTS / 4, GAUSSIAN, TOP), RNG.normal(size=(2, 5))
+    found = collapsed_tap(model, clamp=(X, X[:, :3]))
+    np.testing.assert_allclose(found.log_partition, -model.energy(X, X[:, :3]), rtol=1e-12)
+
+
 def _without(prior, unit):
     if hasattr(prior, "parts"):
         n = len(prior.parts[0].field)

@@ -24,6 +24,7 @@ def machines(scale, rng):
     couplings = couplings + couplings.T
     yield mf.RBM(normal(20, 8), mf.Bernoulli(normal(20)), mf.Ising(normal(8)))
     yield mf.RBM(normal(6, 8), mf.Gaussian(normal(6), np.full(6, 9.0)), mf.Bernoulli(normal(8)))
+    yield mf.RBM(normal(6, 8), mf.Gaussian(normal(6), np.full(6, 9.0)), mf.Ising(normal(8)))
     yield mf.RBM(normal(9, 6), mf.Categorical(normal(3, 3)), mf.Bernoulli(normal(6)))
     yield mf.BoltzmannMachine(couplings, mf.Ising(normal(9)))
     for group in range(3):

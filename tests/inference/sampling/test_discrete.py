@@ -84,7 +84,9 @@ def test_phases_have_the_shares_of_the_machine(categorical):
     right = np.exp(logs - np.logaddexp.reduce(logs)) @ (up > n / 2)
     couplings, rng = J * (1 - np.eye(n)), np.random.default_rng(0)
     if categorical:
-        couplings = np.kron(couplings, [[1, -1], [-1, 1]])
+        # In another gauge, in which couplings of one phase weigh more.
+        field -= 0.1 * J * (n - 1)
+        couplings = np.kron(couplings, [[0.8, -1], [-1, 1.2]])
         units = mf.Categorical(n * [np.array([-field, field])])
         model = mf.BoltzmannMachine(couplings, units)
         drawn = units.labels(sample(model, 3000, rng))

@@ -26,17 +26,19 @@ def problem(kind):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_against_enumeration(kind, dtype):
     X, y, noise = problem(kind)
-    X = X.astype(dtype)
-    log_odds, precision = np.full(6, -1.0), np.linspace(0.5, 2, 6)
+    unit = np.geomspace(0.01, 1e4, 6)  # so that logarithms of precisions are large, and differ
+    X = (unit * X).astype(dtype)
+    log_odds, precision = np.full(6, -1.0), unit**2 * np.linspace(0.5, 2, 6)
     prior = mf.GaussBernoulli(np.zeros(6), precision, log_odds)
     patterns, weights, means, seconds = enumerated(mf.SparseLinearModel(X, y, noise, prior))
     probability = np.exp(weights - np.logaddexp.reduce(weights))
-    mean, second = probability @ means, np.tensordot(probability, seconds, 1)
+    mean, second = unit * (probability @ means), np.tensordot(probability, seconds, 1)
+    second *= np.outer(unit, unit)
     # From a poor start: all equal.
     start = np.full(6, 0.3), (np.zeros(6), np.ones(6))
     posterior = SparsePosterior(X, y, noise, log_odds, precision)
     n = 4000
-    draws = draw_coefficients(posterior, *start, n, np.random.default_rng(0), 30)
+    draws = unit * draw_coefficients(posterior, *start, n, np.random.default_rng(0), 30)
     errors = np.sqrt(np.maximum(second.diagonal() - mean**2, 0.01) / n)
     assert (abs(draws.mean(0) - mean) < 4.5 * errors).all()
     np.testing.assert_allclose(draws.T @ draws / n, second, atol=0.08)
