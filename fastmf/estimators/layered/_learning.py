@@ -222,13 +222,16 @@ class Learning:
     def _with_steps(self, settings, model, X, weights, n_rows):
         """The settings with gradient and sizes of steps for `n_rows` rows, such as these."""
         settings = self._with_gradient(settings, model, X, n_rows)
-        least, size = least_rows(model, *scored_rows(X, weights)), settings.batch_size
-        default = steps_for(model, settings)["batch_size"]
-        if self.learning_rate is None and default == FEW_ROWS["batch_size"]:
-            rate = settings.learning_rate * max(1.0, default / least)
+        few = steps_for(model, settings)["batch_size"] == FEW_ROWS["batch_size"]
+        free_rate, free_size = self.learning_rate is None and few, self.batch_size is None
+        if not (free_rate or free_size):
+            return settings
+        least = least_rows(model, *scored_rows(X, weights))
+        if free_rate:
+            rate = settings.learning_rate * max(1.0, FEW_ROWS["batch_size"] / least)
             settings = replace(settings, learning_rate=rate)
-        if self.batch_size is None:
-            settings = replace(settings, batch_size=max(size, int(least)))
+        if free_size:
+            settings = replace(settings, batch_size=max(settings.batch_size, int(least)))
         return settings
 
     def _with_gradient(self, settings, model, X, n_rows):

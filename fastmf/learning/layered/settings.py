@@ -123,13 +123,15 @@ def least_rows(model, X, weights, n_products=5):
     """
     if not all(map(is_discrete, model.layers[:2])):
         return FEW_ROWS["batch_size"]
-    rows = states(model.layers[0], X, np.float64)
+    rows = states(model.layers[0], X, np.float32)  # to save memory
     seen = ~np.isnan(rows)
-    mean = np.where(seen, rows, 0).sum(0) / np.maximum(seen.sum(0), 1)
-    rows = np.where(seen, rows - mean, 0)
+    rows = np.where(seen, rows, 0)
+    rows -= rows.sum(0, dtype=float) / np.maximum(seen.sum(0), 1)
+    rows *= seen
     if weights is not None:
         rows *= np.sqrt(weights / weights.mean())[:, None]
     component, variance = np.random.default_rng(0).normal(size=rows.shape[1]), 0.0
+    component = component.astype(np.float32)
     for _ in range(n_products):  # power iteration
         norm = np.linalg.norm(component)
         component = rows.T @ (rows @ (component / norm)) / len(rows) if norm else component
