@@ -14,15 +14,15 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 57_950,
-    "lines of code": 36_610,
-    "numeric constants": 290,
-    "lines of tests": 41_960,
+    "lines": 57_560,
+    "lines of code": 36_500,
+    "numeric constants": 286,
+    "lines of tests": 41_950,
     "lines of the longest docstring of a function": 60,
-    "lines of the longest docstring of a class": 84,
+    "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,
     "parameters of belief_propagation": 10,
-    "replaced parts of Numba": 10,
+    "replaced parts of Numba": 4,
     "circles of imports": 0,
 }
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef
