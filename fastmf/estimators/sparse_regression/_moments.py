@@ -383,7 +383,7 @@ def _squared(z, blocks):
 def _checked(z, n, names):
     z = doubles("z", z)
     if z.ndim != 1 or not len(z):
-        raise ValueError(f"z must be a vector of z-scores, got shape {z.shape}.")
+        raise ValueError(f"z must be a vector of z-scores, one trait a fit, got shape {z.shape}.")
     if (wrong := np.flatnonzero(~np.isfinite(z))).size:
         raise ValueError(
             f"z must be finite, got {z[wrong[0]]} for {named(wrong, names)}: give coefficient / "

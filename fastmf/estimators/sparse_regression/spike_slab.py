@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from fastmf._common.arguments import one_of, positive, row_weights
 from fastmf._common.names import check_order, names_along
 from fastmf._common.warning import warn_user
-from fastmf.estimators.common.data import checked_data
+from fastmf.estimators.common.data import checked_data, missing_entries
 from fastmf.estimators.common.rows import (
     check_counts,
     check_squares,
@@ -142,18 +142,24 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         ----------
         X : array of shape (n_samples, n_features)
         y : array of shape (n_samples,)
-            For several targets see `sklearn.multioutput.MultiOutputRegressor`.
+            Rows where it is missing (NaN or None) are left out. For several targets see
+            `sklearn.multioutput.MultiOutputRegressor`, or fit each where values are missing.
         sample_weight : array of shape (n_samples,), optional
             Number of repetitions of each row: the noise of a row has the variance of the noise over
             its weight, and the evidence counts repeated rows. Rows of weight 0 are left out.
         """
         stored = is_stored(X)  # checks turn files into arrays
+        values, missing = np.asarray(y), np.zeros(1, bool)
+        if values.ndim == 1 and 0 < missing_entries(values).sum() < len(values):
+            missing = missing_entries(values)
+            y = np.where(missing, 0, values)
         X, y = self._training_data(X, y, y_numeric=True)
         stored &= is_large(X)
         self._check_options()
         y = np.asarray(y, np.float64)
         warn_of_missing_codes(self, y[:, None], "y")
         weights = row_weights(1.0 if sample_weight is None else sample_weight, X.shape[0])
+        weights = np.where(missing, 0, weights)
         check_counts(weights.sum(), np.count_nonzero(weights))
         present = weights > 0
         if not (stored or present.all()):
