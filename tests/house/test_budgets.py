@@ -14,10 +14,10 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 57_560,
+    "lines": 57_562,
     "lines of code": 36_500,
     "numeric constants": 286,
-    "lines of tests": 41_950,
+    "lines of tests": 41_957,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,

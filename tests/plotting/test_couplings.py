@@ -129,8 +129,7 @@ def test_forest_of_a_comparison_has_its_differences():
     (segment,) = ax.collections[0].get_segments()
     i, j = (int(name[1:]) for name in ax.get_yticklabels()[0].get_text().split(" - "))
     assert abs(comparison.difference[i, j]) == abs(comparison.difference).max()
-    ends = comparison.difference[i, j] + np.array([-1, 1]) * 1.959964 * comparison.std[i, j]
-    np.testing.assert_allclose(segment[:, 0], ends, rtol=1e-5)
+    np.testing.assert_allclose(np.diff(segment[:, 0]), 3.919928 * comparison.std[i, j], rtol=1e-5)
 
 
 # --- coefficients ---------------------------------------------------------------------------------

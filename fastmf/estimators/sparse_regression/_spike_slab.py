@@ -459,15 +459,14 @@ class SpikeSlabEstimator(Saved):
         shared : float in (0, 1), default 0.1
             Prior probability that a feature with an effect on one target has one on the other.
         min_probability : float in (0, 1), default 0.05
-            Effects below this posterior probability are left out.
+            Posterior probability below which effects are left out.
 
         Returns
         -------
         list
-            Tuples for pairs of effects, the most probable first, with the fields `probability`
-            (that both are effects of the same feature), `features` (int array of the features that
-            hold 95 % of it, the most probable first), and `first` and `second` (the probabilities
-            of each effect by its own data).
+            Tuples for pairs of effects, the most probable first: `probability` (that both are of
+            one feature), `features` (int array, the most probable first, of 95 % of it), `first`
+            and `second` (the probabilities of each effect by its own data).
 
         Raises
         ------

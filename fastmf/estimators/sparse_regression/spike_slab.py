@@ -142,24 +142,23 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         ----------
         X : array of shape (n_samples, n_features)
         y : array of shape (n_samples,)
-            Rows where it is missing (NaN or None) are left out. For several targets see
-            `sklearn.multioutput.MultiOutputRegressor`, or fit each where values are missing.
+            Rows without a value (NaN or None) are left out. For several targets fit each, as by
+            `sklearn.multioutput.MultiOutputRegressor`.
         sample_weight : array of shape (n_samples,), optional
             Number of repetitions of each row: the noise of a row has the variance of the noise over
             its weight, and the evidence counts repeated rows. Rows of weight 0 are left out.
         """
         stored = is_stored(X)  # checks turn files into arrays
-        values, missing = np.asarray(y), np.zeros(1, bool)
-        if values.ndim == 1 and 0 < missing_entries(values).sum() < len(values):
-            missing = missing_entries(values)
-            y = np.where(missing, 0, values)
+        missing = missing_entries(np.asarray(y)) if np.ndim(y) == 1 else np.zeros(1, bool)
+        if missing.any() and not missing.all():
+            y = np.where(missing, 0, y)
         X, y = self._training_data(X, y, y_numeric=True)
         stored &= is_large(X)
         self._check_options()
         y = np.asarray(y, np.float64)
         warn_of_missing_codes(self, y[:, None], "y")
-        weights = row_weights(1.0 if sample_weight is None else sample_weight, X.shape[0])
-        weights = np.where(missing, 0, weights)
+        weights = 1.0 if sample_weight is None else sample_weight
+        weights = np.where(missing, 0, row_weights(weights, X.shape[0]))
         check_counts(weights.sum(), np.count_nonzero(weights))
         present = weights > 0
         if not (stored or present.all()):

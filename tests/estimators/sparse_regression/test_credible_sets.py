@@ -195,9 +195,7 @@ def test_colocalisation_is_the_fourth_hypothesis_of_single_effects(seed, distanc
 
 
 def test_colocalisation_refuses_other_features():
-    R = np.eye(3)
-    model = mf.SpikeSlabRegressor().fit_summary([9.0, 0.3, 0.1], R, 1000)
+    model, other = (mf.SpikeSlabRegressor().fit_summary([9, *[0.3] * k], np.eye(k + 1), 1000)
+                    for k in (1, 2))  # fmt: skip
     with pytest.raises(ValueError, match="same features"):
-        model.colocalisation(mf.SpikeSlabRegressor().fit_summary([9.0, 0.3], R[:2, :2], 1000))
-    with pytest.raises(TypeError, match="spike-and-slab fit"):
-        model.colocalisation(R)
+        model.colocalisation(other)
