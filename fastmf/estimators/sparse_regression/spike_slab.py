@@ -149,9 +149,10 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
             its weight, and the evidence counts repeated rows. Rows of weight 0 are left out.
         """
         stored = is_stored(X)  # checks turn files into arrays
-        missing = missing_entries(np.asarray(y)) if np.ndim(y) == 1 else np.zeros(1, bool)
+        values = np.asarray(y)
+        missing = missing_entries(values) if values.ndim == 1 else np.zeros(1, bool)
         if missing.any() and not missing.all():
-            y = np.where(missing, 0, y)
+            y = np.where(missing, 0, values)
         X, y = self._training_data(X, y, y_numeric=True)
         stored &= is_large(X)
         self._check_options()
