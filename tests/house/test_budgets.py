@@ -14,10 +14,10 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 57_563,
-    "lines of code": 36_501,
+    "lines": 57_565,
+    "lines of code": 36_503,
     "numeric constants": 286,
-    "lines of tests": 41_959,
+    "lines of tests": 41_960,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,

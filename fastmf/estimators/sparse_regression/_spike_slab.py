@@ -500,12 +500,14 @@ class SpikeSlabEstimator(Saved):
         pairs = []
         for first, second in product(self._signals(least), list(model._signals(least))):
             both = first * second
-            order, total = np.argsort(-both, kind="stable"), both.sum()
+            order, total = np.argsort(-both, kind="stable"), min(both.sum(), 1.0)
             size = int(np.searchsorted(np.cumsum(both[order]), 0.95 * total)) + 1
             probability = float(ratio * total / (ratio * total + 1 - total))
-            totals = float(first.sum()), float(second.sum())
+            totals = (min(float(effect.sum()), 1.0) for effect in (first, second))
             pairs.append(Colocalisation(probability, order[:size], *totals))
-        return sorted(pairs, key=lambda pair: -pair.probability)
+        return sorted(
+            (pair for pair in pairs if pair.probability), key=lambda pair: -pair.probability
+        )
 
     def _signals(self, least):
         """Yield the probabilities of all features that each effect is there."""

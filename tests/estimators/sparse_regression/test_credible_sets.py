@@ -197,5 +197,6 @@ def test_colocalisation_is_the_fourth_hypothesis_of_single_effects(seed, distanc
 def test_colocalisation_refuses_other_features():
     model, other = (mf.SpikeSlabRegressor().fit_summary([9, *[0.3] * k], np.eye(k + 1), 1000)
                     for k in (1, 2))  # fmt: skip
+    assert model.colocalisation(model)[0].probability <= 1
     with pytest.raises(ValueError, match="same features"):
         model.colocalisation(other)
