@@ -61,8 +61,7 @@ def susceptibility(model, result):
     check_machine(model)
     if not np.all(result.converged):
         raise ValueError("susceptibility: the result has not converged.")
-    J = _couplings(model)
-    mean, var = _flat(result.mean), _flat(result.var)
+    J, mean, var = _couplings(model), _flat(result.mean), _flat(result.var)
     of_row = _of_beliefs if isinstance(result, Beliefs) else _of_tilts
     rows = []
     for k in range(len(mean)):
@@ -96,7 +95,8 @@ def _couplings(model):
 
 def _of_beliefs(model, result, k, J, m, v):
     """The inverse of the Hessian of the Bethe free energy."""
-    if result.pairwise is None or not all(map(two_values, model.layers)):
+    n_axes = np.ndim(result.converged) + 1 + isinstance(model, Layered)  # fewer of a mean over rows
+    if np.ndim(result.pairwise) != n_axes or not all(map(two_values, model.layers)):
         raise TypeError("susceptibility: needs pairwise=True and units of two values.")
     if isinstance(model, Layered):
         i, j = np.nonzero(model.weights)

@@ -132,8 +132,9 @@ def test_solutions_that_are_refused(solve):
     assert susceptibility(ferromagnet, up).min() > 0
     with pytest.raises(ValueError, match="not converged"):
         susceptibility(ferromagnet, mf.tap(ferromagnet, init="up", max_iter=1))
-    with pytest.raises(TypeError, match="pairwise=True"):
-        susceptibility(ferromagnet, mf.belief_propagation(ferromagnet))
+    for unsuited in ({}, {"field": np.zeros((2, 20)), "pairwise": "mean"}):
+        with pytest.raises(TypeError, match="pairwise=True"):
+            susceptibility(ferromagnet, mf.belief_propagation(ferromagnet, **unsuited))
     with pytest.raises(ValueError, match="no solution of the model"):
         susceptibility(ferromagnet, mf.tap(ferromagnet, init="up", precision=np.ones(20), order=1))
 
