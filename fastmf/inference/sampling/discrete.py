@@ -5,6 +5,8 @@ couplings, from which draws are independent, and are annealed to the machine,
 
     (1 - beta) tree + beta machine,    beta from 0 to 1
 
+where couplings are between deviations of the units from the means of their states, whatever these
+are called, so that the path of Bernoulli units is the path of the same Ising units,
 with resampling in proportion to their weights (sequential Monte Carlo; Del Moral, Doucet & Jasra
 2006): phases between which chains do not cross have the shares that the machine gives them.
 """
@@ -157,20 +159,26 @@ def annealed_draws(model, n_draws, n_sweeps, rng):
     check_machine(model, "Gibbs sampling")
     states = flat_states(model.prior)
     columns = Columns.of(states, model.couplings)
-    tree = Tree(columns.strengths()).solve(columns)
+    tree = Tree(columns.strengths())
     n_chains, n_last = max(n_draws, MIN_ANNEALED), n_sweeps // 2
     column = np.repeat(np.arange(len(tree.edges)), column_sizes(model.prior))
     couplings = np.array(model.couplings, order="C")
     units, none = units_of_columns(model.prior), np.zeros(len(couplings))
     added = couplings * ~tree.edges[np.ix_(column, column)]
+    # Fields that couplings between deviations leave to the tree.
+    middle = states.means(1 / np.repeat(columns.sizes, columns.sizes)).astype(model.dtype)
+    fields = added @ middle
+    tree.solve(columns._replace(log_weights=columns.log_weights + states.values @ fields))
     x = states.means(tree.draws(n_chains, rng)).astype(model.dtype)
     population = Population(n_chains)
     for old, new in pairwise(np.linspace(0, 1, n_sweeps - n_last + 1)):
-        population.add((new - old) / 2 * np.einsum("ij,ij->i", x @ added, x, dtype=np.float64))
+        between = (x - 2 * middle) @ added
+        population.add((new - old) / 2 * np.einsum("ij,ij->i", between, x, dtype=np.float64))
         if new == 1 or effective_size(population.log_weights) < RESAMPLE_BELOW * n_chains:
             x = x[population.resample(rng)]
         between = couplings - couplings.dtype.type(1 - new) * added
-        _, x = anneal_chains(between, units, x, np.ones(2), rng, none)
+        tilted = units._replace(field=units.field + (1 - new) * fields)
+        _, x = anneal_chains(between, tilted, x, np.ones(2), rng, none)
     x = x[rng.permutation(n_chains)[:n_draws]]
     return anneal_chains(couplings, units, x, np.ones(n_last + 1), rng, none)[1]
 

@@ -75,21 +75,24 @@ def test_a_long_chain_of_strong_couplings():
     np.testing.assert_allclose(correlations, t ** np.arange(n), atol=4 / np.sqrt(8_000))
 
 
-@pytest.mark.parametrize("categorical", [False, True])
-def test_phases_have_the_shares_of_the_machine(categorical):
+@pytest.mark.parametrize("kind", ["ising", "bernoulli", "categorical"])
+def test_phases_have_the_shares_of_the_machine(kind):
     """Complete graphs of spins in a weak field, summed over the number of spins that are up."""
     n, J, field = 30, 2.4 / 30, 0.02
     up = np.arange(n + 1)
     logs = np.log(comb(n, up)) + J * (2 * up - n) ** 2 / 2 + field * (2 * up - n)
     right = np.exp(logs - np.logaddexp.reduce(logs)) @ (up > n / 2)
     couplings, rng = J * (1 - np.eye(n)), np.random.default_rng(0)
-    if categorical:
+    if kind == "categorical":
         # In another gauge, in which couplings of one phase weigh more.
         field -= 0.1 * J * (n - 1)
         couplings = np.kron(couplings, [[0.8, -1], [-1, 1.2]])
         units = mf.Categorical(n * [np.array([-field, field])])
         model = mf.BoltzmannMachine(couplings, units)
         drawn = units.labels(sample(model, 3000, rng))
+    elif kind == "bernoulli":
+        fields = np.full(n, 2 * field - 2 * J * (n - 1))
+        drawn = sample(mf.BoltzmannMachine(4 * couplings, mf.Bernoulli(fields)), 3000, rng) > 0
     else:
         model = mf.BoltzmannMachine(couplings, mf.Ising(np.full(n, field)))
         drawn = sample(model, 3000, rng) > 0
