@@ -155,7 +155,7 @@ def exp(x):
     """Exponential, of arguments clipped to the range of the floating-point type."""
     x = np.asarray(x)
     constants = EXPONENTIALS.get(x.dtype.type, EXPONENTIALS[np.float64])
-    return np.exp(np.clip(x, constants.low, constants.high))
+    return np.exp(np.minimum(np.maximum(x, constants.low), constants.high))
 
 
 @compiled_from(exp)

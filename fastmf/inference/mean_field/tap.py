@@ -12,6 +12,7 @@ W^2 v_i v_j / 2 + W^3 k_i k_j / 6], with each pair once and the terms of the ord
 
 import math
 from functools import partial
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -229,8 +230,12 @@ def _call_with_memory(kernel, layout, record, tilt, settings, n_threads, *result
     shapes = worker_shapes(settings, n_units, layout.max_columns, layout.n_group_fields)
     sizes = [n_workers * math.prod(shape) for shape in shapes]
     with borrowed((sum(sizes),), record.state.dtype) as memory:
-        parts = np.split(memory, np.cumsum(sizes[:-1]))
-        parts = [p.reshape(n_workers, *shape) for p, shape in zip(parts, shapes, strict=True)]
+        # Slices: `np.split` takes as long as a sweep of a small machine.
+        ends = accumulate(sizes)
+        parts = [
+            memory[end - size : end].reshape(n_workers, *shape)
+            for end, size, shape in zip(ends, sizes, shapes, strict=True)
+        ]
         slots = np.empty((n_workers, 1, settings.rows_per_worker, SLOT_SIZE))
         queue, workers = np.zeros(2, np.int64), ActiveRows(slots, *parts)
         arguments = (

@@ -209,9 +209,11 @@ def _of_solutions(model, solutions, order, kinds):
     parts = list(zip(solutions.b, solutions.a, solutions.mean, solutions.var, strict=True))
     pairs = [[pair] for pair in pairwise(solutions.mean)]
     of_variances, effects = [[]] * len(pairs), [[] for _ in pairs]
-    squares = [None] * len(layers)
+    squares = [None] * len(layers)  # mean squares of the Gaussian units that are integrated out
     if kinds.integrated and not isinstance(solutions, ExpectationPropagation):
         covariances, squares = averages(model, solutions, order)
+        gaussian = [model.gaussian[of_layer].any() for of_layer in model.bounds]
+        squares = [square if any_ else None for square, any_ in zip(squares, gaussian, strict=True)]
         effects = [[effect] for effect in covariances]
     elif order == 2:
         second = solutions.var
@@ -221,11 +223,9 @@ def _of_solutions(model, solutions, order, kinds):
             neighbours = zip(model.couplings, units, units[1:], strict=False)
             effects = [[effect] for effect in starmap(group_effects, neighbours)]
         of_variances = [[pair] for pair in pairwise(second)]
-    units, gaussian = [], [model.gaussian[of_layer].any() for of_layer in model.bounds]
-    for prior, alone, part, square, is_gaussian in zip(
-        layers, kinds.field_alone, parts, squares, gaussian, strict=True
-    ):
-        if square is not None and is_gaussian:
+    units = []
+    for prior, alone, part, square in zip(layers, kinds.field_alone, parts, squares, strict=True):
+        if square is not None:
             mean = row_mean(part[2])
             moments = np.array([mean, square, np.ones(len(mean))])
             units.append((mean, average_gradient(prior, moments)))

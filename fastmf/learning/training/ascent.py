@@ -101,11 +101,11 @@ def ascend_matrices(matrices, epoch, n_threads=None, packed=None, scratch=None):
             ascend_kernel(*arguments)
 
     in_parallel(take, (), n_workers)
-    # No machine of any use has such weights, and their powers would overflow.
-    moves, largest = [], float(np.finfo(np.float32).max) ** 0.25
+    # No machine of any use has larger weights, whose fourth powers overflow in single precision.
+    moves, largest_square = [], 2.0**64
     for *_, ((of_below, squares), products) in calls:
         # Written so that NaN counts as diverged.
-        if not squares.max(initial=0) < largest**2:
+        if not squares.max(initial=0) < largest_square:
             raise diverged(epoch)
         moves.append((of_below, products.sum(0)))
     return moves
