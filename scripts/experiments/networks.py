@@ -6,6 +6,7 @@ without a maximum are left out, and counted.
 
 import os
 import warnings
+from functools import cache
 from itertools import product
 
 import experiment
@@ -56,6 +57,16 @@ def symmetric(J):
     return np.triu(J, 1) + np.triu(J, 1).T
 
 
+@cache
+def states_of(d, n_categories):
+    """All states of some items, (n_categories^d, d), the last one fastest."""
+    if d == 0:
+        return np.zeros((1, 0))
+    before = states_of(d - 1, n_categories)
+    last = np.tile(np.arange(float(n_categories)), len(before))
+    return np.column_stack([np.repeat(before, n_categories, axis=0), last])
+
+
 class Truth:
     """A machine in {0, 1, ...} coding, with the probabilities of all its states.
 
@@ -66,10 +77,11 @@ class Truth:
     def __init__(self, couplings, thresholds):
         d, n_categories = thresholds.shape
         self.couplings, self.n_categories = couplings, n_categories
-        self.states = np.array(list(product(range(n_categories), repeat=d)), float)
-        fields = thresholds[np.arange(d), self.states.astype(int)].sum(1)
-        centred = self.states - (n_categories - 1) / 2
-        logs = (centred @ couplings * centred).sum(1) / 2 + fields
+        self.states, middle, logs = states_of(d, n_categories), (n_categories - 1) / 2, np.zeros(1)
+        for k in range(d):
+            field = (states_of(k, n_categories) - middle) @ couplings[:k, k]
+            of_last = thresholds[k] + np.multiply.outer(field, np.arange(n_categories) - middle)
+            logs = (logs[:, None] + of_last).ravel()
         self.probabilities = np.exp(logs - logsumexp(logs))
 
     def fitted(self, rng, n_rows):
