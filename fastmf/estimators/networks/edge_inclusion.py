@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
-from sklearn.exceptions import ConvergenceWarning
 
 from fastmf._common.arguments import one_of, positive, proper_fraction
 from fastmf._common.linalg import MIN_EIGENVALUE, LinAlgError
 from fastmf._common.names import pandas
 from fastmf._common.warning import warn_user
+from fastmf.estimators.common.convergence import warn_of_convergence
 from fastmf.estimators.common.slabs import quantile, slab_moments
 from fastmf.learning.evidence.edges import SLABS, EffectSets, SingleEffects, Whitened
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
@@ -317,10 +317,9 @@ class Estimates(NamedTuple):
     def _of(self, effects, factor, slab):
         """Results for the matrices of estimates; warns unless they have converged."""
         if not effects.converged:
-            warn_user(
+            warn_of_convergence(
                 "Expectation propagation has not converged: probabilities of inclusion are "
-                "approximate. Give a smaller scale, or errors of more rows.",
-                ConvergenceWarning,
+                "approximate. Give a smaller scale, or errors of more rows."
             )
         return EdgeInclusion(
             probability=self.matrix(effects.probability),

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
-from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, flag, one_of, proper_fraction, real_array
 from fastmf._common.progress import followed
@@ -66,7 +65,6 @@ class Network:
 
     def _godambe(self):
         """Godambe's information about the parameters, if there is a maximum."""
-        check_is_fitted(self)
         if self.existence_.exists is False:
             raise ValueError(f"there are no standard errors: {self.existence_.message}.")
         objective, parameters, sampling = self._at_maximum()
@@ -442,7 +440,6 @@ class CouplingNetwork(Network):
 
     def _refits(self, what):
         """Fits for other weights, from the estimate."""
-        check_is_fitted(self)
         if self._completions is not None:
             raise ValueError(f"{what} is for complete rows: fit with missing='drop'.")
         if self.solver == "firth":

@@ -4,11 +4,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from fastmf._common.names import pandas
 from fastmf._common.progress import followed
-from fastmf._common.warning import warn_user
+from fastmf.estimators.common.convergence import warn_of_convergence
 from fastmf.learning.pseudo_likelihood.fit import CompositeLikelihood, few_blas_threads
 from fastmf.learning.pseudo_likelihood.lbfgs import maximum
 from fastmf.learning.pseudo_likelihood.resampling import Refits
@@ -171,11 +170,11 @@ def warn_of_refits(converged):
     """Which refits have a maximum, an array; warns unless all have."""
     converged = np.array(converged)
     if not converged.all():
-        warn_user(
+        warn_of_convergence(
             f"{(~converged).sum()} of {converged.size} samples of the rows have no maximum, or it "
             "was not found: where a rare value is missing couplings grow without bound; leave out "
-            "these samples (`converged`), or fit with a penalty l2.", ConvergenceWarning,
-        )  # fmt: skip
+            "these samples (`converged`), or fit with a penalty l2."
+        )
     return converged
 
 

@@ -4,7 +4,6 @@ from functools import partial
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import one_of, positive, row_weights
 from fastmf._common.names import check_order, names_along
@@ -397,7 +396,6 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         array of shape (n_samples,)
             And, with `return_std`, another one: noise, coefficients and intercept together.
         """
-        check_is_fitted(self)
         X = checked_data(self, X, **self._kinds_of(X), reset=False)
         mean, variance = by_blocks(lambda rows: rows @ self.coef_, X) + self.intercept_, 0.0
         if not return_std:

@@ -4,7 +4,6 @@ import numpy as np
 from scipy.special import ndtr
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import row_weights
 from fastmf._common.memory import check_available
@@ -216,7 +215,6 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
             The deviation includes noise and coefficients, so that Phi of the result is
             the probability of the second class.
         """
-        check_is_fitted(self)
         X = checked_data(self, X, **self._kinds_of(X), reset=False)
         inverse, columns = self._part().inverse(), self._unpenalised
         n_constant = len(self._others) - len(columns)  # 1 for the intercept, if any
@@ -304,5 +302,4 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         -------
         array of shape (n_samples,)
         """
-        check_is_fitted(self)
         return self.classes_[(self.decision_function(X) > 0).astype(int)]
