@@ -185,13 +185,13 @@ class Learning:
         return self
 
     def _checked_rows(self, X):
-        missing, self.categories_ = not is_sparse(X), None
+        self.categories_ = None
         if is_frame(X) and self._kind_of_visible() == "auto":
             coded, categories = coded_frame(X)
             values = checked_rows(self, coded, reset=True, dtype=np.float64, missing=True)
             if any(categories) or not (np.isnan(values) | (values >= 0) & (values <= 1)).all():
                 X, self.categories_ = coded, categories
-        X = checked_rows(self, X, reset=True, dtype=[np.float64, np.float32], missing=missing)
+        X = checked_rows(self, X, reset=True, dtype=[np.float64, np.float32], missing=True)
         X = with_nan_labels(self._kind_of_visible(), X)
         warn_of_missing_codes(self, X)
         return X

@@ -21,7 +21,6 @@ from fastmf.estimators.common.files import Saved, check_n_features
 from fastmf.estimators.common.frames import coded_frame, decoded_frame, feature_names, is_frame
 from fastmf.estimators.common.rows import (
     checked_rows,
-    refuse_sparse_missing,
     warn_of_missing_codes,
     with_nan_labels,
 )
@@ -387,7 +386,11 @@ class LayeredMachine(
         one_of("method", method, ("auto", "exact", "tap"))
         one_of("labels", labels, ("mode", "mean", "probabilities"))
         n_starts = count("n_starts", n_starts)
-        refuse_sparse_missing(X)
+        if is_sparse(X):
+            raise TypeError(
+                "X must be a dense array with NaN for missing values, got a sparse matrix, whose "
+                "zeros that are not stored are values: use X.toarray(), and set NaN."
+            )
         given, X = X, self._dense_data(X, missing=True)
         mean, converged = X.copy(), np.ones(len(X), bool)
         incomplete = np.flatnonzero(np.isnan(X).any(1))
@@ -487,9 +490,7 @@ class LayeredMachine(
             Y = self._dense_data(Y, soft=False, missing=True)
             b, a = denoising.flip_field(Y, self.visible_, flip_probability), None
         else:
-            Y = checked_rows(
-                self, Y, reset=False, dtype=self.model_.dtype, missing=not is_sparse(Y)
-            )
+            Y = checked_rows(self, Y, reset=False, dtype=self.model_.dtype, missing=True)
             Y = states(self.visible_, Y, self.model_.dtype)
             b, a = denoising.noise_tilt(Y, noise_variance)
         if candidates is not None:
@@ -618,7 +619,6 @@ class LayeredMachine(
         """Checked rows of any kind for a model, by default the one that was learned."""
         seen = self.starts_ if model is None else None
         model = self.model_ if model is None else model
-        missing = missing and not is_sparse(X)
         if self.categories_ and is_frame(X) and X.shape[1] == len(self.categories_):
             X, _ = coded_frame(X, self.categories_)
         X = checked_rows(self, X, reset=False, dtype=model.dtype, missing=missing)

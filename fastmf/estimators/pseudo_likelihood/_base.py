@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-from fastmf._common.arguments import count, number, one_of, row_weights
+from fastmf._common.arguments import count, number, one_of, positive, row_weights
 from fastmf._common.warning import listed, warn_user
 from fastmf.estimators.common.categories import (
     as_array,
@@ -127,8 +127,7 @@ class ItemMachine(Saved, BaseEstimator):
         """
         rng = generator_of(random_state)
         n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps)
-        if not number("temperature", temperature, 0, np.inf, below=True):
-            raise ValueError("temperature must be positive.")
+        temperature = positive("temperature", temperature)
         model = self._unit_model()
         prior = model.prior._replace(field=model.prior.field / temperature)
         model = BoltzmannMachine(model.couplings / temperature, prior)

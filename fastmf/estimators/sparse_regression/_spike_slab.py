@@ -575,32 +575,21 @@ class SpikeSlabEstimator(Saved):
 
 
 def moments_of(task, point):
-    """Means, variances and inclusion probabilities of the features at a `FixedPoints`."""
-    moments = np.empty((3, len(task.groups)))
+    """Means, variances, inclusion probabilities, and both rows of sites at a `FixedPoints`.
+
+    Features that are zero in all rows (constant, or left out) are not included.
+    """
+    moments = np.empty((5, len(task.groups)))
     for part, units, result in zip(task.parts, task.units, point.results, strict=True):
         prior, n = parts_of(part.model(point.hyperparameters).prior)[0], len(part.groups)
         included = result.inclusion_probability
         if included is None:
             features = slice(n_units(prior))
             included = sigmoid(prior.tilted_log_odds(result.b[features], result.a[features]))
-        moments[:, units] = result.mean[:n], result.var[:n], included[:n]
+        zero = column_squares(part.X)[:n] == 0
+        moments[:3, units] = np.where(zero, 0, (result.mean[:n], result.var[:n], included[:n]))
+        moments[3:, units] = result.sites[:, :n]
     return moments
-
-
-def zero_columns(task):
-    """A mask of the features that are zero in all rows: constant, or left out."""
-    zero = np.empty(len(task.groups), bool)
-    for part, units in zip(task.parts, task.units, strict=True):
-        zero[units] = column_squares(part.X)[: len(part.groups)] == 0
-    return zero
-
-
-def sites_of(task, point):
-    """The sites of the features at a `FixedPoints`."""
-    sites = np.empty((2, len(task.groups)))
-    for units, result in zip(task.units, point.results, strict=True):
-        sites[:, units] = result.sites
-    return sites
 
 
 def matrices_of(point):

@@ -16,7 +16,6 @@ from fastmf.estimators.sparse_regression._spike_slab import (
     by_blocks,
     matrices_of,
     moments_of,
-    zero_columns,
 )
 from fastmf.learning.evidence import NEVER_ZERO, Classification, Task
 from fastmf.learning.evidence.blocks import labels_of_task
@@ -151,9 +150,8 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         start, fixed = self._start((task.total_rows, len(groups)), groups)
         task, (point, *_), _ = self._solution(task, start, fixed)
         best, (result,) = point.hyperparameters, point.results
-        mean, variance, included = moments = moments_of(task, point)
+        mean, variance, included = moments = moments_of(task, point)[:3]
         flat = slice(len(mean), len(mean) + len(columns))
-        moments[:, zero_columns(task)] = 0
         moments[:, columns] = result.mean[flat], result.var[flat], np.ones(len(columns))
         coefficients = mean / self._scale
         constant = result.mean[flat.stop] if self.fit_intercept else 0.0
