@@ -15,7 +15,6 @@ from fastmf.estimators.common.categories import (
 from fastmf.estimators.common.convergence import warn_of_convergence
 from fastmf.estimators.common.rows import CODES, warn_of_missing_codes
 from fastmf.estimators.networks.network import Network
-from fastmf.estimators.networks.resampling import PooledRows
 from fastmf.estimators.pseudo_likelihood._base import (
     ItemMachine,
     labels_from,
@@ -145,7 +144,7 @@ class PottsMachine(Network, ItemMachine):
         rows = self._labels, self._weights = self._observed(X, sample_weight, merge=False)
         if self._completions is None:
             rows = distinct(*rows)[:2]
-        self._objective = self._dense_objective(*rows)
+        self._objective = self._objective_of(*rows)
         solver = "lbfgs" if self.solver == "auto" else self.solver
         if self._objective.incomplete or self._completions is not None:
             solver = "newton"
@@ -189,6 +188,11 @@ class PottsMachine(Network, ItemMachine):
             )
 
     @property
+    def _tol(self):
+        """Tolerance of Newton's method."""
+        return min(float(self.tol), 1e-5)
+
+    @property
     def _symmetric(self):
         """Whether positions share their couplings in the fit."""
         return self.solver != "asymmetric"
@@ -196,7 +200,7 @@ class PottsMachine(Network, ItemMachine):
     def _by_newton(self, max_iter):
         """Fit by Newton's method in all parameters, and `Existence` of the maximum."""
         self._objective.check_size()
-        solve = partial(newton, tol=min(float(self.tol), 1e-5), max_iter=max_iter)
+        solve = partial(newton, tol=self._tol, max_iter=max_iter)
         fit = self._maximised(solve, self._objective.independent())
         if self._completions is not None:
             self._weights = self._completions.weights
@@ -326,7 +330,7 @@ class PottsMachine(Network, ItemMachine):
 
     # --- rows of the fit ------------------------------------------------------------------------
 
-    def _dense_objective(self, labels, weights):
+    def _objective_of(self, labels, weights):
         """Return the objective of rows as a function of all fields and couplings."""
         edges, targets = self._edges(), None
         if self.missing == "available" and (labels < 0).any():
@@ -339,7 +343,7 @@ class PottsMachine(Network, ItemMachine):
     @property
     def n_available_(self):
         """Weight of the rows that have a part in the conditional probability of each position."""
-        return self._weights @ (self._dense_objective(self._labels, self._weights).targets >= 0)
+        return self._weights @ (self._objective_of(self._labels, self._weights).targets >= 0)
 
     # --- errors, tests and edges ----------------------------------------------------------------
 
@@ -348,7 +352,7 @@ class PottsMachine(Network, ItemMachine):
             raise ValueError(
                 "standard errors are for the symmetric pseudo-likelihood: fit with another solver."
             )
-        objective = self._dense_objective(self._labels, self._weights)
+        objective = self._objective_of(self._labels, self._weights)
         objective.check_size()
         parameters = objective.packed(self._couplings.dense(), self._field)
         if self._completions is None:
@@ -388,27 +392,14 @@ class PottsMachine(Network, ItemMachine):
         couplings, field = godambe.objective.errors_in_gauge(godambe.covariance(), gauge)
         return self._by_position(couplings, 2), self._by_position(field, 1)
 
-    def _pooled_with(self, other):
-        """`PooledRows` of this machine and another one, for permutations; rows keep weights."""
-        if self._completions is not None or other._completions is not None:
+    def _counted_rows(self):
+        """Labels of the rows of the fit, each of them once, and their weights."""
+        if self._completions is not None:
             raise ValueError(
                 "a permutation test is for rows as they were seen: fit with missing='absent' or "
                 "'available'."
             )
-        labels = np.maximum(np.concatenate([self._labels, other._labels]), -1)
-        weights = np.concatenate([self._weights, other._weights])
-        usable, of_self = weights > 0, np.arange(len(weights)) < len(self._weights)
-        rows = np.column_stack([labels, weights])[usable]
-        rows, members, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
-        labels, weights = rows[:, :-1].astype(np.int64), rows[:, -1]
-        of_first = np.bincount(members.ravel()[of_self[usable]], minlength=len(rows))
-        objective = self._dense_objective(labels, counts * weights)
-        contrasts, sets, pairs = objective.contrasts()
-        starts = np.array([one[0] for one in sets])
-        options = 0.0, min(float(self.tol), 1e-5)
-        return PooledRows(
-            objective, counts, of_first, weights, contrasts.dot, starts, pairs, *options
-        )
+        return np.maximum(self._labels, -1), np.ones(len(self._labels), int), self._weights
 
     def _unpacked_contrasts(self, objective, contrasts):
         """Function of contrasts to couplings in the zero-sum gauge."""

@@ -236,12 +236,6 @@ class PairwiseLikelihood(CompositeLikelihood):
         positive = weights > 0
         return self._with(self.states[positive], weights[positive], self.pairs)
 
-    def joined(self, second):
-        """The objective of the rows of two objectives."""
-        weights = [one.weights * one.total for one in (self, second)]
-        states = np.concatenate([self.states, second.states])
-        return self._with(states, np.concatenate(weights), self.pairs)
-
     def restricted(self, edges):
         """The objective with the couplings of these edges alone, (n_edges, 2)."""
         return self._with(self.states, self.weights * self.total, np.transpose(edges))
