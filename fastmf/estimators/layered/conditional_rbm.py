@@ -490,13 +490,12 @@ def partly_known_labels(y):
         return y, np.zeros(y.shape, bool)
     y = dense_frame(y)
     shape = y.shape if hasattr(y, "shape") else np.asarray(y, object).shape
+    unknown = np.zeros(shape, bool)
     if len(shape) == 2 and shape[1] > 1:
         y = with_nan(y)
         given = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
-        unknown = missing_entries(given)
-        if unknown.any() and not unknown.all():
-            first = np.array(given[~unknown].tolist()[:1], given.dtype)
-            y = np.array(np.where(unknown, first, given).tolist())
-            return check_array(complete_target(y), dtype=None, input_name="y"), unknown
-    y = check_array(complete_target(y), ensure_2d=False, dtype=None, input_name="y")
-    return y, np.zeros(y.shape, bool)
+        absent = missing_entries(given)
+        if absent.any() and not absent.all():
+            unknown = absent
+            y = np.array(np.where(absent, given[~absent][0], given).tolist())
+    return check_array(complete_target(y), ensure_2d=False, dtype=None, input_name="y"), unknown

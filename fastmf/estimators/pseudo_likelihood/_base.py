@@ -445,7 +445,7 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
             )
             path, edges = nodewise_path(regressions, gamma, self.l1, tol)
         elif self.l1 == "ebic":
-            path, edges = ebic_path(objective, objective.restricted, gamma, n_rows, tol)
+            path, edges = ebic_path(objective, gamma, n_rows, tol)
         else:
             path, edges = cross_validated_path(objective, gamma, n_rows, tol)
         self.path_, self._objective = path, objective.restricted(edges)

@@ -17,7 +17,7 @@ from fastmf.estimators.common.data import checked_data
 from fastmf.estimators.common.files import Saved
 from fastmf.estimators.common.frames import feature_names, pandas
 from fastmf.estimators.common.rows import mean_and_deviation, some
-from fastmf.estimators.common.slabs import quantile, slab_moments
+from fastmf.estimators.common.slabs import slab_interval, slab_moments
 from fastmf.estimators.sparse_regression._credible_sets import (
     components_of,
     credible_sets,
@@ -366,9 +366,7 @@ class SpikeSlabEstimator(Saved):
         """
         coverage = proper_fraction("coverage", coverage)
         included = np.broadcast_to(self.inclusion_probability_, self.coef_.shape)
-        moments = slab_moments(self.coef_, self.coef_var_, included)
-        tails = (1 - coverage) / 2, (1 + coverage) / 2
-        return tuple(quantile(tail, included, *moments) for tail in tails)
+        return tuple(slab_interval(coverage, included, self.coef_, self.coef_var_))
 
     def group_inclusion_probability(self, features):
         """Posterior probability that at least one of some features is not zero.
