@@ -22,7 +22,6 @@ from fastmf.estimators.pseudo_likelihood._base import (
 from fastmf.learning import chains
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
 from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, MAX_ITER
-from fastmf.learning.pseudo_likelihood.graph import absent_pairs
 from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.potts import contacts, fitting
 from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, OfFewRows
@@ -225,13 +224,12 @@ class PottsMachine(Network, ItemMachine):
             float(self.l2), float(self.l2_field), self._symmetric, float(self.tol),
             MAX_ITER if by_chains else max_iter, report=reported(self.verbose),
         )  # fmt: skip
-        absent = None if self.graph is None else absent_pairs(self._edges(), len(self.sizes_))
-        fit = fitting.fit(data, options, absent)
-        objective, point, refine = self._objective, None, None
+        edges, objective, point, refine = self._edges(), self._objective, None, None
+        fit = fitting.fit(data, options, edges)
 
         def better(_):
             exact = options._replace(tol=1e-9, max_iter=MAX_ITER, single=False)
-            fit = fitting.fit(data, exact, absent)
+            fit = fitting.fit(data, exact, edges)
             return objective.packed(fit.couplings.dense(), fit.field)
 
         if not self.l2 and self._symmetric:
@@ -242,7 +240,7 @@ class PottsMachine(Network, ItemMachine):
             return fit, existence
         options = options._replace(report=reported(self.verbose, chains.ChainSteps.label))
         model = self._model_of(fit.couplings, fit.field)
-        fit, self.memory_ = chains.fit(model, data, options, max_iter, absent)
+        fit, self.memory_ = chains.fit(model, data, options, max_iter, edges)
         if self.memory_ > np.exp(-1):
             warn_of_convergence(
                 f"chains have not renewed: half-way they have {self.memory_:.0%} of their end in "
@@ -300,8 +298,7 @@ class PottsMachine(Network, ItemMachine):
         field : array of shape (n_groups, q)
         """
         one_of("gauge", gauge, GAUGES)
-        if count("reference", reference, 0) >= self.sizes_.min():
-            raise ValueError(f"reference must be a state of all positions, got {reference}.")
+        count("reference", reference, 0)
         result = in_gauge(self._couplings.dense(), self._field, self.sizes_, gauge, reference)
         return self._by_position(result[0], 2), self._by_position(result[1], 1)
 

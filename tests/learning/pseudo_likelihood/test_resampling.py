@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
-from fastmf.learning.pseudo_likelihood.graph import absent_pairs, edges_of
+from fastmf.learning.pseudo_likelihood.graph import coupled_units, edges_of
 from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
 from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.resampling import (
@@ -163,7 +163,9 @@ def test_forms(graph):
 def test_no_edges():
     for graph in ([], np.zeros((4, 4)), sparse.csr_array((4, 4)), Graph()):
         assert edges_of(graph, 4).shape == (0, 2)
-    assert absent_pairs(edges_of(EDGES, 4), 4).tolist() == [[0, 1], [0, 3], [1, 3]]
+    coupled = coupled_units(edges_of(EDGES, 4), 4)
+    assert (coupled == coupled.T).all() and not coupled.diagonal().any()
+    assert np.argwhere(np.triu(~coupled, 1)).tolist() == [[0, 1], [0, 3], [1, 3]]
 
 
 @pytest.mark.parametrize("graph, message", [

@@ -59,7 +59,7 @@ class OrdinalLikelihood(PairwiseLikelihood):
     def independent(self):
         """Parameters of uncoupled items."""
         fields = self.thresholds.from_frequencies(self.smoothed_frequencies())
-        return np.append(fields, np.zeros(len(self.pairs[0])))
+        return np.append(fields, np.zeros(self.n_parameters - self.n_fields))
 
     def independent_curvature(self):
         """Means and variances of items, and the Hessian and slopes of fields of uncoupled ones."""

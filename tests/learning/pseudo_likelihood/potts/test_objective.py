@@ -41,8 +41,10 @@ def test_value_and_gradient_are_those_of_the_definition(sizes, dtype, close):
         assert gradient @ direction == pytest.approx(found, rel=1e-7)
 
 
-def test_excluded_pairs_have_no_couplings():
-    objective, _, z = objective_at(SIZES[1], excluded=[[0, 20], [3, 2]])
+def test_pairs_that_are_no_edges_have_no_couplings():
+    coupled = np.tri(21, k=-1, dtype=bool)
+    coupled[20, 0] = coupled[3, 2] = False
+    objective, _, z = objective_at(SIZES[1], edges=np.argwhere(coupled))
     J = objective.parameters(z)[0]
     position = objective.layout.position
     norms = np.array(
