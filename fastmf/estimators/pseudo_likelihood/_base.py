@@ -1,7 +1,6 @@
 """Rows, fits, warnings and files of the machines of binary, ordinal and categorical items."""
 
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -49,16 +48,19 @@ from fastmf.models._gauge import PositionStates
 
 SELECTIONS = ("ebic", *RULES, "cv")
 MISSING = ("error", "drop", "available", "em")
+# Iterations of solvers that do not take `MAX_ITER`.
+ITERATIONS = {"newton": MAX_ITER // 10, "bslm": 10 * MAX_ITER, "likelihood": 300}
 
 
 class ItemMachine(Saved, BaseEstimator):
     """Base of machines of items.
 
-    A subclass gives `_check_options`; `_learned_labels`, which sets `categories_`; `_labels_of`,
-    the numbers of the categories of rows, -1 where missing; `_local_fields`, the logarithms of the
-    conditional probabilities of all categories, but for a constant of each item; `_unit_model`, the
-    machine that is sampled, if its units are not those of `model_`; `_seen_only`, whether
-    completions have observed categories alone; and `_item_name` for warnings.
+    A subclass gives `_solvers` and `_missing`, values of options; `_learned_labels`, which sets
+    `categories_`; `_labels_of`, the numbers of the categories of rows, -1 where missing;
+    `_local_fields`, the logarithms of the conditional probabilities of all categories, but for a
+    constant of each item; `_unit_model`, the machine that is sampled, if its units are not those of
+    `model_`; `_seen_only`, whether completions have observed categories alone; and `_item_name` for
+    warnings.
     """
 
     # Categories whose probabilities `conditional_proba` returns.
@@ -205,12 +207,19 @@ class ItemMachine(Saved, BaseEstimator):
         self.graph_ = edges_of(self.graph, self.n_features_in_, names)
         return self.graph_
 
-    def _check_numbers(self, *penalties):
-        """Check options that all machines have, and these penalties."""
-        for name in (*penalties, "tol"):
-            number(name, getattr(self, name), 0, np.inf, below=True)
+    def _check_options(self):
+        """Check the options that several machines have."""
+        one_of("solver", self.solver, self._solvers)
+        one_of("missing", self.missing, self._missing)
+        for name in ("l2", "l2_field", "ebic_gamma", "tol"):
+            if hasattr(self, name):
+                number(name, getattr(self, name), 0, np.inf, below=True)
         count("max_iter", self.max_iter, optional=True)
         count("n_threads", self.n_threads, optional=True)
+
+    def _iterations(self, solver):
+        """Largest number of iterations of a solver."""
+        return self.max_iter or ITERATIONS.get(solver, MAX_ITER)
 
     # --- fits ----------------------------------------------------------------------------------
 
@@ -375,8 +384,7 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
     and `_items`, the rows as scores, negative where missing, and their thresholds.
     """
 
-    # Iterations of each solver.
-    _max_iter: ClassVar[dict] = {"newton": MAX_ITER // 10, "lbfgs": MAX_ITER}
+    _missing = MISSING
 
     def fit(self, X, y=None, sample_weight=None, clusters=None):
         """Estimate couplings, and fields or thresholds.
@@ -404,7 +412,7 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
             if isinstance(self.l1, str):
                 self._select_couplings()
         solver, n = self._chosen_solver(self.solver), self._objective.n_parameters
-        max_iter = self.max_iter or self._max_iter[solver]
+        max_iter = self._iterations(solver)
         # The largest matrix that is factorised has a row for each parameter.
         with few_blas_threads(n if solver == "newton" else 0):
             fit = self._solved(solver, max_iter)
@@ -421,10 +429,8 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
         start = objective.independent() if self._penalty_l1 else objective.correlated()
         return self._maximised(solve, start)
 
-    def _check_selection(self):
-        """Check `l1` and `missing`, which do not all go together."""
-        one_of("missing", self.missing, MISSING)
-        number("ebic_gamma", self.ebic_gamma, 0, np.inf, below=True)
+    def _check_options(self):
+        super()._check_options()
         if not isinstance(self.l1, str):
             number("l1", self.l1, 0, np.inf, below=True)
             if self._penalty_l1 and self.solver == "newton":

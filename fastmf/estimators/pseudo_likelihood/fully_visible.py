@@ -1,7 +1,5 @@
 """Fully visible Boltzmann machines by maximum pseudo-likelihood."""
 
-from typing import ClassVar
-
 import numpy as np
 
 from fastmf._common.arguments import one_of
@@ -11,12 +9,10 @@ from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine
 from fastmf.inference.sampling import discrete
 from fastmf.learning.pseudo_likelihood.binary import firth, solvers
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
-from fastmf.learning.pseudo_likelihood.fit import MAX_ITER
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import Thresholds
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 
-_SOLVERS = ("auto", "newton", "lbfgs", "bslm", "firth")
 CODINGS = ("01", "-1+1")
 
 
@@ -96,10 +92,7 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
     _coupling_factor = 4.0
     _item_name = "units"
     _reported = slice(1, None, 2)
-    _max_iter: ClassVar = PairwiseMachine._max_iter | {
-        "bslm": 10 * MAX_ITER,
-        "firth": MAX_ITER,
-    }
+    _solvers = ("auto", "newton", "lbfgs", "bslm", "firth")
 
     def __init__(
         self, *, solver="auto", l1=0.0, l2=0.0, tol=1e-5, max_iter=None, graph=None,
@@ -118,9 +111,8 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         return not self.l2
 
     def _check_options(self):
-        solver = one_of("solver", self.solver, _SOLVERS)
-        self._check_selection()
-        self._check_numbers("l2")
+        super()._check_options()
+        solver = self.solver
         if solver == "firth" and (self.l1 or self.l2):
             raise ValueError("solver='firth' has a penalty of its own: it needs l1=0 and l2=0.")
         wrong = {

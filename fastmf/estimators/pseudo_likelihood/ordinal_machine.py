@@ -81,6 +81,7 @@ class OrdinalMachine(PairwiseMachine):
     """
 
     _item_name = "items"
+    _solvers = ("auto", "newton", "lbfgs")
 
     def __init__(
         self, *, n_categories=None, thresholds="free", l1=0.0, l2=0.0, l2_field=0.0,
@@ -108,10 +109,8 @@ class OrdinalMachine(PairwiseMachine):
         return self.thresholds == "free" and not self.l2_field
 
     def _check_options(self):
+        super()._check_options()
         one_of("thresholds", self.thresholds, KINDS)
-        self._check_selection()
-        one_of("solver", self.solver, ("auto", "newton", "lbfgs"))
-        self._check_numbers("l2", "l2_field")
 
     def _existence(self, parameters):
         result = super()._existence(parameters)

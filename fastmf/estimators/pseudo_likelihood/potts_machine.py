@@ -34,8 +34,6 @@ from fastmf.models._gauge import GAUGES, PositionStates, in_gauge
 from fastmf.models._io import model_to_arrays
 from fastmf.priors import Categorical
 
-_POTTS_SOLVERS = ("auto", "lbfgs", "newton", "asymmetric", "naive_mean_field", "likelihood")
-
 
 class PottsMachine(Network, ItemMachine):
     """Categorical positions, all pairs coupled: p(x) ~ exp(sum_ij J_ij(x_i, x_j) + sum_i h_i(x_i)).
@@ -119,6 +117,8 @@ class PottsMachine(Network, ItemMachine):
     # The log-odds ratio of two states of either position has twice the deviation of a contrast.
     _prior_factor = 2.0
     _item_name = "positions"
+    _solvers = ("auto", "lbfgs", "newton", "asymmetric", "naive_mean_field", "likelihood")
+    _missing = ("absent", "available", "em")
     _member = "labels"
     memory_ = None  # of files of earlier versions
 
@@ -147,8 +147,7 @@ class PottsMachine(Network, ItemMachine):
         solver = "lbfgs" if self.solver == "auto" else self.solver
         if self._objective.incomplete or self._completions is not None:
             solver = "newton"
-        most = {"newton": MAX_ITER // 10, "likelihood": 300}
-        max_iter = self.max_iter or most.get(solver, MAX_ITER)
+        max_iter = self._iterations(solver)
         if solver == "newton":
             fit, existence = self._by_newton(max_iter)
         else:
@@ -173,13 +172,11 @@ class PottsMachine(Network, ItemMachine):
         return not self.l2_field
 
     def _check_options(self):
-        one_of("solver", self.solver, _POTTS_SOLVERS)
-        one_of("missing", self.missing, ("absent", "available", "em"))
+        super()._check_options()
         if self.missing != "absent" and self.solver not in ("auto", "newton"):
             raise ValueError(
                 f"missing={self.missing!r} needs solver 'auto' or 'newton', got {self.solver!r}."
             )
-        self._check_numbers("l2", "l2_field")
         flag("verbose", self.verbose)
         if self.graph is not None and self.solver in ("asymmetric", "naive_mean_field"):
             raise ValueError(
