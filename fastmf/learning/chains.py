@@ -18,6 +18,7 @@ import numpy as np
 
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.sampling.visible import SequentialUnits
+from fastmf.learning.pseudo_likelihood.graph import coupled_units
 from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, one_hot
 from fastmf.learning.pseudo_likelihood.potts.fitting import PottsFit
 from fastmf.learning.pseudo_likelihood.potts.mean_field import pair_frequencies
@@ -33,11 +34,9 @@ class ChainSteps(Steps):
 
     score, label = "correlation", "correlation of covariances"
 
-    def __init__(self, data, options, absent, n_chains, n_steps):
+    def __init__(self, data, options, edges, n_chains, n_steps):
         data, position = data.of_mean_weight_one(), PositionStates(data.sizes).position
-        coupled = ~np.eye(len(data.sizes), dtype=bool)
-        if absent is not None:
-            coupled[tuple(absent.T)] = coupled[tuple(absent.T[::-1])] = False
+        coupled = coupled_units(edges, len(data.sizes))
         self.coupled, self.options = coupled[np.ix_(position, position)], options
         f, pairs = pair_frequencies(data.labels, data.weights, data.sizes, 0.0)
         variance = data.frequencies() * (1 - data.frequencies())
@@ -91,13 +90,13 @@ class ChainSteps(Steps):
         return {self.score: float(np.vdot(x, y) / sizes) if sizes else 0.0}
 
 
-def fit(model, data, options, n_steps, absent=None, n_chains=1000):
+def fit(model, data, options, n_steps, edges=None, n_chains=1000):
     """Fit a machine by chains from rows of the data; also the memory of the chains.
 
     The memory is the share of equal positions of a chain at the end and half-way, beyond the share
     in different chains: 0 where chains have renewed, and 1 where they have not moved.
     """
-    steps = ChainSteps(data, options, absent, n_chains, n_steps)
+    steps = ChainSteps(data, options, edges, n_chains, n_steps)
     average, middle = IterateAverage(first_epoch=n_steps // 2 + 1), [steps.starts]
 
     def follow(state):

@@ -43,7 +43,7 @@ class PositionStates:
 def in_gauge(couplings, field, sizes, gauge, reference=0):
     """Couplings and fields in a gauge, from arrays that may have further axes in front."""
     positions = PositionStates(sizes)
-    if gauge == "lattice" and reference >= positions.sizes.min():
+    if reference >= positions.sizes.min():
         raise ValueError(f"reference must be a state of every group, got {reference}.")
 
     def removed(array):

@@ -1,4 +1,4 @@
-"""Warnings of estimators of layered machines: solutions or learning that have not converged."""
+"""Warnings of estimators: iterations, solutions or learning that have not converged."""
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -14,14 +14,18 @@ BELOW_INDEPENDENT = 0.02
 LOST_GAIN = 0.5
 
 
+def warn_of_convergence(message):
+    """Warn with scikit-learn's category for iterations that have not converged."""
+    warn_user(message, ConvergenceWarning)
+
+
 def warn_unless_converged(converged):
     """Warn of rows whose means are no solution."""
     n = np.count_nonzero(~converged)
     if n:
-        warn_user(
+        warn_of_convergence(
             f"The mean-field solutions of {n} of {len(converged)} rows did not converge: their "
-            "means are those of the last iteration.",
-            ConvergenceWarning,
+            "means are those of the last iteration."
         )
 
 
@@ -30,11 +34,10 @@ def warn_of_approximation(what, approximate, sums):
     values, errors = sums
     off = np.mean(approximate - values)
     if not abs(off) <= MAX_ERROR + errors.mean():
-        warn_user(
+        warn_of_convergence(
             f"log-likelihoods {what} are about {abs(off):.3g} nats too "
             f"{'high' if off > 0 else 'low'}, by annealing of {len(values)} rows. Penalties (l2) "
-            "and fewer epochs keep couplings weak; few units are summed exactly.",
-            ConvergenceWarning,
+            "and fewer epochs keep couplings weak; few units are summed exactly."
         )
 
 
@@ -42,11 +45,10 @@ def warn_if_below_uniform(value, n_labels):
     """Warn if the log-likelihood of a row of labels is below the value for random labels."""
     uniform = -n_labels * np.log(2)
     if not value >= uniform - BELOW_INDEPENDENT * n_labels:
-        warn_user(
+        warn_of_convergence(
             f"learning has diverged: the log-likelihood of the labels, {value:.3g} nats a row, is "
             f"below that of values drawn uniformly at random, {uniform:.3g}. Use a smaller "
-            "learning_rate, or standardize=True.",
-            ConvergenceWarning,
+            "learning_rate, or standardize=True."
         )
 
 
@@ -68,25 +70,22 @@ def warn_of_likelihood(model, history, independent, epoch, score, largest_gain):
         "(n_starts), or for few units gradient='exact'."
     )
     if not np.isfinite(value):
-        warn_user(
+        warn_of_convergence(
             f"the log-likelihood of epoch {epoch} is unknown, because mean-field iterations of "
             "this machine have no moments: compare `score` with that of independent units. "
-            "Bounded units, such as 'truncated_gaussian', have moments always.",
-            ConvergenceWarning,
+            "Bounded units, such as 'truncated_gaussian', have moments always."
         )
     elif value < independent - small:
-        warn_user(
+        warn_of_convergence(
             f"learning has diverged: the log-likelihood of epoch {epoch}, {value:.4g} nats a row, "
             "is below that of the independent units that learning began with, "
-            f"{independent:.4g}. {advice}",
-            ConvergenceWarning,
+            f"{independent:.4g}. {advice}"
         )
     elif value < least:
-        warn_user(
+        warn_of_convergence(
             f"learning has not converged: the log-likelihood fell from {largest:.4g} nats a row, "
             f"in epoch {int(np.nanargmax(values)) + 1}, to {value:.4g} in epoch {epoch} "
-            f"(independent units: {independent:.4g}). {advice}",
-            ConvergenceWarning,
+            f"(independent units: {independent:.4g}). {advice}"
         )
 
 
@@ -96,9 +95,8 @@ def warn_of_little_gain(gain, better, n_visible, possible):
         return
     gain, attained = better(), possible()
     if gain < LOST_GAIN * attained:
-        warn_user(
+        warn_of_convergence(
             f"learning has hardly begun: the machine has gained {gain:.3g} nats a row over "
             f"independent units, where one binary hidden unit alone gains {attained:.3g}. Use more "
-            "epochs (n_epochs), a smaller l2, or few hidden units with gradient='exact'.",
-            ConvergenceWarning,
+            "epochs (n_epochs), a smaller l2, or few hidden units with gradient='exact'."
         )

@@ -3,7 +3,6 @@
 import re
 
 import numpy as np
-from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import validate_data
 
 from fastmf._common.arguments import unmasked
@@ -124,17 +123,11 @@ def _is_missing(value):
 def check_finite(estimator, X, missing=False):
     """Raise for infinity, and for NaN unless values may be missing."""
     values = X.data if is_sparse(X) else X
-    if values.dtype.kind == "f":
-        try:
-            return assert_all_finite(values, allow_nan=missing)
-        except ValueError:  # with the place, below
-            infinite = np.isinf(values)
-    else:
-        infinite = np.zeros(values.shape, bool)
-    absent = missing_entries(values)
+    absent, floating = missing_entries(values), values.dtype.kind == "f"
+    infinite = np.isinf(values) if floating else np.zeros(values.shape, bool)
     wrong = infinite if missing else infinite | absent
     if not wrong.any():
-        return None
+        return
     k = np.argwhere(wrong)[0]
     if is_sparse(X):
         coordinates = X.tocoo()

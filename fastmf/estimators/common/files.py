@@ -4,7 +4,7 @@ import json
 from numbers import Integral
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
+from sklearn.exceptions import NotFittedError
 
 from fastmf._common.warning import warn_user
 from fastmf.models._archive import reading, shown
@@ -48,7 +48,7 @@ def _plain_or_list(value):
 
 
 class Saved:
-    """Estimators with their options and fitted values in files.
+    """Estimators with options and fitted values, which are kept in files.
 
     A class gives `_saved()`, fitted values that JSON holds, which are attributes, and arrays; and
     `_restore(arrays)`, which sets all other attributes.
@@ -63,6 +63,15 @@ class Saved:
     def _store(self, given):
         """Options as attributes, from all local variables of a constructor."""
         vars(self).update({k: v for k, v in given.items() if k not in ("self", "__class__")})
+
+    def __getattr__(self, name):
+        """Raise an AttributeError; before `fit`, for what it sets, scikit-learn's kind of it."""
+        if name.startswith("_") != name.endswith("_") and not self.__sklearn_is_fitted__():
+            raise NotFittedError(f"This {type(self).__name__} is not fitted yet: call `fit` first.")
+        return self.__getattribute__(name)
+
+    def __sklearn_is_fitted__(self):
+        return "n_iter_" in vars(self)
 
     def _model_from(self, arrays):
         """The model in an `Archive`, of a class that suits."""
@@ -87,10 +96,9 @@ class Saved:
         TypeError
             If an option or a prior cannot be written without a pickle.
         """
-        check_is_fitted(self)
-        options, arrays = _options(self)
-        fitted, more = self._saved()
-        arrays |= more
+        fitted, arrays = self._saved()
+        options, priors = _options(self)
+        arrays |= priors
         names = [type(self).__name__, json.dumps(options), json.dumps(fitted, default=plain)]
         arrays["estimator"] = np.array(names)
         if hasattr(self, "alphabet_"):

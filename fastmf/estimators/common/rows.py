@@ -16,10 +16,9 @@ CODES = -9, *(sign * (10**n_digits - 1) for n_digits in (2, 3, 4) for sign in (-
 
 
 def checked_rows(estimator, X, *, reset, dtype, missing=False):
-    """Rows of data with finite values and the right number of columns."""
+    """Rows of data with the right number of columns, finite or in dense rows perhaps `missing`."""
+    missing = missing and not is_sparse(X)
     if is_sparse(X):
-        if missing:
-            refuse_sparse_missing(X)
         X = canonical(X)
     elif isinstance(X := with_nan(X), np.ndarray) and X.dtype.kind in "iub":
         dtype = None
@@ -27,15 +26,6 @@ def checked_rows(estimator, X, *, reset, dtype, missing=False):
         estimator, X, reset=reset, missing=missing, dtype=dtype, order="C", accept_sparse="csr"
     )
     return csr_array(X) if is_sparse(X) else X
-
-
-def refuse_sparse_missing(X):
-    """Raise a TypeError for sparse rows, where values are missing."""
-    if is_sparse(X):
-        raise TypeError(
-            "X must be a dense array with NaN for missing values, got a sparse matrix, whose "
-            "zeros that are not stored are values: use X.toarray(), and set NaN."
-        )
 
 
 def with_nan_labels(visible, X):

@@ -11,7 +11,13 @@ def slab_moments(mean, variance, included):
     return slab_mean, np.maximum((variance + mean**2) / positive - slab_mean**2, 0.0)
 
 
-def quantile(tail, included, mean, variance):
+def slab_interval(level, included, mean, variance):
+    """Ends of equal-tailed intervals of this probability, of quantities with these moments."""
+    moments = slab_moments(mean, variance, included)
+    return [_quantile((1 + side * level) / 2, included, *moments) for side in (-1, 1)]
+
+
+def _quantile(tail, included, mean, variance):
     """Quantiles of a mass at zero and a Gaussian."""
     deviation = np.sqrt(variance)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -172,7 +172,8 @@ class Learning:
                 self._scaling = scaling_of(self.pointwise_, self.model_, is_sparse(X), self.centred)
                 self._state = initial_state(self._scaling.model(self.model_))
             X = self._scaling.data(X, self.model_.dtype)
-        settings = self._with_gradient(settings, self._state.model, X, X.shape[0])
+        model, n_rows = self._state.model, X.shape[0]
+        settings = self._with_steps(settings, model, X, None, n_rows, batches=False)
         state, plan = self._state, Plan(self._state.model, settings, self.n_threads)
         every = plan.n_between
         if every and (self.n_iter_ % every == 0 or not state.preconditioners):
@@ -185,13 +186,13 @@ class Learning:
         return self
 
     def _checked_rows(self, X):
-        missing, self.categories_ = not is_sparse(X), None
+        self.categories_ = None
         if is_frame(X) and self._kind_of_visible() == "auto":
             coded, categories = coded_frame(X)
             values = checked_rows(self, coded, reset=True, dtype=np.float64, missing=True)
             if any(categories) or not (np.isnan(values) | (values >= 0) & (values <= 1)).all():
                 X, self.categories_ = coded, categories
-        X = checked_rows(self, X, reset=True, dtype=[np.float64, np.float32], missing=missing)
+        X = checked_rows(self, X, reset=True, dtype=[np.float64, np.float32], missing=True)
         X = with_nan_labels(self._kind_of_visible(), X)
         warn_of_missing_codes(self, X)
         return X
@@ -219,23 +220,11 @@ class Learning:
         check_exists(model)
         return X, scaling.data(X, model.dtype), model, scaling, independent
 
-    def _with_steps(self, settings, model, X, weights, n_rows):
-        """The settings with gradient and sizes of steps for `n_rows` rows, such as these."""
-        settings = self._with_gradient(settings, model, X, n_rows)
-        few = steps_for(model, settings)["batch_size"] == FEW_ROWS["batch_size"]
-        free_rate, free_size = self.learning_rate is None and few, self.batch_size is None
-        if not (free_rate or free_size):
-            return settings
-        least = least_rows(model, *scored_rows(X, weights))
-        if free_rate:
-            rate = settings.learning_rate * max(1.0, FEW_ROWS["batch_size"] / least)
-            settings = replace(settings, learning_rate=rate)
-        if free_size:
-            settings = replace(settings, batch_size=max(settings.batch_size, int(least)))
-        return settings
+    def _with_steps(self, settings, model, X, weights, n_rows, batches=True):
+        """The settings with gradient and sizes of steps for `n_rows` rows, such as these.
 
-    def _with_gradient(self, settings, model, X, n_rows):
-        """The settings with the gradient that is taken, and defaults that suit it."""
+        Without `batches` the size and the rate of steps do not depend on correlations of columns.
+        """
         gradient = self.gradient
         if gradient == "auto":
             gradient = gradient_for(model, n_rows, self.l2)
@@ -248,10 +237,15 @@ class Learning:
         self.gradient_ = gradient
         settings = replace(settings, gradient=gradient)
         chosen = steps_for(model, settings, 1 - np.isnan(X).mean() if is_incomplete(X) else 1.0)
-        return replace(settings, **{name: chosen[name] for name in self._not_given()})
+        if batches and (self.batch_size is None or self.learning_rate is None):
+            least = least_rows(model, *scored_rows(X, weights))
+            if chosen["batch_size"] == FEW_ROWS["batch_size"]:
+                chosen["learning_rate"] *= max(1.0, FEW_ROWS["batch_size"] / least)
+            chosen["batch_size"] = max(chosen["batch_size"], int(least))
+        return replace(settings, **self._where_not_given(chosen))
 
-    def _not_given(self):
-        return [name for name in MANY_ROWS if getattr(self, name) is None]
+    def _where_not_given(self, defaults):
+        return {name: value for name, value in defaults.items() if getattr(self, name) is None}
 
     def _steps(self, model, settings, X, weights, scaling):
         """The steps of learning."""
@@ -267,7 +261,7 @@ class Learning:
     def _settings(self):
         check.one_of("gradient", self.gradient, ("auto", *GRADIENTS))
         chosen = {"gradient": "tap"} if self.gradient == "auto" else {}
-        chosen |= {name: MANY_ROWS[name] for name in self._not_given()}
+        chosen |= self._where_not_given(MANY_ROWS)
         return settings_of(self, LayeredSettings, **chosen)
 
     def _score_of(self, X, weights):

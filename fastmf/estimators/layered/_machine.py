@@ -7,23 +7,20 @@ from numbers import Integral
 import numpy as np
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from fastmf import models
 from fastmf._common.arguments import count, number, one_of
 from fastmf._common.rows import blocks, is_incomplete, is_sparse, row_blocks
-from fastmf._common.warning import warn_user
 from fastmf.estimators.common.convergence import (
     MAX_ERROR,
     warn_of_approximation,
+    warn_of_convergence,
     warn_unless_converged,
 )
 from fastmf.estimators.common.files import Saved, check_n_features
 from fastmf.estimators.common.frames import coded_frame, decoded_frame, feature_names, is_frame
 from fastmf.estimators.common.rows import (
     checked_rows,
-    refuse_sparse_missing,
     warn_of_missing_codes,
     with_nan_labels,
 )
@@ -126,7 +123,6 @@ class LayeredMachine(
         ConvergenceWarning
             If the mean-field solutions of some rows have not converged.
         """
-        check_is_fitted(self)
         X = self._data(X, missing=True)
         if is_incomplete(X):
             rows = states(self.visible_, X, self.model_.dtype)
@@ -165,7 +161,6 @@ class LayeredMachine(
         average. Missing units are summed together with the hidden ones, exactly where `impute` is
         exact, and else by chains; a warning says if standard errors are above 0.2 nats on average.
         """
-        check_is_fitted(self)
         double = self._in_double_precision()
         X, model = double._data(X, missing=True), double.model_
         if isinstance(log_partition, str):
@@ -182,11 +177,10 @@ class LayeredMachine(
         )
         if not errors.mean() <= 2 * MAX_ERROR:
             size = "unknown size" if np.isnan(errors).any() else f"{errors.mean():.2g} nats"
-            warn_user(
+            warn_of_convergence(
                 f"log-likelihoods of rows with missing values have standard errors of {size} on "
                 "average, and are too low by part of it: `impute` with method='exact' says which "
-                "rows have too many states to be summed.",
-                ConvergenceWarning,
+                "rows have too many states to be summed."
             )
         return values
 
@@ -250,7 +244,6 @@ class LayeredMachine(
             If the error of the annealed value exceeds 0.1 nats, or if the mean-field value is
             unknown, or below a lower bound of the log-partition.
         """
-        check_is_fitted(self)
         one_of("how", how, ("auto", "exact", *ESTIMATES))
         if how == "exact":
             return exact(self.model_, averages=False).log_partition
@@ -258,31 +251,28 @@ class LayeredMachine(
             value, error = self._estimated_log_partition()
             if not error <= MAX_ERROR:
                 size = "unknown error" if np.isnan(error) else f"error of about {error:.2g} nats"
-                warn_user(
+                warn_of_convergence(
                     f"the log-partition {value:.6g}, and with it each log-likelihood, has an "
                     f"{size}. Pass to score_samples the log_partition of "
-                    "`fastmf.evaluation.annealed_importance_sampling` with more steps.",
-                    ConvergenceWarning,
+                    "`fastmf.evaluation.annealed_importance_sampling` with more steps."
                 )
             return value
         solved = self._solve(self.starts_)
         value = log_partition_estimate(solved, how, model=self.model_, order=self._order)
         if not np.isfinite(value):
-            warn_user(
+            warn_of_convergence(
                 f"the log-partition is unknown, {value}: mean-field iterations of this machine "
                 "have no moments. Use how='auto' or "
-                "`fastmf.evaluation.annealed_importance_sampling`.",
-                ConvergenceWarning,
+                "`fastmf.evaluation.annealed_importance_sampling`."
             )
         elif how == ESTIMATES[0] and (
             too_low := lacking(value, self._lower_bound(solved), self.model_.dtype)
         ):
-            warn_user(
+            warn_of_convergence(
                 f"the log-partition {value:.6g} is at least {too_low:.3g} nats too low, and "
                 "log-likelihoods too high: the mean-field solutions from starts_ miss the states "
                 "of most weight, as happens where training has diverged. Train with a smaller "
-                "learning_rate, or take log_partition='auto'.",
-                ConvergenceWarning,
+                "learning_rate, or take log_partition='auto'."
             )
         return value
 
@@ -298,7 +288,6 @@ class LayeredMachine(
 
     def _estimated_log_partition(self):
         """Log-partition and error of `model_`, which are estimated anew for another model."""
-        check_is_fitted(self)
         estimate = vars(self).get("_log_partition")
         if estimate is None or estimate[0] is not self.model_:
             double = self._in_double_precision()
@@ -348,7 +337,6 @@ class LayeredMachine(
             With `visible` and `hidden` means, `free_energy`, `log_partition`, `converged`, one row
             a solution, lowest free energy first, and `members`, for each start its solution.
         """
-        check_is_fitted(self)
         reached = self._solve(self.starts_ if X is None else self._dense_data(X))
         return distinct_solutions(reached, merge_tol)
 
@@ -395,11 +383,14 @@ class LayeredMachine(
         ConvergenceWarning
             If the solutions of some rows have not converged.
         """
-        check_is_fitted(self)
         one_of("method", method, ("auto", "exact", "tap"))
         one_of("labels", labels, ("mode", "mean", "probabilities"))
         n_starts = count("n_starts", n_starts)
-        refuse_sparse_missing(X)
+        if is_sparse(X):
+            raise TypeError(
+                "X must be a dense array with NaN for missing values, got a sparse matrix, whose "
+                "zeros that are not stored are values: use X.toarray(), and set NaN."
+            )
         given, X = X, self._dense_data(X, missing=True)
         mean, converged = X.copy(), np.ones(len(X), bool)
         incomplete = np.flatnonzero(np.isnan(X).any(1))
@@ -492,7 +483,6 @@ class LayeredMachine(
         ConvergenceWarning
             If for some rows no solution has converged.
         """
-        check_is_fitted(self)
         n_starts = count("n_starts", n_starts)
         if (flip_probability is None) == (noise_variance is None):
             raise ValueError("denoise needs either flip_probability or noise_variance, not both.")
@@ -500,9 +490,7 @@ class LayeredMachine(
             Y = self._dense_data(Y, soft=False, missing=True)
             b, a = denoising.flip_field(Y, self.visible_, flip_probability), None
         else:
-            Y = checked_rows(
-                self, Y, reset=False, dtype=self.model_.dtype, missing=not is_sparse(Y)
-            )
+            Y = checked_rows(self, Y, reset=False, dtype=self.model_.dtype, missing=True)
             Y = states(self.visible_, Y, self.model_.dtype)
             b, a = denoising.noise_tilt(Y, noise_variance)
         if candidates is not None:
@@ -551,7 +539,6 @@ class LayeredMachine(
         FloatingPointError
             With "annealed", if the units of a step on the way have no distribution.
         """
-        check_is_fitted(self)
         n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps, 0)
         one_of("start", start, STARTS_OF_CHAINS)
         rng = generator_of(random_state)
@@ -622,9 +609,6 @@ class LayeredMachine(
             estimate = arrays.member("log_partition", "f", (2,), np.float64)
             self._log_partition = (self.model_, *estimate.tolist())
 
-    def __sklearn_is_fitted__(self):
-        return hasattr(self, "model_")
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = tags.input_tags.allow_nan = True
@@ -635,7 +619,6 @@ class LayeredMachine(
         """Checked rows of any kind for a model, by default the one that was learned."""
         seen = self.starts_ if model is None else None
         model = self.model_ if model is None else model
-        missing = missing and not is_sparse(X)
         if self.categories_ and is_frame(X) and X.shape[1] == len(self.categories_):
             X, _ = coded_frame(X, self.categories_)
         X = checked_rows(self, X, reset=False, dtype=model.dtype, missing=missing)

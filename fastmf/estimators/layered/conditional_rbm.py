@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_array
 
 from fastmf._common.arguments import count, flag, one_of, row_weights
 from fastmf._common.rows import canonical, is_sparse, row_blocks
@@ -298,7 +298,6 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         -------
         array of shape (n_samples, n_labels) or (n_samples,)
         """
-        check_is_fitted(self)
         inference = self._settings().prediction_inference
         if decode is not None:
             modes = inference if inference in ("bp", "mean_field") else "bp"
@@ -330,7 +329,6 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         array of shape (n_samples, n_labels)
             Or (n_samples, 2), the probabilities of both values, if `y` had one axis.
         """
-        check_is_fitted(self)
         mean = self._infer(self._features(X, self.model_.dtype), self._marginal_inference()).visible
         return np.column_stack([1 - mean, mean]) if self._one_column else mean
 
@@ -357,7 +355,6 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
             If the approximate log-partitions of ten rows differ by more than 0.1 nats on average
             from values by annealing.
         """
-        check_is_fitted(self)
         X = self._features(X, self.model_.dtype)
         Y = self._labels(self.predict(X) if y is None else y, X, self.model_.n_visible)
         return self._log_likelihood(X, Y, check=True)
@@ -430,9 +427,6 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         }
         return parts[0]._replace(**joined)
 
-    def __sklearn_is_fitted__(self):
-        return hasattr(self, "model_")
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -496,13 +490,12 @@ def partly_known_labels(y):
         return y, np.zeros(y.shape, bool)
     y = dense_frame(y)
     shape = y.shape if hasattr(y, "shape") else np.asarray(y, object).shape
+    unknown = np.zeros(shape, bool)
     if len(shape) == 2 and shape[1] > 1:
         y = with_nan(y)
         given = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
-        unknown = missing_entries(given)
-        if unknown.any() and not unknown.all():
-            first = np.array(given[~unknown].tolist()[:1], given.dtype)
-            y = np.array(np.where(unknown, first, given).tolist())
-            return check_array(complete_target(y), dtype=None, input_name="y"), unknown
-    y = check_array(complete_target(y), ensure_2d=False, dtype=None, input_name="y")
-    return y, np.zeros(y.shape, bool)
+        absent = missing_entries(given)
+        if absent.any() and not absent.all():
+            unknown = absent
+            y = np.array(np.where(absent, given[~absent][0], given).tolist())
+    return check_array(complete_target(y), ensure_2d=False, dtype=None, input_name="y"), unknown

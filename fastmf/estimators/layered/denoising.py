@@ -11,7 +11,7 @@ of the visible units of the tilted model.
 
 import numpy as np
 
-from fastmf._common.arguments import number
+from fastmf._common.arguments import number, positive
 from fastmf.evaluation.denoising import nearest_rows
 from fastmf.priors._protocol import sample
 from fastmf.priors._queries import two_values
@@ -19,9 +19,7 @@ from fastmf.priors._queries import two_values
 
 def noise_tilt(Y, noise_variance):
     """Field and precision by which observations with Gaussian noise act; 0 where there are none."""
-    variance = number("noise_variance", noise_variance, -np.inf, np.inf)
-    if not 0 < variance < np.inf:
-        raise ValueError(f"noise_variance must be positive and finite, got {variance:g}.")
+    variance = positive("noise_variance", noise_variance)
     field, precision = Y / Y.dtype.type(variance), np.full_like(Y, 1 / variance)
     field[np.isnan(Y)] = precision[np.isnan(Y)] = 0
     return field, precision

@@ -2,8 +2,7 @@
 
 Files of the room:
 
-    network.py           methods of machines
+    network.py           methods of machines, and results of resampled rows
     edge_inclusion.py    covariances of couplings, and the posterior of edges from estimates
-    group_comparison.py  differences between groups
-    resampling.py        results of resampled rows, and permutations of the rows of groups
+    group_comparison.py  differences between groups, and permutations of their rows
 """

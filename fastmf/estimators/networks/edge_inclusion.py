@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
-from sklearn.exceptions import ConvergenceWarning
 
 from fastmf._common.arguments import one_of, positive, proper_fraction
 from fastmf._common.linalg import MIN_EIGENVALUE, LinAlgError
 from fastmf._common.names import pandas
 from fastmf._common.warning import warn_user
-from fastmf.estimators.common.slabs import quantile, slab_moments
+from fastmf.estimators.common.convergence import warn_of_convergence
+from fastmf.estimators.common.slabs import slab_interval
 from fastmf.learning.evidence.edges import SLABS, EffectSets, SingleEffects, Whitened
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
@@ -239,8 +239,7 @@ class EdgeInclusion(PairsResult):
         level = proper_fraction("level", level)
         if self.std is None:
             raise ValueError("intervals are of single couplings: those of Potts machines are sets.")
-        moments = slab_moments(self.mean, self.std**2, self.probability)
-        ends = [quantile(q, self.probability, *moments) for q in ((1 - level) / 2, (1 + level) / 2)]
+        ends = slab_interval(level, self.probability, self.mean, self.std**2)
         return np.stack(ends, axis=-1)
 
     def as_frame(self, level=0.95):
@@ -317,10 +316,9 @@ class Estimates(NamedTuple):
     def _of(self, effects, factor, slab):
         """Results for the matrices of estimates; warns unless they have converged."""
         if not effects.converged:
-            warn_user(
+            warn_of_convergence(
                 "Expectation propagation has not converged: probabilities of inclusion are "
-                "approximate. Give a smaller scale, or errors of more rows.",
-                ConvergenceWarning,
+                "approximate. Give a smaller scale, or errors of more rows."
             )
         return EdgeInclusion(
             probability=self.matrix(effects.probability),

@@ -7,10 +7,14 @@ import numpy as np
 from scipy.special import chdtrc
 
 from fastmf._common.arguments import count, flag
+from fastmf._common.progress import followed
 from fastmf.estimators.common.runs import generator_of
 from fastmf.estimators.networks.edge_inclusion import PairsResult
-from fastmf.estimators.networks.network import Network
-from fastmf.estimators.networks.resampling import PermutationTest, permutation_test
+from fastmf.estimators.networks.network import Network, warn_of_refits
+from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
+from fastmf.learning.pseudo_likelihood.lbfgs import maximum
+from fastmf.learning.pseudo_likelihood.resampling import Refits
+from fastmf.learning.pseudo_likelihood.rows import distinct
 
 
 class Omnibus(NamedTuple):
@@ -26,6 +30,37 @@ class Omnibus(NamedTuple):
     statistic: float
     p_value: float
     n_degrees: int
+
+
+class PermutationTest(NamedTuple):
+    """Differences of two groups beside differences after dealing rows to them at random.
+
+    The couplings of a pair of positions of Potts machines count as one, by their Frobenius norm in
+    the zero-sum gauge, and so do their differences.
+
+    Parameters
+    ----------
+    n : int
+        Number of permutations.
+    largest, largest_p_value : float
+        Largest absolute difference of a coupling, and its p-value.
+    strength, strength_p_value : float
+        Difference of the sums of all absolute couplings, the first group's less the second's, and
+        its two-sided p-value.
+    p_value : array of shape (n_features, n_features)
+        Two-sided p-values of single couplings, not adjusted for their number; 1 on the diagonal.
+    converged : float
+        Share of the permutations whose maxima were found. All others are left out of the p-values,
+        which are then exact for the permutations under which both maxima exist.
+    """
+
+    n: int
+    largest: float
+    largest_p_value: float
+    strength: float
+    strength_p_value: float
+    p_value: np.ndarray
+    converged: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -118,8 +153,7 @@ def compare_groups(
     _check_alike(machine_a, machine_b, a, b)
     permutation = None
     if n_permutations:
-        rows = machine_a._pooled_with(machine_b)
-        permutation = permutation_test(rows, n_permutations, rng, verbose)
+        permutation = _permutation_test((machine_a, machine_b), n_permutations, rng, verbose)
     delta = a._replace(values=a.values - b.values, covariance=a.covariance + b.covariance)
     posterior = delta.inclusion(inclusion_probability, scale, sensitivity=False)
     statistic, n = delta.chi_square(), len(delta.values)
@@ -158,3 +192,52 @@ def _check_alike(machine_a, machine_b, a, b):
             "machines must have the same pairs of features with couplings: give both one graph, or "
             "fit both without l1."
         )
+
+
+def _permutation_test(machines, n, rng, verbose=False):
+    """The test for the rows of two machines, dealt to them anew."""
+    machine, parts = machines[0], [one._counted_rows() for one in machines]
+    labels, counts, weights = map(np.concatenate, zip(*parts, strict=True))
+    first, used = np.arange(len(labels)) < len(parts[0][0]), counts * weights > 0
+    labels, counts, weights, first = (x[used] for x in (labels, counts, weights, first))
+    kinds, kind = np.unique(weights, return_inverse=True)
+    rows, sums, members = distinct(np.column_stack([labels, kind]).astype(int), counts)
+    of_first = np.bincount(members, counts * first).astype(np.int64)
+    counts, labels, weights = sums.astype(np.int64), rows[:, :-1], kinds[rows[:, -1]]
+    objective = machine._objective_of(labels, counts * weights)
+    contrasts, sets, pairs = objective.contrasts()
+    starts = np.array([one[0] for one in sets])
+
+    def norms(couplings):  # moduli, where a pair has one coupling
+        return np.sqrt(np.add.reduceat(np.square(couplings), starts))
+
+    with few_blas_threads(objective.n_parameters):
+        pooled = maximum(objective, objective.independent(), machine._tol).parameters
+        refits = Refits(objective, pooled, machine._penalty_l1, machine._tol)
+
+        def differences(of_a):
+            fits = [refits.maximum(k * weights) for k in (of_a, counts - of_a)]
+            a, b = (machine._coupling_factor * contrasts @ fit.parameters for fit in fits)
+            strength = norms(a).sum() - norms(b).sum()
+            return norms(a - b), strength, all(fit.stopped for fit in fits)
+
+        delta, strength, _ = differences(of_first)
+        results = [
+            differences(rng.multivariate_hypergeometric(counts, of_first.sum(), method="marginals"))
+            for _ in followed(range(n), "permutations", verbose)
+        ]
+    moved, strengths, stopped = map(np.array, zip(*results, strict=True))
+    share, stopped = float(stopped.mean()), warn_of_refits(stopped)
+    moved, strengths = moved[stopped], strengths[stopped]
+    p_value = np.ones((objective.n_units, objective.n_units))
+    p_value[pairs] = p_value.T[pairs] = _p_value(moved >= delta)
+    largest = delta.max()
+    return PermutationTest(
+        n, float(largest), float(_p_value(moved.max(1) >= largest)), float(strength),
+        float(_p_value(abs(strengths) >= abs(strength))), p_value, share,
+    )  # fmt: skip
+
+
+def _p_value(as_large):
+    """Share of permutations, with the data as one of them, whose statistic is as large."""
+    return (1 + as_large.sum(0)) / (1 + len(as_large))

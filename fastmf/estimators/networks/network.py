@@ -4,11 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
-from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, flag, one_of, proper_fraction, real_array
+from fastmf._common.names import pandas
 from fastmf._common.progress import followed
 from fastmf._common.warning import warn_user
+from fastmf.estimators.common.convergence import warn_of_convergence
 from fastmf.estimators.common.frames import feature_names, features_frame, pairs_frame
 from fastmf.estimators.common.rows import check_counts
 from fastmf.estimators.common.runs import generator_of
@@ -18,14 +19,6 @@ from fastmf.estimators.networks.edge_inclusion import (
     checked_prior,
     contrast_covariance,
     without_penalty,
-)
-from fastmf.estimators.networks.resampling import (
-    Bootstrap,
-    PooledRows,
-    Predictability,
-    Stability,
-    correlation,
-    warn_of_refits,
 )
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
 from fastmf.learning.pseudo_likelihood.godambe import ADJUSTMENTS, Godambe
@@ -56,6 +49,75 @@ class Centrality(NamedTuple):
     standard_error: np.ndarray
 
 
+class Predictability(NamedTuple):
+    """How well each feature is known from all others.
+
+    Parameters
+    ----------
+    r2 : array of shape (n_features,)
+        Share of its variance that its conditional means explain.
+    standard_error : array of shape (n_features,)
+        Standard errors of `r2`.
+    accuracy : array of shape (n_features,)
+        Share of rows in which the most probable value is right.
+    marginal_accuracy : array of shape (n_features,)
+        The same if nothing is known of the others: the share of the most frequent value.
+    """
+
+    r2: np.ndarray
+    standard_error: np.ndarray
+    accuracy: np.ndarray
+    marginal_accuracy: np.ndarray
+
+
+class Bootstrap(NamedTuple):
+    """Estimates of resampled rows.
+
+    Parameters
+    ----------
+    couplings : array of shape (n, n_features, n_features)
+    field : array of shape (n, n_features)
+        Fields; or the parameters of thresholds, item by item, (n, n_thresholds).
+    converged : bool array of shape (n,)
+        False where the maximum of a sample was not found, as it may not exist.
+    """
+
+    couplings: np.ndarray
+    field: np.ndarray
+    converged: np.ndarray
+
+
+class Stability(NamedTuple):
+    """Correlations of centralities with centralities of fewer rows.
+
+    Parameters
+    ----------
+    dropped : array of shape (n_shares,)
+        Shares of the rows that are dropped.
+    strength, expected_influence : array of shape (n_shares, n)
+        Correlation over features with the values of all rows, for each sample; NaN where the
+        maximum of a sample was not found, as it may not exist.
+    converged : bool array of shape (n_shares, n)
+    """
+
+    dropped: np.ndarray
+    strength: np.ndarray
+    expected_influence: np.ndarray
+    converged: np.ndarray
+
+    def coefficient(self, name="strength", correlation=0.7, probability=0.95):
+        """Largest share of rows that can be dropped with little change of the centralities."""
+        reached = (getattr(self, name) >= correlation).mean(1) >= probability
+        enough = np.logical_and.accumulate(reached[np.argsort(self.dropped)])
+        return float(np.sort(self.dropped)[enough].max(initial=0.0))
+
+    def as_frame(self):
+        """One line for each share and sample, as a pandas data frame."""
+        dropped = np.broadcast_to(self.dropped[:, None], self.strength.shape)
+        columns = self._asdict() | {"dropped": dropped}
+        return pandas().DataFrame({name: values.ravel() for name, values in columns.items()})
+
+
 class Network:
     """Tests and edges of a machine; `_at_maximum` gives its objective, parameters and sampling."""
 
@@ -66,7 +128,6 @@ class Network:
 
     def _godambe(self):
         """Godambe's information about the parameters, if there is a maximum."""
-        check_is_fitted(self)
         if self.existence_.exists is False:
             raise ValueError(f"there are no standard errors: {self.existence_.message}.")
         objective, parameters, sampling = self._at_maximum()
@@ -319,23 +380,16 @@ class CouplingNetwork(Network):
 
     # --- tests and edges ------------------------------------------------------------------------
 
-    def _pooled_with(self, other):
-        """`PooledRows` of this machine and another one, for permutations."""
-        for machine in (self, other):
-            if machine._sampling is not None or isinstance(machine.l1, str):
-                raise ValueError(
-                    "permutations are of rows that weights count, and of all couplings: fit "
-                    "without clusters, weights='sampling' and selection of couplings."
-                )
-            machine._refits("a permutation test")
-        pooled = self._objective.joined(other._objective)
-        sizes = [counts_of(machine._row_weights()) for machine in (self, other)]
-        first, pairs = pooled.n_fields, tuple(pooled.pairs)
-        return PooledRows(
-            pooled, np.concatenate(sizes), np.concatenate([sizes[0], 0 * sizes[1]]), 1.0,
-            lambda parameters: self._coupling_factor * parameters[first:],
-            np.arange(len(pairs[0])), pairs, self._penalty_l1, self._tol,
-        )  # fmt: skip
+    def _counted_rows(self):
+        """Labels of the rows of the fit, the number and the weight of equal ones."""
+        if self._sampling is not None or isinstance(self.l1, str):
+            raise ValueError(
+                "permutations are of rows that weights count, and of all couplings: fit "
+                "without clusters, weights='sampling' and selection of couplings."
+            )
+        self._refits("a permutation test")
+        counts = counts_of(self._row_weights())
+        return self._items()[0], counts, np.ones(len(counts))
 
     def test_couplings(self, adjust="holm", *, as_frame=False):
         """Wald tests of every coupling against zero.
@@ -442,7 +496,6 @@ class CouplingNetwork(Network):
 
     def _refits(self, what):
         """Fits for other weights, from the estimate."""
-        check_is_fitted(self)
         if self._completions is not None:
             raise ValueError(f"{what} is for complete rows: fit with missing='drop'.")
         if self.solver == "firth":
@@ -538,3 +591,22 @@ class CouplingNetwork(Network):
                     converged[i, k] = fit.stopped
         result[:, ~warn_of_refits(converged)] = np.nan
         return Stability(dropped, *result, converged)
+
+
+def warn_of_refits(converged):
+    """Which refits have a maximum, an array; warns unless all have."""
+    converged = np.array(converged)
+    if not converged.all():
+        warn_of_convergence(
+            f"{(~converged).sum()} of {converged.size} samples of the rows have no maximum, or it "
+            "was not found: where a rare value is missing couplings grow without bound; leave out "
+            "these samples (`converged`), or fit with a penalty l2."
+        )
+    return converged
+
+
+def correlation(x, y):
+    """Correlation of two vectors, 0 if one does not vary."""
+    x, y = x - x.mean(), y - y.mean()
+    norm = np.sqrt((x @ x) * (y @ y))
+    return float(x @ y / norm) if norm > 0 else 0.0

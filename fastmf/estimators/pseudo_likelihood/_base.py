@@ -1,15 +1,12 @@
 """Rows, fits, warnings and files of the machines of binary, ordinal and categorical items."""
 
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, number, one_of, row_weights
+from fastmf._common.arguments import count, number, one_of, positive, row_weights
 from fastmf._common.warning import listed, warn_user
 from fastmf.estimators.common.categories import (
     as_array,
@@ -18,6 +15,7 @@ from fastmf.estimators.common.categories import (
     declared_categories,
     decoded,
 )
+from fastmf.estimators.common.convergence import warn_of_convergence
 from fastmf.estimators.common.data import column_name, missing_entries
 from fastmf.estimators.common.files import Saved
 from fastmf.estimators.common.frames import feature_names, like_frame
@@ -42,21 +40,38 @@ from fastmf.learning.pseudo_likelihood.missing import (
 )
 from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.nodewise import RULES, Regressions, nodewise_path
+from fastmf.learning.pseudo_likelihood.potts.fitting import score_of
 from fastmf.learning.pseudo_likelihood.rows import available, distinct, sampling
 from fastmf.learning.pseudo_likelihood.selection import cross_validated_path, ebic_path
 from fastmf.models import BoltzmannMachine
+from fastmf.models._gauge import PositionStates
 
 SELECTIONS = ("ebic", *RULES, "cv")
 MISSING = ("error", "drop", "available", "em")
+# Iterations of solvers that do not take `MAX_ITER`.
+ITERATIONS = {"newton": MAX_ITER // 10, "bslm": 10 * MAX_ITER, "likelihood": 300}
 
 
 class ItemMachine(Saved, BaseEstimator):
     """Base of machines of items.
 
-    A subclass gives `_log_conditionals`, the values of `score_samples`; `_probabilities`;
-    `_labels_of`, the numbers of the categories of rows, -1 where missing; and `_categorical_model`,
-    a `BoltzmannMachine` with `Categorical` units.
+    A subclass gives `_solvers` and `_missing`, values of options; `_learned_labels`, which sets
+    `categories_`; `_labels_of`, the numbers of the categories of rows, -1 where missing;
+    `_local_fields`, the logarithms of the conditional probabilities of all categories, but for a
+    constant of each item; `_unit_model`, the machine that is sampled, if its units are not those of
+    `model_`; `_seen_only`, whether completions have observed categories alone; and `_item_name` for
+    warnings.
     """
+
+    # Categories whose probabilities `conditional_proba` returns.
+    _reported = slice(None)
+    # Name in files of the labels of the rows of the fit.
+    _member = "rows"
+
+    @property
+    def _sizes(self):
+        """Numbers of categories of the items."""
+        return np.array([len(listed) for listed in self.categories_])
 
     def score(self, X, y=None):
         """Mean of `score_samples`."""
@@ -74,7 +89,8 @@ class ItemMachine(Saved, BaseEstimator):
         array of shape (n_samples,)
             Nats.
         """
-        return self._log_conditionals(X)
+        labels = self._labels_of(X)
+        return score_of(self._local_fields(labels), labels, self._sizes)
 
     def conditional_proba(self, X):
         """Probabilities of the values of each feature given all others.
@@ -89,7 +105,8 @@ class ItemMachine(Saved, BaseEstimator):
         array of shape (n_samples, n_states)
             The categories of all features side by side; of binary units the higher values alone.
         """
-        return self._probabilities(X)
+        fields = self._local_fields(self._labels_of(X))
+        return PositionStates(self._sizes).softmax(fields)[:, self._reported]
 
     def sample(self, n_samples=1, *, n_sweeps=100, temperature=1.0, random_state=None):
         """Draw rows: exactly where there are few states, and beyond by annealed Gibbs chains.
@@ -110,23 +127,25 @@ class ItemMachine(Saved, BaseEstimator):
         array of shape (n_samples, n_features)
             Values of `categories_`.
         """
-        check_is_fitted(self)
         rng = generator_of(random_state)
         n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps)
-        if not number("temperature", temperature, 0, np.inf, below=True):
-            raise ValueError("temperature must be positive.")
+        temperature = positive("temperature", temperature)
+        model = self._unit_model()
+        prior = model.prior._replace(field=model.prior.field / temperature)
+        model = BoltzmannMachine(model.couplings / temperature, prior)
+        return self._values_of(prior, sample(model, n_samples, rng, n_sweeps))
 
-        def draw(model):
-            prior = model.prior._replace(field=model.prior.field / temperature)
-            model = BoltzmannMachine(model.couplings / temperature, prior)
-            return sample(model, n_samples, rng, n_sweeps)
+    def _unit_model(self):
+        """The machine with one unit, or group of states, for each item."""
+        return self.model_
 
-        return self._drawn(draw)
+    def _units_of(self, prior, labels):
+        """Values of these units, NaN where labels are negative."""
+        return prior.one_hot(labels)
 
-    def _drawn(self, draw):
-        """Rows, by a function that draws states of a model."""
-        model = self._categorical_model()
-        return decoded(model.prior.labels(draw(model)), self.categories_)
+    def _values_of(self, prior, means):
+        """The table of the most probable categories, given means of these units."""
+        return decoded(prior.labels(means), self.categories_)
 
     def impute(self, X, *, method="auto", random_state=0):
         """Fill in missing values given all others.
@@ -162,15 +181,23 @@ class ItemMachine(Saved, BaseEstimator):
         ConvergenceWarning
             If standard errors of some rows are above 0.01, or their solutions have not converged.
         """
-        check_is_fitted(self)
-        options = method, random_state, self.n_threads
-        return like_frame(X, self._filled(X, *options))
-
-    def _filled(self, X, *options):
-        labels, model = self._labels_of(X, missing=True), self._categorical_model()
-        means = means_of_missing(model, model.prior.one_hot(labels), *options)
-        filled = np.where(labels < 0, model.prior.labels(means), labels)
-        return decoded(filled, self.categories_)
+        one_of("method", method, METHODS)
+        seed, model = drawn_seed(random_state), self._unit_model()
+        units = self._units_of(model.prior, self._labels_of(X, missing=True))
+        result = conditional_means(model, units, method, seed=seed, n_threads=self.n_threads)
+        n = np.count_nonzero(~result.converged)
+        if n:
+            reason = "mean-field solutions did not converge"
+            if method != "tap":
+                error = result.error.max()
+                reason = (
+                    f"probabilities have standard errors of up to {error:.2g}, above {WORST_ERROR}"
+                )
+            warn_of_convergence(
+                f"The means of {n} of {len(units)} rows are uncertain: their {reason}. Compare "
+                "with another method, or another random_state."
+            )
+        return like_frame(X, self._values_of(model.prior, result.mean))
 
     def _edges(self):
         """The pairs of items that `graph` couples, or None without it."""
@@ -180,14 +207,66 @@ class ItemMachine(Saved, BaseEstimator):
         self.graph_ = edges_of(self.graph, self.n_features_in_, names)
         return self.graph_
 
-    def _check_numbers(self, *penalties):
-        """Check options that all machines have, and these penalties."""
-        for name in (*penalties, "tol"):
-            number(name, getattr(self, name), 0, np.inf, below=True)
+    def _check_options(self):
+        """Check the options that several machines have."""
+        one_of("solver", self.solver, self._solvers)
+        one_of("missing", self.missing, self._missing)
+        for name in ("l2", "l2_field", "ebic_gamma", "tol"):
+            if hasattr(self, name):
+                number(name, getattr(self, name), 0, np.inf, below=True)
         count("max_iter", self.max_iter, optional=True)
         count("n_threads", self.n_threads, optional=True)
 
+    def _iterations(self, solver):
+        """Largest number of iterations of a solver."""
+        return self.max_iter or ITERATIONS.get(solver, MAX_ITER)
+
     # --- fits ----------------------------------------------------------------------------------
+
+    def _observed(self, X, sample_weight, clusters=None, merge=True):
+        """Check options and rows, set the attributes of rows; return labels and weights to fit.
+
+        Labels are complete but for available cases, and distinct if rows may `merge`; `_sampling`
+        (n_clusters, n_rows) is of rows that may be incomplete.
+        """
+        self._check_options()
+        declared, missing = declared_categories(X), self.missing
+        X = checked_table(self, X, reset=True, missing=missing != "error")
+        weights = row_weights(1.0 if sample_weight is None else sample_weight, len(X))
+        labels, edges = self._learned_labels(X, weights > 0, declared), self._edges()
+        if clusters is not None:
+            _check_clusters(clusters, len(labels))
+        if missing == "em":
+            usable = _summable(labels, self._sizes, edges)
+        elif missing == "absent":
+            # Rows without any label make no difference, unless all rows are.
+            usable = (labels >= 0).any(1) | (labels < 0).all()
+        else:
+            terms = available(labels, edges if missing == "available" else None)
+            usable = terms.any(1)
+        used = usable & (weights > 0)
+        if not used.any():
+            where = "" if edges is None else " in a feature and its neighbours in graph"
+            what = f"values{where}, none missing" if missing in ("drop", "available") else "values"
+            raise ValueError(f"X must have a row of positive weight with {what}.")
+        if missing == "available" and not (seen := terms[used].any(0)).all():
+            absent = [column_name(self, int(j)) for j in np.flatnonzero(~seen)]
+            raise ValueError(
+                "missing='available' needs, for each column, a row with its value and those of all "
+                f"its neighbours in graph, got none for {', '.join(absent[:10])}: leave out "
+                "columns or edges, or take missing='em'."
+            )
+        rows, sums, members = labels[used], weights[used], np.arange(used.sum())
+        if merge:
+            rows, sums, members = distinct(rows, sums)
+        self._sampling = self._completions = None
+        if clusters is not None:
+            self._sampling = sampling(members, weights[used], np.asarray(clusters)[used])
+        if missing == "em" and (rows < 0).any():
+            self._completions = Completions.of(rows, sums, self._sizes, self._seen_only)
+            rows, sums = self._completions.states, self._completions.weights
+        self.n_missing_, self.n_dropped_ = int((labels < 0).sum()), int((~usable).sum())
+        return rows, sums
 
     @property
     def _penalty_l1(self):
@@ -243,7 +322,7 @@ class ItemMachine(Saved, BaseEstimator):
                 f"{remedy} or take another solver" + (f"; {message}" if message else "")
             )
         if message:
-            warn_user(f"{message}.", ConvergenceWarning)
+            warn_of_convergence(f"{message}.")
 
     def __sklearn_tags__(self):
         """Tags for scikit-learn: strings are values, and values may be missing if so told."""
@@ -262,30 +341,50 @@ class ItemMachine(Saved, BaseEstimator):
         )  # fmt: skip
         fitted = {name: getattr(self, name) for name in names}
         fitted["categories_"] = [listed.tolist() for listed in self.categories_]
-        return fitted, {"history_": self.history_} | saved_rows(self)
+        arrays = {"history_": self.history_}
+        if self._sampling is not None:
+            arrays["sampling"] = _coordinates(self._sampling)
+        if self._completions is not None:
+            arrays["share"] = _coordinates(self._completions.share)
+            arrays["row_weights"] = self._completions.row_weights
+        return fitted, arrays
 
-    def _restore_fit(self, arrays):
-        """Attributes that `_saved_fit` kept, in their types."""
+    def _restored_fit(self, arrays):
+        """Restore the attributes that `_saved_fit` kept; return the labels and weights of rows."""
         exists, units, message = self.existence_
         self.existence_ = Existence(exists, tuple(units), message)
         self.categories_ = [as_array(listed) for listed in self.categories_]
+        d = self.n_features_in_
+        if len(self.categories_) != d:
+            raise ValueError(f"categories_ must have {d} columns, got {len(self.categories_)}.")
         self.history_ = arrays.member("history_", "f", (None,))
         if "missing" in arrays:  # of earlier versions
             missing = arrays.member("missing", "iu", (2,), low=0)
             self.n_missing_, self.n_dropped_ = map(int, missing)
+        self._edges()
+        labels = self._rows_in(arrays)
+        weights, n = arrays.member("weights", "f", (len(labels),), low=0), len(labels)
+        self._completions = self._sampling = None
+        if "share" in arrays or "row_weights" in arrays:
+            of_rows = arrays.member("row_weights", "f", (None,), low=0)
+            share = _sparse_in("share", arrays, n, len(of_rows))
+            self._completions, n = Completions(labels, share, of_rows), len(of_rows)
+        if "sampling" in arrays:
+            self._sampling = _sparse_in("sampling", arrays, n)
+        return labels, weights
+
+    def _rows_in(self, arrays):
+        return labels_from(self._member, arrays, self._sizes)
 
 
 class PairwiseMachine(CouplingNetwork, ItemMachine):
     """Base of machines whose `_objective` is a `PairwiseLikelihood`.
 
-    A subclass gives `_check_options`; `_learned_labels`, which sets `categories_`; `_objective_of`
-    rows; `_set_parameters`; `_items`, the rows as scores, negative where missing, and their
-    thresholds; `_seen_only`, whether completions have observed categories alone; and `_item_name`
-    for warnings.
+    A subclass gives, beside the parts of `ItemMachine`, `_objective_of` rows; `_set_parameters`;
+    and `_items`, the rows as scores, negative where missing, and their thresholds.
     """
 
-    # Iterations of each solver.
-    _max_iter: ClassVar[dict] = {"newton": MAX_ITER // 10, "lbfgs": MAX_ITER}
+    _missing = MISSING
 
     def fit(self, X, y=None, sample_weight=None, clusters=None):
         """Estimate couplings, and fields or thresholds.
@@ -307,23 +406,13 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
             errors, tests and bootstraps. With ``range(n_samples)`` a weight is the sampling weight
             of one observation, as in surveys, in the place of a number of rows.
         """
-        self._check_options()
-        declared = declared_categories(X)
-        X = checked_table(self, X, reset=True, missing=self.missing != "error")
-        weights = row_weights(1.0 if sample_weight is None else sample_weight, len(X))
-        labels = self._learned_labels(X, weights > 0, declared)
-        sizes = np.array([len(listed) for listed in self.categories_])
-        rows = observe(
-            self, labels, weights, sizes, seen_only=self._seen_only, edges=self._edges(),
-            clusters=clusters,
-        )  # fmt: skip
-        self.n_missing_ = int(missing_entries(X).sum())
+        rows = self._observed(X, sample_weight, clusters)
         with few_blas_threads():
             self._objective = self._objective_of(*rows)
             if isinstance(self.l1, str):
                 self._select_couplings()
         solver, n = self._chosen_solver(self.solver), self._objective.n_parameters
-        max_iter = self.max_iter or self._max_iter[solver]
+        max_iter = self._iterations(solver)
         # The largest matrix that is factorised has a row for each parameter.
         with few_blas_threads(n if solver == "newton" else 0):
             fit = self._solved(solver, max_iter)
@@ -340,10 +429,8 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
         start = objective.independent() if self._penalty_l1 else objective.correlated()
         return self._maximised(solve, start)
 
-    def _check_selection(self):
-        """Check `l1` and `missing`, which do not all go together."""
-        one_of("missing", self.missing, MISSING)
-        number("ebic_gamma", self.ebic_gamma, 0, np.inf, below=True)
+    def _check_options(self):
+        super()._check_options()
         if not isinstance(self.l1, str):
             number("l1", self.l1, 0, np.inf, below=True)
             if self._penalty_l1 and self.solver == "newton":
@@ -364,7 +451,7 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
             )
             path, edges = nodewise_path(regressions, gamma, self.l1, tol)
         elif self.l1 == "ebic":
-            path, edges = ebic_path(objective, objective.restricted, gamma, n_rows, tol)
+            path, edges = ebic_path(objective, gamma, n_rows, tol)
         else:
             path, edges = cross_validated_path(objective, gamma, n_rows, tol)
         self.path_, self._objective = path, objective.restricted(edges)
@@ -384,7 +471,6 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
 
     def _labels_of(self, X, missing=False):
         """Numbers of the categories of rows, -1 where missing."""
-        check_is_fitted(self)
         X = checked_table(self, X, reset=False, missing=missing)
         return codes(self, X, self.categories_)
 
@@ -400,19 +486,12 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
         }
 
     def _restore(self, arrays):
-        self._restore_fit(arrays)
-        d, sizes = self.n_features_in_, np.array([len(listed) for listed in self.categories_])
-        if len(sizes) != d:
-            raise ValueError(f"categories_ must have {d} columns, got {len(sizes)}.")
-        rows = self._rows_in(arrays, sizes)
-        weights = arrays.member("weights", "f", (len(rows),), low=0)
-        restored_rows(self, arrays, rows)
+        rows, d = self._restored_fit(arrays), self.n_features_in_
         pairs, parameters = self._parameters_in(arrays)
         place = pairs[:, 0] * d + pairs[:, 1]
         if (pairs[:, 0] >= pairs[:, 1]).any() or (np.diff(place) <= 0).any():
             raise ValueError("member 'pairs' must be pairs i < j of items, in their order.")
-        self._edges()
-        self._objective = self._objective_of(rows, weights)
+        self._objective = self._objective_of(*rows)
         if isinstance(self.l1, str):
             self._objective = self._objective.restricted(pairs)
         if len(parameters) != self._objective.n_parameters:
@@ -422,31 +501,9 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
             )
         self._set_parameters(parameters)
 
-    def _rows_in(self, arrays, sizes):
-        return labels_from("rows", arrays, sizes).astype(np.int64)
-
     def _parameters_in(self, arrays):
         pairs = arrays.member("pairs", "iu", (None, 2), low=0, high=self.n_features_in_ - 1)
         return pairs, arrays.member("parameters", "f", (None,), low=-np.inf)
-
-
-def means_of_missing(model, X, method, random_state, n_threads):
-    """Means of the units of a model given the observed values of rows."""
-    one_of("method", method, METHODS)
-    seed = drawn_seed(random_state)
-    result = conditional_means(model, X, method, seed=seed, n_threads=n_threads)
-    n = np.count_nonzero(~result.converged)
-    if n:
-        reason = "mean-field solutions did not converge"
-        if method != "tap":
-            error = result.error.max()
-            reason = f"probabilities have standard errors of up to {error:.2g}, above {WORST_ERROR}"
-        warn_user(
-            f"The means of {n} of {len(X)} rows are uncertain: their {reason}. Compare with "
-            "another method, or another random_state.",
-            ConvergenceWarning,
-        )
-    return result.mean
 
 
 def labels_from(name, arrays, sizes):
@@ -454,49 +511,7 @@ def labels_from(name, arrays, sizes):
     labels = arrays.member(name, "iu", (None, len(sizes)), low=-1)
     if (labels >= sizes).any():
         raise ValueError(f"member {name!r} must hold states of its positions, got larger labels.")
-    return labels
-
-
-def observe(machine, labels, weights, sizes, *, seen_only, edges, clusters=None, merge=True):
-    """Set what a machine keeps of rows; return the rows of its fit, and their weights.
-
-    Labels are negative where missing. Rows are complete but for available cases, and distinct if
-    they may `merge`; `_sampling` (n_clusters, n_rows) is of rows that may be incomplete.
-    """
-    missing = machine.missing
-    if clusters is not None:
-        _check_clusters(clusters, len(labels))
-    if missing == "em":
-        usable = _summable(labels, sizes, edges)
-    elif missing == "absent":
-        # Rows without any label make no difference, unless all rows are.
-        usable = (labels >= 0).any(1) | (labels < 0).all()
-    else:
-        terms = available(labels, edges if missing == "available" else None)
-        usable = terms.any(1)
-    used = usable & (weights > 0)
-    if not used.any():
-        where = "" if edges is None else " in a feature and its neighbours in graph"
-        what = f"values{where}, none missing" if missing in ("drop", "available") else "values"
-        raise ValueError(f"X must have a row of positive weight with {what}.")
-    if missing == "available" and not (seen := terms[used].any(0)).all():
-        absent = [column_name(machine, int(j)) for j in np.flatnonzero(~seen)]
-        raise ValueError(
-            "missing='available' needs, for each column, a row with its value and those of all its "
-            f"neighbours in graph, got none for {', '.join(absent[:10])}: leave out columns or "
-            "edges, or take missing='em'."
-        )
-    rows, sums, members = labels[used], weights[used], np.arange(used.sum())
-    if merge:
-        rows, sums, members = distinct(rows, sums)
-    machine._sampling = machine._completions = None
-    if clusters is not None:
-        machine._sampling = sampling(members, weights[used], np.asarray(clusters)[used])
-    if missing == "em" and (rows < 0).any():
-        machine._completions = Completions.of(rows, sums, sizes, seen_only)
-        rows, sums = machine._completions.states, machine._completions.weights
-    machine.n_missing_, machine.n_dropped_ = int((labels < 0).sum()), int((~usable).sum())
-    return rows, sums
+    return labels.astype(np.int64)
 
 
 def _summable(labels, sizes, edges=None):
@@ -549,29 +564,6 @@ def _check_clusters(clusters, n_rows):
         )
     if len(set(clusters.tolist())) < 2:
         raise ValueError("clusters must be at least two, got one: its errors are not known.")
-
-
-def saved_rows(machine):
-    """Arrays of the clusters and the completions of a fit, for files."""
-    out = {}
-    if machine._sampling is not None:
-        out["sampling"] = _coordinates(machine._sampling)
-    if machine._completions is not None:
-        out["share"] = _coordinates(machine._completions.share)
-        out["row_weights"] = machine._completions.row_weights
-    return out
-
-
-def restored_rows(machine, arrays, states):
-    """Put back what `saved_rows` kept; `states` are the labels of the rows of the fit."""
-    machine._completions = machine._sampling = None
-    n = len(states)
-    if "share" in arrays or "row_weights" in arrays:
-        weights = arrays.member("row_weights", "f", (None,), low=0)
-        share = _sparse_in("share", arrays, n, len(weights))
-        machine._completions, n = Completions(states, share, weights), len(weights)
-    if "sampling" in arrays:
-        machine._sampling = _sparse_in("sampling", arrays, n)
 
 
 def _coordinates(matrix):

@@ -1,24 +1,18 @@
 """Fully visible Boltzmann machines by maximum pseudo-likelihood."""
 
-from typing import ClassVar
-
 import numpy as np
-from scipy.special import expit
-from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import one_of
 from fastmf.estimators.common.categories import codes, from_spins, two_categories
 from fastmf.estimators.common.files import check_n_features
-from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine, means_of_missing
+from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine
 from fastmf.inference.sampling import discrete
 from fastmf.learning.pseudo_likelihood.binary import firth, solvers
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
-from fastmf.learning.pseudo_likelihood.fit import MAX_ITER
 from fastmf.learning.pseudo_likelihood.ordinal.thresholds import Thresholds
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 
-_SOLVERS = ("auto", "newton", "lbfgs", "bslm", "firth")
 CODINGS = ("01", "-1+1")
 
 
@@ -97,10 +91,8 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
     # {0, 1} coding: x = 2 y - 1.
     _coupling_factor = 4.0
     _item_name = "units"
-    _max_iter: ClassVar = PairwiseMachine._max_iter | {
-        "bslm": 10 * MAX_ITER,
-        "firth": MAX_ITER,
-    }
+    _reported = slice(1, None, 2)
+    _solvers = ("auto", "newton", "lbfgs", "bslm", "firth")
 
     def __init__(
         self, *, solver="auto", l1=0.0, l2=0.0, tol=1e-5, max_iter=None, graph=None,
@@ -119,9 +111,8 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         return not self.l2
 
     def _check_options(self):
-        solver = one_of("solver", self.solver, _SOLVERS)
-        self._check_selection()
-        self._check_numbers("l2")
+        super()._check_options()
+        solver = self.solver
         if solver == "firth" and (self.l1 or self.l2):
             raise ValueError("solver='firth' has a penalty of its own: it needs l1=0 and l2=0.")
         wrong = {
@@ -159,18 +150,9 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
 
     # --- probabilities --------------------------------------------------------------------------
 
-    def _rows(self, X, missing=False):
-        """Rows as -1 and +1, NaN where missing."""
-        labels = self._labels_of(X, missing)
-        return np.where(labels < 0, np.nan, 2.0 * labels - 1)
-
-    def _log_conditionals(self, X):
-        states = self._rows(X)
-        rows = PseudoLikelihood(states, n_threads=self.n_threads)
-        return rows.residuals(self.couplings_, self.field_)[1] * len(states)
-
-    def _probabilities(self, X):
-        return expit(2 * (self._rows(X) @ self.couplings_ + self.field_))
+    def _local_fields(self, labels):
+        fields = (2.0 * labels - 1) @ self.couplings_ + self.field_
+        return np.stack([-fields, fields], axis=2).reshape(len(labels), -1)
 
     def pmf(self, X=None):
         """Probabilities of rows, by enumeration of all states; up to 20 units.
@@ -184,7 +166,6 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         -------
         array of shape (n_samples,) or (2^n_features,)
         """
-        check_is_fitted(self)
         if 2**self.n_features_in_ > discrete.MAX_ENUMERATED_STATES:
             most = discrete.MAX_ENUMERATED_STATES.bit_length() - 1
             raise ValueError(
@@ -193,20 +174,19 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         probabilities = discrete.probabilities(self.model_)
         if X is None:
             return probabilities
-        return probabilities[(self._rows(X) > 0) @ (1 << np.arange(self.n_features_in_))]
+        return probabilities[self._labels_of(X) @ (1 << np.arange(self.n_features_in_))]
 
-    def _drawn(self, draw):
-        return from_spins(draw(self.model_), self.categories_)
+    def _units_of(self, prior, labels):
+        return np.where(labels < 0, np.nan, 2.0 * labels - 1)
 
-    def _filled(self, X, *options):
-        means = means_of_missing(self.model_, self._rows(X, missing=True), *options)
+    def _values_of(self, prior, means):
         return from_spins(means, self.categories_)
 
-    def _rows_in(self, arrays, sizes):
+    def _rows_in(self, arrays):
         """Labels of the rows; files of earlier versions have a model, and rows as bits."""
         if "model" not in arrays:
-            return super()._rows_in(arrays, sizes)
-        n = len(sizes)
+            return super()._rows_in(arrays)
+        n = self.n_features_in_
         bits = arrays.member("rows", "iu", (None, -(-n // 8)), np.uint8)
         seen = (
             arrays.member("seen", "iu", bits.shape, np.uint8) if "seen" in arrays else ~(0 * bits)
@@ -231,7 +211,6 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
     @property
     def n_available_(self):
         """Weight of the rows that have a part in the conditional probability of each unit."""
-        check_is_fitted(self)
         return self._row_weights() @ (self._objective.targets != 0)
 
     def _items(self):
@@ -266,7 +245,6 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         >>> np.allclose(probability, machine.conditional_proba(np.full((1, 4), -1))[0])
         True
         """
-        check_is_fitted(self)
         one_of("coding", coding, CODINGS)
         if coding == "-1+1":
             return self.couplings_.copy(), self.field_.copy()

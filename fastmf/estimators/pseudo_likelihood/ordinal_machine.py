@@ -1,7 +1,6 @@
 """Machines of ordinal items by maximum pseudo-likelihood."""
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import one_of
 from fastmf._common.warning import listed
@@ -82,6 +81,7 @@ class OrdinalMachine(PairwiseMachine):
     """
 
     _item_name = "items"
+    _solvers = ("auto", "newton", "lbfgs")
 
     def __init__(
         self, *, n_categories=None, thresholds="free", l1=0.0, l2=0.0, l2_field=0.0,
@@ -94,12 +94,13 @@ class OrdinalMachine(PairwiseMachine):
         if not declared:
             warn_of_missing_codes(self, X)
         # Rows that are not used may have categories of their own.
+        absent = missing_entries(X)
         if self.missing in ("drop", "available"):
-            used = used & ~missing_entries(X).any(1)
+            used = used & ~absent.any(1)
         if not used.any():
             raise ValueError("X must have a row without missing values, of positive weight.")
         self.categories_ = item_categories(self, X[used], self.n_categories, declared)
-        scores = np.full(X.shape, -1)
+        scores = np.where(absent, -1, 0)
         scores[used] = codes(self, X[used], self.categories_)
         return scores
 
@@ -108,10 +109,8 @@ class OrdinalMachine(PairwiseMachine):
         return self.thresholds == "free" and not self.l2_field
 
     def _check_options(self):
+        super()._check_options()
         one_of("thresholds", self.thresholds, KINDS)
-        self._check_selection()
-        one_of("solver", self.solver, ("auto", "newton", "lbfgs"))
-        self._check_numbers("l2", "l2_field")
 
     def _existence(self, parameters):
         result = super()._existence(parameters)
@@ -156,43 +155,31 @@ class OrdinalMachine(PairwiseMachine):
     @property
     def n_categories_(self):
         """Numbers of categories of the items."""
-        return np.array([len(listed) for listed in self.categories_])
+        return self._sizes
 
     # --- models ---------------------------------------------------------------------------------
 
     @property
     def model_(self):
         """The machine as a `BoltzmannMachine` with `Ordinal` units, for `fastmf.tap`."""
-        check_is_fitted(self)
         fields = self._parameters[: self._objective.n_fields]
         table = self._objective.thresholds.table(fields, -np.inf).T
         return BoltzmannMachine(self.couplings_, Ordinal(table))
 
-    def _categorical_model(self):
+    def _unit_model(self):
         """The machine with one state for each category of each item."""
-        score = np.concatenate([np.arange(float(q)) for q in self.n_categories_])
-        item = np.repeat(np.arange(len(self.n_categories_)), self.n_categories_)
+        item, score = self._states()
         couplings = self.couplings_[np.ix_(item, item)] * np.outer(score, score)
-        field = [np.append(0.0, mu) for mu in self.thresholds_]
-        return BoltzmannMachine(couplings, Categorical(field))
+        return BoltzmannMachine(couplings, Categorical([np.append(0, x) for x in self.thresholds_]))
 
-    # --- rows -----------------------------------------------------------------------------------
+    def _states(self):
+        """Item and score of the categories of all items."""
+        return tuple(np.argwhere(np.arange(self._sizes.max()) < self._sizes[:, None]).T)
 
-    def _conditionals(self, X):
-        """Result of `OrdinalLikelihood.conditionals` for rows."""
-        scores, fitted = self._labels_of(X), self._objective
-        rows = OrdinalLikelihood(
-            scores, np.ones(len(scores)), fitted.thresholds, pairs=fitted.pairs,
-            n_threads=self.n_threads,
-        )  # fmt: skip
-        return rows.conditionals(self._parameters)
-
-    def _log_conditionals(self, X):
-        return self._conditionals(X)[2]
-
-    def _probabilities(self, X):
-        p = self._conditionals(X)[0]
-        return np.hstack([p[:size, :, i].T for i, size in enumerate(self.n_categories_)])
+    def _local_fields(self, labels):
+        item, score = self._states()
+        field = np.concatenate([np.append(0, x) for x in self.thresholds_])
+        return field + score * (labels @ self.couplings_)[:, item]
 
     # --- errors ---------------------------------------------------------------------------------
 

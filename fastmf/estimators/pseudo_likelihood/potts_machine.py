@@ -4,32 +4,24 @@ from functools import partial
 
 import numpy as np
 from scipy import sparse
-from scipy.special import softmax
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, flag, one_of, row_weights
+from fastmf._common.arguments import count, flag, one_of
 from fastmf._common.progress import reported
-from fastmf._common.warning import warn_user
 from fastmf.estimators.common.categories import (
     checked_table,
     coded_labels,
-    declared_categories,
     position_categories,
 )
+from fastmf.estimators.common.convergence import warn_of_convergence
 from fastmf.estimators.common.rows import CODES, warn_of_missing_codes
 from fastmf.estimators.networks.network import Network
-from fastmf.estimators.networks.resampling import PooledRows
 from fastmf.estimators.pseudo_likelihood._base import (
     ItemMachine,
     labels_from,
-    observe,
-    restored_rows,
 )
 from fastmf.learning import chains
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
 from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, MAX_ITER
-from fastmf.learning.pseudo_likelihood.graph import absent_pairs
 from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.potts import contacts, fitting
 from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, OfFewRows
@@ -38,11 +30,9 @@ from fastmf.learning.pseudo_likelihood.potts.mean_field import naive_mean_field
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
 from fastmf.learning.pseudo_likelihood.rows import distinct, target_labels
 from fastmf.models import BoltzmannMachine
-from fastmf.models._gauge import GAUGES, in_gauge
+from fastmf.models._gauge import GAUGES, PositionStates, in_gauge
 from fastmf.models._io import model_to_arrays
 from fastmf.priors import Categorical
-
-_POTTS_SOLVERS = ("auto", "lbfgs", "newton", "asymmetric", "naive_mean_field", "likelihood")
 
 
 class PottsMachine(Network, ItemMachine):
@@ -127,6 +117,9 @@ class PottsMachine(Network, ItemMachine):
     # The log-odds ratio of two states of either position has twice the deviation of a contrast.
     _prior_factor = 2.0
     _item_name = "positions"
+    _solvers = ("auto", "lbfgs", "newton", "asymmetric", "naive_mean_field", "likelihood")
+    _missing = ("absent", "available", "em")
+    _member = "labels"
     memory_ = None  # of files of earlier versions
 
     def __init__(
@@ -146,53 +139,54 @@ class PottsMachine(Network, ItemMachine):
         sample_weight : array of shape (n_samples,), optional
             Such as `fastmf.datasets.sequence_weights` gives.
         """
-        self._check_options()
-        declared = declared_categories(X)
-        X = checked_table(self, X, reset=True, missing=True)
-        if not declared:
-            # Negative labels are missing.
-            warn_of_missing_codes(self, X, codes=[code for code in CODES if code > 0])
-        self.categories_ = position_categories(self, X, self.n_states, declared)
-        labels = coded_labels(self, X, self.categories_)
-        weights = row_weights(1.0 if sample_weight is None else sample_weight, len(labels))
-        self.sizes_, self.memory_ = np.array([len(listed) for listed in self.categories_]), None
-        self._first = np.cumsum(self.sizes_) - self.sizes_
-        self._labels, self._weights = observe(
-            self, labels, weights, self.sizes_, seen_only=not self.l2_field, edges=self._edges(),
-            merge=False,
-        )  # fmt: skip
-        rows = self._labels, self._weights
+        self.memory_ = None
+        rows = self._labels, self._weights = self._observed(X, sample_weight, merge=False)
         if self._completions is None:
             rows = distinct(*rows)[:2]
-        self._objective, max_iter = self._dense_objective(*rows), self.max_iter or MAX_ITER
-        if self.solver == "naive_mean_field":
-            fit, existence = self._inverted(*rows)
-        elif self.solver == "likelihood":
-            max_iter = self.max_iter or 300
-            fit, existence = self._by_chains(*rows, max_iter)
-        elif self.solver == "newton" or self._objective.incomplete or self._completions is not None:
-            max_iter = self.max_iter or MAX_ITER // 10
+        self._objective = self._objective_of(*rows)
+        solver = "lbfgs" if self.solver == "auto" else self.solver
+        if self._objective.incomplete or self._completions is not None:
+            solver = "newton"
+        max_iter = self._iterations(solver)
+        if solver == "newton":
             fit, existence = self._by_newton(max_iter)
         else:
-            fit, existence = self._by_lbfgs(*rows, max_iter)
+            data = PottsData(*rows, self.sizes_, self.n_threads)
+            fit, existence = self._without_hessian(solver, data, max_iter)
+            value = fitting.log_pseudo_likelihood(data, fit.couplings, fit.field)
+            self.log_pseudo_likelihood_ = value / data.total
         self._couplings, self._field, self._objective = fit.couplings, fit.field, None
         self._keep_fit(fit, existence, max_iter)
         self.converged_ &= self.memory_ is None or self.memory_ <= np.exp(-1)
         return self
 
+    def _learned_labels(self, X, used, declared):
+        if not declared:
+            # Negative labels are missing.
+            warn_of_missing_codes(self, X, codes=[code for code in CODES if code > 0])
+        self.categories_ = position_categories(self, X, self.n_states, declared)
+        return coded_labels(self, X, self.categories_)
+
+    @property
+    def _seen_only(self):
+        return not self.l2_field
+
     def _check_options(self):
-        one_of("solver", self.solver, _POTTS_SOLVERS)
-        one_of("missing", self.missing, ("absent", "available", "em"))
+        super()._check_options()
         if self.missing != "absent" and self.solver not in ("auto", "newton"):
             raise ValueError(
                 f"missing={self.missing!r} needs solver 'auto' or 'newton', got {self.solver!r}."
             )
-        self._check_numbers("l2", "l2_field")
         flag("verbose", self.verbose)
         if self.graph is not None and self.solver in ("asymmetric", "naive_mean_field"):
             raise ValueError(
                 f"graph needs solver 'auto', 'lbfgs', 'newton', 'likelihood', got {self.solver!r}."
             )
+
+    @property
+    def _tol(self):
+        """Tolerance of Newton's method."""
+        return min(float(self.tol), 1e-5)
 
     @property
     def _symmetric(self):
@@ -202,7 +196,7 @@ class PottsMachine(Network, ItemMachine):
     def _by_newton(self, max_iter):
         """Fit by Newton's method in all parameters, and `Existence` of the maximum."""
         self._objective.check_size()
-        solve = partial(newton, tol=min(float(self.tol), 1e-5), max_iter=max_iter)
+        solve = partial(newton, tol=self._tol, max_iter=max_iter)
         fit = self._maximised(solve, self._objective.independent())
         if self._completions is not None:
             self._weights = self._completions.weights
@@ -212,79 +206,70 @@ class PottsMachine(Network, ItemMachine):
         fit = fitting.PottsFit(DenseCouplings(couplings, self.sizes_), field, *fit[1:])
         return fit, self._existence(self._objective.packed(couplings, field))
 
-    def _by_lbfgs(self, labels, weights, max_iter):
-        """Fit by L-BFGS in scaled coordinates, and `Existence` of the maximum."""
-        data = PottsData(labels, weights, self.sizes_, self.n_threads)
+    def _without_hessian(self, solver, data, max_iter):
+        """Fit by another solver than Newton's method, and `Existence` of the maximum."""
+        if solver == "naive_mean_field":
+            shares = data.weights / data.total
+            couplings, field = naive_mean_field(
+                data.labels, shares, self.sizes_, 0.5, float(self.l2)
+            )
+            couplings = DenseCouplings(couplings, self.sizes_)
+            value = fitting.log_pseudo_likelihood(data, couplings, field)
+            return fitting.PottsFit(couplings, field, np.array([value]), True), Existence(None)
+        by_chains = solver == "likelihood"
         options = fitting.Options(
-            float(self.l2), float(self.l2_field), self._symmetric, float(self.tol), max_iter,
-            report=reported(self.verbose),
+            float(self.l2), float(self.l2_field), self._symmetric, float(self.tol),
+            MAX_ITER if by_chains else max_iter, report=reported(self.verbose),
         )  # fmt: skip
-        absent = None if self.graph is None else absent_pairs(self._edges(), len(self.sizes_))
-        fit = fitting.fit(data, options, absent)
-        value = fitting.log_pseudo_likelihood(data, fit.couplings, fit.field)
-        self.log_pseudo_likelihood_ = value / data.total
-        objective, point, refine = self._objective, None, None
+        edges, objective, point, refine = self._edges(), self._objective, None, None
+        fit = fitting.fit(data, options, edges)
 
         def better(_):
             exact = options._replace(tol=1e-9, max_iter=MAX_ITER, single=False)
-            fit = fitting.fit(data, exact, absent)
+            fit = fitting.fit(data, exact, edges)
             return objective.packed(fit.couplings.dense(), fit.field)
 
         if not self.l2 and self._symmetric:
             point = objective.packed(fit.couplings.dense(), fit.field)
             refine = better if objective.n_parameters > MAX_HESSIAN_PARAMETERS else None
-        return fit, decided(objective, point, refine=refine)
-
-    def _by_chains(self, labels, weights, max_iter):
-        """Fit by persistent chains from the pseudo-likelihood, and `Existence` of its maximum."""
-        start, existence = self._by_lbfgs(labels, weights, MAX_ITER)
-        self._couplings, self._field = start.couplings, start.field
-        data = PottsData(labels, weights, self.sizes_, self.n_threads)
-        report = reported(self.verbose, chains.ChainSteps.label)
-        options = fitting.Options(float(self.l2), float(self.l2_field), report=report)
-        absent = None if self.graph is None else absent_pairs(self._edges(), len(self.sizes_))
-        fit, self.memory_ = chains.fit(self.model_, data, options, max_iter, absent)
-        value = fitting.log_pseudo_likelihood(data, fit.couplings, fit.field)
-        self.log_pseudo_likelihood_ = value / data.total
+        existence = decided(objective, point, refine=refine)
+        if not by_chains:
+            return fit, existence
+        options = options._replace(report=reported(self.verbose, chains.ChainSteps.label))
+        model = self._model_of(fit.couplings, fit.field)
+        fit, self.memory_ = chains.fit(model, data, options, max_iter, edges)
         if self.memory_ > np.exp(-1):
-            warn_user(
+            warn_of_convergence(
                 f"chains have not renewed: half-way they have {self.memory_:.0%} of their end in "
-                "common. Raise max_iter, or l2.",
-                ConvergenceWarning,
+                "common. Raise max_iter, or l2."
             )
         return fit, existence
-
-    def _inverted(self, labels, weights):
-        """Fit by naive mean field, and unknown `Existence`."""
-        data = PottsData(labels, weights, self.sizes_, self.n_threads)
-        couplings, field = naive_mean_field(
-            data.labels, data.weights / data.total, self.sizes_, 0.5, float(self.l2)
-        )
-        couplings = DenseCouplings(couplings, self.sizes_)
-        value = fitting.log_pseudo_likelihood(data, couplings, field)
-        self.log_pseudo_likelihood_ = value / data.total
-        return fitting.PottsFit(couplings, field, np.array([value]), True), Existence(None)
 
     # --- parameters -----------------------------------------------------------------------------
 
     @property
     def couplings_(self):
         """Couplings as estimated; (n_groups, q, n_groups, q), or flat if sizes are unequal."""
-        check_is_fitted(self)
         return self._by_position(self._couplings.dense(), 2)
 
     @property
     def field_(self):
         """Fields as estimated; (n_groups, q), or flat if sizes are unequal."""
-        check_is_fitted(self)
         return self._by_position(self._field, 1)
 
     @property
     def model_(self):
         """The machine as a `BoltzmannMachine` with `Categorical` units, for `fastmf.tap`."""
-        check_is_fitted(self)
+        return self._model_of(self._couplings, self._field)
+
+    def _model_of(self, couplings, field):
         state = np.concatenate([np.arange(q) for q in self.sizes_])
-        return BoltzmannMachine(self._couplings.dense(), Categorical(self._field, state))
+        return BoltzmannMachine(couplings.dense(), Categorical(field, state))
+
+    @property
+    def sizes_(self):
+        """States of each position."""
+        return self._sizes
 
     def _by_position(self, array, n_axes):
         """A flat array with axes for positions and states, if all positions are of one size."""
@@ -309,10 +294,8 @@ class PottsMachine(Network, ItemMachine):
             Flat, (n_states, n_states), if positions have different numbers of states.
         field : array of shape (n_groups, q)
         """
-        check_is_fitted(self)
         one_of("gauge", gauge, GAUGES)
-        if count("reference", reference, 0) >= self.sizes_.min():
-            raise ValueError(f"reference must be a state of all positions, got {reference}.")
+        count("reference", reference, 0)
         result = in_gauge(self._couplings.dense(), self._field, self.sizes_, gauge, reference)
         return self._by_position(result[0], 2), self._by_position(result[1], 1)
 
@@ -333,7 +316,6 @@ class PottsMachine(Network, ItemMachine):
         array of shape (n_groups, n_groups)
             Symmetric, with zero diagonal.
         """
-        check_is_fitted(self)
         one_of("gauge", gauge, ("zero-sum", None))
         if ignore is not None and count("ignore", ignore, 0) >= self.sizes_.max():
             raise ValueError(f"ignore must be a state, below {self.sizes_.max()}, got {ignore}.")
@@ -342,7 +324,7 @@ class PottsMachine(Network, ItemMachine):
 
     # --- rows of the fit ------------------------------------------------------------------------
 
-    def _dense_objective(self, labels, weights):
+    def _objective_of(self, labels, weights):
         """Return the objective of rows as a function of all fields and couplings."""
         edges, targets = self._edges(), None
         if self.missing == "available" and (labels < 0).any():
@@ -355,8 +337,7 @@ class PottsMachine(Network, ItemMachine):
     @property
     def n_available_(self):
         """Weight of the rows that have a part in the conditional probability of each position."""
-        check_is_fitted(self)
-        return self._weights @ (self._dense_objective(self._labels, self._weights).targets >= 0)
+        return self._weights @ (self._objective_of(self._labels, self._weights).targets >= 0)
 
     # --- errors, tests and edges ----------------------------------------------------------------
 
@@ -365,7 +346,7 @@ class PottsMachine(Network, ItemMachine):
             raise ValueError(
                 "standard errors are for the symmetric pseudo-likelihood: fit with another solver."
             )
-        objective = self._dense_objective(self._labels, self._weights)
+        objective = self._objective_of(self._labels, self._weights)
         objective.check_size()
         parameters = objective.packed(self._couplings.dense(), self._field)
         if self._completions is None:
@@ -405,27 +386,14 @@ class PottsMachine(Network, ItemMachine):
         couplings, field = godambe.objective.errors_in_gauge(godambe.covariance(), gauge)
         return self._by_position(couplings, 2), self._by_position(field, 1)
 
-    def _pooled_with(self, other):
-        """`PooledRows` of this machine and another one, for permutations; rows keep weights."""
-        if self._completions is not None or other._completions is not None:
+    def _counted_rows(self):
+        """Labels of the rows of the fit, each of them once, and their weights."""
+        if self._completions is not None:
             raise ValueError(
                 "a permutation test is for rows as they were seen: fit with missing='absent' or "
                 "'available'."
             )
-        labels = np.maximum(np.concatenate([self._labels, other._labels]), -1)
-        weights = np.concatenate([self._weights, other._weights])
-        usable, of_self = weights > 0, np.arange(len(weights)) < len(self._weights)
-        rows = np.column_stack([labels, weights])[usable]
-        rows, members, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
-        labels, weights = rows[:, :-1].astype(np.int64), rows[:, -1]
-        of_first = np.bincount(members.ravel()[of_self[usable]], minlength=len(rows))
-        objective = self._dense_objective(labels, counts * weights)
-        contrasts, sets, pairs = objective.contrasts()
-        starts = np.array([one[0] for one in sets])
-        options = 0.0, min(float(self.tol), 1e-5)
-        return PooledRows(
-            objective, counts, of_first, weights, contrasts.dot, starts, pairs, *options
-        )
+        return np.maximum(self._labels, -1), np.ones(len(self._labels), int), self._weights
 
     def _unpacked_contrasts(self, objective, contrasts):
         """Function of contrasts to couplings in the zero-sum gauge."""
@@ -438,7 +406,6 @@ class PottsMachine(Network, ItemMachine):
     # --- probabilities --------------------------------------------------------------------------
 
     def _labels_of(self, X, missing=True):
-        check_is_fitted(self)
         X = checked_table(self, X, reset=False, missing=True)
         labels = coded_labels(self, X, self.categories_)
         if not missing and (labels < 0).any():
@@ -447,24 +414,12 @@ class PottsMachine(Network, ItemMachine):
 
     def _own(self, array, labels):
         """Entries of flat rows at the labels, zero where they are missing."""
-        result = np.take_along_axis(array, self._first + np.maximum(labels, 0), axis=1)
+        states = PositionStates(self.sizes_).first + np.maximum(labels, 0)
+        result = np.take_along_axis(array, states, axis=1)
         return np.where(labels >= 0, result, 0.0)
 
     def _local_fields(self, labels):
         return self._couplings.fields(labels) + self._field
-
-    def _log_conditionals(self, X):
-        labels = self._labels_of(X)
-        return fitting.score_of(self._local_fields(labels), labels, self.sizes_)
-
-    def _probabilities(self, X):
-        fields = self._local_fields(self._labels_of(X))
-        return np.hstack(
-            [
-                softmax(fields[:, first : first + q], axis=1)
-                for first, q in zip(self._first, self.sizes_, strict=True)
-            ]
-        )
 
     def energy(self, X):
         """Energy -x'Jx / 2 - h'x; missing positions add nothing.
@@ -503,9 +458,6 @@ class PottsMachine(Network, ItemMachine):
             change = change.reshape(len(labels), len(self.sizes_), -1)
         return change[0] if single else change
 
-    def _categorical_model(self):
-        return self.model_
-
     # --- files ----------------------------------------------------------------------------------
 
     def _saved(self):
@@ -523,13 +475,7 @@ class PottsMachine(Network, ItemMachine):
         return fitted, arrays
 
     def _restore(self, arrays):
-        self._restore_fit(arrays)
-        self.sizes_ = np.array([len(listed) for listed in self.categories_])
-        self._first = np.cumsum(self.sizes_) - self.sizes_
-        self._labels = labels_from("labels", arrays, self.sizes_).astype(np.int64)
-        self._weights = arrays.member("weights", "f", (len(self._labels),), low=0)
-        restored_rows(self, arrays, self._labels)
-        self._edges()
+        self._labels, self._weights = self._restored_fit(arrays)
         n_states = int(self.sizes_.sum())
         self._field = arrays.member("flat_field", "f", (n_states,), low=-np.inf)
         if "coefficients" in arrays:

@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, generator, one_of, positive, proper_fraction, real_array
 from fastmf._common.names import check_order
@@ -14,11 +12,12 @@ from fastmf._common.progress import reported
 from fastmf._common.rows import row_blocks
 from fastmf._common.stored_columns import StoredColumns, column_squares
 from fastmf._common.warning import warn_user
+from fastmf.estimators.common.convergence import warn_of_convergence
 from fastmf.estimators.common.data import checked_data
 from fastmf.estimators.common.files import Saved
 from fastmf.estimators.common.frames import feature_names, pandas
 from fastmf.estimators.common.rows import mean_and_deviation, some
-from fastmf.estimators.common.slabs import quantile, slab_moments
+from fastmf.estimators.common.slabs import slab_interval, slab_moments
 from fastmf.estimators.sparse_regression._credible_sets import (
     components_of,
     credible_sets,
@@ -102,7 +101,6 @@ class SpikeSlabEstimator(Saved):
             Columns "coef", "standard_deviation" and "inclusion_probability" (posterior); the index
             holds the names of the features, or x0, x1, ... if X had none.
         """
-        check_is_fitted(self)
         columns = {
             "coef": self.coef_,
             "standard_deviation": np.sqrt(self.coef_var_),
@@ -201,16 +199,14 @@ class SpikeSlabEstimator(Saved):
             if not result.converged:
                 # What follows is advice by the solver's arguments: the estimator has others.
                 reason = result.message.partition(";")[0]
-                warn_user(
+                warn_of_convergence(
                     f"Expectation propagation has {reason} (residual {result.residual:.2g}): "
-                    f"{self._advice}.",
-                    ConvergenceWarning,
+                    f"{self._advice}."
                 )
         if task.scale_is_known:
             for name, side in on_bounds(task, best.hyperparameters, fixed):
-                warn_user(
-                    f"The {name} is on the {side} of its search: {BOUND_ADVICE[name]}.",
-                    ConvergenceWarning,
+                warn_of_convergence(
+                    f"The {name} is on the {side} of its search: {BOUND_ADVICE[name]}."
                 )
         if not average:
             return task, [best], np.ones(1)
@@ -348,7 +344,6 @@ class SpikeSlabEstimator(Saved):
 
     def _reason(self):
         """Why probabilities are not reliable, "" if they are, None if that cannot be checked."""
-        check_is_fitted(self)
         included, cached = self.inclusion_probability_, self.__dict__.get("_checked")
         if cached is None or cached[0] is not included:
             reason = _reason_of_parts(*self._values(), included, self._unpenalised)
@@ -369,12 +364,9 @@ class SpikeSlabEstimator(Saved):
             the mean and variance of coefficients that are not zero: an interval may end at 0, or be
             only 0.
         """
-        check_is_fitted(self)
         coverage = proper_fraction("coverage", coverage)
         included = np.broadcast_to(self.inclusion_probability_, self.coef_.shape)
-        moments = slab_moments(self.coef_, self.coef_var_, included)
-        tails = (1 - coverage) / 2, (1 + coverage) / 2
-        return tuple(quantile(tail, included, *moments) for tail in tails)
+        return tuple(slab_interval(coverage, included, self.coef_, self.coef_var_))
 
     def group_inclusion_probability(self, features):
         """Posterior probability that at least one of some features is not zero.
@@ -393,7 +385,6 @@ class SpikeSlabEstimator(Saved):
         Joint probabilities are of features that correlate by more than 0.5, or share a block; all
         other features are independent at the fixed point of expectation propagation.
         """
-        check_is_fitted(self)
         names, n = getattr(self, "feature_names_in_", None), self.n_features_in_
         wanted = columns_of(names, features, n, "features")
         if not len(wanted):
@@ -442,7 +433,6 @@ class SpikeSlabEstimator(Saved):
         [0 1] 1.0
         [7] 1.0
         """
-        check_is_fitted(self)
         coverage, sets = proper_fraction("coverage", coverage), []
         components = self._components(self.inclusion_probability_, coverage)
         for part, units, members, probabilities in components:
@@ -490,7 +480,6 @@ class SpikeSlabEstimator(Saved):
         for fit in (self, model):
             if not isinstance(fit, SpikeSlabEstimator):
                 raise TypeError(f"model must be a spike-and-slab fit, got {type(fit).__name__}.")
-            check_is_fitted(fit)
         names = (getattr(fit, "feature_names_in_", None) for fit in (self, model))
         if self.n_features_in_ != model.n_features_in_ or not np.array_equal(*names):
             raise ValueError("model must be a fit to the same features, in the same order.")
@@ -539,7 +528,6 @@ class SpikeSlabEstimator(Saved):
         or with `average_parameters` values on the grid, as often as their weights say. Fractional
         weights of a classifier raise a ValueError, since their rows have no latent variables.
         """
-        check_is_fitted(self)
         n, rng = count("n", n), generator(rng)
         n_sweeps = self._n_sweeps if n_sweeps is None else count("n_sweeps", n_sweeps)
         values, weights = self._values()
@@ -585,32 +573,21 @@ class SpikeSlabEstimator(Saved):
 
 
 def moments_of(task, point):
-    """Means, variances and inclusion probabilities of the features at a `FixedPoints`."""
-    moments = np.empty((3, len(task.groups)))
+    """Means, variances, inclusion probabilities, and both rows of sites at a `FixedPoints`.
+
+    Features that are zero in all rows (constant, or left out) are not included.
+    """
+    moments = np.empty((5, len(task.groups)))
     for part, units, result in zip(task.parts, task.units, point.results, strict=True):
         prior, n = parts_of(part.model(point.hyperparameters).prior)[0], len(part.groups)
         included = result.inclusion_probability
         if included is None:
             features = slice(n_units(prior))
             included = sigmoid(prior.tilted_log_odds(result.b[features], result.a[features]))
-        moments[:, units] = result.mean[:n], result.var[:n], included[:n]
+        zero = column_squares(part.X)[:n] == 0
+        moments[:3, units] = np.where(zero, 0, (result.mean[:n], result.var[:n], included[:n]))
+        moments[3:, units] = result.sites[:, :n]
     return moments
-
-
-def zero_columns(task):
-    """A mask of the features that are zero in all rows: constant, or left out."""
-    zero = np.empty(len(task.groups), bool)
-    for part, units in zip(task.parts, task.units, strict=True):
-        zero[units] = column_squares(part.X)[: len(part.groups)] == 0
-    return zero
-
-
-def sites_of(task, point):
-    """The sites of the features at a `FixedPoints`."""
-    sites = np.empty((2, len(task.groups)))
-    for units, result in zip(task.units, point.results, strict=True):
-        sites[:, units] = result.sites
-    return sites
 
 
 def matrices_of(point):

@@ -4,7 +4,6 @@ from functools import partial
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import one_of, positive, row_weights
 from fastmf._common.names import check_order, names_along
@@ -25,8 +24,6 @@ from fastmf.estimators.sparse_regression._spike_slab import (
     by_blocks,
     matrices_of,
     moments_of,
-    sites_of,
-    zero_columns,
 )
 from fastmf.estimators.sparse_regression._unpenalised import without_columns, without_unpenalised
 from fastmf.inference.gaussian.blocks import n_elements
@@ -334,10 +331,9 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
             task, start, fixed, centred=self.fit_intercept, average=self.average_parameters
         )
         values, ratio = [point.hyperparameters for point in points], unit / self._scale
-        members = [moments_of(task, point) for point in points]
-        means, variances, included = (np.array(m) for m in zip(*members, strict=True))
-        excluded = zero_columns(task)
-        variances[:, excluded], included[:, excluded] = 0.0, 0.0
+        moments = np.stack([moments_of(task, point) for point in points], axis=1)
+        means, variances, included = moments[:3]
+        excluded = ~included.any(0)
         means[:, columns] = flat - means @ self._gain.T
         variances[:, columns], included[:, columns] = 0.0, 1.0
         mean = weights @ means
@@ -348,7 +344,8 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         self.inclusion_probability_ = weights @ included
         self.log_evidence_ = float(points[0].log_density - shape[0] * np.log(unit))
         self.prior_inclusion_ = self._prior_inclusion(values[0].log_odds)
-        self.sites_, self.blocks_ = sites_of(task, points[0]), labels_of_task(task)
+        self._point_sites = np.swapaxes(moments[3:], 0, 1)
+        self.sites_, self.blocks_ = self._point_sites[0], labels_of_task(task)
         self.n_iter_ = max(1, *(result.n_iter for result in points[0].results))
         self._unit, self._targets = unit, np.concatenate([part.y for part in task.parts])
         self._point_weights = weights
@@ -359,7 +356,6 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         self._point_odds = np.array([value.log_odds for value in values])[:, task.groups]
         self._point_odds[:, excluded] = -ALWAYS
         self._point_coef = means * ratio
-        self._point_sites = np.array([sites_of(task, point) for point in points])
         self._point_matrices = np.concatenate([matrices_of(point) for point in points])
         self._features = np.concatenate(units)
         self._shapes = np.array([X.shape for X in rows])
@@ -397,7 +393,6 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         array of shape (n_samples,)
             And, with `return_std`, another one: noise, coefficients and intercept together.
         """
-        check_is_fitted(self)
         X = checked_data(self, X, **self._kinds_of(X), reset=False)
         mean, variance = by_blocks(lambda rows: rows @ self.coef_, X) + self.intercept_, 0.0
         if not return_std:

@@ -4,7 +4,6 @@ import numpy as np
 from scipy.special import ndtr
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import row_weights
 from fastmf._common.memory import check_available
@@ -17,7 +16,6 @@ from fastmf.estimators.sparse_regression._spike_slab import (
     by_blocks,
     matrices_of,
     moments_of,
-    zero_columns,
 )
 from fastmf.learning.evidence import NEVER_ZERO, Classification, Task
 from fastmf.learning.evidence.blocks import labels_of_task
@@ -152,9 +150,8 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         start, fixed = self._start((task.total_rows, len(groups)), groups)
         task, (point, *_), _ = self._solution(task, start, fixed)
         best, (result,) = point.hyperparameters, point.results
-        mean, variance, included = moments = moments_of(task, point)
+        mean, variance, included = moments = moments_of(task, point)[:3]
         flat = slice(len(mean), len(mean) + len(columns))
-        moments[:, zero_columns(task)] = 0
         moments[:, columns] = result.mean[flat], result.var[flat], np.ones(len(columns))
         coefficients = mean / self._scale
         constant = result.mean[flat.stop] if self.fit_intercept else 0.0
@@ -216,7 +213,6 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
             The deviation includes noise and coefficients, so that Phi of the result is
             the probability of the second class.
         """
-        check_is_fitted(self)
         X = checked_data(self, X, **self._kinds_of(X), reset=False)
         inverse, columns = self._part().inverse(), self._unpenalised
         n_constant = len(self._others) - len(columns)  # 1 for the intercept, if any
@@ -304,5 +300,4 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         -------
         array of shape (n_samples,)
         """
-        check_is_fitted(self)
         return self.classes_[(self.decision_function(X) > 0).astype(int)]

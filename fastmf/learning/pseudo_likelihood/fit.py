@@ -135,6 +135,8 @@ class PairwiseLikelihood(CompositeLikelihood):
     - `item_of_field`: unit of each field;
     - `_field_statistics(rows)`: derivatives of log-probabilities by fields;
     - `_value_and_derivatives(parameters)`: without penalty;
+    - `_row_derivatives(parameters, rows)`: derivatives of rows' values by fields, and by the sum of
+      the neighbours of each unit;
     - `_slopes_of_means(parameters, factors)`: derivatives of the sums over rows of factors times
       means by fields, and of each mean, times its factor, by the sum of its neighbours;
     - `_with(states, weights, pairs)`: the objective of other rows or pairs.
@@ -204,11 +206,21 @@ class PairwiseLikelihood(CompositeLikelihood):
         """Return parameters where solvers without l1 start."""
         return self.independent()
 
-    def _pair_scores(self, states, residuals):
-        """Residuals of units, and derivatives of rows' values by couplings, side by side."""
-        x, r = np.ascontiguousarray(states.T), np.ascontiguousarray(residuals.T)
+    def scores(self, parameters, rows, factors):
+        """Scores of rows, each times a factor, (n_rows, n_parameters)."""
+        fields, sums = (x * factors[:, None] for x in self._row_derivatives(parameters, rows))
+        x, r = np.ascontiguousarray(self.states[rows].T), np.ascontiguousarray(sums.T)
         first, second = self.pairs
-        return np.hstack([residuals, (x[first] * r[second] + r[first] * x[second]).T])
+        return np.hstack([fields, (x[first] * r[second] + r[first] * x[second]).T])
+
+    def score_products(self, parameters, vectors, rows, factors):
+        """Inner products of rows' scores, times factors, with vectors, (n_rows, n_vectors)."""
+        by_fields, by_sums = self._row_derivatives(parameters, rows)
+        states, out = self.states[rows], np.empty((len(factors), len(vectors)))
+        for v, vector in enumerate(vectors):
+            couplings, fields = self.unpacked(vector)
+            out[:, v] = by_fields @ fields + ((states @ couplings) * by_sums).sum(1)
+        return out * factors[:, None]
 
     def log_joint(self, parameters):
         """Logarithms of the probabilities of rows, but for a constant."""
@@ -235,12 +247,6 @@ class PairwiseLikelihood(CompositeLikelihood):
         """The objective of these rows with other weights; rows of weight 0 are left out."""
         positive = weights > 0
         return self._with(self.states[positive], weights[positive], self.pairs)
-
-    def joined(self, second):
-        """The objective of the rows of two objectives."""
-        weights = [one.weights * one.total for one in (self, second)]
-        states = np.concatenate([self.states, second.states])
-        return self._with(states, np.concatenate(weights), self.pairs)
 
     def restricted(self, edges):
         """The objective with the couplings of these edges alone, (n_edges, 2)."""

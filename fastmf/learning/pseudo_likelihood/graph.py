@@ -70,8 +70,10 @@ def _of_pairs(pairs, n_units, names):
     return units.T
 
 
-def absent_pairs(edges, n_units):
-    """The pairs i < j of units that edges do not couple, int array of shape (n_pairs, 2)."""
-    absent = np.triu(np.ones((n_units, n_units), bool), 1)
-    absent[tuple(edges.T)] = False
-    return np.argwhere(absent)
+def coupled_units(edges, n_units):
+    """Which units edges couple, (n_units, n_units); None: all different ones."""
+    coupled = np.full((n_units, n_units), edges is None)
+    if edges is not None:
+        coupled[tuple(edges.T)] = coupled[tuple(edges.T[::-1])] = True
+    np.fill_diagonal(coupled, False)
+    return coupled

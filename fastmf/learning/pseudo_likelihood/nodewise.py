@@ -43,11 +43,6 @@ class Regressions(OrdinalLikelihood):
         # A constant predictor has no effect on others, whatever its scale.
         self.spread = np.where(spread > 0, spread, 1.0)
 
-    def start(self):
-        """Parameters without coefficients."""
-        fields = self.thresholds.from_frequencies(self.smoothed_frequencies())
-        return np.append(fields, np.zeros(len(self.item)))
-
     def unpacked(self, parameters):
         """Coefficients (predictor, item) of scores, and parameters of thresholds."""
         coefficients = np.zeros((self.n_units, self.n_units))
@@ -97,7 +92,7 @@ class Regressions(OrdinalLikelihood):
 def nodewise_path(regressions, gamma, rule, tol):
     """Neighbours of each item along a path of penalties, and the edges that are chosen."""
     d, n = regressions.n_units, regressions.n_fields
-    parameters = regressions.start()
+    parameters = regressions.independent()
     slopes = abs(regressions.value_and_gradient(parameters)[1][n:])
     largest = np.zeros(d)
     np.maximum.at(largest, regressions.item, slopes)

@@ -40,13 +40,13 @@ class SelectionPath(NamedTuple):
     score: np.ndarray | None = None
 
 
-def ebic_path(objective, restricted, gamma, n_rows, tol):
+def ebic_path(objective, gamma, n_rows, tol):
     """Graphs of a path, and the couplings of the one that is chosen."""
-    n, d = objective.n_fields, objective.n_units
+    n, cost = objective.n_fields, np.log(n_rows) + 4 * gamma * np.log(objective.n_units)
     pairs, parameters = np.stack(objective.pairs, axis=1), objective.independent()
     penalties = _penalties(objective, N_PENALTIES)
     largest = penalties[0]
-    values_of_graphs, values, sizes, best, waited = {}, [], [], (np.inf, None), 0
+    graphs, values, values_of_graphs = [], [], {}
     for l1 in penalties:
         # At the largest penalty, to rounding, no coupling is left.
         if l1 < largest:
@@ -55,21 +55,18 @@ def ebic_path(objective, restricted, gamma, n_rows, tol):
         key = coupled.tobytes()
         if key not in values_of_graphs:
             start = np.concatenate([parameters[:n], parameters[n:][coupled]])
-            graph = restricted(pairs[coupled])
+            graph = objective.restricted(pairs[coupled])
             values_of_graphs[key] = graph.log_likelihood(maximum(graph, start, tol).parameters)
-            k = int(coupled.sum())
-            ebic = -2 * values_of_graphs[key] + k * np.log(n_rows) + 4 * gamma * k * np.log(d)
-            waited += 1
-            if ebic < best[0]:
-                best, waited = (ebic, pairs[coupled]), 0
+        graphs.append(coupled)
         values.append(values_of_graphs[key])
-        sizes.append(int(coupled.sum()))
-        if waited >= N_PENALTIES // 5:
+        sizes = np.sum(graphs, axis=1)
+        ebic = -2 * np.array(values) + cost * sizes
+        chosen = int(ebic.argmin())
+        n_waited = len(values_of_graphs) - 1 - [*values_of_graphs].index(graphs[chosen].tobytes())
+        if n_waited >= N_PENALTIES // 5:
             break
-    values, sizes = np.array(values), np.array(sizes)
-    ebic = -2 * values + sizes * (np.log(n_rows) + 4 * gamma * np.log(d))
-    chosen = int(ebic.argmin())
-    return SelectionPath(penalties[: len(values)], sizes, values, ebic, chosen), best[1]
+    path = SelectionPath(penalties[: len(values)], sizes, np.array(values), ebic, chosen)
+    return path, pairs[graphs[chosen]]
 
 
 def cross_validated_path(objective, gamma, n_rows, tol, n_folds=10, n_penalties=30):

@@ -249,23 +249,9 @@ class PseudoLikelihood(PairwiseLikelihood):
 
     # --- scores ---------------------------------------------------------------------------------
 
-    def _factored_residuals(self, parameters, rows, factors):
-        """States of rows, and their residuals without weights, times factors."""
-        residuals = self._residuals_at(parameters, rows)
-        return self.states[rows], residuals * (factors / self.weights[rows])[:, None]
-
-    def score_products(self, parameters, vectors, rows, factors):
-        """Inner products of rows' scores, times factors, with vectors, (n_rows, n_vectors)."""
-        states, residuals = self._factored_residuals(parameters, rows, factors)
-        out = np.empty((len(states), len(vectors)))
-        for v, vector in enumerate(vectors):
-            couplings, field = self.unpacked(vector)
-            out[:, v] = ((states @ couplings + field) * residuals).sum(1)
-        return out
-
-    def scores(self, parameters, rows, factors):
-        """Scores of rows, each times a factor, (n_rows, n_parameters)."""
-        return self._pair_scores(*self._factored_residuals(parameters, rows, factors))
+    def _row_derivatives(self, parameters, rows):
+        residuals = self._residuals_at(parameters, rows) / self.weights[rows, None]
+        return residuals, residuals
 
     def _field_statistics(self, rows):
         return self.states[rows]

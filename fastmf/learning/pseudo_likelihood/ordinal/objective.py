@@ -59,7 +59,7 @@ class OrdinalLikelihood(PairwiseLikelihood):
     def independent(self):
         """Parameters of uncoupled items."""
         fields = self.thresholds.from_frequencies(self.smoothed_frequencies())
-        return np.append(fields, np.zeros(len(self.pairs[0])))
+        return np.append(fields, np.zeros(self.n_parameters - self.n_fields))
 
     def independent_curvature(self):
         """Means and variances of items, and the Hessian and slopes of fields of uncoupled ones."""
@@ -160,28 +160,10 @@ class OrdinalLikelihood(PairwiseLikelihood):
 
     # --- scores ---------------------------------------------------------------------------------
 
-    def score_products(self, parameters, vectors, rows, factors):
-        """Inner products of rows' scores, times factors, with vectors, (n_rows, n_vectors)."""
+    def _row_derivatives(self, parameters, rows):
         p, residuals, _ = self.conditionals(parameters, rows)
-        states = self.states[rows]
-        out = np.empty((len(states), len(vectors)))
-        for v, vector in enumerate(vectors):
-            couplings, fields = self.unpacked(vector)
-            table = self.thresholds.table(fields)
-            terms = np.take_along_axis(table, states.astype(int), 0).sum(1)
-            expected = np.einsum("csi,ci->s", p, table)
-            out[:, v] = terms - expected + ((states @ couplings) * residuals).sum(1)
-        return out * factors[:, None]
-
-    def scores(self, parameters, rows, factors):
-        """Scores of rows, each times a factor, (n_rows, n_parameters)."""
-        p, residuals, _ = self.conditionals(parameters, rows)
-        states = self.states[rows]
-        item, category = self.thresholds.item, self.thresholds.category
-        of_thresholds = (states[:, item] == category) - p[category, :, item].T
-        fields = (of_thresholds @ self.thresholds.matrix) * factors[:, None]
-        of_pairs = self._pair_scores(states, residuals * factors[:, None])[:, self.n_units :]
-        return np.hstack([fields, of_pairs])
+        expected = p[self.thresholds.category, :, self.thresholds.item].T
+        return self._field_statistics(rows) - expected @ self.thresholds.matrix, residuals
 
     def _field_statistics(self, rows):
         observed = self.states[rows][:, self.thresholds.item] == self.thresholds.category

@@ -20,6 +20,7 @@ from fastmf.learning.pseudo_likelihood.fit import (
     TOLERANCE_ROWS,
     CompositeLikelihood,
 )
+from fastmf.learning.pseudo_likelihood.graph import coupled_units
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
 from fastmf.models._gauge import PositionStates, in_gauge
 
@@ -43,10 +44,7 @@ class DenseObjective(CompositeLikelihood):
         self.weights = weights / self.total
         self.position = self.positions.position
         self.n_units, self.n_fields = len(self.positions.sizes), len(self.position)
-        self.coupled = ~np.eye(self.n_units, dtype=bool)
-        if edges is not None:
-            self.coupled[...] = False
-            self.coupled[tuple(edges.T)] = self.coupled[tuple(edges.T[::-1])] = True
+        self.coupled = coupled_units(edges, self.n_units)
         of_pairs = self.positions.sizes @ self.coupled @ self.positions.sizes // 2
         self.n_parameters = self.n_fields + int(of_pairs)
 

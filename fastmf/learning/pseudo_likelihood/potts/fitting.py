@@ -62,17 +62,17 @@ def starting_field(data):
     return PositionStates(data.sizes).zero_sum(np.log(data.counts + 1))
 
 
-def fit(data, options, excluded=None):
+def fit(data, options, edges=None):
     """Maximise the log-pseudo-likelihood."""
     given, data = data, data.of_mean_weight_one()
     options = options._replace(tol=options.tol * data.total / TOLERANCE_ROWS)
-    result = _fit(data, options, excluded)
+    result = _fit(data, options, edges)
     return result._replace(history=result.history * (given.total / data.total))
 
 
-def _fit(data, options, excluded):
+def _fit(data, options, edges):
     if options.symmetric:
-        return _fit_symmetric(data, options, excluded)
+        return _fit_symmetric(data, options, edges)
     return _fit_asymmetric(data, options)
 
 
@@ -94,19 +94,19 @@ def _precision(data, options):
     return np.dtype(np.float32 if single else np.float64)
 
 
-def _fit_symmetric(data, options, excluded, by_rows=None):
+def _fit_symmetric(data, options, edges, by_rows=None):
     n_rows, n_states, dtype = len(data.labels), data.n_states, _precision(data, options)
     # History, scale, point and two gradients of half a matrix, two whole ones, and the result.
     n_bytes = n_states**2 * (((2 * _N_PAIRS + 5) / 2 + 2) * dtype.itemsize + 8)
     if by_rows is None:
-        by_rows = excluded is None and _takes_rows(data, options, n_bytes)
+        by_rows = edges is None and _takes_rows(data, options, n_bytes)
     if by_rows:
         n_bytes = 8 * n_rows * (4 * n_rows + (2 * _N_PAIRS + 8) * n_states)
         check_available(n_bytes, "this fit", "take solver='asymmetric', or fewer rows")
         objective = FewRows(data, options.l2, options.l2_field)
     else:
         check_available(n_bytes, "this fit", "take solver='asymmetric', or fewer positions")
-        objective = SymmetricObjective(data, options.l2, options.l2_field, dtype, excluded)
+        objective = SymmetricObjective(data, options.l2, options.l2_field, dtype, edges)
     z = objective.start(starting_field(data))
     with one_blas_thread():
         minimum = lbfgs.minimise(

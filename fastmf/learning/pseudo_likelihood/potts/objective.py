@@ -30,6 +30,7 @@ import numpy as np
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import potts as potts_kernels
 from fastmf.kernels.pseudo_likelihood.potts import aligned
+from fastmf.learning.pseudo_likelihood.graph import coupled_units
 from fastmf.learning.pseudo_likelihood.potts.layout import PottsLayout
 from fastmf.learning.pseudo_likelihood.potts.tree import spanning_order
 from fastmf.learning.pseudo_likelihood.rows import distinct
@@ -115,10 +116,10 @@ class Evaluator:
 class SymmetricObjective:
     """Minus the penalised log-pseudo-likelihood, as a function of scaled tiles and fields.
 
-    `excluded` are pairs of positions whose couplings are zero, (n_excluded, 2).
+    `edges` are the pairs of positions with couplings, (n_edges, 2), by default all.
     """
 
-    def __init__(self, data, l2, l2_field, dtype, excluded=None):
+    def __init__(self, data, l2, l2_field, dtype, edges=None):
         self.data, self.layout = data, PottsLayout(data.sizes, dtype)
         self.ridge, self.field_ridge = data.total * l2, data.total * l2_field
         layout = self.layout
@@ -130,20 +131,16 @@ class SymmetricObjective:
         f = data.frequencies()
         self.f = layout.to_blocks(f)
         self.field_scale, self.centring = field_scales(data, self.field_ridge)
-        self.scale = self._scale(excluded)
+        self.scale = self._scale(edges)
         self.n_tile_numbers = self.scale.size
         self.size = self.n_tile_numbers + layout.n_states
         work = 4 * self.scale.size
         self.n_workers = workers_for(len(self.places), work, data.n_threads)
 
-    def _scale(self, excluded):
+    def _scale(self, edges):
         layout, n_positions = self.layout, self.layout.n_positions
-        allowed = np.zeros((layout.n_blocks * n_positions, layout.n_blocks * n_positions), bool)
-        d = layout.n_groups
-        allowed[:d, :d] = ~np.eye(d, dtype=bool)
-        if excluded is not None:
-            i, j = np.transpose(excluded)
-            allowed[i, j] = allowed[j, i] = False
+        n_padding = layout.n_blocks * n_positions - layout.n_groups
+        allowed = np.pad(coupled_units(edges, layout.n_groups), (0, n_padding))
         q = layout.width // n_positions
         scale = aligned((len(self.places), layout.width**2), layout.dtype)
         f = self.f.astype(float)
