@@ -1,12 +1,5 @@
-"""Fit a Potts model to an alignment (DCA) and rank its pairs of columns."""
+"""Fit a Potts model to an alignment (DCA) and rank its pairs of columns.
 
-import time
-
-import numpy as np
-
-from fastmf.cli import _options, _rows
-
-EPILOG = """\
 examples:
   fastmf dca PF00014.fasta --plot contacts.png
       predicted contacts of a protein family, as a table and as a picture
@@ -23,6 +16,13 @@ model (maximum pseudo-likelihood, zero-sum gauge, without the gap state), less w
 have on average (APC). With --focus also its residues there, such as K12, numbered from the number
 in its title (NAME/12-80) or 1.
 """
+
+import time
+
+import numpy as np
+
+from fastmf.cli import _options, _rows
+
 _READING = ("focus", "gaps", "outside", "inserts", "max_gaps")
 
 

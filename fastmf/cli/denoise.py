@@ -1,11 +1,5 @@
-"""Posterior means of the visible units given noisy observations of them."""
+"""Posterior means of the visible units given noisy observations of them.
 
-import numpy as np
-
-from fastmf.cli import _options, _rows
-from fastmf.priors._queries import two_values
-
-EPILOG = """\
 examples:
   fastmf denoise model.npz noisy.npy --flip-probability 0.1 --output restored.npy
       binary data whose entries were flipped with probability 0.1
@@ -15,6 +9,11 @@ examples:
       strong noise: average over several mean-field solutions, which start at the training data
       nearest to the noisy data
 """
+
+import numpy as np
+
+from fastmf.cli import _options, _rows
+from fastmf.priors._queries import two_values
 
 
 def add(parser):

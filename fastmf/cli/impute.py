@@ -1,11 +1,5 @@
-"""Fill in the missing values of a table or of sequences by a trained machine."""
+"""Fill in the missing values of a table or of sequences by a trained machine.
 
-import numpy as np
-
-from fastmf.cli import _options, _rows
-from fastmf.estimators.common.data import missing_entries
-
-EPILOG = """\
 examples:
   fastmf train rbm table.csv --visible gaussian --hidden-units 8 --output model.npz
   fastmf impute model.npz table.csv --output complete.csv
@@ -13,6 +7,11 @@ examples:
   fastmf impute family.npz fragments.fasta --output whole.fasta
       letters that are not known (X) and, if the machine has no state for gaps, gaps
 """
+
+import numpy as np
+
+from fastmf.cli import _options, _rows
+from fastmf.estimators.common.data import missing_entries
 
 
 def add(parser):

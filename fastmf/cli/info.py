@@ -1,13 +1,5 @@
-"""Describe a file: a trained machine, a bare model, a checkpoint, an alignment or an array."""
+"""Describe a file: a trained machine, a bare model, a checkpoint, an alignment or an array.
 
-import dataclasses
-
-import numpy as np
-
-from fastmf.cli import _rows
-from fastmf.priors._protocol import is_unit_prior, n_units
-
-EPILOG = """\
 examples:
   fastmf info model.npz
   fastmf info run.npz
@@ -15,6 +7,13 @@ examples:
   fastmf info PF00014.fasta.gz
   fastmf info potts3.a2m --alphabet '_*^'
 """
+
+import dataclasses
+
+import numpy as np
+
+from fastmf.cli import _rows
+from fastmf.priors._protocol import is_unit_prior, n_units
 
 
 def add(parser):

@@ -1,10 +1,5 @@
-"""Changes of log-probability by all changes of a single letter of a sequence."""
+"""Changes of log-probability by all changes of a single letter of a sequence.
 
-import numpy as np
-
-from fastmf.cli import _options, _rows
-
-EPILOG = """\
 examples:
   fastmf dca DHFR.a2m --focus DYR_ECOLI --model family.npz
   fastmf mutants family.npz DHFR.a2m --focus DYR_ECOLI --plot mutants.png
@@ -15,6 +10,10 @@ The table has one line a mutation: site (from 1), column of the alignment, lette
 after, the change of the log-probability in nats (above 0, the family's model prefers the mutant),
 and the number of the residue in the sequence, from that in its title (NAME/24-45) or from 1.
 """
+
+import numpy as np
+
+from fastmf.cli import _options, _rows
 
 
 def add(parser):

@@ -1,20 +1,5 @@
-"""Fit a network to a table of items, and write a page about it."""
+"""Fit a network to a table of items, and write a page about it.
 
-import time
-import warnings
-from itertools import combinations
-from pathlib import Path
-
-import numpy as np
-
-import fastmf
-from fastmf._common.warning import listed, warn_user
-from fastmf.cli import _options, _rows
-from fastmf.cli._page import Figure, Page, Table
-from fastmf.datasets._tables import number_of
-from fastmf.datasets.files import read_text
-
-EPILOG = """\
 examples:
   fastmf network symptoms.csv
       network.html: which items go together given all others, and how sure that is
@@ -28,6 +13,21 @@ commas, semicolons or tabs; it may be compressed by gzip. Items of two values ar
 items of more ordinal ones; codes, numbers and strings are taken as they come. Couplings are those
 of items with the scores 0, 1, 2, ...
 """
+
+import time
+import warnings
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+import fastmf
+from fastmf._common.warning import listed, warn_user
+from fastmf.cli import _options, _rows
+from fastmf.cli._page import figure, paragraph, section, table, write_page
+from fastmf.datasets._tables import number_of
+from fastmf.datasets.files import read_text
+
 # Categories of an item beyond which a column is no item.
 _MAX_CATEGORIES = 20
 
@@ -70,7 +70,7 @@ def run(arguments):
         raise ValueError("--bootstraps and --permutations are of complete rows: --missing drop.")
     start = time.perf_counter()
     network = TableNetwork(arguments)
-    network.page().write(output)
+    write_page(output, "network", network.page())
     _rows.write_table(edges, network.edge_table())
     seconds = time.perf_counter() - start
     print(f"{output}, {edges}: {network.summary()}, {seconds:.1f} s")
@@ -181,7 +181,7 @@ class TableNetwork:
         self.pairs = np.triu_indices(len(self.items), 1)
 
     def page(self):
-        """Fit the machine, and return the page."""
+        """Fit the machine; return the values of the page."""
         options = self.options
         _options.say("fitting couplings of all pairs", options.quiet)
         machine = self.machine = self._fitted()
@@ -196,20 +196,20 @@ class TableNetwork:
         penalty = f"A ridge penalty of {options.l2:g} pulls couplings towards zero."
         _options.say("errors and probabilities of edges", options.quiet)
         self.edges = edges = machine.edge_inclusion()
-        figures = fastmf.plotting.coupling_network(edges), fastmf.plotting.edge_forest(machine)
-        parts = {
-            "penalty": [penalty] if options.l2 else [],
-            "sizes": [Table(("", ""), sizes)],
-            "network": [Figure(figures[0], "Network of the items")],
-            "forest": [Figure(figures[1], "Strongest couplings")],
-            "edges": [self._edges()],
-            "items": [self._nodes()],
-            "stability": self._stability() if options.bootstraps else None,
-            "groups": [] if self.groups is None else self._comparisons(),
+        return {
+            "table": Path(options.table).name,
+            "version": fastmf.__version__,
+            "p_zero": f"{1 - edges.inclusion_probability:.2g}",
+            "scale": f"{edges.scale:g}",
+            "penalty": paragraph(penalty) if options.l2 else "",
+            "sizes": table((), sizes),
+            "network": figure(fastmf.plotting.coupling_network(edges), "Network of the items"),
+            "forest": figure(fastmf.plotting.edge_forest(machine), "Strongest couplings"),
+            "edges": self._edges(),
+            "items": self._nodes(),
+            "stability": self._stability() if options.bootstraps else "",
+            "groups": "" if self.groups is None else self._comparisons(),
         }
-        p_zero, scale = f"{1 - edges.inclusion_probability:.2g}", f"{edges.scale:g}"
-        values = {"p_zero": p_zero, "scale": scale, "version": fastmf.__version__}
-        return Page("network", values | {"table": Path(options.table).name}, parts)
 
     def _fitted(self, rows=slice(None), whose=""):
         """A machine fitted to rows, with the categories of all rows."""
@@ -248,7 +248,7 @@ class TableNetwork:
             "pair", "mean", "lower", "upper", "probability", "log Bayes factor", "half the scale",
             "twice",
         )  # fmt: skip
-        return Table(header, sorted(rows, key=lambda row: -row[4]))
+        return table(header, sorted(rows, key=lambda row: -row[4]))
 
     def _pair_names(self):
         return [f"{self.items[i]} - {self.items[j]}" for i, j in zip(*self.pairs, strict=True)]
@@ -264,7 +264,7 @@ class TableNetwork:
             "item", "strength", "error", "expected influence", "error", "R2", "error", "accuracy",
             "without others",
         )  # fmt: skip
-        return Table(header, list(zip(self.items, *columns, strict=True)))
+        return table(header, list(zip(self.items, *columns, strict=True)))
 
     def _stability(self):
         options = self.options
@@ -284,7 +284,12 @@ class TableNetwork:
             f"Stability coefficients: strength {result.coefficient():.2g}, expected influence "
             f"{result.coefficient('expected_influence'):.2g}."
         )
-        return [coefficients, Table(header, rows)]
+        about = (
+            "Correlations with the centralities of all rows when some are dropped, means and 5% "
+            "quantiles of the samples that have a maximum, whose share is in the second column."
+        )
+        shown = paragraph(about), paragraph(coefficients), table(header, rows)
+        return section("Stability", *shown)
 
     def _comparisons(self):
         _options.say("comparing groups", self.options.quiet)
@@ -292,7 +297,7 @@ class TableNetwork:
         if len(names) < 2:
             raise ValueError("the column of --group must have at least two values.")
         machines = [self._fitted(self.groups == name, f"group {name}: ") for name in names]
-        parts, header = [], ("pair", "difference", "error", "p-value", "probability")
+        sections, header = [], ("pair", "difference", "error", "p-value", "probability")
         for a, b in combinations(range(len(names)), 2):
             one = fastmf.compare_groups(
                 machines[a], machines[b], n_permutations=self.options.n_permutations,
@@ -315,9 +320,10 @@ class TableNetwork:
                 )
             values = (one.difference, one.std, one.p_value, one.probability)
             rows = zip(self._pair_names(), *(x[self.pairs] for x in values), strict=True)
-            table = Table(header, sorted(rows, key=lambda row: -row[4]))
-            parts += [f"## Groups {names[a]} and {names[b]}", text, table]
-        return parts
+            differences = table(header, sorted(rows, key=lambda row: -row[4]))
+            heading = f"Groups {names[a]} and {names[b]}"
+            sections.append(section(heading, paragraph(text), differences))
+        return sections
 
     def edge_table(self):
         """All edges, a row each, below a row of names."""

@@ -1,15 +1,14 @@
-"""Predict targets of new rows by the model of a regression, or labels by a conditional machine."""
+"""Predict targets of new rows by the model of a regression, or labels by a conditional machine.
 
-import numpy as np
-
-from fastmf.cli import _options, _rows
-
-EPILOG = """\
 example:
   fastmf regress table.csv --target yield --model model.npz
   fastmf predict model.npz new.csv --output predictions.csv
       a line a row, in the order of the rows; columns go by their names
 """
+
+import numpy as np
+
+from fastmf.cli import _options, _rows
 
 
 def add(parser):

@@ -1,14 +1,5 @@
-"""Spike-and-slab regression (or classification) by expectation propagation."""
+"""Spike-and-slab regression (or classification) by expectation propagation.
 
-import warnings
-from pathlib import Path
-
-import numpy as np
-
-from fastmf._common.warning import listed, warn_user
-from fastmf.cli import _options, _rows
-
-EPILOG = """\
 examples:
   fastmf regress table.csv --target yield
       which of the other columns predict the column "yield": coefficients.csv
@@ -22,6 +13,14 @@ examples:
 The table has one line a feature, the most probable first: name, posterior mean and standard
 deviation of its coefficient, and the posterior probability that it is not zero.
 """
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from fastmf._common.warning import listed, warn_user
+from fastmf.cli import _options, _rows
 
 
 def add(parser):

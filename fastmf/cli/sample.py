@@ -1,8 +1,5 @@
-"""Draw rows from a trained machine by Gibbs sampling, small ones exactly."""
+"""Draw rows from a trained machine by Gibbs sampling, small ones exactly.
 
-from fastmf.cli import _options, _rows
-
-EPILOG = """\
 examples:
   fastmf sample model.npz -n 1000 --output samples.npy
       a thousand rows, each the end of a Gibbs chain of 100 sweeps
@@ -11,6 +8,8 @@ examples:
   fastmf sample family.npz -n 5000 --output samples.fasta
       sequences, of a machine that fastmf dca or fastmf train has learned from an alignment
 """
+
+from fastmf.cli import _options, _rows
 
 
 def add(parser):

@@ -1,10 +1,5 @@
-"""Log-likelihood of each row of data under a trained machine, in nats."""
+"""Log-likelihood of each row of data under a trained machine, in nats.
 
-import numpy as np
-
-from fastmf.cli import _options, _rows
-
-EPILOG = """\
 examples:
   fastmf score model.npz test.npy
       log-likelihood of each row, in scores.csv, and their mean
@@ -15,6 +10,10 @@ Machines with hidden units give log-likelihoods. The log-partition of machines t
 exact sum is annealed, and its standard error is printed. Machines of visible units alone give
 log-pseudo-likelihoods. All are in nats a row. In rows with missing values, observed cells count.
 """
+
+import numpy as np
+
+from fastmf.cli import _options, _rows
 
 
 def add(parser):

@@ -1,10 +1,5 @@
-"""Marginals and log-partition of a model by mean field (TAP) or other solvers."""
+"""Marginals and log-partition of a model by mean field (TAP) or other solvers.
 
-import numpy as np
-
-from fastmf.cli import _options, _rows
-
-EPILOG = """\
 examples:
   fastmf tap model.npz
       means and variances of all units in marginals.csv, and the log-partition
@@ -17,6 +12,11 @@ MODEL is a model that its method save has written, a trained machine, or a netwo
 The table has one line a unit; a variable with several states is a group of units, whose means are
 the probabilities of the states.
 """
+
+import numpy as np
+
+from fastmf.cli import _options, _rows
+
 _SOLVER_NAMES = {
     "tap": "tap", "bp": "belief_propagation", "relaxed_bp": "relaxed_bp",
     "adaptive_tap": "adaptive_tap", "exact": "exact",

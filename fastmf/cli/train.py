@@ -1,17 +1,5 @@
-"""Train a machine on data."""
+"""Train a machine on data.
 
-import argparse
-import inspect
-import sys
-import time
-from pathlib import Path
-
-import numpy as np
-
-from fastmf.cli import _options, _rows
-from fastmf.cli.dca import read_alignment, weights_of
-
-EPILOG = """\
 examples:
   fastmf train rbm train-images-idx3-ubyte.gz --scale 255 --threshold 0.5 --epochs 20
       binary MNIST, straight from its file
@@ -34,6 +22,18 @@ measurement. Tables may have a line of names, and empty cells, which are missing
 log-likelihood shown is the mean of 100 rows of data, by mean field (TAP) or, for small machines of
 real units, exact: in nats per unit, visible and hidden, and in nats a row.
 """
+
+import argparse
+import inspect
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from fastmf.cli import _options, _rows
+from fastmf.cli.dca import read_alignment, weights_of
+
 # Parameters of the estimator that other options set, or that no text can give.
 _NO_OPTIONS = {"init", "callbacks", "early_stopping", "random_state", "verbose"}
 
@@ -53,7 +53,7 @@ def add(parser):
 
     machines = parser.add_subparsers(title="machines", metavar="MACHINE", required=True)
     rbm = machines.add_parser(
-        "rbm", help="a restricted Boltzmann machine", epilog=EPILOG,
+        "rbm", help="a restricted Boltzmann machine", epilog=parser.epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Train a restricted Boltzmann machine by mean-field (TAP) solutions.",
     )  # fmt: skip
