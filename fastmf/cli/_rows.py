@@ -14,10 +14,30 @@ from fastmf._common.warning import listed
 from fastmf.cli import _options
 from fastmf.models._io import replacing
 
+# Suffixes of files of sequences, which are written like the first one.
 FASTA = (".fasta", ".fa", ".afa", ".faa", ".fna")
 
 
 # --- options --------------------------------------------------------------------------------------
+
+
+def add_files(parser, output, data=None, formats=_options.OUTPUTS):
+    """Add the machine of a command, its rows if they are described, and the output of these."""
+    parser.add_argument("model", metavar="MODEL", help="file of a trained machine")
+    if data is not None:
+        parser.add_argument("data", metavar="DATA", help=data)
+    names = (name for name in formats if name not in FASTA[1:])
+    _options.add_output(parser, output, f"where to write: {', '.join(names)}")
+    parser.set_defaults(formats=formats)
+
+
+def check_files(arguments):
+    """Raise early if an output cannot be written: see `_options.check_outputs`."""
+    inputs = [getattr(arguments, name, None) for name in ("model", "data", "candidates")]
+    # Tables alone have names of rows.
+    formats = (".csv",) if getattr(arguments, "id_column", None) else arguments.formats
+    plot = getattr(arguments, "plot", None), _options.PICTURES
+    _options.check_outputs(inputs, (arguments.output, formats), plot)
 
 
 def add_data(parser):
@@ -86,11 +106,6 @@ class Rows(NamedTuple):
 def ignored(arguments, *names):
     """Names of the columns of a table that hold no numbers to read."""
     return [*arguments.ignore, *names, *filter(None, [arguments.id_column])]
-
-
-def formats(arguments, *sequences):
-    """Suffixes of outputs: of tables alone where these have names of rows."""
-    return (".csv",) if arguments.id_column else (*_options.OUTPUTS, *sequences)
 
 
 def read_frame(name, arguments):

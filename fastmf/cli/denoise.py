@@ -21,9 +21,7 @@ def add(parser):
     from fastmf import GeneralizedRBM
 
     method = GeneralizedRBM.denoise
-    parser.add_argument("model", metavar="MODEL", help="file written by fastmf train")
-    parser.add_argument("data", metavar="DATA", help="noisy data, one sample per row")
-    _options.add_output(parser, "denoised.npy", "where to write: .npy, .npz or .csv")
+    _rows.add_files(parser, "denoised.npy", "noisy data, one sample per row")
     noise = parser.add_argument_group("noise (one of them)")
     one = noise.add_mutually_exclusive_group(required=True)
     _options.add_parameters(one, method, ("flip_probability", "noise_variance"))
@@ -41,8 +39,7 @@ def run(arguments):
     """Denoise and write the estimate."""
     from fastmf import GeneralizedRBM
 
-    inputs = arguments.model, arguments.data, arguments.candidates
-    _options.check_outputs(inputs, (arguments.output, _rows.formats(arguments)))
+    _rows.check_files(arguments)
     machine = GeneralizedRBM.load(arguments.model)
     table = _rows.read_table(arguments.data, machine, arguments)
     names = "flip_probability", "noise_variance", "n_starts", "random_state"
@@ -53,8 +50,7 @@ def run(arguments):
     estimate = machine.denoise(table.X, **options)
     if arguments.round:
         estimate = _rounded(estimate, machine.visible_)
-    _rows.write(arguments.output, table._replace(X=estimate))
-    print(f"{arguments.output}: {len(estimate)} rows of {estimate.shape[1]} values")
+    _rows.write_rows(arguments.output, table._replace(X=estimate), machine, arguments)
 
 
 def _rounded(estimate, prior):

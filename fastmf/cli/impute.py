@@ -10,25 +10,22 @@ examples:
 
 import numpy as np
 
-from fastmf.cli import _options, _rows
+from fastmf.cli import _rows
+from fastmf.cli._options import OUTPUTS
 from fastmf.estimators.common.data import missing_entries
 
 
 def add(parser):
     """Add the options to a parser."""
-    parser.add_argument("model", metavar="MODEL", help="file of a trained machine")
-    parser.add_argument(
-        "data", metavar="DATA", help="rows with empty cells or NaN, or aligned sequences"
-    )
-    _options.add_output(parser, "imputed.npy", "where to write: .npy, .npz, .csv or .fasta")
+    data, formats = "rows with empty cells or NaN, or aligned sequences", OUTPUTS + _rows.FASTA
+    _rows.add_files(parser, "imputed.npy", data, formats)
     _rows.add_data(parser)
     _rows.add_alignment(parser, "focus", "inserts")
 
 
 def run(arguments):
     """Impute and write."""
-    inputs = arguments.model, arguments.data
-    _options.check_outputs(inputs, (arguments.output, _rows.formats(arguments, *_rows.FASTA)))
+    _rows.check_files(arguments)
     machine = _rows.load(arguments.model, "impute")
     arguments.dtype = "float64"  # observed cells stay as they are
     table, alignment = _rows.read_rows(arguments.data, machine, arguments)

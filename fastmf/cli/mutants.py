@@ -18,14 +18,11 @@ from fastmf.cli import _options, _rows
 
 def add(parser):
     """Add the options to a parser."""
-    parser.add_argument("model", metavar="MODEL", help="machine written by fastmf dca --model")
-    parser.add_argument(
-        "data", metavar="ALIGNMENT", help="sequences that are aligned as the machine's"
-    )
+    data = "sequences that are aligned as the machine's, such as one of fastmf dca --model"
+    _rows.add_files(parser, "mutants.csv", data, (".csv",))
     parser.add_argument(
         "--sequence", metavar="NAME", help="which of them [that of --focus, or the first]"
     )
-    _options.add_output(parser, "mutants.csv", "table", "CSV")
     _options.add_plot(parser, "effects as colours")
     _rows.add_data(parser)
     _rows.add_alignment(parser, "focus", "inserts")
@@ -35,11 +32,7 @@ def run(arguments):
     """Write the table and the picture, and print the best mutation."""
     from fastmf.datasets.alignments import residues_of, rows_named
 
-    _options.check_outputs(
-        [arguments.model, arguments.data],
-        (arguments.output, (".csv",)),
-        (arguments.plot, _options.PICTURES),
-    )
+    _rows.check_files(arguments)
     machine = _rows.load(arguments.model, "mutants")
     table, alignment = _rows.read_rows(arguments.data, machine, arguments)
     alphabet = _rows.alphabet_of(machine, arguments)

@@ -8,21 +8,18 @@ example:
 
 import numpy as np
 
-from fastmf.cli import _options, _rows
+from fastmf.cli import _rows
 
 
 def add(parser):
     """Add the options to a parser."""
-    parser.add_argument("model", metavar="MODEL", help="file of a fitted estimator")
-    parser.add_argument("data", metavar="DATA", help="rows of features")
-    _options.add_output(parser, "predictions.csv", "where to write: .npy, .npz or .csv")
+    _rows.add_files(parser, "predictions.csv", "rows of features")
     _rows.add_data(parser)
 
 
 def run(arguments):
     """Predict and write."""
-    inputs = arguments.model, arguments.data
-    _options.check_outputs(inputs, (arguments.output, _rows.formats(arguments)))
+    _rows.check_files(arguments)
     machine = _rows.load(arguments.model, "predict")
     arguments.dtype = "float64"
     table = _rows.read_table(arguments.data, machine, arguments)

@@ -16,8 +16,7 @@ def add(parser):
     """Add the options to a parser."""
     from fastmf import GeneralizedRBM
 
-    parser.add_argument("model", metavar="MODEL", help="file of a trained machine")
-    _options.add_output(parser, "samples.npy", "where to write: .npy, .npz, .csv or .fasta")
+    _rows.add_files(parser, "samples.npy", formats=_options.OUTPUTS + _rows.FASTA)
     names = ("n_samples", "n_sweeps", "start")
     _options.add_parameters(parser, GeneralizedRBM.sample, names, n_samples=1000)
     _options.add_seed(parser)
@@ -26,7 +25,7 @@ def add(parser):
 
 def run(arguments):
     """Draw and write."""
-    _options.check_outputs([arguments.model], (arguments.output, _options.OUTPUTS + _rows.FASTA))
+    _rows.check_files(arguments)
     machine = _rows.load(arguments.model, "sample")
     if arguments.start is not None and not hasattr(machine, "solutions"):
         raise ValueError(

@@ -13,14 +13,12 @@ log-pseudo-likelihoods. All are in nats a row. In rows with missing values, obse
 
 import numpy as np
 
-from fastmf.cli import _options, _rows
+from fastmf.cli import _rows
 
 
 def add(parser):
     """Add the options to a parser."""
-    parser.add_argument("model", metavar="MODEL", help="file of a trained machine")
-    parser.add_argument("data", metavar="DATA", help="rows of numbers, or aligned sequences")
-    _options.add_output(parser, "scores.csv", "where to write: .npy, .npz or .csv")
+    _rows.add_files(parser, "scores.csv", "rows of numbers, or aligned sequences")
     parser.add_argument("--energy", action="store_true", help="energies in place of likelihoods")
     _rows.add_data(parser)
     _rows.add_alignment(parser, "focus", "inserts")
@@ -28,8 +26,7 @@ def add(parser):
 
 def run(arguments):
     """Score, write and print the mean."""
-    inputs = arguments.model, arguments.data
-    _options.check_outputs(inputs, (arguments.output, _rows.formats(arguments)))
+    _rows.check_files(arguments)
     machine = _rows.load(arguments.model, "score_samples")
     method = "energy" if arguments.energy else "score_samples"
     if not hasattr(machine, method):
