@@ -145,9 +145,9 @@ def write_plmc(path, couplings, field, alphabet="protein", **more):
     _check_couplings(values["couplings"])
     sizes = *values["field"].shape, *(int(values[name]) for name in _SIZES)
     head = np.zeros((), _layout(*sizes[:4], "<f4"))
+    values |= {name: list(values[name].encode()) for name in ("alphabet", "target")}
     for name in head.dtype.names:
-        is_text = isinstance(values[name], str)
-        head[name] = list(values[name].encode()) if is_text else values[name]
+        head[name] = values[name]
     with replacing(path) as file:
         file.write(np.array(sizes, "<i4").tobytes() + head.tobytes())
         for name in _PAIRS:
