@@ -366,6 +366,15 @@ def write_table(path, rows):
         file.write(text.getvalue().encode())
 
 
+def write_columns(path, columns, n_digits=6):
+    """Write named columns as a table, with so many digits of floating-point numbers."""
+    cells = [
+        [f"{x:.{n_digits}g}" if isinstance(x, float) else x for x in np.asarray(column).tolist()]
+        for column in columns.values()
+    ]
+    write_table(path, [columns, *zip(*cells, strict=True)])
+
+
 def write_figure(path, figure):
     """Write a figure in the format of its suffix, atomically."""
     with replacing(path) as file:

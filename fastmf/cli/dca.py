@@ -162,16 +162,14 @@ def _write(arguments, scores, alignment):
     from fastmf.datasets.alignments import residues_of
     from fastmf.evaluation import ranked_pairs
 
-    head, residues = ["i", "j", "column_i", "column_j", "score"], None
+    n_top = arguments.top or len(scores)
+    i, j = (side[:n_top] for side in ranked_pairs(scores, arguments.separation))
+    columns = alignment.columns + 1
+    table = {"i": i + 1, "j": j + 1, "column_i": columns[i], "column_j": columns[j]}
+    table["score"] = scores[i, j]
     if arguments.focus is not None:
-        head += ["residue_i", "residue_j"]
         inserts = _options.given(arguments, "inserts")
         residues = residues_of(arguments.alignment, arguments.focus, alignment, **inserts)
-    columns = alignment.columns + 1
-    lines = []
-    pairs = np.transpose(ranked_pairs(scores, arguments.separation))
-    for i, j in pairs[: arguments.top or len(scores)]:
-        line = [i + 1, j + 1, columns[i], columns[j], f"{scores[i, j]:.6g}"]
-        lines.append(line + ([residues[i], residues[j]] if residues else []))
-    _rows.write_table(arguments.out, [head, *lines])
-    return len(lines)
+        table |= {f"residue_{name}": np.array(residues)[k] for name, k in (("i", i), ("j", j))}
+    _rows.write_columns(arguments.out, table)
+    return len(i)

@@ -53,19 +53,17 @@ def run(arguments):
     effects = machine.mutants(x)
     inserts = _options.given(arguments, "inserts")
     residues = residues_of(arguments.data, names[row], alignment, **inserts)
-    numbers = [residue[1:] for residue in residues]
-    lines = [
-        (i + 1, columns[i], alphabet[x[i]], letter, f"{effects[i, b]:.6g}", numbers[i])
-        for i in range(len(x))
-        for b, letter in enumerate(alphabet)
-        if b != x[i]
-    ]
-    head = "site", "column", "from", "to", "effect", "residue"
-    _rows.write_table(arguments.output, [head, *lines])
-    _, column, before, after, effect, number = max(lines, key=lambda line: float(line[4]))
-    best = f"{before}{number or f'(column {column})'}{after} {float(effect):+.3g} nats"
-    print(f"{arguments.output}: {len(lines)} mutations of {names[row]}")
-    print(f"largest change: {best}")
+    letters, numbers = np.array(list(alphabet)), np.array([residue[1:] for residue in residues])
+    sites, states = np.nonzero(np.arange(len(letters)) != x[:, None])
+    table = {
+        "site": sites + 1, "column": columns[sites], "from": letters[x[sites]],
+        "to": letters[states], "effect": effects[sites, states], "residue": numbers[sites],
+    }  # fmt: skip
+    _rows.write_columns(arguments.output, table)
+    best = {name: column[table["effect"].argmax()] for name, column in table.items()}
+    place = best["residue"] or f"(column {best['column']})"
+    print(f"{arguments.output}: {len(sites)} mutations of {names[row]}")
+    print(f"largest change: {best['from']}{place}{best['to']} {best['effect']:+.3g} nats")
     if arguments.plot is not None:
         from fastmf.plotting import mutation_matrix
 

@@ -71,7 +71,7 @@ def run(arguments):
     start = time.perf_counter()
     network = TableNetwork(arguments)
     write_page(output, "network", network.page())
-    _rows.write_table(edges, network.edge_table())
+    _rows.write_columns(edges, network.edge_table())
     seconds = time.perf_counter() - start
     print(f"{output}, {edges}: {network.summary()}, {seconds:.1f} s")
 
@@ -235,14 +235,14 @@ class TableNetwork:
 
     def _columns(self):
         """Means, deviations, ends of intervals, probabilities and Bayes factors of all pairs."""
-        edges = self.edges
-        lower, upper = edges.interval().T
-        values = edges.mean, edges.std, lower, upper, edges.probability, edges.log_bayes_factor
-        return [x[self.pairs] for x in values]
+        lower, upper = self.edges.interval().T
+        values = {"mean": self.edges.mean, "std": self.edges.std, "lower": lower, "upper": upper}
+        values |= {name: getattr(self.edges, name) for name in ("probability", "log_bayes_factor")}
+        return {name: x[self.pairs] for name, x in values.items()}
 
     def _edges(self):
         scales = (self.edges.sensitivity.probability[k][self.pairs] for k in (0, 2))
-        mean, _, *columns = self._columns()
+        mean, _, *columns = self._columns().values()
         rows = zip(self._pair_names(), mean, *columns, *scales, strict=True)
         header = (
             "pair", "mean", "lower", "upper", "probability", "log Bayes factor", "half the scale",
@@ -326,13 +326,9 @@ class TableNetwork:
         return sections
 
     def edge_table(self):
-        """All edges, a row each, below a row of names."""
-        columns = ([f"{x:.6g}" for x in column] for column in self._columns())
-        first, second = ([self.items[i] for i in side] for side in self.pairs)
-        header = (
-            "first", "second", "mean", "std", "lower", "upper", "probability", "log_bayes_factor",
-        )  # fmt: skip
-        return [header, *zip(first, second, *columns, strict=True)]
+        """The columns of the table of edges, by their names."""
+        first, second = (np.array(self.items)[side] for side in self.pairs)
+        return {"first": first, "second": second} | self._columns()
 
     def summary(self):
         """One line about the network."""

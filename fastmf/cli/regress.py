@@ -166,10 +166,12 @@ def _place(name, names, n=None):
 
 def _write(path, model, names):
     """Write one line a feature, the most probable first."""
-    values = model.coef_, np.sqrt(model.coef_var_), model.inclusion_probability_
-    coefficient, deviation, probability = map(np.ravel, values)
-    lines = [("feature", "coefficient", "standard_deviation", "inclusion_probability")]
-    for j in np.lexsort((-abs(coefficient), -probability)):
-        numbers = coefficient[j], deviation[j], probability[j]
-        lines.append((names[j], *(f"{x:.6g}" for x in numbers)))
-    _rows.write_table(path, lines)
+    probability, coefficient = model.inclusion_probability_, np.ravel(model.coef_)
+    order = np.lexsort((-abs(coefficient), -probability))
+    table = {
+        "feature": [names[j] for j in order],
+        "coefficient": coefficient[order],
+        "standard_deviation": np.sqrt(np.ravel(model.coef_var_))[order],
+        "inclusion_probability": probability[order],
+    }
+    _rows.write_columns(path, table)

@@ -38,9 +38,8 @@ def run(arguments):
     likelihood = "log-likelihood" if hasattr(machine, "solutions") else "log-pseudo-likelihood"
     what = "energy" if arguments.energy else likelihood
     if arguments.output.lower().endswith(".csv"):
-        lines = zip(table.names, (f"{score:.9g}" for score in scores.tolist()), strict=True)
-        head = table.id_column or "row", what.replace("-", "_")
-        _rows.write_table(arguments.output, [head, *lines])
+        columns = {table.id_column or "row": table.names, what.replace("-", "_"): scores}
+        _rows.write_columns(arguments.output, columns, n_digits=9)
     else:
         _rows.write(arguments.output, table._replace(X=scores))
     print(f"{arguments.output}: {len(scores)} rows")

@@ -76,12 +76,13 @@ def _model(arguments):
 
 def _write(path, means, variances):
     """Write a line for each unit: layer, number within the layer, mean and variance."""
-    layers = means if isinstance(means, tuple) else (means,)
-    variances = variances if isinstance(variances, tuple) else (variances,)
-    lines = [("layer", "unit", "mean", "variance")]
-    for k, (mean, variance) in enumerate(zip(layers, variances, strict=True), 1):
-        variance = [""] * len(mean) if variance is None else [f"{v:.9g}" for v in variance]
-        for i, (m, v) in enumerate(zip(mean, variance, strict=True), 1):
-            lines.append((k, i, f"{m:.9g}", v))
-    _rows.write_table(path, lines)
-    print(f"{path}: {len(lines) - 1} units")
+    means, variances = (x if isinstance(x, tuple) else (x,) for x in (means, variances))
+    sizes = list(map(len, means))
+    table = {
+        "layer": np.repeat(np.arange(len(sizes)) + 1, sizes),
+        "unit": np.concatenate([np.arange(n) + 1 for n in sizes]),
+        "mean": np.concatenate(means),
+        "variance": [""] * sum(sizes) if variances[0] is None else np.concatenate(variances),
+    }
+    _rows.write_columns(path, table, n_digits=9)
+    print(f"{path}: {sum(sizes)} units")
