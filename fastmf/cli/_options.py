@@ -13,6 +13,8 @@ _FLAGS = {
     "n_samples": ("-n", "--n-samples"),
     "n_epochs": ("--epochs",),
     "n_sweeps": ("--sweeps",),
+    "n_permutations": ("--permutations",),
+    "n_top": ("--top",),
     "random_state": ("--seed",),
 }
 

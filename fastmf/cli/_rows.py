@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastmf._common.arguments import count, number, positive
 from fastmf._common.names import pandas
 from fastmf._common.warning import listed
 from fastmf.cli import _options
@@ -150,6 +151,7 @@ def read_numbers(name, arguments, *, all_rows=False, words=None):
         names, cells = read_text(name, arguments.id_column)
         texts = dict(zip(names, np.array(cells, object), strict=True))
     used = np.arange(len(X))[: None if all_rows else n_rows(arguments)]
+    scale = positive("scale", arguments.scale)
     if arguments.missing_code:
         X = np.where(np.isin(X, arguments.missing_code), np.nan, X)
     if arguments.drop_empty_rows:
@@ -157,16 +159,12 @@ def read_numbers(name, arguments, *, all_rows=False, words=None):
         if n := empty[used].sum():
             _options.say(f"{n} of {len(used)} rows of {name} left out: they have no values")
             used = used[~empty[used]]
-    X = X[used]
-    if not 0 < arguments.scale < np.inf:
-        raise ValueError(f"--scale must be positive and finite, got {arguments.scale:g}.")
-    X = X.astype(arguments.dtype) / np.dtype(arguments.dtype).type(arguments.scale)
+    X = X[used].astype(arguments.dtype) / np.dtype(arguments.dtype).type(scale)
     if arguments.threshold is not None:
-        if np.isnan(arguments.threshold):
-            raise ValueError("--threshold must be a number, got NaN.")
+        threshold = number("threshold", arguments.threshold, -np.inf, np.inf)
         if np.isnan(X).any():
             raise ValueError(f"{name} holds NaN, which is neither above nor below a threshold.")
-        X = (X > arguments.threshold).astype(arguments.dtype)
+        X = (X > threshold).astype(arguments.dtype)
     if words is not None:
         X = pandas().DataFrame(X, columns=columns)
         for word in words:
@@ -188,9 +186,7 @@ def as_matrix(array, name):
 
 def n_rows(arguments):
     """Number of rows to use, None for all."""
-    if arguments.n_rows is not None and arguments.n_rows < 1:
-        raise ValueError(f"--rows must be at least 1, got {arguments.n_rows}.")
-    return arguments.n_rows
+    return count("n_rows", arguments.n_rows, optional=True)
 
 
 def warn_of_codes(X, names):

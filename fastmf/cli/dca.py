@@ -21,6 +21,7 @@ import time
 
 import numpy as np
 
+from fastmf._common.arguments import count
 from fastmf.cli import _options, _rows
 
 _READING = ("focus", "gaps", "outside", "inserts", "max_gaps")
@@ -29,6 +30,7 @@ _READING = ("focus", "gaps", "outside", "inserts", "max_gaps")
 def add(parser):
     """Add the options to a parser."""
     from fastmf.estimators import PottsMachine
+    from fastmf.plotting import contact_map
 
     parser.add_argument(
         "alignment", metavar="ALIGNMENT", help="FASTA, A2M, A3M, Stockholm or Clustal file"
@@ -41,13 +43,7 @@ def add(parser):
         "--model", metavar="NPZ", help="file to write the machine to, for sample, score, mutants"
     )
     _options.add_quiet(parser)
-    parser.add_argument(
-        "--top", type=int, metavar="N",
-        help="best pairs to write and draw [the number of columns]",
-    )  # fmt: skip
-    parser.add_argument(
-        "--separation", type=int, default=5, metavar="N", help="of columns, at least [5]"
-    )
+    _options.add_parameters(parser, contact_map, ("n_top", "separation"), separation=5)
     parser.add_argument(
         "--distances", metavar="FILE",
         help="matrix of distances of the columns that are kept (.npy, .npz, .csv); contacts are "
@@ -70,13 +66,12 @@ def run(arguments):
         (arguments.plot, _options.PICTURES),
         (arguments.model, (".npz",)),
     )
-    if arguments.top is not None and arguments.top < 1:
-        raise ValueError(f"--top must be at least 1, got {arguments.top}.")
+    count("n_top", arguments.n_top, optional=True)
     alignment = read_alignment(arguments.alignment, arguments)
-    n_columns = alignment.X.shape[1]
-    if n_columns <= arguments.separation:
+    n_columns, separation = alignment.X.shape[1], arguments.separation
+    if n_columns <= separation:
         raise ValueError(
-            f"{arguments.alignment} has {n_columns} columns: none are {arguments.separation} apart."
+            f"{arguments.alignment} has {n_columns} columns: none are {separation} apart."
         )
     distances = _distances(arguments.distances, n_columns)
     start = time.perf_counter()
@@ -97,9 +92,9 @@ def run(arguments):
     )
     if distances is not None:
         allowed = ~np.isnan(distances)
-        n = min(n_pairs, len(ranked_pairs(scores, arguments.separation, allowed)[0]))
+        n = min(n_pairs, len(ranked_pairs(scores, separation, allowed)[0]))
         if n:
-            precision = contact_precision(scores, distances, n, arguments.separation)
+            precision = contact_precision(scores, distances, n, separation)
             print(f"precision of the best {n} pairs: {precision:.3f}")
     if arguments.model is not None:
         _rows.keep_alignment(machine, alignment)
@@ -107,7 +102,7 @@ def run(arguments):
     if arguments.plot is not None:
         from fastmf.plotting import contact_map
 
-        options = {"n_top": n_pairs, "separation": arguments.separation}
+        options = {"n_top": n_pairs, "separation": separation}
         _rows.write_figure(arguments.plot, contact_map(scores, distances, **options))
 
 
@@ -162,7 +157,7 @@ def _write(arguments, scores, alignment):
     from fastmf.datasets.alignments import residues_of
     from fastmf.evaluation import ranked_pairs
 
-    n_top = arguments.top or len(scores)
+    n_top = arguments.n_top or len(scores)
     i, j = (side[:n_top] for side in ranked_pairs(scores, arguments.separation))
     columns = alignment.columns + 1
     table = {"i": i + 1, "j": j + 1, "column_i": columns[i], "column_j": columns[j]}

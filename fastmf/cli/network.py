@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 import fastmf
+from fastmf._common.arguments import count
 from fastmf._common.warning import listed, warn_user
 from fastmf.cli import _options, _rows
 from fastmf.cli._page import figure, paragraph, section, table, write_page
@@ -48,10 +49,8 @@ def add(parser):
     parser.add_argument(
         "--bootstraps", type=int, default=0, metavar="N", help="samples of rows for stability [0]"
     )
-    parser.add_argument(
-        "--permutations", dest="n_permutations", type=int, default=0, metavar="N",
-        help="permutations of groups [0]",
-    )  # fmt: skip
+    permutations = {"n_permutations": 0}
+    _options.add_parameters(parser, fastmf.compare_groups, permutations, **permutations)
     _options.add_seed(parser)
     _options.add_quiet(parser)
 
@@ -62,8 +61,7 @@ def run(arguments):
     edges = output.with_suffix(".csv")
     _options.check_outputs([arguments.table], (output, (".html",)), (edges, (".csv",)))
     for name in ("bootstraps", "n_permutations"):
-        if getattr(arguments, name) < 0:
-            raise ValueError(f"{name} must be at least 0, got {getattr(arguments, name)}.")
+        count(name, getattr(arguments, name), 0)
     if arguments.n_permutations and arguments.group is None:
         raise ValueError("--permutations are of groups: name their column by --group.")
     if arguments.missing == "em" and (arguments.bootstraps or arguments.n_permutations):
