@@ -35,20 +35,6 @@ _CHOSEN = (
     "With seeds 1 and 2, not used for that, the machine is ahead of both up to p = 0.3, and at 0.4 "
     "behind the pointwise estimator by less than 0.01."
 )
-_COMMANDS = """\
-fastmf info {machine}
-fastmf train rbm images.npy --output model.npz
-fastmf denoise model.npz noisy.npy --flip-probability 0.1 --output clean.npy
-fastmf warmup"""
-_PROGRAM = """\
-import fastmf as mf
-
-rbm = mf.GeneralizedRBM.load({machine!r})
-digits = mf.datasets.load_digits(binary=True)
-noisy = mf.evaluation.flip(digits.X[:10], 0.1, rng=0)
-restored = rbm.denoise(noisy, flip_probability=0.1)
-figure = mf.plotting.image_rows({{"noisy": noisy, "restored": restored}}, digits.shape)
-figure.savefig("digits.png")"""
 
 
 def add(parser):
@@ -142,8 +128,8 @@ class Demo:
             "likelihoods": self._likelihoods(report),
             "binary_noise": self._binary_noise(rng),
             "gaussian_noise": self._gaussian_noise(rng),
-            "commands": code("shell", _COMMANDS.format(machine=shlex.quote(file))),
-            "program": code("python", _PROGRAM.format(machine=file)),
+            "file": shlex.quote(file),
+            "file_in_python": repr(file),
         }  # fmt: skip
 
     def _receptive_fields(self, name, machine):
