@@ -99,11 +99,18 @@ def _numbers(name, cells):
     return np.array(numbers)
 
 
+def _groups(name, cells):
+    """Cells of a column that names groups of rows."""
+    if None in cells:
+        raise ValueError(f"column {name!r} must have no empty cells.")
+    return np.array(cells)
+
+
 def _scores(items, columns):
     """Scores of items, (n_rows, n_items), NaN where empty, and the categories of each."""
     if len(items) < 2:
         raise ValueError("a network needs at least two items.")
-    scores, categories = [], []
+    scores, categories, items_of = [], [], {}
     for name in items:
         cells = columns[name]
         values = sorted({cell for cell in cells if cell is not None}, key=_order)
@@ -116,10 +123,8 @@ def _scores(items, columns):
         place = {value: k for k, value in enumerate(values)} | {None: np.nan}
         scores.append([place[cell] for cell in cells])
         categories.append(values)
-    for values in dict.fromkeys(map(tuple, categories)):
-        names = [
-            n for n, of_item in zip(items, categories, strict=True) if tuple(of_item) == values
-        ]
+        items_of.setdefault(tuple(values), []).append(name)
+    for values, names in items_of.items():
         _warn_of_order(names, values)
     return np.array(scores, float).T, categories
 
@@ -154,27 +159,22 @@ class TableNetwork:
     """The network of a table, and the page about it."""
 
     def __init__(self, arguments):
-        self.options = arguments
-        columns = read_items(arguments.table)
-        roles = {key: getattr(arguments, key) for key in ("group", "weight", "cluster")}
-        for name in [*filter(None, roles.values()), *arguments.ignore]:
+        self.options, columns = arguments, read_items(arguments.table)
+        roles = arguments.group, arguments.weight, arguments.cluster
+        others = [*filter(None, roles), *arguments.ignore]
+        for name in others:
             if name not in columns:
                 raise ValueError(f"{arguments.table} has no column {name!r}: {', '.join(columns)}.")
-        self.items = [n for n in columns if n not in [*roles.values(), *arguments.ignore]]
-        special = {key: columns[name] if name else None for key, name in roles.items()}
-        for key in ("group", "cluster"):
-            if special[key] is not None and None in special[key]:
-                raise ValueError(f"column {roles[key]!r} must have no empty cells.")
-        self.groups, self.clusters = (
-            None if special[key] is None else np.array(special[key]) for key in ("group", "cluster")
+        self.items = [name for name in columns if name not in others]
+        self.groups, self.weights, self.clusters = (
+            read(name, columns[name]) if name else None
+            for read, name in zip((_groups, _numbers, _groups), roles, strict=True)
         )
-        if self.groups is not None and (n := len(set(special["group"]))) > _MAX_CATEGORIES:
+        if self.groups is not None and (n := len(set(self.groups.tolist()))) > _MAX_CATEGORIES:
             raise ValueError(
                 f"column {arguments.group!r} has {n} different values, groups are "
                 f"{_MAX_CATEGORIES} at most: name another column by --group."
             )
-        weights = special["weight"]
-        self.weights = None if weights is None else _numbers(roles["weight"], weights)
         self.scores, self.categories = _scores(self.items, columns)
         self.pairs = np.triu_indices(len(self.items), 1)
 
