@@ -15,6 +15,10 @@ _FLAGS = {
     "n_sweeps": ("--sweeps",),
     "n_permutations": ("--permutations",),
     "n_top": ("--top",),
+    "n_rows": ("--rows",),
+    "id_column": ("--id",),
+    "clamp": ("--evidence",),
+    "validation_data": ("--validation-share",),
     "random_state": ("--seed",),
 }
 
@@ -25,6 +29,40 @@ class NumberOrPair(argparse.Action):
     def __call__(self, parser, namespace, values, option_string=None):
         """Store the values."""
         setattr(namespace, self.dest, values[0] if len(values) == 1 else tuple(values))
+
+
+def add_options(parser, function):
+    """Add the options that the docstring of a function lists, if any, as --help shows them.
+
+    Above the text of an option is a line with its flags, the name of the value, "..." for several
+    values, and "=" before a default. A value N is an integer, R a number, {a,b} one of these words.
+    """
+    if function.__doc__ is None:
+        raise ImportError("options are read from docstrings, which python -OO leaves out.")
+    text = inspect.getdoc(function).partition("Options\n-------\n")[2] + "\n"
+    for usage, lines in re.findall(r"^(\S.*)\n((?: .*\n)+)", text, re.MULTILINE):
+        usage, _, default = usage.partition(" = ")
+        flags, value, several = re.fullmatch(r"((?:-[a-z-]+,? ?)*)(\S*)( \.\.\.)?", usage).groups()
+        flags = flags.replace(",", "").split()
+        texts = [*lines.split(), *([f"[{default}]"] if default else [])]
+        options = {"help": " ".join(texts).replace("%", "%%")}
+        if value.startswith("{"):
+            options |= {"choices": value[1:-1].split(","), "default": default}
+        elif value:
+            kind = {"N": int, "R": float}.get(value, str)
+            options |= {
+                "metavar": value,
+                "type": kind,
+                "default": kind(default) if default else None,
+            }
+        else:
+            options["action"] = "store_true"
+        if several:
+            options |= {"nargs": "+", "default": []}
+        if flags:
+            names = (name for name, renamed in _FLAGS.items() if renamed[-1] == flags[-1])
+            options["dest"] = next(names, flags[-1].strip("-").replace("-", "_"))
+        parser.add_argument(*(flags or [value.lower()]), **options)
 
 
 def add_parameters(parser, function, names, **defaults):
@@ -99,27 +137,6 @@ def in_options(message, parser):
 
     pattern = r"""(?<![\w./'"-])(?P<name>[a-z]\w*)((?P<equals>=)(?=\S)|(?![\w/'"(=-]|\.\w))"""
     return re.sub(pattern, substitute, message)
-
-
-def add_output(parser, default, what="where to write", metavar="FILE"):
-    """Add the option that names the file to write."""
-    text = f"{what} [{default}]"
-    parser.add_argument("-o", "--output", default=default, metavar=metavar, help=text)
-
-
-def add_plot(parser, what):
-    """Add the option that names a picture to write."""
-    parser.add_argument("--plot", metavar="PNG", help=f"picture to write: {what}")
-
-
-def add_seed(parser):
-    """Add the option that seeds random numbers."""
-    parser.add_argument("--seed", dest="random_state", type=int, default=0, metavar="N", help="[0]")
-
-
-def add_quiet(parser):
-    """Add the option that leaves out progress."""
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
 
 
 def say(text, quiet=False):

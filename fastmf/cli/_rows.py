@@ -22,62 +22,49 @@ FASTA = (".fasta", ".fa", ".afa", ".faa", ".fna")
 # --- options --------------------------------------------------------------------------------------
 
 
-def add_files(parser, output, data=None, formats=_options.OUTPUTS):
-    """Add the machine of a command, its rows if they are described, and the output of these."""
-    parser.add_argument("model", metavar="MODEL", help="file of a trained machine")
-    if data is not None:
-        parser.add_argument("data", metavar="DATA", help=data)
-    names = (name for name in formats if name not in FASTA[1:])
-    _options.add_output(parser, output, f"where to write: {', '.join(names)}")
-    parser.set_defaults(formats=formats)
-
-
-def check_files(arguments):
+def check_files(arguments, formats=_options.OUTPUTS):
     """Raise early if an output cannot be written: see `_options.check_outputs`."""
     inputs = [getattr(arguments, name, None) for name in ("model", "data", "candidates")]
     # Tables alone have names of rows.
-    formats = (".csv",) if getattr(arguments, "id_column", None) else arguments.formats
+    formats = (".csv",) if getattr(arguments, "id_column", None) else formats
     plot = getattr(arguments, "plot", None), _options.PICTURES
     _options.check_outputs(inputs, (arguments.output, formats), plot)
 
 
 def add_data(parser):
-    """Add the options that convert the numbers of a file to values of visible units."""
+    """Add the options that convert the numbers of a file to values of visible units.
+
+    Options
+    -------
+    --scale R = 1
+        divide all values by R (255 for grey levels of 8 bits)
+    --threshold R
+        then make values above R 1 and all others 0
+    --missing-code R ...
+        numbers that mark missing values, such as -9 or 999
+    --drop-empty-rows
+        leave out rows without any value
+    --dtype {float32,float64} = float32
+        type to compute in
+    """
     group = parser.add_argument_group("data")
-    group.add_argument(
-        "--scale", type=float, default=1.0, metavar="S",
-        help="divide all values by S (255 for grey levels of 8 bits) [1]",
-    )  # fmt: skip
-    group.add_argument(
-        "--threshold", type=float, metavar="T", help="then make values above T 1 and all others 0"
-    )
+    _options.add_options(group, add_data)
     add_limits(group)
-    group.add_argument(
-        "--missing-code", type=float, nargs="+", default=[], metavar="X",
-        help="numbers that mark missing values, such as -9 or 999",
-    )  # fmt: skip
-    group.add_argument(
-        "--drop-empty-rows", action="store_true", help="leave out rows without any value"
-    )
-    group.add_argument(
-        "--dtype", choices=("float32", "float64"), default="float32",
-        help="type to compute in [float32]",
-    )  # fmt: skip
 
 
 def add_limits(group):
-    """Add the options that leave out rows, and columns of a table of text."""
-    group.add_argument(
-        "--rows", dest="n_rows", type=int, metavar="N", help="use the first N rows only"
-    )
-    group.add_argument(
-        "--ignore", nargs="+", default=[], metavar="NAME",
-        help="columns of a table, by their names, that are left out",
-    )  # fmt: skip
-    group.add_argument(
-        "--id", dest="id_column", metavar="NAME",
-        help="column of names of rows: no data, and the first column of tables that are written",
-    )  # fmt: skip
+    """Add the options that leave out rows, and columns of a table of text.
+
+    Options
+    -------
+    --rows N
+        use the first N rows only
+    --ignore NAME ...
+        columns of a table, by their names, that are left out
+    --id NAME
+        column of names of rows: no data, and the first column of tables that are written
+    """
+    _options.add_options(group, add_limits)
 
 
 def add_alignment(parser, *names):

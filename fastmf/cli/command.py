@@ -30,7 +30,7 @@ from functools import partial
 from importlib import import_module
 
 import fastmf
-from fastmf.cli._options import in_options
+from fastmf.cli._options import add_options, in_options
 from fastmf.models._io import UnknownPrior
 
 # Modules of this package, each with functions `add`, of a parser, and `run`, of the arguments.
@@ -74,6 +74,7 @@ class _Parser(argparse.ArgumentParser):
             module, self.module = import_module(f"fastmf.cli.{self.module}"), None
             self.description, self.epilog = _description_and_examples(module.__doc__)
             self.set_defaults(run=module.run, parser=self)
+            add_options(self, module.add)
             module.add(self)
 
 

@@ -28,27 +28,29 @@ _READING = ("focus", "gaps", "outside", "inserts", "max_gaps")
 
 
 def add(parser):
-    """Add the options to a parser."""
-    from fastmf.estimators import PottsMachine
-    from fastmf.plotting import contact_map
+    """Add the options to a parser.
 
-    parser.add_argument(
-        "alignment", metavar="ALIGNMENT", help="FASTA, A2M, A3M, Stockholm or Clustal file"
-    )
-    parser.add_argument(
-        "-o", "--out", default="contacts.csv", metavar="CSV", help="table to write [contacts.csv]"
-    )
-    _options.add_plot(parser, "a map of the best pairs")
-    parser.add_argument(
-        "--model", metavar="NPZ", help="file to write the machine to, for sample, score, mutants"
-    )
-    _options.add_quiet(parser)
-    _options.add_parameters(parser, contact_map, ("n_top", "separation"), separation=5)
-    parser.add_argument(
-        "--distances", metavar="FILE",
-        help="matrix of distances of the columns that are kept (.npy, .npz, .csv); contacts are "
-        "below 8",
-    )  # fmt: skip
+    Options
+    -------
+    ALIGNMENT
+        FASTA, A2M, A3M, Stockholm or Clustal file
+    -o, --out CSV = contacts.csv
+        table to write
+    --plot PNG
+        picture to write: a map of the best pairs
+    --model NPZ
+        file to write the machine to, for sample, score, mutants
+    --top N
+        best pairs to write and draw [the number of columns]
+    --separation N = 5
+        of columns, at least
+    --distances FILE
+        matrix of distances of the columns that are kept (.npy, .npz, .csv); contacts are below 8
+    -q, --quiet
+        no progress
+    """
+    from fastmf.estimators import PottsMachine
+
     _rows.add_alignment(parser, *_READING, "identity")
     group = parser.add_argument_group("penalties, with l2_field = l2 by default")
     _options.add_parameters(group, PottsMachine, ("l2", "l2_field"), l2=0.02, l2_field=None)

@@ -38,11 +38,19 @@ _CHOSEN = (
 
 
 def add(parser):
-    """Add the options to a parser."""
-    _options.add_output(parser, "report", metavar="FOLDER")
-    parser.add_argument("--quick", action="store_true", help="small machines, little learning")
-    _options.add_seed(parser)
-    _options.add_quiet(parser)
+    """Add the options to a parser.
+
+    Options
+    -------
+    -o, --output FOLDER = report
+        where to write
+    --quick
+        small machines, little learning
+    --seed N = 0
+        of random numbers
+    -q, --quiet
+        no progress
+    """
 
 
 def run(arguments):

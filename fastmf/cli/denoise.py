@@ -17,21 +17,30 @@ from fastmf.priors._queries import two_values
 
 
 def add(parser):
-    """Add the options to a parser."""
+    """Add the options to a parser.
+
+    Options
+    -------
+    MODEL
+        file written by fastmf train
+    DATA
+        noisy data, one sample per row
+    -o, --output FILE = denoised.npy
+        where to write: .npy, .npz or .csv
+    --candidates FILE
+        clean data to start from [rows in the model]
+    --seed N = 0
+        of random numbers
+    --round
+        write states, not means
+    """
     from fastmf import GeneralizedRBM
 
     method = GeneralizedRBM.denoise
-    _rows.add_files(parser, "denoised.npy", "noisy data, one sample per row")
+    _options.add_parameters(parser, method, ("n_starts",))
     noise = parser.add_argument_group("noise (one of them)")
     one = noise.add_mutually_exclusive_group(required=True)
     _options.add_parameters(one, method, ("flip_probability", "noise_variance"))
-    group = parser.add_argument_group("method")
-    _options.add_parameters(group, method, ("n_starts",))
-    group.add_argument(
-        "--candidates", metavar="FILE", help="clean data to start from [rows in the model]"
-    )
-    _options.add_seed(group)
-    group.add_argument("--round", action="store_true", help="write states, not means")
     _rows.add_data(parser)
 
 

@@ -16,16 +16,24 @@ from fastmf.estimators.common.data import missing_entries
 
 
 def add(parser):
-    """Add the options to a parser."""
-    data, formats = "rows with empty cells or NaN, or aligned sequences", OUTPUTS + _rows.FASTA
-    _rows.add_files(parser, "imputed.npy", data, formats)
+    """Add the options to a parser.
+
+    Options
+    -------
+    MODEL
+        file of a trained machine
+    DATA
+        rows with empty cells or NaN, or aligned sequences
+    -o, --output FILE = imputed.npy
+        where to write: .npy, .npz, .csv or .fasta
+    """
     _rows.add_data(parser)
     _rows.add_alignment(parser, "focus", "inserts")
 
 
 def run(arguments):
     """Impute and write."""
-    _rows.check_files(arguments)
+    _rows.check_files(arguments, OUTPUTS + _rows.FASTA)
     machine = _rows.load(arguments.model, "impute")
     arguments.dtype = "float64"  # observed cells stay as they are
     table, alignment = _rows.read_rows(arguments.data, machine, arguments)

@@ -17,13 +17,21 @@ from fastmf.cli import _options, _rows
 
 
 def add(parser):
-    """Add the options to a parser."""
-    data = "sequences that are aligned as the machine's, such as one of fastmf dca --model"
-    _rows.add_files(parser, "mutants.csv", data, (".csv",))
-    parser.add_argument(
-        "--sequence", metavar="NAME", help="which of them [that of --focus, or the first]"
-    )
-    _options.add_plot(parser, "effects as colours")
+    """Add the options to a parser.
+
+    Options
+    -------
+    MODEL
+        machine written by fastmf dca --model
+    DATA
+        alignment of sequences that are aligned as the machine's
+    --sequence NAME
+        which of them [that of --focus, or the first]
+    -o, --output CSV = mutants.csv
+        table
+    --plot PNG
+        picture to write: effects as colours
+    """
     _rows.add_data(parser)
     _rows.add_alignment(parser, "focus", "inserts")
 
@@ -32,7 +40,7 @@ def run(arguments):
     """Write the table and the picture, and print the best mutation."""
     from fastmf.datasets.alignments import residues_of, rows_named
 
-    _rows.check_files(arguments)
+    _rows.check_files(arguments, (".csv",))
     machine = _rows.load(arguments.model, "mutants")
     table, alignment = _rows.read_rows(arguments.data, machine, arguments)
     alphabet = _rows.alphabet_of(machine, arguments)

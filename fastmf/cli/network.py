@@ -34,25 +34,33 @@ _MAX_CATEGORIES = 20
 
 
 def add(parser):
-    """Add the options to a parser."""
-    machine = fastmf.OrdinalMachine
-    parser.add_argument("table", metavar="TABLE", help="table of items, with a line of names")
-    what = "page to write, and the table of edges beside it"
-    _options.add_output(parser, "network.html", what, "PAGE")
-    parser.add_argument("--group", metavar="COLUMN", help="column that holds groups of rows")
-    parser.add_argument("--weight", metavar="COLUMN", help="column of weights of the rows")
-    parser.add_argument(
-        "--cluster", metavar="COLUMN", help="column of groups that were sampled together"
-    )
-    parser.add_argument("--ignore", nargs="+", default=[], metavar="COLUMN", help="left out")
-    _options.add_parameters(parser, machine, ("missing", "l2"), missing="drop", l2=0.0)
-    parser.add_argument(
-        "--bootstraps", type=int, default=0, metavar="N", help="samples of rows for stability [0]"
-    )
-    permutations = {"n_permutations": 0}
-    _options.add_parameters(parser, fastmf.compare_groups, permutations, **permutations)
-    _options.add_seed(parser)
-    _options.add_quiet(parser)
+    """Add the options to a parser.
+
+    Options
+    -------
+    TABLE
+        table of items, with a line of names
+    -o, --output PAGE = network.html
+        page to write, and the table of edges beside it
+    --group COLUMN
+        column that holds groups of rows
+    --weight COLUMN
+        column of weights of the rows
+    --cluster COLUMN
+        column of groups that were sampled together
+    --ignore COLUMN ...
+        left out
+    --bootstraps N = 0
+        samples of rows for stability
+    --permutations N = 0
+        permutations of groups
+    --seed N = 0
+        of random numbers
+    -q, --quiet
+        no progress
+    """
+    defaults = {"missing": "drop", "l2": 0.0}
+    _options.add_parameters(parser, fastmf.OrdinalMachine, defaults, **defaults)
 
 
 def run(arguments):

@@ -12,8 +12,17 @@ from fastmf.cli import _rows
 
 
 def add(parser):
-    """Add the options to a parser."""
-    _rows.add_files(parser, "predictions.csv", "rows of features")
+    """Add the options to a parser.
+
+    Options
+    -------
+    MODEL
+        file of a fitted estimator
+    DATA
+        rows of features
+    -o, --output FILE = predictions.csv
+        where to write: .npy, .npz or .csv
+    """
     _rows.add_data(parser)
 
 

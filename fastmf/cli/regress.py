@@ -24,23 +24,31 @@ from fastmf.cli import _options, _rows
 
 
 def add(parser):
-    """Add the options to a parser."""
+    """Add the options to a parser.
+
+    Options
+    -------
+    DATA
+        table of numbers, one sample per row
+    --target T
+        name or number (from 1) of a column, or a file [the last]
+    -o, --output CSV = coefficients.csv
+        table to write
+    --plot PNG
+        picture to write: the largest coefficients
+    --model NPZ
+        file to write the fitted estimator to
+    --classify
+        the target is a class
+    --unpenalised NAME ...
+        columns that are in the model in any case
+    -q, --quiet
+        no progress
+    """
     from fastmf import SpikeSlabRegressor
 
-    parser.add_argument("data", metavar="DATA", help="table of numbers, one sample per row")
-    parser.add_argument(
-        "--target", metavar="T", help="name or number (from 1) of a column, or a file [the last]"
-    )
-    _options.add_output(parser, "coefficients.csv", "table to write", "CSV")
-    _options.add_plot(parser, "the largest coefficients")
-    parser.add_argument("--model", metavar="NPZ", help="file to write the fitted estimator to")
-    parser.add_argument("--classify", action="store_true", help="the target is a class")
     _options.add_parameters(parser, SpikeSlabRegressor, ("inclusion_probability",))
-    parser.add_argument(
-        "--unpenalised", nargs="+", metavar="NAME", help="columns that are in the model in any case"
-    )
     _rows.add_limits(parser)
-    _options.add_quiet(parser)
 
 
 def run(arguments):

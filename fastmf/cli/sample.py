@@ -13,19 +13,27 @@ from fastmf.cli import _options, _rows
 
 
 def add(parser):
-    """Add the options to a parser."""
+    """Add the options to a parser.
+
+    Options
+    -------
+    MODEL
+        file of a trained machine
+    -o, --output FILE = samples.npy
+        where to write: .npy, .npz, .csv or .fasta
+    --seed N = 0
+        of random numbers
+    """
     from fastmf import GeneralizedRBM
 
-    _rows.add_files(parser, "samples.npy", formats=_options.OUTPUTS + _rows.FASTA)
     names = ("n_samples", "n_sweeps", "start")
     _options.add_parameters(parser, GeneralizedRBM.sample, names, n_samples=1000)
-    _options.add_seed(parser)
     _rows.add_alignment(parser)
 
 
 def run(arguments):
     """Draw and write."""
-    _rows.check_files(arguments)
+    _rows.check_files(arguments, _options.OUTPUTS + _rows.FASTA)
     machine = _rows.load(arguments.model, "sample")
     if arguments.start is not None and not hasattr(machine, "solutions"):
         raise ValueError(

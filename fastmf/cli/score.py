@@ -17,9 +17,19 @@ from fastmf.cli import _rows
 
 
 def add(parser):
-    """Add the options to a parser."""
-    _rows.add_files(parser, "scores.csv", "rows of numbers, or aligned sequences")
-    parser.add_argument("--energy", action="store_true", help="energies in place of likelihoods")
+    """Add the options to a parser.
+
+    Options
+    -------
+    MODEL
+        file of a trained machine
+    DATA
+        rows of numbers, or aligned sequences
+    -o, --output FILE = scores.csv
+        where to write: .npy, .npz or .csv
+    --energy
+        energies in place of likelihoods
+    """
     _rows.add_data(parser)
     _rows.add_alignment(parser, "focus", "inserts")
 

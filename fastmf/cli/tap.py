@@ -17,23 +17,23 @@ import numpy as np
 
 from fastmf.cli import _options, _rows
 
-_SOLVER_NAMES = {
-    "tap": "tap", "bp": "belief_propagation", "relaxed_bp": "relaxed_bp",
-    "adaptive_tap": "adaptive_tap", "exact": "exact",
-}  # fmt: skip
-
 
 def add(parser):
-    """Add the options to a parser."""
-    parser.add_argument("model", metavar="MODEL", help="file of a model")
-    _options.add_output(parser, "marginals.csv", "table", "CSV")
-    parser.add_argument("--method", choices=_SOLVER_NAMES, default="tap", help="solver [tap]")
-    parser.add_argument(
-        "--evidence", dest="clamp", metavar="FILE", help="observed variables of a UAI network"
-    )
-    parser.add_argument(
-        "--max-iter", type=int, metavar="N", help="most sweeps [the default of the method]"
-    )
+    """Add the options to a parser.
+
+    Options
+    -------
+    MODEL
+        file of a model
+    -o, --output CSV = marginals.csv
+        table
+    --method {tap,bp,relaxed_bp,adaptive_tap,exact} = tap
+        solver
+    --evidence FILE
+        observed variables of a UAI network
+    --max-iter N
+        most sweeps [the default of the method]
+    """
 
 
 def run(arguments):
@@ -50,7 +50,8 @@ def run(arguments):
         options["clamp"] = clamp
     if method == "exact" and "max_iter" in options:
         raise ValueError("--method exact has no sweeps: leave out --max-iter.")
-    result = getattr(fastmf, _SOLVER_NAMES[method])(model, **options)
+    solver = "belief_propagation" if method == "bp" else method
+    result = getattr(fastmf, solver)(model, **options)
     means, variances = result.mean, getattr(result, "var", None)
     if n_variables is not None:  # without the auxiliary units of factors
         n = model.prior.sizes[:n_variables].sum()

@@ -49,8 +49,6 @@ def _names():
 
 def add(parser):
     """Add the machines and their options to a parser."""
-    from fastmf import GeneralizedRBM
-
     machines = parser.add_subparsers(title="machines", metavar="MACHINE", required=True)
     rbm = machines.add_parser(
         "rbm", help="a restricted Boltzmann machine", epilog=parser.epilog,
@@ -58,29 +56,37 @@ def add(parser):
         description="Train a restricted Boltzmann machine by mean-field (TAP) solutions.",
     )  # fmt: skip
     rbm.set_defaults(run=run, parser=rbm)
-    rbm.add_argument(
-        "data", metavar="DATA", help="file of numbers, one sample per row, or an alignment"
-    )
-    _options.add_output(rbm, "model.npz", "model to write")
-    _options.add_quiet(rbm)
-    _rows.add_data(rbm)
-    _rows.add_alignment(rbm, "identity", "outside", "inserts", "max_gaps")
-    group = rbm.add_argument_group("machine and learning")
+    add_rbm(rbm)
+
+
+def add_rbm(parser):
+    """Add the options to a parser.
+
+    Options
+    -------
+    DATA
+        file of numbers, one sample per row, or an alignment
+    -o, --output FILE = model.npz
+        model to write
+    --seed N = 0
+        of random numbers
+    --validation-share R
+        fraction of the rows that are not learned from, whose log-likelihood is computed after each
+        epoch; with --early-stopping it decides when to stop
+    --early-stopping N
+        stop when the log-likelihood of validation rows has not risen for N epochs
+    --checkpoint FILE
+        file written after each epoch, with which the same command resumes
+    -q, --quiet
+        no progress
+    """
+    from fastmf import GeneralizedRBM
+
+    _options.add_options(parser, add_rbm)
+    _rows.add_data(parser)
+    _rows.add_alignment(parser, "identity", "outside", "inserts", "max_gaps")
+    group = parser.add_argument_group("machine and learning")
     _options.add_parameters(group, GeneralizedRBM, _names())
-    _options.add_seed(group)
-    group.add_argument(
-        "--validation-share", dest="validation_data", type=float, metavar="R",
-        help="fraction of the rows that are not learned from, whose log-likelihood is computed "
-        "after each epoch; with --early-stopping it decides when to stop",
-    )  # fmt: skip
-    group.add_argument(
-        "--early-stopping", type=int, metavar="N",
-        help="stop when the log-likelihood of validation rows has not risen for N epochs",
-    )  # fmt: skip
-    group.add_argument(
-        "--checkpoint", metavar="FILE",
-        help="file written after each epoch, with which the same command resumes",
-    )  # fmt: skip
 
 
 def run(arguments):

@@ -24,8 +24,13 @@ from fastmf.cli import _options, _warmup_tasks
 
 
 def add(parser):
-    """Add the options to a parser."""
-    _options.add_quiet(parser)
+    """Add the options to a parser.
+
+    Options
+    -------
+    -q, --quiet
+        no progress
+    """
 
 
 def run(arguments):
