@@ -15,6 +15,7 @@ deviation of its coefficient, and the posterior probability that it is not zero.
 """
 
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -143,12 +144,10 @@ def _classes(arguments):
     """Classes in a named column of a table of text, numbers or words; None if there is none."""
     from fastmf.datasets.files import is_text, read_text
 
-    if arguments.target is None or not is_text(arguments.data):
-        return None
-    try:
-        names, columns = read_text(arguments.data)
-    except ValueError:  # no names
-        return None
+    names = ()
+    if is_text(arguments.data):
+        with suppress(ValueError):  # no names
+            names, columns = read_text(arguments.data)
     if arguments.target not in names:
         return None
     cells = columns[_place(arguments.target, names)]
