@@ -44,10 +44,9 @@ def run(arguments):
 
 
 def _alignment(arguments):
-    from fastmf.datasets import sequence_weights
-    from fastmf.datasets.alignments import load_and_compare
+    from fastmf.datasets import load_alignment, sequence_weights
 
-    alignment, _ = load_and_compare(arguments.file, arguments.alphabet)
+    alignment = load_alignment(arguments.file, arguments.alphabet)
     effective = sequence_weights(alignment.X, arguments.identity).sum()
     return {
         "alignment": f"{len(alignment.rows)} sequences, {len(alignment.columns)} columns",

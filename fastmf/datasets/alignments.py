@@ -4,7 +4,6 @@ import io
 import math
 import re
 import string
-from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -271,22 +270,20 @@ def load_and_compare(
             f"{text.path}: no sequence is within the alphabet {alphabet}; letters outside it are "
             f"{' '.join(strange[:5])}. Pass another alphabet, or outside='gap'."
         )
-    names = list(compress(text.names, valid))
-    alignment = Alignment(X, names, np.flatnonzero(valid), columns, alphabet)
+    row_mask, column_mask = _few_gaps(X, gap_state(alphabet), max_gaps, text.path)
+    row_numbers, column_numbers = np.flatnonzero(valid)[row_mask], columns[column_mask]
     why = f"letters outside the alphabet {alphabet} ({' '.join(strange[:5])})"
-    n, left_out = {"sequences": len(valid), "columns": len(columns)}, [(~valid, "sequences", why)]
-    if max_gaps != [1, 1]:
-        masks = row_mask, column_mask = _few_gaps(alignment, max_gaps, text.path)
-        for mask, what, most in zip(masks, ("sequences", "columns"), max_gaps, strict=True):
-            left_out.append((~mask, what, f"more than {most:.0%} gaps"))
-        X, names = X[row_mask][:, column_mask], list(compress(names, row_mask))
-        rows, columns = alignment.rows[row_mask], columns[column_mask]
-        alignment = Alignment(X, names, rows, columns, alphabet)
-    return alignment, [
-        f"{mask.sum()} of {n[what]} {what} left out: {why}"
-        for mask, what, why in left_out
-        if mask.any()
+    left_out = [
+        f"{np.sum(~mask)} of {n} {what} left out: {why}"
+        for mask, n, what, why in (
+            (valid, len(valid), "sequences", why),
+            (row_mask, len(valid), "sequences", f"more than {max_gaps[0]:.0%} gaps"),
+            (column_mask, len(columns), "columns", f"more than {max_gaps[1]:.0%} gaps"),
+        )
+        if not mask.all()
     ]
+    X, names = X[row_mask][:, column_mask], [text.names[k] for k in row_numbers]
+    return Alignment(X, names, row_numbers, column_numbers, alphabet), left_out
 
 
 def residues_of(path, name, alignment, inserts="drop"):
@@ -357,10 +354,11 @@ def _checked_fractions(max_gaps):
     return [number("max_gaps", value, 0, 1) for value in pair]
 
 
-def _few_gaps(alignment, max_gaps, path):
+def _few_gaps(X, gap, max_gaps, path):
     """Masks of the rows, and of the columns of these, that do not hold too many gaps."""
-    gap = gap_state(alignment.alphabet)
-    gaps = np.isin(alignment.X, [-1] if gap is None else [-1, gap])
+    if max_gaps == [1, 1]:
+        return np.ones(len(X), bool), np.ones(X.shape[1], bool)
+    gaps = np.isin(X, [-1] if gap is None else [-1, gap])
     rows = gaps.mean(1) <= max_gaps[0]
     columns = gaps[rows].mean(0) <= max_gaps[1] if rows.any() else rows[:0]
     if not columns.any():

@@ -120,18 +120,16 @@ def _read_npy(path, max_bytes):
 
 def _read_npz(path, key, max_bytes):
     with reading(path, ".npz"), open(path, "rb") as file:
-        names = list(Archive(file, max_bytes))
-    if key is None and len(names) == 1:
-        key = names[0]
-    if key not in names:
-        asked = "several arrays" if key is None else f"no array {key!r}"
-        if not names:
-            raise ValueError(f"{path} holds no arrays.")
-        listed = reason(", ".join(names))
-        raise ValueError(f"{path} holds {asked}: choose one of {listed} by {path}:KEY.")
-
-    with reading(path, ".npz"), open(path, "rb") as file:
-        return Archive(file, max_bytes)[key]
+        archive = Archive(file, max_bytes)
+        names = list(archive)
+        key = names[0] if key is None and len(names) == 1 else key
+        if key in names:
+            return archive[key]
+    if not names:
+        raise ValueError(f"{path} holds no arrays.")
+    asked = "several arrays" if key is None else f"no array {key!r}"
+    listed = reason(", ".join(names))
+    raise ValueError(f"{path} holds {asked}: choose one of {listed} by {path}:KEY.")
 
 
 def read_text(path, names_of_rows=None):
