@@ -1,9 +1,11 @@
 """Options of commands from the signatures of functions, and checks of the files they name."""
 
 import argparse
+import ast
 import inspect
 import re
 from pathlib import Path
+from textwrap import dedent
 
 from fastmf._jit.messages import to_stderr
 
@@ -23,6 +25,14 @@ _FLAGS = {
 }
 
 
+def docstring(thing):
+    """The docstring of a module, class or function; from its source if python -OO left it out."""
+    if thing.__doc__ is not None:
+        return inspect.getdoc(thing)
+    tree = ast.parse(dedent(inspect.getsource(thing)))
+    return ast.get_docstring(tree if inspect.ismodule(thing) else tree.body[0]) or ""
+
+
 class NumberOrPair(argparse.Action):
     """Store one number alone, and several as a tuple."""
 
@@ -37,26 +47,20 @@ def add_options(parser, function):
     Above the text of an option is a line with its flags, the name of the value, "..." for several
     values, and "=" before a default. A value N is an integer, R a number, {a,b} one of these words.
     """
-    if function.__doc__ is None:
-        raise ImportError("options are read from docstrings, which python -OO leaves out.")
-    text = inspect.getdoc(function).partition("Options\n-------\n")[2] + "\n"
-    for usage, lines in re.findall(r"^(\S.*)\n((?: .*\n)+)", text, re.MULTILINE):
+    section = docstring(function).partition("Options\n-------\n")[2] + "\n"
+    for usage, lines in re.findall(r"^(\S.*)\n((?: .*\n)+)", section, re.MULTILINE):
         usage, _, default = usage.partition(" = ")
         flags, value, several = re.fullmatch(r"((?:-[a-z-]+,? ?)*)(\S*)( \.\.\.)?", usage).groups()
         flags = flags.replace(",", "").split()
-        texts = [*lines.split(), *([f"[{default}]"] if default else [])]
-        options = {"help": " ".join(texts).replace("%", "%%")}
-        if value.startswith("{"):
-            options |= {"choices": value[1:-1].split(","), "default": default}
-        elif value:
-            kind = {"N": int, "R": float}.get(value, str)
-            options |= {
-                "metavar": value,
-                "type": kind,
-                "default": kind(default) if default else None,
-            }
-        else:
+        text = " ".join(lines.split()) + f" [{default}]" * bool(default)
+        options = {"help": text.replace("%", "%%")}
+        if not value:
             options["action"] = "store_true"
+        elif value.startswith("{"):
+            options |= {"choices": value[1:-1].split(","), "default": default}
+        else:  # argparse converts defaults
+            kind = {"N": int, "R": float}.get(value, str)
+            options |= {"metavar": value, "type": kind, "default": default or None}
         if several:
             options |= {"nargs": "+", "default": []}
         if flags:
@@ -89,7 +93,7 @@ def add_parameters(parser, function, names, **defaults):
 
 def _documented(function):
     """Kind and first sentence of each parameter in a docstring in numpydoc's format."""
-    text = (inspect.getdoc(function) or "").partition("Parameters\n----------\n")[2]
+    text = docstring(function).partition("Parameters\n----------\n")[2]
     pattern = r"^(\w[\w, ]*) : (.*)\n((?:    .*\n|\n(?=    ))*)"
     parts = {}
     for names, kind, lines in re.findall(pattern, text + "\n", re.MULTILINE):

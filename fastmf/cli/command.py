@@ -30,7 +30,7 @@ from functools import partial
 from importlib import import_module
 
 import fastmf
-from fastmf.cli._options import add_options, in_options
+from fastmf.cli._options import add_options, docstring, in_options
 from fastmf.models._io import UnknownPrior
 
 # Modules of this package, each with functions `add`, of a parser, and `run`, of the arguments.
@@ -72,22 +72,22 @@ class _Parser(argparse.ArgumentParser):
         """Add the description, the options and the examples of the command's module."""
         if self.module is not None:
             module, self.module = import_module(f"fastmf.cli.{self.module}"), None
-            self.description, self.epilog = _description_and_examples(module.__doc__)
+            self.description, self.epilog = _description_and_examples(module)
             self.set_defaults(run=module.run, parser=self)
             add_options(self, module.add)
             module.add(self)
 
 
-def _description_and_examples(docstring):
+def _description_and_examples(module):
     """The docstring of a module up to its examples, and these with all that follows."""
-    description, examples, text = (docstring or "").partition("\n\nexample")
+    description, examples, text = docstring(module).partition("\n\nexample")
     return description, (examples + text).strip()
 
 
 def parser():
     """The parser of the command line."""
     layout = argparse.RawDescriptionHelpFormatter
-    description, epilog = _description_and_examples(__doc__)
+    description, epilog = _description_and_examples(sys.modules[__name__])
     main_parser = argparse.ArgumentParser(
         prog="fastmf", description=description, epilog=epilog, formatter_class=layout
     )
