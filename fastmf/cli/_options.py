@@ -1,9 +1,11 @@
 """Options of commands from the signatures of functions, and checks of the files they name."""
 
 import argparse
+import ast
 import inspect
 import re
 from pathlib import Path
+from textwrap import dedent
 
 from fastmf._jit.messages import to_stderr
 
@@ -13,8 +15,22 @@ _FLAGS = {
     "n_samples": ("-n", "--n-samples"),
     "n_epochs": ("--epochs",),
     "n_sweeps": ("--sweeps",),
+    "n_permutations": ("--permutations",),
+    "n_top": ("--top",),
+    "n_rows": ("--rows",),
+    "id_column": ("--id",),
+    "clamp": ("--evidence",),
+    "validation_data": ("--validation-share",),
     "random_state": ("--seed",),
 }
+
+
+def docstring(thing):
+    """The docstring of a module, class or function; from its source if python -OO left it out."""
+    if thing.__doc__ is not None:
+        return inspect.getdoc(thing)
+    tree = ast.parse(dedent(inspect.getsource(thing)))
+    return ast.get_docstring(tree if inspect.ismodule(thing) else tree.body[0]) or ""
 
 
 class NumberOrPair(argparse.Action):
@@ -23,6 +39,34 @@ class NumberOrPair(argparse.Action):
     def __call__(self, parser, namespace, values, option_string=None):
         """Store the values."""
         setattr(namespace, self.dest, values[0] if len(values) == 1 else tuple(values))
+
+
+def add_options(parser, function):
+    """Add the options that the docstring of a function lists, if any, as --help shows them.
+
+    Above the text of an option is a line with its flags, the name of the value, "..." for several
+    values, and "=" before a default. A value N is an integer, R a number, {a,b} one of these words.
+    """
+    section = docstring(function).partition("Options\n-------\n")[2] + "\n"
+    for usage, lines in re.findall(r"^(\S.*)\n((?: .*\n)+)", section, re.MULTILINE):
+        usage, _, default = usage.partition(" = ")
+        flags, value, several = re.fullmatch(r"((?:-[a-z-]+,? ?)*)(\S*)( \.\.\.)?", usage).groups()
+        flags = flags.replace(",", "").split()
+        text = " ".join(lines.split()) + f" [{default}]" * bool(default)
+        options = {"help": text.replace("%", "%%")}
+        if not value:
+            options["action"] = "store_true"
+        elif value.startswith("{"):
+            options |= {"choices": value[1:-1].split(","), "default": default}
+        else:  # argparse converts defaults
+            kind = {"N": int, "R": float}.get(value, str)
+            options |= {"metavar": value, "type": kind, "default": default or None}
+        if several:
+            options |= {"nargs": "+", "default": []}
+        if flags:
+            names = (name for name, renamed in _FLAGS.items() if renamed[-1] == flags[-1])
+            options["dest"] = next(names, flags[-1].strip("-").replace("-", "_"))
+        parser.add_argument(*(flags or [value.lower()]), **options)
 
 
 def add_parameters(parser, function, names, **defaults):
@@ -49,7 +93,7 @@ def add_parameters(parser, function, names, **defaults):
 
 def _documented(function):
     """Kind and first sentence of each parameter in a docstring in numpydoc's format."""
-    text = (inspect.getdoc(function) or "").partition("Parameters\n----------\n")[2]
+    text = docstring(function).partition("Parameters\n----------\n")[2]
     pattern = r"^(\w[\w, ]*) : (.*)\n((?:    .*\n|\n(?=    ))*)"
     parts = {}
     for names, kind, lines in re.findall(pattern, text + "\n", re.MULTILINE):
@@ -97,27 +141,6 @@ def in_options(message, parser):
 
     pattern = r"""(?<![\w./'"-])(?P<name>[a-z]\w*)((?P<equals>=)(?=\S)|(?![\w/'"(=-]|\.\w))"""
     return re.sub(pattern, substitute, message)
-
-
-def add_output(parser, default, what="where to write", metavar="FILE"):
-    """Add the option that names the file to write."""
-    text = f"{what} [{default}]"
-    parser.add_argument("-o", "--output", default=default, metavar=metavar, help=text)
-
-
-def add_plot(parser, what):
-    """Add the option that names a picture to write."""
-    parser.add_argument("--plot", metavar="PNG", help=f"picture to write: {what}")
-
-
-def add_seed(parser):
-    """Add the option that seeds random numbers."""
-    parser.add_argument("--seed", dest="random_state", type=int, default=0, metavar="N", help="[0]")
-
-
-def add_quiet(parser):
-    """Add the option that leaves out progress."""
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
 
 
 def say(text, quiet=False):

@@ -9,54 +9,62 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastmf._common.arguments import count, number, positive
 from fastmf._common.names import pandas
 from fastmf._common.warning import listed
 from fastmf.cli import _options
 from fastmf.models._io import replacing
 
+# Suffixes of files of sequences, which are written like the first one.
 FASTA = (".fasta", ".fa", ".afa", ".faa", ".fna")
 
 
 # --- options --------------------------------------------------------------------------------------
 
 
+def check_files(arguments, formats=_options.OUTPUTS):
+    """Raise early if an output cannot be written: see `_options.check_outputs`."""
+    inputs = [getattr(arguments, name, None) for name in ("model", "data", "candidates")]
+    # Tables alone have names of rows.
+    formats = (".csv",) if getattr(arguments, "id_column", None) else formats
+    plot = getattr(arguments, "plot", None), _options.PICTURES
+    _options.check_outputs(inputs, (arguments.output, formats), plot)
+
+
 def add_data(parser):
-    """Add the options that convert the numbers of a file to values of visible units."""
+    """Add the options that convert the numbers of a file to values of visible units.
+
+    Options
+    -------
+    --scale R = 1
+        divide all values by R (255 for grey levels of 8 bits)
+    --threshold R
+        then make values above R 1 and all others 0
+    --missing-code R ...
+        numbers that mark missing values, such as -9 or 999
+    --drop-empty-rows
+        leave out rows without any value
+    --dtype {float32,float64} = float32
+        type to compute in
+    """
     group = parser.add_argument_group("data")
-    group.add_argument(
-        "--scale", type=float, default=1.0, metavar="S",
-        help="divide all values by S (255 for grey levels of 8 bits) [1]",
-    )  # fmt: skip
-    group.add_argument(
-        "--threshold", type=float, metavar="T", help="then make values above T 1 and all others 0"
-    )
+    _options.add_options(group, add_data)
     add_limits(group)
-    group.add_argument(
-        "--missing-code", type=float, nargs="+", default=[], metavar="X",
-        help="numbers that mark missing values, such as -9 or 999",
-    )  # fmt: skip
-    group.add_argument(
-        "--drop-empty-rows", action="store_true", help="leave out rows without any value"
-    )
-    group.add_argument(
-        "--dtype", choices=("float32", "float64"), default="float32",
-        help="type to compute in [float32]",
-    )  # fmt: skip
 
 
 def add_limits(group):
-    """Add the options that leave out rows, and columns of a table of text."""
-    group.add_argument(
-        "--rows", dest="n_rows", type=int, metavar="N", help="use the first N rows only"
-    )
-    group.add_argument(
-        "--ignore", nargs="+", default=[], metavar="NAME",
-        help="columns of a table, by their names, that are left out",
-    )  # fmt: skip
-    group.add_argument(
-        "--id", dest="id_column", metavar="NAME",
-        help="column of names of rows: no data, and the first column of tables that are written",
-    )  # fmt: skip
+    """Add the options that leave out rows, and columns of a table of text.
+
+    Options
+    -------
+    --rows N
+        use the first N rows only
+    --ignore NAME ...
+        columns of a table, by their names, that are left out
+    --id NAME
+        column of names of rows: no data, and the first column of tables that are written
+    """
+    _options.add_options(group, add_limits)
 
 
 def add_alignment(parser, *names):
@@ -86,11 +94,6 @@ class Rows(NamedTuple):
 def ignored(arguments, *names):
     """Names of the columns of a table that hold no numbers to read."""
     return [*arguments.ignore, *names, *filter(None, [arguments.id_column])]
-
-
-def formats(arguments, *sequences):
-    """Suffixes of outputs: of tables alone where these have names of rows."""
-    return (".csv",) if arguments.id_column else (*_options.OUTPUTS, *sequences)
 
 
 def read_frame(name, arguments):
@@ -135,6 +138,7 @@ def read_numbers(name, arguments, *, all_rows=False, words=None):
         names, cells = read_text(name, arguments.id_column)
         texts = dict(zip(names, np.array(cells, object), strict=True))
     used = np.arange(len(X))[: None if all_rows else n_rows(arguments)]
+    scale = positive("scale", arguments.scale)
     if arguments.missing_code:
         X = np.where(np.isin(X, arguments.missing_code), np.nan, X)
     if arguments.drop_empty_rows:
@@ -142,16 +146,12 @@ def read_numbers(name, arguments, *, all_rows=False, words=None):
         if n := empty[used].sum():
             _options.say(f"{n} of {len(used)} rows of {name} left out: they have no values")
             used = used[~empty[used]]
-    X = X[used]
-    if not 0 < arguments.scale < np.inf:
-        raise ValueError(f"--scale must be positive and finite, got {arguments.scale:g}.")
-    X = X.astype(arguments.dtype) / np.dtype(arguments.dtype).type(arguments.scale)
+    X = X[used].astype(arguments.dtype) / np.dtype(arguments.dtype).type(scale)
     if arguments.threshold is not None:
-        if np.isnan(arguments.threshold):
-            raise ValueError("--threshold must be a number, got NaN.")
+        threshold = number("threshold", arguments.threshold, -np.inf, np.inf)
         if np.isnan(X).any():
             raise ValueError(f"{name} holds NaN, which is neither above nor below a threshold.")
-        X = (X > arguments.threshold).astype(arguments.dtype)
+        X = (X > threshold).astype(arguments.dtype)
     if words is not None:
         X = pandas().DataFrame(X, columns=columns)
         for word in words:
@@ -173,9 +173,7 @@ def as_matrix(array, name):
 
 def n_rows(arguments):
     """Number of rows to use, None for all."""
-    if arguments.n_rows is not None and arguments.n_rows < 1:
-        raise ValueError(f"--rows must be at least 1, got {arguments.n_rows}.")
-    return arguments.n_rows
+    return count("n_rows", arguments.n_rows, optional=True)
 
 
 def warn_of_codes(X, names):
@@ -349,6 +347,15 @@ def write_table(path, rows):
     csv.writer(text, lineterminator="\n").writerows(rows)
     with replacing(path) as file:
         file.write(text.getvalue().encode())
+
+
+def write_columns(path, columns, n_digits=6):
+    """Write named columns as a table, with so many digits of floating-point numbers."""
+    cells = [
+        [f"{x:.{n_digits}g}" if isinstance(x, float) else x for x in np.asarray(column).tolist()]
+        for column in columns.values()
+    ]
+    write_table(path, [columns, *zip(*cells, strict=True)])
 
 
 def write_figure(path, figure):

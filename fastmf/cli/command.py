@@ -1,20 +1,5 @@
-"""The command line: its parser, error messages and exit codes."""
+"""Mean-field inference and learning in pairwise models (Boltzmann machines).
 
-import argparse
-import os
-import sys
-import warnings
-from concurrent.futures.process import BrokenProcessPool
-from functools import partial
-from importlib import import_module
-
-import fastmf
-from fastmf.cli._options import in_options
-from fastmf.models._io import UnknownPrior
-
-DESCRIPTION = "Mean-field inference and learning in pairwise models (Boltzmann machines)."
-
-EPILOG = """\
 examples:
   fastmf demo                                       see what it does, on digits that come with it
   fastmf train rbm images.npy --output model.npz    learn a restricted Boltzmann machine
@@ -35,6 +20,18 @@ exit codes: 0 done, 1 an error in data, model or options, 2 wrong usage, 130 int
 FASTMF_DEBUG=1 in the environment shows where an error comes from; FASTMF_QUIET=1 leaves out
 messages about compilation.
 """
+
+import argparse
+import os
+import sys
+import warnings
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from importlib import import_module
+
+import fastmf
+from fastmf.cli._options import add_options, docstring, in_options
+from fastmf.models._io import UnknownPrior
 
 # Modules of this package, each with functions `add`, of a parser, and `run`, of the arguments.
 COMMANDS = {
@@ -75,16 +72,24 @@ class _Parser(argparse.ArgumentParser):
         """Add the description, the options and the examples of the command's module."""
         if self.module is not None:
             module, self.module = import_module(f"fastmf.cli.{self.module}"), None
-            self.description, self.epilog = module.__doc__, module.EPILOG
+            self.description, self.epilog = _description_and_examples(module)
             self.set_defaults(run=module.run, parser=self)
+            add_options(self, module.add)
             module.add(self)
+
+
+def _description_and_examples(module):
+    """The docstring of a module up to its examples, and these with all that follows."""
+    description, examples, text = docstring(module).partition("\n\nexample")
+    return description, (examples + text).strip()
 
 
 def parser():
     """The parser of the command line."""
     layout = argparse.RawDescriptionHelpFormatter
+    description, epilog = _description_and_examples(sys.modules[__name__])
     main_parser = argparse.ArgumentParser(
-        prog="fastmf", description=DESCRIPTION, epilog=EPILOG, formatter_class=layout
+        prog="fastmf", description=description, epilog=epilog, formatter_class=layout
     )
     main_parser.add_argument("--version", action="version", version=f"fastmf {fastmf.__version__}")
     options = {"title": "commands", "metavar": "COMMAND", "parser_class": _Parser}

@@ -1,12 +1,5 @@
-"""Fit a Potts model to an alignment (DCA) and rank its pairs of columns."""
+"""Fit a Potts model to an alignment (DCA) and rank its pairs of columns.
 
-import time
-
-import numpy as np
-
-from fastmf.cli import _options, _rows
-
-EPILOG = """\
 examples:
   fastmf dca PF00014.fasta --plot contacts.png
       predicted contacts of a protein family, as a table and as a picture
@@ -23,36 +16,41 @@ model (maximum pseudo-likelihood, zero-sum gauge, without the gap state), less w
 have on average (APC). With --focus also its residues there, such as K12, numbered from the number
 in its title (NAME/12-80) or 1.
 """
+
+import time
+
+import numpy as np
+
+from fastmf._common.arguments import count
+from fastmf.cli import _options, _rows
+
 _READING = ("focus", "gaps", "outside", "inserts", "max_gaps")
 
 
 def add(parser):
-    """Add the options to a parser."""
+    """Add the options to a parser.
+
+    Options
+    -------
+    ALIGNMENT
+        FASTA, A2M, A3M, Stockholm or Clustal file
+    -o, --out CSV = contacts.csv
+        table to write
+    --plot PNG
+        picture to write: a map of the best pairs
+    --model NPZ
+        file to write the machine to, for sample, score, mutants
+    --top N
+        best pairs to write and draw [the number of columns]
+    --separation N = 5
+        of columns, at least
+    --distances FILE
+        matrix of distances of the columns that are kept (.npy, .npz, .csv); contacts are below 8
+    -q, --quiet
+        no progress
+    """
     from fastmf.estimators import PottsMachine
 
-    parser.add_argument(
-        "alignment", metavar="ALIGNMENT", help="FASTA, A2M, A3M, Stockholm or Clustal file"
-    )
-    parser.add_argument(
-        "-o", "--out", default="contacts.csv", metavar="CSV", help="table to write [contacts.csv]"
-    )
-    _options.add_plot(parser, "a map of the best pairs")
-    parser.add_argument(
-        "--model", metavar="NPZ", help="file to write the machine to, for sample, score, mutants"
-    )
-    _options.add_quiet(parser)
-    parser.add_argument(
-        "--top", type=int, metavar="N",
-        help="best pairs to write and draw [the number of columns]",
-    )  # fmt: skip
-    parser.add_argument(
-        "--separation", type=int, default=5, metavar="N", help="of columns, at least [5]"
-    )
-    parser.add_argument(
-        "--distances", metavar="FILE",
-        help="matrix of distances of the columns that are kept (.npy, .npz, .csv); contacts are "
-        "below 8",
-    )  # fmt: skip
     _rows.add_alignment(parser, *_READING, "identity")
     group = parser.add_argument_group("penalties, with l2_field = l2 by default")
     _options.add_parameters(group, PottsMachine, ("l2", "l2_field"), l2=0.02, l2_field=None)
@@ -70,13 +68,12 @@ def run(arguments):
         (arguments.plot, _options.PICTURES),
         (arguments.model, (".npz",)),
     )
-    if arguments.top is not None and arguments.top < 1:
-        raise ValueError(f"--top must be at least 1, got {arguments.top}.")
+    count("n_top", arguments.n_top, optional=True)
     alignment = read_alignment(arguments.alignment, arguments)
-    n_columns = alignment.X.shape[1]
-    if n_columns <= arguments.separation:
+    n_columns, separation = alignment.X.shape[1], arguments.separation
+    if n_columns <= separation:
         raise ValueError(
-            f"{arguments.alignment} has {n_columns} columns: none are {arguments.separation} apart."
+            f"{arguments.alignment} has {n_columns} columns: none are {separation} apart."
         )
     distances = _distances(arguments.distances, n_columns)
     start = time.perf_counter()
@@ -97,9 +94,9 @@ def run(arguments):
     )
     if distances is not None:
         allowed = ~np.isnan(distances)
-        n = min(n_pairs, len(ranked_pairs(scores, arguments.separation, allowed)[0]))
+        n = min(n_pairs, len(ranked_pairs(scores, separation, allowed)[0]))
         if n:
-            precision = contact_precision(scores, distances, n, arguments.separation)
+            precision = contact_precision(scores, distances, n, separation)
             print(f"precision of the best {n} pairs: {precision:.3f}")
     if arguments.model is not None:
         _rows.keep_alignment(machine, alignment)
@@ -107,7 +104,7 @@ def run(arguments):
     if arguments.plot is not None:
         from fastmf.plotting import contact_map
 
-        options = {"n_top": n_pairs, "separation": arguments.separation}
+        options = {"n_top": n_pairs, "separation": separation}
         _rows.write_figure(arguments.plot, contact_map(scores, distances, **options))
 
 
@@ -162,16 +159,14 @@ def _write(arguments, scores, alignment):
     from fastmf.datasets.alignments import residues_of
     from fastmf.evaluation import ranked_pairs
 
-    head, residues = ["i", "j", "column_i", "column_j", "score"], None
+    n_top = arguments.n_top or len(scores)
+    i, j = (side[:n_top] for side in ranked_pairs(scores, arguments.separation))
+    columns = alignment.columns + 1
+    table = {"i": i + 1, "j": j + 1, "column_i": columns[i], "column_j": columns[j]}
+    table["score"] = scores[i, j]
     if arguments.focus is not None:
-        head += ["residue_i", "residue_j"]
         inserts = _options.given(arguments, "inserts")
         residues = residues_of(arguments.alignment, arguments.focus, alignment, **inserts)
-    columns = alignment.columns + 1
-    lines = []
-    pairs = np.transpose(ranked_pairs(scores, arguments.separation))
-    for i, j in pairs[: arguments.top or len(scores)]:
-        line = [i + 1, j + 1, columns[i], columns[j], f"{scores[i, j]:.6g}"]
-        lines.append(line + ([residues[i], residues[j]] if residues else []))
-    _rows.write_table(arguments.out, [head, *lines])
-    return len(lines)
+        table |= {f"residue_{name}": np.array(residues)[k] for name, k in (("i", i), ("j", j))}
+    _rows.write_columns(arguments.out, table)
+    return len(i)

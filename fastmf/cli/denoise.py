@@ -1,11 +1,5 @@
-"""Posterior means of the visible units given noisy observations of them."""
+"""Posterior means of the visible units given noisy observations of them.
 
-import numpy as np
-
-from fastmf.cli import _options, _rows
-from fastmf.priors._queries import two_values
-
-EPILOG = """\
 examples:
   fastmf denoise model.npz noisy.npy --flip-probability 0.1 --output restored.npy
       binary data whose entries were flipped with probability 0.1
@@ -16,25 +10,37 @@ examples:
       nearest to the noisy data
 """
 
+import numpy as np
+
+from fastmf.cli import _options, _rows
+from fastmf.priors._queries import two_values
+
 
 def add(parser):
-    """Add the options to a parser."""
+    """Add the options to a parser.
+
+    Options
+    -------
+    MODEL
+        file written by fastmf train
+    DATA
+        noisy data, one sample per row
+    -o, --output FILE = denoised.npy
+        where to write: .npy, .npz or .csv
+    --candidates FILE
+        clean data to start from [rows in the model]
+    --seed N = 0
+        of random numbers
+    --round
+        write states, not means
+    """
     from fastmf import GeneralizedRBM
 
     method = GeneralizedRBM.denoise
-    parser.add_argument("model", metavar="MODEL", help="file written by fastmf train")
-    parser.add_argument("data", metavar="DATA", help="noisy data, one sample per row")
-    _options.add_output(parser, "denoised.npy", "where to write: .npy, .npz or .csv")
+    _options.add_parameters(parser, method, ("n_starts",))
     noise = parser.add_argument_group("noise (one of them)")
     one = noise.add_mutually_exclusive_group(required=True)
     _options.add_parameters(one, method, ("flip_probability", "noise_variance"))
-    group = parser.add_argument_group("method")
-    _options.add_parameters(group, method, ("n_starts",))
-    group.add_argument(
-        "--candidates", metavar="FILE", help="clean data to start from [rows in the model]"
-    )
-    _options.add_seed(group)
-    group.add_argument("--round", action="store_true", help="write states, not means")
     _rows.add_data(parser)
 
 
@@ -42,8 +48,7 @@ def run(arguments):
     """Denoise and write the estimate."""
     from fastmf import GeneralizedRBM
 
-    inputs = arguments.model, arguments.data, arguments.candidates
-    _options.check_outputs(inputs, (arguments.output, _rows.formats(arguments)))
+    _rows.check_files(arguments)
     machine = GeneralizedRBM.load(arguments.model)
     table = _rows.read_table(arguments.data, machine, arguments)
     names = "flip_probability", "noise_variance", "n_starts", "random_state"
@@ -54,8 +59,7 @@ def run(arguments):
     estimate = machine.denoise(table.X, **options)
     if arguments.round:
         estimate = _rounded(estimate, machine.visible_)
-    _rows.write(arguments.output, table._replace(X=estimate))
-    print(f"{arguments.output}: {len(estimate)} rows of {estimate.shape[1]} values")
+    _rows.write_rows(arguments.output, table._replace(X=estimate), machine, arguments)
 
 
 def _rounded(estimate, prior):

@@ -1,11 +1,5 @@
-"""Fill in the missing values of a table or of sequences by a trained machine."""
+"""Fill in the missing values of a table or of sequences by a trained machine.
 
-import numpy as np
-
-from fastmf.cli import _options, _rows
-from fastmf.estimators.common.data import missing_entries
-
-EPILOG = """\
 examples:
   fastmf train rbm table.csv --visible gaussian --hidden-units 8 --output model.npz
   fastmf impute model.npz table.csv --output complete.csv
@@ -14,22 +8,32 @@ examples:
       letters that are not known (X) and, if the machine has no state for gaps, gaps
 """
 
+import numpy as np
+
+from fastmf.cli import _rows
+from fastmf.cli._options import OUTPUTS
+from fastmf.estimators.common.data import missing_entries
+
 
 def add(parser):
-    """Add the options to a parser."""
-    parser.add_argument("model", metavar="MODEL", help="file of a trained machine")
-    parser.add_argument(
-        "data", metavar="DATA", help="rows with empty cells or NaN, or aligned sequences"
-    )
-    _options.add_output(parser, "imputed.npy", "where to write: .npy, .npz, .csv or .fasta")
+    """Add the options to a parser.
+
+    Options
+    -------
+    MODEL
+        file of a trained machine
+    DATA
+        rows with empty cells or NaN, or aligned sequences
+    -o, --output FILE = imputed.npy
+        where to write: .npy, .npz, .csv or .fasta
+    """
     _rows.add_data(parser)
     _rows.add_alignment(parser, "focus", "inserts")
 
 
 def run(arguments):
     """Impute and write."""
-    inputs = arguments.model, arguments.data
-    _options.check_outputs(inputs, (arguments.output, _rows.formats(arguments, *_rows.FASTA)))
+    _rows.check_files(arguments, OUTPUTS + _rows.FASTA)
     machine = _rows.load(arguments.model, "impute")
     arguments.dtype = "float64"  # observed cells stay as they are
     table, alignment = _rows.read_rows(arguments.data, machine, arguments)

@@ -1,13 +1,5 @@
-"""Describe a file: a trained machine, a bare model, a checkpoint, an alignment or an array."""
+"""Describe a file: a trained machine, a bare model, a checkpoint, an alignment or an array.
 
-import dataclasses
-
-import numpy as np
-
-from fastmf.cli import _rows
-from fastmf.priors._protocol import is_unit_prior, n_units
-
-EPILOG = """\
 examples:
   fastmf info model.npz
   fastmf info run.npz
@@ -16,10 +8,22 @@ examples:
   fastmf info potts3.a2m --alphabet '_*^'
 """
 
+import dataclasses
+
+import numpy as np
+
+from fastmf.cli import _rows
+from fastmf.priors._protocol import is_unit_prior, n_units
+
 
 def add(parser):
-    """Add the options to a parser."""
-    parser.add_argument("model", metavar="FILE", help="such as one of fastmf train")
+    """Add the options to a parser.
+
+    Options
+    -------
+    FILE
+        such as one of fastmf train
+    """
     _rows.add_alignment(parser, "identity")
 
 
@@ -29,21 +33,20 @@ def run(arguments):
     from fastmf.datasets._compressed import beginning
     from fastmf.datasets.alignments import is_alignment
 
-    if is_alignment(arguments.model):
+    if is_alignment(arguments.file):
         properties = _alignment(arguments)
-    elif beginning(arguments.model, 2) == b"PK":
-        properties = _machine_or_model(arguments.model)
+    elif beginning(arguments.file, 2) == b"PK":
+        properties = _machine_or_model(arguments.file)
     else:
-        properties = {"array": _described(read_array(arguments.model))}
+        properties = {"array": _described(read_array(arguments.file))}
     for name, value in properties.items():
         print(f"{name.replace('_', ' '):{max(map(len, properties)) + 2}}{value}")
 
 
 def _alignment(arguments):
-    from fastmf.datasets import sequence_weights
-    from fastmf.datasets.alignments import load_and_compare
+    from fastmf.datasets import load_alignment, sequence_weights
 
-    alignment, _ = load_and_compare(arguments.model, arguments.alphabet)
+    alignment = load_alignment(arguments.file, arguments.alphabet)
     effective = sequence_weights(alignment.X, arguments.identity).sum()
     return {
         "alignment": f"{len(alignment.rows)} sequences, {len(alignment.columns)} columns",

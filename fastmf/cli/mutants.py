@@ -1,10 +1,5 @@
-"""Changes of log-probability by all changes of a single letter of a sequence."""
+"""Changes of log-probability by all changes of a single letter of a sequence.
 
-import numpy as np
-
-from fastmf.cli import _options, _rows
-
-EPILOG = """\
 examples:
   fastmf dca DHFR.a2m --focus DYR_ECOLI --model family.npz
   fastmf mutants family.npz DHFR.a2m --focus DYR_ECOLI --plot mutants.png
@@ -16,18 +11,27 @@ after, the change of the log-probability in nats (above 0, the family's model pr
 and the number of the residue in the sequence, from that in its title (NAME/24-45) or from 1.
 """
 
+import numpy as np
+
+from fastmf.cli import _options, _rows
+
 
 def add(parser):
-    """Add the options to a parser."""
-    parser.add_argument("model", metavar="MODEL", help="machine written by fastmf dca --model")
-    parser.add_argument(
-        "data", metavar="ALIGNMENT", help="sequences that are aligned as the machine's"
-    )
-    parser.add_argument(
-        "--sequence", metavar="NAME", help="which of them [that of --focus, or the first]"
-    )
-    _options.add_output(parser, "mutants.csv", "table", "CSV")
-    _options.add_plot(parser, "effects as colours")
+    """Add the options to a parser.
+
+    Options
+    -------
+    MODEL
+        machine written by fastmf dca --model
+    DATA
+        alignment of sequences that are aligned as the machine's
+    --sequence NAME
+        which of them [that of --focus, or the first]
+    -o, --output CSV = mutants.csv
+        table
+    --plot PNG
+        picture to write: effects as colours
+    """
     _rows.add_data(parser)
     _rows.add_alignment(parser, "focus", "inserts")
 
@@ -36,11 +40,7 @@ def run(arguments):
     """Write the table and the picture, and print the best mutation."""
     from fastmf.datasets.alignments import residues_of, rows_named
 
-    _options.check_outputs(
-        [arguments.model, arguments.data],
-        (arguments.output, (".csv",)),
-        (arguments.plot, _options.PICTURES),
-    )
+    _rows.check_files(arguments, (".csv",))
     machine = _rows.load(arguments.model, "mutants")
     table, alignment = _rows.read_rows(arguments.data, machine, arguments)
     alphabet = _rows.alphabet_of(machine, arguments)
@@ -61,19 +61,17 @@ def run(arguments):
     effects = machine.mutants(x)
     inserts = _options.given(arguments, "inserts")
     residues = residues_of(arguments.data, names[row], alignment, **inserts)
-    numbers = [residue[1:] for residue in residues]
-    lines = [
-        (i + 1, columns[i], alphabet[x[i]], letter, f"{effects[i, b]:.6g}", numbers[i])
-        for i in range(len(x))
-        for b, letter in enumerate(alphabet)
-        if b != x[i]
-    ]
-    head = "site", "column", "from", "to", "effect", "residue"
-    _rows.write_table(arguments.output, [head, *lines])
-    _, column, before, after, effect, number = max(lines, key=lambda line: float(line[4]))
-    best = f"{before}{number or f'(column {column})'}{after} {float(effect):+.3g} nats"
-    print(f"{arguments.output}: {len(lines)} mutations of {names[row]}")
-    print(f"largest change: {best}")
+    letters, numbers = np.array(list(alphabet)), np.array([residue[1:] for residue in residues])
+    sites, states = np.nonzero(np.arange(len(letters)) != x[:, None])
+    table = {
+        "site": sites + 1, "column": columns[sites], "from": letters[x[sites]],
+        "to": letters[states], "effect": effects[sites, states], "residue": numbers[sites],
+    }  # fmt: skip
+    _rows.write_columns(arguments.output, table)
+    best = {name: column[table["effect"].argmax()] for name, column in table.items()}
+    place = best["residue"] or f"(column {best['column']})"
+    print(f"{arguments.output}: {len(sites)} mutations of {names[row]}")
+    print(f"largest change: {best['from']}{place}{best['to']} {best['effect']:+.3g} nats")
     if arguments.plot is not None:
         from fastmf.plotting import mutation_matrix
 

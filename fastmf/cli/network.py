@@ -1,20 +1,5 @@
-"""Fit a network to a table of items, and write a page about it."""
+"""Fit a network to a table of items, and write a page about it.
 
-import time
-import warnings
-from itertools import combinations
-from pathlib import Path
-
-import numpy as np
-
-import fastmf
-from fastmf._common.warning import listed, warn_user
-from fastmf.cli import _options, _rows
-from fastmf.cli._page import Figure, Page, Table
-from fastmf.datasets._tables import number_of
-from fastmf.datasets.files import read_text
-
-EPILOG = """\
 examples:
   fastmf network symptoms.csv
       network.html: which items go together given all others, and how sure that is
@@ -28,32 +13,54 @@ commas, semicolons or tabs; it may be compressed by gzip. Items of two values ar
 items of more ordinal ones; codes, numbers and strings are taken as they come. Couplings are those
 of items with the scores 0, 1, 2, ...
 """
+
+import time
+import warnings
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+import fastmf
+from fastmf._common.arguments import count
+from fastmf._common.warning import listed, warn_user
+from fastmf.cli import _options, _rows
+from fastmf.cli._page import figure, paragraph, section, table, write_page
+from fastmf.datasets._tables import number_of
+from fastmf.datasets.files import read_text
+
 # Categories of an item beyond which a column is no item.
 _MAX_CATEGORIES = 20
 
 
 def add(parser):
-    """Add the options to a parser."""
-    machine = fastmf.OrdinalMachine
-    parser.add_argument("table", metavar="TABLE", help="table of items, with a line of names")
-    what = "page to write, and the table of edges beside it"
-    _options.add_output(parser, "network.html", what, "PAGE")
-    parser.add_argument("--group", metavar="COLUMN", help="column that holds groups of rows")
-    parser.add_argument("--weight", metavar="COLUMN", help="column of weights of the rows")
-    parser.add_argument(
-        "--cluster", metavar="COLUMN", help="column of groups that were sampled together"
-    )
-    parser.add_argument("--ignore", nargs="+", default=[], metavar="COLUMN", help="left out")
-    _options.add_parameters(parser, machine, ("missing", "l2"), missing="drop", l2=0.0)
-    parser.add_argument(
-        "--bootstraps", type=int, default=0, metavar="N", help="samples of rows for stability [0]"
-    )
-    parser.add_argument(
-        "--permutations", dest="n_permutations", type=int, default=0, metavar="N",
-        help="permutations of groups [0]",
-    )  # fmt: skip
-    _options.add_seed(parser)
-    _options.add_quiet(parser)
+    """Add the options to a parser.
+
+    Options
+    -------
+    TABLE
+        table of items, with a line of names
+    -o, --output PAGE = network.html
+        page to write, and the table of edges beside it
+    --group COLUMN
+        column that holds groups of rows
+    --weight COLUMN
+        column of weights of the rows
+    --cluster COLUMN
+        column of groups that were sampled together
+    --ignore COLUMN ...
+        left out
+    --bootstraps N = 0
+        samples of rows for stability
+    --permutations N = 0
+        permutations of groups
+    --seed N = 0
+        of random numbers
+    -q, --quiet
+        no progress
+    """
+    defaults = {"missing": "drop", "l2": 0.0}
+    _options.add_parameters(parser, fastmf.OrdinalMachine, defaults, **defaults)
 
 
 def run(arguments):
@@ -62,16 +69,15 @@ def run(arguments):
     edges = output.with_suffix(".csv")
     _options.check_outputs([arguments.table], (output, (".html",)), (edges, (".csv",)))
     for name in ("bootstraps", "n_permutations"):
-        if getattr(arguments, name) < 0:
-            raise ValueError(f"{name} must be at least 0, got {getattr(arguments, name)}.")
+        count(name, getattr(arguments, name), 0)
     if arguments.n_permutations and arguments.group is None:
         raise ValueError("--permutations are of groups: name their column by --group.")
     if arguments.missing == "em" and (arguments.bootstraps or arguments.n_permutations):
         raise ValueError("--bootstraps and --permutations are of complete rows: --missing drop.")
     start = time.perf_counter()
     network = TableNetwork(arguments)
-    network.page().write(output)
-    _rows.write_table(edges, network.edge_table())
+    write_page(output, "network", network.page())
+    _rows.write_columns(edges, network.edge_table())
     seconds = time.perf_counter() - start
     print(f"{output}, {edges}: {network.summary()}, {seconds:.1f} s")
 
@@ -101,11 +107,18 @@ def _numbers(name, cells):
     return np.array(numbers)
 
 
+def _groups(name, cells):
+    """Cells of a column that names groups of rows."""
+    if None in cells:
+        raise ValueError(f"column {name!r} must have no empty cells.")
+    return np.array(cells)
+
+
 def _scores(items, columns):
     """Scores of items, (n_rows, n_items), NaN where empty, and the categories of each."""
     if len(items) < 2:
         raise ValueError("a network needs at least two items.")
-    scores, categories = [], []
+    scores, categories, items_of = [], [], {}
     for name in items:
         cells = columns[name]
         values = sorted({cell for cell in cells if cell is not None}, key=_order)
@@ -118,10 +131,8 @@ def _scores(items, columns):
         place = {value: k for k, value in enumerate(values)} | {None: np.nan}
         scores.append([place[cell] for cell in cells])
         categories.append(values)
-    for values in dict.fromkeys(map(tuple, categories)):
-        names = [
-            n for n, of_item in zip(items, categories, strict=True) if tuple(of_item) == values
-        ]
+        items_of.setdefault(tuple(values), []).append(name)
+    for values, names in items_of.items():
         _warn_of_order(names, values)
     return np.array(scores, float).T, categories
 
@@ -156,32 +167,27 @@ class TableNetwork:
     """The network of a table, and the page about it."""
 
     def __init__(self, arguments):
-        self.options = arguments
-        columns = read_items(arguments.table)
-        roles = {key: getattr(arguments, key) for key in ("group", "weight", "cluster")}
-        for name in [*filter(None, roles.values()), *arguments.ignore]:
+        self.options, columns = arguments, read_items(arguments.table)
+        roles = arguments.group, arguments.weight, arguments.cluster
+        others = [*filter(None, roles), *arguments.ignore]
+        for name in others:
             if name not in columns:
                 raise ValueError(f"{arguments.table} has no column {name!r}: {', '.join(columns)}.")
-        self.items = [n for n in columns if n not in [*roles.values(), *arguments.ignore]]
-        special = {key: columns[name] if name else None for key, name in roles.items()}
-        for key in ("group", "cluster"):
-            if special[key] is not None and None in special[key]:
-                raise ValueError(f"column {roles[key]!r} must have no empty cells.")
-        self.groups, self.clusters = (
-            None if special[key] is None else np.array(special[key]) for key in ("group", "cluster")
+        self.items = [name for name in columns if name not in others]
+        self.groups, self.weights, self.clusters = (
+            read(name, columns[name]) if name else None
+            for read, name in zip((_groups, _numbers, _groups), roles, strict=True)
         )
-        if self.groups is not None and (n := len(set(special["group"]))) > _MAX_CATEGORIES:
+        if self.groups is not None and (n := len(set(self.groups.tolist()))) > _MAX_CATEGORIES:
             raise ValueError(
                 f"column {arguments.group!r} has {n} different values, groups are "
                 f"{_MAX_CATEGORIES} at most: name another column by --group."
             )
-        weights = special["weight"]
-        self.weights = None if weights is None else _numbers(roles["weight"], weights)
         self.scores, self.categories = _scores(self.items, columns)
         self.pairs = np.triu_indices(len(self.items), 1)
 
     def page(self):
-        """Fit the machine, and return the page."""
+        """Fit the machine; return the values of the page."""
         options = self.options
         _options.say("fitting couplings of all pairs", options.quiet)
         machine = self.machine = self._fitted()
@@ -196,20 +202,20 @@ class TableNetwork:
         penalty = f"A ridge penalty of {options.l2:g} pulls couplings towards zero."
         _options.say("errors and probabilities of edges", options.quiet)
         self.edges = edges = machine.edge_inclusion()
-        figures = fastmf.plotting.coupling_network(edges), fastmf.plotting.edge_forest(machine)
-        parts = {
-            "penalty": [penalty] if options.l2 else [],
-            "sizes": [Table(("", ""), sizes)],
-            "network": [Figure(figures[0], "Network of the items")],
-            "forest": [Figure(figures[1], "Strongest couplings")],
-            "edges": [self._edges()],
-            "items": [self._nodes()],
-            "stability": self._stability() if options.bootstraps else None,
-            "groups": [] if self.groups is None else self._comparisons(),
+        return {
+            "table": Path(options.table).name,
+            "version": fastmf.__version__,
+            "p_zero": f"{1 - edges.inclusion_probability:.2g}",
+            "scale": f"{edges.scale:g}",
+            "penalty": paragraph(penalty) if options.l2 else "",
+            "sizes": table((), sizes),
+            "network": figure(fastmf.plotting.coupling_network(edges), "Network of the items"),
+            "forest": figure(fastmf.plotting.edge_forest(machine), "Strongest couplings"),
+            "edges": self._edges(),
+            "items": self._nodes(),
+            "stability": self._stability() if options.bootstraps else "",
+            "groups": "" if self.groups is None else self._comparisons(),
         }
-        p_zero, scale = f"{1 - edges.inclusion_probability:.2g}", f"{edges.scale:g}"
-        values = {"p_zero": p_zero, "scale": scale, "version": fastmf.__version__}
-        return Page("network", values | {"table": Path(options.table).name}, parts)
 
     def _fitted(self, rows=slice(None), whose=""):
         """A machine fitted to rows, with the categories of all rows."""
@@ -235,20 +241,20 @@ class TableNetwork:
 
     def _columns(self):
         """Means, deviations, ends of intervals, probabilities and Bayes factors of all pairs."""
-        edges = self.edges
-        lower, upper = edges.interval().T
-        values = edges.mean, edges.std, lower, upper, edges.probability, edges.log_bayes_factor
-        return [x[self.pairs] for x in values]
+        lower, upper = self.edges.interval().T
+        values = {"mean": self.edges.mean, "std": self.edges.std, "lower": lower, "upper": upper}
+        values |= {name: getattr(self.edges, name) for name in ("probability", "log_bayes_factor")}
+        return {name: x[self.pairs] for name, x in values.items()}
 
     def _edges(self):
         scales = (self.edges.sensitivity.probability[k][self.pairs] for k in (0, 2))
-        mean, _, *columns = self._columns()
+        mean, _, *columns = self._columns().values()
         rows = zip(self._pair_names(), mean, *columns, *scales, strict=True)
         header = (
             "pair", "mean", "lower", "upper", "probability", "log Bayes factor", "half the scale",
             "twice",
         )  # fmt: skip
-        return Table(header, sorted(rows, key=lambda row: -row[4]))
+        return table(header, sorted(rows, key=lambda row: -row[4]))
 
     def _pair_names(self):
         return [f"{self.items[i]} - {self.items[j]}" for i, j in zip(*self.pairs, strict=True)]
@@ -264,7 +270,7 @@ class TableNetwork:
             "item", "strength", "error", "expected influence", "error", "R2", "error", "accuracy",
             "without others",
         )  # fmt: skip
-        return Table(header, list(zip(self.items, *columns, strict=True)))
+        return table(header, list(zip(self.items, *columns, strict=True)))
 
     def _stability(self):
         options = self.options
@@ -284,7 +290,12 @@ class TableNetwork:
             f"Stability coefficients: strength {result.coefficient():.2g}, expected influence "
             f"{result.coefficient('expected_influence'):.2g}."
         )
-        return [coefficients, Table(header, rows)]
+        about = (
+            "Correlations with the centralities of all rows when some are dropped, means and 5% "
+            "quantiles of the samples that have a maximum, whose share is in the second column."
+        )
+        shown = paragraph(about), paragraph(coefficients), table(header, rows)
+        return section("Stability", *shown)
 
     def _comparisons(self):
         _options.say("comparing groups", self.options.quiet)
@@ -292,7 +303,7 @@ class TableNetwork:
         if len(names) < 2:
             raise ValueError("the column of --group must have at least two values.")
         machines = [self._fitted(self.groups == name, f"group {name}: ") for name in names]
-        parts, header = [], ("pair", "difference", "error", "p-value", "probability")
+        sections, header = [], ("pair", "difference", "error", "p-value", "probability")
         for a, b in combinations(range(len(names)), 2):
             one = fastmf.compare_groups(
                 machines[a], machines[b], n_permutations=self.options.n_permutations,
@@ -315,18 +326,15 @@ class TableNetwork:
                 )
             values = (one.difference, one.std, one.p_value, one.probability)
             rows = zip(self._pair_names(), *(x[self.pairs] for x in values), strict=True)
-            table = Table(header, sorted(rows, key=lambda row: -row[4]))
-            parts += [f"## Groups {names[a]} and {names[b]}", text, table]
-        return parts
+            differences = table(header, sorted(rows, key=lambda row: -row[4]))
+            heading = f"Groups {names[a]} and {names[b]}"
+            sections.append(section(heading, paragraph(text), differences))
+        return sections
 
     def edge_table(self):
-        """All edges, a row each, below a row of names."""
-        columns = ([f"{x:.6g}" for x in column] for column in self._columns())
-        first, second = ([self.items[i] for i in side] for side in self.pairs)
-        header = (
-            "first", "second", "mean", "std", "lower", "upper", "probability", "log_bayes_factor",
-        )  # fmt: skip
-        return [header, *zip(first, second, *columns, strict=True)]
+        """The columns of the table of edges, by their names."""
+        first, second = (np.array(self.items)[side] for side in self.pairs)
+        return {"first": first, "second": second} | self._columns()
 
     def summary(self):
         """One line about the network."""

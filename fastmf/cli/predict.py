@@ -1,29 +1,34 @@
-"""Predict targets of new rows by the model of a regression, or labels by a conditional machine."""
+"""Predict targets of new rows by the model of a regression, or labels by a conditional machine.
 
-import numpy as np
-
-from fastmf.cli import _options, _rows
-
-EPILOG = """\
 example:
   fastmf regress table.csv --target yield --model model.npz
   fastmf predict model.npz new.csv --output predictions.csv
       a line a row, in the order of the rows; columns go by their names
 """
 
+import numpy as np
+
+from fastmf.cli import _rows
+
 
 def add(parser):
-    """Add the options to a parser."""
-    parser.add_argument("model", metavar="MODEL", help="file of a fitted estimator")
-    parser.add_argument("data", metavar="DATA", help="rows of features")
-    _options.add_output(parser, "predictions.csv", "where to write: .npy, .npz or .csv")
+    """Add the options to a parser.
+
+    Options
+    -------
+    MODEL
+        file of a fitted estimator
+    DATA
+        rows of features
+    -o, --output FILE = predictions.csv
+        where to write: .npy, .npz or .csv
+    """
     _rows.add_data(parser)
 
 
 def run(arguments):
     """Predict and write."""
-    inputs = arguments.model, arguments.data
-    _options.check_outputs(inputs, (arguments.output, _rows.formats(arguments)))
+    _rows.check_files(arguments)
     machine = _rows.load(arguments.model, "predict")
     arguments.dtype = "float64"
     table = _rows.read_table(arguments.data, machine, arguments)

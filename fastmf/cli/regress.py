@@ -1,14 +1,5 @@
-"""Spike-and-slab regression (or classification) by expectation propagation."""
+"""Spike-and-slab regression (or classification) by expectation propagation.
 
-import warnings
-from pathlib import Path
-
-import numpy as np
-
-from fastmf._common.warning import listed, warn_user
-from fastmf.cli import _options, _rows
-
-EPILOG = """\
 examples:
   fastmf regress table.csv --target yield
       which of the other columns predict the column "yield": coefficients.csv
@@ -23,25 +14,42 @@ The table has one line a feature, the most probable first: name, posterior mean 
 deviation of its coefficient, and the posterior probability that it is not zero.
 """
 
+import warnings
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from fastmf._common.warning import listed, warn_user
+from fastmf.cli import _options, _rows
+
 
 def add(parser):
-    """Add the options to a parser."""
+    """Add the options to a parser.
+
+    Options
+    -------
+    DATA
+        table of numbers, one sample per row
+    --target T
+        name or number (from 1) of a column, or a file [the last]
+    -o, --output CSV = coefficients.csv
+        table to write
+    --plot PNG
+        picture to write: the largest coefficients
+    --model NPZ
+        file to write the fitted estimator to
+    --classify
+        the target is a class
+    --unpenalised NAME ...
+        columns that are in the model in any case
+    -q, --quiet
+        no progress
+    """
     from fastmf import SpikeSlabRegressor
 
-    parser.add_argument("data", metavar="DATA", help="table of numbers, one sample per row")
-    parser.add_argument(
-        "--target", metavar="T", help="name or number (from 1) of a column, or a file [the last]"
-    )
-    _options.add_output(parser, "coefficients.csv", "table to write", "CSV")
-    _options.add_plot(parser, "the largest coefficients")
-    parser.add_argument("--model", metavar="NPZ", help="file to write the fitted estimator to")
-    parser.add_argument("--classify", action="store_true", help="the target is a class")
     _options.add_parameters(parser, SpikeSlabRegressor, ("inclusion_probability",))
-    parser.add_argument(
-        "--unpenalised", nargs="+", metavar="NAME", help="columns that are in the model in any case"
-    )
     _rows.add_limits(parser)
-    _options.add_quiet(parser)
 
 
 def run(arguments):
@@ -136,12 +144,10 @@ def _classes(arguments):
     """Classes in a named column of a table of text, numbers or words; None if there is none."""
     from fastmf.datasets.files import is_text, read_text
 
-    if arguments.target is None or not is_text(arguments.data):
-        return None
-    try:
-        names, columns = read_text(arguments.data)
-    except ValueError:  # no names
-        return None
+    names = ()
+    if is_text(arguments.data):
+        with suppress(ValueError):  # no names
+            names, columns = read_text(arguments.data)
     if arguments.target not in names:
         return None
     cells = columns[_place(arguments.target, names)]
@@ -167,10 +173,12 @@ def _place(name, names, n=None):
 
 def _write(path, model, names):
     """Write one line a feature, the most probable first."""
-    values = model.coef_, np.sqrt(model.coef_var_), model.inclusion_probability_
-    coefficient, deviation, probability = map(np.ravel, values)
-    lines = [("feature", "coefficient", "standard_deviation", "inclusion_probability")]
-    for j in np.lexsort((-abs(coefficient), -probability)):
-        numbers = coefficient[j], deviation[j], probability[j]
-        lines.append((names[j], *(f"{x:.6g}" for x in numbers)))
-    _rows.write_table(path, lines)
+    probability, coefficient = model.inclusion_probability_, np.ravel(model.coef_)
+    order = np.lexsort((-abs(coefficient), -probability))
+    table = {
+        "feature": [names[j] for j in order],
+        "coefficient": coefficient[order],
+        "standard_deviation": np.sqrt(np.ravel(model.coef_var_))[order],
+        "inclusion_probability": probability[order],
+    }
+    _rows.write_columns(path, table)

@@ -1,8 +1,5 @@
-"""Draw rows from a trained machine by Gibbs sampling, small ones exactly."""
+"""Draw rows from a trained machine by Gibbs sampling, small ones exactly.
 
-from fastmf.cli import _options, _rows
-
-EPILOG = """\
 examples:
   fastmf sample model.npz -n 1000 --output samples.npy
       a thousand rows, each the end of a Gibbs chain of 100 sweeps
@@ -12,22 +9,31 @@ examples:
       sequences, of a machine that fastmf dca or fastmf train has learned from an alignment
 """
 
+from fastmf.cli import _options, _rows
+
 
 def add(parser):
-    """Add the options to a parser."""
+    """Add the options to a parser.
+
+    Options
+    -------
+    MODEL
+        file of a trained machine
+    -o, --output FILE = samples.npy
+        where to write: .npy, .npz, .csv or .fasta
+    --seed N = 0
+        of random numbers
+    """
     from fastmf import GeneralizedRBM
 
-    parser.add_argument("model", metavar="MODEL", help="file of a trained machine")
-    _options.add_output(parser, "samples.npy", "where to write: .npy, .npz, .csv or .fasta")
     names = ("n_samples", "n_sweeps", "start")
     _options.add_parameters(parser, GeneralizedRBM.sample, names, n_samples=1000)
-    _options.add_seed(parser)
     _rows.add_alignment(parser)
 
 
 def run(arguments):
     """Draw and write."""
-    _options.check_outputs([arguments.model], (arguments.output, _options.OUTPUTS + _rows.FASTA))
+    _rows.check_files(arguments, _options.OUTPUTS + _rows.FASTA)
     machine = _rows.load(arguments.model, "sample")
     if arguments.start is not None and not hasattr(machine, "solutions"):
         raise ValueError(

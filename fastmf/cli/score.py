@@ -1,10 +1,5 @@
-"""Log-likelihood of each row of data under a trained machine, in nats."""
+"""Log-likelihood of each row of data under a trained machine, in nats.
 
-import numpy as np
-
-from fastmf.cli import _options, _rows
-
-EPILOG = """\
 examples:
   fastmf score model.npz test.npy
       log-likelihood of each row, in scores.csv, and their mean
@@ -16,21 +11,32 @@ exact sum is annealed, and its standard error is printed. Machines of visible un
 log-pseudo-likelihoods. All are in nats a row. In rows with missing values, observed cells count.
 """
 
+import numpy as np
+
+from fastmf.cli import _rows
+
 
 def add(parser):
-    """Add the options to a parser."""
-    parser.add_argument("model", metavar="MODEL", help="file of a trained machine")
-    parser.add_argument("data", metavar="DATA", help="rows of numbers, or aligned sequences")
-    _options.add_output(parser, "scores.csv", "where to write: .npy, .npz or .csv")
-    parser.add_argument("--energy", action="store_true", help="energies in place of likelihoods")
+    """Add the options to a parser.
+
+    Options
+    -------
+    MODEL
+        file of a trained machine
+    DATA
+        rows of numbers, or aligned sequences
+    -o, --output FILE = scores.csv
+        where to write: .npy, .npz or .csv
+    --energy
+        energies in place of likelihoods
+    """
     _rows.add_data(parser)
     _rows.add_alignment(parser, "focus", "inserts")
 
 
 def run(arguments):
     """Score, write and print the mean."""
-    inputs = arguments.model, arguments.data
-    _options.check_outputs(inputs, (arguments.output, _rows.formats(arguments)))
+    _rows.check_files(arguments)
     machine = _rows.load(arguments.model, "score_samples")
     method = "energy" if arguments.energy else "score_samples"
     if not hasattr(machine, method):
@@ -42,9 +48,8 @@ def run(arguments):
     likelihood = "log-likelihood" if hasattr(machine, "solutions") else "log-pseudo-likelihood"
     what = "energy" if arguments.energy else likelihood
     if arguments.output.lower().endswith(".csv"):
-        lines = zip(table.names, (f"{score:.9g}" for score in scores.tolist()), strict=True)
-        head = table.id_column or "row", what.replace("-", "_")
-        _rows.write_table(arguments.output, [head, *lines])
+        columns = {table.id_column or "row": table.names, what.replace("-", "_"): scores}
+        _rows.write_columns(arguments.output, columns, n_digits=9)
     else:
         _rows.write(arguments.output, table._replace(X=scores))
     print(f"{arguments.output}: {len(scores)} rows")

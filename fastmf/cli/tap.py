@@ -1,10 +1,5 @@
-"""Marginals and log-partition of a model by mean field (TAP) or other solvers."""
+"""Marginals and log-partition of a model by mean field (TAP) or other solvers.
 
-import numpy as np
-
-from fastmf.cli import _options, _rows
-
-EPILOG = """\
 examples:
   fastmf tap model.npz
       means and variances of all units in marginals.csv, and the log-partition
@@ -17,23 +12,28 @@ MODEL is a model that its method save has written, a trained machine, or a netwo
 The table has one line a unit; a variable with several states is a group of units, whose means are
 the probabilities of the states.
 """
-_SOLVER_NAMES = {
-    "tap": "tap", "bp": "belief_propagation", "relaxed_bp": "relaxed_bp",
-    "adaptive_tap": "adaptive_tap", "exact": "exact",
-}  # fmt: skip
+
+import numpy as np
+
+from fastmf.cli import _options, _rows
 
 
 def add(parser):
-    """Add the options to a parser."""
-    parser.add_argument("model", metavar="MODEL", help="file of a model")
-    _options.add_output(parser, "marginals.csv", "table", "CSV")
-    parser.add_argument("--method", choices=_SOLVER_NAMES, default="tap", help="solver [tap]")
-    parser.add_argument(
-        "--evidence", dest="clamp", metavar="FILE", help="observed variables of a UAI network"
-    )
-    parser.add_argument(
-        "--max-iter", type=int, metavar="N", help="most sweeps [the default of the method]"
-    )
+    """Add the options to a parser.
+
+    Options
+    -------
+    MODEL
+        file of a model
+    -o, --output CSV = marginals.csv
+        table
+    --method {tap,bp,relaxed_bp,adaptive_tap,exact} = tap
+        solver
+    --evidence FILE
+        observed variables of a UAI network
+    --max-iter N
+        most sweeps [the default of the method]
+    """
 
 
 def run(arguments):
@@ -50,7 +50,8 @@ def run(arguments):
         options["clamp"] = clamp
     if method == "exact" and "max_iter" in options:
         raise ValueError("--method exact has no sweeps: leave out --max-iter.")
-    result = getattr(fastmf, _SOLVER_NAMES[method])(model, **options)
+    solver = "belief_propagation" if method == "bp" else method
+    result = getattr(fastmf, solver)(model, **options)
     means, variances = result.mean, getattr(result, "var", None)
     if n_variables is not None:  # without the auxiliary units of factors
         n = model.prior.sizes[:n_variables].sum()
@@ -76,12 +77,13 @@ def _model(arguments):
 
 def _write(path, means, variances):
     """Write a line for each unit: layer, number within the layer, mean and variance."""
-    layers = means if isinstance(means, tuple) else (means,)
-    variances = variances if isinstance(variances, tuple) else (variances,)
-    lines = [("layer", "unit", "mean", "variance")]
-    for k, (mean, variance) in enumerate(zip(layers, variances, strict=True), 1):
-        variance = [""] * len(mean) if variance is None else [f"{v:.9g}" for v in variance]
-        for i, (m, v) in enumerate(zip(mean, variance, strict=True), 1):
-            lines.append((k, i, f"{m:.9g}", v))
-    _rows.write_table(path, lines)
-    print(f"{path}: {len(lines) - 1} units")
+    means, variances = (x if isinstance(x, tuple) else (x,) for x in (means, variances))
+    sizes = list(map(len, means))
+    table = {
+        "layer": np.repeat(np.arange(len(sizes)) + 1, sizes),
+        "unit": np.concatenate([np.arange(n) + 1 for n in sizes]),
+        "mean": np.concatenate(means),
+        "variance": [""] * sum(sizes) if variances[0] is None else np.concatenate(variances),
+    }
+    _rows.write_columns(path, table, n_digits=9)
+    print(f"{path}: {sum(sizes)} units")

@@ -1,17 +1,5 @@
-"""Train a machine on data."""
+"""Train a machine on data.
 
-import argparse
-import inspect
-import sys
-import time
-from pathlib import Path
-
-import numpy as np
-
-from fastmf.cli import _options, _rows
-from fastmf.cli.dca import read_alignment, weights_of
-
-EPILOG = """\
 examples:
   fastmf train rbm train-images-idx3-ubyte.gz --scale 255 --threshold 0.5 --epochs 20
       binary MNIST, straight from its file
@@ -34,6 +22,18 @@ measurement. Tables may have a line of names, and empty cells, which are missing
 log-likelihood shown is the mean of 100 rows of data, by mean field (TAP) or, for small machines of
 real units, exact: in nats per unit, visible and hidden, and in nats a row.
 """
+
+import argparse
+import inspect
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from fastmf.cli import _options, _rows
+from fastmf.cli.dca import read_alignment, weights_of
+
 # Parameters of the estimator that other options set, or that no text can give.
 _NO_OPTIONS = {"init", "callbacks", "early_stopping", "random_state", "verbose"}
 
@@ -49,38 +49,44 @@ def _names():
 
 def add(parser):
     """Add the machines and their options to a parser."""
-    from fastmf import GeneralizedRBM
-
     machines = parser.add_subparsers(title="machines", metavar="MACHINE", required=True)
     rbm = machines.add_parser(
-        "rbm", help="a restricted Boltzmann machine", epilog=EPILOG,
+        "rbm", help="a restricted Boltzmann machine", epilog=parser.epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Train a restricted Boltzmann machine by mean-field (TAP) solutions.",
     )  # fmt: skip
     rbm.set_defaults(run=run, parser=rbm)
-    rbm.add_argument(
-        "data", metavar="DATA", help="file of numbers, one sample per row, or an alignment"
-    )
-    _options.add_output(rbm, "model.npz", "model to write")
-    _options.add_quiet(rbm)
-    _rows.add_data(rbm)
-    _rows.add_alignment(rbm, "identity", "outside", "inserts", "max_gaps")
-    group = rbm.add_argument_group("machine and learning")
+    add_rbm(rbm)
+
+
+def add_rbm(parser):
+    """Add the options to a parser.
+
+    Options
+    -------
+    DATA
+        file of numbers, one sample per row, or an alignment
+    -o, --output FILE = model.npz
+        model to write
+    --seed N = 0
+        of random numbers
+    --validation-share R
+        fraction of the rows that are not learned from, whose log-likelihood is computed after each
+        epoch; with --early-stopping it decides when to stop
+    --early-stopping N
+        stop when the log-likelihood of validation rows has not risen for N epochs
+    --checkpoint FILE
+        file written after each epoch, with which the same command resumes
+    -q, --quiet
+        no progress
+    """
+    from fastmf import GeneralizedRBM
+
+    _options.add_options(parser, add_rbm)
+    _rows.add_data(parser)
+    _rows.add_alignment(parser, "identity", "outside", "inserts", "max_gaps")
+    group = parser.add_argument_group("machine and learning")
     _options.add_parameters(group, GeneralizedRBM, _names())
-    _options.add_seed(group)
-    group.add_argument(
-        "--validation-share", dest="validation_data", type=float, metavar="R",
-        help="fraction of the rows that are not learned from, whose log-likelihood is computed "
-        "after each epoch; with --early-stopping it decides when to stop",
-    )  # fmt: skip
-    group.add_argument(
-        "--early-stopping", type=int, metavar="N",
-        help="stop when the log-likelihood of validation rows has not risen for N epochs",
-    )  # fmt: skip
-    group.add_argument(
-        "--checkpoint", metavar="FILE",
-        help="file written after each epoch, with which the same command resumes",
-    )  # fmt: skip
 
 
 def run(arguments):

@@ -2,6 +2,14 @@
 
 These are the kernels that README.md, `fastmf demo` and the estimators use. Kernels that are in the
 cache are not compiled again.
+
+examples:
+  fastmf warmup
+      after an installation, or in the build of a container
+  NUMBA_CACHE_DIR=/srv/cache fastmf warmup
+      fill a folder that many users or machines of one kind share
+
+The estimators need scikit-learn: pip install scikit-learn
 """
 
 import os
@@ -14,20 +22,15 @@ from fastmf._common.cores import n_cores
 from fastmf._jit import cache
 from fastmf.cli import _options, _warmup_tasks
 
-EPILOG = """\
-examples:
-  fastmf warmup
-      after an installation, or in the build of a container
-  NUMBA_CACHE_DIR=/srv/cache fastmf warmup
-      fill a folder that many users or machines of one kind share
-
-The estimators need scikit-learn: pip install scikit-learn
-"""
-
 
 def add(parser):
-    """Add the options to a parser."""
-    _options.add_quiet(parser)
+    """Add the options to a parser.
+
+    Options
+    -------
+    -q, --quiet
+        no progress
+    """
 
 
 def run(arguments):

@@ -55,13 +55,13 @@ def read_table(path, max_bytes, ignored=()):
         first = next(rows, None)
         if first is None:
             raise ValueError("it has no line of numbers")
+        rows = chain([first], rows)
         if separator == "," and len(first) == 2:
             rows = _without_decimal_commas(names, rows)
-            first = next(_without_decimal_commas(names, [first]))
         names = _fitted(names, first)
         used = _used(names, len(first), ignored)
         cells = _Numbers(names, separator)
-        for row in chain([first], rows):
+        for row in rows:
             cells.add(row, len(first), used)
     cells.check_signs()
     numbers = np.array(cells.values).reshape(cells.n_rows, len(used))

@@ -4,7 +4,6 @@ import io
 import math
 import re
 import string
-from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,9 +19,8 @@ ALPHABETS = {"protein": "-ACDEFGHIKLMNPQRSTVWY", "rna": "-ACGU", "dna": "-ACGT"}
 
 _BOM = b"\xef\xbb\xbf"
 _GAPS = b"-."
+_INSERTS = string.ascii_lowercase.encode() + b"."
 _OUTSIDE = np.iinfo(np.int8).min
-_STOP = ord("*")
-_LETTERS = string.ascii_letters.encode()
 _SPACES = b" \t\r\n\v\f"
 _TEXT = bytes([*range(33, 127), *_SPACES])
 # First words of Clustal's format, as other programs write it, too.
@@ -62,12 +60,11 @@ class Alignment(NamedTuple):
 
 
 class _Text(NamedTuple):
-    """The sequences of a file, as they stand, one after the other."""
+    """The sequences of a file, as they stand."""
 
     path: Path
     names: list[str]
-    letters: np.ndarray
-    lengths: np.ndarray
+    rows: list[bytes]
 
 
 def load_alignment(
@@ -260,9 +257,8 @@ def load_and_compare(
     if focus is None and inserts == "drop":
         _check_case(text)
     if alphabet is not None and "." in alphabet:
-        text = text._replace(letters=np.where(text.letters == ord("."), ord("-"), text.letters))
-    text, width = _aligned_in(alphabet, text, inserts)
-    rows = text.letters.reshape(-1, width)
+        text = text._replace(rows=[row.replace(b".", b"-") for row in text.rows])
+    rows = _aligned_in(alphabet, text, inserts)
     columns = _columns_read(text, rows, focus, inserts)
     if alphabet is None:
         alphabet = _fitting_alphabet(rows, columns)
@@ -274,22 +270,20 @@ def load_and_compare(
             f"{text.path}: no sequence is within the alphabet {alphabet}; letters outside it are "
             f"{' '.join(strange[:5])}. Pass another alphabet, or outside='gap'."
         )
-    names = list(compress(text.names, valid))
-    alignment = Alignment(X, names, np.flatnonzero(valid), columns, alphabet)
+    row_mask, column_mask = _few_gaps(X, gap_state(alphabet), max_gaps, text.path)
+    row_numbers, column_numbers = np.flatnonzero(valid)[row_mask], columns[column_mask]
     why = f"letters outside the alphabet {alphabet} ({' '.join(strange[:5])})"
-    n, left_out = {"sequences": len(valid), "columns": len(columns)}, [(~valid, "sequences", why)]
-    if max_gaps != [1, 1]:
-        masks = row_mask, column_mask = _few_gaps(alignment, max_gaps, text.path)
-        for mask, what, most in zip(masks, ("sequences", "columns"), max_gaps, strict=True):
-            left_out.append((~mask, what, f"more than {most:.0%} gaps"))
-        X, names = X[row_mask][:, column_mask], list(compress(names, row_mask))
-        rows, columns = alignment.rows[row_mask], columns[column_mask]
-        alignment = Alignment(X, names, rows, columns, alphabet)
-    return alignment, [
-        f"{mask.sum()} of {n[what]} {what} left out: {why}"
-        for mask, what, why in left_out
-        if mask.any()
+    left_out = [
+        f"{np.sum(~mask)} of {n} {what} left out: {why}"
+        for mask, n, what, why in (
+            (valid, len(valid), "sequences", why),
+            (row_mask, len(valid), "sequences", f"more than {max_gaps[0]:.0%} gaps"),
+            (column_mask, len(columns), "columns", f"more than {max_gaps[1]:.0%} gaps"),
+        )
+        if not mask.all()
     ]
+    X, names = X[row_mask][:, column_mask], [text.names[k] for k in row_numbers]
+    return Alignment(X, names, row_numbers, column_numbers, alphabet), left_out
 
 
 def residues_of(path, name, alignment, inserts="drop"):
@@ -300,12 +294,11 @@ def residues_of(path, name, alignment, inserts="drop"):
     """
     text = _read(Path(path), 2**29)
     row = _focus_row(text, name)
-    start = text.lengths[:row].sum()
-    letters = text.letters[start : start + text.lengths[row]]
+    letters = np.frombuffer(text.rows[row], np.uint8)
     residue = ~_IS_GAP[letters]
     first = re.search(r"/(\d{1,9})-\d+$", text.names[row])
     numbers = np.cumsum(residue) + (int(first[1]) if first else 1) - 1
-    _, width = _aligned_in(alignment.alphabet, text, inserts)
+    width = _aligned_in(alignment.alphabet, text, inserts).shape[1]
     # Where inserts are removed, or the sign of a stop at the end.
     places = np.arange(width)
     if len(letters) > width:
@@ -317,9 +310,13 @@ def residues_of(path, name, alignment, inserts="drop"):
 def is_alignment(path):
     """Whether a file begins like an alignment; False for a pipe, and one that cannot be read."""
     try:
-        return Path(path).is_file() and begins_like_alignment(beginning(path, 4096))
+        text = beginning(path, 4096) if Path(path).is_file() else b""
     except OSError:
         return False
+    text = text.removeprefix(_BOM).lstrip()
+    while text.startswith((b"#", b";")) and not text.startswith(b"# STOCKHOLM"):
+        text = text.partition(b"\n")[2].lstrip()
+    return text.startswith((b">", b"# STOCKHOLM", *_CLUSTAL))
 
 
 def gap_state(alphabet):
@@ -357,12 +354,11 @@ def _checked_fractions(max_gaps):
     return [number("max_gaps", value, 0, 1) for value in pair]
 
 
-def _few_gaps(alignment, max_gaps, path):
+def _few_gaps(X, gap, max_gaps, path):
     """Masks of the rows, and of the columns of these, that do not hold too many gaps."""
-    gaps = alignment.X < 0
-    for state, sign in enumerate(alignment.alphabet):
-        if sign.encode() in _GAPS:
-            gaps |= alignment.X == state
+    if max_gaps == [1, 1]:
+        return np.ones(len(X), bool), np.ones(X.shape[1], bool)
+    gaps = np.isin(X, [-1] if gap is None else [-1, gap])
     rows = gaps.mean(1) <= max_gaps[0]
     columns = gaps[rows].mean(0) <= max_gaps[1] if rows.any() else rows[:0]
     if not columns.any():
@@ -373,30 +369,24 @@ def _few_gaps(alignment, max_gaps, path):
 
 def _states(alphabet, gaps, outside="drop"):
     """State of each byte, `_OUTSIDE` of the alphabet; and the letters of the states."""
-    gap = next((sign for sign in "-." if sign in alphabet), None)
-    letters = alphabet.replace(gap, "") if gaps == "missing" and gap else alphabet
+    gap = gap_state(alphabet)
+    letters = re.sub("[-.]", "", alphabet) if gaps == "missing" else alphabet
     table = np.full(256, _OUTSIDE, np.int8)
-    if gaps == "missing":
-        table[list(_GAPS)] = -1
     for state, sign in enumerate(letters):
         table[[ord(sign), ord(sign.lower())]] = state
-        if sign == gap:
-            table[list(_GAPS)] = state
+    if gaps == "missing" or gap is not None:
+        table[list(_GAPS)] = -1 if gaps == "missing" else gap
+    elif outside == "gap":
+        raise ValueError("outside='gap' needs a gap in the alphabet; pass outside='missing'.")
     if outside != "drop":
-        if outside == "gap" and gap is None and gaps == "state":
-            raise ValueError("outside='gap' needs a gap in the alphabet; pass outside='missing'.")
-        unknown = np.flatnonzero(table == _OUTSIDE)
-        unknown = unknown[np.isin(unknown, list(_LETTERS))]
+        unknown = _table(string.ascii_letters.encode()) & (table == _OUTSIDE)
         table[unknown] = table[ord("-")] if outside == "gap" else -1
     return table, letters
 
 
 def _fitting_alphabet(rows, columns):
     """The smallest alphabet that holds at least 95% of the letters that the best one holds."""
-    counts = sum(
-        np.bincount(block[:, columns].ravel(), minlength=256)
-        for block in _blocks(rows, rows.shape[1])
-    )
+    counts = sum(np.bincount(block[:, columns].ravel(), minlength=256) for block in _blocks(rows))
     counts[list(_GAPS)] = 0
     # N is an amino acid, too, but among bases one that is not known.
     unknown = counts[ord("N")] + counts[ord("n")]
@@ -413,11 +403,11 @@ def _fitting_alphabet(rows, columns):
 
 def _read(path, max_bytes):
     with reading(path, "an alignment"):
-        text = io.BytesIO(contents(path, max_bytes).removeprefix(_BOM))
-        names, letters, lengths = sequences(enumerate(map(bytes.strip, text), 1))
+        lines = io.BytesIO(contents(path, max_bytes).removeprefix(_BOM))
+        names, rows = sequences(enumerate(map(bytes.strip, lines), 1))
     if not names:
         raise ValueError(f"{path} holds no sequences.")
-    return _Text(path, names, np.frombuffer(letters, np.uint8), np.array(lengths))
+    return _Text(path, names, rows)
 
 
 def _letters_of(line, place):
@@ -430,16 +420,8 @@ def _letters_of(line, place):
     return line.translate(None, _SPACES)
 
 
-def begins_like_alignment(text):
-    """Whether a text begins like one of the formats, after lines of comments."""
-    text = text.removeprefix(_BOM).lstrip()
-    while text.startswith((b"#", b";")) and not text.startswith(b"# STOCKHOLM"):
-        text = text.partition(b"\n")[2].lstrip()
-    return text.startswith((b">", b"# STOCKHOLM", *_CLUSTAL))
-
-
 def sequences(lines):
-    """Titles' first words, all letters one after the other, and lengths, from numbered lines.
+    """First words of titles, and letters of sequences, from numbered lines.
 
     Lines before the first title that begin with '#', as HHblits writes, or ';' are comments.
     """
@@ -463,14 +445,14 @@ def _name(words):
 
 
 def _fasta(lines, title):
-    names, letters, starts = [_name(title[1:])], bytearray(), [0]
+    names, rows = [_name(title[1:])], [bytearray()]
     for place, line in lines:
         if line.startswith(b">"):
             names.append(_name(line[1:]))
-            starts.append(len(letters))
+            rows.append(bytearray())
         else:
-            letters += _letters_of(line, place)
-    return names, letters, np.diff(starts, append=len(letters))
+            rows[-1] += _letters_of(line, place)
+    return names, rows
 
 
 def _in_blocks(lines, clustal=False):
@@ -496,12 +478,7 @@ def _in_blocks(lines, clustal=False):
         sequences_by_name.setdefault(name, bytearray()).extend(_letters_of(text, place))
     if not closed and not clustal:
         raise ValueError("it ends without the line '//': it is truncated.")
-    lengths = [len(letters) for letters in sequences_by_name.values()]
-    return (
-        [_name(name) for name in sequences_by_name],
-        bytearray().join(sequences_by_name.values()),
-        lengths,
-    )
+    return list(map(_name, sequences_by_name)), list(sequences_by_name.values())
 
 
 # --- rows and columns ---------------------------------------------------------------------------
@@ -514,67 +491,57 @@ def _table(signs):
     return np.isin(np.arange(256), list(signs))
 
 
-_IS_GAP, _IS_LOWER = _table(_GAPS), _table(string.ascii_lowercase.encode())
-_IS_INSERT = _IS_LOWER | _table(b".")
+_IS_GAP, _IS_INSERT = _table(_GAPS), _table(_INSERTS)
 
 
 def _aligned(text, inserts):
-    """The text with rows of one length, and that length; A2M without dots loses its inserts."""
-    # For an empty row reduceat would return the first entry of the next one.
-    if inserts == "drop" and text.lengths.min() > 0 and _lacks_dots(text):
-        matches = ~_IS_INSERT[text.letters]
-        lengths = np.add.reduceat(matches, np.cumsum(text.lengths) - text.lengths, dtype=np.int64)
-        if (lengths == lengths[0]).all() and lengths[0] > 0:
-            text = text._replace(letters=text.letters[matches], lengths=lengths)
-    width = int(text.lengths[0])
-    ragged = np.flatnonzero(text.lengths != width)
-    if len(ragged):
-        k = ragged[0]
-        raise ValueError(
-            f"{text.path} is no alignment: sequence {k + 1} ({text.names[k]:.60}) has "
-            f"{text.lengths[k]} columns, the first one {width}; align them first."
-        )
+    """Rows of one length; A2M without dots loses its inserts."""
+    rows = text.rows
+    if inserts == "drop" and all(rows) and _lacks_dots(rows):
+        matches = [row.translate(None, _INSERTS) for row in rows]
+        if len(matches[0]) > 0 and len(set(map(len, matches))) == 1:
+            rows = matches
+    width = len(rows[0])
+    for k, row in enumerate(rows):
+        if len(row) != width:
+            raise ValueError(
+                f"{text.path} is no alignment: sequence {k + 1} ({text.names[k]:.60}) has "
+                f"{len(row)} columns, the first one {width}; align them first."
+            )
     if width == 0:
         raise ValueError(f"{text.path} has titles, but no letters.")
-    return text, width
+    return rows
 
 
 def _aligned_in(alphabet, text, inserts):
-    """The same, where '*' after the last letter of a row is no letter but of one's own alphabet."""
-    if (alphabet is not None and "*" in alphabet) or not (text.letters == _STOP).any():
-        return _aligned(text, inserts)
-    last = np.cumsum(text.lengths) - 1
-    stops = (text.lengths > 0) & (text.letters[last] == _STOP)
-    mask = np.ones(len(text.letters), bool)
-    mask[last[stops]] = False
-    without = text._replace(letters=text.letters[mask], lengths=text.lengths - stops)
-    try:
-        text, width = _aligned(without if stops.all() else text, inserts)
-    except ValueError:
-        # Where some rows end in a stop that is no column of the others.
-        text, width = _aligned(without, inserts)
-    letters = text.letters.copy()
-    for block in _blocks(letters, width):
-        last = width - 1 - np.argmax(~_IS_GAP[block][:, ::-1], axis=1)
-        stops = np.flatnonzero(block[np.arange(len(block)), last] == _STOP)
-        block[stops, last[stops]] = ord("-")
-    return text._replace(letters=letters), width
+    """Letters of rows; '*' after the last one of a row is no letter but of one's own alphabet."""
+    if alphabet is not None and "*" in alphabet:
+        rows = _aligned(text, inserts)
+    else:
+        without = text._replace(rows=[row.removesuffix(b"*") for row in text.rows])
+        try:
+            all_stop = all(row.endswith(b"*") for row in text.rows)
+            rows = _aligned(without if all_stop else text, inserts)
+        except ValueError:
+            # Where some rows end in a stop that is no column of the others.
+            rows = _aligned(without, inserts)
+        rows = [re.sub(rb"\*([-.]*)\Z", rb"-\1", row) if b"*" in row else row for row in rows]
+    return np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), -1)
 
 
-def _lacks_dots(text):
+def _lacks_dots(rows):
     """Whether inserts are not padded: rows differ in length, or columns mix both cases."""
-    width = text.lengths[0]
-    if (text.lengths != width).any():
+    if len(set(map(len, rows))) > 1:
         return True
-    if (text.letters == ord(".")).any():
-        return False
-    inserts = _IS_INSERT[text.letters].reshape(-1, width).sum(axis=0)
-    return bool(((inserts > 0) & (inserts < len(text.lengths))).any())
+    letters = b"".join(rows)
+    inserts = _IS_INSERT[np.frombuffer(letters, np.uint8)].reshape(len(rows), -1).sum(axis=0)
+    return b"." not in letters and bool(((inserts > 0) & (inserts < len(rows))).any())
 
 
 def _check_case(text):
     """Raise if all letters are lower-case: gaps alone do not tell which columns are inserts."""
-    if _IS_LOWER[text.letters].any() and (_IS_INSERT | _IS_GAP)[text.letters].all():
+    signs = b"".join(text.rows).translate(None, _GAPS)
+    if signs and not signs.translate(None, _INSERTS):
         raise ValueError(f"{text.path}: no column is left, as {_ALL_LOWER}.")
 
 
@@ -586,7 +553,7 @@ def _columns_read(text, rows, focus, inserts):
         keep, what = ~_IS_INSERT[rows].all(axis=0), _ALL_LOWER
     else:
         letters = rows[_focus_row(text, focus)]
-        keep = ~(_IS_GAP | _IS_LOWER if inserts == "drop" else _IS_GAP)[letters]
+        keep = ~(_IS_GAP | _IS_INSERT if inserts == "drop" else _IS_GAP)[letters]
         what = f"the focus {focus!r:.60} has no upper-case letters"
     if not keep.any():
         raise ValueError(f"{text.path}: no column is left, as {what}.")
@@ -618,17 +585,16 @@ def _focus_row(text, focus):
     return rows[0]
 
 
-def _blocks(letters, width):
+def _blocks(rows):
     """Blocks of rows, which keep temporary arrays small."""
-    rows = letters.reshape(-1, width)
-    step = max(1, BLOCK_BYTES // width)
+    step = max(1, BLOCK_BYTES // rows.shape[1])
     return (rows[k : k + step] for k in range(0, len(rows), step))
 
 
 def _encoded(rows, columns, table):
     """States of the rows within the alphabet, which rows these are, and counts of other letters."""
     encoded, valid, outside = [], [], np.zeros(256, int)
-    for block in _blocks(rows, rows.shape[1]):
+    for block in _blocks(rows):
         letters = block[:, columns]
         states = table[letters]
         strange = states == _OUTSIDE

@@ -70,26 +70,33 @@ def read_array(path, *, max_bytes=None):
     array([[1.5, 2. ],
            [3. , 4. ]])
     """
-    path, key = _split_key(path)
-    name = path.name.lower().removesuffix(".gz")
-    if path.name.lower().endswith(".npz"):
+    return read_named(path, max_bytes=max_bytes)[0]
+
+
+def read_named(path, ignored=(), max_bytes=None):
+    """Read the array of a file and the names of its columns, None if it has no names."""
+    if is_text(path):
+        path = Path(path)
+        with reading(path, "a table"):
+            return read_table(path, _limit(path, max_bytes), ignored)
+    if ignored:
+        raise ValueError(f"{path} has no names of columns, such as {ignored[0]!r}.")
+    head, separator, key = str(path).rpartition(".npz:")
+    path, key = (Path(head + ".npz"), key) if separator else (Path(path), None)
+    name = path.name.lower()
+    if name.endswith(".npz"):
         array = _read_npz(path, key, max_bytes)
     else:
-        suffix = Path(name).suffix
-        kind = suffix if suffix in (".npy", *TEXT_SUFFIXES) else "IDX"
-        read = _read_npy if kind == ".npy" else _read_idx if kind == "IDX" else _read_text
+        read, kind = _read_idx, "IDX"
+        if name.removesuffix(".gz").endswith(".npy"):
+            read, kind = _read_npy, ".npy"
         with reading(path, kind):
             array = read(path, _limit(path, max_bytes))
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{path} holds values of type {array.dtype}, not numbers.")
     if array.size == 0:
         raise ValueError(f"{path} holds an array without entries, of shape {array.shape}.")
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
-
-
-def _split_key(path):
-    head, separator, key = str(path).rpartition(".npz:")
-    return (Path(head + ".npz"), key) if separator else (Path(path), None)
+    return array.astype(array.dtype.newbyteorder("="), copy=False), None
 
 
 def _limit(path, max_bytes):
@@ -113,33 +120,16 @@ def _read_npy(path, max_bytes):
 
 def _read_npz(path, key, max_bytes):
     with reading(path, ".npz"), open(path, "rb") as file:
-        names = list(Archive(file, max_bytes))
-    if key is None and len(names) == 1:
-        key = names[0]
-    if key not in names:
-        asked = "several arrays" if key is None else f"no array {key!r}"
-        if not names:
-            raise ValueError(f"{path} holds no arrays.")
-        listed = reason(", ".join(names))
-        raise ValueError(f"{path} holds {asked}: choose one of {listed} by {path}:KEY.")
-
-    with reading(path, ".npz"), open(path, "rb") as file:
-        return Archive(file, max_bytes)[key]
-
-
-def _read_text(path, max_bytes):
-    return read_table(path, max_bytes)[0]
-
-
-def read_named(path, ignored=()):
-    """Read the array of a file and the names of its columns, None if it has no names."""
-    if not is_text(path):
-        if ignored:
-            raise ValueError(f"{path} has no names of columns, such as {ignored[0]!r}.")
-        return read_array(path), None
-    path = Path(path)
-    with reading(path, "a table"):
-        return read_table(path, _limit(path, None), ignored)
+        archive = Archive(file, max_bytes)
+        names = list(archive)
+        key = names[0] if key is None and len(names) == 1 else key
+        if key in names:
+            return archive[key]
+    if not names:
+        raise ValueError(f"{path} holds no arrays.")
+    asked = "several arrays" if key is None else f"no array {key!r}"
+    listed = reason(", ".join(names))
+    raise ValueError(f"{path} holds {asked}: choose one of {listed} by {path}:KEY.")
 
 
 def read_text(path, names_of_rows=None):

@@ -1,10 +1,12 @@
 """Parameters of Potts models in the binary files of plmc."""
 
+import re
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.arguments import real_array
 from fastmf.datasets._compressed import reading
 from fastmf.datasets.alignments import checked_alphabet
 from fastmf.models._io import replacing
@@ -61,8 +63,8 @@ class PlmcParameters(NamedTuple):
     n_effective: float
 
 
-_REAL_NAMES = ("frequencies", "pair_frequencies", "n_neighbours")
-_PARAMETER_NAMES = ("theta", "lambda_field", "lambda_couplings", "lambda_group", "n_effective")
+_SIZES = ("n_rows", "n_skipped", "n_iter")
+_PAIRS = ("pair_frequencies", "couplings")
 
 
 def read_plmc(path):
@@ -93,22 +95,18 @@ def read_plmc(path):
     """
     path = Path(path)
     with reading(path, "parameters of plmc"), open(path, "rb") as file:
-        sizes = np.fromfile(file, "<i4", 5)
-        dtype = _plmc_dtype(path.stat().st_size, sizes)
-        L, q, n_rows, n_skipped, n_iter = sizes.tolist()
-        numbers = np.fromfile(file, dtype, 5).tolist()
-        alphabet = _plmc_text(file.read(q))
-        n_neighbours = np.fromfile(file, dtype, n_rows + n_skipped)
-        target = _plmc_text(file.read(L))
-        positions = np.fromfile(file, "<i4", L)
-        frequencies, field = (np.fromfile(file, dtype, L * q).reshape(L, q) for _ in range(2))
-        pair_frequencies, couplings = (_read_pairs(file, dtype, L, q) for _ in range(2))
-        if not all(np.isfinite(x).all() for x in (field, couplings, frequencies, pair_frequencies)):
+        sizes = np.fromfile(file, "<i4", 5).tolist()
+        head = np.fromfile(file, _layout(*sizes[:4], _type(path.stat().st_size, sizes)), 1)[0]
+        values = {name: head[name].copy() for name in head.dtype.names}
+        values |= {name: x.item() for name, x in values.items() if x.ndim == 0}
+        values |= {name: _read_pairs(file, head["field"]) for name in _PAIRS}
+        for name in ("alphabet", "target"):
+            values[name] = values[name].tobytes().decode("latin-1")
+            if not re.fullmatch("[!-~]+", values[name]):
+                raise ValueError("its alphabet or target is no text.")
+        if not all(np.isfinite(values[name]).all() for name in ("field", "frequencies", *_PAIRS)):
             raise ValueError("it holds NaN or infinity.")
-    return PlmcParameters(
-        couplings, field, alphabet, frequencies, pair_frequencies, target, positions, n_neighbours,
-        n_rows, n_skipped, n_iter, *numbers,
-    )  # fmt: skip
+    return PlmcParameters(**values, **dict(zip(_SIZES, sizes[2:], strict=True)))
 
 
 def write_plmc(path, couplings, field, alphabet="protein", **more):
@@ -131,7 +129,7 @@ def write_plmc(path, couplings, field, alphabet="protein", **more):
     ValueError
         If an array does not have its shape, is not finite, or couplings are not symmetric.
     TypeError
-        For an unknown keyword.
+        For an unknown keyword, or an array that is not of real numbers.
 
     Examples
     --------
@@ -143,41 +141,46 @@ def write_plmc(path, couplings, field, alphabet="protein", **more):
     >>> parameters.couplings.shape, parameters.alphabet, parameters.positions
     ((2, 5, 2, 5), '-ACGU', array([1, 2], dtype=int32))
     """
-    couplings, field, alphabet = _checked_parameters(couplings, field, alphabet)
-    L, q = field.shape
-    more = _plmc_more(more, L, q, alphabet)
-    sizes = [L, q, more["n_rows"], more["n_skipped"], more["n_iter"]]
-    checked = {"couplings": couplings, "field": field} | {k: more[k] for k in _REAL_NAMES}
-    for name, part in checked.items():
-        if not (abs(np.asarray(part, float)) <= np.finfo(np.float32).max).all():
-            raise ValueError(f"{name} must hold finite numbers of single precision, plmc's type.")
+    values = _checked({"couplings": couplings, "field": field} | more, checked_alphabet(alphabet))
+    _check_couplings(values["couplings"])
+    sizes = *values["field"].shape, *(int(values[name]) for name in _SIZES)
+    head = np.zeros((), _layout(*sizes[:4], "<f4"))
+    values |= {name: list(values[name].encode()) for name in ("alphabet", "target")}
+    for name in head.dtype.names:
+        head[name] = values[name]
     with replacing(path) as file:
-        file.write(np.array(sizes, "<i4").tobytes())
-        file.write(np.array([more[name] for name in _PARAMETER_NAMES], "<f4").tobytes())
-        file.write(alphabet.encode("ascii"))
-        file.write(more["n_neighbours"].astype("<f4").tobytes())
-        file.write(more["target"].encode("ascii"))
-        file.write(more["positions"].astype("<i4").tobytes())
-        for part in (more["frequencies"], field):
-            file.write(part.astype("<f4").tobytes())
-        for part in (more["pair_frequencies"], couplings):
+        file.write(np.array(sizes, "<i4").tobytes() + head.tobytes())
+        for name in _PAIRS:
             # Row by row of pairs: all of them at once would double the memory.
-            for i in range(L - 1):
-                pairs = part[i, :, i + 1 :].transpose(1, 0, 2)
+            for i in range(sizes[0] - 1):
+                pairs = values[name][i, :, i + 1 :].transpose(1, 0, 2)
                 file.write(pairs.astype("<f4").tobytes())
 
 
-def _plmc_dtype(size, sizes):
+def _layout(L, q, n_rows, n_skipped, real):
+    """Type of the parts of a file between the sizes and the pairs, in their order."""
+    names = "theta", "lambda_field", "lambda_couplings", "lambda_group", "n_effective"
+    return np.dtype([
+        *((name, real) for name in names),
+        ("alphabet", "u1", (q,)),
+        ("n_neighbours", real, (n_rows + n_skipped,)),
+        ("target", "u1", (L,)),
+        ("positions", "<i4", (L,)),
+        ("frequencies", real, (L, q)),
+        ("field", real, (L, q)),
+    ])  # fmt: skip
+
+
+def _type(size, sizes):
     """The type of the numbers: the one with which the file has its size."""
-    told = sizes.tolist()
-    if len(told) < 5 or min(told[:2]) < 1 or told[1] > 127 or min(told[2:4]) < 0:
-        raise ValueError(f"it begins with the sizes {told}.")
-    L, q, n_rows, n_skipped, _ = told
+    if len(sizes) < 5 or min(sizes[:2]) < 1 or sizes[1] > 127 or min(sizes[2:4]) < 0:
+        raise ValueError(f"it begins with the sizes {sizes}.")
+    L, q, n_rows, n_skipped, _ = sizes
     n_bytes = 20 + q + 5 * L
     n_numbers = 5 + n_rows + n_skipped + 2 * L * q + L * (L - 1) * q * q
     for dtype in ("<f4", "<f8"):
         if size == n_bytes + n_numbers * np.dtype(dtype).itemsize:
-            return np.dtype(dtype)
+            return dtype
     old = 8 + 5 * L + 4 * (2 * L * q + L * (L - 1) * (1 + q * q))
     if size in (old, 2 * old - 8 - 5 * L - 4 * L * (L - 1)):
         raise ValueError("it has plmc's older format, without an alphabet: fit by a newer plmc.")
@@ -187,27 +190,24 @@ def _plmc_dtype(size, sizes):
     )
 
 
-def _plmc_text(letters):
-    if not all(33 <= letter < 127 for letter in letters):
-        raise ValueError("its alphabet or target is no text.")
-    return letters.decode("ascii")
-
-
-def _read_pairs(file, dtype, L, q):
-    tables = np.zeros((L, q, L, q), dtype)
+def _read_pairs(file, field):
+    """Tables of all pairs of columns, of the shape and type of the fields."""
+    L, q = field.shape
+    tables = np.zeros((L, q, L, q), field.dtype)
     for i in range(L - 1):
-        pairs = np.fromfile(file, dtype, (L - 1 - i) * q * q).reshape(-1, q, q)
+        pairs = np.fromfile(file, field.dtype, (L - 1 - i) * q * q).reshape(-1, q, q)
         tables[i, :, i + 1 :] = pairs.transpose(1, 0, 2)
         tables[i + 1 :, :, i] = pairs.transpose(0, 2, 1)
     return tables
 
 
-def _plmc_more(more, L, q, alphabet):
-    """Contents of a file of plmc beside the model, from what the caller gave."""
-    names = tuple(PlmcParameters.__annotations__)[3:]
-    if unknown := set(more) - set(names):
-        raise TypeError(f"write_plmc has no argument {sorted(unknown)}; expected {names}.")
-    neighbours = np.asarray(more.get("n_neighbours", ()), np.float64)
+def _checked(values, alphabet):
+    """All contents of a file, from those that the caller gave, with the right shapes."""
+    names = PlmcParameters._fields
+    if unknown := set(values) - set(names):
+        raise TypeError(f"write_plmc has no argument {sorted(unknown)}; expected {names[3:]}.")
+    L, q = len(real_array("field", values["field"])), len(alphabet)
+    neighbours = np.asarray(values.get("n_neighbours", ()), np.float64)
     defaults = {
         "frequencies": np.zeros((L, q)),
         "pair_frequencies": np.zeros((L, q, L, q)),
@@ -217,37 +217,28 @@ def _plmc_more(more, L, q, alphabet):
         "n_rows": np.count_nonzero(neighbours),
         "n_skipped": np.count_nonzero(neighbours == 0),
     }
-    more = dict.fromkeys(names, 0) | defaults | more | {"n_neighbours": neighbours}
-    shapes = {"frequencies": (L, q), "pair_frequencies": (L, q, L, q), "positions": (L,)}
-    shapes["n_neighbours"] = (more["n_rows"] + more["n_skipped"],)
+    values = dict.fromkeys(names, 0) | defaults | values | {"alphabet": alphabet}
+    shapes = dict.fromkeys(("field", "frequencies"), (L, q)) | dict.fromkeys(_PAIRS, (L, q, L, q))
+    shapes |= {"positions": (L,), "n_neighbours": (values["n_rows"] + values["n_skipped"],)}
     for name, shape in shapes.items():
-        more[name] = np.asarray(more[name])
-        if more[name].shape != shape:
-            raise ValueError(f"{name} must have shape {shape}, got {more[name].shape}.")
-    if len(more["target"]) != L or not more["target"].isascii():
-        raise ValueError(f"target must have {L} letters, got {more['target']!r:.60}.")
-    return more
+        array = values[name] = real_array(name, values[name])
+        if array.shape != shape or L == 0:
+            raise ValueError(
+                f"{name} must have shape {shape} for the alphabet {alphabet}, got {array.shape}."
+            )
+        if not (abs(array) <= np.finfo(np.float32).max).all():
+            raise ValueError(f"{name} must hold finite numbers of single precision, plmc's type.")
+    if len(values["target"]) != L or not values["target"].isascii():
+        raise ValueError(f"target must have {L} letters, got {values['target']!r:.60}.")
+    return values
 
 
-def _checked_parameters(couplings, field, alphabet):
-    """Arrays and alphabet to write, of one number of columns and states."""
-    alphabet = checked_alphabet(alphabet)
-    field, couplings = np.asarray(field), np.asarray(couplings)
-    if field.ndim != 2 or field.shape[1] != len(alphabet) or len(field) == 0:
-        raise ValueError(
-            f"field must have shape (n_columns, {len(alphabet)}) for the alphabet {alphabet}, got "
-            f"{field.shape}."
-        )
-    if couplings.shape != 2 * field.shape:
-        raise ValueError(f"couplings must have shape {2 * field.shape}, got {couplings.shape}.")
-    for name, part in (("field", field), ("couplings", couplings)):
-        if part.dtype.kind not in "fiub" or not np.isfinite(part).all():
-            raise ValueError(f"{name} must hold finite numbers.")
-    for i in range(len(field)):
+def _check_couplings(couplings):
+    """Raise unless couplings are symmetric, and none couples a column with itself."""
+    for i in range(len(couplings)):
         if couplings[i, :, i].any():
             raise ValueError(f"couplings of column {i} with itself must be 0; they are not stored.")
         if not np.allclose(couplings[i], couplings[:, :, i].transpose(2, 0, 1), atol=1e-8):
             raise ValueError(
                 "couplings must be symmetric: couplings[i, a, j, b] = couplings[j, b, i, a]."
             )
-    return couplings, field, alphabet

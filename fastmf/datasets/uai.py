@@ -112,7 +112,7 @@ def _has_logarithms(path):
 
 def _read_model(words, max_bytes, logarithms):
     """Tables of a network, its constant factor, and the number of variables."""
-    (kind,) = words.take(1, "its kind")
+    kind = words.take("its kind")
     if kind.upper() not in _NETWORKS:
         words.fail(f"it begins with {kind[:20]!a}, not with MARKOV or BAYES")
     n_units = words.number("the number of variables", 1)
@@ -269,25 +269,23 @@ class Words:
         """Number of words that were not taken."""
         return len(self._words) - self._n_taken
 
-    def take(self, n, what):
-        """Take the next n words; `what` names them in errors."""
-        words = self._words[self._n_taken : self._n_taken + n]
-        self._n_taken += len(words)
-        if len(words) < n:
+    def take(self, what):
+        """Take the next word; `what` names it in errors."""
+        if not self.n_left:
             raise ValueError(f"it ends on line {self._line()}, within {what}.")
-        return words
+        self._n_taken += 1
+        return self._words[self._n_taken - 1]
 
     def numbers(self, n, what, kind, low=0, high=np.inf):
         """Take the next n words as finite numbers of a kind, int or float, in [low, high]."""
-        words = self.take(n, what)
-        values = [_number(word, kind) for word in words]
-        most = min(high, 2**63 - 1 if kind is int else np.finfo(float).max)
-        for k, value in enumerate(values):
-            if not low <= value <= most:
+        values, most = [], min(high, 2**63 - 1 if kind is int else np.finfo(float).max)
+        for _ in range(n):
+            word = self.take(what)
+            values.append(_number(word, kind))
+            if not low <= values[-1] <= most:
                 name = "an integer" if kind is int else "a number"
                 limit = f"at least {low}" if high == np.inf else f"from {low} to {high}"
-                self._n_taken += k + 1 - n
-                text = words[k].decode("ascii", "replace")
+                text = word.decode("ascii", "replace")
                 self.fail(f"{what} must be {name} {limit}, got {text!r:.40}")
         return np.array(values, kind)
 
@@ -298,7 +296,7 @@ class Words:
     def end(self):
         """Raise a ValueError unless no word is left."""
         if self.n_left:
-            (word,) = self.take(1, "")
+            word = self.take("")
             self.fail(f"there are more words than were announced, from {word[:20]!a} on")
 
     def fail(self, message):
@@ -308,7 +306,7 @@ class Words:
     def _line(self):
         """Number of the line of the last word that was taken."""
         numbers = np.cumsum([len(line.split()) for line in self._text.split(b"\n")])
-        return int(np.searchsorted(numbers, min(self._n_taken, len(self._words)))) + 1
+        return int(np.searchsorted(numbers, self._n_taken)) + 1
 
 
 def _number(word, kind):

@@ -76,10 +76,10 @@ def tap(model, init=None, *, field=None, precision=None, clamp=None, n_threads=1
         task(shared, {name: _map(next, value) for name, value in of_blocks.items()})
         for _ in rows.chunks[0]
     ]
-    lazy = {
-        each.name: _lazy(each.name, getattr(like, each.name), results, rows.chunks[0])
-        for each in dataclasses.fields(like)
-    }
+    # Histories are as long as the longest row of each block.
+    like = dataclasses.replace(like, history=None)
+    names = [field.name for field in dataclasses.fields(like) if field.name != "method"]
+    lazy = {name: _lazy(getattr(like, name), results, rows.chunks[0], name) for name in names}
     return dataclasses.replace(like, **lazy)
 
 
@@ -182,30 +182,24 @@ def _solve(model_and_options, arguments):
     return solve_tap(model, **arguments, **options)
 
 
-def _lazy(name, like, results, sizes):
+def _lazy(like, results, sizes, name, *layer):
     """One field of the results of all blocks, as a Dask array or a tuple of them."""
-    if like is None or name == "method":
-        return like
-    if name == "history":  # as long as the longest row of each block
-        return None
-    if isinstance(like, tuple):
-        return tuple(_joined(part, results, sizes, name, k) for k, part in enumerate(like))
-    return _joined(like, results, sizes, name)
-
-
-def _joined(like, results, sizes, name, layer=None):
     import dask
     import dask.array as da
 
+    if like is None:
+        return None
+    if isinstance(like, tuple):
+        return tuple(_lazy(part, results, sizes, name, k) for k, part in enumerate(like))
     dtype = _MESSAGE if name == "message" else like.dtype
     pick = dask.delayed(_part, pure=False)
     blocks = [
-        da.from_delayed(pick(block, name, layer, dtype), (size, *like.shape[1:]), dtype)
+        da.from_delayed(pick(block, dtype, name, *layer), (size, *like.shape[1:]), dtype)
         for size, block in zip(sizes, results, strict=True)
     ]
     return da.concatenate(blocks)
 
 
-def _part(block, name, layer, dtype):
+def _part(block, dtype, name, *layer):
     value = getattr(block, name)
-    return np.asarray(value if layer is None else value[layer], dtype)
+    return np.asarray(value[layer[0]] if layer else value, dtype)

@@ -409,34 +409,29 @@ def starts_of_bound(model, starts, max_iter=100):
     return states
 
 
-def _is_reliable(error):
-    """Whether ten chains or more contribute to a mean with this relative error."""
-    return error < MIN_EFFECTIVE_SIZE**-0.5
+def _is_reliable(log_weights):
+    """Whether ten chains or more contribute to an estimate."""
+    return log_mean(log_weights)[1] < MIN_EFFECTIVE_SIZE**-0.5
 
 
-def _is_clearly_higher(one, other):
-    """Whether one (estimate, error) is higher than another by three standard errors."""
-    return one[0] - other[0] > CLEAR_ERRORS * np.hypot(one[1], other[1])
+def _is_higher(one, other):
+    """Whether the estimate of some log-weights is higher by three standard errors."""
+    (mean, error), (other_mean, other_error) = log_mean(one), log_mean(other)
+    return mean - other_mean > CLEAR_ERRORS * np.hypot(error, other_error)
 
 
 def _higher(usual, other):
     """The log-weights of the usual estimate, or of the other where it is clearly higher."""
-    mean, other_mean = log_mean(usual), log_mean(other)
-    clearly = _is_clearly_higher(other_mean, mean) and _is_reliable(other_mean[1])
-    return other if clearly else usual
+    return other if _is_higher(other, usual) and _is_reliable(other) else usual
 
 
 def _is_better(one, other):
     """Whether one forward estimate is clearly higher, or else has the smaller error."""
-    mean, other_mean = log_mean(one), log_mean(other)
-    if _is_clearly_higher(other_mean, mean) and _is_reliable(other_mean[1]):
+    if _higher(one, other) is other:
         return False
-    return bool(
-        mean[1] < other_mean[1] or (_is_clearly_higher(mean, other_mean) and _is_reliable(mean[1]))
-    )
+    return log_mean(one)[1] < log_mean(other)[1] or _higher(other, one) is one
 
 
 def _agree(explored, forward):
     """Whether many chains contribute to the forward estimate, which is as high as the earlier."""
-    mean, forward_mean = log_mean(explored), log_mean(forward)
-    return _is_reliable(forward_mean[1]) and not _is_clearly_higher(mean, forward_mean)
+    return _is_reliable(forward) and not _is_higher(explored, forward)

@@ -85,19 +85,19 @@ def gibbs_chains(
     for n_sweeps in [n_warmup] * (n_warmup > 0) + [thin] * n_draws:
         if layered:
             states, odd = gibbs(units, states, n_sweeps, rng, n_threads)
+            draws.append(_by_layer(model, (states, odd)))
         else:
-            states, odd = units.sample(states, n_sweeps, rng, n_threads), None
-        draws.append(_by_layer(model, states, odd))
+            states = units.sample(states, n_sweeps, rng, n_threads)
+            draws.append(_by_layer(model, (states,)))
     draws = draws[-n_draws:]
     return {name: np.stack([draw[name] for draw in draws], axis=1) for name in draws[0]}
 
 
-def _by_layer(model, even, odd):
-    """States of each layer by name, given the states of even and odd layers."""
-    n_layers, ends, labels = len(model.layers), [0, 0], {}
-    for k, layer in enumerate(model.layers):
-        start = ends[k % 2]
-        ends[k % 2] += n_units(layer)
-        name = "visible" if k == 0 else "hidden" if n_layers == 2 else f"hidden_{k}"
-        labels[name] = as_labels(layer, (even, odd)[k % 2][:, start : ends[k % 2]])
-    return labels
+def _by_layer(model, states):
+    """States of each layer by name, given the states of even layers, or of these and odd layers."""
+    n_hidden = len(model.layers) - 1
+    names = ["hidden"] if n_hidden == 1 else [f"hidden_{k + 1}" for k in range(n_hidden)]
+    bounds = model.bounds if isinstance(model, Layered) else (slice(None),)
+    units = np.hstack(states)
+    labels = (as_labels(prior, units[:, k]) for prior, k in zip(model.layers, bounds, strict=True))
+    return dict(zip(["visible", *names], labels, strict=True))

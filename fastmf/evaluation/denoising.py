@@ -159,14 +159,15 @@ def matthews_correlation(truth, estimate):
     truth, estimate = truth > 0.5, estimate > 0.5
     if truth.size == 0:
         raise ValueError(f"matthews_correlation: no entries in arrays of shape {truth.shape}.")
-
-    def count(entries):
-        return np.asarray(np.count_nonzero(entries, axis=-1), np.float64)
-
-    tp, tn = count(truth & estimate), count(~truth & ~estimate)
-    fp, fn = count(~truth & estimate), count(truth & ~estimate)
-    scale = np.sqrt((tp + fp) * (tp + fn)) * np.sqrt((tn + fp) * (tn + fn))
-    coefficient = (tp * tn - fp * fn) / np.where(scale > 0, scale, 1)
+    n, (true, positive, both) = (
+        truth.shape[-1],
+        (
+            np.asarray(np.count_nonzero(x, axis=-1), np.float64)
+            for x in (truth, estimate, truth & estimate)
+        ),
+    )
+    scale = np.sqrt(positive * true) * np.sqrt((n - true) * (n - positive))
+    coefficient = (n * both - true * positive) / np.where(scale > 0, scale, 1)
     return coefficient if coefficient.ndim else float(coefficient)
 
 

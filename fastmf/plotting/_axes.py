@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from fastmf._common.arguments import count
 
 # Last parameter and result.
@@ -49,6 +51,17 @@ def bare(ax):
     ax.set_xticks([])
     ax.set_yticks([])
     ax.spines[:].set_visible(False)
+
+
+def coloured(ax, values, label, quantile, shrink=1.0, **options):
+    """Draw an image in red and blue, symmetric about 0, with a bar of its colours."""
+    # A quantile: scaled by a single large value all others would be pale.
+    sizes = abs(values[~np.isnan(values)])
+    scale = (np.quantile(sizes, quantile) if len(sizes) else 0) or 1.0
+    colours = {"cmap": "RdBu_r", "vmin": -scale, "vmax": scale, "interpolation": "nearest"}
+    image = ax.imshow(values, **colours, **options)
+    bar = ax.figure.colorbar(image, ax=ax, shrink=shrink, pad=0.02, extend="both", label=label)
+    bar.outline.set_visible(False)
 
 
 def forest(ax, values, spread, labels, **points):

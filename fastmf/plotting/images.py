@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from fastmf._common.arguments import count, real_array
-from fastmf.plotting._axes import axes, bare, drawing, image_shape, mapping
+from fastmf.plotting._axes import axes, bare, coloured, drawing, image_shape, mapping
 
 
 def _mosaic(images, shape, columns):
@@ -61,12 +61,8 @@ def receptive_fields(weights, shape, *, n_fields=100, columns=None, order=None, 
     shown = order[:n_fields].astype(int)
     columns = columns or math.ceil(math.sqrt(len(shown)))
     tiles = _mosaic(weights.T[shown], shape, columns)
-    # A quantile: scaled by a single large weight all others would be pale.
-    scale = np.nanquantile(abs(tiles), 0.998) or 1.0
     ax = axes(ax, (6, 5 * tiles.shape[0] / tiles.shape[1]))
-    image = ax.imshow(tiles, cmap="RdBu_r", vmin=-scale, vmax=scale, interpolation="nearest")
-    bar = ax.figure.colorbar(image, ax=ax, shrink=0.8, pad=0.02, extend="both", label="weight")
-    bar.outline.set_visible(False)
+    coloured(ax, tiles, "weight", quantile=0.998, shrink=0.8)
     bare(ax)
     return ax.figure
 

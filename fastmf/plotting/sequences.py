@@ -4,7 +4,7 @@ import numpy as np
 
 from fastmf._common.arguments import count, number, real_array
 from fastmf.evaluation.contacts import ranked_pairs
-from fastmf.plotting._axes import axes, drawing, mapping, tidy
+from fastmf.plotting._axes import axes, coloured, drawing, mapping, tidy
 
 
 @drawing
@@ -37,10 +37,8 @@ def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0,
     """
     if hasattr(scores, "contact_scores"):
         scores = scores.contact_scores()
-    scores, cutoff = (
-        real_array("scores", scores, missing=True),
-        number("cutoff", cutoff, -np.inf, np.inf),
-    )
+    scores = real_array("scores", scores, missing=True)
+    cutoff = number("cutoff", cutoff, -np.inf, np.inf)
     with_distance, n_top = None, count("n_top", n_top, optional=True)
     if distances is not None:
         distances = real_array("distances", distances, missing=True)
@@ -162,18 +160,10 @@ def mutation_matrix(effects, alphabet=None, *, sequence=None, ax=None):
             "letters."
         )
     n_columns, n_states = effects.shape
-    # A quantile: scaled by a single large effect all others would be pale.
-    sizes = abs(effects[~np.isnan(effects)])
-    scale = (np.quantile(sizes, 0.99) if len(sizes) else 0) or 1.0
     ax = axes(ax, (max(4, min(16, 0.1 * n_columns + 2)), max(2, 0.17 * n_states + 0.8)))
     extent = (0.5, n_columns + 0.5, n_states - 0.5, -0.5)
-    image = ax.imshow(
-        effects.T, cmap="RdBu_r", vmin=-scale, vmax=scale, interpolation="nearest", extent=extent,
-        aspect="auto",
-    )  # fmt: skip
     label = "change of log-probability (nats)"
-    bar = ax.figure.colorbar(image, ax=ax, pad=0.02, extend="both", label=label)
-    bar.outline.set_visible(False)
+    coloured(ax, effects.T, label, quantile=0.99, extent=extent, aspect="auto")
     if sequence is not None:
         states = real_array("sequence", sequence)
         if states.shape != (n_columns,) or states.dtype.kind not in "iu":

@@ -28,8 +28,8 @@ def test_names_of_classes_occur_once(trees):
 
 # --- constants ------------------------------------------------------------------------------------
 
-# Names that several modules must have: of commands, and of packages that import when asked.
-REQUIRED = {"DESCRIPTION", "EPILOG", "_HOME"}
+# Names that several modules must have: of packages that import when asked.
+REQUIRED = {"_HOME"}
 # Numbers that rooms without an arrow between them have in common: the moments and tilts of a unit
 # are the first planes of a state everywhere, and damping has one limit.
 COMMON = {"MEAN", "VAR", "B", "A", "MAX_DAMPING"}
