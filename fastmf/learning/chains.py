@@ -11,7 +11,8 @@ by J at constant h + J f. Steps are divided by the curvature at independent posi
 
 Let L be the largest eigenvalue of the covariance matrix of all zz' of the data on this scale. Rates
 fall geometrically from L^-1/2 to 1 / L, at which steps in all directions converge, and parameters
-are averaged over the second half of the steps (Polyak & Juditsky 1992).
+are averaged over the second half of the steps (Polyak & Juditsky 1992). No rate exceeds 1 / P, for
+P = l2_field max_i (1 / D_i + sum_j (f_j^2 + f_i f_j) / D_ij) bounds the curvature of that penalty.
 """
 
 import numpy as np
@@ -46,24 +47,26 @@ class ChainSteps(Steps):
         self.f, self.covariances, *self.scales = (x.astype(np.float32) for x in arrays)
         rows = resampled_rows(data.weights, n_chains, 0.5)
         self.starts = one_hot(data.labels[rows], data.sizes, np.float32).toarray()
-        largest = self.largest_curvature()
-        rates, n_rows = (largest**-0.5, 1 / largest), len(data.labels)
+        weights = self.coupled / self.scales[0]
+        largest = self.largest_curvature(weights)
+        row_sums = 1 / self.scales[1] + weights @ self.f**2 + self.f * (weights @ self.f)
+        fastest = 1 / max(largest**0.5, options.l2_field * float(row_sums.max()))
+        rates, n_rows = (fastest, min(fastest, 1 / largest)), len(data.labels)
         settings = AscentSettings(learning_rate=rates, n_epochs=n_steps, batch_size=n_rows)
         super().__init__(settings, data.n_threads)
 
-    def largest_curvature(self, n_products=10):
+    def largest_curvature(self, weights, n_products=10):
         """Largest eigenvalue of the covariance matrix of the scaled zz' of the starts, at least 1.
 
         By power iteration on the matrix of products of rows, which has the same eigenvalues.
         """
         z, largest = self.starts - self.f, 0.0
-        weights = self.coupled / (2 * self.scales[0])
         vector = np.random.default_rng(0).normal(size=len(z))
         for _ in range(n_products):
             vector -= vector.mean()
             largest = np.linalg.norm(vector)
             vector = (vector / max(largest, np.finfo(float).tiny)).astype(np.float32)
-            sums = weights * (z.T @ (vector[:, None] * z))
+            sums = weights / 2 * (z.T @ (vector[:, None] * z))
             vector = np.einsum("ij,ij->i", z @ sums, z, dtype=float) / len(z)
         return max(1.0, float(largest))
 

@@ -153,8 +153,9 @@ class PottsMachine(Network, ItemMachine):
         else:
             data = PottsData(*rows, self.sizes_, self.n_threads)
             fit, existence = self._without_hessian(solver, data, max_iter)
-            value = fitting.log_pseudo_likelihood(data, fit.couplings, fit.field)
-            self.log_pseudo_likelihood_ = value / data.total
+            self.log_pseudo_likelihood_ = fitting.log_pseudo_likelihood(
+                data, fit.couplings, fit.field
+            )
         self._couplings, self._field, self._objective = fit.couplings, fit.field, None
         self._keep_fit(fit, existence, max_iter)
         self.converged_ &= self.memory_ is None or self.memory_ <= np.exp(-1)
@@ -215,7 +216,8 @@ class PottsMachine(Network, ItemMachine):
             )
             couplings = DenseCouplings(couplings, self.sizes_)
             value = fitting.log_pseudo_likelihood(data, couplings, field)
-            return fitting.PottsFit(couplings, field, np.array([value]), True), Existence(None)
+            history = np.array([value * data.total])
+            return fitting.PottsFit(couplings, field, history, True), Existence(None)
         by_chains = solver == "likelihood"
         options = fitting.Options(
             float(self.l2), float(self.l2_field), self._symmetric, float(self.tol),
