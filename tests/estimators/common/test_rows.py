@@ -218,10 +218,8 @@ def test_rows_are_never_all_dense(gradient, kind, density, monkeypatch):
     if kind == "int8":
         data = data.toarray().astype(np.int8)
     learn = rbm(n_starts=4, gradient=gradient, n_epochs=1, batch_size=100)
-    # First calls compile, and load modules, which takes memory.
-    learn.fit(data)
-    for use in (learn.transform, learn.score_samples):
-        use(data[:100])
+    for use in (learn.fit, learn.transform, learn.score_samples):
+        use(data)  # compiles, and loads modules
     tracemalloc.start()
     try:
         learn.fit(data)
