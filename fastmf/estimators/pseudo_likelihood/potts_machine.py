@@ -165,16 +165,17 @@ class PottsMachine(Network, ItemMachine):
         if self._completions is None:
             rows = distinct(*rows)[:2]
         self._objective, max_iter = self._dense_objective(*rows), self.max_iter or MAX_ITER
+        data = PottsData(*rows, self.sizes_, self.n_threads)
         if self.solver == "naive_mean_field":
-            fit, existence = self._inverted(*rows)
+            fit, existence = self._inverted(data)
         elif self.solver == "likelihood":
             max_iter = self.max_iter or 300
-            fit, existence = self._by_chains(*rows, max_iter)
+            fit, existence = self._by_chains(data, max_iter)
         elif self.solver == "newton" or self._objective.incomplete or self._completions is not None:
             max_iter = self.max_iter or MAX_ITER // 10
             fit, existence = self._by_newton(max_iter)
         else:
-            fit, existence = self._by_lbfgs(*rows, max_iter)
+            fit, existence = self._by_lbfgs(data, max_iter)
         self._couplings, self._field, self._objective = fit.couplings, fit.field, None
         self._keep_fit(fit, existence, max_iter)
         self.converged_ &= self.memory_ is None or self.memory_ <= np.exp(-1)
@@ -212,17 +213,15 @@ class PottsMachine(Network, ItemMachine):
         fit = fitting.PottsFit(DenseCouplings(couplings, self.sizes_), field, *fit[1:])
         return fit, self._existence(self._objective.packed(couplings, field))
 
-    def _by_lbfgs(self, labels, weights, max_iter):
+    def _by_lbfgs(self, data, max_iter):
         """Fit by L-BFGS in scaled coordinates, and `Existence` of the maximum."""
-        data = PottsData(labels, weights, self.sizes_, self.n_threads)
         options = fitting.Options(
             float(self.l2), float(self.l2_field), self._symmetric, float(self.tol), max_iter,
             report=reported(self.verbose),
         )  # fmt: skip
         absent = None if self.graph is None else absent_pairs(self._edges(), len(self.sizes_))
         fit = fitting.fit(data, options, absent)
-        value = fitting.log_pseudo_likelihood(data, fit.couplings, fit.field)
-        self.log_pseudo_likelihood_ = value / data.total
+        self.log_pseudo_likelihood_ = fitting.log_pseudo_likelihood(data, fit.couplings, fit.field)
         objective, point, refine = self._objective, None, None
 
         def better(_):
@@ -235,17 +234,15 @@ class PottsMachine(Network, ItemMachine):
             refine = better if objective.n_parameters > MAX_HESSIAN_PARAMETERS else None
         return fit, decided(objective, point, refine=refine)
 
-    def _by_chains(self, labels, weights, max_iter):
+    def _by_chains(self, data, max_iter):
         """Fit by persistent chains from the pseudo-likelihood, and `Existence` of its maximum."""
-        start, existence = self._by_lbfgs(labels, weights, MAX_ITER)
+        start, existence = self._by_lbfgs(data, MAX_ITER)
         self._couplings, self._field = start.couplings, start.field
-        data = PottsData(labels, weights, self.sizes_, self.n_threads)
         report = reported(self.verbose, chains.ChainSteps.label)
         options = fitting.Options(float(self.l2), float(self.l2_field), report=report)
         absent = None if self.graph is None else absent_pairs(self._edges(), len(self.sizes_))
         fit, self.memory_ = chains.fit(self.model_, data, options, max_iter, absent)
-        value = fitting.log_pseudo_likelihood(data, fit.couplings, fit.field)
-        self.log_pseudo_likelihood_ = value / data.total
+        self.log_pseudo_likelihood_ = fitting.log_pseudo_likelihood(data, fit.couplings, fit.field)
         if self.memory_ > np.exp(-1):
             warn_user(
                 f"chains have not renewed: half-way they have {self.memory_:.0%} of their end in "
@@ -254,16 +251,15 @@ class PottsMachine(Network, ItemMachine):
             )
         return fit, existence
 
-    def _inverted(self, labels, weights):
+    def _inverted(self, data):
         """Fit by naive mean field, and unknown `Existence`."""
-        data = PottsData(labels, weights, self.sizes_, self.n_threads)
         couplings, field = naive_mean_field(
             data.labels, data.weights / data.total, self.sizes_, 0.5, float(self.l2)
         )
         couplings = DenseCouplings(couplings, self.sizes_)
-        value = fitting.log_pseudo_likelihood(data, couplings, field)
-        self.log_pseudo_likelihood_ = value / data.total
-        return fitting.PottsFit(couplings, field, np.array([value]), True), Existence(None)
+        self.log_pseudo_likelihood_ = fitting.log_pseudo_likelihood(data, couplings, field)
+        history = np.array([self.log_pseudo_likelihood_ * data.total])
+        return fitting.PottsFit(couplings, field, history, True), Existence(None)
 
     # --- parameters -----------------------------------------------------------------------------
 

@@ -272,7 +272,9 @@ def test_rows_without_labels_make_no_difference(missing):
 # --- likelihood ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("graph, l2_field", [(None, 0.02), ([(0, 1), (1, 2), (2, 3)], 0.0)])
+@pytest.mark.parametrize(
+    "graph, l2_field", [(None, 0.02), (None, 1.0), ([(0, 1), (1, 2), (2, 3)], 0.0)]
+)
 def test_moments_of_the_largest_likelihood(graph, l2_field):
     """Means and pairs of the data are those of the machine, but for the penalties."""
     X, _ = random_rows(SIZES, 400)

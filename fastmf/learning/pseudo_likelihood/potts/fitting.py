@@ -172,14 +172,15 @@ def _together(minima):
 
 
 def log_pseudo_likelihood(data, couplings, field):
-    """Log-pseudo-likelihood of the data, without penalties."""
+    """Log-pseudo-likelihood per unit of weight of the data, without penalties."""
     if isinstance(couplings, DenseCouplings):
         single = n_parameters(data.sizes) >= _MIN_SINGLE_PARAMETERS
         layout = PottsLayout(data.sizes, np.float32 if single else np.float64)
         tables = layout.couplings_to_blocks(couplings.matrix)
         h = layout.field_to_blocks(field)
         evaluator = Evaluator(layout, data.rows(layout), data.n_threads)
-        return evaluator.value_and_gradient(tables, h, np.empty_like(tables), np.empty_like(h))
+        total = evaluator.value_and_gradient(tables, h, np.empty_like(tables), np.empty_like(h))
+        return total / data.total
     total = 0.0
     size = max(16, BLOCK_ENTRIES // data.n_states)
     for start in range(0, len(data.labels), size):
@@ -187,7 +188,7 @@ def log_pseudo_likelihood(data, couplings, field):
         labels = data.labels[rows]
         fields = couplings.fields(labels) + field
         total += float(score_of(fields, labels, data.sizes) @ data.weights[rows])
-    return total
+    return total / data.total
 
 
 def score_of(fields, labels, sizes):
