@@ -5,7 +5,9 @@ With z = x - f of one-hot rows x and the frequencies f of the data, and covarian
     dl/dJ = C - <z z'> - l2 J + u f' + f u',    u = l2_field h      (blocks of pairs i != j)
     dl/dh = f - <x> - u
 
-by J at constant h + J f. Steps are divided by the curvature at independent positions,
+by J at constant h + J f. The stiff terms in u are taken at the end of a step, by h <- (1 + rate
+l2_field M)^-1 h, M_ii = 1 / D_i + sum_j f_j^2 / D_ij, M_ij = f_i f_j / D_ij. Steps are divided by
+the curvature at independent positions,
 
     D_ij(a, b) = v_i(a) v_j(b) + l2,    D_i(a) = v_i(a) + l2_field,    v = f (1 - f)
 
@@ -47,26 +49,24 @@ class ChainSteps(Steps):
         self.f, self.covariances, *self.scales = (x.astype(np.float32) for x in arrays)
         rows = resampled_rows(data.weights, n_chains, 0.5)
         self.starts = one_hot(data.labels[rows], data.sizes, np.float32).toarray()
-        weights = self.coupled / self.scales[0]
-        largest = self.largest_curvature(weights)
-        row_sums = 1 / self.scales[1] + weights @ self.f**2 + self.f * (weights @ self.f)
-        fastest = 1 / max(largest**0.5, options.l2_field * float(row_sums.max()))
-        rates, n_rows = (fastest, min(fastest, 1 / largest)), len(data.labels)
+        self.weights = self.coupled / self.scales[0]
+        diagonal = 1 / self.scales[1] + self.weights @ self.f**2
+        self.stiffness = np.linalg.eigh(np.outer(self.f, self.f) * self.weights + np.diag(diagonal))
+        largest = self.largest_curvature()
+        rates, n_rows = (largest**-0.5, 1 / largest), len(data.labels)
         settings = AscentSettings(learning_rate=rates, n_epochs=n_steps, batch_size=n_rows)
         super().__init__(settings, data.n_threads)
 
-    def largest_curvature(self, weights, n_products=10):
-        """Largest eigenvalue of the covariance matrix of the scaled zz' of the starts, at least 1.
-
-        By power iteration on the matrix of products of rows, which has the same eigenvalues.
-        """
+    def largest_curvature(self, n_products=10):
+        """Return the largest eigenvalue of the covariances of scaled zz' of the starts, or 1."""
+        # Power iteration on the matrix of products of rows, which has the same eigenvalues.
         z, largest = self.starts - self.f, 0.0
         vector = np.random.default_rng(0).normal(size=len(z))
         for _ in range(n_products):
             vector -= vector.mean()
             largest = np.linalg.norm(vector)
             vector = (vector / max(largest, np.finfo(float).tiny)).astype(np.float32)
-            sums = weights / 2 * (z.T @ (vector[:, None] * z))
+            sums = self.weights / 2 * (z.T @ (vector[:, None] * z))
             vector = np.einsum("ij,ij->i", z @ sums, z, dtype=float) / len(z)
         return max(1.0, float(largest))
 
@@ -77,14 +77,15 @@ class ChainSteps(Steps):
         x = SequentialUnits(model).sample(chains, 1, rng, self.n_threads)
         state.chains, z = (x,), x - f
         self.of_chains = np.where(self.coupled, z.T @ z / np.float32(len(z)), 0)
-        J, h = model.couplings, model.prior.field
-        pull = np.float32(options.l2_field) * h
-        added = np.where(self.coupled, np.outer(pull, f) + np.outer(f, pull), 0)
-        slope = self.covariances - self.of_chains - np.float32(options.l2) * J + added
-        slopes = zip((slope, -z.mean(0) - pull), self.scales, strict=True)
-        move, of_field = (np.float32(rate) * slope / scale for slope, scale in slopes)
-        prior = model.prior._replace(field=h + of_field - move @ f)
-        state.model = BoltzmannMachine(J + move, prior)
+        J, rate, l2_field = model.couplings, np.float32(rate), np.float32(options.l2_field)
+        slope = self.covariances - self.of_chains - np.float32(options.l2) * J
+        move = rate * self.weights * slope
+        h = model.prior.field - rate * z.mean(0) / self.scales[1] - move @ f
+        values, vectors = self.stiffness
+        h = vectors @ ((h @ vectors) / (1 + rate * l2_field * values))
+        pull = np.outer(l2_field * h, f)
+        move += rate * self.weights * (pull + pull.T)
+        state.model = BoltzmannMachine(J + move, model.prior._replace(field=h))
 
     def metrics(self, state, monitored, validation, weights=None):
         """Correlation of the covariances of all pairs in the chains and in the data."""

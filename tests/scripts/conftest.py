@@ -1,3 +1,4 @@
+import csv
 import importlib.util
 import struct
 import sys
@@ -27,6 +28,12 @@ def load():
         return module
 
     return load
+
+
+@pytest.fixture(scope="session")
+def rows():
+    """A function that reads a CSV file as dictionaries."""
+    return lambda path: list(csv.DictReader(path.read_text().splitlines()))
 
 
 @pytest.fixture(scope="module")

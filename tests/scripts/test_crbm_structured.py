@@ -1,15 +1,8 @@
-import csv
-
 import numpy as np
 import pytest
 
 
-def rows(path):
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def test_a_small_run_gives_tables_and_figures_and_goes_on(script, mnist, capsys):
+def test_a_small_run_gives_tables_and_figures_and_goes_on(script, rows, mnist, capsys):
     pytest.importorskip("matplotlib")
     folder = mnist / "out"
     tasks = ["mnist-noisy-20", "mnist-occluded-1", "mnist-occluded-2"]

@@ -1,33 +1,28 @@
 """The script runs, and finds what theory says."""
 
-import csv
-
 import numpy as np
 import pytest
 
 
-def test_a_small_simulation(script, tmp_path, capsys):
+def test_a_small_simulation(script, rows, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     options = "--units 3 --draws 4 --rows 2000 --starts 2 --max-iter 3000 --data nowhere".split()
     script.main([*options, "--output", str(tmp_path)])
-    with open(tmp_path / "simulation.csv") as file:
-        rows = [row for row in csv.DictReader(file) if row["exists"] == "True"]
-    assert rows
-    for row in rows:
+    existing = [row for row in rows(tmp_path / "simulation.csv") if row["exists"] == "True"]
+    assert existing
+    for row in existing:
         # The mean over six parameters of a squared error is a few times its variance at most.
         assert float(row["asymptotic_variance"]) >= 1 / 2000
         assert float(row["newton_mse"]) < 10 * float(row["asymptotic_variance"])
         assert float(row["distance_to_maximum"]) < float(row["newton_mse"]) / 100
     assert (tmp_path / "sequences.png").read_bytes().startswith(b"\x89PNG")
-    with open(tmp_path / "sequences.csv") as file:
-        sweeps = list(csv.DictReader(file))
+    sweeps = rows(tmp_path / "sequences.csv")
     # From two starts the same maximum; BSLM never falls.
     last = {row["start"]: float(row["log_pseudo_likelihood"]) for row in sweeps}
     assert set(last) == {"0", "1"} and np.ptp(list(last.values())) < 0.01
     assert all(float(row["increment"]) >= 0 for row in sweeps)
-    with open(tmp_path / "existence.csv") as file:
-        (summary,) = csv.DictReader(file)
-    errors = [float(row["newton_mse"]) for row in rows]
+    (summary,) = rows(tmp_path / "existence.csv")
+    errors = [float(row["newton_mse"]) for row in existing]
     assert float(summary["newton_mse_mean_where_exists"]) == pytest.approx(np.mean(errors))
     assert float(summary["newton_mse_median_where_exists"]) == pytest.approx(np.median(errors))
     assert "Senate is left out" in capsys.readouterr().out

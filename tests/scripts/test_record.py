@@ -1,4 +1,3 @@
-import csv
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,32 +8,27 @@ import fastmf as mf
 OPTIONS = ["--hidden", "3", "--epochs", "4", "--chains", "20", "--steps", "20"]
 
 
-def read(folder):
-    with open(folder / "record.csv", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def test_a_run_goes_on_with_the_seeds_that_are_missing(script, mnist, capsys):
+def test_a_run_goes_on_with_the_seeds_that_are_missing(script, rows, mnist, capsys):
     folder = mnist / "record"
     options = [*OPTIONS, "--data", str(mnist), "--output", str(folder)]
     script.main([*options, "--seeds", "1"])
     first = (folder / "record.csv").read_text()
     script.main([*options, "--seeds", "3"])
     assert (folder / "record.csv").read_text().startswith(first)
-    rows = read(folder)
-    assert [row["seed"] for row in rows] == ["0", "1", "2"]
-    assert all(float(row["seconds"]) >= 0 and row["rows"] == "60" for row in rows)
+    runs = rows(folder / "record.csv")
+    assert [row["seed"] for row in runs] == ["0", "1", "2"]
+    assert all(float(row["seconds"]) >= 0 and row["rows"] == "60" for row in runs)
     last = capsys.readouterr().out.splitlines()[-1]
-    values = [float(row["from_above"]) for row in rows]
+    values = [float(row["from_above"]) for row in runs]
     assert "3 seeds" in last
     assert f"from_above {np.mean(values):.2f} ({min(values):.2f} to {max(values):.2f})" in last
 
 
-def test_the_figures_are_those_of_enumeration(script, mnist):
+def test_the_figures_are_those_of_enumeration(script, rows, mnist):
     folder = mnist / "record"
     script.main([*OPTIONS, "--data", str(mnist), "--output", str(folder), "--seeds", "1",
                  "--chains", "100", "--steps", "200"])  # fmt: skip
-    (row,) = read(folder)
+    (row,) = rows(folder / "record.csv")
     model = mf.load(folder / "mnist-3-4-60-0-preconditioned-0.0001.npz")
     log_partition = mf.exact(model).log_partition
     for name, split in (("from_above", "test"), ("from_below", "test"), ("train", "train")):
@@ -76,7 +70,7 @@ def test_pixels_are_drawn_several_times_with_their_grey_levels(script, monkeypat
     np.testing.assert_array_equal(test, script.DATA["mnist-drawn"](None, "test"))
 
 
-def test_layers_are_added_to_the_rbm_of_the_same_run(script, mnist):
+def test_layers_are_added_to_the_rbm_of_the_same_run(script, rows, mnist):
     folder = mnist / "record"
     options = [*OPTIONS, "--data", str(mnist), "--output", str(folder), "--seeds", "1"]
     script.main(options)
@@ -85,7 +79,7 @@ def test_layers_are_added_to_the_rbm_of_the_same_run(script, mnist):
     file = folder / "mnist-3-4-60-0-preconditioned-0.0001.seconds.json"
     file.write_text("[[4, 1000.0, 500.0, null]]")
     script.main([*options, "--hidden", "3", "2"])
-    _, deep = read(folder)
+    _, deep = rows(folder / "record.csv")
     assert (deep["hidden"], deep["epochs"]) == ("3-2", "4+1")
     assert 1000 <= float(deep["seconds"]) < 1100 and 500 <= float(deep["cpu_seconds"]) < 600
     model = mf.load(folder / "mnist-3-2-4+1-60-0-preconditioned-0.0001.npz")

@@ -1,6 +1,5 @@
 """Every scaling task runs, and sets what it times beside a ceiling."""
 
-import csv
 import os
 
 import numpy as np
@@ -16,18 +15,17 @@ def scaling(load):
 
 
 @pytest.mark.parametrize("name", ["tap", "bp", "ep", "fvbm"])
-def test_a_quick_run_gives_table_and_picture(name, scaling, tmp_path):
+def test_a_quick_run_gives_table_and_picture(name, scaling, rows, tmp_path):
     pytest.importorskip("matplotlib")
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
     options = ["--quick", "--threads", "2", "--repeats", "1", "--output", str(tmp_path)]
     scaling.main([name, *options])
-    with open(tmp_path / f"scaling_{name}.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+    table = rows(tmp_path / f"scaling_{name}.csv")
     assert (tmp_path / f"scaling_{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert {row["axis"] for row in rows} >= {"threads", "threads, work in proportion"}
-    assert {row["threads"] for row in rows} == {"1", "2"}
-    assert {row["who"] for row in rows} >= {"fastmf", "ceiling"}
-    assert all(0 < float(row["seconds"]) < 1000 for row in rows)
+    assert {row["axis"] for row in table} >= {"threads", "threads, work in proportion"}
+    assert {row["threads"] for row in table} == {"1", "2"}
+    assert {row["who"] for row in table} >= {"fastmf", "ceiling"}
+    assert all(0 < float(row["seconds"]) < 1000 for row in table)
     if cores:
         assert os.sched_getaffinity(0) == cores
 

@@ -1,20 +1,16 @@
-import csv
-
 import numpy as np
 import pytest
 
 import fastmf as mf
 
 
-def test_two_methods_side_by_side(script, mnist, capsys):
+def test_two_methods_side_by_side(script, rows, mnist, capsys):
     folder = mnist / "quality"
     script.main(
         ["--data", str(mnist), "--output", str(folder), "--hidden", "3", "--epochs", "1", "2",
          "--chains", "5", "--steps", "20", "--methods", "TAP", "PCD-1"]
     )  # fmt: skip
-    with open(folder / "quality.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [(row["method"], row["epoch"]) for row in rows] == [
+    assert [(row["method"], row["epoch"]) for row in rows(folder / "quality.csv")] == [
         (name, epoch) for name in ("TAP", "PCD-1") for epoch in ("1", "2")
     ]
     assert "| TAP | 2 |" in capsys.readouterr().out
@@ -33,7 +29,7 @@ def test_the_likelihood_is_that_of_enumeration(script):
     assert above == pytest.approx(exact, abs=4 * error)
 
 
-def test_kinds_of_hidden_units_have_weak_couplings_at_first(script, mnist):
+def test_kinds_of_hidden_units_have_weak_couplings_at_first(script, rows, mnist):
     folder, kinds = mnist / "quality", ["binary units", "Gaussian units"]
     script.main(
         ["--data", str(mnist), "--output", str(folder), "--hidden", "3", "--epochs", "2",
@@ -42,9 +38,8 @@ def test_kinds_of_hidden_units_have_weak_couplings_at_first(script, mnist):
     test = script.experiment.images("binary", mnist, "test").X
     unit = mf.Bernoulli.from_data(script.experiment.images("binary", mnist, "train").X)
     independent = (unit.log_prob(test) - unit.log_partition(0.0, 0.0)).sum(1).mean()
-    with open(folder / "quality.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["method"] for row in rows] == kinds
-    for row in rows:
+    table = rows(folder / "quality.csv")
+    assert [row["method"] for row in table] == kinds
+    for row in table:
         assert abs(float(row["from_above"]) - float(row["from_below"])) < 0.5
         assert abs(float(row["from_below"]) - independent) < 2
