@@ -143,9 +143,9 @@ def learner(n_epochs, seed, options, init=None, **others):
         sizes = tuple(options.hidden)
         estimator = partial(mf.DeepBoltzmannMachine, sizes, pretraining_epochs=0, init=init)
     else:
-        estimator = partial(mf.GeneralizedRBM, *options.hidden)
+        estimator = partial(mf.GeneralizedRBM, *options.hidden, l1=options.l1)
     return estimator(
-        n_epochs=n_epochs, n_threads=options.threads, random_state=seed, l1=options.l1,
+        n_epochs=n_epochs, n_threads=options.threads, random_state=seed,
         **(RECIPE | rates | others),
     )  # fmt: skip
 
