@@ -13,8 +13,7 @@ the curvature at independent positions,
 
 Let L be the largest eigenvalue of the covariance matrix of all zz' of the data on this scale. Rates
 fall geometrically from L^-1/2 to 1 / L, at which steps in all directions converge, and parameters
-are averaged over the second half of the steps (Polyak & Juditsky 1992). No rate exceeds 1 / P, for
-P = l2_field max_i (1 / D_i + sum_j (f_j^2 + f_i f_j) / D_ij) bounds the curvature of that penalty.
+are averaged over the second half of the steps (Polyak & Juditsky 1992).
 """
 
 import numpy as np
