@@ -40,11 +40,9 @@ from fastmf.learning.pseudo_likelihood.missing import (
 )
 from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.nodewise import RULES, Regressions, nodewise_path
-from fastmf.learning.pseudo_likelihood.potts.fitting import score_of
 from fastmf.learning.pseudo_likelihood.rows import available, distinct, sampling
 from fastmf.learning.pseudo_likelihood.selection import cross_validated_path, ebic_path
 from fastmf.models import BoltzmannMachine
-from fastmf.models._gauge import PositionStates
 
 SELECTIONS = ("ebic", *RULES, "cv")
 MISSING = ("error", "drop", "available", "em")
@@ -57,14 +55,11 @@ class ItemMachine(Saved, BaseEstimator):
 
     A subclass gives `_solvers` and `_missing`, values of options; `_learned_labels`, which sets
     `categories_`; `_labels_of`, the numbers of the categories of rows, -1 where missing;
-    `_local_fields`, the logarithms of the conditional probabilities of all categories, but for a
-    constant of each item; `_unit_model`, the machine that is sampled, if its units are not those of
-    `model_`; `_seen_only`, whether completions have observed categories alone; and `_item_name` for
-    warnings.
+    `_log_conditionals` and `_probabilities`, the values of `score_samples` and `conditional_proba`
+    for these; `_unit_model`, the machine that is sampled, if its units are not those of `model_`;
+    `_seen_only`, whether completions have observed categories alone; and `_item_name` for warnings.
     """
 
-    # Categories whose probabilities `conditional_proba` returns.
-    _reported = slice(None)
     # Name in files of the labels of the rows of the fit.
     _member = "rows"
 
@@ -89,8 +84,7 @@ class ItemMachine(Saved, BaseEstimator):
         array of shape (n_samples,)
             Nats.
         """
-        labels = self._labels_of(X)
-        return score_of(self._local_fields(labels), labels, self._sizes)
+        return self._log_conditionals(self._labels_of(X))
 
     def conditional_proba(self, X):
         """Probabilities of the values of each feature given all others.
@@ -105,8 +99,7 @@ class ItemMachine(Saved, BaseEstimator):
         array of shape (n_samples, n_states)
             The categories of all features side by side; of binary units the higher values alone.
         """
-        fields = self._local_fields(self._labels_of(X))
-        return PositionStates(self._sizes).softmax(fields)[:, self._reported]
+        return self._probabilities(self._labels_of(X))
 
     def sample(self, n_samples=1, *, n_sweeps=100, temperature=1.0, random_state=None):
         """Draw rows: exactly where there are few states, and beyond by annealed Gibbs chains.

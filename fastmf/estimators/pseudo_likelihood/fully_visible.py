@@ -1,6 +1,7 @@
 """Fully visible Boltzmann machines by maximum pseudo-likelihood."""
 
 import numpy as np
+from scipy.special import expit
 
 from fastmf._common.arguments import one_of
 from fastmf.estimators.common.categories import codes, from_spins, two_categories
@@ -91,7 +92,6 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
     # {0, 1} coding: x = 2 y - 1.
     _coupling_factor = 4.0
     _item_name = "units"
-    _reported = slice(1, None, 2)
     _solvers = ("auto", "newton", "lbfgs", "bslm", "firth")
 
     def __init__(
@@ -150,9 +150,12 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
 
     # --- probabilities --------------------------------------------------------------------------
 
-    def _local_fields(self, labels):
-        fields = (2.0 * labels - 1) @ self.couplings_ + self.field_
-        return np.stack([-fields, fields], axis=2).reshape(len(labels), -1)
+    def _log_conditionals(self, labels):
+        rows = PseudoLikelihood(2.0 * labels - 1, n_threads=self.n_threads)
+        return rows.residuals(self.couplings_, self.field_)[1] * len(labels)
+
+    def _probabilities(self, labels):
+        return expit(2 * ((2.0 * labels - 1) @ self.couplings_ + self.field_))
 
     def pmf(self, X=None):
         """Probabilities of rows, by enumeration of all states; up to 20 units.

@@ -168,18 +168,29 @@ class OrdinalMachine(PairwiseMachine):
 
     def _unit_model(self):
         """The machine with one state for each category of each item."""
-        item, score = self._states()
+        score = np.concatenate([np.arange(float(q)) for q in self.n_categories_])
+        item = np.repeat(np.arange(len(self.n_categories_)), self.n_categories_)
         couplings = self.couplings_[np.ix_(item, item)] * np.outer(score, score)
-        return BoltzmannMachine(couplings, Categorical([np.append(0, x) for x in self.thresholds_]))
+        field = [np.append(0.0, mu) for mu in self.thresholds_]
+        return BoltzmannMachine(couplings, Categorical(field))
 
-    def _states(self):
-        """Item and score of the categories of all items."""
-        return tuple(np.argwhere(np.arange(self._sizes.max()) < self._sizes[:, None]).T)
+    # --- rows -----------------------------------------------------------------------------------
 
-    def _local_fields(self, labels):
-        item, score = self._states()
-        field = np.concatenate([np.append(0, x) for x in self.thresholds_])
-        return field + score * (labels @ self.couplings_)[:, item]
+    def _conditionals(self, scores):
+        """Result of `OrdinalLikelihood.conditionals` for rows."""
+        fitted = self._objective
+        rows = OrdinalLikelihood(
+            scores, np.ones(len(scores)), fitted.thresholds, pairs=fitted.pairs,
+            n_threads=self.n_threads,
+        )  # fmt: skip
+        return rows.conditionals(self._parameters)
+
+    def _log_conditionals(self, labels):
+        return self._conditionals(labels)[2]
+
+    def _probabilities(self, labels):
+        p = self._conditionals(labels)[0]
+        return np.hstack([p[:size, :, i].T for i, size in enumerate(self.n_categories_)])
 
     # --- errors ---------------------------------------------------------------------------------
 

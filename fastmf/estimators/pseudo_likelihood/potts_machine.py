@@ -423,6 +423,12 @@ class PottsMachine(Network, ItemMachine):
     def _local_fields(self, labels):
         return self._couplings.fields(labels) + self._field
 
+    def _log_conditionals(self, labels):
+        return fitting.score_of(self._local_fields(labels), labels, self.sizes_)
+
+    def _probabilities(self, labels):
+        return PositionStates(self.sizes_).softmax(self._local_fields(labels))
+
     def energy(self, X):
         """Energy -x'Jx / 2 - h'x; missing positions add nothing.
 
