@@ -118,13 +118,19 @@ def codes(estimator, X, categories):
     """Return numbers of the categories that entries are, int64, and -1 where they are missing."""
     out, absent = np.empty(X.shape, np.int64), missing_entries(X)
     for j, values in enumerate(categories):
-        column, present, name = X[:, j], ~absent[:, j], column_name(estimator, j)
-        numbers = {value: k for k, value in enumerate(values.tolist())}
-        distinct, inverse = _distinct(column[present], name)
-        of_distinct = np.array([numbers.get(value, -1) for value in distinct.tolist()], int)
-        places = np.full(len(X), -1)
-        places[present] = of_distinct[inverse]
-        wrong = present & (places < 0)
+        column, name = np.ascontiguousarray(X[:, j]), column_name(estimator, j)
+        if is_numeric(column) and is_numeric(values):
+            order = np.argsort(values)
+            places = order[np.searchsorted(values[order][1:], column, side="right")]
+            matched = values.take(places) == column
+        else:
+            numbers = {value: k for k, value in enumerate(values.tolist())}
+            distinct, inverse = _distinct(column[~absent[:, j]], name)
+            of_distinct = np.array([numbers.get(value, -1) for value in distinct.tolist()], int)
+            places = np.full(len(X), -1)
+            places[~absent[:, j]] = of_distinct[inverse]
+            matched = places >= 0
+        wrong = ~(matched | absent[:, j])
         if wrong.any():
             row = int(np.argmax(wrong))
             raise ValueError(
@@ -132,6 +138,7 @@ def codes(estimator, X, categories):
                 f"{_shown(column[row : row + 1].tolist()[0])} in row {row}."
             )
         out[:, j] = places
+    out[absent] = -1
     return out
 
 
