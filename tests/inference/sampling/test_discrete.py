@@ -82,19 +82,16 @@ def test_phases_have_the_shares_of_the_machine(kind):
     up = np.arange(n + 1)
     logs = np.log(comb(n, up)) + J * (2 * up - n) ** 2 / 2 + field * (2 * up - n)
     right = np.exp(logs - np.logaddexp.reduce(logs)) @ (up > n / 2)
-    couplings, rng = J * (1 - np.eye(n)), np.random.default_rng(0)
+    couplings, units = J * (1 - np.eye(n)), mf.Ising(np.full(n, field))
     if kind == "categorical":
         # In another gauge, in which couplings of one phase weigh more.
         field -= 0.1 * J * (n - 1)
         couplings = np.kron(couplings, [[0.8, -1], [-1, 1.2]])
         units = mf.Categorical(n * [np.array([-field, field])])
-        model = mf.BoltzmannMachine(couplings, units)
-        drawn = units.labels(sample(model, 3000, rng))
     elif kind == "bernoulli":
-        fields = np.full(n, 2 * field - 2 * J * (n - 1))
-        drawn = sample(mf.BoltzmannMachine(4 * couplings, mf.Bernoulli(fields)), 3000, rng) > 0
-    else:
-        model = mf.BoltzmannMachine(couplings, mf.Ising(np.full(n, field)))
-        drawn = sample(model, 3000, rng) > 0
+        couplings, units = 4 * couplings, mf.Bernoulli(np.full(n, 2 * (field - J * (n - 1))))
+    model = mf.BoltzmannMachine(couplings, units)
+    drawn = sample(model, 3000, np.random.default_rng(0))
+    drawn = units.labels(drawn) if kind == "categorical" else drawn > 0
     assert (drawn.sum(1) > n / 2).mean() == pytest.approx(right, abs=0.06)
     assert right > 0.7  # chains from the tree stay where they are: 0.55
