@@ -203,7 +203,7 @@ def _read_pairs(file, field):
 
 def _checked(values, alphabet):
     """All contents of a file, from those that the caller gave, with the right shapes."""
-    names = PlmcParameters._fields
+    names = tuple(PlmcParameters.__annotations__)
     if unknown := set(values) - set(names):
         raise TypeError(f"write_plmc has no argument {sorted(unknown)}; expected {names[3:]}.")
     L, q = len(real_array("field", values["field"])), len(alphabet)

@@ -294,8 +294,9 @@ class OrdinalMachine(_CompositeMachine):
     def conditional_proba(self, X: Any) -> Array: ...
 
 class PottsMachine(_ItemMachine):
-    sizes_: Array
     log_pseudo_likelihood_: float
+    @property
+    def sizes_(self) -> Array: ...
     @property
     def n_available_(self) -> Array: ...
     def __init__(
