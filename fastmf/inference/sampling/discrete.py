@@ -5,8 +5,8 @@ couplings, from which draws are independent, and are annealed to the machine,
 
     (1 - beta) tree + beta machine,    beta from 0 to 1
 
-where couplings are between deviations of the units from the means of their states, whatever these
-are called, so that the path of Bernoulli units is the path of the same Ising units,
+where couplings are between deviations of the units from the means of their states, so that the path
+does not depend on the coding of the units,
 with resampling in proportion to their weights (sequential Monte Carlo; Del Moral, Doucet & Jasra
 2006): phases between which chains do not cross have the shares that the machine gives them.
 """
@@ -165,15 +165,15 @@ def annealed_draws(model, n_draws, n_sweeps, rng):
     couplings = np.array(model.couplings, order="C")
     units, none = units_of_columns(model.prior), np.zeros(len(couplings))
     added = couplings * ~tree.edges[np.ix_(column, column)]
-    # Fields that couplings between deviations leave to the tree.
+    # Couplings between values are couplings between deviations, and these fields.
     middle = states.means(1 / np.repeat(columns.sizes, columns.sizes)).astype(model.dtype)
     fields = added @ middle
     tree.solve(columns._replace(log_weights=columns.log_weights + states.values @ fields))
     x = states.means(tree.draws(n_chains, rng)).astype(model.dtype)
     population = Population(n_chains)
     for old, new in pairwise(np.linspace(0, 1, n_sweeps - n_last + 1)):
-        between = (x - 2 * middle) @ added
-        population.add((new - old) / 2 * np.einsum("ij,ij->i", between, x, dtype=np.float64))
+        pairs = np.einsum("ij,ij->i", (x - 2 * middle) @ added, x, dtype=np.float64)
+        population.add((new - old) / 2 * pairs)
         if new == 1 or effective_size(population.log_weights) < RESAMPLE_BELOW * n_chains:
             x = x[population.resample(rng)]
         between = couplings - couplings.dtype.type(1 - new) * added

@@ -212,8 +212,8 @@ def _of_solutions(model, solutions, order, kinds):
     squares = [None] * len(layers)  # mean squares of the Gaussian units that are integrated out
     if kinds.integrated and not isinstance(solutions, ExpectationPropagation):
         covariances, squares = averages(model, solutions, order)
-        gaussian = [model.gaussian[of_layer].any() for of_layer in model.bounds]
-        squares = [square if any_ else None for square, any_ in zip(squares, gaussian, strict=True)]
+        bounds = zip(squares, model.bounds, strict=True)
+        squares = [x2 if model.gaussian[units].any() else None for x2, units in bounds]
         effects = [[effect] for effect in covariances]
     elif order == 2:
         second = solutions.var
