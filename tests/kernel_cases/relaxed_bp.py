@@ -26,6 +26,7 @@ def relaxed_bp_arguments(size, dtype, rows=None, *, machine=rbm, damping=0.0):
         n_iter=np.zeros(len(rows), np.int64),
         residual=np.zeros(len(rows), dtype),
         history=np.zeros((len(rows), 200), dtype),
+        first=np.zeros((0, 0, 0), dtype),
     )
     resolution, update = float(np.finfo(dtype).eps), update_address(dtype)
     settings = RelaxedBPSettings(damping, not damping, 1e-8, 200, resolution, update)

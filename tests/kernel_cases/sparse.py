@@ -49,6 +49,7 @@ def sweep_arguments(size, dtype, rows=None, *, kind="spins", schedule="blocked",
         np.zeros(len(kept), np.int64),
         np.zeros(len(kept), dtype),
         np.zeros((0, 0), dtype),
+        np.zeros((0, 0, 0), dtype),
     )
     settings = TapSettings(order, 1e-8, 100, one_by_one=layout.one_by_one, **layout.addresses)
     tilt = Tilt(
@@ -85,6 +86,7 @@ def assess_arguments(size, dtype, rows=None, *, confirms=0.0, scale=1.0):
         np.zeros(len(kept), np.int64),
         np.zeros(len(kept), dtype),
         np.zeros((0, 0), dtype),
+        np.zeros((0, 0, 0), dtype),
     )
     status = np.zeros(len(kept), np.int64)
     return np.arange(len(kept)), settings, work, status, record

@@ -60,6 +60,7 @@ def tap_arguments(
     tilted=False,
     clamped=False,
     history=False,
+    first=False,
     start=None,
     **options,
 ):
@@ -74,6 +75,7 @@ def tap_arguments(
         n_iter=np.zeros(len(rows), np.int64),
         residual=np.zeros(len(rows), dtype),
         history=np.zeros((len(rows), options["max_iter"]) if history else (0, 0), dtype),
+        first=np.zeros((4, len(rows), layout.n_units) if first else (0, 0, 0), dtype),
     )
     draw = uniform_data if machine is truncated_spiked_rbm else data
     start = draw(model, size.n_rows) if start is None else start
@@ -123,9 +125,7 @@ def _record(arguments):
     mean, var, b, a = record.state
     found = {"mean": mean, "var": var, "b": b, "a": a, **record._asdict()}
     del found["state"]
-    if not record.history.size:
-        del found["history"]
-    return found
+    return {name: value for name, value in found.items() if value.size}
 
 
 def _tap(name, large=False, close=None, **options):
@@ -148,7 +148,7 @@ FULLY_VISIBLE = {"machine": boltzmann_machine, "close": {"float64": 1e-9}}
 CASES = [
     _tap("mean_field", order=1),
     _tap("blocked", large=True, history=True),
-    _tap("ten_sweeps", large=True, tol=0.0, max_iter=10),
+    _tap("ten_sweeps", large=True, tol=0.0, max_iter=10, first=True),
     _tap("sequential", large=True, schedule="sequential"),
     _tap("third_order", order=3, machine=weak_rbm),
     _tap("damped", damping=0.5, adaptive=False),

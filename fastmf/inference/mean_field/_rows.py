@@ -18,7 +18,7 @@ from fastmf.priors._queries import bounds
 from fastmf.priors._values import refuse_clamped
 
 
-def record_from(state, max_iter, history):
+def record_from(state, max_iter, history, first=False):
     """A record of rows that start from `state`, (4, n_rows, n_units), which is changed in place."""
     n_rows = state.shape[1]
     return MeanFieldRecord(
@@ -27,6 +27,7 @@ def record_from(state, max_iter, history):
         n_iter=np.zeros(n_rows, np.int64),
         residual=np.zeros(n_rows, state.dtype),
         history=np.zeros((n_rows, max_iter) if history else (0, 0), state.dtype),
+        first=np.zeros(state.shape if first else (0, 0, 0), state.dtype),
     )
 
 

@@ -33,7 +33,7 @@ from fastmf.kernels.mean_field.arguments import (
     TapSettings,
     Tilt,
 )
-from fastmf.kernels.mean_field.rows import SLOT_SIZE, ActiveRows, worker_shapes
+from fastmf.kernels.mean_field.rows import MEAN, SLOT_SIZE, VAR, ActiveRows, B, worker_shapes
 from fastmf.kernels.mean_field.tap import log_partitions
 from fastmf.kernels.mean_field.tap import tap as solve_rows
 from fastmf.kernels.mean_field.units import units_address
@@ -170,31 +170,46 @@ class Moments(NamedTuple):
     a: tuple  # tuple of arrays of shape (n_rows, n_units)
 
 
-def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):
-    """The `Moments` of `tap(model, X, max_iter=n_sweeps, acceleration=False)` for an RBM.
+class SweepsFromData:
+    """Sweeps of TAP for RBMs from rows of data, call after call in the same memory."""
 
-    The first half sweep is known.
-    """
-    layout, dtype = layout_of(model, order, "blocked"), model.dtype
-    state = np.zeros((4, len(X), layout.n_units), dtype)
-    visible, units = layout.bounds
-    state[0, :, visible] = X
-    state[2, :, units], state[0, :, units], state[1, :, units] = hidden
-    none = np.zeros((1, layout.n_units), dtype)
-    options = TapOptions(order, max_iter=n_sweeps, acceleration=False, log_partition=False,
-                         n_threads=n_threads)  # fmt: skip
-    tilt = Tilt(none, none, none.astype(bool))
-    record, _ = solve(layout, state, tilt, options, half_sweep_done=True)
-    return Moments(*map(layout.split, record.state))
+    def __init__(self, options):
+        self._options, self._layout, self._prepared = options, None, {}
+
+    def __call__(self, model, X):
+        """Return the `Moments`, and tilts b, means and variances of hidden units given the rows.
+
+        The next call overwrites them.
+        """
+        layout = layout_of(model, self._options.order, self._options.schedule)
+        if layout is not self._layout:
+            self._layout, self._prepared = layout, {}
+        if len(X) not in self._prepared:
+            self._prepared[len(X)] = self._prepare(layout, len(X), model.dtype)
+        record, others, n_workers, results = self._prepared[len(X)]
+        record.state[:] = 0
+        record.state[0, :, layout.bounds[0]] = X
+        queue = np.zeros(2, np.int64)
+        sweep = Sweep(layout.layers, layout.blocks)
+        in_parallel(solve_rows, (sweep, *others, queue, record), n_workers)
+        return results
+
+    def _prepare(self, layout, n_rows, dtype):
+        """Make the record, the other arguments, the number of workers and views of the results."""
+        state, options = np.zeros((4, n_rows, layout.n_units), dtype), self._options
+        record = record_from(state, options.max_iter, options.history, first=True)
+        none = np.zeros((1, layout.n_units), dtype)
+        settings, n_workers, sizes, shapes = _for_workers(
+            layout, record, _settings(layout, options, dtype), options.n_threads
+        )
+        workers = _workers(np.empty(sum(sizes), dtype), settings, n_workers, sizes, shapes)
+        hidden = [record.first[plane, :, layout.bounds[1]] for plane in (B, MEAN, VAR)]
+        results = Moments(*map(layout.split, record.state)), hidden
+        return record, (settings, Tilt(none, none, none > 0), workers), n_workers, results
 
 
-def solve(layout, state, tilt, options, half_sweep_done=False):
-    """Iterate rows from a state, (4, n_rows, n_units), until they end.
-
-    Returns their record and log-partitions (None unless asked for).
-    """
-    record = record_from(state, options.max_iter, options.history)
-    settings = TapSettings(
+def _settings(layout, options, dtype):
+    return TapSettings(
         order=options.order,
         damping=options.damping or 0.0,
         adaptive=options.damping is None,
@@ -204,9 +219,17 @@ def solve(layout, state, tilt, options, half_sweep_done=False):
         early_residual=EARLY_RESIDUAL if options.acceleration else 0.0,
         late_residual=LATE_RESIDUAL if options.acceleration else 0.0,
         one_by_one=layout.one_by_one,
-        resolution=float(np.finfo(state.dtype).eps),
-        half_sweep_done=half_sweep_done,
+        resolution=float(np.finfo(dtype).eps),
     )
+
+
+def solve(layout, state, tilt, options):
+    """Iterate rows from a state, (4, n_rows, n_units), until they end.
+
+    Returns their record and log-partitions (None unless asked for).
+    """
+    record = record_from(state, options.max_iter, options.history)
+    settings = _settings(layout, options, state.dtype)
     if layout.sparse:
         solve_sparse(layout, record, tilt, settings, options.n_threads)
     else:
@@ -221,6 +244,16 @@ def solve(layout, state, tilt, options, half_sweep_done=False):
 
 def _call_with_memory(kernel, layout, record, tilt, settings, n_threads, *results):
     """Call a kernel that takes the rows of a record, a part of them in each worker."""
+    settings, n_workers, sizes, shapes = _for_workers(layout, record, settings, n_threads)
+    with borrowed((sum(sizes),), record.state.dtype) as memory:
+        workers = _workers(memory, settings, n_workers, sizes, shapes)
+        sweep, queue = Sweep(layout.layers, layout.blocks), np.zeros(2, np.int64)
+        arguments = sweep, settings, tilt, workers, queue, record, *results
+        in_parallel(kernel, arguments, n_workers)
+
+
+def _for_workers(layout, record, settings, n_threads):
+    """Settings with the rows of a worker, the number of workers, sizes and shapes of memory."""
     _, n_rows, n_units = record.state.shape
     work = 10 * n_rows * layout.n_couplings
     n_workers = workers_for(n_rows, work, n_threads, settings.max_iter)
@@ -228,26 +261,17 @@ def _call_with_memory(kernel, layout, record, tilt, settings, n_threads, *result
         rows_per_worker=rows_per_worker(n_rows, n_workers, layout.max_worker_rows),
     )
     shapes = worker_shapes(settings, n_units, layout.max_columns, layout.n_group_fields)
-    sizes = [n_workers * math.prod(shape) for shape in shapes]
-    with borrowed((sum(sizes),), record.state.dtype) as memory:
-        # Slices: `np.split` takes as long as a sweep of a small machine.
-        ends = accumulate(sizes)
-        parts = [
-            memory[end - size : end].reshape(n_workers, *shape)
-            for end, size, shape in zip(ends, sizes, shapes, strict=True)
-        ]
-        slots = np.empty((n_workers, 1, settings.rows_per_worker, SLOT_SIZE))
-        queue, workers = np.zeros(2, np.int64), ActiveRows(slots, *parts)
-        arguments = (
-            Sweep(layout.layers, layout.blocks),
-            settings,
-            tilt,
-            workers,
-            queue,
-            record,
-            *results,
-        )
-        in_parallel(kernel, arguments, n_workers)
+    return settings, n_workers, [n_workers * math.prod(shape) for shape in shapes], shapes
+
+
+def _workers(memory, settings, n_workers, sizes, shapes):
+    """Arrays of all workers within a vector."""
+    # Slices: `np.split` takes as long as a sweep of a small machine.
+    parts = [
+        memory[end - size : end].reshape(n_workers, *shape)
+        for end, size, shape in zip(accumulate(sizes), sizes, shapes, strict=True)
+    ]
+    return ActiveRows(np.empty((n_workers, 1, settings.rows_per_worker, SLOT_SIZE)), *parts)
 
 
 def log_partition_of_rows(layout, record, tilt, settings, n_threads=None):

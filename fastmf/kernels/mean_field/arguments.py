@@ -164,9 +164,6 @@ class TapSettings(NamedTuple):
     resolution: float = 2.0**-52  # relative spacing of the floating type
     # Whether `finish` is the measurement of the log-partition, which needs all fields of groups.
     measures: bool = False
-    # Whether the start is data and the moments of the first layer in the sweep given these data:
-    # that layer is then skipped in the first sweep. Its tilts are in the record.
-    half_sweep_done: bool = False
 
 
 class Tilt(NamedTuple):
@@ -190,3 +187,6 @@ class MeanFieldRecord(NamedTuple):
     # (n_rows,): largest change of a mean or variance, before damping, in the last sweep
     residual: Real[1]
     history: Real[2]  # (n_rows, max_iter) or (0, 0): the residual of every sweep
+    # (4, n_rows, n_units) or (0, 0, 0): the state when the first layer of the sweep has been
+    # updated for the first time
+    first: Real[3]

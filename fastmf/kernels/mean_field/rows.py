@@ -103,9 +103,7 @@ def _has_converged(slot, settings):
     if slot[CONFIRMS] == 1:
         tol, unit = settings.tol, STEEPNESS * unit
     rounding, var_tol = MEAN_ROUNDING * unit * slot[SCALE], larger(tol, VAR_ROUNDING * unit)
-    # The first half of a sweep is no sweep.
-    complete = not settings.half_sweep_done or slot[SWEEP] > 1
-    settled = complete and slot[RESIDUAL] <= larger(tol, rounding)
+    settled = slot[RESIDUAL] <= larger(tol, rounding)
     still = slot[VAR_RESIDUAL] <= var_tol and slot[VAR_EFFECT] <= var_tol
     small = slot[RESIDUAL] <= rounding or slot[EFFECT] <= var_tol
     return settled, settled and still and small
@@ -174,7 +172,7 @@ def _adapt(slot, residual, settings):
 @kernel(mode="by_address", views=True)
 def _assess_slot(slot, settings):
     """The part of `assess_row` in which no floating type but the type of slots occurs."""
-    residual = np.inf if settings.half_sweep_done and slot[SWEEP] == 0 else slot[RESIDUAL]
+    residual = slot[RESIDUAL]
     slot[SWEEP] += 1
     status = _verdict(slot, settings)
     if status == RUNNING:
@@ -205,8 +203,6 @@ def assess_row(active, s, slot, settings, record):
     index = np.int64(slot[ROW])
     if record.history.shape[0] > 0:
         residual = larger(slot[RESIDUAL], slot[VAR_RESIDUAL])
-        if settings.half_sweep_done and slot[SWEEP] == 0:
-            residual = np.inf  # that of one layer is no residual of a sweep
         record.history[index, np.int64(slot[SWEEP])] = residual
     _assess(settings.assess, slot, settings)
     if slot[RETRACTED] == 1:

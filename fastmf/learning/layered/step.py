@@ -18,7 +18,7 @@ from fastmf.inference.ep.adaptive_tap import few_iterations
 from fastmf.inference.mean_field._layouts import handed_over, layout_of
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.posterior import posterior
-from fastmf.inference.mean_field.tap import sweeps_from_data
+from fastmf.inference.mean_field.tap import SweepsFromData, TapOptions
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.kernels.training.ascent import AscentStep
 from fastmf.learning.layered import directions
@@ -135,8 +135,13 @@ class Plan(LayeredSteps):
             offers(type(prior), "project", of="project") for prior in layers
         )
         integrated, grouped = self.kinds.integrated, self.kinds.grouped
-        self.from_data = settings.starts == "data" and not (model.deep or grouped)
-        self.packed = not (model.deep or grouped)
+        self.packed, self.sweeps = not (model.deep or grouped), None
+        from_data = settings.starts == "data" and settings.gradient in ORDER_OF_GRADIENT
+        if from_data and settings.damping is None and self.packed and not integrated:
+            self.sweeps = SweepsFromData(
+                TapOptions(self.order, max_iter=settings.n_sweeps, acceleration=False,
+                           n_threads=n_threads)
+            )  # fmt: skip
         self.always_solved = integrated or not any(unbounded(prior).any() for prior in layers)
         self.units_in_place = not any(
             is_concatenated(prior) or offers(type(prior), "precomputed") for prior in layers
@@ -227,16 +232,12 @@ class Plan(LayeredSteps):
         if persistent and state.chains:
             n_layers = len(model.layers)
             init = state.chains[:n_layers], state.chains[n_layers:]
-        elif self.from_data and n_starts <= X.shape[0]:
-            hidden = conditional_moments(model, X)
-            _, mean, var = given = [part[:n_starts] for part in hidden]
+        elif self.sweeps and n_starts <= X.shape[0]:
             x = X[:n_starts]
-            x = states(model.layers[0], x, model.dtype) if is_sparse(x) else x
-            plain = settings.damping is None and not self.kinds.integrated
-            if kind in ORDER_OF_GRADIENT and plain:
-                arguments = x, given, self.order, settings.n_sweeps, self.n_threads
-                return sweeps_from_data(model, *arguments), hidden
-            init = ((x, mean), (None, var)) if self.kinds.integrated else x
+            solutions, hidden = self.sweeps(
+                model, states(model.layers[0], x, model.dtype) if is_sparse(x) else x
+            )
+            return solutions, hidden if n_starts == X.shape[0] else None
         else:
             init = starts(settings.starts, model, X, n_starts, rng)
         if kind == "adaptive_tap":

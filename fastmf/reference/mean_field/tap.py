@@ -82,18 +82,17 @@ class RunningRows:
 def tap(sweep, settings, tilt, workers, queue, record):
     """Iterate every row of `record` to a fixed point of the mean-field equations."""
     layers, rows = sweep.layers.of_model, RunningRows(settings, tilt, record)
-    # Half a sweep from data takes them as points, whose third cumulants are 0.
-    if settings.order == 3 and not settings.half_sweep_done:
+    if settings.order == 3:
         for layer in layers:
             units = slice(layer.start, layer.start + layer.n_units)
             rows.third[:, units] = layer.prior.third_cumulant(rows.mean[:, units])[0]
     if sweep.layers.groups:
         updates = tap_groups.updates(sweep, settings, rows)
         return _iterate(layers, rows, updates, settings, record)
-    updates = [
-        partial(_update, *update, settings=settings, rows=rows)
-        for update in _updates(layers, sweep.blocks, settings.one_by_one)
-    ]
+    blocks = _updates(layers, sweep.blocks, settings.one_by_one)
+    updates = [partial(_update, *update, settings=settings, rows=rows) for update in blocks]
+    if len(record.first):
+        updates.insert(sum(of is blocks[0][0] for of, *_ in blocks), partial(_first, rows, record))
     return _iterate(layers, rows, updates, settings, record)
 
 
@@ -186,6 +185,13 @@ def _update(layer, matrices, bounds, rows, settings):
         for part, matrix in zip(states, matrices[: settings.order], strict=False)
     ]
     update_units(rows, units, prior, products, settings.order)
+
+
+def _first(rows, record):
+    """Store the state of the rows that are in their first sweep."""
+    new = rows.sweep == 0
+    for old, part in zip(record.first, (rows.mean, rows.var, rows.b, rows.a), strict=True):
+        old[rows.index[new]] = part[new]
 
 
 def _assess(rows, settings, record):

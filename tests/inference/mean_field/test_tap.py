@@ -9,7 +9,7 @@ from kernel_cases.machines import fully_visible, solved_gaussian
 from readme import example
 
 import fastmf as mf
-from fastmf.inference.mean_field.tap import sweeps_from_data
+from fastmf.inference.mean_field.tap import SweepsFromData, TapOptions
 from fastmf.learning.layered.gradients import conditional_moments
 
 W2 = np.array([[0.9, -0.7], [0.4, 0.8]])
@@ -440,7 +440,6 @@ def test_bad_model():
 
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_few_sweeps_from_data_are_those_of_tap(order):
-    # The first half of a sweep are the moments given the data, whose fields BLAS computes.
     rng = np.random.default_rng(8)
     weights = rng.normal(0, 0.2, (60, 40))
     model = mf.RBM(weights, mf.Bernoulli(rng.normal(size=60)), mf.Bernoulli(rng.normal(size=40)))
@@ -451,7 +450,10 @@ def test_few_sweeps_from_data_are_those_of_tap(order):
         options = {"max_iter": n_sweeps, "acceleration": False, "log_partition": False}
         expected = mf.tap(model, X, order=order, **options)
         for n_threads in (1, 2):
-            found = sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads)
+            sweeps = SweepsFromData(TapOptions(order, n_threads=n_threads, **options))
+            found, given = sweeps(model, X)
+            for ours, theirs in zip(given, hidden, strict=True):
+                np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14)
             for name in ("mean", "var", "b", "a"):
                 for ours, theirs in zip(getattr(found, name), getattr(expected, name), strict=True):
                     np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14)
