@@ -45,35 +45,6 @@ ORDER_OF_GRADIENT = {"mean_field": 1, "tap": 2}
 MEAN_FIELD = (*ORDER_OF_GRADIENT, "adaptive_tap")
 
 
-def pairs_of(shape, dtype, first, second=(), added=(), scratch=None, name=0):
-    """Averages over rows of products of two layers, times their factors, as `Pairs`.
-
-    Terms are (rows of one layer, rows of the other, factor); products of second order are
-    multiplied by the couplings, too. Sparse rows are of first order. Arrays can be added.
-    """
-    scratch, width = scratch or Scratch(), panel_width(dtype)
-    sparse = [term for term in first if is_sparse(term[0])]
-    terms = [*second, *(first if not sparse else (t for t in first if not is_sparse(t[0])))]
-    n_second, n_rows = sum(len(term[0]) for term in second), sum(len(term[0]) for term in terms)
-    lefts = scratch.take(("lefts", name), (n_rows, shape[0]), dtype)
-    packed = scratch.take(("rights", name), (-(-shape[1] // width), n_rows, width), dtype)
-    if terms:
-        np.concatenate([term[0] for term in terms], out=lefts, casting="same_kind")
-        rights = scratch.take("rights", (n_rows, shape[1]), dtype)
-        start = 0
-        for _, right, factor in terms:
-            np.multiply(right, factor / len(right), out=rights[start : start + len(right)])
-            start += len(right)
-        fill_panels(rights, packed)
-    total = np.zeros((0, 0), dtype)
-    if added or sparse:
-        total = scratch.take(("added", name), shape, dtype)
-        total[:] = reduce(np.add, added) if added else 0
-    for left, right, factor in sparse:
-        total += left.T @ (right * dtype.type(factor / left.shape[0]))
-    return Pairs(n_second, lefts, packed, total)
-
-
 def summed(gradient, model):
     """Return a gradient whose derivatives by couplings are `Pairs`, or arrays, with arrays."""
     couplings = list(gradient.couplings)
@@ -87,11 +58,15 @@ def summed(gradient, model):
     return ModelParameters(couplings=tuple(couplings), layers=gradient.layers)
 
 
+def _one_thread_if_large(work):
+    """A context with one thread of BLAS, which takes one for small products anyway."""
+    return nullcontext() if work < SHARED_WORK else one_blas_thread()
+
+
 def conditional_moments(model, X):
     """Fields, means and variances of the hidden units given the visible ones."""
     weights = model.couplings[0]
-    # BLAS takes one thread for small products.
-    with nullcontext() if X.shape[0] * weights.size < SHARED_WORK else one_blas_thread():
+    with _one_thread_if_large(X.shape[0] * weights.size):
         b = data_fields(model.layers[0], X, weights)
     return b, *model.layers[1].moments(b, b.dtype.type(0))
 
@@ -100,11 +75,8 @@ def row_mean(rows):
     """Average over rows, (n_units,); long sums, in which float32 would lose digits, in float64."""
     if is_sparse(rows):
         return column_sums(rows) / rows.shape[0]
-    n_rows = len(rows)
-    if n_rows <= 100:
-        return np.add.reduce(rows) / n_rows
-    total = sum(np.add.reduce(rows[k : k + 100]).astype(np.float64) for k in range(0, n_rows, 100))
-    return total / n_rows
+    weights = np.full((1, len(rows)), 1 / len(rows), rows.dtype)
+    return _weighted_sums(weights, rows.reshape(len(rows), -1)).reshape(rows.shape[1:])
 
 
 class Kinds(NamedTuple):
@@ -133,82 +105,68 @@ class Kinds(NamedTuple):
         return cls(model.is_integrated, grouped, tuple(field_alone), free, above)
 
 
-def _unit_averages(prior, field_alone, mean, derivatives, *arguments):
-    """Means of the units of a layer over rows, and of derivatives by their parameters.
+class Rows(NamedTuple):
+    """Rows of data, or of the model, whose averages are one side of the gradient."""
 
-    Of a field that is a tilt, and all that is learned, the mean is returned itself.
-    """
-    averages = row_mean(mean)
-    if field_alone:
-        return averages, averages
-    if is_sparse(mean):
-        return averages, mean_log_prob_gradient(prior, mean)
-    return averages, map_parameters(row_mean, derivatives(prior, *arguments))
-
-
-class Averages(NamedTuple):
-    """Averages over data, or over a model, whose difference is the gradient."""
-
-    # For each of the couplings a list of pairs of units whose products count, another one of those
-    # that are multiplied by the couplings, and arrays to add, or 0.
-    first: list
+    # Of each layer the states or means; of each layer, or of the hidden ones above data, the second
+    # moments, whose products are multiplied by the couplings: (n_rows, n_units).
+    units: list
     second: list
+    # Of each layer the averages of derivatives by its parameters; None where its field, which is a
+    # tilt, is all that is learned.
+    derivatives: list
+    # For each of the couplings a list of arrays to add.
     effects: list
-    # Derivatives by the parameters, or by the fields if these are all, and means of each layer.
-    layers: list
-    means: list
+
+
+def _averages(prior, field_alone, x, derivatives, *arguments):
+    """Averages over rows of the derivatives by the parameters of a layer; None for its field."""
+    if field_alone:
+        return None
+    if is_sparse(x):
+        return mean_log_prob_gradient(prior, x)
+    return map_parameters(row_mean, derivatives(prior, *arguments))
 
 
 def _of_data(model, X, order, n_threads, kinds, hidden, **options):
-    """Derivatives of the average over rows of log sum_h exp(-energy(x, h)).
-
-    Also returns means and variances of each hidden layer.
-    """
+    """Rows of log sum_h exp(-energy(x, h)), and means and variances of each hidden layer."""
     if not model.deep:
-        return _of_rows(model, X, hidden, kinds), [hidden[1:]]
+        return _of_states(model, X, hidden, kinds), [hidden[1:]]
     machine, solutions = posterior(model, X, order=order, n_threads=n_threads, **options)
     above = _of_solutions(machine, solutions, order, kinds.above)
-    prior, alone = model.layers[0], kinds.field_alone[0]
-    mean, visible = _unit_averages(prior, alone, X, log_prob_gradient, X)
-    averages = Averages(
-        [[(X, solutions.mean[0])], *above.first],
-        [[], *above.second],
-        [[], *above.effects],
-        [visible, *above.layers],
-        [mean, *above.means],
+    visible = _averages(model.layers[0], kinds.field_alone[0], X, log_prob_gradient, X)
+    rows = Rows(
+        [X, *solutions.mean], above.second, [visible, *above.derivatives], [[], *above.effects]
     )
-    return averages, list(zip(solutions.mean, solutions.var, strict=True))
+    return rows, list(zip(solutions.mean, solutions.var, strict=True))
 
 
-def _of_rows(model, even, odd, kinds):
-    """Derivatives at states of the even layers, given which the odd ones are independent.
+def _of_states(model, even, odd, kinds):
+    """Rows of states of the even layers, given which the odd ones are independent.
 
     `odd` has the `conditional_moments`. For an RBM, even layers are the visible units.
     """
-    units, averages, starts = [], [], [0, 0]
+    units, derivatives, starts = [], [], [0, 0]
     layers = zip(model.layers, kinds.field_alone, model.sizes, strict=True)
     for k, (prior, alone, size) in enumerate(layers):
         columns = slice(starts[k % 2], starts[k % 2] + size)
         starts[k % 2] += size
         if k % 2 == 0:
             x = even[:, columns] if model.deep else even
-            averages.append(_unit_averages(prior, alone, x, log_prob_gradient, x))
+            derivatives.append(_averages(prior, alone, x, log_prob_gradient, x))
         else:
             b, x, var = (part[:, columns] for part in odd)
             given = b, b.dtype.type(0), x, var
-            averages.append(_unit_averages(prior, alone, x, prior_gradient, *given))
+            derivatives.append(_averages(prior, alone, x, prior_gradient, *given))
         units.append(x)
-    pairs = [[pair] for pair in pairwise(units)]
-    means, of_priors = zip(*averages, strict=True)
-    return Averages(pairs, [[]] * len(pairs), [[]] * len(pairs), of_priors, means)
+    return Rows(units, [], derivatives, [[] for _ in model.couplings])
 
 
 def _of_solutions(model, solutions, order, kinds):
-    """Derivatives of the average log-partition over mean-field solutions."""
+    """Rows of mean-field solutions, for the average of their log-partitions."""
     layers = model.layers
     parts = list(zip(solutions.b, solutions.a, solutions.mean, solutions.var, strict=True))
-    pairs = [[pair] for pair in pairwise(solutions.mean)]
-    of_variances, effects = [[]] * len(pairs), [[] for _ in pairs]
+    second, effects = [], [[] for _ in model.couplings]
     squares = [None] * len(layers)  # mean squares of the Gaussian units that are integrated out
     if kinds.integrated and not isinstance(solutions, ExpectationPropagation):
         covariances, squares = averages(model, solutions, order)
@@ -222,17 +180,15 @@ def _of_solutions(model, solutions, order, kinds):
             second = list(starmap(second_moments, units))
             neighbours = zip(model.couplings, units, units[1:], strict=False)
             effects = [[effect] for effect in starmap(group_effects, neighbours)]
-        of_variances = [[pair] for pair in pairwise(second)]
-    units = []
+    derivatives = []
     for prior, alone, part, square in zip(layers, kinds.field_alone, parts, squares, strict=True):
         if square is not None:
             mean = row_mean(part[2])
             moments = np.array([mean, square, np.ones(len(mean))])
-            units.append((mean, average_gradient(prior, moments)))
+            derivatives.append(average_gradient(prior, moments))
         else:
-            units.append(_unit_averages(prior, alone, part[2], prior_gradient, *part))
-    means, of_priors = zip(*units, strict=True)
-    return Averages(pairs, of_variances, effects, of_priors, means)
+            derivatives.append(_averages(prior, alone, part[2], prior_gradient, *part))
+    return Rows(solutions.mean, second, derivatives, effects)
 
 
 def _covariance_times(mean, var, groups_, x):
@@ -286,33 +242,89 @@ def gradient_of(
     if hidden is None and not model.deep:
         hidden = conditional_moments(model, X)
     if isinstance(of_model, ExactAverages):
-        less = Averages([[]], [[]], [of_model.pairwise], of_model.layers, [])
+        less = Rows([], [], of_model.layers, [of_model.pairwise])
     elif isinstance(of_model, np.ndarray):
         given = conditional_moments(model.bipartite(), of_model)
-        less = _of_rows(model, of_model, given, kinds)
+        less = _of_states(model, of_model, given, kinds)
     else:
         less = _of_solutions(model, of_model, 1 if adaptive else order, kinds)
         if adaptive:
             less.effects[0].append(mean_covariance(model, of_model))
     data, moments = _of_data(model, X, order, n_threads, kinds, hidden, **options)
-    couplings = []
-    for k, w in enumerate(model.couplings):
-        terms = [
-            [*((*pair, 1) for pair in plus), *((*pair, -1) for pair in minus)]
-            for plus, minus in ((data.first[k], less.first[k]), (data.second[k], less.second[k]))
-        ]
-        added = [*data.effects[k], *(-effect for effect in less.effects[k])]
-        pairs = pairs_of(w.shape, w.dtype, *terms, added, scratch, k)
-        couplings.append(pairs)
+    couplings, fields, means = _of_rows(model, data, less, scratch or Scratch())
     layers = []
-    for prior, of_data, of_units in zip(model.layers, data.layers, less.layers, strict=True):
-        if isinstance(of_data, np.ndarray):
-            field = of_units if isinstance(of_units, np.ndarray) else of_units.field
-            layers.append(prior._replace(field=of_data - field))
+    sides = data.derivatives, less.derivatives
+    parts = zip(model.layers, kinds.field_alone, fields, *sides, strict=True)
+    for prior, alone, field, of_data, of_model in parts:
+        if not alone:
+            layers.append(map_parameters(np.subtract, of_data, of_model))
         else:
-            layers.append(map_parameters(np.subtract, of_data, of_units))
+            exact = 0 if of_model is None else of_model.field
+            layers.append(prior._replace(field=field - exact))
     products = products_of_units(kinds.free, moments) if kinds.free else []
-    return ModelParameters(couplings=tuple(couplings), layers=tuple(layers)), data.means, products
+    return ModelParameters(couplings=tuple(couplings), layers=tuple(layers)), means, products
+
+
+def _of_rows(model, data, less, scratch):
+    """Gradients by couplings and by fields, and means of the data, as weighted sums over rows.
+
+    Rows of a layer are second moments given the data, second moments, units of the model, and data;
+    of the first layer there are no second moments given the data, nor sparse data.
+    """
+    X, dtype, sparse = data.units[0], model.dtype, is_sparse(data.units[0])
+    n, n_less = X.shape[0], len(less.units[0]) if less.units else 1
+    sizes = [n * bool(data.second), n_less * bool(less.second), n_less * bool(less.units), n]
+    weights = np.repeat(np.array([1 / n, -1 / n_less, -1 / n_less, 1 / n], dtype), sizes)
+    n_second, lead, last = sizes[0] + sizes[1], sizes[0], len(weights) - n * sparse
+    # Weights in the derivatives by fields, and in the means of the data.
+    of_sums = np.array([weights, weights])
+    of_sums[0, :n_second] = of_sums[1, :-n] = 0
+    stacks, fields, means = [], [], []
+    for k, size in enumerate(model.sizes):
+        parts = [part[k] for part in (less.second, less.units) if len(part)]
+        first, end = (lead, last) if k == 0 else (0, len(weights))
+        if k and data.second:
+            parts.insert(0, data.second[k - 1])
+        if end == len(weights):
+            parts.append(data.units[k])
+        stack = scratch.take(("rows", k), (end - first, size), dtype)
+        if parts:
+            np.concatenate(parts, out=stack, casting="same_kind")
+        field, mean = _weighted_sums(of_sums[:, first:end], stack)
+        if k == 0 and sparse:
+            mean = row_mean(X)
+            field = field + mean
+        stacks.append(stack)
+        fields.append(field)
+        means.append(mean)
+    couplings = []
+    for k, (lefts, above) in enumerate(pairwise(stacks)):
+        first, end = (lead, last) if k == 0 else (0, len(weights))
+        rights = scratch.take("rights", (end - first, above.shape[1]), dtype)
+        np.multiply(above[first:end], weights[first:end, None], out=rights)
+        width = panel_width(dtype)
+        shape = -(-above.shape[1] // width), len(rights), width
+        packed = scratch.take(("rights", k), shape, dtype)
+        fill_panels(rights, packed)
+        added = [*data.effects[k], *(-effect for effect in less.effects[k])]
+        if k == 0 and sparse:
+            added.append(X.T @ (data.units[1] * dtype.type(1 / n)))
+        total = np.zeros((0, 0), dtype)
+        if added:
+            total = scratch.take(("added", k), model.couplings[k].shape, dtype)
+            total[:] = reduce(np.add, added)
+        couplings.append(Pairs(n_second - first, lefts, packed, total))
+    return couplings, fields, means
+
+
+def _weighted_sums(weights, rows):
+    """Weighted sums over rows; long ones, in which float32 would lose digits, in float64."""
+    n_rows = len(rows)
+    with _one_thread_if_large(rows.size):
+        if n_rows <= 100:
+            return weights @ rows
+        blocks = (slice(k, k + 100) for k in range(0, n_rows, 100))
+        return sum((weights[:, block] @ rows[block]).astype(np.float64) for block in blocks)
 
 
 def gradient(model, X, of_model, order=2, n_threads=None, **options):
