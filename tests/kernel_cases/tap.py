@@ -121,11 +121,14 @@ def _workers(layout, settings, dtype):
 
 
 def _record(arguments):
-    record = arguments[-1]
-    mean, var, b, a = record.state
-    found = {"mean": mean, "var": var, "b": b, "a": a, **record._asdict()}
-    del found["state"]
-    return {name: value for name, value in found.items() if value.size}
+    record, planes = arguments[-1], ("mean", "var", "b", "a")
+    found = dict(zip(planes, record.state, strict=True)) | record._asdict()
+    if record.first.size:
+        found |= {f"first_{name}": part for name, part in zip(planes, record.first, strict=True)}
+    del found["state"], found["first"]
+    if not record.history.size:
+        del found["history"]
+    return found
 
 
 def _tap(name, large=False, close=None, **options):
