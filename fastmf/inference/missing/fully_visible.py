@@ -80,13 +80,11 @@ def _summed(model, states, X, method, seed, n_threads):
     p, error = np.zeros_like(fields), np.zeros(len(X))
     if enumerable.any():
         p[enumerable] = _enumerated(columns, fields[enumerable], missing[enumerable])
-    if not enumerable.all():
-        strengths = columns.strengths()
     for row in np.flatnonzero(~enumerable):
         chosen, rng = missing[row], np.random.default_rng(seed)
         numbers, part = columns.chosen(chosen, fields[row])
         p[row, numbers], error[row] = annealed_probabilities(
-            part, strengths[np.ix_(chosen, chosen)], rng, GOAL_ERROR, n_threads=n_threads
+            part, rng, GOAL_ERROR, n_threads=n_threads
         )
     mean = np.where(np.isnan(X), states.means(p), X)
     return ConditionalMeans(mean, error, error <= WORST_ERROR)

@@ -6,9 +6,9 @@ couplings, from which draws are independent, and are annealed to the machine,
     (1 - beta) tree + beta machine,    beta from 0 to 1
 
 where couplings are between deviations of the units from the means of their states, so that the path
-does not depend on the coding of the units,
-with resampling in proportion to their weights (sequential Monte Carlo; Del Moral, Doucet & Jasra
-2006): phases between which chains do not cross have the shares that the machine gives them.
+does not depend on the coding of the units, with resampling in proportion to their weights
+(sequential Monte Carlo; Del Moral, Doucet & Jasra 2006): phases between which chains do not cross
+have the shares that the machine gives them.
 """
 
 from itertools import pairwise
@@ -99,14 +99,18 @@ class Columns(NamedTuple):
         column = np.repeat(np.arange(len(self.sizes)), self.sizes)
         return edges[np.ix_(column, column)]
 
+    def centred(self):
+        """The same machine, with couplings between deviations of one-hot states from their mean."""
+        J, n = self.couplings, np.repeat(self.sizes, self.sizes)
+        rows = self.per_column(np.add, J) / n
+        fields = (rows / n).sum(1)
+        J = J - rows - rows.T + self.per_column(np.add, rows.T) / n
+        return Columns(self.log_weights + fields, J, self.offsets)
+
     def strengths(self):
-        """Norms of the couplings of pairs of columns, less what fields could replace."""
+        """Norms of the couplings of pairs of columns."""
         first = self.offsets[:-1]
-        J = self.couplings - self.per_column(np.add, self.couplings) / np.repeat(
-            self.sizes, self.sizes
-        )
-        J = J.T - self.per_column(np.add, J.T) / np.repeat(self.sizes, self.sizes)
-        return np.sqrt(np.add.reduceat(np.add.reduceat(J**2, first), first, axis=1))
+        return np.sqrt(np.add.reduceat(np.add.reduceat(self.couplings**2, first), first, axis=1))
 
 
 class Tree:
@@ -158,7 +162,7 @@ def annealed_draws(model, n_draws, n_sweeps, rng):
     """Draws of a machine of discrete units; exact if all of its couplings are a tree."""
     check_machine(model, "Gibbs sampling")
     states = flat_states(model.prior)
-    columns = Columns.of(states, model.couplings)
+    columns = Columns.of(states, model.couplings).centred()
     tree = Tree(columns.strengths())
     n_chains, n_last = max(n_draws, MIN_ANNEALED), n_sweeps // 2
     column = np.repeat(np.arange(len(tree.edges)), column_sizes(model.prior))
@@ -168,7 +172,7 @@ def annealed_draws(model, n_draws, n_sweeps, rng):
     # Couplings between values are couplings between deviations, and these fields.
     middle = states.means(1 / np.repeat(columns.sizes, columns.sizes)).astype(model.dtype)
     fields = added @ middle
-    tree.solve(columns._replace(log_weights=columns.log_weights + states.values @ fields))
+    tree.solve(columns)
     x = states.means(tree.draws(n_chains, rng)).astype(model.dtype)
     population = Population(n_chains)
     for old, new in pairwise(np.linspace(0, 1, n_sweeps - n_last + 1)):
@@ -188,7 +192,6 @@ def annealed_draws(model, n_draws, n_sweeps, rng):
 
 def annealed_probabilities(
     columns,
-    strengths,
     rng,
     tol,
     *,
@@ -206,7 +209,8 @@ def annealed_probabilities(
     there are few states.
     """
     n_particles = n_particles or max(128, 2**14 // columns.offsets[-1])
-    tree = Tree(strengths)
+    columns = columns.centred()
+    tree = Tree(columns.strengths())
     edges = columns.pairs_of(tree.edges)
     if not columns.couplings[~edges].any():
         return tree.solve(columns).marginals(), 0.0

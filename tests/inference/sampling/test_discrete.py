@@ -8,7 +8,13 @@ from scipy.special import comb
 
 import fastmf as mf
 from fastmf.inference.sampling import discrete
-from fastmf.inference.sampling.discrete import probabilities, sample
+from fastmf.inference.sampling.discrete import (
+    Columns,
+    annealed_probabilities,
+    probabilities,
+    sample,
+)
+from fastmf.inference.sampling.states import flat_states
 
 
 def spins(d, seed=0, scale=0.4):
@@ -95,3 +101,7 @@ def test_phases_have_the_shares_of_the_machine(kind):
     drawn = units.labels(drawn) if kind == "categorical" else drawn > 0
     assert (drawn.sum(1) > n / 2).mean() == pytest.approx(right, abs=0.06)
     assert right > 0.7  # chains from the tree stay where they are: 0.55
+    columns = Columns.of(flat_states(units), couplings)
+    p, error = annealed_probabilities(columns, np.random.default_rng(0), 0.03, n_sweeps=2)
+    mean = np.exp(logs - np.logaddexp.reduce(logs)) @ up / n
+    assert p[1::2].mean() == pytest.approx(mean, abs=3 * error) and error < 0.03
