@@ -230,7 +230,8 @@ class ItemMachine(Saved, BaseEstimator):
         if clusters is not None:
             _check_clusters(clusters, len(labels))
         if missing == "em":
-            usable = _summable(labels, self._sizes, edges)
+            usable = np.ones(len(labels), bool)
+            usable[weights > 0] = _summable(labels[weights > 0], self._sizes, edges)
         elif missing == "absent":
             # Rows without any label make no difference, unless all rows are.
             usable = (labels >= 0).any(1) | (labels < 0).all()

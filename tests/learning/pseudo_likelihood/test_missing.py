@@ -36,9 +36,9 @@ def expected_score(parameters, labels, d):
     return np.array(out)
 
 
-def fitted(labels, **options):
+def fitted(labels, weights=None, **options):
     X = np.where(labels < 0, np.nan, labels)
-    return mf.FullyVisibleBoltzmannMachine(missing="em", tol=1e-9, **options).fit(X)
+    return mf.FullyVisibleBoltzmannMachine(missing="em", tol=1e-9, **options).fit(X, None, weights)
 
 
 def test_expected_score_is_zero_at_the_estimate():
@@ -280,6 +280,12 @@ def test_what_cannot_be_summed_over_is_said():
         machine = fitted(labels, l2=0.1)
     assert len(caught) == 1
     assert machine.n_dropped_ == 1 and machine.n_missing_ == 13
+    weights = (np.arange(50) != 3).astype(float)
+    ignored = fitted(labels, weights, l2=0.1)  # without a warning
+    np.testing.assert_allclose(ignored.couplings_, machine.couplings_, atol=1e-10)
+    only_weightless = np.where((weights > 0) & (np.arange(14) == 0)[:, None], -1, labels.T).T
+    with pytest.raises(ValueError, match="none in column 0"):
+        fitted(only_weightless, weights, l2=0.1)
     with pytest.raises(ValueError, match="X must have values"):
         fitted(np.full((3, 4), -1), l2=0.1)
     with pytest.raises(ValueError, match="NaN"):
