@@ -28,7 +28,7 @@ from fastmf.estimators.sparse_regression._credible_sets import (
 )
 from fastmf.estimators.sparse_regression._rows import as_array, is_stored
 from fastmf.estimators.sparse_regression._unpenalised import columns_of
-from fastmf.inference.ep.partition import full_blocks
+from fastmf.inference.ep.partition import FoundBlocks, full_blocks
 from fastmf.inference.ep.posterior_check import Comparison, compared, reason_of
 from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.inference.sampling.spike_slab import SparsePosterior, draw_coefficients
@@ -221,7 +221,12 @@ class SpikeSlabEstimator(Saved):
             tol = min(FINAL_TOL, search_tolerance(part.X, values.noise_variance))
             options = {"tol": tol, "n_threads": self.n_threads}
             options |= {"schedule": self.solver, "blocks": part.blocks}
-            results.append(robust_solution(part.model(values), start, **options))
+            model = part.model(values)
+            result = robust_solution(model, start, **options)
+            if isinstance(part.blocks, FoundBlocks) and result.log_evidence == -np.inf:
+                # Unlike other states that have not converged, one without an evidence is useless.
+                result = robust_solution(model, **options | {"blocks": None})
+            results.append(result)
         return FixedPoints(values, tuple(results), task.log_evidence(results))
 
     def _check(self, *variances):

@@ -93,7 +93,7 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
     )  # fmt: skip
     _advice = (
         "give slab_variance (1, say), which may have gone to its bound, or inclusion_probability; "
-        "or take solver='convergent'"
+        "or take blocks=None"
     )
 
     def __init__(

@@ -12,7 +12,7 @@ the schedule.
 
 import numpy as np
 
-from fastmf._outcomes import CONVERGED, IMPROPER, OUT_OF_ITERATIONS
+from fastmf._outcomes import CONVERGED, CYCLING, IMPROPER, OUT_OF_ITERATIONS
 
 # How many times larger than the largest of the last three residuals the next one may be.
 MAX_INCREASE = 2.0
@@ -40,7 +40,9 @@ def parallel_sweeps(problem, state, damping, trace, patience=np.inf):
         closest = state if residual < lowest else closest
         lowest = min(lowest, residual)
         halved, since = (residual, 0) if residual < halved / 2 else (halved, since + 1)
-        if since > patience or len(trace.residuals) == problem.max_iter:
+        if since > patience:
+            return closest, CYCLING, "parallel"
+        if len(trace.residuals) == problem.max_iter:
             break
         recent = [*recent[-2:], residual]
         state = step(problem, state, max(recent))
