@@ -112,35 +112,19 @@ class LowRank(GaussianSide):
             return residual @ self.X
         return np.concatenate([residual @ self.chunk(units) for units in self.chunks])
 
-    def moments(self, site):
-        """Means, variances and log-partition with these sites; None if A is not positive definite.
-
-        See `GaussianSide.moments`. X D t1 is summed in the same pass over X as B.
-        """
-        try:
-            inverse, prediction = self._inverse_and_prediction(*site)
-        except LinAlgError:
-            return None
-        return inverse.moments(site[0], prediction)
-
     def _inverse(self, precision):
-        return self._inverse_and_prediction(np.zeros(self.n_units), precision)[0]
-
-    def _inverse_and_prediction(self, linear, precision):
-        """A^-1, and X D linear with the D of the first inverse."""
         units, proper = np.flatnonzero(precision < self.floor), precision
         if units.size:
             proper = precision.copy()
             proper[units] = np.maximum(abs(precision[units]), 100 * self.floor[units])
         if not (proper > 0).all():
             raise LinAlgError("a precision is not positive.")
-        B, prediction = self.data_covariance(linear, proper)
+        B, _ = self.data_covariance(np.zeros(self.n_units), proper)
         whiten, half_log_determinant = inverse_factor(B)
         correction = None
         if units.size:
             correction = self._correction(units, proper[units], precision[units], whiten)
-        inverse = LowRankInverse(self, proper, whiten, half_log_determinant, correction)
-        return inverse, prediction
+        return LowRankInverse(self, proper, whiten, half_log_determinant, correction)
 
     def _correction(self, units, p, t2, whiten):
         """The correction for units of precision t2 where p is in the first inverse."""
@@ -182,21 +166,21 @@ class LowRankInverse(NamedTuple):
     correction: Correction | None  # for the sites of low precision
 
     def moments_and_covariances(self, linear, blocks):
-        """The moments, and the covariances of blocks of units, from columns whitened once."""
-        white = dtrmm(1.0, self.whiten.T, self.side.X, trans_a=1).T
-        covariances = [self._covariances(units, white[units]) for units in blocks]
-        return self.moments(linear, white=white), covariances
+        """The moments, and the covariances of blocks of units."""
+        return self.moments(linear), [np.concatenate([*self._parts(units)]) for units in blocks]
 
-    def moments(self, linear, prediction=None, white=None):
-        """Means, variances and log-partition with sites of these linear coefficients.
+    def _parts(self, units):
+        """The covariances of blocks of units of one size, some blocks at a time."""
+        width = max(1, self.side.chunks[0].stop // units.shape[1])
+        for first in range(0, len(units), width):
+            part = units[first : first + width]
+            yield self._covariances(part, self._whitened(part))
 
-        `prediction` is X D linear, and `white` the transposed whitened columns, if they are known.
-        """
+    def moments(self, linear):
+        """Means, variances and log-partition with sites of these linear coefficients."""
         side, variance, low = self.side, 1 / self.precision, self.correction
         mean = linear * variance
-        if prediction is None:
-            prediction = side.predict(mean)
-        z = self.whiten @ (side.y - prediction)
+        z = self.whiten @ (side.y - side.predict(mean))
         log_partition = (linear @ mean - np.log(self.precision / (2 * np.pi)).sum()) / 2
         log_partition -= z @ z / 2 + self.half_log_determinant
         log_partition -= side.n_rows * np.log(2 * np.pi) / 2
@@ -204,12 +188,7 @@ class LowRankInverse(NamedTuple):
         if low is not None:
             low_mean = mean[low.units] + low.columns.T @ z
             directions, offset = low.directions, low.whiten @ low_mean
-        if white is None:
-            marginal = side.whitened_columns(self.whiten, directions, z, offset)[::-1]
-        else:
-            along = directions @ side.X
-            squares = np.einsum("ij,ij->i", white, white) - np.einsum("ij,ij->j", along, along)
-            marginal = np.stack([white @ z - offset @ along, squares])
+        marginal = side.whitened_columns(self.whiten, directions, z, offset)[::-1]
         marginal *= variance
         marginal[0] += mean
         var = marginal[1]
@@ -312,21 +291,3 @@ class StoredLowRank(LowRank):
     def project(self, residual):
         """X' residual."""
         return self.X.T @ residual
-
-    def _inverse_and_prediction(self, linear, precision):
-        inverse, prediction = super()._inverse_and_prediction(linear, precision)
-        return StoredInverse(*inverse), prediction
-
-
-class StoredInverse(LowRankInverse):
-    """A^-1 of `StoredLowRank`: covariances of some blocks at a time."""
-
-    def moments_and_covariances(self, linear, blocks):
-        """The moments, and the covariances of blocks of units."""
-        return self.moments(linear), [np.concatenate([*self._parts(units)]) for units in blocks]
-
-    def _parts(self, units):
-        width = max(1, self.side.chunks[0].stop // units.shape[1])
-        for first in range(0, len(units), width):
-            part = units[first : first + width]
-            yield self._covariances(part, self._whitened(part))

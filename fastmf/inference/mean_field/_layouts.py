@@ -110,17 +110,6 @@ class Layout:
         blocks = [(0, *v) for v in _pieces(layer, step)]
         self.blocks = np.array(blocks, dtype=np.int64)
 
-    def fits(self, model):
-        """Whether the memory suits another model of the same class."""
-        sizes = tuple(layer.n_units for layer in self.layers.of_model)
-        like = self.layers.of_model[0].couplings
-        return isinstance(model, Layered) and (model.sizes, model.dtype) == (sizes, like.dtype)
-
-    def refill(self, model):
-        """Make it the layout of another model that fits, in the same memory."""
-        self.fill(model)
-        self.set_units(model.layers)
-
     def set_units(self, priors):
         """Take over other units."""
         layers = zip(self.layers.of_model, priors, strict=True)
@@ -168,11 +157,9 @@ def chain_of(model):
     Even layers are stored before odd ones. So the neighbours of a layer are contiguous, and one
     product is enough for both of them.
     """
-    n_layers, sizes, weights = len(model.sizes), model.sizes, model.couplings
-    starts = [sum(sizes[k % 2 : k : 2]) + k % 2 * sum(sizes[::2]) for k in range(n_layers)]
-    sources = [starts[abs(k - 1)] for k in range(n_layers)]
-    couplings = []
-    for k in range(n_layers):
+    weights, starts = model.couplings, [units.start for units in model.bounds]
+    sources, couplings = [starts[abs(k - 1)] for k in range(len(starts))], []
+    for k in range(len(starts)):
         parts = [*weights[max(k - 1, 0) : k], *(w.T for w in weights[k : k + 1])]
         couplings.append(np.concatenate(parts) if len(parts) > 1 else parts[0])
     return starts, sources, couplings
@@ -369,31 +356,6 @@ class GroupedLayout(Layout):
                 return panels, np.multiply(panels, panels, out=squares), none
             return panels, pack(np.square(couplings)), none
 
-    def fits(self, model):
-        """Whether the tables suit another model of the same class."""
-        return (
-            isinstance(model, Layered)
-            and model.dtype == self.couplings[0].dtype
-            and len(model.layers) == len(self.priors)
-            and all(map(_have_the_same_groups, model.layers, self.priors))
-        )
-
-    def refill(self, model):
-        """Make it the layout of another model that fits."""
-        self.priors = model.layers
-        self.fill(model)
-
-    def fill(self, model):
-        """Fill in the couplings of a layered model, but not its units."""
-        self.couplings = chain_of(model)[2]
-        self.layers = self._layers(self.layers.groups)
-
-
-def _have_the_same_groups(prior, k_source):
-    """Whether two priors have the same groups of states and other units."""
-    pairs = [(f(prior), f(k_source)) for f in (column_sizes, column_is_group)]
-    return all(np.array_equal(*pair) for pair in pairs)
-
 
 def _places(targets, lanes):
     """Where the fields of a group on some targets are, one after another, and their number.
@@ -449,11 +411,7 @@ _latest = _Latest()
 
 
 def layout_of(model, order, schedule):
-    """The layout of a model, kept until others are asked for: its parameters do not change.
-
-    A model that is no longer in use, such as the model of the last step of learning, leaves its
-    memory to a model of the same shape.
-    """
+    """The layout of a model, kept until others are asked for: its parameters do not change."""
     if order == 3 and not all(map(has_third_cumulant, model.layers)):
         raise ValueError(
             "order=3 needs binary units (Bernoulli or Ising) in every layer: use order=2 for units "
@@ -461,14 +419,9 @@ def layout_of(model, order, schedule):
         )
     key = type(model), order, schedule
     reference, layout = _latest.entries.get(key, (None, None))
-    last = reference and reference()
-    if last is model:
+    if reference and reference() is model:
         return layout
-    kind = _kind_of(model)
-    if reference and last is None and type(layout) is kind and layout.fits(model):
-        layout.refill(model)
-    else:
-        layout = kind(model, order, schedule)
+    layout = _kind_of(model)(model, order, schedule)
     if not layout.sparse:  # whose units are in another order
         layout.priors = model.layers
     # Two, since learning alternates between a deep machine and its hidden layers.

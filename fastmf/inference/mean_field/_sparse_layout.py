@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 
 from fastmf._outcomes import CONFIRMING, RUNNING
-from fastmf._threads.workers import VECTOR_SPEED, for_each, in_parallel, workers_for
+from fastmf._threads.workers import VECTOR_SPEED, in_parallel, workers_for
 from fastmf.kernels.mean_field.colouring import greedy_colours
 from fastmf.kernels.mean_field.rows import (
     ACCELERATED,
@@ -131,10 +131,6 @@ class SparseLayout:
         chunks = np.array(chunks, np.int64)
         numbered = np.column_stack([chunks[:, 1:], np.arange(len(chunks))])
         return [numbered[chunks[:, 0] == k] for k in np.unique(chunks[:, 0])]
-
-    def fits(self, model):
-        """Whether its memory suits another model: never."""
-        return False
 
     @property
     def addresses(self):
@@ -289,17 +285,9 @@ class _SweptRows:
 
     def _move_on(self, rows):
         """Move the means of rows with momentum on by a part of their last step."""
-        moving = rows[self.slots[rows, MOMENTUM] > 0]
-        if not len(moving):
-            return
-        pieces = [(r, first) for r in moving for first in range(0, self.layout.n_units, 1 << 16)]
-
-        def move(piece):
-            r, first = piece
-            state = self.work.state[r, :, 0, first : first + (1 << 16)]
+        for r in rows[self.slots[rows, MOMENTUM] > 0]:
+            state = self.work.state[r, :, 0]
             state[MEAN] += state.dtype.type(self.slots[r, MOMENTUM]) * state[STEP]
-
-        for_each(move, pieces, min(self.n_workers, len(pieces)))
 
 
 def solve_sparse(layout, record, tilt, settings, n_threads):
