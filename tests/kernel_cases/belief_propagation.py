@@ -61,11 +61,21 @@ def _case(name, close=CLOSE, large=True, **options):
     return Case(kernel, name, build, of_record, close, EXACT, large)
 
 
+def exponential_arguments(size, dtype, rows=None):
+    """Arguments of `exponentials`."""
+    weights = rbm(size, dtype).weights[chosen(rows, size.n_visible)]
+    weights.flags.writeable = False  # like those of a model
+    roots, out = np.zeros((2, len(weights), size.n_hidden + 3), dtype)
+    return weights, 2.0, np.zeros(1, np.int64), roots, out
+
+
 CASES = [
     _case("sum"),
     _case("sum_damped", {"float64": 1e-9}, large=False, damping=0.4, one_for_each_row=True),
     _case("max", algorithm="max", max_iter=8),
     _case("mixed", algorithm="mixed", max_iter=8),
+    Case("bp.belief_propagation.exponentials", "weights", exponential_arguments, ("roots", "out"),
+         {"float64": 1e-13, "float32": 1e-5}),
     Case("bp.belief_propagation.pair_beliefs", "rows", pair_arguments, ("out",),
          {"float64": 1e-12, "float32": 1e-5}, large=True),
 ]  # fmt: skip

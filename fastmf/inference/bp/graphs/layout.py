@@ -24,27 +24,26 @@ class GraphLayout(NamedTuple):
 
 
 def graph_layout(edges, n_vertices):
-    """Order vertices breadth first, component after component, and lay out their slots."""
+    """Order vertices breadth first, from a root of each component, and lay out their slots."""
     if len(edges) >= 2**30:
         raise ValueError(f"a graph must have fewer than 2^30 edges, got {len(edges)}.")
     graph = adjacency(edges, n_vertices)
-    component, roots = components(graph)
-    order, _ = breadth_first(graph, roots)
-    order = order[grouped(component[order], len(roots))].astype(np.int64)
+    roots = components(graph)[1]
+    order = breadth_first(graph, roots)[0].astype(np.int64)
     place = np.empty(n_vertices, np.int32)
     place[order] = np.arange(n_vertices)
     # A slot for each end of an edge, in the order of the units that send.
-    senders = place[edges]
-    ends = grouped(senders.ravel(), n_vertices)
-    slots = np.empty(edges.shape, np.int32)
-    slots.flat[ends] = np.arange(2 * len(edges))
+    ordered = graph[order]
+    ends = ordered.data.astype(np.int32)
+    slots = np.empty(2 * len(edges), np.int32)
+    slots[ends] = np.arange(2 * len(edges))
     return GraphLayout(
         order=order,
-        slots=slots,
-        starts=np.append(0, np.cumsum(np.bincount(senders.ravel(), minlength=n_vertices))),
-        neighbours=senders[:, ::-1].ravel()[ends],
-        reverse=slots[:, ::-1].ravel()[ends],
-        edges=(ends // 2).astype(np.int32),
+        slots=slots.reshape(-1, 2),
+        starts=ordered.indptr.astype(np.int64),
+        neighbours=place[ordered.indices],
+        reverse=slots[ends ^ 1],
+        edges=ends >> 1,
         is_forest=len(edges) == n_vertices - len(roots),
     )
 
@@ -57,14 +56,16 @@ def grouped(values, n):
 
 
 def adjacency(edges, n_vertices):
-    """The symmetric adjacency matrix of a graph, neighbours in the order of the edges."""
-    ends = grouped(edges.ravel(), n_vertices)
-    counts = np.bincount(edges.ravel(), minlength=n_vertices)
-    neighbours = edges[:, ::-1].astype(np.int32).ravel()[ends]
-    starts = np.append(0, np.cumsum(counts)).astype(np.int32)
-    return scipy.sparse.csr_array(
-        (np.ones(len(ends)), neighbours, starts), shape=(n_vertices, n_vertices)
-    )
+    """The adjacency matrix of a graph, row by row in the order of the edges.
+
+    Its entries number the ends of edges: 2 e is the first end of edge e, 2 e + 1 the second.
+    """
+    units = edges.astype(np.int32).ravel()
+    ends = grouped(units, n_vertices)
+    starts = np.append(0, np.cumsum(np.bincount(units, minlength=n_vertices))).astype(np.int32)
+    # SciPy searches graphs with weights of double precision.
+    parts = ends.astype(np.float64), units[ends ^ 1], starts
+    return scipy.sparse.csr_array(parts, shape=(n_vertices, n_vertices))
 
 
 def components(graph):
