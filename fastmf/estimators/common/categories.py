@@ -100,13 +100,8 @@ def column_values(estimator, column, j):
     name = column_name(estimator, j)
     if not len(present):
         raise ValueError(f"X must have values in each column, got none in column {name}.")
-    return _distinct(present, name)[0].tolist()
-
-
-def _distinct(values, name):
-    """Sorted distinct values of a column, and where they are."""
     try:
-        return np.unique(values, return_inverse=True)
+        return np.unique(present).tolist()
     except TypeError:
         raise TypeError(
             f"X must have values of one kind in each column, got strings and numbers in column "
@@ -119,16 +114,9 @@ def codes(estimator, X, categories):
     out, absent = np.empty(X.shape, np.int64, order="F"), missing_entries(X)
     for j, values in enumerate(categories):
         column, name = np.ascontiguousarray(X[:, j]), column_name(estimator, j)
-        if is_numeric(column) and is_numeric(values):
-            numbers = np.zeros(len(X), np.uint8)
-            for k, value in enumerate(values, 1):
-                numbers += (column == value) * np.uint8(k)
-        else:
-            number_of = {value: k for k, value in enumerate(values.tolist(), 1)}
-            distinct, inverse = _distinct(column[~absent[:, j]], name)
-            of_distinct = np.array([number_of.get(value, 0) for value in distinct.tolist()], int)
-            numbers = np.zeros(len(X), int)
-            numbers[~absent[:, j]] = of_distinct[inverse]
+        numbers = np.zeros(len(X), np.uint8)
+        for k, value in enumerate(values, 1):
+            numbers += (column == value) * np.uint8(k)
         wrong = (numbers == 0) & ~absent[:, j]
         if wrong.any():
             row = int(np.argmax(wrong))

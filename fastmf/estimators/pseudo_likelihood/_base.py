@@ -260,8 +260,7 @@ class ItemMachine(Saved, BaseEstimator):
         if missing == "em" and (rows < 0).any():
             self._completions = Completions.of(rows, sums, self._sizes, self._seen_only)
             rows, sums = self._completions.states, self._completions.weights
-        self.n_missing_ = np.count_nonzero(labels < 0)
-        self.n_dropped_ = np.count_nonzero(~usable)
+        self.n_missing_, self.n_dropped_ = np.count_nonzero(labels < 0), np.count_nonzero(~usable)
         return rows, sums
 
     @property

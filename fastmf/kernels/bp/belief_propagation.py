@@ -92,7 +92,6 @@ def exponentials(weights, factor, queue, roots, out):
         source, root, target = row(weights, (i, 0), n), row(roots, (i, 0), n), row(out, (i, 0), n)
         for j in range(n):
             root[j] = exp(scale * source[j])
-        for j in range(n):
             target[j] = root[j] * root[j]
         i = next_task(queue)
 

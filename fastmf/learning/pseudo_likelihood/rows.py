@@ -24,16 +24,11 @@ def distinct(labels, weights):
     for j, column in enumerate(labels.T):
         key = keys[:, j // width]
         key *= base
-        key += column[present]
-        key -= low
+        key += column[present] - low
     keys = keys.view(np.dtype((np.void, keys.strides[0])) if keys.shape[1] > 1 else keys.dtype)
-    inverse = np.unique(keys[:, 0], return_inverse=True)[1]
-    places = np.zeros(inverse.max(initial=-1) + 1, int)
+    keys, inverse = np.unique(keys[:, 0], return_inverse=True)
+    members[present], places = inverse, np.zeros(len(keys), int)
     places[inverse] = present
-    if len(places) == len(present):
-        members[present] = np.arange(len(present))
-        return labels[present], weights[present], members
-    members[present] = inverse
     return labels[places], np.bincount(inverse, weights[present]), members
 
 

@@ -29,7 +29,7 @@ def graph_layout(edges, n_vertices):
         raise ValueError(f"a graph must have fewer than 2^30 edges, got {len(edges)}.")
     graph = adjacency(edges, n_vertices)
     roots = components(graph)[1]
-    order = breadth_first(graph, roots)[0].astype(np.int64)
+    order = breadth_first(graph, roots).astype(np.int64)
     place = np.empty(n_vertices, np.int32)
     place[order] = np.arange(n_vertices)
     # A slot for each end of an edge, in the order of the units that send.
@@ -48,23 +48,13 @@ def graph_layout(edges, n_vertices):
     )
 
 
-def grouped(values, n):
-    """Places of numbers below n, of equal ones side by side: SciPy's counting sort."""
-    places = np.arange(len(values) + 1, dtype=np.int32)
-    entries = np.ones(len(values), np.int8), values, places
-    return scipy.sparse.csc_array(entries, shape=(n, len(values))).tocsr().indices
-
-
 def adjacency(edges, n_vertices):
-    """The adjacency matrix of a graph, row by row in the order of the edges.
-
-    Its entries number the ends of edges: 2 e is the first end of edge e, 2 e + 1 the second.
-    """
-    units = edges.astype(np.int32).ravel()
-    ends = grouped(units, n_vertices)
-    starts = np.append(0, np.cumsum(np.bincount(units, minlength=n_vertices))).astype(np.int32)
-    # SciPy searches graphs with weights of double precision.
-    parts = ends.astype(np.float64), units[ends ^ 1], starts
+    """Adjacency matrix in the order of the edges, with entries 2 e and 2 e + 1 for edge e."""
+    n, units = 2 * len(edges), edges.astype(np.int32).ravel()
+    columns = np.ones(n, np.int8), units, np.arange(n + 1, dtype=np.int32)
+    # SciPy sorts by counting, and searches graphs with weights of double precision.
+    by_unit = scipy.sparse.csc_array(columns, shape=(n_vertices, n)).tocsr()
+    parts = by_unit.indices.astype(np.float64), units[by_unit.indices ^ 1], by_unit.indptr
     return scipy.sparse.csr_array(parts, shape=(n_vertices, n_vertices))
 
 
@@ -76,12 +66,11 @@ def components(graph):
 
 
 def breadth_first(graph, roots):
-    """Vertices in the order of a search from one vertex of each component, and their parents."""
+    """Vertices in the order of a search from one vertex of each component."""
     # One more vertex, next to the roots, from which all are searched.
     n, indices = graph.shape[0], np.append(graph.indices, roots).astype(np.int32)
     starts = np.append(graph.indptr, len(indices)).astype(np.int32)
     searched = scipy.sparse.csr_array(
         (np.ones(len(indices)), indices, starts), shape=(n + 1, n + 1)
     )
-    order, parent = scipy.sparse.csgraph.breadth_first_order(searched, n)
-    return order[1:], parent
+    return scipy.sparse.csgraph.breadth_first_order(searched, n, return_predecessors=False)[1:]
