@@ -15,7 +15,7 @@ ROOT = PACKAGE.parent
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
     "lines": 57_327,
-    "lines of code": 35_911,
+    "lines of code": 35_910,
     "numeric constants": 286,
     "lines of tests": 41_956,
     "lines of the longest docstring of a function": 60,

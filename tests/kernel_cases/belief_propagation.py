@@ -20,9 +20,7 @@ def propagation_arguments(
     size = few_rows(size)
     model, rng = rbm(size, dtype, noise=noise), np.random.default_rng(6)
     fields = rng.normal(size=(size.n_rows, size.n_visible))[chosen(rows, size.n_rows)]
-    options = BPOptions(
-        algorithm=algorithm, damping=damping, tol=tol, max_iter=max_iter,
-    )  # fmt: skip
+    options = BPOptions(algorithm=algorithm, damping=damping, tol=tol, max_iter=max_iter)
     units = BinaryUnits(model, (fields, None))
     settings, problem, record = prepared(options, units, model.dtype, len(fields))
     n_messages = len(fields) if one_for_each_row else 8
@@ -32,7 +30,7 @@ def propagation_arguments(
     return settings, problem, messages, record, workspaces, np.zeros(2, np.int64)
 
 
-def pair_arguments(size, dtype, rows=None, mean=False):
+def pair_arguments(size, dtype, rows=None):
     """Arguments of `pair_beliefs`."""
     arguments = propagation_arguments(size, dtype, rows, one_for_each_row=True)
     _, problem, messages, record, _, queue = arguments
@@ -41,8 +39,7 @@ def pair_arguments(size, dtype, rows=None, mean=False):
     record.visible[:] = rng.normal(size=size.n_visible)
     scales = 0.5 * sigmoid_pair(record.visible)[0].astype(dtype)
     beliefs = np.stack(sigmoid_pair(record.hidden)).astype(dtype)
-    out = np.zeros((1, *messages.shape[1:]) if mean else messages.shape, dtype)
-    return problem, messages, beliefs, scales, queue[:1], out
+    return problem, messages, beliefs, scales, queue[:1], np.zeros_like(messages)
 
 
 def of_record(arguments):
@@ -61,11 +58,21 @@ def _case(name, close=CLOSE, large=True, **options):
     return Case(kernel, name, build, of_record, close, EXACT, large)
 
 
+def exponential_arguments(size, dtype, rows=None):
+    """Arguments of `exponentials`."""
+    weights = rbm(size, dtype).weights[chosen(rows, size.n_visible)]
+    weights.flags.writeable = False  # like those of a model
+    roots, out = np.zeros((2, len(weights), size.n_hidden + 3), dtype)
+    return weights, 2.0, np.zeros(1, np.int64), roots, out
+
+
 CASES = [
     _case("sum"),
     _case("sum_damped", {"float64": 1e-9}, large=False, damping=0.4, one_for_each_row=True),
     _case("max", algorithm="max", max_iter=8),
     _case("mixed", algorithm="mixed", max_iter=8),
+    Case("bp.belief_propagation.exponentials", "weights", exponential_arguments, ("roots", "out"),
+         {"float64": 1e-13, "float32": 1e-5}),
     Case("bp.belief_propagation.pair_beliefs", "rows", pair_arguments, ("out",),
          {"float64": 1e-12, "float32": 1e-5}, large=True),
 ]  # fmt: skip

@@ -100,13 +100,8 @@ def column_values(estimator, column, j):
     name = column_name(estimator, j)
     if not len(present):
         raise ValueError(f"X must have values in each column, got none in column {name}.")
-    return _distinct(present, name)[0].tolist()
-
-
-def _distinct(values, name):
-    """Sorted distinct values of a column, and where they are."""
     try:
-        return np.unique(values, return_inverse=True)
+        return np.unique(present).tolist()
     except TypeError:
         raise TypeError(
             f"X must have values of one kind in each column, got strings and numbers in column "
@@ -116,29 +111,21 @@ def _distinct(values, name):
 
 def codes(estimator, X, categories):
     """Return numbers of the categories that entries are, int64, and -1 where they are missing."""
-    out, absent = np.empty(X.shape, np.int64), missing_entries(X)
+    out, absent = np.empty(X.shape, np.int64, order="F"), missing_entries(X)
     for j, values in enumerate(categories):
         column, name = np.ascontiguousarray(X[:, j]), column_name(estimator, j)
-        if is_numeric(column) and is_numeric(values):
-            order = np.argsort(values)
-            places = order[np.searchsorted(values[order][1:], column, side="right")]
-            matched = values.take(places) == column
-        else:
-            numbers = {value: k for k, value in enumerate(values.tolist())}
-            distinct, inverse = _distinct(column[~absent[:, j]], name)
-            of_distinct = np.array([numbers.get(value, -1) for value in distinct.tolist()], int)
-            places = np.full(len(X), -1)
-            places[~absent[:, j]] = of_distinct[inverse]
-            matched = places >= 0
-        wrong = ~(matched | absent[:, j])
+        numbers = np.zeros(len(X), np.uint8)
+        for k, value in enumerate(values, 1):
+            numbers += (column == value) * np.uint8(k)
+        wrong = (numbers == 0) & ~absent[:, j]
         if wrong.any():
             row = int(np.argmax(wrong))
             raise ValueError(
                 f"X must hold the values of fit, in column {name} one of {_listed(values)}: got "
                 f"{_shown(column[row : row + 1].tolist()[0])} in row {row}."
             )
-        out[:, j] = places
-    out[absent] = -1
+        out[:, j] = numbers
+    out -= 1
     return out
 
 

@@ -250,16 +250,18 @@ class ItemMachine(Saved, BaseEstimator):
                 f"its neighbours in graph, got none for {', '.join(absent[:10])}: leave out "
                 "columns or edges, or take missing='em'."
             )
-        rows, sums, members = labels[used], weights[used], np.arange(used.sum())
+        weights, members = weights * used, None
         if merge:
-            rows, sums, members = distinct(rows, sums)
+            rows, sums, members = distinct(labels, weights)
+        else:
+            rows, sums = labels[used], weights[used]
         self._sampling = self._completions = None
         if clusters is not None:
-            self._sampling = sampling(members, weights[used], np.asarray(clusters)[used])
+            self._sampling = sampling(members, weights, clusters)
         if missing == "em" and (rows < 0).any():
             self._completions = Completions.of(rows, sums, self._sizes, self._seen_only)
             rows, sums = self._completions.states, self._completions.weights
-        self.n_missing_, self.n_dropped_ = int((labels < 0).sum()), int((~usable).sum())
+        self.n_missing_, self.n_dropped_ = np.count_nonzero(labels < 0), np.count_nonzero(~usable)
         return rows, sums
 
     @property

@@ -4,7 +4,8 @@ import numpy as np
 
 from fastmf._common.memory import aligned
 from fastmf._outcomes import BLOCK_UNITS, MAX_PRODUCT, MEAN_ROUNDING, RUNNING
-from fastmf._threads.workers import workers_for
+from fastmf._threads.workers import in_parallel, workers_for
+from fastmf.kernels.bp import belief_propagation as bp_kernels
 from fastmf.kernels.bp import blocks as bp_blocks
 from fastmf.kernels.bp.arguments import (
     PADDING_MULTIPLE,
@@ -119,12 +120,10 @@ def _problem(options, units, dtype, memory):
         exponentials = aligned((n, n_padded), dtype)
     if options.algorithm != "max":
         exponentials[:, m:] = starts[:, m:] = 1
-        products = exponentials[:, :m]
-        np.multiply(units.model.weights, units.factor / 2, out=products, casting="same_kind")
-        np.exp(products, out=products)
-        if len(starts):
-            starts[:, :m] = products
-        np.square(products, out=products)
+        roots, couplings = starts if len(starts) else exponentials, units.model.weights
+        arguments = couplings.astype(dtype, copy=False), float(units.factor), np.zeros(1, np.int64)
+        n_workers = workers_for(n, 10 * n * m, options.n_threads)
+        in_parallel(bp_kernels.exponentials, (*arguments, roots, exponentials), n_workers)
     hidden_field = np.full((len(units.fields[1]), n_padded), PADDING_FIELD)
     hidden_field[:, :m] = units.fields[1]
     row_sums = weights.sum(1, dtype=np.float64) if options.algorithm == "mixed" else np.zeros(0)

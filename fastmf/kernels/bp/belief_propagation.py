@@ -35,6 +35,7 @@ from fastmf._threads.interrupts import next_task, stopped
 from fastmf.kernels.bp.arguments import TILE_UNITS
 from fastmf.kernels.bp.convergence import sweep_damping
 from fastmf.kernels.bp.messages import add_pair_beliefs
+from fastmf.special import exp
 
 
 @kernel(mode="merged")
@@ -79,6 +80,20 @@ def belief_propagation(settings, problem, messages, record, workspaces, queue):
     while index < record.visible.shape[0]:
         _iterate(settings, problem, messages, record, workspaces, (index, w), queue)
         index = next_task(queue)
+
+
+@kernel(views=True)
+def exponentials(weights, factor, queue, roots, out):
+    """exp(factor * weights) and its square root, but for the padding."""
+    n_visible, n = weights.shape
+    scale = out.dtype.type(factor / 2)
+    i = next_task(queue)
+    while i < n_visible:
+        source, root, target = row(weights, (i, 0), n), row(roots, (i, 0), n), row(out, (i, 0), n)
+        for j in range(n):
+            root[j] = exp(scale * source[j])
+            target[j] = root[j] * root[j]
+        i = next_task(queue)
 
 
 @kernel(fastmath=REORDER, views=True)

@@ -15,21 +15,21 @@ from scipy import sparse
 
 def distinct(labels, weights):
     """Return distinct rows of positive weight, their weights, and the place of each row."""
-    present, members = weights > 0, np.full(len(weights), -1)
-    labels, weights = np.ascontiguousarray(labels[present]), weights[present]
+    present, members = np.flatnonzero(weights > 0), np.full(len(weights), -1)
     # Columns side by side are digits of one number, as far as it has 63 bits.
-    low = labels.min(initial=0)
-    base = int(labels.max(initial=1) - low) + 1
+    low = int(labels.min(initial=0))
+    base = int(labels.max(initial=1)) - low + 1
     width = int(62 / np.log2(base))
-    parts = [labels[:, i : i + width] for i in range(0, labels.shape[1], width)]
-    keys = np.stack([(part - low) @ base ** np.arange(part.shape[1]) for part in parts], axis=1)
-    keys = keys.view(np.dtype((np.void, 8 * len(parts))) if len(parts) > 1 else keys.dtype)[:, 0]
-    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    if len(first) == len(labels):
-        members[present] = np.arange(len(labels))
-        return labels, weights, members
-    members[present] = inverse.reshape(-1)
-    return labels[first], np.bincount(members[present], weights, len(first)), members
+    keys = np.zeros((len(present), -(-labels.shape[1] // width)), np.int64)
+    for j, column in enumerate(labels.T):
+        key = keys[:, j // width]
+        key *= base
+        key += column[present] - low
+    keys = keys.view(np.dtype((np.void, keys.strides[0])) if keys.shape[1] > 1 else keys.dtype)
+    keys, inverse = np.unique(keys[:, 0], return_inverse=True)
+    members[present], places = inverse, np.zeros(len(keys), int)
+    places[inverse] = present
+    return labels[places], np.bincount(inverse, weights[present]), members
 
 
 def sampling(members, weights, clusters=None):

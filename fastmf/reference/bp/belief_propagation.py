@@ -166,6 +166,13 @@ def belief_propagation(settings, problem, messages, record, workspaces, queue):
             )
 
 
+def exponentials(weights, factor, queue, roots, out):
+    """exp(factor * weights) and its square root, but for the padding."""
+    m = weights.shape[1]
+    roots[:, :m] = np.exp(out.dtype.type(factor / 2) * weights)
+    out[:, :m] = roots[:, :m] ** 2
+
+
 def pair_beliefs(problem, messages, beliefs, scales, queue, out):
     """Probabilities that both units of a pair are 1: P e^W p / (s q + e^W p)."""
     for row, (p, q, scale) in enumerate(zip(*beliefs, scales, strict=True)):

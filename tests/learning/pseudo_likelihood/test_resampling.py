@@ -90,14 +90,6 @@ def test_sampling_is_the_sum_over_rows_as_they_came(clustered):
 # --- spins ---
 
 
-def counted(states, weights):
-    """Weight of every distinct row, one row at a time."""
-    total = {}
-    for row, weight in zip(states.tolist(), weights, strict=True):
-        total[tuple(row)] = total.get(tuple(row), 0) + weight
-    return {row: weight for row, weight in total.items() if weight > 0}
-
-
 @pytest.mark.parametrize("n_units", [1, 5, 52, 53, 70])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_equal_rows_of_spins_are_merged_and_their_weights_added(n_units, weighted):
@@ -107,7 +99,8 @@ def test_equal_rows_of_spins_are_merged_and_their_weights_added(n_units, weighte
     states = patterns[rng.integers(7, size=60)]
     weights = rng.integers(3, size=60).astype(float) if weighted else np.ones(60)
     rows, sums, members = distinct(states.astype(int), weights)
-    expected = counted(states, weights)
+    expected = {row: weights[(states == row).all(1)].sum() for row in map(tuple, states.tolist())}
+    expected = {row: weight for row, weight in expected.items() if weight > 0}
     assert dict(zip(map(tuple, rows.tolist()), sums, strict=True)) == expected
     assert np.array_equal(rows[members[weights > 0]], states[weights > 0])
 

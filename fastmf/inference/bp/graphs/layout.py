@@ -24,47 +24,38 @@ class GraphLayout(NamedTuple):
 
 
 def graph_layout(edges, n_vertices):
-    """Order vertices breadth first, component after component, and lay out their slots."""
+    """Order vertices breadth first, from a root of each component, and lay out their slots."""
     if len(edges) >= 2**30:
         raise ValueError(f"a graph must have fewer than 2^30 edges, got {len(edges)}.")
     graph = adjacency(edges, n_vertices)
-    component, roots = components(graph)
-    order, _ = breadth_first(graph, roots)
-    order = order[grouped(component[order], len(roots))].astype(np.int64)
+    roots = components(graph)[1]
+    order = breadth_first(graph, roots).astype(np.int64)
     place = np.empty(n_vertices, np.int32)
     place[order] = np.arange(n_vertices)
     # A slot for each end of an edge, in the order of the units that send.
-    senders = place[edges]
-    ends = grouped(senders.ravel(), n_vertices)
-    slots = np.empty(edges.shape, np.int32)
-    slots.flat[ends] = np.arange(2 * len(edges))
+    ordered = graph[order]
+    ends = ordered.data.astype(np.int32)
+    slots = np.empty(2 * len(edges), np.int32)
+    slots[ends] = np.arange(2 * len(edges))
     return GraphLayout(
         order=order,
-        slots=slots,
-        starts=np.append(0, np.cumsum(np.bincount(senders.ravel(), minlength=n_vertices))),
-        neighbours=senders[:, ::-1].ravel()[ends],
-        reverse=slots[:, ::-1].ravel()[ends],
-        edges=(ends // 2).astype(np.int32),
+        slots=slots.reshape(-1, 2),
+        starts=ordered.indptr.astype(np.int64),
+        neighbours=place[ordered.indices],
+        reverse=slots[ends ^ 1],
+        edges=ends >> 1,
         is_forest=len(edges) == n_vertices - len(roots),
     )
 
 
-def grouped(values, n):
-    """Places of numbers below n, of equal ones side by side: SciPy's counting sort."""
-    places = np.arange(len(values) + 1, dtype=np.int32)
-    entries = np.ones(len(values), np.int8), values, places
-    return scipy.sparse.csc_array(entries, shape=(n, len(values))).tocsr().indices
-
-
 def adjacency(edges, n_vertices):
-    """The symmetric adjacency matrix of a graph, neighbours in the order of the edges."""
-    ends = grouped(edges.ravel(), n_vertices)
-    counts = np.bincount(edges.ravel(), minlength=n_vertices)
-    neighbours = edges[:, ::-1].astype(np.int32).ravel()[ends]
-    starts = np.append(0, np.cumsum(counts)).astype(np.int32)
-    return scipy.sparse.csr_array(
-        (np.ones(len(ends)), neighbours, starts), shape=(n_vertices, n_vertices)
-    )
+    """Adjacency matrix in the order of the edges, with entries 2 e and 2 e + 1 for edge e."""
+    n, units = 2 * len(edges), edges.astype(np.int32).ravel()
+    columns = np.ones(n, np.int8), units, np.arange(n + 1, dtype=np.int32)
+    # SciPy sorts by counting, and searches graphs with weights of double precision.
+    by_unit = scipy.sparse.csc_array(columns, shape=(n_vertices, n)).tocsr()
+    parts = by_unit.indices.astype(np.float64), units[by_unit.indices ^ 1], by_unit.indptr
+    return scipy.sparse.csr_array(parts, shape=(n_vertices, n_vertices))
 
 
 def components(graph):
@@ -75,12 +66,11 @@ def components(graph):
 
 
 def breadth_first(graph, roots):
-    """Vertices in the order of a search from one vertex of each component, and their parents."""
+    """Vertices in the order of a search from one vertex of each component."""
     # One more vertex, next to the roots, from which all are searched.
     n, indices = graph.shape[0], np.append(graph.indices, roots).astype(np.int32)
     starts = np.append(graph.indptr, len(indices)).astype(np.int32)
     searched = scipy.sparse.csr_array(
         (np.ones(len(indices)), indices, starts), shape=(n + 1, n + 1)
     )
-    order, parent = scipy.sparse.csgraph.breadth_first_order(searched, n)
-    return order[1:], parent
+    return scipy.sparse.csgraph.breadth_first_order(searched, n, return_predecessors=False)[1:]

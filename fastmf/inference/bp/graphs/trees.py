@@ -54,7 +54,7 @@ def _ordered(edges, n_vertices, component, number):
     every edge can be chosen, by the later one of its vertices.
     """
     _, roots = np.unique(component[np.argsort(number)], return_index=True)
-    order = breadth_first(adjacency(number[edges], n_vertices), roots)[0]
+    order = breadth_first(adjacency(number[edges], n_vertices), roots)
     place = np.argsort(order)[number]
     is_child = np.stack([place[edges[:, 0]] > place[edges[:, 1]]] * 2, 1) ^ [False, True]
     n_earlier = np.bincount(edges[is_child], minlength=n_vertices)
