@@ -8,7 +8,6 @@ from copy import copy
 
 import numpy as np
 
-from fastmf.priors._protocol import has_log_prob
 from fastmf.priors._queries import binary_field, two_values
 from fastmf.special import sigmoid_pair
 
@@ -47,12 +46,6 @@ class BinaryUnits:
 
     def __init__(self, model, fields):
         values = [two_values(prior) for prior in model.layers]
-        for name, prior, pair in zip(("visible", "hidden"), model.layers, values, strict=True):
-            if not (pair and has_log_prob(prior)):
-                raise TypeError(
-                    "belief propagation needs two-valued units (Bernoulli or Ising) in both "
-                    f"layers, the {name} ones are {type(prior).__name__}."
-                )
         self.model = model
         self.offsets = tuple(low for low, _ in values)
         self.scales = tuple(high - low for low, high in values)

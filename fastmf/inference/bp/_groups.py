@@ -12,7 +12,6 @@ from fastmf.inference.bp._kernel_arguments import (
 )
 from fastmf.inference.bp.beliefs import of_record
 from fastmf.kernels.bp import groups as bp_groups
-from fastmf.priors._protocol import has_log_prob
 from fastmf.priors._queries import binary_field, two_values
 from fastmf.special import sigmoid_pair, softplus
 
@@ -31,11 +30,6 @@ class GroupUnits:
 
     def __init__(self, model, fields):
         visible, hidden = model.layers
-        if not (two_values(hidden) and has_log_prob(hidden)):
-            raise TypeError(
-                "belief propagation with categorical visible units needs two-valued hidden units "
-                f"(Bernoulli or Ising), got {type(hidden).__name__}."
-            )
         low, high = two_values(hidden)
         self.model, self.offset, self.scale = model, low, high - low
         weights = model.weights.astype(np.float64)
