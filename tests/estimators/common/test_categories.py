@@ -159,7 +159,7 @@ def test_entries_of_another_kind_and_huge_integers_are_refused(kind):
     }[kind].fit(CHAIN)
     other = CHAIN.astype(object)
     other[3, 2] = "many"
-    with pytest.raises(ValueError, match="in column 2 one of .*: got 'many' in row 3"):
+    with pytest.raises(ValueError, match=r"in column 2 one of .*: got 'many' in row 3"):
         machine.score_samples(other)
     other[3, 2] = 10**400
     for method in (machine.score_samples, machine.fit):
