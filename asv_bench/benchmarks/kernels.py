@@ -22,6 +22,7 @@ NAMES = [
     "bp.belief_propagation.belief_propagation-sum",
     "bp.belief_propagation.belief_propagation-max",
     "bp.belief_propagation.belief_propagation-mixed",
+    "bp.belief_propagation.exponentials-weights",
     "bp.belief_propagation.pair_beliefs-rows",
     "ep.linear_model.data_covariance-three_shares",
     "ep.linear_model.whitened_columns-with_directions",

@@ -72,7 +72,7 @@ CASES = [
     _case("max", algorithm="max", max_iter=8),
     _case("mixed", algorithm="mixed", max_iter=8),
     Case("bp.belief_propagation.exponentials", "weights", exponential_arguments, ("roots", "out"),
-         {"float64": 1e-13, "float32": 1e-5}),
+         {"float64": 1e-13, "float32": 1e-5}, large=True),
     Case("bp.belief_propagation.pair_beliefs", "rows", pair_arguments, ("out",),
          {"float64": 1e-12, "float32": 1e-5}, large=True),
 ]  # fmt: skip
