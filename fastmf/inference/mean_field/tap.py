@@ -171,7 +171,7 @@ class Moments(NamedTuple):
 
 
 class SweepsFromData:
-    """Sweeps of TAP for RBMs from rows of data, call after call in the same memory."""
+    """Sweeps of TAP without momentum, for RBMs from rows of data, each call in the same memory."""
 
     def __init__(self, options):
         self._options, self._layout, self._prepared = options, None, {}
@@ -199,17 +199,32 @@ class SweepsFromData:
         state, options = np.zeros((4, n_rows, layout.n_units), dtype), self._options
         record = record_from(state, options.max_iter, options.history, first=True)
         none = np.zeros((1, layout.n_units), dtype)
-        settings, n_workers, sizes, shapes = _for_workers(
-            layout, record, _settings(layout, options, dtype), options.n_threads
+        work = 10 * n_rows * layout.n_couplings
+        n_workers = workers_for(n_rows, work, options.n_threads, options.max_iter)
+        settings = TapSettings(
+            order=options.order,
+            tol=options.tol,
+            max_iter=options.max_iter,
+            **layout.addresses,
+            late_residual=0.0,
+            rows_per_worker=rows_per_worker(n_rows, n_workers, layout.max_worker_rows),
+            resolution=float(np.finfo(dtype).eps),
         )
-        workers = _workers(np.empty(sum(sizes), dtype), settings, n_workers, sizes, shapes)
+        shapes = worker_shapes(settings, layout.n_units, layout.max_columns)
+        parts = [np.empty((n_workers, *shape), dtype) for shape in shapes]
+        slots = np.empty((n_workers, 1, settings.rows_per_worker, SLOT_SIZE))
+        others = settings, Tilt(none, none, none > 0), ActiveRows(slots, *parts)
         hidden = [record.first[plane, :, layout.bounds[1]] for plane in (B, MEAN, VAR)]
-        results = Moments(*map(layout.split, record.state)), hidden
-        return record, (settings, Tilt(none, none, none > 0), workers), n_workers, results
+        return record, others, n_workers, (Moments(*map(layout.split, record.state)), hidden)
 
 
-def _settings(layout, options, dtype):
-    return TapSettings(
+def solve(layout, state, tilt, options):
+    """Iterate rows from a state, (4, n_rows, n_units), until they end.
+
+    Returns their record and log-partitions (None unless asked for).
+    """
+    record = record_from(state, options.max_iter, options.history)
+    settings = TapSettings(
         order=options.order,
         damping=options.damping or 0.0,
         adaptive=options.damping is None,
@@ -219,17 +234,8 @@ def _settings(layout, options, dtype):
         early_residual=EARLY_RESIDUAL if options.acceleration else 0.0,
         late_residual=LATE_RESIDUAL if options.acceleration else 0.0,
         one_by_one=layout.one_by_one,
-        resolution=float(np.finfo(dtype).eps),
+        resolution=float(np.finfo(state.dtype).eps),
     )
-
-
-def solve(layout, state, tilt, options):
-    """Iterate rows from a state, (4, n_rows, n_units), until they end.
-
-    Returns their record and log-partitions (None unless asked for).
-    """
-    record = record_from(state, options.max_iter, options.history)
-    settings = _settings(layout, options, state.dtype)
     if layout.sparse:
         solve_sparse(layout, record, tilt, settings, options.n_threads)
     else:
@@ -244,16 +250,6 @@ def solve(layout, state, tilt, options):
 
 def _call_with_memory(kernel, layout, record, tilt, settings, n_threads, *results):
     """Call a kernel that takes the rows of a record, a part of them in each worker."""
-    settings, n_workers, sizes, shapes = _for_workers(layout, record, settings, n_threads)
-    with borrowed((sum(sizes),), record.state.dtype) as memory:
-        workers = _workers(memory, settings, n_workers, sizes, shapes)
-        sweep, queue = Sweep(layout.layers, layout.blocks), np.zeros(2, np.int64)
-        arguments = sweep, settings, tilt, workers, queue, record, *results
-        in_parallel(kernel, arguments, n_workers)
-
-
-def _for_workers(layout, record, settings, n_threads):
-    """Settings with the rows of a worker, the number of workers, sizes and shapes of memory."""
     _, n_rows, n_units = record.state.shape
     work = 10 * n_rows * layout.n_couplings
     n_workers = workers_for(n_rows, work, n_threads, settings.max_iter)
@@ -261,17 +257,26 @@ def _for_workers(layout, record, settings, n_threads):
         rows_per_worker=rows_per_worker(n_rows, n_workers, layout.max_worker_rows),
     )
     shapes = worker_shapes(settings, n_units, layout.max_columns, layout.n_group_fields)
-    return settings, n_workers, [n_workers * math.prod(shape) for shape in shapes], shapes
-
-
-def _workers(memory, settings, n_workers, sizes, shapes):
-    """Arrays of all workers within a vector."""
-    # Slices: `np.split` takes as long as a sweep of a small machine.
-    parts = [
-        memory[end - size : end].reshape(n_workers, *shape)
-        for end, size, shape in zip(accumulate(sizes), sizes, shapes, strict=True)
-    ]
-    return ActiveRows(np.empty((n_workers, 1, settings.rows_per_worker, SLOT_SIZE)), *parts)
+    sizes = [n_workers * math.prod(shape) for shape in shapes]
+    with borrowed((sum(sizes),), record.state.dtype) as memory:
+        # Slices: `np.split` takes as long as a sweep of a small machine.
+        ends = accumulate(sizes)
+        parts = [
+            memory[end - size : end].reshape(n_workers, *shape)
+            for end, size, shape in zip(ends, sizes, shapes, strict=True)
+        ]
+        slots = np.empty((n_workers, 1, settings.rows_per_worker, SLOT_SIZE))
+        queue, workers = np.zeros(2, np.int64), ActiveRows(slots, *parts)
+        arguments = (
+            Sweep(layout.layers, layout.blocks),
+            settings,
+            tilt,
+            workers,
+            queue,
+            record,
+            *results,
+        )
+        in_parallel(kernel, arguments, n_workers)
 
 
 def log_partition_of_rows(layout, record, tilt, settings, n_threads=None):
