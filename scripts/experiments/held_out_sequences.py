@@ -24,7 +24,7 @@ IDENTITY, SHARE, SMALLEST_L2_FIELD = 0.8, 0.25, 1e-4
 def main(argv=None):
     made = experiment.Parser(
         __doc__, "seed", "data", "output",
-        quick={"family": "chain", "splits": 1, "l2": [0.03], "chains": 20, "steps": 20},
+        quick={"family": "chain", "splits": 1, "l2": [0.03], "chains": 50, "steps": 80},
         l2=([0.03], "penalties of couplings"), splits=(1, "splits, of the seeds from --seed on"),
         solver=("likelihood", "of PottsMachine"), chains=200, steps=500,
         inner=(False, "hold out a quarter of the training rows of --test in place of its rows"),

@@ -2,7 +2,7 @@ import numpy as np
 
 
 def test_relatives_are_held_out_and_log_z_has_two_ends(script, rows, tmp_path):
-    script.main(["--quick", "--chains", "100", "--output", str(tmp_path)])
+    script.main(["--quick", "--output", str(tmp_path)])
     (row,) = rows(tmp_path / "held_out.csv")
     lower, upper = float(row["lower"]), float(row["upper"])
     # The entropy of the chain is 1.081 nats a position, and 1.386 of independent positions.
