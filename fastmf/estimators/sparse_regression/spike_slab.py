@@ -120,8 +120,8 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         "_unpenalised", "_gain", "_whiten",
     )  # fmt: skip
     _advice = (
-        "take solver='convergent', or give noise_variance, slab_variance or "
-        "inclusion_probability, of which one may have gone to its bound"
+        "give noise_variance, slab_variance or inclusion_probability, of which one may have gone "
+        "to its bound"
     )
 
     def __init__(

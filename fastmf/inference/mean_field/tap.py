@@ -173,15 +173,16 @@ class Moments(NamedTuple):
 class SweepsFromData:
     """Sweeps of TAP without momentum, for RBMs from rows of data, each call in the same memory."""
 
-    def __init__(self, options):
-        self._options, self._layout, self._prepared = options, None, {}
+    def __init__(self, order, n_sweeps, n_threads=None):
+        self._order, self._n_sweeps, self._n_threads = order, n_sweeps, n_threads
+        self._layout, self._prepared = None, {}
 
     def __call__(self, model, X):
         """Return the `Moments`, and tilts b, means and variances of hidden units given the rows.
 
         The next call overwrites them.
         """
-        layout = layout_of(model, self._options.order, self._options.schedule)
+        layout = layout_of(model, self._order, "blocked")
         if layout is not self._layout:
             self._layout, self._prepared = layout, {}
         if len(X) not in self._prepared:
@@ -196,15 +197,15 @@ class SweepsFromData:
 
     def _prepare(self, layout, n_rows, dtype):
         """Make the record, the other arguments, the number of workers and views of the results."""
-        state, options = np.zeros((4, n_rows, layout.n_units), dtype), self._options
-        record = record_from(state, options.max_iter, options.history, first=True)
+        state = np.zeros((4, n_rows, layout.n_units), dtype)
+        record = record_from(state, self._n_sweeps, history=False, first=True)
         none = np.zeros((1, layout.n_units), dtype)
         work = 10 * n_rows * layout.n_couplings
-        n_workers = workers_for(n_rows, work, options.n_threads, options.max_iter)
+        n_workers = workers_for(n_rows, work, self._n_threads, self._n_sweeps)
         settings = TapSettings(
-            order=options.order,
-            tol=options.tol,
-            max_iter=options.max_iter,
+            order=self._order,
+            tol=0.0,
+            max_iter=self._n_sweeps,
             **layout.addresses,
             late_residual=0.0,
             rows_per_worker=rows_per_worker(n_rows, n_workers, layout.max_worker_rows),

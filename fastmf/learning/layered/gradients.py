@@ -108,8 +108,8 @@ class Kinds(NamedTuple):
 class Rows(NamedTuple):
     """Rows of data, or of the model, whose averages are one side of the gradient."""
 
-    # Of each layer the states or means; of each layer, or of the hidden ones above data, the second
-    # moments, whose products are multiplied by the couplings: (n_rows, n_units).
+    # Of each layer the states or means, and the second moments, whose products are multiplied by
+    # the couplings: (n_rows, n_units). Data have none, or None.
     units: list
     second: list
     # Of each layer the averages of derivatives by its parameters; None where its field, which is a
@@ -135,9 +135,9 @@ def _of_data(model, X, order, n_threads, kinds, hidden, **options):
     machine, solutions = posterior(model, X, order=order, n_threads=n_threads, **options)
     above = _of_solutions(machine, solutions, order, kinds.above)
     visible = _averages(model.layers[0], kinds.field_alone[0], X, log_prob_gradient, X)
-    rows = Rows(
-        [X, *solutions.mean], above.second, [visible, *above.derivatives], [[], *above.effects]
-    )
+    second = [None, *above.second] if above.second else []
+    derivatives, effects = [visible, *above.derivatives], [[], *above.effects]
+    rows = Rows([X, *solutions.mean], second, derivatives, effects)
     return rows, list(zip(solutions.mean, solutions.var, strict=True))
 
 
@@ -255,11 +255,11 @@ def gradient_of(
     layers = []
     sides = data.derivatives, less.derivatives
     parts = zip(model.layers, kinds.field_alone, fields, *sides, strict=True)
-    for prior, alone, field, of_data, of_model in parts:
+    for prior, alone, field, plus, minus in parts:
         if not alone:
-            layers.append(map_parameters(np.subtract, of_data, of_model))
+            layers.append(map_parameters(np.subtract, plus, minus))
         else:
-            exact = 0 if of_model is None else of_model.field
+            exact = 0 if minus is None else minus.field
             layers.append(prior._replace(field=field - exact))
     products = products_of_units(kinds.free, moments) if kinds.free else []
     return ModelParameters(couplings=tuple(couplings), layers=tuple(layers)), means, products
@@ -272,25 +272,23 @@ def _of_rows(model, data, less, scratch):
     of the first layer there are no second moments given the data, nor sparse data.
     """
     X, dtype, sparse = data.units[0], model.dtype, is_sparse(data.units[0])
-    n, n_less = X.shape[0], len(less.units[0]) if less.units else 1
-    sizes = [n * bool(data.second), n_less * bool(less.second), n_less * bool(less.units), n]
+    groups = data.second, less.second, less.units, data.units
+    sizes = [len(group[-1]) if group else 0 for group in groups]
+    n, n_less, n_second = sizes[3], max(1, sizes[2]), sizes[0] + sizes[1]
     weights = np.repeat(np.array([1 / n, -1 / n_less, -1 / n_less, 1 / n], dtype), sizes)
-    n_second, lead, last = sizes[0] + sizes[1], sizes[0], len(weights) - n * sparse
     # Weights in the derivatives by fields, and in the means of the data.
     of_sums = np.array([weights, weights])
     of_sums[0, :n_second] = of_sums[1, :-n] = 0
+    below = slice(sizes[0], len(weights) - n * sparse)
+    spans = [below] + [slice(0, len(weights))] * (len(model.sizes) - 1)
     stacks, fields, means = [], [], []
-    for k, size in enumerate(model.sizes):
-        parts = [part[k] for part in (less.second, less.units) if len(part)]
-        first, end = (lead, last) if k == 0 else (0, len(weights))
-        if k and data.second:
-            parts.insert(0, data.second[k - 1])
-        if end == len(weights):
-            parts.append(data.units[k])
-        stack = scratch.take(("rows", k), (end - first, size), dtype)
+    for k, (size, span) in enumerate(zip(model.sizes, spans, strict=True)):
+        parts = [group[k] for group in groups if group]
+        parts = [part for part in parts if not (part is None or is_sparse(part))]
+        stack = scratch.take(("rows", k), (span.stop - span.start, size), dtype)
         if parts:
             np.concatenate(parts, out=stack, casting="same_kind")
-        field, mean = _weighted_sums(of_sums[:, first:end], stack)
+        field, mean = _weighted_sums(of_sums[:, span], stack)
         if k == 0 and sparse:
             mean = row_mean(X)
             field = field + mean
@@ -299,10 +297,9 @@ def _of_rows(model, data, less, scratch):
         means.append(mean)
     couplings = []
     for k, (lefts, above) in enumerate(pairwise(stacks)):
-        first, end = (lead, last) if k == 0 else (0, len(weights))
-        rights = scratch.take("rights", (end - first, above.shape[1]), dtype)
-        np.multiply(above[first:end], weights[first:end, None], out=rights)
-        width = panel_width(dtype)
+        span, width = spans[k], panel_width(dtype)
+        rights = scratch.take("rights", (len(lefts), above.shape[1]), dtype)
+        np.multiply(above[span], weights[span, None], out=rights)
         shape = -(-above.shape[1] // width), len(rights), width
         packed = scratch.take(("rights", k), shape, dtype)
         fill_panels(rights, packed)
@@ -313,7 +310,7 @@ def _of_rows(model, data, less, scratch):
         if added:
             total = scratch.take(("added", k), model.couplings[k].shape, dtype)
             total[:] = reduce(np.add, added)
-        couplings.append(Pairs(n_second - first, lefts, packed, total))
+        couplings.append(Pairs(n_second - span.start, lefts, packed, total))
     return couplings, fields, means
 
 

@@ -18,7 +18,7 @@ from fastmf.inference.ep.adaptive_tap import few_iterations
 from fastmf.inference.mean_field._layouts import handed_over, layout_of
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.posterior import posterior
-from fastmf.inference.mean_field.tap import SweepsFromData, TapOptions
+from fastmf.inference.mean_field.tap import SweepsFromData
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.kernels.training.ascent import AscentStep
 from fastmf.learning.layered import directions
@@ -138,10 +138,7 @@ class Plan(LayeredSteps):
         self.packed, self.sweeps = not (model.deep or grouped), None
         from_data = settings.starts == "data" and settings.gradient in ORDER_OF_GRADIENT
         if from_data and settings.damping is None and self.packed and not integrated:
-            self.sweeps = SweepsFromData(
-                TapOptions(self.order, max_iter=settings.n_sweeps, acceleration=False,
-                           n_threads=n_threads)
-            )  # fmt: skip
+            self.sweeps = SweepsFromData(self.order, settings.n_sweeps, n_threads)
         self.always_solved = integrated or not any(unbounded(prior).any() for prior in layers)
         self.units_in_place = not any(
             is_concatenated(prior) or offers(type(prior), "precomputed") for prior in layers

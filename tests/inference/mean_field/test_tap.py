@@ -9,7 +9,7 @@ from kernel_cases.machines import fully_visible, solved_gaussian
 from readme import example
 
 import fastmf as mf
-from fastmf.inference.mean_field.tap import SweepsFromData, TapOptions
+from fastmf.inference.mean_field.tap import SweepsFromData
 from fastmf.learning.layered.gradients import conditional_moments
 
 W2 = np.array([[0.9, -0.7], [0.4, 0.8]])
@@ -450,7 +450,7 @@ def test_few_sweeps_from_data_are_those_of_tap(order):
         options = {"max_iter": n_sweeps, "acceleration": False, "log_partition": False}
         expected = mf.tap(model, X, order=order, **options)
         for n_threads in (1, 2):
-            sweeps = SweepsFromData(TapOptions(order, n_threads=n_threads, **options))
+            sweeps = SweepsFromData(order, n_sweeps, n_threads)
             found, given = sweeps(model, X)
             for ours, theirs in zip(given, hidden, strict=True):
                 np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14)
