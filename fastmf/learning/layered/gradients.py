@@ -105,7 +105,7 @@ class Kinds(NamedTuple):
         return cls(model.is_integrated, grouped, tuple(field_alone), free, above)
 
 
-class Rows(NamedTuple):
+class GradientRows(NamedTuple):
     """Rows of data, or of the model, whose averages are one side of the gradient."""
 
     # Of each layer the states or means, and the second moments, whose products are multiplied by
@@ -137,7 +137,7 @@ def _of_data(model, X, order, n_threads, kinds, hidden, **options):
     visible = _averages(model.layers[0], kinds.field_alone[0], X, log_prob_gradient, X)
     second = [None, *above.second] if above.second else []
     derivatives, effects = [visible, *above.derivatives], [[], *above.effects]
-    rows = Rows([X, *solutions.mean], second, derivatives, effects)
+    rows = GradientRows([X, *solutions.mean], second, derivatives, effects)
     return rows, list(zip(solutions.mean, solutions.var, strict=True))
 
 
@@ -159,7 +159,7 @@ def _of_states(model, even, odd, kinds):
             given = b, b.dtype.type(0), x, var
             derivatives.append(_averages(prior, alone, x, prior_gradient, *given))
         units.append(x)
-    return Rows(units, [], derivatives, [[] for _ in model.couplings])
+    return GradientRows(units, [], derivatives, [[] for _ in model.couplings])
 
 
 def _of_solutions(model, solutions, order, kinds):
@@ -188,7 +188,7 @@ def _of_solutions(model, solutions, order, kinds):
             derivatives.append(average_gradient(prior, moments))
         else:
             derivatives.append(_averages(prior, alone, part[2], prior_gradient, *part))
-    return Rows(solutions.mean, second, derivatives, effects)
+    return GradientRows(solutions.mean, second, derivatives, effects)
 
 
 def _covariance_times(mean, var, groups_, x):
@@ -242,7 +242,7 @@ def gradient_of(
     if hidden is None and not model.deep:
         hidden = conditional_moments(model, X)
     if isinstance(of_model, ExactAverages):
-        less = Rows([], [], of_model.layers, [of_model.pairwise])
+        less = GradientRows([], [], of_model.layers, [of_model.pairwise])
     elif isinstance(of_model, np.ndarray):
         given = conditional_moments(model.bipartite(), of_model)
         less = _of_states(model, of_model, given, kinds)
