@@ -15,7 +15,8 @@ from fastmf._common.linalg import cholesky
 # Smallest fraction of the predicted decrease of a step that is accepted; that above which the trust
 # region may grow.
 MIN_RATIO, GOOD_RATIO = 1e-2, 0.5
-# Points without a value, one after another, that end the search.
+# Points without a value that end the search: fixed points may cease to exist before its end, and
+# every other step would then lead beyond.
 MAX_FAILURES = 3
 # Steps that change the curvatures.
 N_UPDATES = 2
@@ -65,7 +66,6 @@ def minimise(objective, start, low, high, *, tol=1e-6, max_iter=50, report=None)
             if failures == MAX_FAILURES:
                 break
             continue
-        failures = 0
         if new.changed:
             x, point, changes = trial, new, []
             continue

@@ -77,7 +77,8 @@ def test_sides_of_the_box_are_left_again_where_that_leads_down(seed):
         assert objective(found)[0] == pytest.approx(expected.fun, abs=1e-8)
 
 
-def test_steps_grow_slowly_and_points_without_a_value_are_avoided():
+def test_steps_grow_slowly_and_points_without_a_value_end_the_search():
+    """Three of them, although each is followed by a step that goes well."""
     tried = []
 
     def objective(x):
@@ -88,8 +89,9 @@ def test_steps_grow_slowly_and_points_without_a_value_are_avoided():
 
     box = np.array([-9.0]), np.array([9.0])
     found = minimise(of_slope(objective), np.array([8.0]), *box, max_iter=60)
-    assert found[0] == pytest.approx(0.5, abs=0.01)
+    assert 0.5 <= found[0] < 0.7
     assert np.ravel(tried)[:3].tolist() == [8, 7, 5]
+    assert (np.ravel(tried) < 0.5).sum() == 3
 
 
 def test_smallest_curvatures_shorten_the_steps():

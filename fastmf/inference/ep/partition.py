@@ -92,18 +92,19 @@ def one_block(X):
     return [present] if len(present) > 1 else []
 
 
-def correlated_blocks(X, scores=None, n_rows=None):
-    """Blocks of features that are strongly correlated.
+def correlated_blocks(X, scores=None, n_rows=None, free=None):
+    """Blocks of features, or of the free ones, that are strongly correlated.
 
     The feature of largest score leads a block of the free features that correlate most with it, and
     so on with the features that remain. There are no more leads than rows.
     """
     # Threads of BLAS would spin into what follows.
     with one_blas_thread(len(X)):
-        return _correlated_blocks(X, scores, n_rows or len(X))
+        free = np.ones(X.shape[1], bool) if free is None else free.copy()
+        return _correlated_blocks(X, scores, n_rows or len(X), free)
 
 
-def _correlated_blocks(X, scores, n):
+def _correlated_blocks(X, scores, n, free):
     p, columns = X.shape[1], unit_columns(X)
     # A pair of independent columns exceeds t with probability (1 - t^2)^((n - 2) / 2).
     by_chance = np.sqrt(1 - (CHANCE / max(p * (p - 1) / 2, 1)) ** (2 / max(n - 2, 1)))
@@ -111,7 +112,7 @@ def _correlated_blocks(X, scores, n):
     # A pair at the threshold may be in or out: in single precision this takes half the time.
     columns = columns if isinstance(columns, StoredColumns) else columns.astype(np.float32)
     order = np.arange(p) if scores is None else np.argsort(-np.asarray(scores), kind="stable")
-    free, blocks, n_leads = np.ones(p, bool), [], min(int(n), p)
+    blocks, n_leads = [], min(int(n), p)
     while n_leads > 0 and len(order := order[free[order]]):
         leads = order[: min(LEADS_AT_A_TIME, n_leads)]
         products = abs(columns.T @ columns[:, leads])

@@ -12,8 +12,7 @@ import numpy as np
 from scipy.special import logit
 
 from fastmf._common.linalg import Gram
-from fastmf._common.stored_columns import StoredColumns
-from fastmf.inference.ep.partition import members_with
+from fastmf.inference.ep.partition import correlated_blocks, unit_columns
 from fastmf.inference.fixed_point import with_changes
 from fastmf.inference.gaussian.blocks import labels_of
 from fastmf.learning.evidence import Regression
@@ -49,16 +48,24 @@ class _Likely(NamedTuple):
             changes["gram"] = Gram(changes["X"])
         return part._replace(**changes), with_changes(self.lead, sites=self.lead.sites[:, units])
 
-    def extended(self, result):
-        """The part with the blocks of a fixed point of the reduced one, and sites of all units."""
+    def extended(self, result, model, n_rows):
+        """The part with the blocks of a fixed point of the reduced one, and sites of all units.
+
+        Among the features that were left out, blocks are sought anew: with hyper-parameters that
+        are not learned, weak effects lead none, and lie between two blocks.
+        """
         part, sites = self.part, self.lead.sites.copy()
         sites[:, self.units] = result.sites
         blocks = tuple((self.units[block], T) for block, T in result.block_sites or ())
         if part.blocks is not None:
-            n, joined = part.X.shape[1], [units for units, _ in blocks]
-            unlikely = np.setdiff1d(np.arange(n), self.units)
-            joined += [u for u in members_with(part.blocks, n) if u[0] in unlikely]
-            part = part._replace(blocks=part.blocks._replace(labels=labels_of(joined, n)))
+            free = np.ones(part.X.shape[1], bool)
+            free[self.units[self.units < len(free)]] = False
+            residual = model.y - model.prediction(result.mean)
+            scores = abs(unit_columns(part.X).T @ residual)
+            joined = [units for units, _ in blocks]
+            joined += correlated_blocks(part.X, scores, n_rows, free)
+            labels = labels_of(joined, len(free))
+            part = part._replace(blocks=part.blocks._replace(labels=labels))
         return part, with_changes(self.lead, sites=sites, block_sites=blocks)
 
 
@@ -67,7 +74,7 @@ def likely_start(task, start, fixed, leads, **options):
 
     `leads` are fixed points of all parts with the hyper-parameters `start`, or None.
     """
-    if None in leads or any(isinstance(part.X, StoredColumns) for part in task.parts):
+    if None in leads:
         return task, start, leads
     pairs = [_Likely.of(*of, start) for of in zip(task.parts, leads, strict=True)]
     parts, results = zip(*(pair.reduced() for pair in pairs), strict=True)
@@ -81,6 +88,8 @@ def likely_start(task, start, fixed, leads, **options):
         n = n_included(point, np.bincount(groups, minlength=len(n_of_groups)))
         odds = logit(np.clip(n / n_of_groups, 0, 1))
         values = values._replace(log_odds=np.clip(odds, *bounds_of(task, len(odds))[-1]))
-    extended = (pair.extended(of) for pair, of in zip(pairs, point.results, strict=True))
+    models = [part.model(point.hyperparameters) for part in parts]
+    triples, n_rows = zip(pairs, point.results, models, strict=True), task.total_rows
+    extended = (pair.extended(of, model, n_rows) for pair, of, model in triples)
     parts, results = zip(*extended, strict=True)
     return task._replace(parts=parts), values, results
