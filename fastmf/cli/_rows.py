@@ -118,8 +118,7 @@ def read_frame(name, arguments):
 
 def _columns_of_words(name, arguments):
     """Names of the columns that hold words alone, some of them in several rows."""
-    from fastmf.datasets._tables import is_word
-    from fastmf.datasets.files import is_text, read_text
+    from fastmf.datasets.files import is_text, is_word, read_text
 
     texts = dict(zip(*read_text(name), strict=True)) if is_text(name) else {}
     cells = {column: list(filter(None, texts[column])) for column in texts}
@@ -178,7 +177,7 @@ def n_rows(arguments):
 
 def warn_of_codes(X, names):
     """Warn of numbers such as -9 or 999 that may be codes of missing values."""
-    from fastmf.estimators.common.rows import warn_of_missing_codes
+    from fastmf.estimators.common.data import warn_of_missing_codes
 
     table = SimpleNamespace(feature_names_in_=names)
     warn_of_missing_codes(table, X.reshape(len(X), -1), "X" if X.ndim > 1 else "the target")

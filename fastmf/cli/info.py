@@ -30,8 +30,8 @@ def add(parser):
 def run(arguments):
     """Print one property a line."""
     from fastmf.datasets import read_array
-    from fastmf.datasets._compressed import beginning
     from fastmf.datasets.alignments import is_alignment
+    from fastmf.datasets.files import beginning
 
     if is_alignment(arguments.file):
         properties = _alignment(arguments)

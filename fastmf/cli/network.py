@@ -26,8 +26,7 @@ from fastmf._common.arguments import count
 from fastmf._common.warning import listed, warn_user
 from fastmf.cli import _options, _rows
 from fastmf.cli._page import figure, paragraph, section, table, write_page
-from fastmf.datasets._tables import number_of
-from fastmf.datasets.files import read_text
+from fastmf.datasets.files import number_of, read_text
 
 # Categories of an item beyond which a column is no item.
 _MAX_CATEGORIES = 20

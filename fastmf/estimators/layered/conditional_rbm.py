@@ -12,17 +12,25 @@ from sklearn.utils.validation import check_array
 from fastmf._common.arguments import count, flag, one_of, row_weights
 from fastmf._common.rows import canonical, is_sparse, row_blocks
 from fastmf._threads.workers import one_blas_thread
-from fastmf.estimators.common.convergence import warn_if_below_uniform, warn_of_approximation
 from fastmf.estimators.common.data import (
+    check_squares,
     checked_data,
     complete_target,
     dense_frame,
+    mean_and_deviation,
     missing_entries,
+    warn_of_missing_codes,
     with_nan,
 )
 from fastmf.estimators.common.files import Saved, check_n_features
-from fastmf.estimators.common.rows import check_squares, mean_and_deviation, warn_of_missing_codes
-from fastmf.estimators.common.runs import run, seed_of, settings_of, split
+from fastmf.estimators.common.runs import (
+    run,
+    seed_of,
+    settings_of,
+    split,
+    warn_if_below_uniform,
+    warn_of_approximation,
+)
 from fastmf.learning.conditional import (
     PROBABILISTIC,
     ConditionalSettings,

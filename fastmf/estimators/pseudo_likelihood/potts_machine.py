@@ -12,8 +12,8 @@ from fastmf.estimators.common.categories import (
     coded_labels,
     position_categories,
 )
-from fastmf.estimators.common.convergence import warn_of_convergence
-from fastmf.estimators.common.rows import CODES, warn_of_missing_codes
+from fastmf.estimators.common.data import CODES, warn_of_missing_codes
+from fastmf.estimators.common.runs import warn_of_convergence
 from fastmf.estimators.networks.network import Network
 from fastmf.estimators.pseudo_likelihood._base import (
     ItemMachine,

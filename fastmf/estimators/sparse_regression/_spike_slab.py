@@ -12,12 +12,10 @@ from fastmf._common.progress import reported
 from fastmf._common.rows import row_blocks
 from fastmf._common.stored_columns import StoredColumns, column_squares
 from fastmf._common.warning import warn_user
-from fastmf.estimators.common.convergence import warn_of_convergence
-from fastmf.estimators.common.data import checked_data
+from fastmf.estimators.common.data import checked_data, mean_and_deviation, some
 from fastmf.estimators.common.files import Saved
-from fastmf.estimators.common.frames import feature_names, pandas
-from fastmf.estimators.common.rows import mean_and_deviation, some
-from fastmf.estimators.common.slabs import slab_interval, slab_moments
+from fastmf.estimators.common.reports import feature_names, pandas, slab_interval, slab_moments
+from fastmf.estimators.common.runs import warn_of_convergence
 from fastmf.estimators.sparse_regression._credible_sets import (
     components_of,
     credible_sets,
@@ -26,8 +24,7 @@ from fastmf.estimators.sparse_regression._credible_sets import (
     probability_of_any,
     signals,
 )
-from fastmf.estimators.sparse_regression._rows import as_array, is_stored
-from fastmf.estimators.sparse_regression._unpenalised import columns_of
+from fastmf.estimators.sparse_regression._rows import as_array, columns_of, is_stored
 from fastmf.inference.ep.partition import FoundBlocks, full_blocks
 from fastmf.inference.ep.posterior_check import Comparison, compared, reason_of
 from fastmf.inference.ep.schedules import SCHEDULES

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 import fastmf as mf
-from fastmf.estimators.common.rows import mean_and_deviation
+from fastmf.estimators.common.data import mean_and_deviation
 from fastmf.estimators.sparse_regression._rows import genotype_code
 from fastmf.learning.evidence import robust_solution
 
