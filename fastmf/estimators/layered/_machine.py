@@ -21,11 +21,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from fastmf import models
 from fastmf._common.arguments import count, number, one_of, positive
 from fastmf._common.rows import blocks, is_incomplete, is_sparse, row_blocks
-from fastmf.estimators.common.data import (
-    checked_rows,
-    warn_of_missing_codes,
-    with_nan_labels,
-)
+from fastmf.estimators.common.data import checked_rows, warn_of_missing_codes, with_nan_labels
 from fastmf.estimators.common.files import Saved, check_n_features
 from fastmf.estimators.common.reports import coded_frame, decoded_frame, feature_names, is_frame
 from fastmf.estimators.common.runs import (

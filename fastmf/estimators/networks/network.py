@@ -12,10 +12,7 @@ from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import check_counts
 from fastmf.estimators.common.reports import features_frame, pairs_frame
 from fastmf.estimators.common.runs import generator_of
-from fastmf.estimators.networks.edges import (
-    Network,
-    warn_of_refits,
-)
+from fastmf.estimators.networks.edges import Network, warn_of_refits
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
 from fastmf.learning.pseudo_likelihood.godambe import ADJUSTMENTS
 from fastmf.learning.pseudo_likelihood.lbfgs import maximum

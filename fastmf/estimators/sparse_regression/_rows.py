@@ -574,41 +574,23 @@ def without_columns(X, columns):
     return X
 
 
-def columns_of(names, unpenalised, n_features, argument="unpenalised"):
+def columns_of(estimator, given, argument="unpenalised"):
     """The numbers of columns given by numbers, names or a mask, ascending."""
-    if unpenalised is None:
-        return np.zeros(0, np.int64)
+    n_features, names = estimator.n_features_in_, getattr(estimator, "feature_names_in_", ())
+    place = {name: k for k, name in enumerate(names)}
     try:
-        given = np.asarray(unpenalised)
-    except ValueError:  # lists of unequal lengths
-        given = np.asarray(None)
-    if given.ndim != 1:
+        columns = np.asarray([] if given is None else given)
+        if columns.dtype.kind in "OU":
+            columns = np.array([place[name] for name in columns.tolist()])
+        if columns.ndim != 1:
+            raise ValueError("not a list")
+        columns = np.arange(n_features)[columns if columns.size else slice(0)]
+    except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{argument} must be a list of numbers or names of columns, got {unpenalised!r:.60}."
-        )
-    if given.dtype == bool:
-        if len(given) != n_features:
-            raise ValueError(
-                f"{argument}, a mask, must have length {n_features}: got {len(given)}."
-            )
-        return np.flatnonzero(given)
-    if given.dtype.kind in "OU":
-        if names is None:
-            raise ValueError(
-                f"{argument} has names of columns, but X has none: give a data frame, or numbers."
-            )
-        place = {name: k for k, name in enumerate(names)}
-        unknown = [name for name in given if name not in place]
-        if unknown:
-            raise ValueError(f"{argument} must name columns of X: {unknown[0]!r} is none.")
-        given = np.array([place[name] for name in given], np.int64)
-    if given.size and (
-        given.dtype.kind not in "iu" or given.min() < -n_features or given.max() >= n_features
-    ):
-        raise ValueError(
-            f"{argument} must be numbers of columns below {n_features}, got {unpenalised!r:.60}."
-        )
-    columns = np.unique(given.astype(np.int64) % n_features)
+            f"{argument} must be a list of numbers of columns below {n_features}, or of their "
+            f"names in a data frame X, or a mask, got {given!r:.60}: {error!s:.60}."
+        ) from error
+    columns = np.unique(columns)
     if len(columns) == n_features and argument == "unpenalised":
         raise ValueError("unpenalised must leave a feature that is selected, got all columns.")
     return columns

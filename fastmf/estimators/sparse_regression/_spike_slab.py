@@ -264,8 +264,7 @@ class SpikeSlabEstimator(Saved):
 
     def _columns(self):
         """The unpenalised features."""
-        names = getattr(self, "feature_names_in_", None)
-        return columns_of(names, self.unpenalised, self.n_features_in_)
+        return columns_of(self, self.unpenalised)
 
     def _excluded(self):
         """A mask of the features of prior inclusion probability 0, which are left out."""
@@ -387,14 +386,13 @@ class SpikeSlabEstimator(Saved):
         Joint probabilities are of features that correlate by more than 0.5, or share a block; all
         other features are independent at the fixed point of expectation propagation.
         """
-        names, n = getattr(self, "feature_names_in_", None), self.n_features_in_
-        wanted = columns_of(names, features, n, "features")
+        wanted = columns_of(self, features, "features")
         if not len(wanted):
             raise ValueError("features must name at least one feature.")
         included = self.inclusion_probability_
         if included[wanted].max() >= 1:
             return 1.0
-        none, alone = 1.0, np.isin(np.arange(n), wanted)
+        none, alone = 1.0, np.isin(np.arange(self.n_features_in_), wanted)
         for part, units, members, probabilities in self._components(alone.copy(), 2):
             chosen = np.flatnonzero(alone[part.units[units]])
             none *= 1 - probability_of_any(members, chosen, probabilities[units])
