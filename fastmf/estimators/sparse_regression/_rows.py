@@ -451,30 +451,11 @@ def is_large(X):
 
 def as_array(estimator, X):
     """Checked features, small ones as an array of floats; warns of codes of missing values."""
-    if (code := genotype_code(X)) is None:
-        warn_of_missing_codes(estimator, X)
-    else:
-        warn_user(
-            f"X has values {code} beside 0, 1 and 2, which are taken as numbers: if they mark "
-            "missing genotypes, fill them in first, as by the means of columns."
-        )
+    warn_of_missing_codes(estimator, X)
     if is_large(X):
         return X
     X = X.toarray() if issparse(X) else X
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
-
-
-def genotype_code(X):
-    """-9 or -1, if it is in X beside 0, 1 and 2 alone, as where genotypes are missing; else None.
-
-    Values -1, 0 and 1 alone are another coding of genotypes.
-    """
-    values = X.data if issparse(X) else X
-    low = values.min(initial=0)
-    if low not in (-9, -1) or values.max() > 2 or (low == -1 and values.max() < 2):
-        return None
-    parts = (values,) if values.ndim == 1 else (values[p] for p in table_rows.row_blocks(values))
-    return int(low) if all(np.isin(part, (-9, -1, 0, 1, 2)).all() for part in parts) else None
 
 
 def as_floats(X):
