@@ -2,7 +2,7 @@
 
 from fastmf.datasets.alignments import Alignment, load_alignment, sequence_weights, write_fasta
 from fastmf.datasets.files import read_array
-from fastmf.datasets.images import Images, load_digits, load_mnist
+from fastmf.datasets.images import Images, load_digits
 from fastmf.datasets.plmc import read_plmc, write_plmc
 from fastmf.datasets.uai import UAIModel, load_uai, save_uai
 
@@ -12,7 +12,6 @@ __all__ = [
     "UAIModel",
     "load_alignment",
     "load_digits",
-    "load_mnist",
     "load_uai",
     "read_array",
     "read_plmc",
