@@ -115,7 +115,7 @@ def images(name, folder, split):
 
 
 def mnist(folder, split, binary=False):
-    """MNIST, from its four files in a folder `mnist`: grey levels, or 1 where they are above 1/2."""
+    """MNIST, from its files in a folder `mnist`: grey levels, or 1 where they are above 1/2."""
     prefix = {"train": "train", "test": "t10k"}[split]
     pixels, labels = (
         read_array(in_folder(folder, f"mnist/{prefix}-{kind}-ubyte.gz"))

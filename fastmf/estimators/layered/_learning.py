@@ -9,6 +9,7 @@ import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf._common.rows import is_incomplete, is_sparse, present_rows
+from fastmf.estimators.common import runs
 from fastmf.estimators.common.data import (
     check_seen,
     check_squares,
@@ -17,14 +18,6 @@ from fastmf.estimators.common.data import (
     with_nan_labels,
 )
 from fastmf.estimators.common.reports import coded_frame, is_frame
-from fastmf.estimators.common.runs import (
-    run,
-    seed_of,
-    settings_of,
-    split,
-    warn_of_likelihood,
-    warn_of_little_gain,
-)
 from fastmf.inference.mean_field.discrete_units import is_discrete
 from fastmf.inference.missing.seen import log_prob_of_seen
 from fastmf.learning.layered.completion import (
@@ -236,7 +229,7 @@ class Learning:
 
             return fit(self, X, validation_data=validation_data, sample_weight=sample_weight)
         settings = self._settings()
-        seed, validation = seed_of(self.random_state), None
+        seed, validation = runs.seed_of(self.random_state), None
         X = self._checked_rows(X)
         weights = check.row_weights(sample_weight, X.shape[0])
         check_seen(self, X, weights)
@@ -246,7 +239,7 @@ class Learning:
         if validation_data is not None:
             validation = self._data(validation_data, missing=True, model=first)
         elif self.early_stopping:
-            rows, held_out = split(raw.shape[0], seed or 0)
+            rows, held_out = runs.split(raw.shape[0], seed or 0)
             validation, raw = raw[held_out], raw[rows]
             weights = weights if weights is None else weights[rows]
             scaled = scaled[rows]
@@ -256,7 +249,7 @@ class Learning:
         model = self._pretrained(model, scaled, settings, seed or 0, weights)
         steps = self._steps(model, settings, scaled, weights, scaling)
         options = {"weights": weights, "raw": scaling.undone}
-        state = run(self, model, scaled, steps, seed, validation, **options)
+        state = runs.run(self, model, scaled, steps, seed, validation, **options)
         self.model_ = scaling.undone(self.model_)
         self._remember(raw, settings, weights, seed)
         epoch = self.n_iter_
@@ -266,7 +259,7 @@ class Learning:
         units, scored = (independent, first.layers[0]), partial(scored_rows, raw, weights)
         monitored = monitor_rows(raw, settings, state.seed, weights)
         alone = min(mean_alone(prior, *monitored) for prior in units)
-        warn_of_likelihood(
+        runs.warn_of_likelihood(
             self.model_, self.history_, alone, epoch,
             score=lambda: self._score_of(*scored()),
             largest_gain=lambda: self._largest_gain(settings, units, *scored()),
@@ -274,7 +267,7 @@ class Learning:
         # Hidden units of real values may not do what a binary one does, however they are learned.
         if is_discrete(self.model_.layers[1]) and epoch >= LayeredSettings.n_epochs:
             value = self.history_["log_likelihood"][epoch - 1] * sum(self.model_.sizes)
-            warn_of_little_gain(
+            runs.warn_of_little_gain(
                 value - alone,
                 lambda: self._score_of(*scored()) - mean_alone(independent, *scored()),
                 self.model_.sizes[0],
@@ -301,7 +294,7 @@ class Learning:
         """
         settings = self._settings()
         if not hasattr(self, "model_"):
-            self._state_seed = seed_of(self.random_state) or 0
+            self._state_seed = runs.seed_of(self.random_state) or 0
             X = self._checked_rows(X)
             check_seen(self, X)
             raw, X, model, self._scaling, _ = self._begin(X, self._state_seed)
@@ -312,7 +305,7 @@ class Learning:
             X = self._data(X, missing=True)
             check_seen(self, X, columns=False)
             if not hasattr(self, "_state"):
-                self._state_seed = seed_of(self.random_state) or 0
+                self._state_seed = runs.seed_of(self.random_state) or 0
                 self._scaling = scaling_of(self.pointwise_, self.model_, is_sparse(X), self.centred)
                 self._state = initial_state(self._scaling.model(self.model_))
             X = self._scaling.data(X, self.model_.dtype)
@@ -406,7 +399,7 @@ class Learning:
         check.one_of("gradient", self.gradient, ("auto", *GRADIENTS))
         chosen = {"gradient": "tap"} if self.gradient == "auto" else {}
         chosen |= self._where_not_given(MANY_ROWS)
-        return settings_of(self, LayeredSettings, **chosen)
+        return runs.settings_of(self, LayeredSettings, **chosen)
 
     def _score_of(self, X, weights):
         """The average of `score_samples`."""
