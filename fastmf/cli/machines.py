@@ -12,7 +12,6 @@ from fastmf.learning.training.checkpoint import run_in
 from fastmf.models._archive import reading
 from fastmf.models._io import model_from_arrays
 from fastmf.priors._protocol import is_unit_prior, n_units
-from fastmf.priors._queries import two_values
 
 # --- score ----------------------------------------------------------------------------------------
 
@@ -148,8 +147,6 @@ def denoise(arguments):
         clean data to start from [rows in the model]
     --seed N = 0
         of random numbers
-    --round
-        write states, not means
     """
     _rows.check_files(arguments)
     machine = fastmf.GeneralizedRBM.load(arguments.model)
@@ -160,17 +157,7 @@ def denoise(arguments):
         candidates = _rows.read_table(arguments.candidates, machine, arguments, all_rows=True)
         options["candidates"] = candidates.X
     estimate = machine.denoise(table.X, **options)
-    if arguments.round:
-        estimate = _rounded(estimate, machine.visible_)
     _rows.write_rows(arguments.output, table._replace(X=estimate), machine, arguments)
-
-
-def _rounded(estimate, prior):
-    values = two_values(prior)
-    if not values:
-        raise ValueError(f"--round needs two-valued units, not {type(prior).__name__}.")
-    low, high = values
-    return np.where(estimate > (low + high) / 2, high, low).astype(estimate.dtype)
 
 
 # --- impute ---------------------------------------------------------------------------------------
