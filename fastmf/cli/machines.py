@@ -343,7 +343,7 @@ def tap(arguments):
     """
     method = arguments.method
     _options.check_outputs([arguments.model, arguments.clamp], (arguments.output, (".csv",)))
-    model, clamp, log_factor, n_variables = _model(arguments)
+    model, clamp, log_factor, n_variables = _model_to_solve(arguments)
     options = _options.given(arguments, "max_iter")
     if clamp is not None:
         if method == "adaptive_tap":
@@ -357,14 +357,14 @@ def tap(arguments):
     if n_variables is not None:  # without the auxiliary units of factors
         n = model.prior.sizes[:n_variables].sum()
         means, variances = means[:n], None if variances is None else variances[:n]
-    _write(arguments.output, means, variances)
+    _write_marginals(arguments.output, means, variances)
     value = float(result.log_partition) + log_factor
     print(f"log-partition: {value:.8g} nats ({value / np.log(10):.8g} in base 10)")
     if method != "exact":
         print(f"{result.message}, {int(result.n_iter)} sweeps")
 
 
-def _model(arguments):
+def _model_to_solve(arguments):
     """Model, clamped units, logarithm of a constant factor, and number of variables of a file."""
     if arguments.model.lower().removesuffix(".gz").endswith((".uai", ".lg")):
         return fastmf.datasets.load_uai(arguments.model, arguments.clamp)
@@ -374,7 +374,7 @@ def _model(arguments):
     return getattr(machine, "model_", machine), None, 0.0, None
 
 
-def _write(path, means, variances):
+def _write_marginals(path, means, variances):
     """Write a line for each unit: layer, number within the layer, mean and variance."""
     means, variances = (x if isinstance(x, tuple) else (x,) for x in (means, variances))
     sizes = list(map(len, means))
