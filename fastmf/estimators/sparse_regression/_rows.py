@@ -30,8 +30,9 @@ from fastmf._common.rows import row_blocks
 from fastmf._common.stored_columns import StoredColumns, column_squares
 from fastmf._common.warning import listed, warn_user
 from fastmf.estimators.common.data import some, warn_of_missing_codes
-from fastmf.estimators.sparse_regression._credible_sets import MIN_LINK
 
+# Correlation from which on features may have the same effect, or depend on each other's.
+MIN_LINK = 0.5
 # Most features of blocks that are joined.
 MAX_JOINED = 200
 
@@ -462,6 +463,13 @@ def as_floats(X):
     """Checked features as an array, large ones in single precision unless they are doubles."""
     X = X.toarray() if issparse(X) else X
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
+
+
+def by_blocks(function, X):
+    """A function of rows, in float64, of some rows at a time, joined along the last axis."""
+    X = csr_array(X) if issparse(X) else X
+    parts = [function(some(X, rows)) for rows in row_blocks(X, dense=True)]
+    return np.concatenate(parts, axis=-1)
 
 
 def rows_of_stored(X, y, weights, offset, scale, constant):

@@ -10,6 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from fastmf._common.arguments import one_of, positive, row_weights
 from fastmf._common.memory import check_available
 from fastmf._common.names import check_order, names_along
+from fastmf._common.stored_columns import column_squares
 from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import (
     check_counts,
@@ -21,19 +22,16 @@ from fastmf.estimators.common.data import (
     warn_of_missing_codes,
 )
 from fastmf.estimators.sparse_regression import _rows
-from fastmf.estimators.sparse_regression._credible_sets import FittedPart
-from fastmf.estimators.sparse_regression._spike_slab import (
-    MIN_REPORTED_WEIGHT,
-    SpikeSlabEstimator,
-    by_blocks,
-    matrices_of,
-    moments_of,
-)
+from fastmf.estimators.sparse_regression._spike_slab import FittedPart, SpikeSlabEstimator
 from fastmf.inference.gaussian.blocks import n_elements
 from fastmf.learning.evidence import NEVER_ZERO, Classification, Regression, Task
 from fastmf.learning.evidence.blocks import labels_of_task
+from fastmf.priors._protocol import n_units, parts_of
 from fastmf.priors.spike_and_slab import ALWAYS
+from fastmf.special import sigmoid
 
+# Weights of values of the hyper-parameters, relative to the largest, of those that are left out.
+MIN_REPORTED_WEIGHT = 0.03
 # Precisions of the priors of the constant, and of coefficients of unpenalised columns: with none
 # they would be infinite where a column separates the classes.
 INTERCEPT_PRECISION, UNPENALISED_PRECISION = 0.01, 1e-4
@@ -403,13 +401,13 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
             And, with `return_std`, another one: noise, coefficients and intercept together.
         """
         X = checked_data(self, X, **self._kinds_of(X), reset=False)
-        mean, variance = by_blocks(lambda rows: rows @ self.coef_, X) + self.intercept_, 0.0
+        mean, variance = _rows.by_blocks(lambda rows: rows @ self.coef_, X) + self.intercept_, 0.0
         if not return_std:
             return mean
         for k, weight in enumerate(self._point_weights):
             noise, change = self._point_noise[k], self._point_coef[k] - self.coef_
             inverses = [(part.units, part.inverse()) for part in self._parts_at(k)]
-            of_rows = by_blocks(partial(self._variances, inverses, change, noise), X)
+            of_rows = _rows.by_blocks(partial(self._variances, inverses, change, noise), X)
             variance = variance + weight * (noise * self._n_noises + of_rows)
         return mean, np.sqrt(variance)
 
@@ -651,7 +649,7 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
             mean = rows @ self.coef_[0] + self.intercept_[0]
             return mean / np.sqrt(1 + inverse.variance_along(standardised))
 
-        return by_blocks(scores, X)
+        return _rows.by_blocks(scores, X)
 
     def _values(self):
         """The model alone."""
@@ -727,3 +725,27 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         array of shape (n_samples,)
         """
         return self.classes_[(self.decision_function(X) > 0).astype(int)]
+
+
+def moments_of(task, point):
+    """Means, variances, inclusion probabilities, and both rows of sites at a `FixedPoints`.
+
+    Features that are zero in all rows (constant, or left out) are not included.
+    """
+    moments = np.empty((5, len(task.groups)))
+    for part, units, result in zip(task.parts, task.units, point.results, strict=True):
+        prior, n = parts_of(part.model(point.hyperparameters).prior)[0], len(part.groups)
+        included = result.inclusion_probability
+        if included is None:
+            features = slice(n_units(prior))
+            included = sigmoid(prior.tilted_log_odds(result.b[features], result.a[features]))
+        zero = column_squares(part.X)[:n] == 0
+        moments[:3, units] = np.where(zero, 0, (result.mean[:n], result.var[:n], included[:n]))
+        moments[3:, units] = result.sites[:, :n]
+    return moments
+
+
+def matrices_of(point):
+    """The elements of the matrices of the sites of blocks at a `FixedPoints`, one after another."""
+    of_parts = (result.block_sites or () for result in point.results)
+    return np.concatenate([np.empty(0), *(T.ravel() for sites in of_parts for _, T in sites)])
