@@ -576,8 +576,8 @@ def columns_of(estimator, given, argument="unpenalised"):
         columns = np.arange(n_features)[columns if columns.size else slice(0)]
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{argument} must be a list of numbers of columns below {n_features}, or of their "
-            f"names in a data frame X, or a mask, got {given!r:.60}: {error!s:.60}."
+            f"{argument} must be numbers of columns below {n_features}, their names in a data "
+            f"frame, or a mask, got {given!r:.60}: {error!s:.60}."
         ) from error
     columns = np.unique(columns)
     if len(columns) == n_features and argument == "unpenalised":

@@ -160,10 +160,10 @@ def test_dependent_and_too_many_columns():
 @pytest.mark.parametrize(
     "columns, message",
     [
-        (["a"], "names in a data frame X"),
+        (["a"], "their names in a data"),
         ([6], "numbers of columns below 6"),
         ([0.5], "numbers of columns below 6"),
-        (3, "must be a list of numbers"),
+        (3, "not a list"),
         ([True, False], "or a mask, got"),
         (list(range(6)), "must leave a feature"),
     ],
