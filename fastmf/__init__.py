@@ -105,7 +105,7 @@ _HOME = {
     "PottsMachine": "estimators",
     "SpikeSlabClassifier": "estimators",
     "SpikeSlabRegressor": "estimators",
-    "compare_groups": "estimators.networks.group_comparison",
+    "compare_groups": "estimators.networks.edges",
 }
 _SUBPACKAGES = ("convert", "datasets", "distributed", "evaluation", "plotting", "priors")
 

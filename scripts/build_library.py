@@ -182,7 +182,7 @@ def build_level(level, folder, only):
 
     from fastmf._jit import cache, library
     from fastmf._jit.argument_types import numba_type
-    from fastmf.cli._warmup_tasks import run
+    from fastmf.cli.warmup import run
 
     cache.folder = lambda: None  # LLVM's text is not kept there
     recorder = library.ACTIVE = Recorder()

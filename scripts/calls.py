@@ -154,12 +154,12 @@ ROWS = {line["name"]: (line["first"], line["second"]) for line in _LINES if line
 
 def tasks_of_library():
     """All calls whose kernels are built ahead: in both types, and not of a user's own units."""
-    from fastmf.cli import _warmup_tasks
+    from fastmf.cli import warmup
 
-    tasks = dict(_warmup_tasks.STANDARD)
+    tasks = dict(warmup.STANDARD)
     calls = {line[place] for line in _LINES for place in ("first", "second")}
     for call in sorted(call for call in calls if call and "own()" not in call):
         for dtype in ("float64", "float32")[: 1 + ("dtype" in call)]:
-            names = globals() | {"warmup": _warmup_tasks, "dtype": dtype}
+            names = globals() | {"warmup": warmup, "dtype": dtype}
             tasks[call.replace("dtype", repr(dtype))] = partial(eval, call, names)
     return tasks

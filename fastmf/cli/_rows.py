@@ -9,10 +9,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import fastmf
 from fastmf._common.arguments import count, number, positive
 from fastmf._common.names import pandas
 from fastmf._common.warning import listed
 from fastmf.cli import _options
+from fastmf.datasets.alignments import (
+    ALPHABETS,
+    gap_state,
+    is_alignment,
+    load_alignment,
+    sequence_weights,
+    write_fasta,
+)
+from fastmf.datasets.files import is_text, is_word, read_named, read_text
+from fastmf.models._archive import reading, shown
 from fastmf.models._io import replacing
 
 # Suffixes of files of sequences, which are written like the first one.
@@ -69,8 +80,6 @@ def add_limits(group):
 
 def add_alignment(parser, *names):
     """Add options of `load_alignment`, and of `sequence_weights` if `identity` is among them."""
-    from fastmf.datasets.alignments import load_alignment, sequence_weights
-
     group = parser.add_argument_group("alignment")
     names = ("alphabet", *names)
     reading = [name for name in names if name != "identity"]
@@ -118,9 +127,6 @@ def read_frame(name, arguments):
 
 def _columns_of_words(name, arguments):
     """Names of the columns that hold words alone, some of them in several rows."""
-    from fastmf.datasets._tables import is_word
-    from fastmf.datasets.files import is_text, read_text
-
     texts = dict(zip(*read_text(name), strict=True)) if is_text(name) else {}
     cells = {column: list(filter(None, texts[column])) for column in texts}
     candidates = [column for column in texts if column not in ignored(arguments)]
@@ -130,8 +136,6 @@ def _columns_of_words(name, arguments):
 
 def read_numbers(name, arguments, *, all_rows=False, words=None):
     """Read `Rows` of numbers, or a data frame with columns of these words."""
-    from fastmf.datasets.files import read_named, read_text
-
     array, columns = read_named(name, ignored(arguments, *(words or ())))
     X, texts = as_matrix(array, name), {}
     if words or arguments.id_column:
@@ -178,7 +182,7 @@ def n_rows(arguments):
 
 def warn_of_codes(X, names):
     """Warn of numbers such as -9 or 999 that may be codes of missing values."""
-    from fastmf.estimators.common.rows import warn_of_missing_codes
+    from fastmf.estimators.common.data import warn_of_missing_codes
 
     table = SimpleNamespace(feature_names_in_=names)
     warn_of_missing_codes(table, X.reshape(len(X), -1), "X" if X.ndim > 1 else "the target")
@@ -200,13 +204,9 @@ def check_case(name, values):
 
 def load(path, method=None):
     """The fitted estimator, or the bare model, in a file."""
-    import fastmf
-    from fastmf import estimators
-    from fastmf.models._archive import reading, shown
-
     with reading(path, "a machine or model") as arrays:
         name = arrays.texts("estimator")[0] if "estimator" in arrays else None
-        if name is not None and name not in estimators.__all__:
+        if name is not None and name not in fastmf.estimators.__all__:
             raise ValueError(f"it holds a {shown(name)}, which is unknown here.")
     machine = fastmf.load(path) if name is None else getattr(fastmf, name).load(path)
     if method is not None and not hasattr(machine, method):
@@ -236,8 +236,6 @@ def keep_alignment(machine, alignment):
 
 def alphabet_of(machine, arguments):
     """Letters of the states of a machine: its own, or the option's."""
-    from fastmf.datasets.alignments import ALPHABETS
-
     alphabet = getattr(machine, "alphabet_", None) or arguments.alphabet
     if alphabet is None:
         raise ValueError(
@@ -251,9 +249,6 @@ def alphabet_of(machine, arguments):
 
 def read_rows(name, machine, arguments):
     """Read `Rows` of a file as a machine takes them, and their `Alignment` or None."""
-    from fastmf.datasets import load_alignment
-    from fastmf.datasets.alignments import gap_state, is_alignment
-
     if not is_alignment(name):
         return read_table(name, machine, arguments), None
     alphabet = alphabet_of(machine, arguments)
@@ -308,8 +303,6 @@ def _words_of(machine, names):
 
 def write_rows(path, table, machine, arguments):
     """Write rows as numbers and texts, or as sequences by the suffix of the file."""
-    from fastmf.datasets import write_fasta
-
     X = np.asarray(table.X)
     if path.lower().endswith(FASTA):
         write_fasta(path, X, alphabet_of(machine, arguments), table.names)

@@ -28,12 +28,14 @@ import warnings
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 
 import fastmf
 from fastmf.cli._options import add_options, docstring, in_options
 from fastmf.models._io import UnknownPrior
 
-# Modules of this package, each with functions `add`, of a parser, and `run`, of the arguments.
+# A command is a function of its name, whose docstring has its description, options and examples, in
+# the module of its name or in `machines`; `add_NAME` adds further options to its parser.
 COMMANDS = {
     "demo": "learn digits, denoise them, and write a report",
     "train": "train a machine on data",
@@ -61,7 +63,7 @@ _USER_ERRORS = (
 class _Parser(argparse.ArgumentParser):
     """A parser whose options are added when it is used, since that imports estimators."""
 
-    module = None
+    command = None
 
     def parse_known_args(self, args=None, namespace=None):
         """Add the options, and parse."""
@@ -69,18 +71,22 @@ class _Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def complete(self):
-        """Add the description, the options and the examples of the command's module."""
-        if self.module is not None:
-            module, self.module = import_module(f"fastmf.cli.{self.module}"), None
-            self.description, self.epilog = _description_and_examples(module)
-            self.set_defaults(run=module.run, parser=self)
-            add_options(self, module.add)
-            module.add(self)
+        """Add the description, the options and the examples of the command."""
+        if (name := self.command) is not None:
+            self.command = None
+            path = f"fastmf.cli.{name}"
+            module = import_module(path if find_spec(path) else "fastmf.cli.machines")
+            function = getattr(module, name)
+            self.description, self.epilog = _description_and_examples(function)
+            self.set_defaults(run=function, parser=self)
+            add_options(self, function)
+            getattr(module, f"add_{name}", lambda parser: None)(self)
 
 
-def _description_and_examples(module):
-    """The docstring of a module up to its examples, and these with all that follows."""
-    description, examples, text = docstring(module).partition("\n\nexample")
+def _description_and_examples(thing):
+    """A docstring up to its examples, and these with all that follows but the options."""
+    text = docstring(thing).partition("\n\nOptions\n")[0]
+    description, examples, text = text.partition("\n\nexample")
     return description, (examples + text).strip()
 
 
@@ -95,7 +101,7 @@ def parser():
     options = {"title": "commands", "metavar": "COMMAND", "parser_class": _Parser}
     commands = main_parser.add_subparsers(**options, required=True)
     for name, text in COMMANDS.items():
-        commands.add_parser(name, help=text, formatter_class=layout).module = name
+        commands.add_parser(name, help=text, formatter_class=layout).command = name
     return main_parser
 
 

@@ -1,34 +1,43 @@
-"""Fit a Potts model to an alignment (DCA) and rank its pairs of columns.
-
-examples:
-  fastmf dca PF00014.fasta --plot contacts.png
-      predicted contacts of a protein family, as a table and as a picture
-  fastmf dca DHFR.a2m --focus DYR_ECOLI --gaps missing --top 500
-      columns of E. coli's sequence alone; gaps do not enter the model
-  fastmf dca PF00014.fasta --model family.npz
-      keep the machine: fastmf sample, score and mutants read it
-  fastmf dca RF00162.fasta --alphabet rna --distances distances.npy --plot contacts.png
-      compare with a structure: precision of the predictions, and true contacts in the picture
-
-The table has one line a pair of columns, best first: their numbers i and j among the columns that
-are kept and in the file, from 1, and the score: the Frobenius norm of their couplings in a Potts
-model (maximum pseudo-likelihood, zero-sum gauge, without the gap state), less what these columns
-have on average (APC). With --focus also its residues there, such as K12, numbered from the number
-in its title (NAME/12-80) or 1.
-"""
+"""Contacts of proteins and RNA from alignments."""
 
 import time
 
 import numpy as np
 
+import fastmf
 from fastmf._common.arguments import count
 from fastmf.cli import _options, _rows
+from fastmf.datasets.alignments import gap_state, load_and_compare, residues_of
+from fastmf.evaluation import contact_precision, ranked_pairs
 
 _READING = ("focus", "gaps", "outside", "inserts", "max_gaps")
 
 
-def add(parser):
-    """Add the options to a parser.
+def add_dca(parser):
+    """Add the options of `dca` that follow from signatures."""
+    _rows.add_alignment(parser, *_READING, "identity")
+    group = parser.add_argument_group("penalties, with l2_field = l2 by default")
+    _options.add_parameters(group, fastmf.PottsMachine, ("l2", "l2_field"), l2=0.02, l2_field=None)
+
+
+def dca(arguments):
+    """Fit a Potts model to an alignment (DCA) and rank its pairs of columns.
+
+    examples:
+      fastmf dca PF00014.fasta --plot contacts.png
+          predicted contacts of a protein family, as a table and as a picture
+      fastmf dca DHFR.a2m --focus DYR_ECOLI --gaps missing --top 500
+          columns of E. coli's sequence alone; gaps do not enter the model
+      fastmf dca PF00014.fasta --model family.npz
+          keep the machine: fastmf sample, score and mutants read it
+      fastmf dca RF00162.fasta --alphabet rna --distances distances.npy --plot contacts.png
+          compare with a structure: precision of the predictions, and true contacts in the picture
+
+    The table has one line a pair of columns, best first: their numbers i and j among the columns
+    that are kept and in the file, from 1, and the score: the Frobenius norm of their couplings in a
+    Potts model (maximum pseudo-likelihood, zero-sum gauge, without the gap state), less what these
+    columns have on average (APC). With --focus also its residues there, such as K12, numbered from
+    the number in its title (NAME/12-80) or 1.
 
     Options
     -------
@@ -49,19 +58,6 @@ def add(parser):
     -q, --quiet
         no progress
     """
-    from fastmf.estimators import PottsMachine
-
-    _rows.add_alignment(parser, *_READING, "identity")
-    group = parser.add_argument_group("penalties, with l2_field = l2 by default")
-    _options.add_parameters(group, PottsMachine, ("l2", "l2_field"), l2=0.02, l2_field=None)
-
-
-def run(arguments):
-    """Fit, write the table and the picture, and print a summary."""
-    import fastmf
-    from fastmf.datasets.alignments import gap_state
-    from fastmf.evaluation import contact_precision, ranked_pairs
-
     _options.check_outputs(
         [arguments.alignment, arguments.distances],
         (arguments.out, (".csv",)),
@@ -102,16 +98,14 @@ def run(arguments):
         _rows.keep_alignment(machine, alignment)
         machine.save(arguments.model)
     if arguments.plot is not None:
-        from fastmf.plotting import contact_map
-
         options = {"n_top": n_pairs, "separation": separation}
-        _rows.write_figure(arguments.plot, contact_map(scores, distances, **options))
+        _rows.write_figure(
+            arguments.plot, fastmf.plotting.contact_map(scores, distances, **options)
+        )
 
 
 def read_alignment(name, arguments):
     """Read an alignment, and tell of rows and columns left out."""
-    from fastmf.datasets.alignments import load_and_compare
-
     options = _options.given(arguments, *_READING)
     alignment, left_out = load_and_compare(name, arguments.alphabet, **options)
     for text in left_out:
@@ -121,9 +115,7 @@ def read_alignment(name, arguments):
 
 def weights_of(X, identity):
     """Weights of the rows of an alignment; warn of alignments without information."""
-    from fastmf import datasets
-
-    weights = datasets.sequence_weights(X, identity)
+    weights = fastmf.datasets.sequence_weights(X, identity)
     constant = (np.where(X < 0, np.iinfo(X.dtype).max, X).min(0) >= X.max(0)).sum()
     n_columns = X.shape[1]
     columns = f"{constant} of {n_columns} columns hold one letter only"
@@ -143,9 +135,7 @@ def _distances(name, n_columns):
     """The matrix of distances in a file, None without one."""
     if name is None:
         return None
-    from fastmf.datasets import read_array
-
-    distances = read_array(name)
+    distances = fastmf.datasets.read_array(name)
     if distances.shape != (n_columns, n_columns):
         raise ValueError(
             f"{name} has shape {distances.shape}, expected ({n_columns}, {n_columns}): the columns "
@@ -156,9 +146,6 @@ def _distances(name, n_columns):
 
 def _write(arguments, scores, alignment):
     """Write the best pairs, and return their number."""
-    from fastmf.datasets.alignments import residues_of
-    from fastmf.evaluation import ranked_pairs
-
     n_top = arguments.n_top or len(scores)
     i, j = (side[:n_top] for side in ranked_pairs(scores, arguments.separation))
     columns = alignment.columns + 1

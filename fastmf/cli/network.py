@@ -1,18 +1,4 @@
-"""Fit a network to a table of items, and write a page about it.
-
-examples:
-  fastmf network symptoms.csv
-      network.html: which items go together given all others, and how sure that is
-  fastmf network symptoms.csv --group diagnosis --permutations 1000
-      also, which couplings differ between two groups of rows, or more
-  fastmf network answers.csv --missing em --output report.html
-      empty cells are summed over
-
-TABLE is a .csv, .tsv or .txt file with a line of names, one row a person; cells are separated by
-commas, semicolons or tabs; it may be compressed by gzip. Items of two values are binary units,
-items of more ordinal ones; codes, numbers and strings are taken as they come. Couplings are those
-of items with the scores 0, 1, 2, ...
-"""
+"""Networks of tables of items, as pages."""
 
 import time
 import warnings
@@ -26,15 +12,33 @@ from fastmf._common.arguments import count
 from fastmf._common.warning import listed, warn_user
 from fastmf.cli import _options, _rows
 from fastmf.cli._page import figure, paragraph, section, table, write_page
-from fastmf.datasets._tables import number_of
-from fastmf.datasets.files import read_text
+from fastmf.datasets.files import number_of, read_text
 
 # Categories of an item beyond which a column is no item.
 _MAX_CATEGORIES = 20
 
 
-def add(parser):
-    """Add the options to a parser.
+def add_network(parser):
+    """Add the options of `network` that follow from signatures."""
+    defaults = {"missing": "drop", "l2": 0.0}
+    _options.add_parameters(parser, fastmf.OrdinalMachine, defaults, **defaults)
+
+
+def network(arguments):
+    """Fit a network to a table of items, and write a page about it.
+
+    examples:
+      fastmf network symptoms.csv
+          network.html: which items go together given all others, and how sure that is
+      fastmf network symptoms.csv --group diagnosis --permutations 1000
+          also, which couplings differ between two groups of rows, or more
+      fastmf network answers.csv --missing em --output report.html
+          empty cells are summed over
+
+    TABLE is a .csv, .tsv or .txt file with a line of names, one row a person; cells are separated
+    by commas, semicolons or tabs; it may be compressed by gzip. Items of two values are binary
+    units, items of more ordinal ones; codes, numbers and strings are taken as they come. Couplings
+    are those of items with the scores 0, 1, 2, ...
 
     Options
     -------
@@ -59,12 +63,6 @@ def add(parser):
     -q, --quiet
         no progress
     """
-    defaults = {"missing": "drop", "l2": 0.0}
-    _options.add_parameters(parser, fastmf.OrdinalMachine, defaults, **defaults)
-
-
-def run(arguments):
-    """Fit, write the page and the table of edges, and print a summary."""
     output = Path(arguments.output)
     edges = output.with_suffix(".csv")
     _options.check_outputs([arguments.table], (output, (".html",)), (edges, (".csv",)))

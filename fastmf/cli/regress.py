@@ -1,18 +1,4 @@
-"""Spike-and-slab regression (or classification) by expectation propagation.
-
-examples:
-  fastmf regress table.csv --target yield
-      which of the other columns predict the column "yield": coefficients.csv
-  fastmf regress genotypes.npy --target phenotype.csv --plot forest.png
-      features and target in two files
-  fastmf regress table.csv --target ill --classify --unpenalised age sex --model model.npz
-      a class, as numbers or words; two columns that are in the model in any case
-  fastmf regress table.csv --target yield --ignore id place
-      two columns, of words perhaps, that are no features
-
-The table has one line a feature, the most probable first: name, posterior mean and standard
-deviation of its coefficient, and the posterior probability that it is not zero.
-"""
+"""Sparse regression and classification of tables."""
 
 import warnings
 from contextlib import suppress
@@ -20,12 +6,33 @@ from pathlib import Path
 
 import numpy as np
 
+import fastmf
 from fastmf._common.warning import listed, warn_user
 from fastmf.cli import _options, _rows
+from fastmf.datasets.files import is_text, read_array, read_named, read_text
 
 
-def add(parser):
-    """Add the options to a parser.
+def add_regress(parser):
+    """Add the options of `regress` that follow from signatures."""
+    _options.add_parameters(parser, fastmf.SpikeSlabRegressor, ("inclusion_probability",))
+    _rows.add_limits(parser)
+
+
+def regress(arguments):
+    """Spike-and-slab regression (or classification) by expectation propagation.
+
+    examples:
+      fastmf regress table.csv --target yield
+          which of the other columns predict the column "yield": coefficients.csv
+      fastmf regress genotypes.npy --target phenotype.csv --plot forest.png
+          features and target in two files
+      fastmf regress table.csv --target ill --classify --unpenalised age sex --model model.npz
+          a class, as numbers or words; two columns that are in the model in any case
+      fastmf regress table.csv --target yield --ignore id place
+          two columns, of words perhaps, that are no features
+
+    The table has one line a feature, the most probable first: name, posterior mean and standard
+    deviation of its coefficient, and the posterior probability that it is not zero.
 
     Options
     -------
@@ -46,16 +53,6 @@ def add(parser):
     -q, --quiet
         no progress
     """
-    from fastmf import SpikeSlabRegressor
-
-    _options.add_parameters(parser, SpikeSlabRegressor, ("inclusion_probability",))
-    _rows.add_limits(parser)
-
-
-def run(arguments):
-    """Fit, write the table, the picture and the estimator, and print a summary."""
-    import fastmf
-
     _options.check_outputs(
         [arguments.data, arguments.target],
         (arguments.output, (".csv",)),
@@ -81,16 +78,11 @@ def run(arguments):
     if arguments.model is not None:
         model.save(arguments.model)
     if arguments.plot is not None:
-        from fastmf.plotting import coefficient_forest
-
-        _rows.write_figure(arguments.plot, coefficient_forest(model, names=names))
+        _rows.write_figure(arguments.plot, fastmf.plotting.coefficient_forest(model, names=names))
 
 
 def _table(arguments):
     """Features, target, and names of the features, None if they have none."""
-    from fastmf.datasets import read_array
-    from fastmf.datasets.files import read_named
-
     y = _classes(arguments) if arguments.classify else None
     ignored = [] if y is None else [arguments.target]
     table, names = read_named(arguments.data, _rows.ignored(arguments, *ignored))
@@ -142,8 +134,6 @@ def _check(X, y, names, arguments):
 
 def _classes(arguments):
     """Classes in a named column of a table of text, numbers or words; None if there is none."""
-    from fastmf.datasets.files import is_text, read_text
-
     names = ()
     if is_text(arguments.data):
         with suppress(ValueError):  # no names

@@ -1,29 +1,5 @@
-"""Train a machine on data.
+"""Training of restricted Boltzmann machines."""
 
-examples:
-  fastmf train rbm train-images-idx3-ubyte.gz --scale 255 --threshold 0.5 --epochs 20
-      binary MNIST, straight from its file
-  fastmf train rbm faces.npy --visible truncated_gauss_bernoulli --learning-rate 1e-2 1e-5
-      real values in [0, 1], many of them exactly 0; a learning rate that decreases by epoch
-  fastmf train rbm table.csv --visible gaussian --hidden-units 8 --epochs 100
-      columns of numbers in their own units of measurement, with empty cells
-  fastmf train rbm survey.csv --id person --hidden-units 8 --epochs 100
-      columns of words, counts and real values, whose units are inferred, and names of rows
-  fastmf train rbm votes.csv --hidden-units 10 --validation-share 0.2 --early-stopping 10
-      stop when the log-likelihood of validation rows no longer increases
-  fastmf train rbm big.npy --checkpoint run.npz
-      if it is interrupted, the same command resumes after the last whole epoch
-  fastmf train rbm PF00014.fasta --gradient pcd --epochs 100
-      an alignment of sequences: categorical units, similar sequences share their weight
-
-Options are those of `fastmf.GeneralizedRBM`, whose documentation says more. Units "bernoulli" take
-values in [0, 1], as probabilities, "ising" units -1 and 1, others real values, in any unit of
-measurement. Tables may have a line of names, and empty cells, which are missing values. The
-log-likelihood shown is the mean of 100 rows of data, by mean field (TAP) or, for small machines of
-real units, exact: in nats per unit, visible and hidden, and in nats a row.
-"""
-
-import argparse
 import inspect
 import sys
 import time
@@ -31,8 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+import fastmf
 from fastmf.cli import _options, _rows
 from fastmf.cli.dca import read_alignment, weights_of
+from fastmf.datasets.alignments import is_alignment
+from fastmf.evaluation import Checkpoint
 
 # Parameters of the estimator that other options set, or that no text can give.
 _NO_OPTIONS = {"init", "callbacks", "early_stopping", "random_state", "verbose"}
@@ -40,30 +19,50 @@ _NO_OPTIONS = {"init", "callbacks", "early_stopping", "random_state", "verbose"}
 
 def _names():
     """Parameters of the estimator that are options."""
-    from fastmf import GeneralizedRBM
-
     return [
-        name for name in inspect.signature(GeneralizedRBM).parameters if name not in _NO_OPTIONS
+        name
+        for name in inspect.signature(fastmf.GeneralizedRBM).parameters
+        if name not in _NO_OPTIONS
     ]
 
 
-def add(parser):
-    """Add the machines and their options to a parser."""
-    machines = parser.add_subparsers(title="machines", metavar="MACHINE", required=True)
-    rbm = machines.add_parser(
-        "rbm", help="a restricted Boltzmann machine", epilog=parser.epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Train a restricted Boltzmann machine by mean-field (TAP) solutions.",
-    )  # fmt: skip
-    rbm.set_defaults(run=run, parser=rbm)
-    add_rbm(rbm)
+def add_train(parser):
+    """Add the options of `train` that follow from signatures."""
+    _rows.add_data(parser)
+    _rows.add_alignment(parser, "identity", "outside", "inserts", "max_gaps")
+    group = parser.add_argument_group("machine and learning")
+    _options.add_parameters(group, fastmf.GeneralizedRBM, _names())
 
 
-def add_rbm(parser):
-    """Add the options to a parser.
+def train(arguments):
+    """Train a restricted Boltzmann machine on data, by mean-field (TAP) solutions.
+
+    examples:
+      fastmf train rbm train-images-idx3-ubyte.gz --scale 255 --threshold 0.5 --epochs 20
+          binary MNIST, straight from its file
+      fastmf train rbm faces.npy --visible truncated_gauss_bernoulli --learning-rate 1e-2 1e-5
+          real values in [0, 1], many of them exactly 0; a learning rate that decreases by epoch
+      fastmf train rbm table.csv --visible gaussian --hidden-units 8 --epochs 100
+          columns of numbers in their own units of measurement, with empty cells
+      fastmf train rbm survey.csv --id person --hidden-units 8 --epochs 100
+          columns of words, counts and real values, whose units are inferred, and names of rows
+      fastmf train rbm votes.csv --hidden-units 10 --validation-share 0.2 --early-stopping 10
+          stop when the log-likelihood of validation rows no longer increases
+      fastmf train rbm big.npy --checkpoint run.npz
+          if it is interrupted, the same command resumes after the last whole epoch
+      fastmf train rbm PF00014.fasta --gradient pcd --epochs 100
+          an alignment of sequences: categorical units, similar sequences share their weight
+
+    Options are those of `fastmf.GeneralizedRBM`, whose documentation says more. Units "bernoulli"
+    take values in [0, 1], as probabilities, "ising" units -1 and 1, others real values, in any unit
+    of measurement. Tables may have a line of names, and empty cells, which are missing values. The
+    log-likelihood shown is the mean of 100 rows of data, by mean field (TAP) or, for small machines
+    of real units, exact: in nats per unit, visible and hidden, and in nats a row.
 
     Options
     -------
+    {rbm}
+        machine: a restricted Boltzmann machine
     DATA
         file of numbers, one sample per row, or an alignment
     -o, --output FILE = model.npz
@@ -80,20 +79,6 @@ def add_rbm(parser):
     -q, --quiet
         no progress
     """
-    from fastmf import GeneralizedRBM
-
-    _options.add_options(parser, add_rbm)
-    _rows.add_data(parser)
-    _rows.add_alignment(parser, "identity", "outside", "inserts", "max_gaps")
-    group = parser.add_argument_group("machine and learning")
-    _options.add_parameters(group, GeneralizedRBM, _names())
-
-
-def run(arguments):
-    """Train, write the model and print a summary."""
-    from fastmf import GeneralizedRBM
-    from fastmf.evaluation import Checkpoint
-
     inputs = arguments.data, arguments.checkpoint
     _options.check_outputs(inputs, (arguments.output, (".npz",)))
     options = _options.given(arguments, *_names(), "random_state", "early_stopping")
@@ -112,8 +97,9 @@ def run(arguments):
     if alignment is not None:
         weights = weights_of(X, arguments.identity)
         X = X.astype(arguments.dtype)
-    callbacks = [Checkpoint(arguments.checkpoint)] if arguments.checkpoint else None
-    machine = GeneralizedRBM(**options, callbacks=callbacks, verbose=int(not arguments.quiet))
+    if arguments.checkpoint:
+        options["callbacks"] = [Checkpoint(arguments.checkpoint)]
+    machine = fastmf.GeneralizedRBM(**options, verbose=int(not arguments.quiet))
     start = time.perf_counter()
     try:
         machine.fit(X, validation_data=validation, sample_weight=weights)
@@ -134,9 +120,6 @@ def run(arguments):
 
 def _rows_of(arguments, options):
     """`Rows` of the file, and the alignment or None."""
-    from fastmf import Categorical
-    from fastmf.datasets.alignments import is_alignment
-
     if not is_alignment(arguments.data):
         inferred = options.get("visible", "auto") == "auto"
         read = _rows.read_frame if inferred else _rows.read_numbers
@@ -150,7 +133,7 @@ def _rows_of(arguments, options):
     # The fields are fitted to the columns.
     fields = [[0.0] * len(alignment.alphabet)] * alignment.X.shape[1]
     X = alignment.X[: _rows.n_rows(arguments)]
-    options["visible"] = Categorical(fields).refit(X)
+    options["visible"] = fastmf.Categorical(fields).refit(X)
     return _rows.Rows(X, None, alignment.names), alignment
 
 

@@ -1,50 +1,175 @@
-"""Compile kernels beforehand, and keep them in the cache, so that no first call has to.
-
-These are the kernels that README.md, `fastmf demo` and the estimators use. Kernels that are in the
-cache are not compiled again.
-
-examples:
-  fastmf warmup
-      after an installation, or in the build of a container
-  NUMBA_CACHE_DIR=/srv/cache fastmf warmup
-      fill a folder that many users or machines of one kind share
-
-The estimators need scikit-learn: pip install scikit-learn
-"""
+"""The command `warmup`, and its calls: a few units and rows each, which compile kernels."""
 
 import os
 import time
+import warnings
 from concurrent.futures import ProcessPoolExecutor
+from itertools import pairwise
 from multiprocessing import get_context
 
-import fastmf
+import numpy as np
+
+import fastmf as mf
 from fastmf._common.cores import n_cores
 from fastmf._jit import cache
-from fastmf.cli import _options, _warmup_tasks
+from fastmf.cli import _options
+
+_RNG = np.random.default_rng(0)
+BITS = (_RNG.random((20, 5)) < 0.5).astype("float32")
+NORMALS, LABELS = _RNG.normal(size=(6, 9)), _RNG.integers(0, 3, (9, 4))
 
 
-def add(parser):
-    """Add the options to a parser.
+def layered(n_layers=2, dtype="float64"):
+    """A machine of layers of Bernoulli units."""
+    sizes = (4, 3, 2)[:n_layers]
+    layers = tuple(mf.Bernoulli(np.zeros(n, dtype)) for n in sizes)
+    weights = tuple(np.full(shape, 0.1, dtype) for shape in pairwise(sizes))
+    return mf.RBM(*weights, *layers) if n_layers == 2 else mf.DBM(weights, layers)
+
+
+def fully_visible():
+    """A machine without hidden units."""
+    return mf.BoltzmannMachine(0.1 - 0.1 * np.eye(4), mf.Ising(np.zeros(4)))
+
+
+def tap(model, **options):
+    """Solve from two rows of data."""
+    mf.tap(model, np.zeros((2, 4), model.dtype), max_iter=2, **options)
+
+
+def machine(estimator, X=BITS, noise=("flip_probability", 0.1)):
+    """Fit a machine of layers, and use it."""
+    fitted = estimator.set_params(n_epochs=1, random_state=0).fit(X, validation_data=X)
+    fitted.transform(X)
+    fitted.score_samples(X, "log_sum_exp")
+    fitted.denoise(X, **dict([noise]), n_starts=2)
+    fitted.sample(2, n_sweeps=1, random_state=0)
+
+
+def pixels(dtype="float32"):
+    """Fit a machine of spike-and-slab pixels, as in `fastmf demo`."""
+    X = (BITS * np.linspace(0.2, 1, 20)[:, None]).astype(dtype)
+    units = mf.GeneralizedRBM(3, visible="truncated_gauss_bernoulli")
+    machine(units, X, ("noise_variance", 0.1))
+
+
+def conditional(dtype="float32", **options):
+    """Fit a `ConditionalRBM`, and predict."""
+    X = BITS.astype(dtype)
+    fitted = mf.ConditionalRBM(3, n_epochs=1, random_state=0, **options).fit(X, X)
+    fitted.predict(X)
+    if options.get("objective") != "logistic":  # which has no hidden units
+        mf.belief_propagation(fitted.model_.given(X[0]))
+
+
+def regression(dtype="float64"):
+    """Fit a `SpikeSlabRegressor` with fewer features than samples and with more, and predict."""
+    for n_features in (2, 9):
+        X = NORMALS[:, :n_features].astype(dtype)
+        mf.SpikeSlabRegressor().fit(X, X[:, 0]).predict(X, return_std=True)
+
+
+def classification(dtype="float64"):
+    """Fit a `SpikeSlabClassifier`, and predict."""
+    for n_features in (2, 9):
+        X = NORMALS[:, :n_features].astype(dtype)
+        mf.SpikeSlabClassifier().fit(X, np.arange(6) % 2).predict_proba(X)
+
+
+def spins(solver="bslm"):
+    """Fit a `FullyVisibleBoltzmannMachine`, and use it."""
+    fitted = mf.FullyVisibleBoltzmannMachine(l2=0.1, solver=solver).fit(2 * BITS[:, :3] - 1)
+    fitted.score_samples(2 * BITS[:, :3] - 1)
+    fitted.covariance()
+    fitted.sample(2, n_sweeps=1, random_state=0)
+    fitted.impute(np.full((1, 3), np.nan), method="annealing")
+
+
+def spins_with_errors():
+    """Fit a `FullyVisibleBoltzmannMachine` whose estimates have standard errors."""
+    X = np.array(np.meshgrid([-1, 1], [-1, 1], [-1, 1])).reshape(3, -1).T
+    fitted = mf.FullyVisibleBoltzmannMachine().fit(np.concatenate([X, X[:5]]))
+    fitted.standard_errors()
+    fitted.test_couplings()
+
+
+def potts():
+    """Fit a `PottsMachine`, and weigh sequences."""
+    mf.PottsMachine(l2=0.1).fit(LABELS)
+    mf.datasets.sequence_weights(LABELS)
+
+
+def linear_model(dtype="float64", n_features=5):
+    """A sparse linear model."""
+    units = mf.GaussBernoulli(*np.array([[0.0], [1], [0]], dtype).repeat(n_features, axis=1))
+    X = NORMALS[:, :n_features].astype(dtype)
+    return mf.SparseLinearModel(X, X[:, 0], 0.1, units)
+
+
+# The longest first; neighbours have little code in common.
+STANDARD = {
+    "tap": lambda: tap(layered()),
+    "belief_propagation": lambda: mf.belief_propagation(layered(), field=np.zeros((2, 4))),
+    "FullyVisibleBoltzmannMachine, bslm": spins,
+    "GeneralizedRBM": lambda: machine(mf.GeneralizedRBM(3)),
+    "PottsMachine": potts,
+    "SpikeSlabClassifier": classification,
+    "ConditionalRBM": conditional,
+    "GeneralizedRBM, spike-and-slab pixels": pixels,
+    "FullyVisibleBoltzmannMachine": spins_with_errors,
+    "DeepBoltzmannMachine": lambda: machine(mf.DeepBoltzmannMachine((3, 2), pretraining_epochs=1)),
+    "relaxed_bp": lambda: mf.relaxed_bp(layered(), max_iter=2),
+    "SpikeSlabRegressor": regression,
+    "adaptive_tap": lambda: mf.adaptive_tap(fully_visible(), max_iter=2),
+    "tap, float32": lambda: tap(layered(dtype="float32")),
+    "expectation_propagation": lambda: mf.expectation_propagation(linear_model(), max_iter=3),
+    "tap, fully visible": lambda: tap(fully_visible()),
+    "tap, deep": lambda: tap(layered(3)),
+    "tap, fully visible, sequential": lambda: tap(fully_visible(), schedule="sequential"),
+    "tap, clamped": lambda: tap(layered(), clamp=np.array([0, np.nan, 1, np.nan])),
+}
+
+
+def run(task):
+    """Run a task, or the standard one of a name; return an error in one line, or an empty text."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # two sweeps do not converge
+        try:
+            (STANDARD[task] if isinstance(task, str) else task)()
+        except Exception as error:  # other tasks may succeed
+            return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return ""
+
+
+def warmup(arguments):
+    """Compile kernels beforehand, and keep them in the cache, so that no first call has to.
+
+    These are the kernels that README.md, `fastmf demo` and the estimators use. Kernels that are in
+    the cache are not compiled again.
+
+    examples:
+      fastmf warmup
+          after an installation, or in the build of a container
+      NUMBA_CACHE_DIR=/srv/cache fastmf warmup
+          fill a folder that many users or machines of one kind share
+
+    The estimators need scikit-learn: pip install scikit-learn
 
     Options
     -------
     -q, --quiet
         no progress
     """
-
-
-def run(arguments):
-    """Compile the standard tasks in a process for each core, and print how long it took."""
-    fastmf.GeneralizedRBM  # noqa: B018  says what to install where scikit-learn is missing
+    mf.GeneralizedRBM  # noqa: B018  says what to install where scikit-learn is missing
     if cache.folder() is None:
         raise OSError(
             "there is no folder for a cache that can be written: set NUMBA_CACHE_DIR to one."
         )
     # Compilation has one thread; more of BLAS would only spin.
     os.environ.update(FASTMF_QUIET="1", OPENBLAS_NUM_THREADS="1")
-    names, failures, start = list(_warmup_tasks.STANDARD), [], time.perf_counter()
+    names, failures, start = list(STANDARD), [], time.perf_counter()
     with ProcessPoolExecutor(min(n_cores(), len(names)), get_context("spawn")) as processes:
-        for name, error in zip(names, processes.map(_warmup_tasks.run, names), strict=True):
+        for name, error in zip(names, processes.map(run, names), strict=True):
             failures += [f"{name}: {error}"] if error else []
             _options.say(f"compiled {name}", arguments.quiet)
     if failures:

@@ -1,21 +1,9 @@
 """Data sets, alignments of sequences and their weights, files of arrays and of models."""
 
-from fastmf.datasets.alignments import (
-    Alignment,
-    load_alignment,
-    sequence_weights,
-    write_fasta,
-)
+from fastmf.datasets.alignments import Alignment, load_alignment, sequence_weights, write_fasta
 from fastmf.datasets.files import read_array
-from fastmf.datasets.images import (
-    Images,
-    load_digits,
-    load_mnist,
-)
-from fastmf.datasets.plmc import (
-    read_plmc,
-    write_plmc,
-)
+from fastmf.datasets.images import Images, load_digits
+from fastmf.datasets.plmc import read_plmc, write_plmc
 from fastmf.datasets.uai import UAIModel, load_uai, save_uai
 
 __all__ = [
@@ -24,7 +12,6 @@ __all__ = [
     "UAIModel",
     "load_alignment",
     "load_digits",
-    "load_mnist",
     "load_uai",
     "read_array",
     "read_plmc",

@@ -11,7 +11,7 @@ import numpy as np
 
 from fastmf._common.arguments import count, number, one_of, real_array
 from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.datasets._compressed import BLOCK_BYTES, beginning, contents, reading
+from fastmf.datasets.files import BLOCK_BYTES, beginning, contents, reading
 from fastmf.kernels.pseudo_likelihood import hamming
 from fastmf.models._io import replacing
 

@@ -1,21 +1,432 @@
-"""Arrays from files: .npy, .npz, text and the IDX format of MNIST. Nothing is ever unpickled."""
+"""Arrays from files: .npy, .npz, text and the IDX format of MNIST. Nothing is ever unpickled.
 
+Files are perhaps compressed by gzip; tables of text have cells between commas, semicolons, tabs or
+blanks.
+"""
+
+import csv
+import gzip
+import io
 import math
+import re
 import struct
 import sys
+import zlib
+from array import array
+from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
 
-from fastmf.datasets._compressed import (
-    BLOCK_BYTES,
-    check_memory,
-    is_compressed,
-    open_decompressed,
-    reading,
-)
-from fastmf.datasets._tables import read_table, read_texts
+from fastmf._common.warning import listed, warn_user
 from fastmf.models._archive import Archive, memory_limit, read_header, reason
+
+# Bytes of a file that are read at a time.
+BLOCK_BYTES = 2**20
+
+
+def is_compressed(path):
+    """Whether a file begins like one of gzip, or is named so."""
+    with open(path, "rb") as file:
+        begins = file.read(2) == b"\x1f\x8b"
+    return begins or str(path).lower().endswith(".gz")
+
+
+# How files of other compressions and encodings begin.
+_OTHER_FORMATS = {
+    b"BZh": "compressed by bzip2: decompress it first, or compress it by gzip",
+    b"\xfd7zXZ": "compressed by xz: decompress it first, or compress it by gzip",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd: decompress it first, or compress it by gzip",
+    b"\xff\xfe": "text in UTF-16: save it in UTF-8 (spreadsheets: CSV UTF-8)",
+    b"\xfe\xff": "text in UTF-16: save it in UTF-8 (spreadsheets: CSV UTF-8)",
+    b"PK\x03\x04": "a ZIP archive or a spreadsheet: unpack it, or save it as CSV in UTF-8",
+}
+
+
+def check_file(path):
+    """Raise if there is no such file, nothing in it, or if it is of a format that is not read."""
+    if str(path) == "-":
+        raise ValueError("standard input (-) is not read: write its data to a file first.")
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such file.")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; give the name of a file.")
+    if not path.is_file():
+        raise ValueError(f"{path} is a pipe or device; write its data to a file first.")
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path} is empty.")
+    with open(path, "rb") as file:
+        begin = file.read(8)
+    for sign, what in _OTHER_FORMATS.items():
+        if begin.startswith(sign) and not path.name.lower().endswith(".npz"):
+            raise ValueError(f"{path} is {what}.")
+
+
+def open_decompressed(path):
+    """The file for reading bytes, uncompressed."""
+    return gzip.open(path, "rb") if is_compressed(path) else open(path, "rb")
+
+
+def contents(path, max_bytes, n_copies=1):
+    """All bytes of a file, uncompressed, of which a reader makes some copies within the memory."""
+    pieces, n_left = [], max_bytes // n_copies + 1
+    with open_decompressed(path) as file:
+        while piece := file.read(int(min(BLOCK_BYTES, n_left))):
+            pieces.append(piece)
+            n_left -= len(piece)
+    if n_left == 0:
+        raise ValueError(
+            f"it is larger than max_bytes={max_bytes:.0f} allows; pass a larger one if there is "
+            f"memory for {max(3, n_copies)} times the text"
+        )
+    return b"".join(pieces)
+
+
+def beginning(path, n_bytes):
+    """The first bytes of a file, uncompressed; none if it is damaged."""
+    with open_decompressed(path) as file:
+        try:
+            return file.read(n_bytes)
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            return b""
+
+
+@contextmanager
+def reading(path, what):
+    """Check that there is a file, and say in one line of it that its contents are not `what`."""
+    check_file(path)
+    try:
+        yield
+    except MemoryError as error:
+        raise MemoryError(f"{path}: there is not enough memory for its array.") from error
+    # On damaged files parsers raise errors of many types, some with the whole file as message.
+    except Exception as error:
+        raise ValueError(f"{path} cannot be read as {what}: {reason(error)}") from error
+
+
+def check_memory(n_bytes, max_bytes):
+    """Raise if the contents of a file would take more memory than there may be."""
+    if n_bytes > max_bytes:
+        raise ValueError(
+            f"it needs {n_bytes:.0f} bytes, more than max_bytes={max_bytes}; decompress it, or "
+            "pass a larger one if there is memory"
+        )
+
+
+# --- tables of text -------------------------------------------------------------------------------
+
+
+# A missing value, in lower case; an empty cell is one, too.
+MISSING_CELLS = (
+    "na", "n/a", "nan", "null", "none", "?", ".",
+    "#n/a", "#num!", "#value!", "#div/0!", "#ref!", "#name?", "#null!",
+)  # fmt: skip
+_TRUTH_VALUES = {"true": 1.0, "false": 0.0}
+_NAN_OF = {**dict.fromkeys(("", *MISSING_CELLS), np.nan), **_TRUTH_VALUES}
+_QUOTED = re.compile(r'"[^"]*"')
+# The line by which spreadsheets are told the separator.
+_SEPARATOR_LINE = re.compile(r'"?sep=.?"?')
+_DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
+_DECIMAL_POINT = re.compile(r"[+-]?\d*\.\d")
+# A number whose comma may separate thousands: three digits behind it, one to three in front.
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
+_WITH_THOUSANDS = re.compile(r"[+-]?(\d{1,3}([.,' \xa0]\d{3})+([.,]\d*)?|\d*,\d+)")
+_NO_THOUSANDS = "write decimal points, and no separators of thousands"
+
+
+@contextmanager
+def opened(path, max_bytes):
+    """Open a table: the names of its columns or None, an iterator over its rows, the separator."""
+    with open_decompressed(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+        try:
+            lines = _without_comments(_lines(text, max_bytes))
+            begin = list(islice(lines, 2))
+            separator = _separator(begin[-1]) if begin else ","
+            rows = _rows(chain(begin, lines), separator)
+            quoted = [_is_quoted(line, separator) for line in begin]
+            has_names = begin and not _is_numeric(_cells(begin[0], separator))
+            yield next(rows) if has_names or quoted == [True, False] else None, rows, separator
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                "it is no text in UTF-8; save it in that encoding (spreadsheets: CSV UTF-8)"
+            ) from error
+
+
+def read_table(path, max_bytes, ignored=()):
+    """Read the numbers of a table, and the names of its columns, None without names."""
+    with opened(path, max_bytes) as (names, rows, separator):
+        first = next(rows, None)
+        if first is None:
+            raise ValueError("it has no line of numbers")
+        rows = chain([first], rows)
+        if separator == "," and len(first) == 2:
+            rows = _without_decimal_commas(names, rows)
+        names = _fitted(names, first)
+        used = _used(names, len(first), ignored)
+        cells = _Numbers(names, separator)
+        for row in rows:
+            cells.add(row, len(first), used)
+    cells.check_signs()
+    numbers = np.array(cells.values).reshape(cells.n_rows, len(used))
+    if names is None:
+        _warn_of_numeric_names(numbers)
+        return numbers, None
+    names = [names[j] for j in used]
+    if len(names) > 1 and names[-1] == "" and np.isnan(numbers[:, -1]).all():
+        return numbers[:, :-1], names[:-1]  # a separator at the end of each line
+    return numbers, names
+
+
+def read_texts(path, max_bytes, names_of_rows=None):
+    """Read names of columns and columns of text, None where missing but in names of rows."""
+    with opened(path, max_bytes) as (names, rows, separator):
+        if names is None:
+            raise ValueError("it must have a line of names, with a letter or in quotes")
+        table = [[cell.strip() for cell in row] for row in rows]
+    if not any(map(any, table)):
+        raise ValueError("it must have rows below its line of names")
+    names = _fitted(names, table[0])
+    for number, row in enumerate(table, 2):
+        if len(row) != len(names):
+            raise ValueError(f"row {number} has {len(row)} cells, expected {len(names)}")
+    columns = list(zip(*table, strict=True))
+    used = _used(names, len(names))
+    if names[-1] == "" and not any(columns[-1]):  # a separator at the end of each line
+        used = used[:-1]
+    has_commas = separator in ";\t"
+    texts = [
+        columns[j] if names[j] == names_of_rows else _with_missing(columns[j], has_commas)
+        for j in used
+    ]
+    return [names[j] for j in used], texts
+
+
+def number_of(text):
+    """The number that a cell holds, or None."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def is_word(cell):
+    """Whether a cell holds no number or truth value, nor a number with signs in it."""
+    signed = cell.lower() in _TRUTH_VALUES or _WITH_THOUSANDS.fullmatch(cell)
+    return number_of(cell) is None and not signed
+
+
+def _with_missing(cells, has_commas):
+    """Cells with decimal points, and None where missing; "none" is an answer beside other words."""
+    missing = {"", *MISSING_CELLS}
+    if has_commas:
+        cells = [_DECIMAL_COMMA.sub(r"\1.\2", cell) for cell in cells]
+    present = (cell for cell in cells if cell.lower() not in missing)
+    if any(number_of(cell) is None for cell in present):
+        missing.remove("none")
+    return [None if cell.lower() in missing else cell for cell in cells]
+
+
+class _Numbers:
+    """The numbers of a table, row after row."""
+
+    def __init__(self, names, separator):
+        self.names, self.values, self.n_rows = names, array("d"), 0
+        self.has_commas = separator in ";\t"
+        # The first number with a decimal comma, one that cannot be of thousands, and with a point.
+        self.comma = self.certain = self.point = None
+
+    def add(self, row, n_cells, used):
+        """Append the numbers of a row of cells."""
+        self.n_rows += 1
+        if len(row) != n_cells:
+            raise ValueError(
+                f"row {self.n_rows} of numbers has {len(row)} cells, those above {n_cells}"
+            )
+        cells = row if len(used) == n_cells else [row[j] for j in used]
+        if self.has_commas and self.point is None:
+            self.point = next(filter(_DECIMAL_POINT.match, cells), None)
+        n_values = len(self.values)
+        try:
+            # Python's numbers may have underscores.
+            if "_" not in "".join(cells):
+                self.values.extend(map(float, cells))
+                return
+        except ValueError:
+            del self.values[n_values:]
+        self.values.extend(map(self._number, cells, used))
+
+    def _number(self, cell, place):
+        """Convert a cell that may be missing, a truth value or a number with a decimal comma."""
+        cell = cell.strip()
+        if (value := _NAN_OF.get(cell.lower())) is not None:
+            return value
+        text = cell
+        if self.has_commas and _DECIMAL_COMMA.match(cell):
+            self.comma = self.comma or cell
+            self.certain = self.certain or not _THOUSANDS.fullmatch(cell)
+            text = cell.replace(",", ".")
+        try:
+            return float(text.replace("_", "?"))
+        except ValueError:
+            name = f" ({self.names[place]!r})" if self.names else ""
+            advice = "leave the column out, or give its categories numbers"
+            advice = _NO_THOUSANDS if _WITH_THOUSANDS.fullmatch(cell) else advice
+            raise ValueError(
+                f"{cell!r:.60} in column {place + 1}{name} of row {self.n_rows} is no number; "
+                f"{advice}"
+            ) from None
+
+    def check_signs(self):
+        """Raise unless a comma or point in a number has one meaning."""
+        if self.comma and self.point:
+            raise ValueError(
+                f"it has numbers with commas, such as {self.comma}, and with points, such as "
+                f"{self.point}: {_NO_THOUSANDS}"
+            )
+        if self.comma and not self.certain:
+            raise ValueError(
+                f"commas, such as in {self.comma}, may be decimal or separate thousands: "
+                f"{_NO_THOUSANDS}"
+            )
+
+
+# --- lines and cells ------------------------------------------------------------------------------
+
+
+def _lines(text, max_bytes):
+    """Yield the lines of a file that are not empty."""
+    n_chars = n_cells = 0
+    while line := text.readline(max_bytes + 1):
+        n_chars, n_cells = n_chars + len(line), n_cells + 1 + max(map(line.count, "\t;, "))
+        check_memory(max(n_chars, 8 * n_cells), max_bytes)
+        if line.strip(" \r\n"):  # tabs alone may be a row of empty cells
+            yield line
+
+
+def _without_comments(lines):
+    """Yield the lines of a table without comments above it, and the line that names a separator."""
+    doubtful = None
+    for line in lines:
+        separator = _separator(line)
+        cells = _cells(line, separator)
+        if line.startswith("#") and cells[0].lower() not in MISSING_CELLS:
+            if separator != " " and len(cells) > 1 and _is_numeric(cells):
+                doubtful = cells
+        elif not _SEPARATOR_LINE.fullmatch(line.strip()):
+            if doubtful and len(doubtful) == len(cells):
+                raise ValueError(
+                    f"a line above it, with {doubtful[0]!r:.40}, may be a comment or a row, as it "
+                    "has the same number of cells: leave out the line or its #"
+                )
+            yield line
+            yield from lines
+
+
+def _separator(line):
+    """The delimiter of the cells of a line; a comma if there is one cell."""
+    line = _QUOTED.sub("x", line.strip("\r\n"))
+    # In this order: the later ones may stand within cells, as decimal commas do.
+    sign = next((sign for sign in "\t;," if sign in line), None)
+    return sign or (" " if len(line.split()) > 1 else ",")
+
+
+def _rows(lines, separator):
+    """Yield lists of the cells of lines."""
+    if separator == " ":
+        lines = (" ".join(line.split()) for line in lines)
+    elif separator != "\t":
+        lines = filter(str.strip, lines)
+    return csv.reader(lines, delimiter=separator, skipinitialspace=True)
+
+
+def _cells(line, separator):
+    return [cell.strip() for cell in next(_rows([line], separator), [""])]
+
+
+def _is_quoted(line, separator):
+    """Whether all cells of a line are in quotes."""
+    return not _QUOTED.sub("", line).strip(separator + " \r\n")
+
+
+def _is_numeric(cells):
+    """Whether any cell is a number, or all are truth values: a line of names has none."""
+    for cell in cells:
+        try:
+            float(cell.replace(",", "."))
+        except ValueError:
+            continue
+        return True
+    return all(cell.lower() in _TRUTH_VALUES for cell in cells)
+
+
+# --- columns and their names ----------------------------------------------------------------------
+
+
+def _fitted(names, row):
+    """The names of the cells of a row: "" for a column of names of rows."""
+    if names is None:
+        return None
+    names, n_cells = [name.strip() for name in names], len(row)
+    if len(names) == n_cells - 1:  # R writes names of rows so, pandas with an empty name
+        return ["", *names]
+    while len(names) > n_cells and names[-1] == "":
+        names.pop()
+    if len(names) != n_cells:
+        raise ValueError(f"its line of names has {len(names)} cells, the next one {n_cells}")
+    return names
+
+
+def _used(names, n_cells, ignored=()):
+    """Places of the columns that are read: neither names of rows nor ignored."""
+    if unknown := set(ignored) - set(names or ()):
+        raise ValueError(f"it has no column {min(unknown)!r}")
+    if names is None:
+        return range(n_cells)
+    first = int(n_cells > 1 and names[0] == "")
+    return [j for j in range(first, n_cells) if names[j] not in ignored]
+
+
+def _without_decimal_commas(names, rows):
+    """Yield rows of two cells; raise for a pair that may be one number with a decimal comma."""
+    for row in rows:
+        line = ",".join(row)
+        if names is None and re.fullmatch(r"[+-]?\d*,0\d+", line):
+            raise ValueError(
+                f"a line such as {line!r:.40} is a number with a decimal comma, not two; write "
+                "decimal points, or quotes around numbers"
+            )
+        if names and len(names) == 1 and re.fullmatch(r"[+-]?\d*,\d+", line):
+            raise ValueError(
+                f"a line such as {line!r:.40} may be a number with a decimal comma, or the name of "
+                "a row and a number; write decimal points, or a name for each column"
+            )
+        yield row
+
+
+def _warn_of_numeric_names(numbers):
+    """Warn if the first row may be a line of names: different whole numbers unlike those below.
+
+    They count from 0 or 1, or no number below is whole, or all are farther from the numbers below
+    than these are from each other.
+    """
+    first, below = numbers[0], numbers[1:]
+    n = len(first)
+    if n < 2 or len(below) < 2 or (first != np.rint(first)).any() or len(set(first.tolist())) < n:
+        return
+    low, high = np.fmin.reduce(below), np.fmax.reduce(below)
+    away = np.maximum(low - first, first - high) > high - low
+    counted = n > 2 and first[0] in (0, 1) and (np.diff(first) == 1).all()
+    if counted or (below != np.rint(below)).all() or (away & (high > low)).all():
+        warn_user(
+            f"the first line, {listed(first, 4, '{:g}'.format)}, is read as a row of numbers: "
+            "write names of columns in quotes, or with a letter."
+        )
+
+
+# --- arrays ---------------------------------------------------------------------------------------
+
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".dat")
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.arguments import real_array
-from fastmf.datasets._compressed import reading
 from fastmf.datasets.alignments import checked_alphabet
+from fastmf.datasets.files import reading
 from fastmf.models._io import replacing
 
 

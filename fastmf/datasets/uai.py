@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.arguments import file_path, number
-from fastmf.datasets._compressed import check_memory, contents, reading
+from fastmf.datasets.files import check_memory, contents, reading
 from fastmf.models._io import replacing
 from fastmf.models._state_tables import (
     allowed_states,

@@ -24,12 +24,12 @@ with suppress(ModuleNotFoundError), deferred("scipy.stats"):  # estimators say w
 # Estimator -> the module that defines it.
 _HOME = {
     "ConditionalRBM": "layered.conditional_rbm",
-    "DeepBoltzmannMachine": "layered.deep_boltzmann_machine",
-    "FullyVisibleBoltzmannMachine": "pseudo_likelihood.fully_visible",
-    "GeneralizedRBM": "layered.generalized_rbm",
-    "OrdinalMachine": "pseudo_likelihood.ordinal_machine",
+    "DeepBoltzmannMachine": "layered.boltzmann_machines",
+    "FullyVisibleBoltzmannMachine": "pseudo_likelihood.pairwise_machines",
+    "GeneralizedRBM": "layered.boltzmann_machines",
+    "OrdinalMachine": "pseudo_likelihood.pairwise_machines",
     "PottsMachine": "pseudo_likelihood.potts_machine",
-    "SpikeSlabClassifier": "sparse_regression.spike_slab_classifier",
+    "SpikeSlabClassifier": "sparse_regression.spike_slab",
     "SpikeSlabRegressor": "sparse_regression.spike_slab",
 }
 

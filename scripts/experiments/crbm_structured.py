@@ -13,7 +13,6 @@ import numpy as np
 
 import fastmf as mf
 from fastmf import plotting
-from fastmf.datasets import load_mnist
 
 # Options of the estimator, by the paper's name of the method.
 METHODS = {
@@ -104,8 +103,8 @@ def data(task, options):
     name, kind, amount = task.split("-")
     patch = 0
     if name == "mnist":
-        images, shape, _ = load_mnist(options.data, split="train", binary=True)
-        test = load_mnist(options.data, split="test", binary=True).X
+        images, shape, _ = experiment.mnist(options.data, "train", binary=True)
+        test = experiment.mnist(options.data, "test", binary=True).X
         n = min(options.train_size, len(images) * 5 // 6)
         train = images[:n]
         validation = images[-min(max(1, n // 5), 10000) :][: options.validation_size]

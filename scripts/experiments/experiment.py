@@ -13,7 +13,7 @@ from scipy.io import loadmat
 
 import fastmf as mf
 from fastmf import plotting
-from fastmf.datasets import Images, load_mnist, read_array
+from fastmf.datasets import Images, read_array
 from fastmf.evaluation import annealed_importance_sampling, log_likelihood
 
 # Units of the pixels of each set of images, all of values from 0 to 1: Table 1 of Tramel et al.
@@ -111,7 +111,18 @@ def images(name, folder, split):
     if name == "faces":
         pixels = read_array(f"{in_folder(folder, 'cbcl_faces_19x19.npz')}:faces_{split}")
         return Images(pixels / np.float32(255), (19, 19), None)
-    return load_mnist(folder, split=split, binary=name == "binary")
+    return mnist(folder, split, binary=name == "binary")
+
+
+def mnist(folder, split, binary=False):
+    """MNIST, from its files in a folder `mnist`: grey levels, or 1 where they are above 1/2."""
+    prefix = {"train": "train", "test": "t10k"}[split]
+    pixels, labels = (
+        read_array(in_folder(folder, f"mnist/{prefix}-{kind}-ubyte.gz"))
+        for kind in ("images-idx3", "labels-idx1")
+    )
+    X = pixels.reshape(len(pixels), -1) / np.float32(255)
+    return Images((X > 0.5).astype(X.dtype) if binary else X, pixels.shape[1:], labels)
 
 
 def silhouettes(folder, split):

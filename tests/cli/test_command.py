@@ -7,10 +7,15 @@ import forks
 import pytest
 
 import fastmf
-from fastmf.cli import info, main
+from fastmf.cli import machines, main
 from fastmf.cli.command import COMMANDS
 
 ROOT = Path(fastmf.__file__).parent.parent
+
+
+def replace_info(monkeypatch, function):
+    function.__doc__ = machines.info.__doc__  # its options
+    monkeypatch.setattr(machines, "info", function)
 
 
 def python_m(*arguments, **environment):
@@ -97,7 +102,7 @@ def test_how_a_command_ends(monkeypatch, capsys, error, code, line):
         raise error
 
     monkeypatch.delenv("FASTMF_DEBUG", raising=False)
-    monkeypatch.setattr(info, "run", run)
+    replace_info(monkeypatch, run)
     assert main(["info", "x.npz"]) == code
     assert capsys.readouterr().err == line + "\n"
 
@@ -106,7 +111,7 @@ def test_a_bug_is_not_passed_off_as_an_error_of_the_user(monkeypatch):
     def run(arguments):
         raise AssertionError
 
-    monkeypatch.setattr(info, "run", run)
+    replace_info(monkeypatch, run)
     with pytest.raises(AssertionError):
         main(["info", "x.npz"])
 
@@ -114,7 +119,7 @@ def test_a_bug_is_not_passed_off_as_an_error_of_the_user(monkeypatch):
 def test_a_warning_is_one_line(monkeypatch, capsys):
     import warnings
 
-    monkeypatch.setattr(info, "run", lambda _: warnings.warn("look\nout", stacklevel=1))
+    replace_info(monkeypatch, lambda _: warnings.warn("look\nout", stacklevel=1))
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         assert main(["info", "x.npz"]) == 0

@@ -1,12 +1,12 @@
 import pytest
 
 from fastmf._jit import cache
-from fastmf.cli import _warmup_tasks, main
+from fastmf.cli import main, warmup
 
 
 @pytest.mark.slow
 def test_every_standard_task_runs():
-    failed = {name: _warmup_tasks.run(name) for name in _warmup_tasks.STANDARD}
+    failed = {name: warmup.run(name) for name in warmup.STANDARD}
     assert {name: error for name, error in failed.items() if error} == {}
 
 
@@ -14,14 +14,14 @@ def test_an_error_of_a_task_is_a_line():
     def fail():
         raise ValueError("it is\nbad")
 
-    assert _warmup_tasks.run(fail) == "ValueError: it is bad"
-    assert _warmup_tasks.run(lambda: None) == ""
+    assert warmup.run(fail) == "ValueError: it is bad"
+    assert warmup.run(lambda: None) == ""
 
 
 def test_failures_are_said(monkeypatch, capsys):
     monkeypatch.setenv("FASTMF_QUIET", "0")  # set by the command, and restored
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
-    monkeypatch.setattr(_warmup_tasks, "STANDARD", {"nothing": None})
+    monkeypatch.setattr(warmup, "STANDARD", {"nothing": None})
     assert main(["warmup", "-q"]) == 1
     assert "of 1 tasks some failed: nothing: KeyError" in capsys.readouterr().err
 
@@ -31,7 +31,7 @@ def test_processes_compile(monkeypatch, capfd):
     monkeypatch.setenv("FASTMF_QUIET", "0")
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
     name = "expectation_propagation"
-    monkeypatch.setattr(_warmup_tasks, "STANDARD", {name: _warmup_tasks.STANDARD[name]})
+    monkeypatch.setattr(warmup, "STANDARD", {name: warmup.STANDARD[name]})
     assert main(["warmup"]) == 0
     shown = capfd.readouterr()
     assert shown.err == f"fastmf: compiled {name}\n"

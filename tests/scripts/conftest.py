@@ -1,4 +1,5 @@
 import csv
+import gzip
 import importlib.util
 import struct
 import sys
@@ -44,12 +45,13 @@ def script(request, load):
 
 @pytest.fixture
 def mnist(tmp_path):
-    """A folder like MNIST's, with images of 4 x 4 pixels."""
+    """A folder with one like MNIST's, with images of 4 x 4 pixels."""
     rng = np.random.default_rng(0)
+    (tmp_path / "mnist").mkdir()
     for prefix, n in (("train", 60), ("t10k", 20)):
         images = 255 * np.broadcast_to(rng.integers(0, 2, (n, 1, 4), np.uint8), (n, 4, 4))
         for kind, values in (("images-idx3", images), ("labels-idx1", np.zeros(n, np.uint8))):
             header = struct.pack(f">4B{values.ndim}I", 0, 0, 8, values.ndim, *values.shape)
             content = header + values.astype(np.uint8).tobytes()
-            (tmp_path / f"{prefix}-{kind}-ubyte").write_bytes(content)
+            (tmp_path / "mnist" / f"{prefix}-{kind}-ubyte.gz").write_bytes(gzip.compress(content))
     return tmp_path

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from fastmf.cli._warmup_tasks import run
+from fastmf.cli.warmup import run
 
 
 @pytest.fixture

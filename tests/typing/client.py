@@ -226,7 +226,7 @@ def evaluations(rbm: mf.RBM, X: Array) -> list[float]:
 def pictures(folder: Path) -> None:
     """Data sets and plots."""
     digits: datasets.Images = datasets.load_digits(binary=True, dtype=np.float64)
-    print(datasets.load_mnist(folder, split="test").shape)
+    print(digits.shape)
     weights = datasets.read_array(folder / "weights.npy", max_bytes=2**20)
     found = evaluation.solutions(mf.BoltzmannMachine(weights, mf.Ising(weights[0])), digits.X)
     machine = mf.RBM(weights, mf.Ising(weights[0]), mf.Ising(weights[0]))

@@ -1,5 +1,5 @@
 """Machines with hidden layers: RBMs, DBMs and conditional RBMs.
 
-`_machine.py` has the methods that RBMs and DBMs share, `_learning.py` their `fit`, `denoising.py`
-restored rows, and `_units.py` priors of layers.
+`boltzmann_machines.py` and `conditional_rbm.py` have the estimators, `_machine.py` the methods that
+RBMs and DBMs share, and `_learning.py` their `fit` and the first priors of their layers.
 """

@@ -1,4 +1,14 @@
-"""Common parts of the estimators of RBMs and DBMs: likelihoods, sampling, restoring, files."""
+"""Common parts of the estimators of RBMs and DBMs: likelihoods, sampling, restoring, files.
+
+An observation y of visible units x through a noisy channel acts on them as a tilt
+exp(b x - a x^2 / 2):
+
+    binary symmetric channel, flip probability p    b = +-log((1 - p) / p) / (high - low), a = 0
+    additive Gaussian noise of variance s2          b = y / s2, a = 1 / s2
+
+(Tramel et al. 2018, Eqs. 43 and 44, the latter with its sign corrected.) The estimate is the mean
+of the visible units of the tilted model.
+"""
 
 from copy import copy
 from dataclasses import replace
@@ -9,26 +19,21 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from fastmf import models
-from fastmf._common.arguments import count, number, one_of
+from fastmf._common.arguments import count, number, one_of, positive
 from fastmf._common.rows import blocks, is_incomplete, is_sparse, row_blocks
-from fastmf.estimators.common.convergence import (
+from fastmf.estimators.common.data import checked_rows, warn_of_missing_codes, with_nan_labels
+from fastmf.estimators.common.files import Saved, check_n_features
+from fastmf.estimators.common.reports import coded_frame, decoded_frame, feature_names, is_frame
+from fastmf.estimators.common.runs import (
     MAX_ERROR,
+    generator_of,
     warn_of_approximation,
     warn_of_convergence,
     warn_unless_converged,
 )
-from fastmf.estimators.common.files import Saved, check_n_features
-from fastmf.estimators.common.frames import coded_frame, decoded_frame, feature_names, is_frame
-from fastmf.estimators.common.rows import (
-    checked_rows,
-    warn_of_missing_codes,
-    with_nan_labels,
-)
-from fastmf.estimators.common.runs import generator_of
-from fastmf.estimators.layered import denoising
-from fastmf.estimators.layered._learning import Learning
-from fastmf.estimators.layered._units import given_layers, hidden_prior, visible_prior
+from fastmf.estimators.layered._learning import Learning, given_layers, hidden_prior, visible_prior
 from fastmf.evaluation.annealed import estimated_log_partition
+from fastmf.evaluation.denoising import nearest_rows
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate
 from fastmf.inference.mean_field.lower_bound import lacking, lower_bound, starts_at
@@ -57,10 +62,60 @@ from fastmf.models._io import model_to_arrays, prior_from_arrays, prior_to_array
 from fastmf.models.dbm import machine_of
 from fastmf.priors._groups import as_labels, column_sizes
 from fastmf.priors._protocol import as_dtype, can_draw, can_sample, is_unit_prior, n_units, sample
-from fastmf.priors._queries import common_support
+from fastmf.priors._queries import common_support, two_values
 from fastmf.priors._registry import floating_type
 from fastmf.priors._rows import data_fields, states
 from fastmf.priors._values import checked_values
+
+
+def noise_tilt(Y, noise_variance):
+    """Field and precision by which observations with Gaussian noise act; 0 where there are none."""
+    variance = positive("noise_variance", noise_variance)
+    field, precision = Y / Y.dtype.type(variance), np.full_like(Y, 1 / variance)
+    field[np.isnan(Y)] = precision[np.isnan(Y)] = 0
+    return field, precision
+
+
+def flip_field(Y, prior, flip_probability):
+    """Field by which observations through a binary symmetric channel act; 0 where there is none."""
+    p = number("flip_probability", flip_probability, 0, 1)
+    if not two_values(prior):
+        raise ValueError(
+            f"flip_probability needs two-valued visible units, got {type(prior).__name__}; "
+            "real units take noise_variance."
+        )
+    low, high = two_values(prior)
+    least = np.finfo(np.float64).eps  # a flip probability of 0 would be an infinite field
+    p = min(max(p, least), 1 - least)
+    field = np.log((1 - p) / p) / (high - low)
+    fields = np.where(Y == high, Y.dtype.type(field), Y.dtype.type(-field))
+    fields[np.isnan(Y)] = 0
+    return fields
+
+
+def denoising_starts(Y, pointwise, candidates, n_starts, field, precision, rng):
+    """Starts of all rows of `Y`, row by row: (n_rows * n_starts, n_units).
+
+    The pointwise optimal estimate (Eq. 46, corrected) leads to a solution unlike all data under
+    much noise. Better starts are rows of data under which the observation is probable, and draws
+    from the pointwise posterior if there are too few. Their solutions count equally: log-partitions
+    would prefer solutions that have taken much of the noise for signal.
+    """
+    a = field.dtype.type(0) if precision is None else precision
+    if candidates is None:
+        rows = [pointwise.moments(field, a)[0]]
+    else:
+        fields, values = field, candidates
+        if precision is not None:
+            fields, values = np.hstack([field, -precision / 2]), np.hstack([values, values**2])
+        nearest = nearest_rows(fields, values, 0, min(n_starts, len(candidates)))
+        rows = list(candidates[nearest.T])
+    rows += [sample(pointwise, field, a, rng) for _ in range(n_starts - len(rows))]
+    return np.stack(rows, axis=1).reshape(-1, Y.shape[1]).astype(Y.dtype, copy=False)
+
+
+# --- machines -------------------------------------------------------------------------------------
+
 
 STARTS_OF_CHAINS = ("independent", "data", "solutions", "annealed")
 
@@ -488,17 +543,17 @@ class LayeredMachine(
             raise ValueError("denoise needs either flip_probability or noise_variance, not both.")
         if noise_variance is None:
             Y = self._dense_data(Y, soft=False, missing=True)
-            b, a = denoising.flip_field(Y, self.visible_, flip_probability), None
+            b, a = flip_field(Y, self.visible_, flip_probability), None
         else:
             Y = checked_rows(self, Y, reset=False, dtype=self.model_.dtype, missing=True)
             Y = states(self.visible_, Y, self.model_.dtype)
-            b, a = denoising.noise_tilt(Y, noise_variance)
+            b, a = noise_tilt(Y, noise_variance)
         if candidates is not None:
             candidates = self._dense_data(candidates)
         elif n_starts != 1:
             candidates = self.starts_
         rng = generator_of(random_state)
-        starts = denoising.starts(Y, self.pointwise_, candidates, n_starts, b, a, rng)
+        starts = denoising_starts(Y, self.pointwise_, candidates, n_starts, b, a, rng)
         b, a = (x if x is None else np.repeat(x, n_starts, axis=0) for x in (b, a))
         reached = self._solve(starts, field=b, precision=a, log_partition=False)
         counted = reached.converged.reshape(len(Y), n_starts)

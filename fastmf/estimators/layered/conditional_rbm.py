@@ -12,27 +12,19 @@ from sklearn.utils.validation import check_array
 from fastmf._common.arguments import count, flag, one_of, row_weights
 from fastmf._common.rows import canonical, is_sparse, row_blocks
 from fastmf._threads.workers import one_blas_thread
-from fastmf.estimators.common.convergence import warn_if_below_uniform, warn_of_approximation
+from fastmf.estimators.common import runs
 from fastmf.estimators.common.data import (
+    check_squares,
     checked_data,
     complete_target,
     dense_frame,
+    mean_and_deviation,
     missing_entries,
+    warn_of_missing_codes,
     with_nan,
 )
 from fastmf.estimators.common.files import Saved, check_n_features
-from fastmf.estimators.common.rows import check_squares, mean_and_deviation, warn_of_missing_codes
-from fastmf.estimators.common.runs import run, seed_of, settings_of, split
-from fastmf.learning.conditional import (
-    PROBABILISTIC,
-    ConditionalSettings,
-    ConditionalSteps,
-    annealed_log_partitions,
-    exact_log_partitions,
-    infer,
-    log_weights_of_known,
-    sweeps,
-)
+from fastmf.learning import conditional
 from fastmf.models import CRBM
 from fastmf.models._io import model_to_arrays
 
@@ -157,7 +149,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
             present = weights > 0
             X, Y, weights = X[present], Y[present], weights[present]
         self._check_known(Y)
-        seed = seed_of(self.random_state)
+        seed = runs.seed_of(self.random_state)
         validation = None
         if validation_data is not None:
             if not isinstance(validation_data, tuple | list) or len(validation_data) != 2:
@@ -166,18 +158,18 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
             X_v = self._features(validation_data[0], X.dtype)
             validation = self._labels(validation_data[1], X_v, Y.shape[1]), X_v
         elif self.early_stopping:
-            rows, held_out = split(len(Y), seed or 0)
+            rows, held_out = runs.split(len(Y), seed or 0)
             X, Y, validation = X[rows], Y[rows], (Y[held_out], X[held_out])
             weights = weights if weights is None else weights[rows]
         model = self._initial_model(X, Y, seed or 0)
         state = self._run(model, Y, X, settings, seed, validation, weights)
         from_epoch = state.epoch - (state.waited if self.early_stopping else 0)
-        self.n_sweeps_ = sweeps(settings, max(from_epoch - 1, 0))
-        if self.objective in PROBABILISTIC and self.history_:
+        self.n_sweeps_ = conditional.sweeps(settings, max(from_epoch - 1, 0))
+        if self.objective in conditional.PROBABILISTIC and self.history_:
             rows = np.linspace(0, len(Y) - 1, min(settings.monitor_rows, len(Y))).astype(int)
             values = self._log_likelihood(X[rows], Y[rows])
             weights = None if weights is None else weights[rows]
-            warn_if_below_uniform(np.average(values, weights=weights), Y.shape[1])
+            runs.warn_if_below_uniform(np.average(values, weights=weights), Y.shape[1])
         return self
 
     def _check_known(self, Y):
@@ -203,15 +195,15 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
             if validation is not None:
                 validation = validation[0], self._scale.standardised(validation[1])
         options = {"weights": weights, "raw": self._scale and self._scale.undone}
-        steps = ConditionalSteps(settings, self.n_threads)
-        state = run(self, start, (Y, X), steps, seed, validation, **options)
+        steps = conditional.ConditionalSteps(settings, self.n_threads)
+        state = runs.run(self, start, (Y, X), steps, seed, validation, **options)
         if self._scale is not None:
             # A model that has not learned keeps its bits.
             self.model_ = model if self.model_ is start else self._scale.undone(self.model_)
         return state
 
     def _settings(self):
-        settings = settings_of(self, ConditionalSettings)
+        settings = runs.settings_of(self, conditional.ConditionalSettings)
         count("n_components", self.n_components)
         return settings
 
@@ -310,7 +302,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         search = {}
         if inference not in ("bp", "mean_field"):
             # The same random labels for each row.
-            search = {"rng": seed_of(self.random_state) or 0, "n_starts": 9}
+            search = {"rng": runs.seed_of(self.random_state) or 0, "n_starts": 9}
         labels = self._infer(self._features(X, self.model_.dtype), inference, **search).visible
         predicted = self.values_[(labels > 0.5).astype(int)]
         return predicted[:, 0] if self._one_column else predicted
@@ -361,16 +353,18 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
 
     def _log_likelihood(self, X, Y, check=False):
         """Log-probabilities of rows of labels 0 and 1."""
-        log_partition = exact_log_partitions(self.model_, X)
+        log_partition = conditional.exact_log_partitions(self.model_, X)
         if log_partition is None:
             inference = self._marginal_inference()
             log_partition = self._infer(X, inference, log_partition=True).log_partition
             if check and self.model_.n_hidden:
                 rows = np.linspace(0, len(Y) - 1, min(10, len(Y))).astype(int)
-                values, errors = annealed_log_partitions(self.model_, X[rows], self.n_threads)
+                values, errors = conditional.annealed_log_partitions(
+                    self.model_, X[rows], self.n_threads
+                )
                 what = "by mean field" if inference == "mean_field" else "by belief propagation"
-                warn_of_approximation(what, -log_partition[rows], (-values, errors))
-        return log_weights_of_known(self.model_, Y, X) - log_partition
+                runs.warn_of_approximation(what, -log_partition[rows], (-values, errors))
+        return conditional.log_weights_of_known(self.model_, Y, X) - log_partition
 
     def score(self, X, y, sample_weight=None):
         """Fraction of correct labels, averaged over labels and rows.
@@ -418,7 +412,9 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         options = {"log_partition": log_partition, "message_start": self.message_start, **search}
         fixed = inference, self.n_sweeps_, self.n_threads
         parts = [
-            infer(self.model_, self.model_.fields(X[first : first + rows]), *fixed, **options)
+            conditional.infer(
+                self.model_, self.model_.fields(X[first : first + rows]), *fixed, **options
+            )
             for first in range(0, X.shape[0], rows)
         ]
         joined = {

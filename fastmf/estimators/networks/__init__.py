@@ -2,7 +2,6 @@
 
 Files of the room:
 
-    network.py           methods of machines, and results of resampled rows
-    edge_inclusion.py    covariances of couplings, and the posterior of edges from estimates
-    group_comparison.py  differences between groups, and permutations of their rows
+    edges.py      covariances of couplings, the posterior of edges, and differences between groups
+    network.py    methods of machines whose couplings are numbers, and results of resampled rows
 """

@@ -9,21 +9,13 @@ from fastmf._common.arguments import count, flag, one_of, proper_fraction, real_
 from fastmf._common.names import pandas
 from fastmf._common.progress import followed
 from fastmf._common.warning import warn_user
-from fastmf.estimators.common.convergence import warn_of_convergence
-from fastmf.estimators.common.frames import feature_names, features_frame, pairs_frame
-from fastmf.estimators.common.rows import check_counts
+from fastmf.estimators.common.data import check_counts
+from fastmf.estimators.common.reports import features_frame, pairs_frame
 from fastmf.estimators.common.runs import generator_of
-from fastmf.estimators.networks.edge_inclusion import (
-    FEW_ROWS_RATIO,
-    Estimates,
-    checked_prior,
-    contrast_covariance,
-    without_penalty,
-)
+from fastmf.estimators.networks.edges import Network, warn_of_refits
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
-from fastmf.learning.pseudo_likelihood.godambe import ADJUSTMENTS, Godambe
+from fastmf.learning.pseudo_likelihood.godambe import ADJUSTMENTS
 from fastmf.learning.pseudo_likelihood.lbfgs import maximum
-from fastmf.learning.pseudo_likelihood.missing import IncompleteGodambe
 from fastmf.learning.pseudo_likelihood.resampling import (
     Refits,
     counts_of,
@@ -31,7 +23,6 @@ from fastmf.learning.pseudo_likelihood.resampling import (
     without,
 )
 
-ERRORS = ("sandwich", "naive")
 # Clusters below which errors warn: 95 % intervals of binary items held the truth in 90 % of
 # simulated tables with 10 clusters, 93 % with 20.
 MIN_CLUSTERS = 20
@@ -116,135 +107,6 @@ class Stability(NamedTuple):
         dropped = np.broadcast_to(self.dropped[:, None], self.strength.shape)
         columns = self._asdict() | {"dropped": dropped}
         return pandas().DataFrame({name: values.ravel() for name, values in columns.items()})
-
-
-class Network:
-    """Tests and edges of a machine; `_at_maximum` gives its objective, parameters and sampling."""
-
-    # A coupling in {0, 1} coding is this times the parameter.
-    _coupling_factor = 1.0
-    # Prior deviations of couplings are deviations of contrasts times this.
-    _prior_factor = 1.0
-
-    def _godambe(self):
-        """Godambe's information about the parameters, if there is a maximum."""
-        if self.existence_.exists is False:
-            raise ValueError(f"there are no standard errors: {self.existence_.message}.")
-        objective, parameters, sampling = self._at_maximum()
-        if self._completions is not None:
-            return IncompleteGodambe(objective, parameters, self._completions, sampling)
-        return Godambe(objective, parameters, sampling)
-
-    def _edge_estimates(self, errors, scale=None):
-        """Couplings in {0, 1} coding, or contrasts, with their covariance."""
-        # With the scale of a prior they are free of the penalty of the fit, if rows are not few.
-        one_of("errors", errors, ERRORS)
-        godambe, factor = self._godambe(), self._coupling_factor
-        if godambe.objective.n_parameters == godambe.objective.n_fields:
-            raise ValueError("the fit has no couplings: its graph, or the selection, has none.")
-        contrasts, sets, pairs = godambe.objective.contrasts()
-        contrasts, parameters, least = factor * contrasts, godambe.parameters, 0.0
-        if scale is not None and np.any(godambe.objective.ridge) and self._completions is None:
-            scale = self._prior_factor / scale
-            free = without_penalty(godambe, contrasts, factor * scale, scale**2)
-            parameters, godambe = free or (parameters, godambe)
-            least = 0.0 if free else FEW_ROWS_RATIO
-        covariance = contrast_covariance(godambe, contrasts, sets, errors, least)
-        return Estimates(
-            contrasts @ parameters, covariance, pairs, feature_names(self), sets,
-            self._unpacked_contrasts(godambe.objective, contrasts),
-        )  # fmt: skip
-
-    def _unpacked_contrasts(self, objective, contrasts):
-        """Function of contrasts to couplings, if these are no numbers."""
-
-    def likelihood_ratio_test(self, pairs=None):
-        """Composite likelihood ratio test of some couplings against zero.
-
-        Parameters
-        ----------
-        pairs : int array of shape (n_pairs, 2), optional
-            Couplings that are zero under the hypothesis; default all: independent features.
-
-        Returns
-        -------
-        RatioTest
-            `statistic`, `p_value`, the `weights` of the chi-squared variables whose sum has the
-            distribution of the statistic, and the restricted `parameters`, fields first.
-
-        Raises
-        ------
-        ValueError
-            If there is no maximum, or a penalty, or for more than 6,000 parameters.
-
-        Notes
-        -----
-        Twice the difference of two log-pseudo-likelihoods is not chi-squared, but a sum of
-        chi-squares with weights from the Godambe information (Kent 1982; Varin, Reid & Firth 2011).
-        """
-        godambe = self._godambe()
-        if self.l2 or getattr(self, "l2_field", 0) or self.solver == "firth":
-            raise ValueError(
-                "likelihood ratios need maxima without penalties: fit without l2 and Firth's."
-            )
-        return godambe.likelihood_ratio_test(pairs)
-
-    def edge_inclusion(
-        self, inclusion_probability=0.5, scale=1.0, slab="gaussian", errors="sandwich"
-    ):
-        """Compute the posterior probability that the couplings of each pair are not all zero.
-
-        Parameters
-        ----------
-        inclusion_probability : float or None
-            Prior probability that a pair is coupled. None: the value with the largest evidence,
-            times a uniform prior.
-        scale : float or None
-            Prior standard deviation of couplings that are not zero, or scale of their Cauchy
-            distribution, in {0, 1} coding, where couplings of binary units are log-odds ratios; for
-            pairs of positions, of log-odds ratios of two states of either. None: the value with the
-            largest evidence, times a log-normal prior (median 1, deviation 1).
-        slab : {"gaussian", "cauchy"}
-            Prior of couplings that are not zero.
-        errors : {"sandwich", "naive"}
-            Covariance of the estimates: Godambe's, or that which takes the pseudo-likelihood for a
-            likelihood and is too small.
-
-        Returns
-        -------
-        EdgeInclusion
-            `probability`, `log_bayes_factor`, `mean`, `log_evidence`, `as_frame`, the `sensitivity`
-            to the scale, and for single couplings `std` and `interval`.
-
-        Raises
-        ------
-        ValueError
-            If there is no maximum, or the fit has no standard errors, or their covariance is
-            singular.
-
-        Notes
-        -----
-        Estimates are taken as normal, and expectation propagation includes or excludes couplings;
-        of two positions with q and r states, all (q - 1) (r - 1) contrasts that no change of gauge
-        moves. A penalty `l2` of the fit makes no difference, unless rows are few (the prior has
-        10 % or more of the information about most couplings) or completed ("em"). More than 1,000
-        single couplings are taken feature by feature, and results are the means of both ends.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
-        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
-        >>> (machine.edge_inclusion().probability > 0.5).astype(int)
-        array([[0, 1, 0, 0],
-               [1, 0, 1, 0],
-               [0, 1, 0, 1],
-               [0, 0, 1, 0]])
-        """
-        checked_prior(inclusion_probability, scale)
-        estimates = self._edge_estimates(errors, 1.0 if scale is None else scale)
-        return estimates.inclusion(inclusion_probability, scale, slab)
 
 
 class CouplingNetwork(Network):
@@ -591,18 +453,6 @@ class CouplingNetwork(Network):
                     converged[i, k] = fit.stopped
         result[:, ~warn_of_refits(converged)] = np.nan
         return Stability(dropped, *result, converged)
-
-
-def warn_of_refits(converged):
-    """Which refits have a maximum, an array; warns unless all have."""
-    converged = np.array(converged)
-    if not converged.all():
-        warn_of_convergence(
-            f"{(~converged).sum()} of {converged.size} samples of the rows have no maximum, or it "
-            "was not found: where a rare value is missing couplings grow without bound; leave out "
-            "these samples (`converged`), or fit with a penalty l2."
-        )
-    return converged
 
 
 def correlation(x, y):

@@ -1,4 +1,5 @@
 """Machines of binary, ordinal and categorical items by maximum pseudo-likelihood.
 
-Each machine has a file; `_base.py` has the rows, fits, warnings and files that all share.
+`pairwise_machines.py` and `potts_machine.py` have the machines, `_base.py` the rows, fits, warnings
+and files that all share.
 """

@@ -1,7 +1,5 @@
 """Rows, fits, warnings and files of the machines of binary, ordinal and categorical items."""
 
-from functools import partial
-
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
@@ -11,41 +9,27 @@ from fastmf._common.warning import listed, warn_user
 from fastmf.estimators.common.categories import (
     as_array,
     checked_table,
-    codes,
     declared_categories,
     decoded,
 )
-from fastmf.estimators.common.convergence import warn_of_convergence
 from fastmf.estimators.common.data import column_name, missing_entries
 from fastmf.estimators.common.files import Saved
-from fastmf.estimators.common.frames import feature_names, like_frame
-from fastmf.estimators.common.runs import drawn_seed, generator_of
-from fastmf.estimators.networks.network import CouplingNetwork
+from fastmf.estimators.common.reports import feature_names, like_frame
+from fastmf.estimators.common.runs import drawn_seed, generator_of, warn_of_convergence
 from fastmf.inference.missing.fully_visible import METHODS, WORST_ERROR, conditional_means
 from fastmf.inference.sampling.discrete import sample
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
-from fastmf.learning.pseudo_likelihood.fit import (
-    MAX_HESSIAN_PARAMETERS,
-    MAX_ITER,
-    MAX_NEWTON_PARAMETERS,
-    few_blas_threads,
-)
+from fastmf.learning.pseudo_likelihood.fit import MAX_ITER
 from fastmf.learning.pseudo_likelihood.graph import edges_of
-from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
 from fastmf.learning.pseudo_likelihood.missing import (
     MAX_OF_A_ROW,
     Completions,
     expectation_maximisation,
     n_completions,
 )
-from fastmf.learning.pseudo_likelihood.newton import newton
-from fastmf.learning.pseudo_likelihood.nodewise import RULES, Regressions, nodewise_path
 from fastmf.learning.pseudo_likelihood.rows import available, distinct, sampling
-from fastmf.learning.pseudo_likelihood.selection import cross_validated_path, ebic_path
 from fastmf.models import BoltzmannMachine
 
-SELECTIONS = ("ebic", *RULES, "cv")
-MISSING = ("error", "drop", "available", "em")
 # Iterations of solvers that do not take `MAX_ITER`.
 ITERATIONS = {"newton": MAX_ITER // 10, "bslm": 10 * MAX_ITER, "likelihood": 300}
 
@@ -59,9 +43,6 @@ class ItemMachine(Saved, BaseEstimator):
     for these; `_unit_model`, the machine that is sampled, if its units are not those of `model_`;
     `_seen_only`, whether completions have observed categories alone; and `_item_name` for warnings.
     """
-
-    # Name in files of the labels of the rows of the fit.
-    _member = "rows"
 
     @property
     def _sizes(self):
@@ -329,7 +310,7 @@ class ItemMachine(Saved, BaseEstimator):
 
     # --- files ----------------------------------------------------------------------------------
 
-    def _saved_fit(self, *names):
+    def _saved_fit(self, labels, weights, *names):
         """Attributes of these names and of all machines, and arrays of all machines."""
         names = (
             "n_iter_", "converged_", "n_features_in_", "n_missing_", "n_dropped_", "existence_",
@@ -337,7 +318,7 @@ class ItemMachine(Saved, BaseEstimator):
         )  # fmt: skip
         fitted = {name: getattr(self, name) for name in names}
         fitted["categories_"] = [listed.tolist() for listed in self.categories_]
-        arrays = {"history_": self.history_}
+        arrays = {"history_": self.history_, "rows": labels.astype(np.int16), "weights": weights}
         if self._sampling is not None:
             arrays["sampling"] = _coordinates(self._sampling)
         if self._completions is not None:
@@ -354,11 +335,8 @@ class ItemMachine(Saved, BaseEstimator):
         if len(self.categories_) != d:
             raise ValueError(f"categories_ must have {d} columns, got {len(self.categories_)}.")
         self.history_ = arrays.member("history_", "f", (None,))
-        if "missing" in arrays:  # of earlier versions
-            missing = arrays.member("missing", "iu", (2,), low=0)
-            self.n_missing_, self.n_dropped_ = map(int, missing)
         self._edges()
-        labels = self._rows_in(arrays)
+        labels = labels_from("rows", arrays, self._sizes)
         weights, n = arrays.member("weights", "f", (len(labels),), low=0), len(labels)
         self._completions = self._sampling = None
         if "share" in arrays or "row_weights" in arrays:
@@ -368,138 +346,6 @@ class ItemMachine(Saved, BaseEstimator):
         if "sampling" in arrays:
             self._sampling = _sparse_in("sampling", arrays, n)
         return labels, weights
-
-    def _rows_in(self, arrays):
-        return labels_from(self._member, arrays, self._sizes)
-
-
-class PairwiseMachine(CouplingNetwork, ItemMachine):
-    """Base of machines whose `_objective` is a `PairwiseLikelihood`.
-
-    A subclass gives, beside the parts of `ItemMachine`, `_objective_of` rows; `_set_parameters`;
-    and `_items`, the rows as scores, negative where missing, and their thresholds.
-    """
-
-    _missing = MISSING
-
-    def fit(self, X, y=None, sample_weight=None, clusters=None):
-        """Estimate couplings, and fields or thresholds.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n_samples, n_features)
-            Two values in each column of a `FullyVisibleBoltzmannMachine`: -1 and +1, 0 and 1, two
-            other numbers, booleans, two strings or pandas' categories, in their order (others are
-            sorted); a column of a single value has both values of other columns in which it occurs.
-            Integer codes, strings or pandas' categories of an `OrdinalMachine`. NaN or None where
-            missing.
-        y : ignored
-        sample_weight : array of shape (n_samples,), optional
-            Number of equal rows that each row replaces. A factor of all weights changes no estimate
-            without Firth's penalty, and divides the variances of errors.
-        clusters : array of shape (n_samples,), optional
-            Labels of what was sampled independently, such as persons with several rows each: for
-            errors, tests and bootstraps. With ``range(n_samples)`` a weight is the sampling weight
-            of one observation, as in surveys, in the place of a number of rows.
-        """
-        rows = self._observed(X, sample_weight, clusters)
-        with few_blas_threads():
-            self._objective = self._objective_of(*rows)
-            if isinstance(self.l1, str):
-                self._select_couplings()
-        solver, n = self._chosen_solver(self.solver), self._objective.n_parameters
-        max_iter = self._iterations(solver)
-        # The largest matrix that is factorised has a row for each parameter.
-        with few_blas_threads(n if solver == "newton" else 0):
-            fit = self._solved(solver, max_iter)
-            self._set_parameters(fit.parameters)
-            self._keep_fit(fit, self._existence(fit.parameters), max_iter)
-        return self
-
-    def _solved(self, solver, max_iter):
-        """`Fit` by a solver."""
-        objective, solve = self._objective, partial(newton, tol=self._tol, max_iter=max_iter)
-        if solver == "lbfgs":
-            solve = partial(lbfgs, l1=self._penalty_l1, tol=self._tol, max_iter=max_iter)
-        # Penalised couplings are sparse.
-        start = objective.independent() if self._penalty_l1 else objective.correlated()
-        return self._maximised(solve, start)
-
-    def _check_options(self):
-        super()._check_options()
-        if not isinstance(self.l1, str):
-            number("l1", self.l1, 0, np.inf, below=True)
-            if self._penalty_l1 and self.solver == "newton":
-                raise ValueError("l1 needs another solver than 'newton', such as 'lbfgs'.")
-            return
-        one_of("l1", self.l1, SELECTIONS)
-        if self.missing in ("em", "available"):
-            raise ValueError(f"l1={self.l1!r} needs complete rows: missing='error' or 'drop'.")
-
-    def _select_couplings(self):
-        """Leave the couplings to the objective that `l1` selects, and keep the path."""
-        objective, gamma, tol = self._objective, float(self.ebic_gamma), self._tol
-        n_rows = objective.total
-        if self.l1 in RULES:
-            states, thresholds = self._items()
-            regressions = Regressions(
-                states, objective.weights * n_rows, thresholds, objective.pairs, self.n_threads
-            )
-            path, edges = nodewise_path(regressions, gamma, self.l1, tol)
-        elif self.l1 == "ebic":
-            path, edges = ebic_path(objective, gamma, n_rows, tol)
-        else:
-            path, edges = cross_validated_path(objective, gamma, n_rows, tol)
-        self.path_, self._objective = path, objective.restricted(edges)
-
-    def _chosen_solver(self, solver):
-        """Newton's method or L-BFGS for "auto"."""
-        n = self._objective.n_parameters
-        if solver == "auto":
-            small = n <= MAX_NEWTON_PARAMETERS
-            solver = "newton" if small and not self._penalty_l1 else "lbfgs"
-        if solver in ("newton", "firth") and n > MAX_HESSIAN_PARAMETERS:
-            raise ValueError(
-                f"Newton's method is for up to {MAX_HESSIAN_PARAMETERS} parameters (109 binary "
-                f"units), got {n}: take solver 'lbfgs'."
-            )
-        return solver
-
-    def _labels_of(self, X, missing=False):
-        """Numbers of the categories of rows, -1 where missing."""
-        X = checked_table(self, X, reset=False, missing=missing)
-        return codes(self, X, self.categories_)
-
-    # --- files ----------------------------------------------------------------------------------
-
-    def _saved(self):
-        fitted, arrays = self._saved_fit()
-        return fitted, arrays | {
-            "rows": self._items()[0].astype(np.int16),
-            "weights": self._row_weights(),
-            "pairs": np.stack(self._objective.pairs, axis=1),
-            "parameters": self._parameters,
-        }
-
-    def _restore(self, arrays):
-        rows, d = self._restored_fit(arrays), self.n_features_in_
-        pairs, parameters = self._parameters_in(arrays)
-        place = pairs[:, 0] * d + pairs[:, 1]
-        if (pairs[:, 0] >= pairs[:, 1]).any() or (np.diff(place) <= 0).any():
-            raise ValueError("member 'pairs' must be pairs i < j of items, in their order.")
-        self._objective = self._objective_of(*rows)
-        if isinstance(self.l1, str):
-            self._objective = self._objective.restricted(pairs)
-        if len(parameters) != self._objective.n_parameters:
-            raise ValueError(
-                f"member 'parameters' must have {self._objective.n_parameters} numbers, got "
-                f"{len(parameters)}."
-            )
-        self._set_parameters(parameters)
-
-    def _parameters_in(self, arrays):
-        pairs = arrays.member("pairs", "iu", (None, 2), low=0, high=self.n_features_in_ - 1)
-        return pairs, arrays.member("parameters", "f", (None,), low=-np.inf)
 
 
 def labels_from(name, arrays, sizes):
@@ -569,12 +415,7 @@ def _coordinates(matrix):
 
 
 def _sparse_in(name, arrays, n_columns, n_rows=None):
-    """A sparse array of coordinates, or of compressed rows in files of earlier versions."""
-    if f"{name}_indptr" in arrays:
-        column = arrays.member(f"{name}_indices", "iu", (None,), low=0)
-        ends = arrays.member(f"{name}_indptr", "iu", (None,), low=0, high=len(column))
-        values = arrays.member(name, "f", column.shape, low=0)
-        return sparse.csr_array((values, column, ends), shape=(len(ends) - 1, n_columns))
+    """A sparse array of coordinates."""
     entries = arrays.member(name, "f", (3, None), low=0)
     row, column = entries[:2].astype(np.int64)
     n_rows = int(row.max()) + 1 if n_rows is None else n_rows

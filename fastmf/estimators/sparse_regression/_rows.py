@@ -1,19 +1,441 @@
-"""Moments of columns, and features that are not made floating-point arrays as a whole.
+"""Rows of sparse regressions: from moments, summaries, stored features, and without flat columns.
+
+A linear model needs no more of its data than X'X, X'y and y'y. With U'U = X'X a pivoted Cholesky
+factorisation, of as many rows as the matrix has rank, the rows U with the target v of U'v = X'y
+have the same moments. The rest of y'y is orthogonal to all features.
 
 Sparse matrices, memory-mapped files, and integers of one or two bytes, such as genotypes, are
 converted in blocks. If there are no fewer rows than features, rows are read twice, for means and
 scales and for the moments, which take their place; with fewer, columns are converted in each
 iteration.
+
+Columns of flat prior are never selected: they are projected out of y and the features. With W these
+columns and X the other features, the coefficients w of X have the posterior given the residuals of
+y and X after regression on W; given w the coefficients of W are Gaussian, with
+
+    mean  W+ y - K w,  K = W+ X,      covariance  noise variance times (W'W)+
 """
 
+from itertools import pairwise
+from typing import NamedTuple
+
 import numpy as np
+import scipy
 from scipy.sparse import csc_array, csr_array, issparse
 
 from fastmf._common import rows as table_rows
-from fastmf._common.stored_columns import StoredColumns
-from fastmf._common.warning import warn_user
-from fastmf.estimators.common.rows import some, warn_of_missing_codes
-from fastmf.estimators.sparse_regression._moments import factor, solved
+from fastmf._common.arguments import doubles, positive
+from fastmf._common.linalg import MIN_EIGENVALUE
+from fastmf._common.rows import row_blocks
+from fastmf._common.stored_columns import StoredColumns, column_squares
+from fastmf._common.warning import listed, warn_user
+from fastmf.estimators.common.data import some, warn_of_missing_codes
+
+# Correlation from which on features may have the same effect, or depend on each other's.
+MIN_LINK = 0.5
+# Most features of blocks that are joined.
+MAX_JOINED = 200
+
+
+def factor(gram):
+    """Rows U with U'U equal to a positive semidefinite matrix, and the order of the pivots."""
+    n = len(gram)
+    scale = np.sqrt(np.maximum(gram.diagonal(), 0))
+    scale[scale == 0] = 1.0
+    scaled = gram / scale / scale[:, None]
+    upper, pivots, rank, _ = scipy.linalg.lapack.dpstrf(scaled, tol=MIN_EIGENVALUE)
+    U = np.zeros((max(rank, 1), n))
+    U[:rank, pivots - 1] = np.triu(upper)[:rank]
+    probe = np.random.default_rng(0).choice([-1.0, 1.0], (n, 4))
+    expected = scaled @ probe
+    error = abs(U.T @ (U @ probe) - expected).max(initial=0)
+    # Smaller pivots than `MIN_EIGENVALUE` are rounding, and so are columns of their roots.
+    limit = np.sqrt(n * MIN_EIGENVALUE) * max(1.0, abs(expected).max(initial=0))
+    if not error <= limit:
+        raise ValueError("not positive semidefinite")
+    return U * scale, pivots[:rank] - 1
+
+
+def solved(X, pivots, moment):
+    """The target of rows of `factor` that has these moments."""
+    y = np.zeros(len(X))
+    if len(pivots):
+        y[:] = scipy.linalg.solve_triangular(X[:, pivots], moment[pivots], trans=1)
+    return y
+
+
+def parts_of_moments(gram, moment, y_square):
+    """The features of each block of X'X, with rows and a target of these moments."""
+    blocks, moment = blocks_of(gram), doubles("moment", moment)
+    n_features = sum(len(units) for units, _ in blocks)
+    if moment.shape != (n_features,):
+        raise ValueError(f"moment must have shape {(n_features,)}, X'y, got {moment.shape}.")
+    if y_square != 0:
+        y_square = positive("y_square", y_square)
+    for units, block in blocks:
+        _check_moments(block, moment[units])
+    rows = [rows_of_moments(block, moment[units], y_square) for units, block in blocks]
+    return [units for units, _ in blocks], rows
+
+
+def _check_moments(gram, moment):
+    """Raise for numbers that are no moments."""
+    for name, value in {"gram": gram, "moment": moment}.items():
+        if not np.isfinite(value).all():
+            raise ValueError(f"{name} must be finite, got NaN or infinity.")
+        if (largest := abs(value).max(initial=0)) > np.sqrt(np.finfo(float).max):
+            raise ValueError(
+                f"{name} must have squares below 1.8e308, got {largest:g}: take larger units."
+            )
+    diagonal = gram.diagonal()
+    if (diagonal < 0).any():
+        raise ValueError(f"gram must have no negative squares, got {diagonal.min():g}.")
+    scale = np.sqrt(diagonal)
+    if (abs(gram - gram.T) > 1e-6 * np.maximum(np.outer(scale, scale), 1e-300)).any():
+        raise ValueError("gram must be symmetric, X'X.")
+
+
+def rows_of_moments(gram, moment, y_square):
+    """Rows and target with checked moments."""
+    try:
+        X, pivots = factor(gram)
+    except ValueError:
+        raise ValueError(
+            "gram must be positive semidefinite, as X'X is: it is not, beyond rounding. Add a "
+            "multiple of the identity, or compute it in double precision."
+        ) from None
+    y = solved(X, pivots, moment)
+    error = abs(moment - y @ X)
+    limit = 1e-5 * np.sqrt(np.maximum(gram.diagonal() * y_square, 0)) + 1e-300
+    if (error > limit).any():
+        raise ValueError(
+            f"moment must be X'y for the X of gram: element {int(np.argmax(error - limit))} is "
+            "none, as gram says that its feature is a combination of others."
+        )
+    if y @ y - y_square > 1e-6 * y_square:
+        raise ValueError(
+            f"y_square must be y'y: gram and moment alone explain {y @ y:g}, got {y_square:g}."
+        )
+    return X, y
+
+
+def absent_of(targets, y_square, n):
+    """The number of rows, and the part of y'y that the targets of blocks of features lack."""
+    # Correlations of a reference panel may explain more than y'y, or have a higher rank than there
+    # are rows: the model is then one of the rows of the blocks alone.
+    rank = sum(map(len, targets))
+    absent = y_square - sum(float(y @ y) for y in targets)
+    if rank > n or absent < -1e-6 * y_square:
+        return float(rank), 0.0
+    return float(n), max(absent, 0.0)
+
+
+def blocks_of(matrix, name="gram"):
+    """The blocks of a block-diagonal matrix, each with the features in it."""
+    if isinstance(matrix, (list, tuple)) and len(matrix) and np.ndim(matrix[0]) == 2:
+        parts = [_square(f"{name}[{k}]", doubles(name, part)) for k, part in enumerate(matrix)]
+        ends = np.cumsum([len(part) for part in parts])
+        return [(np.arange(e - len(part), e), part) for e, part in zip(ends, parts, strict=True)]
+    if not scipy.sparse.issparse(matrix):
+        matrix = _square(name, doubles(name, matrix))
+        if matrix.all():
+            return [(np.arange(len(matrix)), matrix)]
+    pattern = _square(name, scipy.sparse.csr_array(matrix, dtype=np.float64))
+    _, labels = scipy.sparse.csgraph.connected_components(pattern, directed=False)
+    order = np.argsort(labels, kind="stable")
+    # Small ones are joined: a problem of several features costs no more than one of a single one.
+    ends, first, cuts = np.cumsum(np.bincount(labels)), 0, []
+    for before, end in pairwise(ends.tolist()):
+        if end - first > MAX_JOINED:
+            first = before
+            cuts.append(first)
+    return [(units, pattern[units][:, units].toarray()) for units in np.split(order, cuts)]
+
+
+def _square(name, matrix):
+    """The matrix, provided that it is one, with as many columns as rows."""
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"{name} must be a square matrix, got shape {matrix.shape}.")
+    return matrix
+
+
+# --- z-scores -------------------------------------------------------------------------------------
+#
+# With standardised features and target the moments are X'X = n R and X'y = n r, where r are the
+# correlations of features and target, r^2 = z^2 / (n - 2 + z^2). Printed z-scores are rounded, and
+# R may come from other rows than z. Then, with effects b,
+#
+#     z  ~  N(sqrt(n) R b, noise variance * ((1 - s) R + s I))
+#
+# has a share s of variance that no correlation explains: a floor under the noise where R has small
+# eigenvalues (for s = 0 and s = 1 see Zou, Carbonetto, Wang & Stephens 2022). With the eigenvectors
+# u_i and eigenvalues l_i of R, the rows
+#
+#     sqrt(n) l_i / sqrt(v_i) u_i',  v_i = (1 - s) l_i + s,  with targets  u_i'z / sqrt(v_i)
+#
+# are a regression with this likelihood. The estimate of s maximises the likelihood in which effects
+# give u_i'z the variance t l_i^2 sum_j u_ij^2 z_j^2 + v_i; t is at most 1, its value for 1 effect.
+# s is 0 unless another value is likelier by Schwarz's criterion. The sign of a score is turned if
+# that makes it likelier, given the other scores, by a factor of the square of their number: with a
+# prior probability of 1 / p of a wrong sign, the posterior odds are then p.
+#
+# Whatever the effects are, scores are not smaller than noise alone would make them: z'z is at least
+# about p, with the deviation of p / (number of independent features) chi-squared variables. Smaller
+# values are no z-scores, but p-values or coefficients.
+
+# The message names a share above NOTABLE_SHARE; and features whose probability, together with the
+# features that are linked to it, exceeds PROBABLE although their scores are small.
+NOTABLE_SHARE, PROBABLE = 0.02, 0.95
+# Grids of the share s and of t.
+SHARES, EFFECTS = np.geomspace(1e-12, 1.0, 121), np.geomspace(1e-5, 1.0, 11)
+# Smallest credible probability of such small z-scores without effects.
+MIN_NULL_PROBABILITY = 1e-3
+# Different moduli of correlations from which one decimal is no coincidence.
+MIN_MODULI = 4
+
+
+class Summary(NamedTuple):
+    """Rows with the moments of a summary, block by block."""
+
+    units: list  # int arrays: the features of every block
+    rows: list  # pairs of rows and their target
+    blocks: list  # correlations
+    z: np.ndarray  # (n_features,)
+    share: float  # largest share s of a block: 0 if R fits z
+    flipped: np.ndarray  # features whose z-scores have other signs than the remaining ones say
+    remarks: list  # texts about other faults of z and R
+
+    def message(self, names=None):
+        """Text about a mismatch and other remarks, or None."""
+        faults, remarks = [], self.remarks
+        if self.share > NOTABLE_SHARE:
+            faults.append(
+                f"{self.share:.2g} of the variance of z is not of correlations R, and was taken "
+                "for noise"
+            )
+        if len(self.flipped):
+            faults.append(
+                f"the z-scores of {named(self.flipped, names)} have the wrong sign, and were turned"
+            )
+        if faults:
+            remarks = [
+                f"R does not fit z: {', and '.join(faults)}. Give the R of the rows of z, and "
+                "check the coding of the features.", *remarks,
+            ]  # fmt: skip
+        return " ".join(remarks) or None
+
+    def message_of_hidden(self, included, noise_variance, names=None):
+        """Text about features that are in although no score near them exceeds chance, or None."""
+        hidden, limit = [], largest_by_chance(len(self.z)) * np.sqrt(noise_variance)
+        for units, block in zip(self.units, self.blocks, strict=True):
+            near = abs(block) > MIN_LINK
+            probability = included[units]
+            certain = near @ probability > PROBABLE
+            small = np.where(near, abs(self.z[units]), 0).max(1) < limit
+            is_largest = probability >= np.where(near, probability, 0).max(1)
+            hidden += [*units[certain & small & is_largest]]
+        if hidden:
+            return (
+                f"{named(hidden, names)} seem to have effects, alone or with correlated "
+                f"features, although no z-score of these is beyond {limit:.2g}, as chance makes "
+                "them: they follow from differences of z-scores that R says are alike. Check "
+                "that z and R are of the same rows and coding."
+            )
+
+
+def named(units, names=None):
+    """Text that names the first of some features."""
+    text = listed(units, text=lambda unit: str(unit if names is None else names[unit]))
+    return f"feature{'s' * (len(units) > 1)} {text}"
+
+
+def largest_by_chance(p):
+    """The |z| that one of p independent scores without effects is expected to exceed."""
+    return -float(scipy.special.ndtri(0.5 / p))
+
+
+def summary_of(z, R, n, names=None):
+    """Rows with the moments of z-scores, correlations and a number of rows."""
+    z, n = _checked(z, n, names)
+    # In the range of R, if that is of the same rows; z itself is not.
+    z = z * np.sqrt(n / (n - 2 + z * z))
+    blocks = blocks_of(R, "R")
+    if sum(len(units) for units, _ in blocks) != len(z):
+        total = sum(len(units) for units, _ in blocks)
+        raise ValueError(f"R must have as many rows as z has elements, {len(z)}, got {total}.")
+    for units, block in blocks:
+        _check_correlations(block, units, names)
+    remarks = [*too_small(z, blocks), *_rounded(z, blocks), *_squared(z, blocks)]
+    rows, share, flipped = [], 0.0, []
+    for units, block in blocks:
+        scores = Scores.of(z[units], block)
+        scores, wrong = scores.with_right_signs()
+        share_of_block = scores.maximum()[1]
+        share, flipped = max(share, share_of_block), [*flipped, *units[wrong]]
+        rows.append(scores.rows(share_of_block, n))
+    units, blocks = zip(*blocks, strict=True)
+    return Summary(units, rows, blocks, z, share, np.array(sorted(flipped), int), remarks)
+
+
+class Scores(NamedTuple):
+    """Scores of a block, and the eigenvectors of its correlations."""
+
+    z: np.ndarray  # (n_features,)
+    values: np.ndarray  # (rank,)
+    vectors: np.ndarray  # (rank, n_features)
+
+    @classmethod
+    def of(cls, z, R):
+        """Scores of features with these correlations; eigenvalues below 0 are cut."""
+        values, vectors = np.linalg.eigh(R)
+        positive = values > MIN_EIGENVALUE
+        return cls(z, values[positive], vectors[:, positive].T)
+
+    def noise(self, share):
+        """Variances of noise along the eigenvectors."""
+        return (1 - share) * self.values + share
+
+    def maximum(self):
+        """The likeliest variances along the eigenvectors, and share of no correlation."""
+        projected = self.vectors @ self.z
+        residual = self.z - projected @ self.vectors
+        residual[abs(residual) < MIN_EIGENVALUE * abs(self.z).max()] = 0
+        # Copies with equal scores say nothing: the same rows have the same scores.
+        n_null = min(len(self.z) - len(self.values), np.count_nonzero(residual))
+        shares = SHARES if n_null else np.append(0, SHARES)
+        effects = np.square(self.vectors) @ np.square(self.z) * self.values**2
+        minus = np.empty((len(EFFECTS), len(shares)))
+        for k, t in enumerate(EFFECTS):
+            variances = t * effects + self.noise(shares[:, None])
+            minus[k] = (np.log(variances) + projected**2 / variances).sum(1) / 2
+        if n_null:
+            minus += (n_null * np.log(shares) + residual @ residual / shares) / 2
+        best = int(np.argmin(minus.min(0)))
+        if minus[:, 0].min() - minus[:, best].min() < np.log(1 + len(self.z)) / 2:
+            best = 0
+        share = shares[best]
+        return EFFECTS[np.argmin(minus[:, best])] * effects + self.noise(share), share
+
+    def with_right_signs(self):
+        """The scores, signs turned that contradict the other scores, and their features."""
+        z, turned = self.z.copy(), np.zeros(len(self.z), bool)
+        while not turned.all():
+            variances, share = self._replace(z=z).maximum()
+            share = max(share, MIN_EIGENVALUE)
+            shrunk = (1 / variances - 1 / share)[:, None] * self.vectors
+            precision = 1 / share + (self.vectors * shrunk).sum(0)
+            solved = z / share + (self.vectors @ z) @ shrunk
+            # Nats that the other sign of a score gains, given the other scores.
+            gain = np.where(turned, 0, 2 * z * (solved - precision * z))
+            worst = int(np.argmax(gain))
+            if gain[worst] <= 2 * np.log(1 + len(z)):
+                break
+            z[worst] *= -1
+            turned[worst] = True
+        return self._replace(z=z), np.flatnonzero(turned)
+
+    def rows(self, share, n):
+        """Rows and target of a regression with this likelihood."""
+        deviations = np.sqrt(self.noise(share))
+        X = (np.sqrt(n) * self.values / deviations)[:, None] * self.vectors
+        return X, self.vectors @ self.z / deviations
+
+
+def too_small(z, blocks):
+    """Text about values that are too small for z-scores, if they are."""
+    n_independent = _n_independent(blocks)
+    kind = "coefficients"
+    probability = float(scipy.special.chdtr(n_independent, n_independent * np.mean(z * z)))
+    if (z >= 0).all() and (z <= 1).all() and z.any():
+        # Between 0 and 1, and the smallest one as near to 0 as it is, as p-values of effects are.
+        inside, beyond = scipy.special.ndtr(1.0) - scipy.special.ndtr([0.0, z[z > 0].min()])
+        in_unit = inside**n_independent - beyond**n_independent
+        probability, kind = min(probability, in_unit), "p-values"
+    if probability < MIN_NULL_PROBABILITY:
+        yield (
+            f"z seem to be {kind}, not z-scores: they are from {z.min():.3g} to {z.max():.3g}, and "
+            f"z-scores are as small with probability {probability:.1g} even without any effect. "
+            "Give z = coefficient / standard error, or sign(coefficient) * "
+            "scipy.stats.norm.isf(p_value / 2)."
+        )
+
+
+def _n_independent(blocks):
+    """Number of independent features with as large a sum of squared correlations."""
+    n = sum(len(units) for units, _ in blocks)
+    return n**2 / sum(float(np.square(block).sum()) for _, block in blocks)
+
+
+def _rounded(z, blocks):
+    """Text about correlations that were rounded to one decimal, if they seem to be."""
+    seen = np.zeros(11, bool)
+    # A row at a time: the first one ends it where R is not rounded, and R may fill the memory.
+    for row in (block[k, k + 1 :] for _, block in blocks for k in range(len(block))):
+        tenths = np.rint(10 * row)
+        if abs(row - tenths / 10).max(initial=0) > 1e-6:
+            return
+        seen[abs(tenths).astype(int)] = True
+    if seen.sum() >= MIN_MODULI:
+        yield (
+            "R seems to be rounded to one decimal: next to an effect, scores are wrong by up to "
+            f"{0.05 * abs(z).max():.2g}, and probabilities of correlated features with them. Give "
+            "four decimals or more."
+        )
+
+
+def _squared(z, blocks):
+    """Text about squares of correlations, if R seems to hold them."""
+    limit = largest_by_chance(len(z))
+    if any(block.min() < 0 for _, block in blocks) or not z.min() < -limit < limit < z.max():
+        return
+    # Correlations of independent features in some rows are as often negative as positive.
+    n_pairs = sum(n * (n - 1) / 2 for n in (_n_independent([block]) for block in blocks))
+    if 0.5**n_pairs < MIN_NULL_PROBABILITY:
+        yield (
+            "R has no negative element, although z has large values of both signs: if R holds "
+            "squared correlations, r^2, give r."
+        )
+
+
+def _checked(z, n, names):
+    z = doubles("z", z)
+    if z.ndim != 1 or not len(z):
+        raise ValueError(f"z must be a vector of z-scores, one trait a fit, got shape {z.shape}.")
+    if (wrong := np.flatnonzero(~np.isfinite(z))).size:
+        raise ValueError(
+            f"z must be finite, got {z[wrong[0]]} for {named(wrong, names)}: give coefficient / "
+            "standard error where a p-value was rounded to 0, and leave features without a score "
+            "out of z and R."
+        )
+    n = np.asarray(n)
+    if n.shape == z.shape and n.dtype.kind in "iuf":
+        least, most = n.argmin(), n.argmax()
+        raise ValueError(
+            f"n must be one number of rows for all features, got {n[least]:g} for "
+            f"{named([least], names)} and {n[most]:g} for {named([most], names)}: leave features "
+            "of much fewer rows out of z and R, and give the median of n."
+        )
+    if n.ndim or n.dtype.kind not in "iuf" or not 2 < n < np.inf:
+        raise ValueError(f"n must be a number of rows above 2, got {n!s:.40}.")
+    return z, float(n)
+
+
+def _check_correlations(R, units, names):
+    if (missing := (~np.isfinite(R)).sum(1)).any():
+        worst = units[missing == missing.max()]
+        raise ValueError(
+            f"R must be finite, got NaN or infinity at {named(worst, names)}, as for features "
+            "that are constant: leave these out of z and R."
+        )
+    if abs(R.diagonal() - 1).max() > 1e-3:
+        raise ValueError(
+            "R must have ones on its diagonal, as correlations do: for covariances use fit_moments."
+        )
+    if abs(R - R.T).max() > 1e-5 or abs(R).max() > 1 + 1e-3:
+        raise ValueError("R must be symmetric, of correlations between -1 and 1.")
+
+
+# --- features that are stored as they are ---------------------------------------------------------
 
 
 def is_stored(X):
@@ -30,36 +452,24 @@ def is_large(X):
 
 def as_array(estimator, X):
     """Checked features, small ones as an array of floats; warns of codes of missing values."""
-    if (code := genotype_code(X)) is None:
-        warn_of_missing_codes(estimator, X)
-    else:
-        warn_user(
-            f"X has values {code} beside 0, 1 and 2, which are taken as numbers: if they mark "
-            "missing genotypes, fill them in first, as by the means of columns."
-        )
+    warn_of_missing_codes(estimator, X)
     if is_large(X):
         return X
     X = X.toarray() if issparse(X) else X
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
 
 
-def genotype_code(X):
-    """-9 or -1, if it is in X beside 0, 1 and 2 alone, as where genotypes are missing; else None.
-
-    Values -1, 0 and 1 alone are another coding of genotypes.
-    """
-    values = X.data if issparse(X) else X
-    low = values.min(initial=0)
-    if low not in (-9, -1) or values.max() > 2 or (low == -1 and values.max() < 2):
-        return None
-    parts = (values,) if values.ndim == 1 else (values[p] for p in table_rows.row_blocks(values))
-    return int(low) if all(np.isin(part, (-9, -1, 0, 1, 2)).all() for part in parts) else None
-
-
 def as_floats(X):
     """Checked features as an array, large ones in single precision unless they are doubles."""
     X = X.toarray() if issparse(X) else X
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
+
+
+def by_blocks(function, X):
+    """A function of rows, in float64, of some rows at a time, joined along the last axis."""
+    X = csr_array(X) if issparse(X) else X
+    parts = [function(some(X, rows)) for rows in row_blocks(X, dense=True)]
+    return np.concatenate(parts, axis=-1)
 
 
 def rows_of_stored(X, y, weights, offset, scale, constant):
@@ -82,3 +492,94 @@ def rows_of_stored(X, y, weights, offset, scale, constant):
     X, pivots = factor(gram)
     target = solved(X, pivots, moment)
     return X, target, max(float(y @ y - target @ target), 0.0)
+
+
+# --- columns of flat prior ------------------------------------------------------------------------
+
+
+# Norm of what a column adds to others, relative to its own and in roundings of its type, below
+# which it is a combination of them.
+MIN_NORM = 100
+
+
+def without_unpenalised(rows, units, columns):
+    """Project the unpenalised columns out of parts (X, y), whose arrays X change in place.
+
+    Returns the residuals of the parts, the rank of the columns in each, the coefficients of y on
+    the columns, K, which is zero for the columns themselves, and a root of (W'W)+.
+    """
+    n_columns, residuals, ranks, roots = len(columns), [], [], []
+    flat, gain = np.zeros(n_columns), np.zeros((n_columns, sum(map(len, units))))
+    for (X, y), features in zip(rows, units, strict=True):
+        members = np.flatnonzero(np.isin(features, columns))
+        place = np.searchsorted(columns, features[members])
+        root = np.zeros((n_columns, 0))
+        if members.size:
+            X, basis, of_part, along = _projection(X, members)
+            flat[place], y = of_part @ (y @ basis), y - basis @ (y @ basis)
+            gain[place[:, None], features] = of_part @ along
+            root = np.zeros((n_columns, basis.shape[1]))
+            root[place] = of_part
+        residuals.append((X, y))
+        ranks.append(root.shape[1])
+        roots.append(root)
+    gain[:, columns] = 0
+    return residuals, ranks, flat, gain, np.concatenate(roots, axis=1)
+
+
+def _projection(X, units):
+    """Residuals of all features on some, whose orthonormal basis, root of (W'W)+ and products."""
+    W = X[:, units].astype(np.float64)
+    scale = np.sqrt((W * W).sum(0))
+    scale[scale == 0] = 1.0
+    basis, values, right = np.linalg.svd(W / scale, full_matrices=False)
+    rounding = MIN_NORM * np.finfo(X.dtype).eps
+    rank = int((values > rounding * max(W.shape)).sum())
+    if rank < len(units):
+        warn_user(
+            f"{len(units) - rank} of the {len(units)} unpenalised columns are constant, or linear "
+            "combinations of the others: their coefficients are those of smallest norm."
+        )
+    basis = basis[:, :rank]
+    root = (right[:rank] / values[:rank, None]).T / scale[:, None]
+    before = column_squares(X)
+    if isinstance(X, StoredColumns):
+        along = (X.T @ basis).T
+        X = X.less(basis, along)
+    else:
+        along = sum(basis[rows].T @ X[rows] for rows in row_blocks(X))
+        for rows in row_blocks(X):
+            X[rows] -= basis[rows] @ along
+    is_zero = column_squares(X) <= before * rounding**2 * len(X)
+    is_zero[units] = True
+    return without_columns(X, is_zero), basis, root, along
+
+
+def without_columns(X, columns):
+    """Features with zeros in these columns, a mask; an array is changed in place."""
+    if isinstance(X, StoredColumns):
+        return X.without(columns)
+    X[:, columns] = 0
+    return X
+
+
+def columns_of(estimator, given, argument="unpenalised"):
+    """The numbers of columns given by numbers, names or a mask, ascending."""
+    n_features, names = estimator.n_features_in_, getattr(estimator, "feature_names_in_", ())
+    place = {name: k for k, name in enumerate(names)}
+    try:
+        columns = np.asarray([] if given is None else given)
+        if columns.dtype.kind in "OU":
+            columns = np.array([place[name] for name in columns.tolist()])
+        if columns.ndim != 1:
+            raise ValueError("not a list")
+        columns = np.arange(n_features)[columns if columns.size else slice(0)]
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{argument} must be numbers of columns below {n_features}, their names in a data "
+            f"frame, or a mask, got {given!r:.60}: {error!s:.60}."
+        ) from error
+    columns = np.unique(columns)
+    if len(columns) == n_features and argument == "unpenalised":
+        raise ValueError("unpenalised must leave a feature that is selected, got all columns.")
+    return columns

@@ -1,35 +1,40 @@
-"""Spike-and-slab linear regression, as a scikit-learn estimator."""
+"""Spike-and-slab linear regression, and classification with a probit likelihood."""
 
 from functools import partial
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from scipy.special import ndtr
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from fastmf._common.arguments import one_of, positive, row_weights
+from fastmf._common.memory import check_available
 from fastmf._common.names import check_order, names_along
+from fastmf._common.stored_columns import column_squares
 from fastmf._common.warning import warn_user
-from fastmf.estimators.common.data import checked_data, missing_entries
-from fastmf.estimators.common.rows import (
+from fastmf.estimators.common.data import (
     check_counts,
     check_squares,
+    checked_data,
+    class_factors,
     mean_and_deviation,
+    missing_entries,
     warn_of_missing_codes,
 )
-from fastmf.estimators.sparse_regression import _moments
-from fastmf.estimators.sparse_regression._credible_sets import FittedPart
-from fastmf.estimators.sparse_regression._rows import is_large, is_stored, rows_of_stored
-from fastmf.estimators.sparse_regression._spike_slab import (
-    MIN_REPORTED_WEIGHT,
-    SpikeSlabEstimator,
-    by_blocks,
-    matrices_of,
-    moments_of,
-)
-from fastmf.estimators.sparse_regression._unpenalised import without_columns, without_unpenalised
+from fastmf.estimators.sparse_regression import _rows
+from fastmf.estimators.sparse_regression._spike_slab import FittedPart, SpikeSlabEstimator
 from fastmf.inference.gaussian.blocks import n_elements
-from fastmf.learning.evidence import Regression, Task
+from fastmf.learning.evidence import NEVER_ZERO, Classification, Regression, Task
 from fastmf.learning.evidence.blocks import labels_of_task
+from fastmf.priors._protocol import n_units, parts_of
 from fastmf.priors.spike_and_slab import ALWAYS
+from fastmf.special import sigmoid
+
+# Weights of values of the hyper-parameters, relative to the largest, of those that are left out.
+MIN_REPORTED_WEIGHT = 0.03
+# Precisions of the priors of the constant, and of coefficients of unpenalised columns: with none
+# they would be infinite where a column separates the classes.
+INTERCEPT_PRECISION, UNPENALISED_PRECISION = 0.01, 1e-4
 
 
 class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
@@ -145,13 +150,13 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
             Number of repetitions of each row: the noise of a row has the variance of the noise over
             its weight, and the evidence counts repeated rows. Rows of weight 0 are left out.
         """
-        stored = is_stored(X)  # checks turn files into arrays
+        stored = _rows.is_stored(X)  # checks turn files into arrays
         values = np.asarray(y)
         missing = missing_entries(values) if values.ndim == 1 else np.zeros(1, bool)
         if missing.any() and not missing.all():
             y = np.where(missing, 0, values)
         X, y = self._training_data(X, y, y_numeric=True)
-        stored &= is_large(X)
+        stored &= _rows.is_large(X)
         self._check_options()
         y = np.asarray(y, np.float64)
         warn_of_missing_codes(self, y[:, None], "y")
@@ -174,7 +179,7 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         n_rows, roots = float(weights.sum()), np.sqrt(weights)
         y = roots * (y - center) / unit if deviation else 0 * y
         if stored:
-            X, y, absent = rows_of_stored(X, y, weights, self._offset, self._scale, constant)
+            X, y, absent = _rows.rows_of_stored(X, y, weights, self._offset, self._scale, constant)
         else:
             X = self._standardised(X, constant)
             X *= roots[:, None].astype(X.dtype)
@@ -202,7 +207,7 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
             If no data have these moments.
         """
         names, n = _names("gram", gram, "moment", moment), positive("n", n)
-        units, rows = _moments.parts_of_moments(gram, moment, y_square)
+        units, rows = _rows.parts_of_moments(gram, moment, y_square)
         return self._fit_parts(units, rows, float(y_square), n, names)
 
     def fit_summary(self, z, R, n):
@@ -246,7 +251,7 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         array([1., 0., 0.])
         """
         names = _names("R", R, "z", z)
-        summary = _moments.summary_of(z, R, n, names)
+        summary = _rows.summary_of(z, R, n, names)
         if (message := summary.message(names)) is not None:
             warn_user(message)
         self._fit_parts(summary.units, summary.rows, float(n), float(n), names)
@@ -268,7 +273,7 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         self._offset, self._scale = np.zeros(self.n_features_in_), np.ones(self.n_features_in_)
         unit = float(np.sqrt(y_square / n)) or 1.0
         rows = [(X, y / unit) for X, y in rows]
-        total = _moments.absent_of([y for _, y in rows], y_square / unit**2, n)
+        total = _rows.absent_of([y for _, y in rows], y_square / unit**2, n)
         self._fit_rows(rows, units, n, total, unit)
         return self
 
@@ -308,11 +313,13 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         # `total` are the number of rows, and the part of y'y that none explain, in the first part.
         groups, excluded = self._groups(self.n_features_in_), self._excluded()
         rows = [
-            (without_columns(X, excluded[features]), y)
+            (_rows.without_columns(X, excluded[features]), y)
             for (X, y), features in zip(rows, units, strict=True)
         ]
         columns = self._unpenalised = self._columns()
-        rows, ranks, flat, self._gain, self._whiten = without_unpenalised(rows, units, columns)
+        rows, ranks, flat, self._gain, self._whiten = _rows.without_unpenalised(
+            rows, units, columns
+        )
         n_of_parts = [len(y) - rank for (_, y), rank in zip(rows, ranks, strict=True)]
         n_of_parts[0] = total[0] - sum(ranks) - sum(n_of_parts[1:])
         if len(columns) and total[0] - self.fit_intercept - sum(ranks) < 1:
@@ -394,13 +401,13 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
             And, with `return_std`, another one: noise, coefficients and intercept together.
         """
         X = checked_data(self, X, **self._kinds_of(X), reset=False)
-        mean, variance = by_blocks(lambda rows: rows @ self.coef_, X) + self.intercept_, 0.0
+        mean, variance = _rows.by_blocks(lambda rows: rows @ self.coef_, X) + self.intercept_, 0.0
         if not return_std:
             return mean
         for k, weight in enumerate(self._point_weights):
             noise, change = self._point_noise[k], self._point_coef[k] - self.coef_
             inverses = [(part.units, part.inverse()) for part in self._parts_at(k)]
-            of_rows = by_blocks(partial(self._variances, inverses, change, noise), X)
+            of_rows = _rows.by_blocks(partial(self._variances, inverses, change, noise), X)
             variance = variance + weight * (noise * self._n_noises + of_rows)
         return mean, np.sqrt(variance)
 
@@ -423,10 +430,6 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         draws[:, columns] = center - draws @ self._gain.T + np.sqrt(part.noise_variance) * noise
         return draws * (self._unit / self._scale)
 
-    def _restore(self, arrays):
-        super()._restore(arrays)
-        self._gain[:, self._unpenalised] = 0  # the identity in files of earlier versions
-
     def _check_options(self):
         """Raise for options that are none."""
         self._check("noise_variance", "slab_variance")
@@ -444,3 +447,305 @@ def _names(name, matrix, other, vector):
     names = names_along(other, [vector])
     check_order(name, parts, names, other)
     return names_along(name, parts) if names is None else names
+
+
+class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
+    """Probit classification with mostly zero coefficients, by expectation propagation.
+
+    The second class has probability Phi(x'w + intercept): a probit likelihood.
+
+    Parameters
+    ----------
+    slab_variance : float or None
+        Prior variance of a non-zero coefficient, for noise of variance 1 (per unit of the features
+        squared, after `standardize`). None: learned, as is `inclusion_probability`, with the weak
+        priors of `SpikeSlabRegressor`.
+    inclusion_probability, groups, standardize, blocks
+        As in `SpikeSlabRegressor`.
+    unpenalised : sequence of int, str or bool, or None
+        Columns, by their numbers or names or as a mask, whose coefficients are never zero. Their
+        prior is Gaussian of standard deviation 100 (per standard deviation of the column), flat but
+        for columns that separate the classes.
+    class_weight : None, "balanced" or dict
+        Factors of the weights of the rows of each class, as everywhere in scikit-learn.
+        Probabilities and evidence refer to the weighted data.
+    fit_intercept : bool
+        Whether to fit a constant, with a Gaussian prior of standard deviation 10.
+    solver, parameter_prior, n_threads, verbose
+        As in `SpikeSlabRegressor`.
+
+    Attributes
+    ----------
+    classes_ : array of shape (2,)
+    coef_, coef_var_ : array of shape (1, n_features)
+    intercept_ : array of shape (1,)
+    inclusion_probability_, slab_variance_, prior_inclusion_, blocks_, n_iter_
+        As in `SpikeSlabRegressor`.
+    log_evidence_ : float
+        Log-probability of the classes.
+    sites_ : array of shape (2, n_features + n_samples) or one more for the intercept
+        Sites of the standardised features, the intercept, and the latent variables of the rows.
+
+    Notes
+    -----
+    The class of a row is the sign of its latent variable. Latent variables are units of the linear
+    model like the coefficients, so that the algorithm is the same as for regression. For more than
+    two classes use scikit-learn's OneVsRestClassifier. X becomes an array of floats, of small
+    integers and sparse matrices of more than some megabytes one of float32.
+
+    Inclusion probabilities near 0 or 1 are less extreme than the exact ones, which draws of
+    `sample_coefficients` have. The evidence may have several maxima, with few coefficients and with
+    nearly all: to see the latter, fit with `inclusion_probability=0.9` and compare `log_evidence_`.
+    Give `slab_variance` (1, say) where few features separate the classes.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(80, 100))
+    >>> y = 2 * X[:, 3] - 2 * X[:, 7] + rng.normal(size=80) > 0
+    >>> model = mf.SpikeSlabClassifier().fit(X, y)
+    >>> np.flatnonzero(model.inclusion_probability_ > 0.5)
+    array([3, 7])
+    """
+
+    _learned = (
+        "classes_", "coef_", "coef_var_", "intercept_", "inclusion_probability_", "log_evidence_",
+        "slab_variance_", "prior_inclusion_", "sites_", "blocks_", "n_iter_", "_rows", "_group_of",
+        "_others", "_site_matrices", "_offset", "_scale", "_unpenalised",
+        "_flat_moments", "_row_weights",
+    )  # fmt: skip
+    _advice = (
+        "give slab_variance (1, say), which may have gone to its bound, or inclusion_probability; "
+        "or take blocks=None"
+    )
+
+    def __init__(
+        self, *, slab_variance=None, inclusion_probability=None, groups=None,
+        fit_intercept=True, standardize=True, blocks="auto", unpenalised=None,
+        solver="auto", parameter_prior="weak", class_weight=None, n_threads=None,
+        verbose=False,
+    ):  # fmt: skip
+        self._store(locals())
+
+    def __sklearn_tags__(self):
+        """Tags: two classes."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def fit(self, X, y, sample_weight=None):
+        """Learn from data.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        y : array of shape (n_samples,)
+            Two classes, of any type.
+        sample_weight : array of shape (n_samples,), optional
+            Number of repetitions of each row, which may be a fraction, as of `class_weight`: each
+            row has a site to the power of its weight (power expectation propagation), so that for
+            whole numbers the fixed point is the one of repeated rows. Rows of weight 0 are left
+            out.
+
+        Raises
+        ------
+        ValueError
+            If weights meet a solver other than "auto" or "parallel".
+        """
+        X, y = self._training_data(X, y)
+        X = _rows.as_floats(X)
+        self._check("slab_variance")
+        X, y, weights = self._weighted(X, y, sample_weight)
+        signs = self._signs(y)
+        groups = self._groups(X.shape[1])
+        X = self._standardised(X, self._set_scale(X, np.broadcast_to(weights, len(X))))
+        X[:, self._excluded()] = 0
+        columns = self._unpenalised = self._columns()
+        unpenalised = X[:, columns]
+        X[:, columns] = 0
+        precisions = [UNPENALISED_PRECISION] * len(columns)
+        if self.fit_intercept:
+            unpenalised = np.concatenate([unpenalised, np.ones((len(X), 1), X.dtype)], axis=1)
+            precisions.append(INTERCEPT_PRECISION)
+        rows = np.concatenate([X, unpenalised], axis=1) if precisions else X
+        part = Classification.of(rows, signs, groups, precisions, weights)
+        task = Task.of(part)
+        start, fixed = self._start((task.total_rows, len(groups)), groups)
+        task, (point, *_), _ = self._solution(task, start, fixed)
+        best, (result,) = point.hyperparameters, point.results
+        mean, variance, included = moments = moments_of(task, point)[:3]
+        flat = slice(len(mean), len(mean) + len(columns))
+        moments[:, columns] = result.mean[flat], result.var[flat], np.ones(len(columns))
+        coefficients = mean / self._scale
+        constant = result.mean[flat.stop] if self.fit_intercept else 0.0
+        self.coef_ = coefficients[None]
+        self.coef_var_ = (variance / self._scale**2)[None]
+        self.intercept_ = np.array([constant - self._offset @ coefficients])
+        self.inclusion_probability_ = included
+        self.log_evidence_ = float(point.log_density)
+        self.slab_variance_ = float(best.slab_variance)
+        self.prior_inclusion_ = self._prior_inclusion(best.log_odds)
+        self.sites_, self.n_iter_ = result.sites, max(1, result.n_iter)
+        self.blocks_, self._site_matrices = labels_of_task(task), matrices_of(point)
+        flat = slice(len(mean), part.X.shape[1])
+        self._flat_moments = np.stack([result.mean[flat], result.var[flat]])
+        self._rows, self._group_of, self._others, _, self._row_weights = part
+        return self
+
+    def _weighted(self, X, y, sample_weight):
+        """Rows of positive weight, and their weights or 1 if all are."""
+        weights = row_weights(1.0 if sample_weight is None else sample_weight, len(X))
+        if self.class_weight is not None:
+            check_classification_targets(y)
+            weights = row_weights(weights * class_factors(self.class_weight, y, weights), len(X))
+        check_counts(weights.sum(), np.count_nonzero(weights))
+        present = weights > 0
+        if not present.all():
+            X, y, weights = X[present], y[present], weights[present]
+        if (weights == 1).all():
+            return X, y, 1.0
+        if self.solver not in ("auto", "parallel"):
+            raise ValueError(
+                f"solver must be 'auto' or 'parallel' for weights, got {self.solver!r}: repeat the "
+                "rows, or take another solver."
+            )
+        return X, y, weights
+
+    def _signs(self, y):
+        """-1 and 1 for the two classes."""
+        check_classification_targets(y)
+        if (kind := type_of_target(y, input_name="y", raise_unknown=True)) != "binary":
+            raise ValueError(
+                f"Only binary classification is supported. The type of the target is {kind}."
+            )
+        self.classes_, which = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError("SpikeSlabClassifier needs two classes, got 1 class.")
+        return 2.0 * which - 1
+
+    def decision_function(self, X):
+        """Posterior mean of x'w + intercept, over a standard deviation.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            The deviation includes noise and coefficients, so that Phi of the result is
+            the probability of the second class.
+        """
+        X = checked_data(self, X, **self._kinds_of(X), reset=False)
+        inverse, columns = self._part().inverse(), self._unpenalised
+        n_constant = len(self._others) - len(columns)  # 1 for the intercept, if any
+
+        def scores(rows):
+            standardised = self._rescaled(rows)
+            unpenalised = standardised[:, columns], np.ones((len(rows), n_constant))
+            standardised[:, columns] = 0
+            standardised = np.concatenate([standardised, *unpenalised], axis=1)
+            mean = rows @ self.coef_[0] + self.intercept_[0]
+            return mean / np.sqrt(1 + inverse.variance_along(standardised))
+
+        return _rows.by_blocks(scores, X)
+
+    def _values(self):
+        """The model alone."""
+        return [[self._part()]], np.ones(1)
+
+    def _part(self):
+        """The model of the coefficients, without the latent variables."""
+        # Rows have the roots of their weights as factors, with which the same sites give the same
+        # Gaussian of the coefficients: see `fastmf.inference.gaussian.latent`.
+        n_others, n = len(self._others), self.n_features_in_
+        odds = self.prior_inclusion_[self._group_of]
+        odds = np.clip(np.log(odds) - np.log1p(-odds), -NEVER_ZERO, NEVER_ZERO)
+        odds[self.inclusion_probability_ == 0] = -NEVER_ZERO
+        moments = np.stack([self.coef_[0] * self._scale, self.coef_var_[0] * self._scale**2])
+        moments[:, self._unpenalised] = 0
+        labels = np.append(self.blocks_, self.blocks_.max() + 1 + np.arange(n_others))
+        # A latent variable with the site exp(t u - T u^2 / 2) and noise of variance 1.
+        t, T = self.sites_[:, n + n_others :]
+        T = np.maximum(T, np.finfo(float).tiny)
+        y = np.sqrt(self._row_weights / (T * (1 + T))) * t
+        likelihood = self._rows * np.sqrt(T / (1 + T))[:, None], y
+        return FittedPart(
+            np.arange(n), self._rows, None, 1.0, np.append(odds, np.full(n_others, NEVER_ZERO)),
+            np.append(np.full(n, 1 / self.slab_variance_), self._others),
+            *np.concatenate([moments, self._flat_moments], axis=1), labels,
+            self.sites_[:, : n + n_others], self._site_matrices, likelihood,
+        )  # fmt: skip
+
+    def _in_units_of_data(self, part, draws, columns, rng):
+        """Draws of the coefficients, unpenalised features included."""
+        draws[:, self._unpenalised] = columns[:, : len(self._unpenalised)]
+        return draws / self._scale
+
+    def _repeated(self, rows):
+        """Rows as often as their weights say, each with a latent variable of its own."""
+        copies = np.broadcast_to(self._row_weights, len(rows)).astype(np.int64)
+        if (copies != self._row_weights).any():
+            raise ValueError(
+                "sample_coefficients needs weights that are whole numbers of rows: multiply "
+                "sample_weight and class_weight by a common denominator, or round them."
+            )
+        n_bytes = copies.sum(dtype=float) * rows[0].nbytes
+        check_available(n_bytes, "drawing", "divide the weights by a common factor")
+        return np.repeat(rows / np.sqrt(copies)[:, None].astype(rows.dtype), copies, axis=0)
+
+    # Sweeps of latent variables are slow.
+    _n_sweeps = 150
+
+    def predict_proba(self, X):
+        """Posterior predictive probabilities of the two classes.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples, 2)
+            Uncertain coefficients make them less extreme than the posterior mean would.
+        """
+        score = self.decision_function(X)
+        return np.stack([ndtr(-score), ndtr(score)], axis=1)
+
+    def predict(self, X):
+        """The more probable class.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples,)
+        """
+        return self.classes_[(self.decision_function(X) > 0).astype(int)]
+
+
+def moments_of(task, point):
+    """Means, variances, inclusion probabilities, and both rows of sites at a `FixedPoints`.
+
+    Features that are zero in all rows (constant, or left out) are not included.
+    """
+    moments = np.empty((5, len(task.groups)))
+    for part, units, result in zip(task.parts, task.units, point.results, strict=True):
+        prior, n = parts_of(part.model(point.hyperparameters).prior)[0], len(part.groups)
+        included = result.inclusion_probability
+        if included is None:
+            features = slice(n_units(prior))
+            included = sigmoid(prior.tilted_log_odds(result.b[features], result.a[features]))
+        zero = column_squares(part.X)[:n] == 0
+        moments[:3, units] = np.where(zero, 0, (result.mean[:n], result.var[:n], included[:n]))
+        moments[3:, units] = result.sites[:, :n]
+    return moments
+
+
+def matrices_of(point):
+    """The elements of the matrices of the sites of blocks at a `FixedPoints`, one after another."""
+    of_parts = (result.block_sites or () for result in point.results)
+    return np.concatenate([np.empty(0), *(T.ravel() for sites in of_parts for _, T in sites)])

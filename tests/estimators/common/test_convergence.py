@@ -3,7 +3,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from fastmf.estimators import GeneralizedRBM
-from fastmf.estimators.common.convergence import warn_of_likelihood, warn_unless_converged
+from fastmf.estimators.common.runs import warn_of_likelihood, warn_unless_converged
 from fastmf.evaluation import log_likelihood
 from fastmf.inference.mean_field.lower_bound import lower_bound
 from fastmf.models import RBM, exact

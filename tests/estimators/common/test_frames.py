@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.estimators.common.frames import feature_names
+from fastmf.estimators.common.reports import feature_names
 
 pd = pytest.importorskip("pandas")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.estimators.common.rows import missing_code
+from fastmf.estimators.common.data import missing_code
 
 
 def answers(low=1, high=6):

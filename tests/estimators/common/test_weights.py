@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.estimators.common.rows import check_counts
+from fastmf.estimators.common.data import check_counts
 
 RNG = np.random.default_rng(0)
 X = (RNG.random((30, 4)) < 0.5).astype(float)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fastmf.estimators.layered import denoising
+from fastmf.estimators.layered._machine import denoising_starts, flip_field, noise_tilt
 from fastmf.priors import Bernoulli, Ising
 
 
@@ -10,7 +10,7 @@ def test_starts_are_the_candidates_that_explain_the_observation_best():
     prior = Bernoulli(np.zeros(30))
 
     def starts(field, precision):
-        return denoising.starts(Y, prior, candidates, 4, field, precision, rng).reshape(40, 4, 30)
+        return denoising_starts(Y, prior, candidates, 4, field, precision, rng).reshape(40, 4, 30)
 
     candidates, Y = rng.integers(0, 2, (2, 40, 30)).astype(float)
 
@@ -19,13 +19,13 @@ def test_starts_are_the_candidates_that_explain_the_observation_best():
         return same * np.log(0.8) + (30 - same) * np.log(0.2)
 
     expected = -np.sort(-likelihood(candidates), axis=1)[:, :4]
-    field = denoising.flip_field(Y, prior, 0.2)
+    field = flip_field(Y, prior, 0.2)
     np.testing.assert_allclose(likelihood(starts(field, None)), expected)
 
     candidates, Y = rng.normal(size=(2, 40, 30))
     distance = ((Y[:, None] - candidates) ** 2).sum(-1)
     expected = candidates[np.argsort(distance, axis=1)[:, :4]]
-    np.testing.assert_array_equal(starts(*denoising.noise_tilt(Y, 0.5)), expected)
+    np.testing.assert_array_equal(starts(*noise_tilt(Y, 0.5)), expected)
 
 
 @pytest.mark.parametrize("kind", [Bernoulli, Ising])
@@ -33,7 +33,7 @@ def test_starts_are_the_candidates_that_explain_the_observation_best():
 def test_the_field_of_a_binary_channel_is_its_log_likelihood_ratio(kind, p):
     prior = kind(np.zeros(2))
     low, high = prior.support
-    field = denoising.flip_field(np.array([[low, high]]), prior, p)
+    field = flip_field(np.array([[low, high]]), prior, p)
     least = np.finfo(float).eps
     bounded = min(max(p, least), 1 - least)
     ratio = np.log((1 - bounded) / bounded)
@@ -42,6 +42,6 @@ def test_the_field_of_a_binary_channel_is_its_log_likelihood_ratio(kind, p):
 
 def test_the_tilt_of_gaussian_noise_is_its_log_likelihood():
     y, x = np.array([[0.3, -2.0]]), np.array([1.5, 0.2])
-    field, precision = denoising.noise_tilt(y, 0.25)
+    field, precision = noise_tilt(y, 0.25)
     tilt = field * x - precision * x**2 / 2
     np.testing.assert_allclose(tilt - y**2 / 0.5, -((y - x) ** 2) / 0.5)

@@ -6,7 +6,7 @@ from network_data import table
 from scipy import linalg
 
 import fastmf as mf
-from fastmf.estimators.networks.edge_inclusion import raised, shrunk
+from fastmf.estimators.networks.edges import raised, shrunk
 
 
 def test_mixed_covariances_of_sets_do_not_depend_on_their_coordinates():

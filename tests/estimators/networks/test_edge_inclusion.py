@@ -9,7 +9,7 @@ from network_data import table
 from scipy.stats import multivariate_normal, norm
 
 import fastmf as mf
-from fastmf.estimators.networks.edge_inclusion import EdgeInclusion
+from fastmf.estimators.networks.edges import EdgeInclusion
 
 
 def all_graphs(values, C, p=0.5, scale=1.0):
@@ -127,7 +127,7 @@ def test_nodes_of_many_couplings(monkeypatch):
     """Couplings of each feature together: with their covariances, and the mean at both ends."""
     machine = mf.FullyVisibleBoltzmannMachine().fit(table(500, 5))
     whole = machine.edge_inclusion()
-    monkeypatch.setattr("fastmf.estimators.networks.edge_inclusion.MAX_JOINT", 3)
+    monkeypatch.setattr("fastmf.estimators.networks.edges.MAX_JOINT", 3)
     found, n = machine.edge_inclusion(), 500
     covariance, naive = machine.covariance()[5:, 5:], naive_covariance(machine, n)[5:, 5:]
     pairs = np.triu_indices(5, 1)

@@ -42,7 +42,7 @@ def test_groups_must_have_the_same_features():
 
 
 def test_nodes_of_many_couplings_have_no_omnibus(monkeypatch):
-    monkeypatch.setattr("fastmf.estimators.networks.edge_inclusion.MAX_JOINT", 3)
+    monkeypatch.setattr("fastmf.estimators.networks.edges.MAX_JOINT", 3)
     a, b = machines()
     found = mf.compare_groups(a, b)
     assert np.isnan(found.omnibus.statistic)

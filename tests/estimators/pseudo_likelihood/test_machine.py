@@ -6,7 +6,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
-from fastmf.estimators.pseudo_likelihood import _base
+from fastmf.estimators.pseudo_likelihood import pairwise_machines
 
 X = np.random.default_rng(0).integers(0, 2, (60, 4))
 ROWS = np.random.default_rng(0).integers(0, 2, (200, 4))
@@ -54,11 +54,11 @@ def test_missing_values_become_the_most_probable_ones(kind):
 @pytest.mark.parametrize("kind", PAIRWISE)
 def test_the_solver_follows_the_number_of_parameters(kind, monkeypatch):
     for solver, largest in (("newton", 10), ("lbfgs", 9)):
-        monkeypatch.setattr(_base, "MAX_NEWTON_PARAMETERS", largest)
+        monkeypatch.setattr(pairwise_machines, "MAX_NEWTON_PARAMETERS", largest)
         chosen, expected = kind().fit(ROWS), kind(solver=solver).fit(ROWS)
         assert chosen.history_.tolist() == expected.history_.tolist()
         np.testing.assert_array_equal(chosen.couplings_, expected.couplings_)
-    monkeypatch.setattr(_base, "MAX_HESSIAN_PARAMETERS", 9)
+    monkeypatch.setattr(pairwise_machines, "MAX_HESSIAN_PARAMETERS", 9)
     with pytest.raises(ValueError, match=r"up to 9 parameters .* got 10: take solver 'lbfgs'"):
         kind(solver="newton").fit(ROWS)
 

@@ -7,7 +7,7 @@ from kernel_cases.regression import problem
 from scipy import sparse
 
 import fastmf as mf
-from fastmf.estimators.sparse_regression._moments import rows_of_moments
+from fastmf.estimators.sparse_regression._rows import rows_of_moments
 
 KNOWN = {"noise_variance": 0.3, "slab_variance": 1.0, "inclusion_probability": 0.2}
 LEARNED = (

@@ -8,8 +8,7 @@ import pytest
 from scipy import sparse
 
 import fastmf as mf
-from fastmf.estimators.common.rows import mean_and_deviation
-from fastmf.estimators.sparse_regression._rows import genotype_code
+from fastmf.estimators.common.data import mean_and_deviation
 from fastmf.learning.evidence import robust_solution
 
 KNOWN = {"noise_variance": 1.0, "slab_variance": 0.1, "inclusion_probability": 0.02}
@@ -128,24 +127,3 @@ def test_classes_take_them_too(kind, tmp_path):
     np.testing.assert_allclose(ours.coef_, dense.coef_, atol=1e-9)
     probability = ours.predict_proba(stored(X, kind, tmp_path))
     np.testing.assert_allclose(probability, dense.predict_proba(X), atol=1e-9)
-
-
-@pytest.mark.parametrize("code", [-9, -1])
-@pytest.mark.parametrize("kind", ["int8", "memmap", "csr", "float"])
-def test_codes_of_missing_genotypes_are_named(code, kind, tmp_path):
-    X, y = genotypes(60, 8)
-    X = np.asarray(X).copy()
-    X[3, 2] = code
-    given = X.astype(float) if kind == "float" else stored(X, kind, tmp_path)
-    with pytest.warns(UserWarning, match=f"X has values {code} beside 0, 1 and 2"):
-        mf.SpikeSlabRegressor(**KNOWN).fit(given, y)
-
-
-def test_other_codes_are_none_of_missing_genotypes():
-    X, _ = genotypes(60, 8)
-    X = np.asarray(X).astype(float)
-    assert genotype_code(X) is None
-    assert genotype_code(X - 1) is None  # -1, 0 and 1
-    assert genotype_code(np.where(X == 2, -9.5, X)) is None
-    assert genotype_code(np.where(np.arange(60)[:, None] == 3, -9, X + 0.1 * (X == 1))) is None
-    assert genotype_code(np.where(np.arange(60)[:, None] == 3, -9, 2 * X)) is None

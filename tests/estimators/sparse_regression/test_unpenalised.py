@@ -160,11 +160,11 @@ def test_dependent_and_too_many_columns():
 @pytest.mark.parametrize(
     "columns, message",
     [
-        (["a"], "X has none: give a data frame"),
+        (["a"], "their names in a data"),
         ([6], "numbers of columns below 6"),
         ([0.5], "numbers of columns below 6"),
-        (3, "must be a list"),
-        ([True, False], "must have length 6"),
+        (3, "not a list"),
+        ([True, False], "or a mask, got"),
         (list(range(6)), "must leave a feature"),
     ],
 )

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from fastmf.estimators.sparse_regression._moments import summary_of, too_small
+from fastmf.estimators.sparse_regression._rows import summary_of, too_small
 
 
 def data(n=300, p=40, effect=0.5):

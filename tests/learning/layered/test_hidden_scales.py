@@ -6,7 +6,7 @@ from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
 import fastmf as mf
-from fastmf.estimators.layered._units import hidden_prior
+from fastmf.estimators.layered._learning import hidden_prior
 from fastmf.evaluation import log_likelihood
 from fastmf.learning.layered.directions import (
     MEAN_SCALE,

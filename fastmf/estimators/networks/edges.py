@@ -1,0 +1,747 @@
+"""Posterior of the edges of a network, and differences between the networks of groups."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg
+from scipy.special import chdtrc
+
+from fastmf._common.arguments import count, flag, one_of, positive, proper_fraction
+from fastmf._common.linalg import MIN_EIGENVALUE, LinAlgError
+from fastmf._common.names import pandas
+from fastmf._common.progress import followed
+from fastmf._common.warning import warn_user
+from fastmf.estimators.common.reports import feature_names, slab_interval
+from fastmf.estimators.common.runs import generator_of, warn_of_convergence
+from fastmf.learning.evidence.edges import SLABS, EffectSets, SingleEffects, Whitened
+from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
+from fastmf.learning.pseudo_likelihood.godambe import Godambe
+from fastmf.learning.pseudo_likelihood.lbfgs import maximum
+from fastmf.learning.pseudo_likelihood.missing import IncompleteGodambe
+from fastmf.learning.pseudo_likelihood.newton import newton
+from fastmf.learning.pseudo_likelihood.resampling import Refits
+from fastmf.learning.pseudo_likelihood.rows import distinct
+from fastmf.special import sigmoid
+
+ERRORS = ("sandwich", "naive")
+# Couplings up to which the covariances of all of them are taken; beyond, feature by feature.
+MAX_JOINT = 1000
+
+# Share of a penalty in the curvature of a coupling beyond which its error says little.
+MAX_PENALTY_SHARE = 0.3
+# Median share of the prior from which rows are too few to take a penalty off: in simulated tables
+# of 50 to 150 rows edges were better with a penalty of 0.02 to 0.1 than without.
+MAX_PRIOR_SHARE = 0.1
+# Prior precision of fields relative to couplings.
+FIELD_SHARE = 0.01
+# Smallest ratio of variances of the sandwich to naive ones where rows are few, whose sandwich is
+# too small: the ratio of independent features. With 200 rows and more it makes no difference.
+FEW_ROWS_RATIO = 2.0
+
+
+class NodeCovariances(NamedTuple):
+    """Covariances of the couplings of each feature, without pairs that share none."""
+
+    features: tuple  # numbers of the features that have couplings
+    edges: tuple  # int arrays: numbers of the couplings of each feature
+    blocks: tuple  # covariances of these
+
+    def __add__(self, other):
+        """Covariances of sums of independent estimates."""
+        blocks = tuple(a + b for a, b in zip(self.blocks, other.blocks, strict=True))
+        return self._replace(blocks=blocks)
+
+    def diagonal(self):
+        """Variances."""
+        out = np.empty(max(members.max() for members in self.edges) + 1)
+        for members, block in zip(self.edges, self.blocks, strict=True):
+            out[members] = block.diagonal()
+        return out
+
+
+def shrunk(sandwich, naive, n_rows, sets):
+    """Covariance with blocks of the sandwich within sets, and mixed correlations between sets."""
+    # The sandwich of p couplings is the covariance of scores of n rows, whose inverse is too large
+    # in the directions in which rows happen to vary little. Mixed with the naive correlations with
+    # weight p / (p + n), probabilities of edges are calibrated for few rows, too. The result does
+    # not depend on the coordinates of a set, an int array.
+    p = len(sandwich)
+    weight = p / (p + n_rows)
+    ratio = np.zeros((p, p))
+    for members in sets:
+        block = np.ix_(members, members)
+        ratio[block] = _ratio(sandwich[block], naive[block])
+    return (1 - weight) * sandwich + weight * ratio @ naive @ ratio
+
+
+def _ratio(sandwich, naive):
+    """The positive semidefinite matrix M with M naive M = sandwich."""
+    values, vectors = linalg.eigh(naive)
+    values = np.maximum(values, np.finfo(float).eps * values[-1])
+    root = (vectors * np.sqrt(values)) @ vectors.T
+    inverse = (vectors / np.sqrt(values)) @ vectors.T
+    values, vectors = linalg.eigh(root @ sandwich @ root)
+    return inverse @ (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T @ inverse
+
+
+def raised(sandwich, naive, least, sets):
+    """Covariance with at least `least` times the naive variances in all directions of sets."""
+    out = sandwich.copy()
+    for members in sets:
+        block = np.ix_(members, members)
+        values, vectors = linalg.eigh(sandwich[block], naive[block])
+        root = naive[block] @ vectors
+        out[block] += (root * np.maximum(least - values, 0)) @ root.T
+    return out
+
+
+def singular(covariance):
+    """Whether a covariance has directions, beside its variances, without any."""
+    deviations = np.sqrt(np.maximum(covariance.diagonal(), 0))
+    if not (np.isfinite(covariance).all() and (deviations > 0).all()):
+        return True
+    correlation = covariance / np.outer(deviations, deviations)
+    return linalg.eigvalsh(correlation, subset_by_index=[0, 0])[0] < MIN_EIGENVALUE
+
+
+def warn_of_penalty(shares, what="penalty"):
+    """Warn if a penalty, beside the rows, determines some couplings."""
+    n = int((shares > MAX_PENALTY_SHARE).sum())
+    if n:
+        warn_user(
+            f"the {what} makes up {MAX_PENALTY_SHARE:.0%} or more of the information about {n} of "
+            f"{len(shares)} couplings, which are pulled to zero with errors that are too small, so "
+            "that probabilities are not calibrated: give a smaller l2, more rows, fewer features, "
+            "or leave out those that hardly vary."
+        )
+
+
+def without_penalty(godambe, contrasts, scale, precision):
+    """Estimates and information free of the penalty of the fit; None if rows are few."""
+    # About any point t, with the mean score g and the negative Hessian H without a penalty, it is
+    # as if t + H^-1 g were estimated with the covariance H^-1 J H^-1 / n. As the maximum may be far
+    # away, or not exist, t is the mode with the prior of the couplings, of this scale. Of few rows
+    # edges would then be too likely: the penalty counters that, and so does `FEW_ROWS_RATIO`.
+    objective, n = godambe.objective, len(godambe.parameters)
+    ridge = np.full(n, scale**2 / objective.total)
+    # Weak for fields: it matters where the rows have a single value.
+    ridge[: objective.n_fields] *= FIELD_SHARE
+    with contextlib.suppress(LinAlgError), few_blas_threads(n):
+        point = newton(objective.with_ridge(ridge), godambe.parameters).parameters
+        free = objective.with_ridge(np.zeros(n))
+        information = Godambe(free, point, godambe.sampling)
+        inverse = information.naive_covariance() * objective.total
+        covariance = contrasts @ inverse @ contrasts.T / objective.total
+        shares = precision * covariance.diagonal()
+        shares /= 1 + shares
+        if not np.median(shares) < MAX_PRIOR_SHARE or (objective.singular and singular(covariance)):
+            return None
+        warn_of_penalty(shares, "prior")
+        return point + inverse @ objective.mean_score(point), information
+    return None
+
+
+def contrast_covariance(godambe, contrasts, sets, errors, least=0.0):
+    """Covariance along contrasts, of all or of each feature, not below `least` naive ones."""
+    pairs, features, edges = godambe.objective.pairs, np.zeros(0, int), ()
+    sets_of_blocks, subsets = [sets], [contrasts]
+    if not godambe.objective.singular and len(sets) > MAX_JOINT:
+        features = np.unique(np.concatenate(pairs))
+        edges = tuple(np.flatnonzero((pairs[0] == k) | (pairs[1] == k)) for k in features)
+        subsets = [contrasts[edge] for edge in edges]
+        sets_of_blocks = [np.arange(len(edge))[:, None] for edge in edges]
+    sandwich, naive = godambe.covariances_along(subsets)
+    # Contrasts are multiples of orthonormal ones, of couplings with one penalty.
+    ridge = np.broadcast_to(godambe.objective.ridge, len(godambe.parameters))[-1]
+    ridge = ridge * godambe.objective.total / contrasts[[0]].power(2).sum()
+    shares = np.zeros(contrasts.shape[0])
+    for edge, block in zip(edges or [slice(None)], naive, strict=True):
+        shares[edge] = ridge * block.diagonal()
+    warn_of_penalty(shares)
+    if errors == "sandwich":
+        naive = [
+            shrunk(raised(a, b, least, sets), b, godambe.effective_rows, sets)
+            for a, b, sets in zip(sandwich, naive, sets_of_blocks, strict=True)
+        ]
+    return NodeCovariances(tuple(features.tolist()), edges, tuple(naive)) if edges else naive[0]
+
+
+class ScaleSensitivity(NamedTuple):
+    """Results with other scales of the slab."""
+
+    scale: np.ndarray  # (3,)
+    log_evidence: np.ndarray  # (3,)
+    probability: np.ndarray  # (3, n_features, n_features)
+
+
+class PairsResult:
+    """Matrices over pairs of features, which print as a line and convert to a data frame."""
+
+    def __repr__(self):
+        return f"{type(self).__name__}({len(self.names)} features)"
+
+    def as_frame(self):
+        """One line for each pair of features, as a pandas data frame."""
+        pairs = np.triu_indices(len(self.names), 1)
+        columns = {"first": self.names[pairs[0]], "second": self.names[pairs[1]]}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if getattr(value, "shape", None) == 2 * self.names.shape:
+                columns[field.name] = value[pairs]
+        return pandas().DataFrame(columns)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class EdgeInclusion(PairsResult):
+    """Posterior of couplings that are zero or not; see `edge_inclusion` of a machine.
+
+    Parameters
+    ----------
+    probability : array of shape (n_features, n_features)
+        Posterior probabilities that the couplings of a pair are not all zero, symmetric, with zero
+        diagonal, like all matrices over pairs.
+    log_bayes_factor : array of shape (n_features, n_features)
+        Log of the evidence for couplings over that for their absence: negative where the data speak
+        for absence.
+    mean : array
+        Posterior means with the weight at zero: of couplings in {0, 1} coding, (n_features,
+        n_features), or as `couplings_` of a Potts machine, in the zero-sum gauge.
+    std : array of shape (n_features, n_features), or None for Potts machines
+        Posterior standard deviations, with the weight at zero.
+    log_evidence : float
+        Log-density of the estimates, in nats.
+    inclusion_probability, scale : float
+        Parameters of the prior, as given or learned.
+    slab : str
+    converged : bool
+    sensitivity : ScaleSensitivity
+        The same with half and twice the scale.
+    names : array of str of shape (n_features,)
+    """
+
+    probability: np.ndarray
+    log_bayes_factor: np.ndarray
+    mean: np.ndarray
+    std: np.ndarray | None
+    log_evidence: float
+    inclusion_probability: float
+    scale: float
+    slab: str
+    converged: bool
+    sensitivity: ScaleSensitivity | None
+    names: np.ndarray
+
+    def __repr__(self):
+        p = self.probability[np.triu_indices(len(self.names), 1)]
+        return (
+            f"EdgeInclusion({(p > 0.9).sum()} of {len(p)} pairs with a probability above 0.9, "
+            f"{(p < 0.1).sum()} below 0.1, log-evidence {self.log_evidence:.6g})"
+        )
+
+    def interval(self, level=0.95):
+        """Equal-tailed credible intervals of single couplings, which may end at zero."""
+        level = proper_fraction("level", level)
+        if self.std is None:
+            raise ValueError("intervals are of single couplings: those of Potts machines are sets.")
+        ends = slab_interval(level, self.probability, self.mean, self.std**2)
+        return np.stack(ends, axis=-1)
+
+    def as_frame(self, level=0.95):
+        """One line for each pair of features, as a pandas data frame."""
+        frame = super().as_frame()
+        if self.std is not None:
+            pairs = np.triu_indices(len(self.names), 1)
+            frame["lower"], frame["upper"] = self.interval(level)[pairs].T
+        return frame
+
+
+class Estimates(NamedTuple):
+    """Contrasts of couplings that no change of gauge moves, with their covariance."""
+
+    values: np.ndarray
+    covariance: np.ndarray | NodeCovariances
+    pairs: tuple
+    names: np.ndarray
+    sets: Sequence  # int arrays: the contrasts of each pair, one for a coupling in {0, 1} coding
+    unpacked: Callable | None = None  # makes couplings of contrasts, unless these are couplings
+
+    def matrix(self, values):
+        """Values of pairs as a symmetric matrix with zero diagonal."""
+        out = np.zeros((len(self.names), len(self.names)))
+        out[tuple(self.pairs)] = values
+        return out + out.T
+
+    def couplings(self, values):
+        """Contrasts as matrices of couplings."""
+        return self.matrix(values) if self.unpacked is None else self.unpacked(values)
+
+    def variances_of_sums(self, signs):
+        """Variances of the sums of the couplings of each feature, each with its sign."""
+        incidence = np.zeros((len(self.names), len(signs)))
+        for ends in self.pairs:
+            incidence[ends, np.arange(len(signs))] = signs
+        if not isinstance(self.covariance, NodeCovariances):
+            return ((incidence @ self.covariance) * incidence).sum(1)
+        out = np.zeros(len(self.names))
+        for k, edges, block in zip(*self.covariance, strict=True):
+            out[k] = incidence[k, edges] @ block @ incidence[k, edges]
+        return out
+
+    def inclusion(self, inclusion_probability, scale, slab="gaussian", sensitivity=True):
+        """Compute the `EdgeInclusion` of checked arguments, and with other scales."""
+        log_odds = checked_prior(inclusion_probability, scale)
+        one_of("slab", slab, SLABS)
+        estimates, factor = self._effects()
+
+        def with_prior(log_odds, scale):
+            scale = None if scale is None else scale / factor
+            return self._of(estimates.posterior(log_odds, scale, slab, 1 / factor), factor, slab)
+
+        result = with_prior(log_odds, scale)
+        if not sensitivity:
+            return result
+        log_odds = _log_odds(result.inclusion_probability)
+        scales = result.scale * np.array([0.5, 1.0, 2.0])
+        results = [with_prior(log_odds, scales[0]), result, with_prior(log_odds, scales[2])]
+        evidence = np.array([each.log_evidence for each in results])
+        probability = np.stack([each.probability for each in results])
+        return replace(result, sensitivity=ScaleSensitivity(scales, evidence, probability))
+
+    def _effects(self):
+        """The effects whose posterior there is, and the factor of their scale."""
+        if self.unpacked is not None:
+            # The difference of two contrasts of states of a position has twice the deviation.
+            return EffectSets(self.values, self.covariance, self.sets), 2.0
+        if isinstance(self.covariance, NodeCovariances):
+            nodes = self.covariance.blocks, self.covariance.edges
+            return SingleEffects.of_nodes(self.values, *nodes), 1.0
+        return SingleEffects.of(self.values, self.covariance), 1.0
+
+    def _of(self, effects, factor, slab):
+        """Results for the matrices of estimates; warns unless they have converged."""
+        if not effects.converged:
+            warn_of_convergence(
+                "Expectation propagation has not converged: probabilities of inclusion are "
+                "approximate. Give a smaller scale, or errors of more rows."
+            )
+        return EdgeInclusion(
+            probability=self.matrix(effects.probability),
+            log_bayes_factor=self.matrix(effects.log_odds - effects.prior_log_odds),
+            mean=self.couplings(effects.mean),
+            std=self.matrix(effects.std) if self.unpacked is None else None,
+            log_evidence=effects.log_evidence,
+            inclusion_probability=float(sigmoid(np.float64(effects.prior_log_odds))),
+            scale=float(factor * effects.scale),
+            slab=slab,
+            converged=effects.converged,
+            sensitivity=None,
+            names=self.names,
+        )
+
+    def deviations(self):
+        """Standard errors of the couplings."""
+        if self.unpacked is None:
+            return self.matrix(np.sqrt(self.covariance.diagonal()))
+        factor = np.linalg.cholesky(self.covariance)
+        return np.sqrt(sum(np.square(self.unpacked(column)) for column in factor.T))
+
+    def chi_squares(self):
+        """Squared contrasts of each pair in units of their covariance."""
+        if self.unpacked is None:
+            return self.values**2 / self.covariance.diagonal()
+        return np.array([
+            self.values[k] @ np.linalg.solve(self.covariance[np.ix_(k, k)], self.values[k])
+            for k in self.sets
+        ])  # fmt: skip
+
+    def chi_square(self):
+        """The same of all contrasts; NaN where only covariances of each feature are known."""
+        if isinstance(self.covariance, NodeCovariances):
+            return np.nan
+        return Whitened.of(self.values, self.covariance).chi_square
+
+
+def checked_prior(inclusion_probability, scale):
+    """Log-odds of the prior, None if they are to be learned; both arguments are checked."""
+    if inclusion_probability is not None:
+        positive("inclusion_probability", inclusion_probability, 1.0)
+    if scale is not None:
+        positive("scale", scale)
+    return None if inclusion_probability is None else _log_odds(inclusion_probability)
+
+
+def _log_odds(probability):
+    return np.log(probability) - np.log1p(-probability)
+
+
+class Network:
+    """Tests and edges of a machine; `_at_maximum` gives its objective, parameters and sampling."""
+
+    # A coupling in {0, 1} coding is this times the parameter.
+    _coupling_factor = 1.0
+    # Prior deviations of couplings are deviations of contrasts times this.
+    _prior_factor = 1.0
+
+    def _godambe(self):
+        """Godambe's information about the parameters, if there is a maximum."""
+        if self.existence_.exists is False:
+            raise ValueError(f"there are no standard errors: {self.existence_.message}.")
+        objective, parameters, sampling = self._at_maximum()
+        if self._completions is not None:
+            return IncompleteGodambe(objective, parameters, self._completions, sampling)
+        return Godambe(objective, parameters, sampling)
+
+    def _edge_estimates(self, errors, scale=None):
+        """Couplings in {0, 1} coding, or contrasts, with their covariance."""
+        # With the scale of a prior they are free of the penalty of the fit, if rows are not few.
+        one_of("errors", errors, ERRORS)
+        godambe, factor = self._godambe(), self._coupling_factor
+        if godambe.objective.n_parameters == godambe.objective.n_fields:
+            raise ValueError("the fit has no couplings: its graph, or the selection, has none.")
+        contrasts, sets, pairs = godambe.objective.contrasts()
+        contrasts, parameters, least = factor * contrasts, godambe.parameters, 0.0
+        if scale is not None and np.any(godambe.objective.ridge) and self._completions is None:
+            scale = self._prior_factor / scale
+            free = without_penalty(godambe, contrasts, factor * scale, scale**2)
+            parameters, godambe = free or (parameters, godambe)
+            least = 0.0 if free else FEW_ROWS_RATIO
+        covariance = contrast_covariance(godambe, contrasts, sets, errors, least)
+        return Estimates(
+            contrasts @ parameters, covariance, pairs, feature_names(self), sets,
+            self._unpacked_contrasts(godambe.objective, contrasts),
+        )  # fmt: skip
+
+    def _unpacked_contrasts(self, objective, contrasts):
+        """Function of contrasts to couplings, if these are no numbers."""
+
+    def likelihood_ratio_test(self, pairs=None):
+        """Composite likelihood ratio test of some couplings against zero.
+
+        Parameters
+        ----------
+        pairs : int array of shape (n_pairs, 2), optional
+            Couplings that are zero under the hypothesis; default all: independent features.
+
+        Returns
+        -------
+        RatioTest
+            `statistic`, `p_value`, the `weights` of the chi-squared variables whose sum has the
+            distribution of the statistic, and the restricted `parameters`, fields first.
+
+        Raises
+        ------
+        ValueError
+            If there is no maximum, or a penalty, or for more than 6,000 parameters.
+
+        Notes
+        -----
+        Twice the difference of two log-pseudo-likelihoods is not chi-squared, but a sum of
+        chi-squares with weights from the Godambe information (Kent 1982; Varin, Reid & Firth 2011).
+        """
+        godambe = self._godambe()
+        if self.l2 or getattr(self, "l2_field", 0) or self.solver == "firth":
+            raise ValueError(
+                "likelihood ratios need maxima without penalties: fit without l2 and Firth's."
+            )
+        return godambe.likelihood_ratio_test(pairs)
+
+    def edge_inclusion(
+        self, inclusion_probability=0.5, scale=1.0, slab="gaussian", errors="sandwich"
+    ):
+        """Compute the posterior probability that the couplings of each pair are not all zero.
+
+        Parameters
+        ----------
+        inclusion_probability : float or None
+            Prior probability that a pair is coupled. None: the value with the largest evidence,
+            times a uniform prior.
+        scale : float or None
+            Prior standard deviation of couplings that are not zero, or scale of their Cauchy
+            distribution, in {0, 1} coding, where couplings of binary units are log-odds ratios; for
+            pairs of positions, of log-odds ratios of two states of either. None: the value with the
+            largest evidence, times a log-normal prior (median 1, deviation 1).
+        slab : {"gaussian", "cauchy"}
+            Prior of couplings that are not zero.
+        errors : {"sandwich", "naive"}
+            Covariance of the estimates: Godambe's, or that which takes the pseudo-likelihood for a
+            likelihood and is too small.
+
+        Returns
+        -------
+        EdgeInclusion
+            `probability`, `log_bayes_factor`, `mean`, `log_evidence`, `as_frame`, the `sensitivity`
+            to the scale, and for single couplings `std` and `interval`.
+
+        Raises
+        ------
+        ValueError
+            If there is no maximum, or the fit has no standard errors, or their covariance is
+            singular.
+
+        Notes
+        -----
+        Estimates are taken as normal, and expectation propagation includes or excludes couplings;
+        of two positions with q and r states, all (q - 1) (r - 1) contrasts that no change of gauge
+        moves. A penalty `l2` of the fit makes no difference, unless rows are few (the prior has
+        10 % or more of the information about most couplings) or completed ("em"). More than 1,000
+        single couplings are taken feature by feature, and results are the means of both ends.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> (machine.edge_inclusion().probability > 0.5).astype(int)
+        array([[0, 1, 0, 0],
+               [1, 0, 1, 0],
+               [0, 1, 0, 1],
+               [0, 0, 1, 0]])
+        """
+        checked_prior(inclusion_probability, scale)
+        estimates = self._edge_estimates(errors, 1.0 if scale is None else scale)
+        return estimates.inclusion(inclusion_probability, scale, slab)
+
+
+def warn_of_refits(converged):
+    """Which refits have a maximum, an array; warns unless all have."""
+    converged = np.array(converged)
+    if not converged.all():
+        warn_of_convergence(
+            f"{(~converged).sum()} of {converged.size} samples of the rows have no maximum, or it "
+            "was not found: where a rare value is missing couplings grow without bound; leave out "
+            "these samples (`converged`), or fit with a penalty l2."
+        )
+    return converged
+
+
+# --- groups ---------------------------------------------------------------------------------------
+
+
+class Omnibus(NamedTuple):
+    """Chi-squared test of all differences together.
+
+    Parameters
+    ----------
+    statistic : float
+    p_value : float
+    n_degrees : int
+    """
+
+    statistic: float
+    p_value: float
+    n_degrees: int
+
+
+class PermutationTest(NamedTuple):
+    """Differences of two groups beside differences after dealing rows to them at random.
+
+    The couplings of a pair of positions of Potts machines count as one, by their Frobenius norm in
+    the zero-sum gauge, and so do their differences.
+
+    Parameters
+    ----------
+    n : int
+        Number of permutations.
+    largest, largest_p_value : float
+        Largest absolute difference of a coupling, and its p-value.
+    strength, strength_p_value : float
+        Difference of the sums of all absolute couplings, the first group's less the second's, and
+        its two-sided p-value.
+    p_value : array of shape (n_features, n_features)
+        Two-sided p-values of single couplings, not adjusted for their number; 1 on the diagonal.
+    converged : float
+        Share of the permutations whose maxima were found. All others are left out of the p-values,
+        which are then exact for the permutations under which both maxima exist.
+    """
+
+    n: int
+    largest: float
+    largest_p_value: float
+    strength: float
+    strength_p_value: float
+    p_value: np.ndarray
+    converged: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GroupComparison(PairsResult):
+    """Differences of couplings in {0, 1} coding; see `compare_groups`.
+
+    Parameters
+    ----------
+    difference, std : array of shape (n_features, n_features)
+        The couplings of the first machine less the couplings of the second, and standard errors;
+        for Potts machines as `couplings_`, in the zero-sum gauge.
+    p_value : array of shape (n_features, n_features)
+        p-values of two-sided Wald tests, not adjusted for their number; 1 on the diagonal. For
+        pairs of positions, chi-squared tests of all their couplings.
+    probability : array of shape (n_features, n_features)
+        Posterior probabilities that couplings differ.
+    log_bayes_factor : array of shape (n_features, n_features)
+        Log of the evidence for a difference over that for none.
+    omnibus : Omnibus
+        NaN for more than 1,000 couplings, whose covariances are known feature by feature.
+    names : array of str of shape (n_features,)
+    permutation : PermutationTest, optional
+    """
+
+    difference: np.ndarray
+    std: np.ndarray
+    p_value: np.ndarray
+    probability: np.ndarray
+    log_bayes_factor: np.ndarray
+    omnibus: Omnibus
+    names: np.ndarray
+    permutation: PermutationTest | None = None
+
+
+def compare_groups(
+    machine_a, machine_b, *, inclusion_probability=0.5, scale=1.0, errors="sandwich",
+    n_permutations=0, rng=0, verbose=False,
+):  # fmt: skip
+    """Compare the couplings of machines fitted to two groups of rows.
+
+    Parameters
+    ----------
+    machine_a, machine_b : FullyVisibleBoltzmannMachine, OrdinalMachine or PottsMachine
+        Fitted to independent rows of the same features, one for each group.
+    inclusion_probability, scale : float or None
+        Prior of the differences, as in `FullyVisibleBoltzmannMachine.edge_inclusion`.
+    errors : {"sandwich", "naive"}
+    n_permutations : int
+        Permutations of the rows for tests that do not rely on many rows; each takes two
+        fits; 0 for none.
+    rng : int, RandomState or None, default 0
+        For permutations.
+    verbose : bool, default False
+        Whether to show on stderr how many permutations are done.
+
+    Returns
+    -------
+    GroupComparison
+        Differences with errors, tests and probabilities.
+
+    Raises
+    ------
+    ValueError
+        If the features or their values are not the same, or a fit has no standard errors; with
+        permutations, if weights do not count rows.
+
+    Notes
+    -----
+    Tests without permutations are for many rows: with few rows for each coupling they reject too
+    often. Permutations reassign the rows to the groups at random: under their hypothesis both
+    groups have one distribution, fields included. A penalty `l2` of the fits stays, and pulls
+    differences to zero: it should be small. Rows of Potts machines keep their weights.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> rng = np.random.default_rng(0)
+    >>> chain = lambda p: np.cumprod(np.where(rng.random((500, 3)) < [0.5, p, 0.8], 1, -1), axis=1)
+    >>> a, b = (mf.FullyVisibleBoltzmannMachine().fit(chain(p)) for p in (0.5, 0.9))
+    >>> comparison = mf.compare_groups(a, b)
+    >>> np.argwhere(comparison.probability > 0.9).tolist(), comparison.omnibus.p_value < 0.01
+    ([[0, 1], [1, 0]], True)
+    """
+    n_permutations, rng = count("n_permutations", n_permutations, 0), generator_of(rng)
+    verbose = flag("verbose", verbose)
+    if not (isinstance(machine_a, Network) and type(machine_a) is type(machine_b)):
+        named = f"{type(machine_a).__name__} and {type(machine_b).__name__}"
+        raise TypeError(f"machines must be fitted machines of one class, got {named}.")
+    a, b = (machine._edge_estimates(errors) for machine in (machine_a, machine_b))
+    _check_alike(machine_a, machine_b, a, b)
+    permutation = None
+    if n_permutations:
+        permutation = _permutation_test((machine_a, machine_b), n_permutations, rng, verbose)
+    delta = a._replace(values=a.values - b.values, covariance=a.covariance + b.covariance)
+    posterior = delta.inclusion(inclusion_probability, scale, sensitivity=False)
+    statistic, n = delta.chi_square(), len(delta.values)
+    degrees = np.array([len(members) for members in delta.sets])
+    p_value = np.ones_like(posterior.probability)
+    p_value[delta.pairs] = p_value.T[delta.pairs] = chdtrc(degrees, delta.chi_squares())
+    return GroupComparison(
+        difference=delta.couplings(delta.values),
+        std=delta.deviations(),
+        p_value=p_value,
+        probability=posterior.probability,
+        log_bayes_factor=posterior.log_bayes_factor,
+        omnibus=Omnibus(statistic, float(chdtrc(n, statistic)), n),
+        names=delta.names,
+        permutation=permutation,
+    )
+
+
+def _check_alike(machine_a, machine_b, a, b):
+    """Raise unless two machines have the same features, values and pairs."""
+    if not np.array_equal(a.names, b.names):
+        raise ValueError(
+            "machines must have the same features: fit both to the same columns, got "
+            f"{list(a.names)} and {list(b.names)}."
+        )
+    values = zip(a.names, machine_a.categories_, machine_b.categories_, strict=True)
+    for name, x, y in values:
+        if not np.array_equal(x, y):
+            raise ValueError(
+                f"machines must have the same values of features, got {x.tolist()} and "
+                f"{y.tolist()} of {name}: declare them (n_categories, n_states, or pandas' "
+                "categories), or merge those that a group lacks."
+            )
+    if not all(np.array_equal(x, y) for x, y in zip(a.pairs, b.pairs, strict=True)):
+        raise ValueError(
+            "machines must have the same pairs of features with couplings: give both one graph, or "
+            "fit both without l1."
+        )
+
+
+def _permutation_test(machines, n, rng, verbose=False):
+    """The test for the rows of two machines, dealt to them anew."""
+    machine, parts = machines[0], [one._counted_rows() for one in machines]
+    labels, counts, weights = map(np.concatenate, zip(*parts, strict=True))
+    first, used = np.arange(len(labels)) < len(parts[0][0]), counts * weights > 0
+    labels, counts, weights, first = (x[used] for x in (labels, counts, weights, first))
+    kinds, kind = np.unique(weights, return_inverse=True)
+    rows, sums, members = distinct(np.column_stack([labels, kind]).astype(int), counts)
+    of_first = np.bincount(members, counts * first).astype(np.int64)
+    counts, labels, weights = sums.astype(np.int64), rows[:, :-1], kinds[rows[:, -1]]
+    objective = machine._objective_of(labels, counts * weights)
+    contrasts, sets, pairs = objective.contrasts()
+    starts = np.array([one[0] for one in sets])
+
+    def norms(couplings):  # moduli, where a pair has one coupling
+        return np.sqrt(np.add.reduceat(np.square(couplings), starts))
+
+    with few_blas_threads(objective.n_parameters):
+        pooled = maximum(objective, objective.independent(), machine._tol).parameters
+        refits = Refits(objective, pooled, machine._penalty_l1, machine._tol)
+
+        def differences(of_a):
+            fits = [refits.maximum(k * weights) for k in (of_a, counts - of_a)]
+            a, b = (machine._coupling_factor * contrasts @ fit.parameters for fit in fits)
+            strength = norms(a).sum() - norms(b).sum()
+            return norms(a - b), strength, all(fit.stopped for fit in fits)
+
+        delta, strength, _ = differences(of_first)
+        results = [
+            differences(rng.multivariate_hypergeometric(counts, of_first.sum(), method="marginals"))
+            for _ in followed(range(n), "permutations", verbose)
+        ]
+    moved, strengths, stopped = map(np.array, zip(*results, strict=True))
+    share, stopped = float(stopped.mean()), warn_of_refits(stopped)
+    moved, strengths = moved[stopped], strengths[stopped]
+    p_value = np.ones((objective.n_units, objective.n_units))
+    p_value[pairs] = p_value.T[pairs] = _p_value(moved >= delta)
+    largest = delta.max()
+    return PermutationTest(
+        n, float(largest), float(_p_value(moved.max(1) >= largest)), float(strength),
+        float(_p_value(abs(strengths) >= abs(strength))), p_value, share,
+    )  # fmt: skip
+
+
+def _p_value(as_large):
+    """Share of permutations, with the data as one of them, whose statistic is as large."""
+    return (1 + as_large.sum(0)) / (1 + len(as_large))
