@@ -202,7 +202,7 @@ def load(path, method=None):
     """The fitted estimator, or the bare model, in a file."""
     import fastmf
     from fastmf import estimators
-    from fastmf.models._archive import reading, shown
+    from fastmf.models._io import reading, shown
 
     with reading(path, "a machine or model") as arrays:
         name = arrays.texts("estimator")[0] if "estimator" in arrays else None

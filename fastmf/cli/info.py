@@ -57,8 +57,7 @@ def _alignment(arguments):
 
 def _machine_or_model(path):
     from fastmf.learning.training.checkpoint import run_in
-    from fastmf.models._archive import reading
-    from fastmf.models._io import model_from_arrays
+    from fastmf.models._io import model_from_arrays, reading
 
     with reading(path, "a file") as arrays:
         if "run" in arrays:

@@ -4,7 +4,7 @@ import gzip
 import zlib
 from contextlib import contextmanager
 
-from fastmf.models._archive import reason
+from fastmf.models._io import reason
 
 # Bytes of a file that are read at a time.
 BLOCK_BYTES = 2**20

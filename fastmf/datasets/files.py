@@ -15,7 +15,7 @@ from fastmf.datasets._compressed import (
     reading,
 )
 from fastmf.datasets._tables import read_table, read_texts
-from fastmf.models._archive import Archive, memory_limit, read_header, reason
+from fastmf.models._io import Archive, memory_limit, read_header, reason
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".dat")
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}

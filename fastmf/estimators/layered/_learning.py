@@ -17,8 +17,7 @@ from fastmf.estimators.common.rows import (
     with_nan_labels,
 )
 from fastmf.estimators.common.runs import run, seed_of, settings_of, split
-from fastmf.inference.mean_field.discrete_units import is_discrete
-from fastmf.inference.missing.seen import log_prob_of_seen
+from fastmf.inference.missing.layered import log_prob_of_seen
 from fastmf.learning.layered.completion import (
     completed_once,
     independent_of_seen,
@@ -43,8 +42,8 @@ from fastmf.learning.training.settings import learning_rate
 from fastmf.learning.training.trainer import monitor_rows, resampled_rows, stream
 from fastmf.priors._groups import column_sizes
 from fastmf.priors._protocol import is_unit_prior
-from fastmf.priors._rows import log_prob_of_rows, states
-from fastmf.priors._values import checked_values
+from fastmf.priors._queries import is_discrete
+from fastmf.priors._values import checked_values, log_prob_of_rows, states
 
 
 class Learning:

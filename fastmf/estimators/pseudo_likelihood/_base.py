@@ -21,8 +21,7 @@ from fastmf.estimators.common.files import Saved
 from fastmf.estimators.common.frames import feature_names, like_frame
 from fastmf.estimators.common.runs import drawn_seed, generator_of
 from fastmf.estimators.networks.network import CouplingNetwork
-from fastmf.inference.missing.fully_visible import METHODS, WORST_ERROR, conditional_means
-from fastmf.inference.sampling.discrete import sample
+from fastmf.inference.sampling.discrete import METHODS, WORST_ERROR, conditional_means, sample
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
 from fastmf.learning.pseudo_likelihood.fit import (
     MAX_HESSIAN_PARAMETERS,
