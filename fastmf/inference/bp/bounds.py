@@ -9,8 +9,8 @@ the machine. A unit that takes its best distribution given all other units keeps
 gains the states that no other unit forbids: L does not fall. The states gained depend on the order
 of the units; several orders are tried.
 
-Units are updated level by level of the graph of the couplings, which is the same as one after
-another in that order: on a sparse graph there are few levels.
+Units of one colour, which are not coupled, are updated at once: on a sparse graph there are few
+colours, and units are coloured one after another in each order.
 """
 
 from dataclasses import replace
@@ -30,7 +30,7 @@ from fastmf.inference.bp.graphs.starts import likely_state
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.mean_field import gaussian_layers
 from fastmf.inference.mean_field._layouts import layout_of_checks, start_and_tilt
-from fastmf.inference.mean_field._sparse_layout import columns_graph
+from fastmf.inference.mean_field._sparse_layout import colours_of, columns_graph
 from fastmf.inference.mean_field.lower_bound import (
     SUM_ROUNDING,
     bounded_products,
@@ -248,26 +248,12 @@ def _forbidden_bound(couplings, prior, row, n_orders, rng):
     parts = finite_and_forbidden(couplings)
     bounds = []
     for _ in range(n_orders):
-        levels = [free[level] for level in _levels(graph, rng.permutation(len(free)))]
+        order = rng.permutation(len(free))
+        colour = colours_of(graph[order][:, order])
+        levels = [free[order[colour == k]] for k in np.unique(colour)]
         bounds.append(_ascent(parts, field, one.copy(), prior, levels))
     lower, size = max(bounds)
     return lower, lower, size
-
-
-def _levels(graph, place):
-    """Vertices that can be updated at the same time, as if it were one after another."""
-    rows, n = np.repeat(np.arange(len(place)), np.diff(graph.indptr)), len(place)
-    later = place[graph.indices] > place[rows]
-    ends = rows[later], graph.indices[later]
-    after = csr_array((np.ones(len(ends[0])), ends), shape=(n, n))
-    n_before = np.bincount(ends[1], minlength=n)
-    levels, level = [], np.flatnonzero(n_before == 0)
-    while len(level):
-        levels.append(level)
-        reached = after[level].indices
-        np.subtract.at(n_before, reached, 1)
-        level = np.unique(reached[n_before[reached] == 0])
-    return levels
 
 
 def _ascent(parts, field, q, prior, levels):

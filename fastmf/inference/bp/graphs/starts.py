@@ -70,21 +70,12 @@ def starts_of_graph(units, n_starts, rng):
     uniform = np.repeat(1 / units.graph.n_states, units.graph.n_states)
     p, kinds = relaxed(_random_beliefs(units, n_starts - 1, rng), uniform, step, rng)
     cold = np.flatnonzero(kinds == 2)[-1:]
-    p[cold] = _annealed(units, p[cold])
+    labels = likely_state(units.problem()[0]) if len(cold) else None
+    if labels is not None:
+        p[cold] = 0
+        p[cold, units.first_state[units.layout.order] + labels] = 1
     messages = messages_from(units, np.maximum(p, MIN_START_PROBABILITY))
     return np.concatenate([np.zeros_like(messages, shape=(1, messages.shape[1])), messages])
-
-
-def _annealed(units, beliefs):
-    """States of large weight, or the given beliefs where none is found."""
-    problem, n = units.problem()[0], len(beliefs)
-    labels = np.zeros((n, len(units.graph.n_states)), np.int64)
-    objective = np.full(n, -np.inf)
-    forest_moves(problem, labels, objective, max_slots=MAX_START_SLOTS)
-    states = np.zeros_like(beliefs)
-    columns = units.first_state[units.layout.order] + labels
-    states[np.arange(n)[:, None], columns] = 1
-    return np.where(np.isfinite(objective)[:, None], states, beliefs)
 
 
 def _random_beliefs(units, n, rng):
