@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp, softmax
 
 from fastmf._common.rows import BLOCK_ENTRIES, blocks, row_blocks
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
@@ -132,12 +133,11 @@ def _sum_over_missing(pair, X):
             fields = b.reshape(-1, pair.n_hidden)
             free = hidden.log_partition(fields, 0.0).sum(1)
             logs = columns.log_weights[block] @ candidates.T + free.reshape(len(numbers), -1)
-            top = logs.max(1, keepdims=True)
-            w = np.exp(logs - top)
-            means[numbers[:, None], block] = w @ candidates / w.sum(1, keepdims=True)
+            w = softmax(logs, axis=1)
+            means[numbers[:, None], block] = w @ candidates
             given_state = hidden.moments(fields, 0.0)[0].reshape(b.shape)
-            of_hidden[numbers] = np.einsum("rs,rsu->ru", w / w.sum(1, keepdims=True), given_state)
-            log_partition[numbers] = top[:, 0] + np.log(w.sum(1))
+            of_hidden[numbers] = np.einsum("rs,rsu->ru", w, given_state)
+            log_partition[numbers] = logsumexp(logs, axis=1)
     return columns.means(means), of_hidden, log_partition
 
 
@@ -188,9 +188,8 @@ def average_of_phases(means, log_partition, converged, merge_tol=1e-2):
     nothing = ~counts.any(1)
     counts[nothing] = True
     logs = np.where(counts, np.where(nothing[:, None], 0.0, log_partition), -np.inf)
-    weights = np.exp(logs - logs.max(1, keepdims=True))
-    weights /= weights.sum(1, keepdims=True)
-    return np.einsum("rs,rsu->ru", weights.astype(means.dtype), means), any_converged
+    weights = softmax(logs, axis=1).astype(means.dtype)
+    return np.einsum("rs,rsu->ru", weights, means), any_converged
 
 
 # Chains of a row that are annealed, and steps.

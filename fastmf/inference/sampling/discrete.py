@@ -308,12 +308,9 @@ class _Replicates:
 
 def _largest_step(residual, left):
     """Largest step up to `left` that leaves the weights of half of the particles effective."""
-    residual = residual - residual.max(1, keepdims=True)
 
     def enough(step):
-        weights = np.exp(step * residual)
-        sizes = weights.sum(1) ** 2 / (weights**2).sum(1)
-        return sizes.min() >= RESAMPLE_BELOW * residual.shape[1]
+        return min(map(effective_size, step * residual)) >= RESAMPLE_BELOW * residual.shape[1]
 
     if enough(left):
         return left

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
+from scipy.special import softmax
 
 from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.mean_field._layouts import layout_of
@@ -360,8 +361,7 @@ class Population:
 
     def weights(self):
         """The importance weights since the last resampling, of sum 1."""
-        weights = np.exp(self.log_weights - self.log_weights.max())
-        return weights / weights.sum()
+        return softmax(self.log_weights)
 
     def resample(self, rng):
         """Positions of the chains that survive, with equal weights."""
