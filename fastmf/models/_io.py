@@ -20,7 +20,7 @@ from fastmf._common.rows import is_sparse
 from fastmf._threads.workers import computed_once
 from fastmf.models._couplings import sparse_from_arrays, sparse_to_arrays
 from fastmf.priors import Concatenated
-from fastmf.priors._protocol import field_names, is_concatenated, parts_of
+from fastmf.priors._protocol import field_names, is_concatenated
 from fastmf.priors._registry import REGISTRY, USER_REGISTRY
 
 MODELS: dict[str, type] = {}
@@ -82,26 +82,33 @@ def plain(value):
 # --- models -------------------------------------------------------------------------------------
 
 
-def prior_to_arrays(name, prior):
-    """A prior as arrays: its registered name, and its fields under `name.field`."""
-    if is_concatenated(prior):
-        parts = parts_of(prior)
-        arrays = {name: np.array(["concatenated", str(len(parts))])}
+def field_to_arrays(name, value):
+    """A field of a model as arrays: a matrix, sparse or not, a number, a prior, or a tuple.
+
+    A prior is its registered name, and its fields under `name.field`.
+    """
+    if isinstance(value, np.ndarray | float):
+        return {name: np.asarray(value)}
+    if is_sparse(value):
+        return sparse_to_arrays(name, value)
+    if type(value) is tuple or is_concatenated(value):
+        parts, kind = (value, "tuple") if type(value) is tuple else (value.parts, "concatenated")
+        arrays = {name: np.array([kind, str(len(parts))])}
         for i, part in enumerate(parts):
-            arrays |= prior_to_arrays(f"{name}.{i}", part)
+            arrays |= field_to_arrays(f"{name}.{i}", part)
         return arrays
     registered = {class_: key for key, class_ in (REGISTRY | USER_REGISTRY).items()}
-    if type(prior) not in registered:
+    if type(value) not in registered:
         raise TypeError(
-            f"{name}: {type(prior).__name__} cannot be saved, nor loaded elsewhere, before its "
+            f"{name}: {type(value).__name__} cannot be saved, nor loaded elsewhere, before its "
             "class has the decorator fastmf.priors.register."
         )
-    fields = {f"{name}.{field}": value for field, value in prior._asdict().items()}
-    return {name: np.array([registered[type(prior)]])} | fields
+    fields = {f"{name}.{field}": part for field, part in value._asdict().items()}
+    return {name: np.array([registered[type(value)]])} | fields
 
 
 def prior_from_arrays(name, arrays):
-    """The prior that `prior_to_arrays` wrote, in an `Archive`."""
+    """The prior that `field_to_arrays` wrote, in an `Archive`."""
     kind, *count = _kind(name, arrays)
     if count:
         return Concatenated(*(prior_from_arrays(f"{name}.{i}", arrays) for i in range(*count)))
@@ -134,20 +141,6 @@ def _kind(name, arrays):
                 f"member {shown(name)} must hold the number of its parts, got {shown(text)}."
             )
     return kind, *map(int, count)
-
-
-def field_to_arrays(name, value):
-    """A field of a model as arrays: a matrix, sparse or not, a number, a prior, or a tuple."""
-    if isinstance(value, np.ndarray | float):
-        return {name: np.asarray(value)}
-    if is_sparse(value):
-        return sparse_to_arrays(name, value)
-    if type(value) is not tuple:
-        return prior_to_arrays(name, value)
-    arrays = {name: np.array(["tuple", str(len(value))])}
-    for i, part in enumerate(value):
-        arrays |= field_to_arrays(f"{name}.{i}", part)
-    return arrays
 
 
 def field_from_arrays(name, arrays):

@@ -50,7 +50,7 @@ from fastmf.inference.sampling.gibbs import MIN_ANNEALED, annealed_samples
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
 from fastmf.learning.layered.settings import weight_scale_for
 from fastmf.models import exact
-from fastmf.models._io import model_to_arrays, prior_from_arrays, prior_to_arrays
+from fastmf.models._io import field_to_arrays, model_to_arrays, prior_from_arrays
 from fastmf.models.layered import machine_of
 from fastmf.priors._groups import as_labels, column_sizes
 from fastmf.priors._protocol import as_dtype, can_draw, can_sample, is_unit_prior, n_units, sample
@@ -583,7 +583,7 @@ class LayeredMachine(
 
     def _saved(self):
         names = ("n_iter_", "n_features_in_", "history_", "categories_")
-        arrays = model_to_arrays(self.model_) | prior_to_arrays("pointwise", self.pointwise_)
+        arrays = model_to_arrays(self.model_) | field_to_arrays("pointwise", self.pointwise_)
         arrays["starts_"] = self.starts_
         estimate = vars(self).get("_log_partition")
         if estimate is not None and estimate[0] is self.model_:
