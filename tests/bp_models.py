@@ -5,10 +5,9 @@ from functools import partial
 import numpy as np
 
 import fastmf as mf
-from fastmf.inference.bp._binary_units import BinaryUnits
 from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp.beliefs import beliefs_of
-from fastmf.inference.bp.rbm import checked_fields, propagated
+from fastmf.inference.bp.rbm import BinaryUnits, checked_fields, propagated
 
 SOLVERS = {
     "sum": mf.belief_propagation,

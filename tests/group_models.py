@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.models._layered import Layered
+from fastmf.models.layered import Layered
 from fastmf.priors._groups import groups
 
 RNG = np.random.default_rng(0)

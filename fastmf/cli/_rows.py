@@ -23,8 +23,7 @@ from fastmf.datasets.alignments import (
     write_fasta,
 )
 from fastmf.datasets.files import is_text, is_word, read_named, read_text
-from fastmf.models._archive import reading, shown
-from fastmf.models._io import replacing
+from fastmf.models._io import reading, replacing, shown
 
 # Suffixes of files of sequences, which are written like the first one.
 FASTA = (".fasta", ".fa", ".afa", ".faa", ".fna")

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from fastmf._common.warning import listed, warn_user
-from fastmf.models._archive import Archive, memory_limit, read_header, reason
+from fastmf.models._io import Archive, memory_limit, read_header, reason
 
 # Bytes of a file that are read at a time.
 BLOCK_BYTES = 2**20

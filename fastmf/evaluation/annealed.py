@@ -28,8 +28,7 @@ from scipy.sparse import issparse
 from fastmf._common.arguments import count, flag, generator, number
 from fastmf._common.warning import warn_user
 from fastmf._jit.messages import to_stderr
-from fastmf.inference.bp.most_probable import most_probable
-from fastmf.inference.mean_field.discrete_units import is_discrete
+from fastmf.inference.bp.belief_propagation import most_probable
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.lower_bound import (
     MAX_LACKING,
@@ -38,8 +37,9 @@ from fastmf.inference.mean_field.lower_bound import (
     spread_states,
     starts_at,
 )
-from fastmf.inference.sampling.annealing import (
+from fastmf.inference.sampling.gibbs import (
     Path,
+    Phases,
     annealed_model,
     base_between,
     effective_size,
@@ -47,12 +47,11 @@ from fastmf.inference.sampling.annealing import (
     neutral_base,
     refined,
 )
-from fastmf.inference.sampling.phases import Phases
 from fastmf.models import BoltzmannMachine
 from fastmf.models._checks import visible_rows
 from fastmf.models.boltzmann import check_machine
 from fastmf.priors._protocol import n_units, parts_of
-from fastmf.priors._queries import two_values
+from fastmf.priors._queries import is_discrete, two_values
 
 # Standard errors by which an estimate is clearly higher than another.
 CLEAR_ERRORS = 3

@@ -3,11 +3,10 @@
 import numpy as np
 
 from fastmf._common.arguments import count, generator
-from fastmf.inference.sampling.gibbs import even_layers, gibbs
-from fastmf.inference.sampling.visible import sampled_units
+from fastmf.inference.sampling.gibbs import even_layers, gibbs, sampled_units
 from fastmf.models._checks import visible_rows
-from fastmf.models._layered import Layered
 from fastmf.models.boltzmann import check_machine
+from fastmf.models.layered import Layered
 from fastmf.priors._groups import as_labels
 from fastmf.priors._protocol import n_units, sample
 

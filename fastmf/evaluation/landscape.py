@@ -4,7 +4,7 @@ import numpy as np
 
 from fastmf._common.arguments import count, one_of, real_array
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
-from fastmf.inference.mean_field._rows import drawn_starts
+from fastmf.inference.mean_field._layouts import drawn_starts
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.relaxed_bp import relaxed_bp
 from fastmf.inference.mean_field.solutions import distinct_solutions

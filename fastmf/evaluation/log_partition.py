@@ -9,19 +9,19 @@ from fastmf._common.arguments import count, flag, generator, rows
 from fastmf._common.names import pandas
 from fastmf._jit.messages import to_stderr
 from fastmf.evaluation.annealed import annealed_quietly
-from fastmf.inference.mean_field.discrete_units import is_discrete
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import log_partition_estimate
 from fastmf.inference.mean_field.lower_bound import lacking
 from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.missing.layered import enumerable
 from fastmf.models import exact
-from fastmf.models._graph import pairwise_graph
 from fastmf.models._graph_sums import is_small
-from fastmf.models._layered import Layered
+from fastmf.models._state_tables import pairwise_graph
 from fastmf.models.boltzmann import check_machine
+from fastmf.models.layered import Layered
 from fastmf.priors._groups import as_states
 from fastmf.priors._protocol import has_log_prob, has_third_cumulant, n_units, parts_of
+from fastmf.priors._queries import is_discrete
 
 ORDERS = {1: "NMF", 2: "TAP2", 3: "TAP3"}
 

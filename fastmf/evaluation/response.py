@@ -16,8 +16,8 @@ import numpy as np
 from fastmf._common.rows import is_sparse
 from fastmf.inference.bp.beliefs import Beliefs
 from fastmf.inference.ep.result import ExpectationPropagation
-from fastmf.models._layered import Layered
 from fastmf.models.boltzmann import check_machine
+from fastmf.models.layered import Layered
 from fastmf.priors._groups import has_groups
 from fastmf.priors._queries import two_values
 from fastmf.priors.concatenated import concatenate

@@ -19,7 +19,7 @@ are averaged over the second half of the steps (Polyak & Juditsky 1992).
 import numpy as np
 
 from fastmf._threads.workers import one_blas_thread
-from fastmf.inference.sampling.visible import SequentialUnits
+from fastmf.inference.sampling.gibbs import SequentialUnits
 from fastmf.learning.pseudo_likelihood.graph import coupled_units
 from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, one_hot
 from fastmf.learning.pseudo_likelihood.potts.fitting import PottsFit

@@ -21,12 +21,17 @@ import numpy as np
 from scipy.special import expit, logit
 
 from fastmf._common import arguments as check
-from fastmf.inference.bp.belief_propagation import belief_propagation
-from fastmf.inference.bp.most_probable import most_probable
+from fastmf.inference.bp.belief_propagation import belief_propagation, most_probable
 from fastmf.inference.mean_field.tap import tap
-from fastmf.inference.missing.layered import LOG_PARTITION_COST, MAX_WORK_OF_ROW, enumerable
-from fastmf.inference.missing.seen import annealed_rows, log_prob_of_seen, means_given_seen
-from fastmf.inference.sampling.annealing import MATCHING
+from fastmf.inference.missing.layered import (
+    LOG_PARTITION_COST,
+    MAX_WORK_OF_ROW,
+    annealed_rows,
+    enumerable,
+    log_prob_of_seen,
+    means_given_seen,
+)
+from fastmf.inference.sampling.gibbs import MATCHING
 from fastmf.learning.training.ascent import ascend
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.learning.training.settings import AscentSettings

@@ -3,9 +3,8 @@
 from fastmf.models._io import MODELS, load
 from fastmf.models.boltzmann import BoltzmannMachine
 from fastmf.models.crbm import CRBM
-from fastmf.models.dbm import DBM
 from fastmf.models.exact import Exact, exact
-from fastmf.models.rbm import RBM
+from fastmf.models.layered import DBM, RBM
 from fastmf.models.sparse_linear import SparseLinearModel
 
 MODELS |= {

@@ -1,13 +1,25 @@
-"""Exact sums over the states of a graph: of narrow parts in rounds, then one unit after another."""
+"""Exact sums over the states of a graph: of narrow parts in rounds, then one unit after another.
+
+A unit with no more than two neighbours is summed over: what remains is a field on its neighbour, or
+a table over both, which adds to the table of their edge. In each round this is done at once for
+many units, no two of them neighbours, a third of a chain or more, so that a million units take some
+forty rounds. Units that are left, the core, have more neighbours, and are eliminated one after the
+other (`fastmf.models._elimination`); graphs of width two have no core. In the opposite order the
+joint probabilities of a unit and its neighbours follow from
+
+    p(x, y, z) = p(x | y, z) p(y, z)
+
+once p(y, z) is known. Units have equal numbers of states: states are added to smaller units
+with the log-weight -inf.
+"""
 
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.models._elimination import sum_over_states
-from fastmf.models._elimination_order import MAX_BITS, elimination_plan
-from fastmf.models._narrow_graphs import n_bytes_of, n_entries_of, reduction_of, sum_in_rounds
-from fastmf.models._state_tables import Marginals, Restriction
+from fastmf.models._elimination import MAX_BITS, elimination_plan, sum_over_states
+from fastmf.models._state_tables import Marginals, Restriction, Tables
 
 # Entries of the tables of all rows up to which units are eliminated; and steps of all rows, each of
 # one unit or of a round, which is also the number of edges up to which an order is sought.
@@ -85,3 +97,215 @@ def eliminated(tables, max_entries, plans, mode=False):
         return None
     marginals = plans[key].marginals(tables, maximum=mode)
     return no_state if marginals.units is None else marginals
+
+
+# Rounds end once they have gone through this many times the units of the graph. Rounds of trees and
+# rings take 3; but in a long ladder only the units at its ends have two neighbours.
+MAX_VISITS = 20
+
+
+class Round(NamedTuple):
+    """Units that are summed over at once, by their numbers of neighbours, 0 to 2."""
+
+    alone: np.ndarray  # int (n_alone,)
+    leaves: np.ndarray  # int (n_leaves, 3): unit, neighbour and number of the edge
+    # int (n_inner, 5): unit, its neighbours, the smaller number first, and the numbers of both
+    # edges
+    inner: np.ndarray
+    retained: np.ndarray  # int (n_retained, 2): edges that remain: their numbers before and after
+    made: np.ndarray  # int (n_inner,): numbers after the round of the edges between both neighbours
+    n_edges: int  # edges after the round
+    edges: np.ndarray  # int (n_edges_before, 2)
+
+
+class Reduction(NamedTuple):
+    """Rounds, and the graph that they leave."""
+
+    rounds: list  # list of Round
+    core: np.ndarray  # int (n_core,): units that are left, ascending
+    edges: np.ndarray  # int (n_edges, 2): edges between them, by their places in `core`
+
+
+def reduction_of(n_units, edges, n_states=2, max_entries=np.inf):
+    """The `Reduction` of a graph; without rounds if these leave most, or have more entries.
+
+    The smaller unit of each edge comes first.
+    """
+    given = edges = np.asarray(edges, np.int64).reshape(-1, 2)
+    remaining = np.ones(n_units, bool)
+    rounds, n_visits, rng = [], 0, np.random.default_rng(0)
+    while remaining.any() and n_visits < MAX_VISITS * n_units:
+        degree = np.bincount(edges.ravel(), minlength=n_units)
+        chosen = remaining & (degree <= 2)
+        if not chosen.any():
+            break
+        n_visits += np.count_nonzero(remaining)
+        rank = rng.random(n_units)
+        both = edges[chosen[edges].all(1)]
+        first_loses = rank[both[:, 0]] < rank[both[:, 1]]
+        chosen[np.where(first_loses, both[:, 0], both[:, 1])] = False
+        rounds.append(_round(edges, chosen, degree, n_units))
+        edges, remaining = _edges_after(rounds[-1]), remaining & ~chosen
+    # Only the corners of a grid would be left out.
+    if n_entries_of(rounds, n_states) > max_entries or remaining.sum() > n_units / 2:
+        return Reduction([], np.arange(n_units), given)
+    return Reduction(rounds, np.flatnonzero(remaining), (np.cumsum(remaining) - 1)[edges])
+
+
+def _round(edges, chosen, degree, n_units):
+    """The `Round` of some units, no two of them neighbours."""
+    at = chosen[edges]
+    touched = np.flatnonzero(at.any(1))
+    second = at[touched, 1].astype(np.int64)
+    unit = edges[touched, second]
+    order = np.lexsort((edges[touched, 1 - second], unit))
+    touched, unit = touched[order], unit[order]
+    neighbour = edges[touched].sum(1) - unit
+    single = degree[unit] == 1
+    leaves = np.stack([unit, neighbour, touched], 1)[single]
+    pairs = np.stack([neighbour, touched], 1)[~single].reshape(-1, 2, 2)
+    inner = np.column_stack([unit[~single][::2], pairs[:, :, 0], pairs[:, :, 1]])
+    retained = np.flatnonzero(~at.any(1))
+    keys = np.concatenate([
+        edges[retained, 0] * n_units + edges[retained, 1], inner[:, 1] * n_units + inner[:, 2]
+    ])  # fmt: skip
+    unique, number = np.unique(keys, return_inverse=True)
+    alone = np.flatnonzero(chosen & (degree == 0))
+    number = number.reshape(-1)
+    retained = np.stack([retained, number[: len(retained)]], 1)
+    return Round(alone, leaves, inner, retained, number[len(retained) :], len(unique), edges)
+
+
+def _edges_after(done):
+    """Edges after a round, in the order of their numbers."""
+    after = np.empty((done.n_edges, 2), np.int64)
+    after[done.retained[:, 1]] = done.edges[done.retained[:, 0]]
+    after[done.made] = done.inner[:, 1:3]
+    return after
+
+
+def n_entries_of(rounds, n_states):
+    """Entries of the tables of all units."""
+    n_inner = sum(len(done.inner) for done in rounds)
+    n_others = sum(len(done.leaves) + len(done.alone) for done in rounds)
+    return n_inner * float(n_states) ** 3 + n_others * float(n_states) ** 2
+
+
+def n_bytes_of(rounds, n_states):
+    """Memory that sums take, about; parameters as for `n_entries_of`."""
+    n_edges = max((len(done.edges) for done in rounds), default=0)
+    return 8 * (2 * n_entries_of(rounds, n_states) + 4 * n_edges * float(n_states) ** 2)
+
+
+def sum_in_rounds(tables, reduction, sum_core, averages=True, maximum=False):
+    """The `Marginals` of `tables`; with `maximum`, the most probable state takes all the weight.
+
+    `sum_core` does the same for tables of the core.
+    """
+    if not reduction.rounds:
+        return sum_core(tables)
+    # Arrays of equal numbers of states: added ones have the log-weight -inf.
+    first, second = tables.edges.T
+    exists = np.arange(tables.sizes.max(initial=1)) < tables.sizes[:, None]
+    pair_exists = exists[first][:, :, None] & exists[second][:, None, :]
+    fields, couplings = np.full(exists.shape, -np.inf), np.zeros(pair_exists.shape)
+    fields[exists], couplings[pair_exists] = tables.fields, tables.couplings
+    log_partition, rounds = 0.0, []
+    for done in reduction.rounds:
+        messages, conditionals = [], []
+        for clique in _cliques(done, fields, couplings):
+            message = (_log_maximum if maximum else _log_sum)(clique)
+            largest = message.max(tuple(range(1, message.ndim)))
+            if (largest == -np.inf).any():
+                return Marginals(-np.inf, None, None)
+            log_partition += largest.sum()
+            message -= largest.reshape(-1, *[1] * (message.ndim - 1))
+            messages.append(message)
+            conditionals.append(clique if averages else None)
+        couplings = _pass_on(done, messages, fields, couplings)
+        rounds.append(conditionals)
+    in_core = exists[reduction.core]
+    first, second = reduction.edges.T
+    pair_in_core = in_core[first][:, :, None] & in_core[second][:, None, :]
+    core = Marginals(0.0, np.zeros(0), np.zeros(0))
+    if len(in_core):
+        parts = fields[reduction.core][in_core], couplings[pair_in_core]
+        core = sum_core(Tables(tables.sizes[reduction.core], reduction.edges, *parts))
+    log_partition = float(log_partition) + core.log_partition
+    if not averages or core.log_partition == -np.inf:
+        return Marginals(log_partition, None, None)
+    units, pairs = np.zeros_like(fields), np.zeros_like(couplings)
+    of_core = np.zeros(in_core.shape)
+    of_core[in_core] = core.units
+    units[reduction.core], pairs[pair_in_core] = of_core, core.pairs
+    for done in reversed(reduction.rounds):
+        pairs = _joint(done, rounds.pop(), units, pairs)
+    return Marginals(log_partition, units[exists], pairs[pair_exists])
+
+
+def _log_sum(clique):
+    """Log-sum over the states of units; the clique becomes exp(clique - log-sum)."""
+    message = clique.max(1, keepdims=True)
+    message[message == -np.inf] = 0
+    clique -= message
+    np.exp(clique, out=clique)
+    total = clique.sum(1, keepdims=True)
+    impossible = total == 0
+    total[impossible] = 1
+    clique /= total
+    message += np.log(total, out=total)
+    message[impossible] = -np.inf
+    return message.squeeze(1)
+
+
+def _log_maximum(clique):
+    """Maximum over the states of units; the clique becomes 1 at the first largest one, or 0."""
+    best = clique.argmax(1)[:, None]
+    message = np.take_along_axis(clique, best, 1)
+    clique[:] = 0
+    np.put_along_axis(clique, best, 1, 1)
+    return message.squeeze(1)
+
+
+def _cliques(done, fields, couplings):
+    """Sums of all that mentions the units of a round: (units, states, states of neighbours)."""
+    unit, neighbour, edge = done.leaves.T
+    leaves = fields[unit][:, :, None] + _from(couplings, edge, unit < neighbour)
+    unit, first, second, to_first, to_second = done.inner.T
+    by_first = fields[unit][:, :, None] + _from(couplings, to_first, unit < first)
+    by_second = _from(couplings, to_second, unit < second)
+    return fields[done.alone], leaves, by_first[..., None] + by_second[:, :, None, :]
+
+
+def _from(tables, edge, is_first):
+    """Tables of some edges, with the states of one of their units first."""
+    tables = tables[edge]
+    return np.where(is_first[:, None, None], tables, tables.swapaxes(1, 2))
+
+
+def _pass_on(done, messages, fields, couplings):
+    """Add messages to the fields, in place, and to the couplings after the round."""
+    np.add.at(fields, done.leaves[:, 1], messages[1])
+    after = np.zeros((done.n_edges, *couplings.shape[1:]))
+    after[done.retained[:, 1]] = couplings[done.retained[:, 0]]
+    np.add.at(after, done.made, messages[2])
+    return after
+
+
+def _joint(done, conditionals, units, after):
+    """Probabilities of pairs before a round from the pairs after it; its units are set in place."""
+    alone, leaves, inner = conditionals
+    units[done.alone] = alone
+    before = np.empty((len(done.edges), *after.shape[1:]))
+    before[done.retained[:, 0]] = after[done.retained[:, 1]]
+    unit, neighbour, edge = done.leaves.T
+    leaves *= units[neighbour][:, None, :]
+    units[unit] = leaves.sum(2)
+    before[edge] = np.where((unit < neighbour)[:, None, None], leaves, leaves.swapaxes(1, 2))
+    unit, first, second, to_first, to_second = done.inner.T
+    inner *= after[done.made][:, None]
+    units[unit] = inner.sum((2, 3))
+    for neighbour, edge, axis in ((first, to_first, 3), (second, to_second, 2)):
+        pair = inner.sum(axis)
+        before[edge] = np.where((unit < neighbour)[:, None, None], pair, pair.swapaxes(1, 2))
+    return before

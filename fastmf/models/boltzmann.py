@@ -1,19 +1,71 @@
-"""Fully visible Boltzmann machine with any unit prior."""
+"""Fully visible Boltzmann machines with any unit prior, and the base class of all machines."""
 
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 
+from fastmf._common.arguments import number
 from fastmf._common.rows import is_sparse
 from fastmf._threads.workers import computed_once
 from fastmf.models import _checks
-from fastmf.models._couplings import check_states, checked_couplings, has_forbidden, pair_sums
+from fastmf.models._couplings import (
+    check_states,
+    checked_couplings,
+    has_forbidden,
+    pair_sums,
+    with_entries,
+)
 from fastmf.models._io import Model
-from fastmf.models._pairwise import Machine
 from fastmf.priors._groups import column_is_group, column_sizes, has_groups
+from fastmf.priors._protocol import is_unit_prior
+from fastmf.priors._scaling import at_temperature
+from fastmf.priors.concatenated import concatenate
 
 # Most units for which solvers of dense matrices make sparse couplings dense.
 MAX_DENSE_UNITS = 4096
+
+
+class Machine(Model):
+    """Common parts of RBMs, DBMs and fully visible machines."""
+
+    def at_temperature(self, temperature):
+        """Divide couplings, fields, precisions and log-weights by a temperature.
+
+        The distribution is p^(1 / T), normalised; multiplicities of `Binomial` units stay.
+
+        Parameters
+        ----------
+        temperature : float
+            Above 0.
+
+        Returns
+        -------
+        RBM, DBM or BoltzmannMachine
+
+        Raises
+        ------
+        TypeError
+            For spike-and-slab units, and users' own: p^(1 / T) is of another family.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> pair = mf.BoltzmannMachine([[0.0, 1.0], [1.0, 0.0]], mf.Ising([0.0, 3.0]))
+        >>> hot = pair.at_temperature(2.0)
+        >>> hot.couplings[0, 1], hot.prior.field
+        (np.float64(0.5), array([0. , 1.5]))
+        """
+        temperature = number("temperature", temperature, np.finfo(np.float32).tiny, np.inf)
+
+        def divided(x):
+            if is_unit_prior(x):
+                return at_temperature(x, temperature)
+            if isinstance(x, tuple):
+                return tuple(map(divided, x))
+            return with_entries(x, lambda values: values / values.dtype.type(temperature))
+
+        return self.rebuilt(**{name: divided(x) for name, x in self.parameters().items()})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -111,6 +163,13 @@ class BoltzmannMachine(Machine):
         """
         x = _checks.states_of("x", self.prior, x)
         return -pair_sums(self.couplings, x) - _checks.log_prob("prior", self.prior, x)
+
+
+def machine_of_layers(weights, layers):
+    """Two layers as a BoltzmannMachine with sparse couplings, in double precision."""
+    weights = scipy.sparse.csr_array(weights.astype(np.float64))
+    couplings = scipy.sparse.block_array([[None, weights], [weights.T, None]], format="csr")
+    return BoltzmannMachine(couplings, concatenate(list(layers)))
 
 
 def check_machine(model, solver=None):

@@ -7,7 +7,7 @@ import numpy as np
 from fastmf._common.arguments import real_array
 from fastmf.models import _checks
 from fastmf.models._io import Model
-from fastmf.models.rbm import RBM
+from fastmf.models.layered import RBM
 from fastmf.priors import Bernoulli
 
 

@@ -10,20 +10,19 @@ import scipy
 from fastmf._common.arguments import flag, number
 from fastmf._common.rows import BLOCK_ENTRIES, is_sparse
 from fastmf._threads.workers import one_blas_thread
-from fastmf.models._graph import pairwise_graph
 from fastmf.models._graph_sums import GraphSums
 from fastmf.models._state_tables import (
     Tables,
     allowed_states,
     average_products,
     one_row,
+    pairwise_graph,
     states_of_units,
     with_all_pairs,
 )
-from fastmf.models.boltzmann import BoltzmannMachine, check_machine
+from fastmf.models.boltzmann import BoltzmannMachine, check_machine, machine_of_layers
 from fastmf.priors._groups import column_is_group, column_sizes
 from fastmf.priors._queries import columns_of_values, number_of_states
-from fastmf.priors.concatenated import concatenate
 
 # Largest enumerations: units, and states of them together.
 MAX_LAYER_UNITS = 20
@@ -274,11 +273,8 @@ def _exact_rbm(model, averages):
 
 def _exact_graph(pair, model, averages, max_bytes):
     """The same of a layered machine without a layer that can be enumerated, as one graph."""
-    weights, n = scipy.sparse.csr_array(pair.weights), pair.n_visible
+    machine, n = machine_of_layers(pair.weights, pair.layers), pair.n_visible
     try:
-        machine = BoltzmannMachine(
-            scipy.sparse.block_array([[None, weights], [weights.T, None]]), concatenate(pair.layers)
-        )
         sums = _exact_boltzmann(machine, None, None, averages, False, max_bytes)
     except ValueError as error:
         raise ValueError(

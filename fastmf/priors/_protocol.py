@@ -112,8 +112,7 @@ def field_names(prior):
 
 def as_dtype(prior, dtype):
     """The prior with its parameters in another floating type."""
-    method = getattr(prior, "as_dtype", None)
-    return method(dtype) if method else prior._make(_cast(prior, f, dtype) for f in prior)
+    return map_parts(lambda part: part._make(_cast(part, f, dtype) for f in part), prior)
 
 
 def _cast(prior, field, dtype):
@@ -149,12 +148,16 @@ def map_parameters(function, *priors):
 
 def project(prior):
     """The nearest prior with parameters inside their domain; itself without such a method."""
-    return prior.project() if hasattr(prior, "project") else prior
+    return map_parts(lambda part: part.project() if hasattr(part, "project") else part, prior)
 
 
 def precomputed(prior):
     """The prior in the form that kernels tilt: all that does not depend on the tilt computed."""
-    return prior.precomputed() if offers(type(prior), "precomputed") else prior
+
+    def of_part(part):
+        return part.precomputed() if offers(type(part), "precomputed") else part
+
+    return map_parts(of_part, prior)
 
 
 def offers(class_, name, of="moments"):

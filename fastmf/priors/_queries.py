@@ -7,7 +7,7 @@ A prior gives an answer of its own by an optional member of the protocol (see `_
 import numpy as np
 
 from fastmf._common.rows import is_sparse
-from fastmf.priors._groups import columns_by_parts, has_groups
+from fastmf.priors._groups import column_is_group, column_sizes, columns_by_parts, has_groups
 from fastmf.priors._protocol import by_parts, is_concatenated, joined, n_units, parts_of, take
 from fastmf.priors._registry import REGISTRY, built_in
 from fastmf.priors.concatenated import concatenate
@@ -309,3 +309,42 @@ def _perturbed(prior, X, noise, rng):
         return np.where(flip, X.dtype.type(sum(values)) - X, X)
     steps = noise * X.std(0) * rng.standard_normal(X.shape, dtype=X.dtype)
     return np.clip(X + steps, X.min(0), X.max(0))
+
+
+# States of a group that have a start of their own.
+MAX_STARTING_STATES = 8
+
+
+def has_many_values(priors):
+    """Whether all units are discrete, and some have more than two values."""
+    return all(map(is_discrete, priors)) and not all(map(two_values, priors))
+
+
+def is_discrete(prior):
+    """Whether all units are in groups of states, or have a `support`."""
+    return bool(state_counts(prior).all())
+
+
+def extreme_starts(prior):
+    """Return states (n_starts, n_units) of all units at their lowest and highest values.
+
+    Groups are in each of their first states.
+    """
+    columns = columns_of_values(prior)
+    is_group = column_is_group(prior)
+    largest = max((len(v) for v, group in zip(columns, is_group, strict=True) if group), default=2)
+    starts = np.empty((min(largest, MAX_STARTING_STATES), n_units(prior)))
+    ends = np.cumsum(column_sizes(prior))
+    for values, group, end in zip(columns, is_group, ends, strict=True):
+        for k, start in enumerate(starts):
+            if group:
+                start[end - len(values) : end] = values[min(k, len(values) - 1)]
+            else:
+                start[end - 1] = values.max() if k % 2 else values.min()
+    return starts
+
+
+def widths(prior):
+    """Distance of the lowest and the highest value of each unit of a discrete prior, or 1."""
+    low, high = bounds(prior)
+    return np.where(high > low, high - low, 1.0)

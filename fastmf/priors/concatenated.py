@@ -74,10 +74,6 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
             start, stop = start - n, stop - n
         return self._make((tuple(taken),))
 
-    def as_dtype(self, dtype):
-        """The prior with its parameters in another floating type."""
-        return self._make((tuple(_protocol.as_dtype(part, dtype) for part in self.parts),))
-
     def log_partition(self, b, a):
         """Log-partition of each unit."""
         return _join(p.log_partition(*tilt) for p, *tilt in self._split(b, a))
@@ -118,14 +114,6 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
         """Derivatives of log_prob, part by part."""
         parts = tuple(_protocol.log_prob_gradient(p, x) for p, x in self._split(x))
         return self._make((parts,))
-
-    def project(self):
-        """The nearest prior with parameters inside their domain."""
-        return self._make((tuple(_protocol.project(part) for part in self.parts),))
-
-    def precomputed(self):
-        """The prior in the form that kernels tilt."""
-        return self._make((tuple(_protocol.precomputed(part) for part in self.parts),))
 
     @accepts_lists
     def _split(self, *arrays):

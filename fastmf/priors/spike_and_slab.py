@@ -17,8 +17,8 @@ from fastmf._jit.kernel import compilable
 from fastmf.priors import _quadrature
 from fastmf.priors._compiled import LOG_PARTITIONS, MEANS, VARIANCES, by_kernels
 from fastmf.priors._registry import floating_type, unit_prior
-from fastmf.priors.gaussian import Gaussian
-from fastmf.priors.truncated_gaussian import (
+from fastmf.priors.gaussian import (
+    Gaussian,
     TruncatedGaussian,
     bounds_given_or_found,
     check_slab,

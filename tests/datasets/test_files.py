@@ -294,7 +294,7 @@ HEAD = struct.pack(">HBB2I", 0, 8, 2, 2**5, 2**20)
     ids=lambda value: value if isinstance(value, str) else f"{len(value)} bytes",
 )
 def test_a_bomb_needs_no_more_memory_than_allowed(tmp_path, monkeypatch, name, content, says):
-    monkeypatch.setattr("fastmf.models._archive.MIN_MEMORY_BYTES", 2**18)
+    monkeypatch.setattr("fastmf.models._io.MIN_MEMORY_BYTES", 2**18)
     path = tmp_path / name
     path.write_bytes(content)
     tracemalloc.start()

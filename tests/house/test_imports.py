@@ -76,9 +76,7 @@ ROOMS = {
     },
 }
 # Folder inside a room -> the files of the room that import it. It imports others of the room only.
-FOLDERS = {
-    "inference/bp/graphs": {"belief_propagation", "bounds", "most_probable", "tree_reweighted"}
-}
+FOLDERS = {"inference/bp/graphs": {"belief_propagation", "bounds"}}
 CORE = {"numba", "llvmlite", "numpy", "scipy"}
 
 # Optional package -> (parts that may import it at the top, parts that may do so in a function).

@@ -4,9 +4,8 @@ from functools import partial
 
 import numpy as np
 
-from fastmf.inference.bp._binary_units import BinaryUnits
-from fastmf.inference.bp._kernel_arguments import new_workspaces, prepared
-from fastmf.inference.bp._options import BPOptions
+from fastmf.inference.bp._options import BPOptions, new_workspaces, prepared
+from fastmf.inference.bp.rbm import BinaryUnits
 from fastmf.special import sigmoid_pair
 from kernel_cases.case import Case, chosen, few_rows
 from kernel_cases.machines import rbm

@@ -5,8 +5,8 @@ from functools import partial
 import numpy as np
 
 import fastmf as mf
-from fastmf.inference.bp._groups import GroupUnits, _prepared, _workspace
 from fastmf.inference.bp._options import BPOptions
+from fastmf.inference.bp.rbm import GroupUnits, _prepared, _workspace
 from kernel_cases.case import Case, chosen, few_rows
 
 

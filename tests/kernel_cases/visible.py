@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 import fastmf as mf
-from fastmf.inference.sampling.visible import units_of_columns
+from fastmf.inference.sampling.gibbs import units_of_columns
 from fastmf.kernels.sampling.visible import TiltedBetas, visible_work
 from fastmf.priors._groups import column_sizes
 from kernel_cases.case import Case, chosen

@@ -11,9 +11,8 @@ from own_priors import Levels, ThreeLevels
 from scipy.sparse import block_diag, coo_array, csr_array, diags_array
 
 import fastmf as mf
-from fastmf.models._elimination import sum_over_states
-from fastmf.models._elimination_order import elimination_plan
-from fastmf.models._narrow_graphs import reduction_of, sum_in_rounds
+from fastmf.models._elimination import elimination_plan, sum_over_states
+from fastmf.models._graph_sums import reduction_of, sum_in_rounds
 from fastmf.models._state_tables import Tables
 
 GRAPHS = [

@@ -193,7 +193,7 @@ def refused(path, says, **options):
 
 @pytest.fixture
 def small_limit(monkeypatch):
-    monkeypatch.setattr("fastmf.models._archive.MIN_MEMORY_BYTES", 2**20)
+    monkeypatch.setattr("fastmf.models._io.MIN_MEMORY_BYTES", 2**20)
 
 
 def test_a_bomb_needs_no_more_memory_than_allowed(tmp_path, small_limit):

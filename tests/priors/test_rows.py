@@ -10,7 +10,7 @@ import fastmf as mf
 from fastmf._common import rows
 from fastmf.priors._protocol import log_prob_gradient, parts_of
 from fastmf.priors._queries import fitted, independent_units, mean_log_prob
-from fastmf.priors._rows import log_prob_of_rows, mean_log_prob_gradient, states
+from fastmf.priors._values import log_prob_of_rows, mean_log_prob_gradient, states
 
 RNG = np.random.default_rng(0)
 FIELD = RNG.normal(size=6)

@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from fastmf.priors import Gaussian, TruncatedGaussBernoulli, TruncatedGaussian
-from fastmf.priors.truncated_gaussian import bounds_of_columns, fit
+from fastmf.priors.gaussian import bounds_of_columns, fit
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -7,12 +7,13 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from fastmf._common.warning import warn_user
-from fastmf.models._archive import reading, shown
 from fastmf.models._io import (
     field_from_arrays,
     field_to_arrays,
     model_from_arrays,
     plain,
+    reading,
+    shown,
     write_arrays,
 )
 

@@ -18,8 +18,7 @@ from fastmf.estimators.common.data import (
     with_nan_labels,
 )
 from fastmf.estimators.common.reports import coded_frame, is_frame
-from fastmf.inference.mean_field.discrete_units import is_discrete
-from fastmf.inference.missing.seen import log_prob_of_seen
+from fastmf.inference.missing.layered import log_prob_of_seen
 from fastmf.learning.layered.completion import (
     completed_once,
     independent_of_seen,
@@ -52,10 +51,10 @@ from fastmf.priors._queries import (
     fitted,
     hidden_unit,
     independent_units,
+    is_discrete,
 )
 from fastmf.priors._registry import REGISTRY, floating_type
-from fastmf.priors._rows import log_prob_of_rows, states
-from fastmf.priors._values import check_part, checked_values
+from fastmf.priors._values import check_part, checked_values, log_prob_of_rows, states
 from fastmf.priors.categorical import MAX_STATES
 from fastmf.priors.concatenated import concatenate
 from fastmf.priors.ordinal import MAX_SCORE

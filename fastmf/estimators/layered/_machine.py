@@ -35,37 +35,33 @@ from fastmf.estimators.layered._learning import Learning, given_layers, hidden_p
 from fastmf.evaluation.annealed import estimated_log_partition
 from fastmf.evaluation.denoising import nearest_rows
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
-from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate
+from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate, posterior
 from fastmf.inference.mean_field.lower_bound import lacking, lower_bound, starts_at
-from fastmf.inference.mean_field.posterior import posterior
 from fastmf.inference.mean_field.solutions import distinct, distinct_solutions
 from fastmf.inference.missing.layered import (
     MAX_WORK_OF_ROW,
+    annealed_given_seen,
     average_of_phases,
     enumerable,
     exact_given,
     log_likelihood,
-    promising_starts,
-)
-from fastmf.inference.missing.seen import (
-    annealed_given_seen,
     log_likelihood_of_seen,
     log_prob_of_seen,
     means_given_seen,
     nearest_states,
+    promising_starts,
 )
-from fastmf.inference.sampling.annealing import MIN_ANNEALED, annealed_samples
+from fastmf.inference.sampling.gibbs import MIN_ANNEALED, annealed_samples
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
 from fastmf.learning.layered.settings import weight_scale_for
 from fastmf.models import exact
-from fastmf.models._io import model_to_arrays, prior_from_arrays, prior_to_arrays
-from fastmf.models.dbm import machine_of
+from fastmf.models._io import field_to_arrays, model_to_arrays, prior_from_arrays
+from fastmf.models.layered import machine_of
 from fastmf.priors._groups import as_labels, column_sizes
 from fastmf.priors._protocol import as_dtype, can_draw, can_sample, is_unit_prior, n_units, sample
 from fastmf.priors._queries import common_support, two_values
 from fastmf.priors._registry import floating_type
-from fastmf.priors._rows import data_fields, states
-from fastmf.priors._values import checked_values
+from fastmf.priors._values import checked_values, data_fields, states
 
 
 def noise_tilt(Y, noise_variance):
@@ -642,7 +638,7 @@ class LayeredMachine(
 
     def _saved(self):
         names = ("n_iter_", "n_features_in_", "history_", "categories_")
-        arrays = model_to_arrays(self.model_) | prior_to_arrays("pointwise", self.pointwise_)
+        arrays = model_to_arrays(self.model_) | field_to_arrays("pointwise", self.pointwise_)
         arrays["starts_"] = self.starts_
         estimate = vars(self).get("_log_partition")
         if estimate is not None and estimate[0] is self.model_:

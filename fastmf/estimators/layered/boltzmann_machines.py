@@ -11,9 +11,9 @@ from fastmf.learning.layered.completion import completed_once
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
 from fastmf.learning.layered.step import train
 from fastmf.models import RBM
-from fastmf.models.dbm import machine_of
+from fastmf.models.layered import machine_of
 from fastmf.priors._protocol import is_unit_prior, n_units, sample
-from fastmf.priors._rows import data_fields
+from fastmf.priors._values import data_fields
 
 
 class GeneralizedRBM(LayeredMachine):

@@ -16,8 +16,7 @@ from fastmf.estimators.common.data import column_name, missing_entries
 from fastmf.estimators.common.files import Saved
 from fastmf.estimators.common.reports import feature_names, like_frame
 from fastmf.estimators.common.runs import drawn_seed, generator_of, warn_of_convergence
-from fastmf.inference.missing.fully_visible import METHODS, WORST_ERROR, conditional_means
-from fastmf.inference.sampling.discrete import sample
+from fastmf.inference.sampling.discrete import METHODS, WORST_ERROR, conditional_means, sample
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
 from fastmf.learning.pseudo_likelihood.fit import MAX_ITER
 from fastmf.learning.pseudo_likelihood.graph import edges_of

@@ -658,7 +658,7 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
     def _part(self):
         """The model of the coefficients, without the latent variables."""
         # Rows have the roots of their weights as factors, with which the same sites give the same
-        # Gaussian of the coefficients: see `fastmf.inference.gaussian.latent`.
+        # Gaussian of the coefficients: see `fastmf.inference.gaussian.bipartite`.
         n_others, n = len(self._others), self.n_features_in_
         odds = self.prior_inclusion_[self._group_of]
         odds = np.clip(np.log(odds) - np.log1p(-odds), -NEVER_ZERO, NEVER_ZERO)

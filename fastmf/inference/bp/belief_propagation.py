@@ -1,29 +1,60 @@
-"""Sum-product belief propagation: the public function, and which part of the package solves it."""
+"""Sum-product, and most probable assignments by max- and mixed-product: the public functions.
 
+They choose the kernels, of an RBM or of a graph. Assignments of two layers of binary units are
+improved by a search, by enumeration or simulated annealing. Where one layer has few states, each is
+completed by the best state of the other, so that the best assignment is found. Otherwise chains of
+single flips are annealed, with units of the other layer maximised or summed out at each flip. If
+the other layer is maximised, too, the smaller of both is flipped.
+"""
+
+from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf.inference.bp._binary_units import BinaryUnits
-from fastmf.inference.bp._groups import propagate
-from fastmf.inference.bp._options import BPOptions
-from fastmf.inference.bp.beliefs import beliefs_of
-from fastmf.inference.bp.graphs.automatic import automatic
+from fastmf._outcomes import CONVERGED, INFEASIBLE, LOG_EPSILON
+from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
+from fastmf.inference.bp._options import MAX_LOG_OF_PRODUCT, BPOptions
+from fastmf.inference.bp.beliefs import Beliefs, beliefs_of, margin_of, reasons
 from fastmf.inference.bp.graphs.layers import (
-    machine_of_layers,
     needs_graph,
     propagate_on_layers,
 )
-from fastmf.inference.bp.graphs.propagation import propagate_on_graph
-from fastmf.inference.bp.graphs.radius import radius_of_layers, spectral_radius
+from fastmf.inference.bp.graphs.propagation import (
+    Solved,
+    all_right,
+    graph_beliefs,
+    propagate_on_graph,
+    propagate_units,
+    radius_of_layers,
+    spectral_radius,
+)
 from fastmf.inference.bp.graphs.units import GraphUnits
-from fastmf.inference.bp.most_probable import most_probable
-from fastmf.inference.bp.rbm import checked_fields, checked_init, messages_of, propagated
-from fastmf.inference.bp.solutions import mixtures, options_of_checks, starts_of_layers
-from fastmf.inference.fixed_point import Question, with_check
+from fastmf.inference.bp.rbm import (
+    BinaryUnits,
+    checked_fields,
+    checked_init,
+    messages_of,
+    propagate,
+    propagated,
+)
+from fastmf.inference.bp.solutions import (
+    MAX_CHECK_SWEEPS,
+    mixtures,
+    options_of_checks,
+    starts_of_layers,
+)
+from fastmf.inference.fixed_point import Question, with_changes, with_check
+from fastmf.inference.mean_field.solutions import N_CHECKED_STARTS
+from fastmf.kernels.bp.arguments import BPProblem, BPRecord
+from fastmf.kernels.bp.local_search import ClimbSettings, climb
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models import RBM, BoltzmannMachine
+from fastmf.models._graph_sums import MAX_ENTRIES, is_small
+from fastmf.models.boltzmann import machine_of_layers
+from fastmf.models.exact import MAX_LAYER_STATES
 from fastmf.priors import Categorical
 from fastmf.priors._queries import two_values
 
@@ -201,3 +232,371 @@ def _mixture_of_layers(options, model, fields, n_rows):
 
     result, stable = mixtures(options, n_rows, of_row)
     return _checked(options, result, model, fields, stable)
+
+
+@one_blas_thread()
+def automatic(options, model, field, clamp, init=None):
+    """The `GraphBeliefs` of algorithm="auto"."""
+    units = GraphUnits(model, field, clamp)
+    if not units.is_forest:
+        exact = _exact(units, units.n_rows or 1)
+        if exact is not None:
+            return _certain(graph_beliefs(options, units, exact, None, units.n_rows is None))
+    one = propagate_units(options, units)
+    if one.reliable is None or np.all(one.reliable):  # None: too large for checks, and more starts
+        return one
+    sweeps = min(options.max_iter, MAX_CHECK_SWEEPS)
+    options = replace(options, n_starts=N_CHECKED_STARTS, rng=0, max_iter=sweeps, messages=False)
+    several = propagate_units(options, units)
+    if not np.any(several.converged & ~np.atleast_1d(one.reliable)):
+        return one
+    several.__dict__["method"] = "several starts"
+    return several
+
+
+def _exact(units, n_rows):
+    """The `Solved` rows by elimination, in some seconds; None if their tables are large."""
+    if not is_small(units.graph):
+        return None
+    rows = units.marginals(range(n_rows), 8 * MAX_ENTRIES / n_rows)
+    if rows is None:
+        return None
+    zeros, values = np.zeros(n_rows), [row.log_partition for row in rows]
+    record = {
+        "status": np.where(np.isneginf(values), INFEASIBLE, CONVERGED),
+        "n_iter": zeros.astype(np.int64), "residual": zeros, "damping": zeros,
+        "history": np.zeros((0, 0)),
+    }  # fmt: skip
+    values, beliefs, pairs = map(np.array, zip(*rows, strict=True))
+    return Solved(record, beliefs, values, pairs, None, None, None, None)
+
+
+def _certain(result):
+    """The same beliefs, which need no check."""
+    message = np.where(result.converged, "exact, by elimination", result.message)
+    return with_check(with_changes(result, method="elimination", message=message[()]), all_right)
+
+
+def most_probable(
+    model,
+    *,
+    sum_hidden=False,
+    search=True,
+    bound=False,
+    field=None,
+    clamp=None,
+    init=None,
+    n_starts=None,
+    rng=None,
+    max_iter=1000,
+    n_threads=None,
+):
+    """Find the most probable assignment by max-product belief propagation and a search.
+
+    Parameters
+    ----------
+    model : RBM or BoltzmannMachine
+        An RBM or a graph (dense or sparse couplings) of discrete units.
+    sum_hidden : bool, default False
+        Find the visible assignment of largest probability with the hidden units summed out
+        (marginal MAP, by mixed-product; with categorical visible units by sum-product and moves of
+        single groups). Of an RBM with two-valued hidden units and without `clamp`.
+    search : bool, default True
+        Improve the decoded assignment; see Notes. False: the best assignment of all sweeps, as in
+        the paper.
+    bound : bool, default False
+        Compute `bound`, a certified upper bound of the score of all assignments, by tree-reweighted
+        max-product. Where it equals the score, the assignment is proved to be the best one.
+    field, clamp : array or pair of arrays, optional
+        Extra fields, and values of clamped units, as in `belief_propagation`.
+    init : array or Beliefs, optional
+        Assignment to start from, of the visible units of an RBM or of all units of a graph; or the
+        assignment of an earlier result.
+    n_starts : int, optional
+        Run an RBM of two-valued units from this many starts: the default start, and random
+        assignments, which are the same for each row. Useful where `reliable` is False.
+    rng : numpy.random.Generator or int, optional
+        Random numbers of the starts, needed with `n_starts`.
+    max_iter : int, default 1000
+        Largest number of sweeps.
+    n_threads : int, optional
+        Default: Numba's number of threads. Results do not depend on it.
+
+    Returns
+    -------
+    Beliefs
+        With `assignment`, `score`, `reliable` and perhaps `bound`; `GraphBeliefs` for a graph.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments of wrong shapes, types or ranges, or options that the model does not have.
+
+    Notes
+    -----
+    Ping and Ihler (2017), Eqs. 8-18. Search in an RBM: single flips of visible units; then, without
+    `init`, all states of a layer where these are few, and annealed chains of flips elsewhere. On a
+    graph: the exact answer of a forest, or by elimination where that is quick; elsewhere single
+    moves and, in rows with ties or that do not converge, annealed moves of random forests. The
+    search takes most of the time: some hundred times the sweeps of a single row. `bound` holds at
+    all messages, and is the maximum over the local polytope where they converge (Wainwright,
+    Jaakkola and Willsky 2005).
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> chain = np.diag([1.0, -2.0], 1) + np.diag([1.0, -2.0], -1)
+    >>> machine = mf.BoltzmannMachine(chain, mf.Ising([0.5, 0.0, 0.0]))
+    >>> best = mf.most_probable(machine, bound=True)
+    >>> best.assignment, best.score, best.bound.round(6)
+    (array([ 1.,  1., -1.]), np.float64(3.5), np.float64(3.5))
+    """
+    sum_hidden, search = check.flag("sum_hidden", sum_hidden), check.flag("search", search)
+    if check.flag("bound", bound) and sum_hidden:
+        raise ValueError("bound: not available with sum_hidden.")
+    options = BPOptions(
+        algorithm="mixed" if sum_hidden else "max",
+        search=search,
+        bound=bound,
+        n_starts=n_starts,
+        rng=rng,
+        max_iter=max_iter,
+        n_threads=n_threads,
+    )
+    if options.n_starts is not None and options.n_starts > 1 and init is not None:
+        raise ValueError("n_starts: not available with init.")
+    is_graph = isinstance(model, BoltzmannMachine)
+    if not is_graph and not isinstance(model, RBM):
+        raise TypeError(f"model must be an RBM or a BoltzmannMachine, got {type(model).__name__}.")
+    if is_graph or needs_graph(options, model, clamp):
+        if sum_hidden:
+            raise ValueError("sum_hidden: needs an RBM of two-valued hidden units, and no clamp.")
+        _refuse_starts(options)
+        if is_graph:
+            return propagate_on_graph(options, model, field, clamp, init)
+        return propagate_on_layers(options, model, field, clamp, init)
+    fields, n_rows = checked_fields(model, field)
+    if isinstance(model.layers[0], Categorical):
+        _refuse_starts(options)
+        if init is not None:
+            raise ValueError("init: not available with categorical visible units.")
+        return propagate(options, model, fields, n_rows)
+    units = BinaryUnits(model, fields)
+    if init is not None:
+        init = init.assignment[0] if isinstance(init, Beliefs) else init
+        init, n_rows = checked_init(init, model.weights.shape[:1], n_rows)
+        init = units.is_one(init)
+    result = _decoded(options, units, n_rows, init)
+    if not bound:
+        return result
+    bounds = propagate_on_layers(replace(options, search=False), model, field, clamp).bound
+    result.__dict__["bound"] = bounds = np.maximum(bounds, result.score)
+    proved = (bounds - result.score <= margin_of(bounds)).all()
+    return with_check(result, all_right) if proved else result
+
+
+def _refuse_starts(options):
+    if options.n_starts is not None and options.n_starts > 1:
+        raise ValueError("n_starts: available for an RBM of two-valued units without clamp only.")
+
+
+def _decoded(options, units, n_rows, init):
+    """The `Beliefs` of an RBM of binary units with the best assignment of all starts."""
+    n_starts, joint = options.n_starts or 1, options.algorithm == "max"
+    assignments = ()
+    if n_starts > 1:
+        rng = check.generator(options.rng)
+        assignments = rng.random((n_starts - 1, len(units.model.weights))) < 0.5
+    ends = propagated(options, units, n_rows or 1, init, assignments)
+    record, optimal, is_best = ends.record, None, False
+    if options.search:
+        rows = np.arange(len(record.best)) // n_starts
+        optimal = _polish(options, units.of_rows(rows), record)
+    if n_starts > 1:
+        record, optimal = best_of(record, optimal, n_starts)
+    if options.search and init is None:
+        better = best_assignments(units, joint, record.best)
+        if better is not None:
+            record.best[:], is_best = better.visible, better.is_best
+            optimal = _polish(options, units, record)
+    result = beliefs_of(options, units, ends._replace(record=record), n_rows is None, optimal)
+    if not options.search:
+        return result
+    return with_check(result, all_right if is_best else partial(search_again, units, joint))
+
+
+def _polish(options, units, record):
+    """Make the best assignment of each row a local maximum, all in float64."""
+    joint, n_threads = options.algorithm == "max", options.n_threads
+    problem = units.weights(), units.fields, joint, record.best
+    record.objective[:], optimal = climbed(*problem, n_threads=n_threads)
+    return optimal
+
+
+def best_of(record, optimal, n_starts):
+    """The record of the best of each `n_starts` rows, and whether it is a local maximum."""
+    first = np.arange(0, len(record.objective), n_starts)
+    best = first + record.objective.reshape(-1, n_starts).argmax(1)
+    record = BPRecord(*(part[best] if len(part) else part for part in record))
+    return record, None if optimal is None else optimal[best]
+
+
+# Chains of each row, their rounds for each unit, the fewest rounds, and the first temperature
+# relative to the fields.
+N_ANNEALED_CHAINS, ROUNDS_PER_UNIT, MIN_ANNEALED_ROUNDS, FIRST_TEMPERATURE = 16, 4, 100, 0.2
+# Random numbers that all chains share, an eighth of the numbers in the chains of some rows.
+N_RANDOM = 1 << 17
+# Products of all rows that bound the rounds.
+MAX_ANNEALED_PRODUCTS = 2e9
+# Chains with which a check looks for better assignments, and the number of chains that must end at
+# the best one for it to be reliable.
+CHECKED_CHAINS, MIN_AGREEING = 64, 4
+FEW = f"%d of {CHECKED_CHAINS} annealed chains found it, so that a more probable one may exist"
+# Temperatures and random numbers of a local search alone.
+CLIMB_ONLY = np.empty(0), np.zeros(1)
+
+
+class Assignments(NamedTuple):
+    """Visible {0, 1} units of rows, and whether all states of a layer were compared."""
+
+    visible: np.ndarray
+    objective: np.ndarray
+    is_best: bool
+    n_agreeing: np.ndarray | None = None  # number of chains that ended at such an objective
+
+
+@one_blas_thread()
+def best_assignments(units, joint, visible, chains=N_ANNEALED_CHAINS, rng=0):
+    """Assignments that are as probable as given ones, or more."""
+    weights, fields = problem_of(units, len(visible))
+    n_rows, given = len(visible), objective_of(weights, fields, joint, visible)
+    result = _enumerated(weights, fields, joint)
+    if result is not None:
+        # Where they are as probable, the given ones stay.
+        no_better = result.objective <= given + margin_of(given) / 1000
+        return result._replace(visible=np.where(no_better[:, None], visible, result.visible))
+    rounds = _rounds(weights, joint, chains * n_rows)
+    if rounds < MIN_ANNEALED_ROUNDS:
+        return None
+    best, objective, n_agreeing = visible.copy(), given.copy(), np.zeros(n_rows, int)
+    step = max(1, 8 * N_RANDOM // (chains * sum(weights.shape)))
+    for first in range(0, n_rows, step):
+        rows = slice(first, first + step)
+        given_fields = [f[rows] for f in fields]
+        new = _annealed(weights, given_fields, joint, (chains, rounds), np.random.default_rng(rng))
+        values = objective_of(weights, [f[:, None] for f in given_fields], joint, new)
+        top = values.argmax(1)[:, None]
+        highest = np.take_along_axis(values, top, 1)[:, 0]
+        better = highest > objective[rows]
+        best[rows][better] = np.take_along_axis(new, top[:, :, None], 1)[better, 0]
+        objective[rows][better] = highest[better]
+        lowest = objective[rows] - margin_of(objective[rows])
+        n_agreeing[rows] = (values >= lowest[:, None]).sum(1)
+    return Assignments(best, objective, False, n_agreeing)
+
+
+def problem_of(units, n_rows):
+    """Weights of {0, 1} units, and fields of all rows.
+
+    Fields are clipped where they decide on a unit alone, so that sums keep the digits of the
+    weights.
+    """
+    weights, fields = units.weights(), []
+    for axis, field in enumerate(units.fields):
+        decisive = 2 * abs(weights).sum(1 - axis) - LOG_EPSILON
+        clipped = np.clip(field, -decisive, decisive)
+        fields.append(np.broadcast_to(clipped, (n_rows, field.shape[1])))
+    return weights, fields
+
+
+def objective_of(weights, fields, joint, visible):
+    """Exponent of visible states with the best hidden ones, or log p(v) without its constant."""
+    b = fields[1] + visible @ weights
+    return (visible * fields[0]).sum(-1) + _of_hidden(b, joint)
+
+
+def _of_hidden(b, joint):
+    return np.maximum(b, 0).sum(-1) if joint else np.logaddexp(0, b).sum(-1)
+
+
+def _enumerated(weights, fields, joint):
+    """The best `Assignments` by all states of one layer; None where these are many."""
+    n, m = weights.shape
+    n_rows = len(fields[0])
+    by_hidden = joint and m < n
+    size = m if by_hidden else n
+    if n_rows * 2.0 ** min(size, 64) * (n + m) > MAX_LAYER_STATES:
+        return None
+    states = ((np.arange(2**size)[:, None] >> np.arange(size)) & 1).astype(np.float64)
+    sums = states @ (weights.T if by_hidden else weights)
+    best = np.empty((n_rows, n), bool)
+    for k in range(n_rows):
+        given, summed = (f[k] for f in (fields[::-1] if by_hidden else fields))
+        top = (states @ given + _of_hidden(sums + summed, joint)).argmax()
+        best[k] = sums[top] + summed > 0 if by_hidden else states[top] > 0
+    return Assignments(best, objective_of(weights, fields, joint, best), True)
+
+
+def _rounds(weights, joint, n_chains):
+    """Number of rounds over all units of chains that time allows; 0 without weights."""
+    if not weights.size:
+        return 0
+    units = min(weights.shape) if joint else len(weights)
+    wanted = max(ROUNDS_PER_UNIT * units, MIN_ANNEALED_ROUNDS)
+    return min(wanted, int(MAX_ANNEALED_PRODUCTS / (n_chains * weights.size)))
+
+
+def _annealed(weights, fields, joint, size, rng):
+    """Visible units at the ends of chains, of shape (n_rows, n_chains, n_visible)."""
+    (chains, rounds), (n, m), n_rows = size, weights.shape, len(fields[0])
+    hot = FIRST_TEMPERATURE * np.sqrt((weights**2).sum() / min(n, m))
+    by_hidden = joint and m < n
+    flipped, summed = fields[::-1] if by_hidden else fields
+    states = rng.random((n_rows * chains, flipped.shape[1])) < 0.5
+    climbed(
+        np.ascontiguousarray(weights.T) if by_hidden else weights,
+        (np.repeat(flipped, chains, axis=0), np.repeat(summed, chains, axis=0)),
+        joint,
+        states,
+        annealing=(hot * (1 - np.arange(rounds) / rounds), np.log1p(-rng.random(N_RANDOM))),
+    )
+    if by_hidden:
+        states = states @ weights.T + np.repeat(summed, chains, axis=0) > 0
+    return states.reshape(n_rows, chains, n)
+
+
+def climbed(weights, fields, joint, visible, *, annealing=CLIMB_ONLY, n_threads=None):
+    """Flip units of rows, which are changed in place, until no single flip helps."""
+    (n, m), n_rows, sums = weights.shape, len(visible), abs(weights).sum(1)
+    problem = BPProblem(
+        weights=weights,
+        exponentials=np.exp(weights[:0] if joint else weights),
+        starts=weights[:0],
+        row_sums=weights.sum(1),
+        visible_field=np.ascontiguousarray(fields[0]),
+        hidden_field=np.ascontiguousarray(fields[1]),
+    )
+    max_weight = max(0.1, abs(weights).max(initial=0))
+    max_factors = max(1, int(MAX_LOG_OF_PRODUCT[weights.dtype] / max_weight))
+    settings = ClimbSettings(joint, max_factors, 1 + sums, *annealing)
+    objective, optimal = np.empty(n_rows), np.zeros(n_rows, bool)
+    n_rounds = 10 + len(annealing[0])
+    n_workers = workers_for(n_rows, 2 * n_rounds * n_rows * n * m, n_threads)
+    memory, queue = np.empty((n_workers, 3, m)), np.zeros(2, np.int64)
+    in_parallel(climb, (settings, problem, memory, visible, objective, optimal, queue), n_workers)
+    return objective, optimal
+
+
+def search_again(units, joint, result):
+    """Search more probable assignments: the reason why each row is not reliable, "" if it is.
+
+    None if the layers are large.
+    """
+    bits = units.is_one(np.atleast_2d(result.assignment[0]))
+    better = best_assignments(units, joint, bits, CHECKED_CHAINS, rng=1)
+    if better is None:
+        return None
+    given = objective_of(*problem_of(units, len(bits)), joint, bits)
+    n, why = better.n_agreeing, reasons(given, better.objective, "n_starts=20")
+    rare = np.where(n < MIN_AGREEING, np.char.mod(FEW, n), "")
+    return [reason or doubt for reason, doubt in zip(why, rare, strict=True)]

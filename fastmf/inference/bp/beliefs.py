@@ -1,4 +1,4 @@
-"""The result of belief propagation."""
+"""The results of belief propagation, on an RBM and on a graph."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +11,9 @@ from fastmf.inference.fixed_point import FixedPoint, average, trace_of
 from fastmf.kernels.bp import belief_propagation as bp_kernels
 from fastmf.kernels.bp.arguments import TILE_UNITS
 from fastmf.special import sigmoid_pair
+
+BETTER = "another assignment is more probable, by {:.3g} nats; take {}"
+NO_STATE = "no state is possible"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -220,3 +223,89 @@ def _pairs_of_messages(options, problem, messages, record):
     arguments = problem, messages, beliefs, scales, np.zeros(1, np.int64), out
     in_parallel(bp_kernels.pair_beliefs, arguments, n_workers)
     return out
+
+
+# --- scores of assignments ------------------------------------------------------------------------
+
+
+def margin_of(objective):
+    """Differences of objectives that are rounding."""
+    return 1e-9 * (1 + abs(objective))
+
+
+def reasons(given, best, advice):
+    """Reason why each row is not reliable: a more probable assignment, or none that is possible."""
+    texts = []
+    for objective, highest in zip(given, best, strict=True):
+        is_lower = highest > -np.inf and highest - objective > margin_of(highest)
+        text = BETTER.format(highest - objective, advice) if is_lower else ""
+        texts.append(NO_STATE if highest == -np.inf else text)
+    return texts
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GraphBeliefs(Beliefs):
+    """Result of `belief_propagation` for a `BoltzmannMachine`: the `Beliefs` of a graph.
+
+    There is one layer: `mean`, `var`, `b` and `a` are arrays, and so is `assignment`, with labels
+    of groups of states.
+
+    Parameters
+    ----------
+    edges : int array of shape (n_edges, 2)
+        Pairs of coupled units (groups of states are one), the smaller number first.
+    edge_probability : array of shape (n_edges,), optional
+        Tree-reweighted: probability of each edge in a spanning tree.
+    messages : array of shape (n_messages,) or (n_rows, n_messages), optional
+        Logarithms, to start from with `init`.
+    pairwise : array of shape (n_edges,), (n_values,) or with rows, optional
+        Expected products <x_i x_j> of two-valued units. For other units, probabilities of the pairs
+        of states, a table of n_states[i] * n_states[j] numbers for each edge: see `table`.
+    n_states : int array of shape (n_units,)
+        Number of states of each unit.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> chain = np.diag([1.0, 2.0], 1) + np.diag([1.0, 2.0], -1)
+    >>> found = mf.belief_propagation(mf.BoltzmannMachine(chain, mf.Ising(np.zeros(3))))
+    >>> found.edges.tolist()
+    [[0, 1], [1, 2]]
+    >>> np.isclose(found.log_partition, np.log(8 * np.cosh(1) * np.cosh(2)))
+    np.True_
+    """
+
+    edges: np.ndarray | None = None
+    edge_probability: np.ndarray | None = None
+    n_states: np.ndarray | None = None
+
+    def table(self, i, j, row=None):
+        """Probabilities of the pairs of states of two coupled units that are not two-valued.
+
+        Parameters
+        ----------
+        i, j : int
+            Units, in either order.
+        row : int, optional
+            Row of fields or clamps, where there are rows.
+
+        Returns
+        -------
+        array of shape (n_states[i], n_states[j])
+
+        Raises
+        ------
+        ValueError
+            If there are no pair beliefs, or none of these units.
+        """
+        if self.pairwise is None or self.pairwise.shape[-1] == len(self.edges):
+            raise ValueError("tables need pairwise=True and units that are not two-valued.")
+        at = np.flatnonzero((self.edges == sorted((i, j))).all(1))
+        if not len(at):
+            raise ValueError(f"units {i} and {j} are not coupled.")
+        counts = self.n_states[self.edges].prod(1)
+        first = counts[: at[0]].sum()
+        values = self.pairwise if row is None else self.pairwise[row]
+        values = values[..., first : first + counts[at[0]]]
+        table = values.reshape(self.n_states[self.edges[at[0]]])
+        return table if i < j else table.T

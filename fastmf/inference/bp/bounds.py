@@ -9,8 +9,8 @@ the machine. A unit that takes its best distribution given all other units keeps
 gains the states that no other unit forbids: L does not fall. The states gained depend on the order
 of the units; several orders are tried.
 
-Units are updated level by level of the graph of the couplings, which is the same as one after
-another in that order: on a sparse graph there are few levels.
+Units of one colour, which are not coupled, are updated at once: on a sparse graph there are few
+colours, and units are coloured one after another in each order.
 """
 
 from dataclasses import replace
@@ -21,17 +21,16 @@ from scipy.sparse import csr_array
 from scipy.special import xlogy
 
 from fastmf._common import arguments as check
-from fastmf.inference.bp._assignments import margin_of
 from fastmf.inference.bp._options import BPOptions
-from fastmf.inference.bp.graphs.layers import machine_of_layers
-from fastmf.inference.bp.graphs.moves import likely_state
-from fastmf.inference.bp.graphs.propagation import solve_trees
+from fastmf.inference.bp.belief_propagation import most_probable
+from fastmf.inference.bp.beliefs import margin_of
+from fastmf.inference.bp.graphs.layers import propagate_on_layers
+from fastmf.inference.bp.graphs.propagation import propagate_on_graph, solve_trees
+from fastmf.inference.bp.graphs.starts import likely_state
 from fastmf.inference.bp.graphs.units import GraphUnits
-from fastmf.inference.bp.most_probable import most_probable
 from fastmf.inference.mean_field import gaussian_layers
-from fastmf.inference.mean_field._layouts import layout_of_checks
-from fastmf.inference.mean_field._rows import start_and_tilt
-from fastmf.inference.mean_field._sparse_layout import columns_graph
+from fastmf.inference.mean_field._layouts import layout_of_checks, start_and_tilt
+from fastmf.inference.mean_field._sparse_layout import colours_of, columns_graph
 from fastmf.inference.mean_field.lower_bound import (
     SUM_ROUNDING,
     bounded_products,
@@ -41,8 +40,9 @@ from fastmf.inference.mean_field.lower_bound import (
 from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.mean_field.tap import tap
 from fastmf.kernels.mean_field.arguments import Tilt
-from fastmf.models import BoltzmannMachine
+from fastmf.models import RBM, BoltzmannMachine
 from fastmf.models._couplings import finite_and_forbidden, has_forbidden
+from fastmf.models.boltzmann import machine_of_layers
 from fastmf.priors import Categorical
 from fastmf.priors._protocol import has_log_prob
 from fastmf.priors._queries import columns_of_values
@@ -248,26 +248,12 @@ def _forbidden_bound(couplings, prior, row, n_orders, rng):
     parts = finite_and_forbidden(couplings)
     bounds = []
     for _ in range(n_orders):
-        levels = [free[level] for level in _levels(graph, rng.permutation(len(free)))]
+        order = rng.permutation(len(free))
+        colour = colours_of(graph[order][:, order])
+        levels = [free[order[colour == k]] for k in np.unique(colour)]
         bounds.append(_ascent(parts, field, one.copy(), prior, levels))
     lower, size = max(bounds)
     return lower, lower, size
-
-
-def _levels(graph, place):
-    """Vertices that can be updated at the same time, as if it were one after another."""
-    rows, n = np.repeat(np.arange(len(place)), np.diff(graph.indptr)), len(place)
-    later = place[graph.indices] > place[rows]
-    ends = rows[later], graph.indices[later]
-    after = csr_array((np.ones(len(ends[0])), ends), shape=(n, n))
-    n_before = np.bincount(ends[1], minlength=n)
-    levels, level = [], np.flatnonzero(n_before == 0)
-    while len(level):
-        levels.append(level)
-        reached = after[level].indices
-        np.subtract.at(n_before, reached, 1)
-        level = np.unique(reached[n_before[reached] == 0])
-    return levels
 
 
 def _ascent(parts, field, q, prior, levels):
@@ -286,3 +272,52 @@ def _ascent(parts, field, q, prior, levels):
         last, bound = bound[0], (sum(map(np.sum, terms)), sum(abs(t).sum() for t in terms))
         if not bound[0] - last > margin_of(bound[0]):
             return bound
+
+
+def tree_reweighted(model, *, field=None, clamp=None, max_iter=1000):
+    """Compute an upper bound of the log-partition by tree-reweighted belief propagation.
+
+    Parameters
+    ----------
+    model : RBM or BoltzmannMachine
+        An RBM or a graph (dense or sparse couplings) of discrete units.
+    field, clamp : array or pair of arrays, optional
+        Extra fields, and values of clamped units, as in `belief_propagation`.
+    max_iter : int, default 1000
+        Largest number of sweeps. The bound holds after any number of them.
+
+    Returns
+    -------
+    Beliefs
+        `log_partition` is the bound; `mean` and `pairwise` are beliefs of the random trees.
+        `GraphBeliefs` for a graph, with the edges' probabilities.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments of wrong shapes, types or ranges.
+
+    See Also
+    --------
+    log_partition_bounds : This bound and a lower one, for more models.
+
+    Notes
+    -----
+    Wainwright, Jaakkola and Willsky (2005). Edges have the probabilities that they have in uniform
+    random spanning trees or, in large graphs, in random trees that together contain all edges. The
+    bound is evaluated at the messages of the last sweep (Globerson and Jaakkola 2007).
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> ring = mf.BoltzmannMachine(np.ones((3, 3)) - np.eye(3), mf.Ising(np.zeros(3)))
+    >>> upper = mf.tree_reweighted(ring)
+    >>> bool(upper.log_partition >= mf.exact(ring).log_partition)
+    True
+    """
+    options = BPOptions(algorithm="tree_reweighted", max_iter=max_iter, pairwise=True)
+    if isinstance(model, BoltzmannMachine):
+        return propagate_on_graph(options, model, field, clamp)
+    if not isinstance(model, RBM):
+        raise TypeError(f"model must be an RBM or a BoltzmannMachine, got {type(model).__name__}.")
+    return propagate_on_layers(options, model, field, clamp)

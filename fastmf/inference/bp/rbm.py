@@ -1,9 +1,12 @@
-"""Belief propagation in RBMs of binary units: rows from their starts to their ends.
+"""Belief propagation in RBMs with binary hidden units: rows from their starts to their ends.
 
 The equations of messages, cavities, beliefs and the Bethe free energy are at the head of
-`fastmf.kernels.bp.belief_propagation`.
+`fastmf.kernels.bp.belief_propagation`, for {0, 1} units u. Binary units are x = offset + scale * u:
+with offsets o and scales s of the two layers, weights W and fields b, c of the model, the {0, 1}
+units have weights s_v s_h W and fields s_v (b + o_h W 1) and s_h (c + o_v W' 1).
 """
 
+from copy import copy
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,17 +14,25 @@ import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf._common.memory import borrowed
-from fastmf._threads.workers import in_parallel
-from fastmf.inference.bp._kernel_arguments import (
+from fastmf._threads.workers import in_parallel, workers_for
+from fastmf.inference.bp._options import (
+    MAX_BYTES,
+    MAX_LOG_OF_PRODUCT,
+    MAX_WEIGHT,
+    convergence_settings,
     message_dtype,
     message_layout,
     new_workspaces,
     prepared,
+    record_of,
+    rounding,
 )
-from fastmf.inference.bp._options import MAX_BYTES
-from fastmf.inference.bp.beliefs import Beliefs, log_messages, pair_products
+from fastmf.inference.bp.beliefs import Beliefs, log_messages, of_record, pair_products
 from fastmf.kernels.bp import belief_propagation as bp_kernels
+from fastmf.kernels.bp import groups as bp_groups
 from fastmf.kernels.bp.arguments import BPRecord
+from fastmf.priors._queries import binary_field, two_values
+from fastmf.special import sigmoid_pair, softplus
 
 
 class Ends(NamedTuple):
@@ -176,3 +187,233 @@ def _decisions(units):
     hidden, weights = np.tanh(units.symmetric_field(1) / 2) / 2, units.model.weights
     received = hidden.astype(weights.dtype) @ weights.T * weights.dtype.type(units.factor)
     return units.symmetric_field(0) + received > 0
+
+
+def _max_abs(array):
+    """Largest absolute value, without an array of absolute values."""
+    return float(max(array.max(initial=0), -array.min(initial=0)))
+
+
+def _total(field, extra):
+    """Fields of units and extra ones as rows in float64; infinite if they are too large."""
+    if extra is None:
+        return np.array(field, np.float64, ndmin=2)
+    with np.errstate(over="ignore"):
+        return np.atleast_2d(field.astype(np.float64) + extra)
+
+
+def _check_fields(fields, dtype):
+    """Raise ValueError where sums of up to 1 / eps fields may not be numbers."""
+    limit = np.finfo(dtype).max * np.finfo(dtype).eps
+    for max_field in map(_max_abs, fields):
+        if not max_field <= limit:  # NaN, too
+            raise ValueError(
+                f"field and the units' own must add up to {limit:.2g} at most in {dtype}, "
+                f"got {max_field:g}."
+            )
+
+
+class BinaryUnits:
+    """An RBM of binary units, and fields of rows, as an RBM of {0, 1} units.
+
+    The {0, 1} units have `factor` times the weights of the model, and total fields of shape
+    (1 or n_rows, n_units); `constant`, (1 or n_rows,), is to be added to log-probabilities.
+    `prior_fields` b of the priors are exp(b x + constant) at the two values of x.
+    """
+
+    def __init__(self, model, fields):
+        values = [two_values(prior) for prior in model.layers]
+        self.model = model
+        self.offsets = tuple(low for low, _ in values)
+        self.scales = tuple(high - low for low, high in values)
+        self.factor = self.scales[0] * self.scales[1]
+        w = model.weights
+        self.max_weight = self.factor * _max_abs(w)
+        self.prior_fields, constants = zip(*map(binary_field, model.layers), strict=True)
+        total = tuple(map(_total, self.prior_fields, fields))
+        _check_fields(total, model.dtype)
+        (o_v, o_h), (s_v, s_h), (b, c) = self.offsets, self.scales, total
+        self._own_fields = total
+        rows = w.sum(1, dtype=np.float64) if o_h else 0.0
+        columns = w.sum(0, dtype=np.float64) if o_v else 0.0
+        self.fields = s_v * (b + o_h * rows), s_h * (c + o_v * columns)
+        self.constant = o_v * b.sum(1) + o_h * c.sum(1) + o_v * o_h * np.sum(rows)
+        self.constant += sum(x.sum(dtype=np.float64) for x in constants)
+
+    def weights(self):
+        """Weights of the {0, 1} units in float64, a new array."""
+        weights = self.model.weights.astype(np.float64)
+        weights *= self.factor
+        return weights
+
+    def symmetric_field(self, layer):
+        """Log-odds of the units of a layer while all messages are in the middle of their range.
+
+        With couplings W of {0, 1} units that is W / 2: what a unit sends that is as often high as
+        low, whichever of its values is called 1. So these log-odds do not depend on the coding of
+        the units; for spins they are twice the field of the model.
+        """
+        # Not from `fields`: the middle of a spin is 0, and sums of its weights cancel exactly.
+        middle = self.offsets[1 - layer] + self.scales[1 - layer] / 2
+        field = self._own_fields[layer]
+        if middle:
+            field = field + middle * self.model.weights.sum(1 - layer)
+        return self.scales[layer] * field
+
+    def of_rows(self, rows):
+        """The same with the fields of these rows; fields that all rows share stay shared."""
+        units = copy(self)
+        for name in ("fields", "_own_fields"):
+            parts = (f if len(f) == 1 else f[rows] for f in getattr(self, name))
+            setattr(units, name, tuple(parts))
+        return units
+
+    def means(self, log_odds):
+        """Means and variances of the model's units, from log-odds of the {0, 1} units."""
+        pairs = [sigmoid_pair(x) for x in log_odds]
+        ends = [(low, low + scale) for low, scale in zip(self.offsets, self.scales, strict=True)]
+        means = [low * q + high * p for (p, q), (low, high) in zip(pairs, ends, strict=True)]
+        variances = [s * s * p * q for (p, q), s in zip(pairs, self.scales, strict=True)]
+        return means, variances
+
+    def values(self, layer, units):
+        """Convert {0, 1} units of a layer to values of the model."""
+        return self.offsets[layer] + self.scales[layer] * units
+
+    def is_one(self, visible):
+        """{0, 1} units as booleans, from values of the visible units of the model."""
+        return visible > self.offsets[0] + self.scales[0] / 2
+
+
+# Largest |weight|, less the mean of the extremes of its group, for which ratios are numbers.
+MAX_GROUP_WEIGHT = MAX_WEIGHT[np.dtype(np.float64)]
+
+
+class GroupUnits:
+    """An RBM of groups and binary hidden units as one with {0, 1} hidden units, and its fields.
+
+    In every group and for every hidden unit of the `GroupProblem` the largest and the smallest
+    weight are opposite: a gauge, which changes no probability and no log-partition. `constant`,
+    (1 or n_rows,), is to be added to log-probabilities; hidden units have the values offset and
+    offset + scale.
+    """
+
+    def __init__(self, model, fields):
+        visible, hidden = model.layers
+        low, high = two_values(hidden)
+        self.model, self.offset, self.scale = model, low, high - low
+        weights = model.weights.astype(np.float64)
+        hidden_field, constants = binary_field(hidden)
+        b, c = (
+            np.atleast_2d(np.asarray(x, np.float64) + (0 if f is None else f))
+            for x, f in zip((visible.field, hidden_field), fields, strict=True)
+        )
+        b = b + low * weights.sum(1)
+        self.constant = low * c.sum(1) + constants.sum(dtype=np.float64)
+        weights *= self.scale
+        middle = np.maximum.reduceat(weights, visible.starts)
+        middle = (middle + np.minimum.reduceat(weights, visible.starts)) / 2
+        weights -= np.repeat(middle, visible.sizes, axis=0)
+        c = self.scale * c + middle.sum(0)
+        self.max_weight = float(abs(weights).max(initial=0))
+        starts = np.append(visible.starts, len(weights)).astype(np.int64)
+        exponentials = np.exp(np.minimum(weights, MAX_GROUP_WEIGHT))
+        self.weights = weights
+        self.problem = bp_groups.GroupProblem(exponentials, starts, b, c)
+
+
+def propagate(options, model, fields, n_rows):
+    """The `Beliefs` of a model with categorical visible units, by sum-product.
+
+    Marginal MAP starts from the most probable label of each group, and moves single groups.
+    """
+    units = GroupUnits(model, fields)
+    if units.max_weight > MAX_GROUP_WEIGHT:
+        raise ValueError(
+            f"weights of a group may differ by {2 * MAX_GROUP_WEIGHT / units.scale:g} at most, got "
+            f"{2 * units.max_weight / units.scale:g}."
+        )
+    settings, record = _prepared(options, units, n_rows or 1)
+    work = 10 * record.hidden.size * len(units.weights)
+    n_workers = workers_for(len(record.hidden), work, options.n_threads, options.max_iter)
+    workspace = _workspace(units.problem, n_workers)
+    arguments = settings, units.problem, record, workspace, np.zeros(2, np.int64)
+    in_parallel(bp_groups.group_propagation, arguments, n_workers)
+    return _beliefs(options, units, record, n_rows is None)
+
+
+def _prepared(options, units, n_rows):
+    """Settings, and a record of rows at their starts."""
+    (n_states, n_hidden), dtype = units.weights.shape, np.dtype(np.float64)
+    rounding_error = rounding((n_states, n_hidden), dtype, units.max_weight, 1.0)
+    settings = bp_groups.GroupSettings(
+        **convergence_settings(options, rounding_error)._asdict(),
+        max_factors=max(1, int(MAX_LOG_OF_PRODUCT[dtype] / max(0.1, units.max_weight))),
+        sweep=bp_groups.sweep_address(),
+    )
+    record = bp_groups.GroupRecord(
+        visible=np.zeros((n_rows, n_states)),
+        hidden=np.broadcast_to(units.problem.hidden_field, (n_rows, n_hidden)).copy(),
+        bethe=np.zeros(n_rows),
+        **record_of(n_rows, options)._asdict(),
+    )
+    return settings, record
+
+
+def _workspace(problem, n_workers):
+    """Memory of the workers."""
+    n_hidden, sizes = problem.exponentials.shape[1], np.diff(problem.starts)
+    shapes = (len(sizes), n_hidden), (9, n_hidden), (3, int(sizes.max()))
+    return bp_groups.GroupWorkspace(*(np.zeros((n_workers, *shape)) for shape in shapes))
+
+
+def _climbed(units, labels):
+    """Labels after moves of single groups to their best states; hidden units are summed out."""
+    problem, weights, labels = units.problem, units.weights, labels.copy()
+    starts = problem.starts[:-1]
+    sums = problem.hidden_field + weights[starts + labels].sum(1)
+    fields = np.broadcast_to(problem.visible_field, (len(labels), len(weights)))
+    moving = np.arange(len(labels))
+    while len(moving):
+        moved = np.zeros(len(moving), bool)
+        for i, first in enumerate(starts):
+            group, state = slice(first, problem.starts[i + 1]), labels[moving, i]
+            w, index = weights[group], np.arange(len(moving))
+            without = sums[moving] - w[state]
+            values = fields[moving, group] + softplus(without[:, None] + w).sum(2)
+            new = values.argmax(1)
+            # A gain of rounding could recur for ever.
+            limit = 1e-12 * (1 + abs(values[index, state]))
+            better = values[index, new] - values[index, state] > limit
+            labels[moving, i] = np.where(better, new, state)
+            sums[moving] = without + w[labels[moving, i]]
+            moved |= better
+        moving = moving[moved]
+    return labels
+
+
+def _beliefs(options, units, record, single):
+    visible, hidden = units.model.layers
+    dtype, problem = units.model.dtype, units.problem
+    possible = visible.field > -np.inf
+    tilt = np.where(possible, record.visible, 0) - np.where(possible, visible.field, 0)
+    means, variances = visible.moments(tilt, np.zeros(()))
+    p, q = sigmoid_pair(record.hidden)
+    labels, decoded = visible.labels(record.visible), record.hidden
+    rows = {"log_partition": record.bethe + units.constant}
+    if options.decodes:
+        labels = _climbed(units, labels) if options.search else labels
+        states = problem.starts[:-1] + labels
+        decoded = problem.hidden_field + units.weights[states].sum(1)
+        fields = np.broadcast_to(problem.visible_field, record.visible.shape)
+        score = np.take_along_axis(fields, states, 1).sum(1) + softplus(decoded).sum(1)
+        rows = dict.fromkeys(("log_partition", "score"), score + units.constant)
+        rows["local_maximum"] = np.ones(len(labels), bool) if options.search else None
+    values = np.asarray(units.offset + units.scale * (decoded > 0), dtype)
+    layers = {
+        "mean": (means, units.offset + units.scale * p),
+        "var": (variances, units.scale**2 * p * q),
+        "b": (tilt, record.hidden / units.scale - binary_field(hidden)[0]),
+        "assignment": (labels, values),
+    }
+    return of_record(record, single, dtype, layers, rows)

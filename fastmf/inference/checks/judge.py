@@ -1,17 +1,39 @@
-"""The rule by which rows are judged; see `fastmf.inference.checks`."""
+"""The rule by which rows are judged, see `fastmf.inference.checks`, and the answers it compares.
+
+Exact sums are over the states of all units, or of the smaller of two sides without couplings
+inside; in other fully visible machines one unit after the other is eliminated. Where sums would
+take longer than some tenths of a second for all rows together, none are made.
+
+Held units: with a unit x_i held at each of its values s, belief propagation has the log-partitions
+log Z_s; without an error they add up to log Z = log sum_s Z_s, and the means are their averages
+with weights Z_s / Z. That takes other ways around cycles, and reaches every phase in which the
+values of the unit differ (Weller & Jebara 2014 clamp units for better answers).
+"""
+
+from enum import StrEnum
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 
-from fastmf.inference.checks.exact_sums import exact_rows
-from fastmf.inference.checks.rows import (
-    Answer,
-    JudgedRows,
-    Reason,
-    agree,
-    are_too_large,
-    joined,
-    machine_of,
-)
+from fastmf._common.arguments import generator
+from fastmf.inference.bp.belief_propagation import belief_propagation
+from fastmf.inference.bp.graphs.starts import messages_from
+from fastmf.inference.bp.graphs.units import GraphUnits
+from fastmf.inference.ep.adaptive_tap import adaptive_tap, parallel_sweeps_alone
+from fastmf.inference.mean_field.lower_bound import sides_of, terms_of_units
+from fastmf.inference.mean_field.solutions import N_CHECKED_STARTS, mixture, moved_from
+from fastmf.models import RBM, BoltzmannMachine
+from fastmf.models._couplings import entries, has_forbidden, with_entries
+from fastmf.models._graph_sums import MAX_ENTRIES, is_small
+from fastmf.models.boltzmann import machine_of_layers
+from fastmf.models.exact import states_of
+from fastmf.models.layered import Layered
+from fastmf.priors._groups import column_sizes, has_groups, only_groups
+from fastmf.priors._protocol import as_dtype, by_parts, can_sample, has_log_prob, parts_of
+from fastmf.priors._queries import columns_of_values, is_discrete, number_of_states, widths
+from fastmf.priors.concatenated import concatenate
 
 # Share of the weight from which on a row with a start of its own is the answer of the whole model.
 LARGEST_SHARE = 0.75
@@ -48,9 +70,6 @@ def reasons_of(solved, question, exact_sums=True):
         judged = JudgedRows(
             machine_of(model), mean[undecided], var[undecided], log_partition, *tilt
         )
-        # All solvers are imported where a row is compared with other methods.
-        from fastmf.inference.checks.other_methods import by_other_answers
-
         by_methods = by_other_answers(question, judged, numbers)
         if by_methods is None:
             return None
@@ -88,3 +107,522 @@ def _by_exact_sums(question, tilt, mean, values):
         tolerated = one_of_several and agree(answer, same_value, width, slack=1 - share)
         decided.append(None if tolerated else Reason.EXACT)
     return decided
+
+
+# Nats, and fractions of the range of units on average and of one unit, by which answers may differ.
+MAX_NATS, MAX_MEAN, MAX_ONE_MEAN = 1.0, 0.05, 0.2
+# Units that are held at least.
+MIN_HELD = 4
+# Seconds that a check of all rows may take by these estimates, for a typical row: of belief
+# propagation, a message, and of adaptive TAP, a multiplication. Verdicts do not depend on a clock.
+MAX_SECONDS, MESSAGE_SECONDS, PRODUCT_SECONDS = 0.5, 1e-6, 2e-8
+
+
+class Reason(StrEnum):
+    """Reason why a row is not reliable, as its `message` has it."""
+
+    EXACT = (
+        "exact sums, which are quick, have another log-partition or other means; take "
+        "fastmf.exact, or belief_propagation with algorithm='auto'"
+    )
+    IMPOSSIBLE = "no state is possible, as exact sums say: the log-partition is -inf"
+    UNSTABLE = "no start leads to a stable solution, and this is the solution of the first start"
+    STARTS = (
+        "other starts lead to fixed points of which the mixture has another log-partition or other "
+        "means: take fastmf.mixture, or `init` for one of them"
+    )
+    HELD_UNITS = (
+        "belief propagation with single units held at each of their values has another "
+        "log-partition or other means"
+    )
+    ADAPTIVE_TAP = "adaptive_tap has another log-partition or other means"
+    MESSAGES = "belief propagation from its means has another log-partition or other means"
+
+
+class Answer(NamedTuple):
+    """Log-partition and means (n_units,) of one row."""
+
+    log_partition: float
+    mean: np.ndarray
+
+
+def agree(answer, other, width, slack=0.0):
+    """Whether two answers agree, where units have these ranges and means may differ by `slack`."""
+    off = np.maximum(abs(other.mean - answer.mean) / width - slack, 0)
+    means = off.mean() <= MAX_MEAN and off.max() <= MAX_ONE_MEAN if off.size else True
+    return bool(abs(other.log_partition - answer.log_partition) <= MAX_NATS and means)
+
+
+class JudgedRows(NamedTuple):
+    """Rows to be judged: answers, and tilts with which they were solved."""
+
+    machine: object  # RBM or BoltzmannMachine: in double precision; a DBM as `bipartite()`
+    mean: np.ndarray  # (n_rows, n_units): units are in the order of the machine's layers
+    var: np.ndarray  # (n_rows, n_units)
+    log_partition: np.ndarray  # (n_rows,)
+    field: np.ndarray  # (n_rows, n_units)
+    precision: np.ndarray  # (n_rows, n_units)
+    clamped: np.ndarray  # bool (n_rows, n_units): units that have their means as values
+
+    def chosen(self, rows):
+        """The same for some rows."""
+        return JudgedRows(self.machine, *(part[rows] for part in self[1:]))
+
+    @property
+    def prior(self):
+        """Prior of all units, side by side."""
+        return concatenate(list(self.machine.layers))
+
+    @property
+    def clamp(self):
+        """Values of clamped units, NaN where free; None without any."""
+        return np.where(self.clamped, self.mean, np.nan) if self.clamped.any() else None
+
+    def tilts(self):
+        """Keyword arguments of solvers, by layers."""
+        parts = {"field": self.field, "precision": self.precision, "clamp": self.clamp}
+        used = {k: x for k, x in parts.items() if x is not None and np.any(x != 0)}
+        return {k: split(self.machine, x) for k, x in used.items()}
+
+
+def machine_of(model):
+    """An RBM or BoltzmannMachine in double precision with the units and couplings of a model."""
+    if isinstance(model, Layered):
+        model = model.bipartite()
+        layers = (as_dtype(prior, np.float64) for prior in model.layers)
+        return RBM(model.weights.astype(np.float64), *layers)
+    return BoltzmannMachine(model.couplings.astype(np.float64), as_dtype(model.prior, np.float64))
+
+
+def joined(model, parts):
+    """Arrays of one layer, or of all layers of a model, in the order of `machine_of`."""
+    if isinstance(parts, tuple):
+        order = (*parts[::2], *parts[1::2]) if isinstance(model, Layered) else parts
+        parts = np.concatenate([np.atleast_2d(part) for part in order], axis=1)
+    return np.atleast_2d(parts).astype(np.float64)
+
+
+def split(machine, x):
+    """An array of all units as a tuple of the layers of an RBM."""
+    if isinstance(machine, RBM):
+        return tuple(np.split(x, [len(machine.weights)], axis=-1))
+    return x
+
+
+def are_too_large(model, n_rows, whole):
+    """Whether all methods would take too long, by the sizes of a model alone."""
+    layered = isinstance(model, Layered)
+    parts = model.couplings if layered else (model.couplings,)
+    sizes = [sum(model.sizes[k::2]) for k in (0, 1)] if layered else model.couplings.shape
+    n_messages = sum(map(count_couplings, parts)) * (2 if layered else 1)
+    n_solves = n_rows * (2 * MIN_HELD if whole else 1)
+    messages = n_solves * n_messages * MESSAGE_SECONDS
+    products = n_rows * float(np.prod(sizes)) * min(sizes) * PRODUCT_SECONDS
+    return min(messages, products) > MAX_SECONDS
+
+
+def couplings_of(machine):
+    """Couplings of an RBM or a BoltzmannMachine."""
+    return machine.weights if isinstance(machine, RBM) else machine.couplings
+
+
+def count_couplings(couplings):
+    """Number of entries that are not zero."""
+    return int(np.count_nonzero(entries(couplings)))
+
+
+# Numbers of all rows up to which states are enumerated, an eighth of them at a time.
+MAX_NUMBERS = 2**21
+# Standard deviations that count as the range of a unit of unbounded values.
+DEVIATIONS = 4.0
+
+
+class ExactRows(NamedTuple):
+    """Log-partitions (n_rows,), means (n_rows, n_units) and ranges (n_rows or 1, n_units) of units.
+
+    The log-partition is NaN where units have no moments, and -inf where no state is possible.
+    """
+
+    log_partition: np.ndarray
+    mean: np.ndarray
+    width: np.ndarray
+
+
+def exact_rows(model, tilt, values):
+    """The `ExactRows` of a model, tilted in the order of `sides_of`; None if they are not quick."""
+    sides, n_rows = sides_of(model), len(values)
+    values = values.astype(np.float64)
+    tilt = tilt._make(
+        part.astype(part.dtype if part.dtype == bool else np.float64) for part in tilt
+    )
+    n_own = n_rows if tilt.clamped.any() else max(map(len, tilt))
+    summed = _enumerated_side(sides, n_own)
+    if summed is not None:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # units without moments
+            sums = _enumerated(sides, summed, tilt, values[:n_own])
+    elif len(sides.priors) == 1:
+        sums = _eliminated(sides, tilt, values[:n_own])
+    else:
+        sums = None
+    if sums is None or n_own == n_rows:
+        return sums
+    return ExactRows(*(np.repeat(part, n_rows, axis=0) for part in sums[:2]), sums.width)
+
+
+def _enumerated_side(sides, n_rows):
+    """Side with few enough states for all rows, or None."""
+    two = len(sides.priors) == 2
+    width = sum(sides.couplings.shape) * n_rows if two else sides.couplings.shape[0] + n_rows
+    if has_forbidden(sides.couplings):
+        return None
+    counts = [
+        number_of_states(prior) if all(map(has_log_prob, parts_of(prior))) else np.inf
+        for prior in sides.priors
+    ]
+    best = int(np.argmin(counts))
+    return best if counts[best] * width <= MAX_NUMBERS else None
+
+
+def _enumerated(sides, summed, tilt, values):
+    """The `ExactRows` by the states of one side; the other, if any, is summed analytically."""
+    prior, n_rows = sides.priors[summed], len(values)
+    x = np.vstack(list(states_of(prior, 1)))
+    fields = x @ (sides.couplings.T if summed else sides.couplings)
+    log_weights = prior.log_prob(x).sum(1)
+    if len(sides.priors) == 1:
+        log_weights = log_weights + (fields * x).sum(1) / 2
+    tilt = [np.broadcast_to(part, values.shape) for part in tilt]
+    step = max(1, MAX_NUMBERS // 8 // (len(x) * sum(sides.couplings.shape)))
+    sums = []
+    for first in range(0, n_rows, step):
+        some_values, *tilts = (part[first : first + step] for part in (values, *tilt))
+        sums.append(_sums_of_rows(sides, summed, (x, fields, log_weights), tilts, some_values))
+    return ExactRows(*map(np.concatenate, zip(*sums, strict=True)))
+
+
+def _sums_of_rows(sides, summed, states, tilt, values):
+    """The `ExactRows` of some rows with tilts of their own, by (states, fields, log-weights)."""
+    x, fields, log_weights = states
+    prior, of_side = sides.priors[summed], sides.slices[summed]
+    field, precision, clamped = (part[:, of_side] for part in tilt)
+    logs = log_weights + field @ x.T - precision @ (x**2).T / 2
+    if clamped.any():
+        wrong = (clamped[:, None] & (x != values[:, None, of_side])).any(2)
+        logs = np.where(wrong, -np.inf, logs)
+    two = len(sides.priors) == 2
+    if two:
+        prior_there, of_other_side = sides.priors[1 - summed], sides.slices[1 - summed]
+        field, *more = (part[:, None, of_other_side] for part in (*tilt, values))
+        b = fields + field
+        parts = [np.broadcast_to(part, b.shape).reshape(-1, b.shape[2]) for part in (b, *more)]
+        means, terms = terms_of_units(prior_there, parts[0], *parts)
+        logs = logs + terms.sum(1).reshape(logs.shape)
+    largest = logs.max(1)
+    exists = np.isfinite(largest)  # otherwise no state is possible, or units have no moments
+    w = np.exp(logs - largest[:, None])
+    log_partition = np.where(exists, largest + np.log(w.sum(1)), np.nan)
+    w /= w.sum(1, keepdims=True)
+    mean, width = np.empty(values.shape), np.empty(values.shape)
+    mean[:, of_side], width[:, of_side] = w @ x, widths(prior)
+    if two:
+        means = means.reshape(b.shape)
+        mean[:, of_other_side] = _averages(w, means)
+        width[:, of_other_side] = _widths_or_deviations(prior_there, *parts[:2], w, means)
+    mean[~exists], width[~exists] = 0, 1
+    return ExactRows(log_partition, mean, width)
+
+
+def _averages(w, values):
+    """Averages of values of shape (n_rows, n_states, n_units) with weights of all states."""
+    return (w[:, None] @ values)[:, 0]
+
+
+def _widths_or_deviations(prior, b, precision, w, mean):
+    """Widths of units in each row; of those that are not discrete by their variances."""
+    if is_discrete(prior):
+        return widths(prior)
+    var = prior.moments(b, precision)[1].reshape(mean.shape)
+    between = _averages(w, mean**2) - _averages(w, mean) ** 2
+    return ranges(prior, _averages(w, var) + np.maximum(between, 0))
+
+
+def ranges(prior, var):
+    """Ranges of discrete units, and `DEVIATIONS` standard deviations of all other units."""
+    deviations = np.maximum(DEVIATIONS * np.sqrt(var), 1e-300)
+    return np.hstack([
+        np.broadcast_to(widths(part), of_part.shape) if is_discrete(part) else of_part
+        for part, of_part in by_parts(prior, deviations)
+    ])  # fmt: skip
+
+
+def _eliminated(sides, tilt, values):
+    """The `ExactRows` of a fully visible machine, None if its tables are large."""
+    prior, n_rows = sides.priors[0], len(values)
+    if not is_discrete(prior) or not all(map(has_log_prob, parts_of(prior))):
+        return None
+    units = GraphUnits(BoltzmannMachine(sides.couplings, prior))
+    if not is_small(units.graph, n_rows):
+        return None
+    units.field, units.precision = tilt.field, tilt.precision
+    units.clamp = np.where(tilt.clamped, values, np.nan)
+    marginals = units.marginals(range(n_rows), MAX_ENTRIES / n_rows)
+    if marginals is None:
+        return None
+    log_partition, beliefs, _ = map(np.array, zip(*marginals, strict=True))
+    return ExactRows(log_partition, units.moments(beliefs)[0], widths(prior)[None])
+
+
+# Units that are held at most.
+MAX_HELD = 12
+# Tolerance, sweeps of belief propagation, and iterations from the starts of a mixture.
+METHOD_TOL, MAX_SWEEPS, MAX_ITERATIONS = 1e-5, 400, 100
+
+
+def by_other_answers(question, rows, numbers):
+    """Reason why each row is not reliable, "" if it is; None if methods would take too long."""
+    if question.whole:
+        return _of_whole_model(question, rows, numbers)
+    for method, reason in (
+        (AdaptiveTap, Reason.ADAPTIVE_TAP),
+        (MessagesFromMeans, Reason.MESSAGES),
+    ):
+        alternative = method(rows)
+        if alternative.seconds <= MAX_SECONDS:
+            start = moved_from(rows.mean, np.where(rows.clamped, 0, rows.var), generator(0))
+            init = split(rows.machine, start), split(rows.machine, rows.var)
+            return _contradictions(rows, alternative.answers(init), reason)
+    return None
+
+
+def _of_whole_model(question, rows, numbers):
+    """The same of rows without starts of their own."""
+    reasons, held, unsettled = [""] * len(numbers), HeldUnits(rows), []
+    for k, row in enumerate(numbers):
+        if question.stable is not None and not question.stable[row]:
+            reasons[k] = Reason.UNSTABLE
+            continue
+        alternatives, settled = held.answers(k) if held.seconds <= MAX_SECONDS else ([], False)
+        answer = Answer(rows.log_partition[k], rows.mean[k])
+        if not all(agree(answer, alternative, _widths(rows, k)) for alternative in alternatives):
+            reasons[k] = Reason.HELD_UNITS
+        elif not settled:
+            unsettled.append(k)
+    if not unsettled:
+        return reasons
+    more = _of_starts_and_adaptive_tap(question, rows.chosen(unsettled))
+    if more is None:
+        return None
+    for k, reason in zip(unsettled, more, strict=True):
+        reasons[k] = reason
+    return reasons
+
+
+def _of_starts_and_adaptive_tap(question, rows):
+    """The same where units are not discrete, or messages with held units do not settle."""
+    adaptive, reasons = AdaptiveTap(rows), [""] * len(rows.mean)
+    if adaptive.seconds > MAX_SECONDS:
+        return None
+    if question.mixed is not None:
+        reasons = _contradictions(rows, adaptive.answers(), Reason.ADAPTIVE_TAP)
+    if can_sample(rows.machine.layers[0]):
+        mixtures = 2 * N_CHECKED_STARTS * adaptive.seconds
+        if question.mixed is not None:
+            mixtures = seconds_of_starts(rows)
+        if mixtures > MAX_SECONDS:
+            return None
+        mixed = question.mixed or adaptive_mixture
+        alternatives = answers_of(asked(mixed, rows.machine, **rows.tilts()), rows)
+        more = _contradictions(rows, alternatives, Reason.STARTS)
+        reasons = [x or y for x, y in zip(reasons, more, strict=True)]
+    return reasons
+
+
+def _contradictions(rows, alternatives, reason):
+    """The reason for each row that does not agree with another answer, "" where there is none."""
+    out = []
+    for k, alternative in enumerate(alternatives):
+        answer = Answer(rows.log_partition[k], rows.mean[k])
+        right = alternative is None or agree(answer, alternative, _widths(rows, k))
+        out.append("" if right else reason)
+    return out
+
+
+def _widths(rows, k):
+    """Ranges of the units of a row."""
+    return ranges(rows.prior, rows.var[[k]])[0]
+
+
+class HeldUnits:
+    """Belief propagation with single units held at each of their values.
+
+    Units are held as time allows; `seconds` is the time for the fewest in all rows,
+    infinite where belief propagation does not solve them.
+    """
+
+    def __init__(self, rows):
+        self.rows, self.seconds, self.values = rows, np.inf, values_of(rows)
+        if self.values is None:
+            return
+        self.graph = graph_of(rows.machine)
+        sizes = np.array(column_sizes(rows.prior), dtype=int)
+        self.ends = np.cumsum(sizes)
+        self.starts = self.ends - sizes
+        counts = np.sort([len(values) for values in self.values])[::-1]
+        seconds = len(rows.mean) * seconds_of_messages(self.graph, self.values)
+        self.seconds = seconds * counts[:MIN_HELD].sum()
+        self.n_held = min(MAX_HELD, int(MAX_SECONDS / (seconds * counts.max(initial=1) + 1e-300)))
+
+    def answers(self, k):
+        """Answers of a row by each unit that is held, and whether all of them have converged."""
+        row = self.rows.chosen([k])
+        units = self._units(row)
+        if not len(units):  # without couplings there is no error
+            return [], True
+        clamps, owners = [], []
+        base = np.where(row.clamped[0], row.mean[0], np.nan)
+        for unit in units:
+            for value in self.values[unit]:
+                clamp = base.copy()
+                clamp[self.starts[unit] : self.ends[unit]] = value
+                clamps.append(clamp)
+                owners.append(unit)
+        solved = asked(
+            belief_propagation, self.graph, field=row.field[0], clamp=np.array(clamps),
+            tol=METHOD_TOL, max_iter=MAX_SWEEPS,
+        )  # fmt: skip
+        if solved is None:
+            return [], False
+        answers, owners = [], np.array(owners)
+        for unit in units:
+            held = np.flatnonzero(owners == unit)
+            values = solved.log_partition[held]
+            # States that are impossible have log-partitions of -inf, and count as converged.
+            ended = solved.converged[held] | np.isneginf(values)
+            if ended.all() and np.isfinite(values).any():
+                total = logsumexp(values)
+                weights, means = np.exp(values - total), solved.mean[held]
+                answers.append(Answer(total, weights @ np.where(weights[:, None] > 0, means, 0)))
+        return answers, len(answers) == len(units)
+
+    def _units(self, row):
+        """The free units that are coupled most strongly, by variances."""
+        squares = with_entries(self.graph.couplings, _finite_square)
+        # Units that seem certain are held where no unit does not.
+        var = np.where(row.clamped[0], 0, np.maximum(row.var[0], np.finfo(float).eps ** 2))
+        strength = np.add.reduceat(var * (squares @ var), self.starts)
+        order = np.argsort(-strength, kind="stable")[: max(self.n_held, MIN_HELD)]
+        return order[strength[order] > 0]
+
+
+def _finite_square(w):
+    largest = np.finfo(float).max ** 0.25
+    return np.square(np.clip(w, -largest, largest))
+
+
+class AdaptiveTap:
+    """Adaptive TAP, of machines without clamped units and groups."""
+
+    def __init__(self, rows):
+        self.rows, self.seconds, machine = rows, np.inf, rows.machine
+        if not (rows.clamped.any() or any(map(has_groups, machine.layers))):
+            shape = couplings_of(machine).shape
+            products = float(np.prod(shape)) * min(shape)
+            self.seconds = len(rows.mean) * products * PRODUCT_SECONDS
+
+    def answers(self, init=None):
+        """The answer of each row, None where it has not converged."""
+        solved = asked(adaptive_tap, self.rows.machine, init, **self.rows.tilts())
+        return answers_of(solved, self.rows)
+
+
+def adaptive_mixture(machine, **tilts):
+    """The mixture of the fixed points of adaptive TAP from several starts."""
+    solve = partial(parallel_sweeps_alone, tol=METHOD_TOL, max_iter=MAX_ITERATIONS)
+    return mixture(solve, machine, N_CHECKED_STARTS, **tilts)
+
+
+class MessagesFromMeans:
+    """Belief propagation from the messages that units send at the means of rows.
+
+    Probabilities of their states are known from the means of groups, and of two values.
+    """
+
+    def __init__(self, rows):
+        self.rows, self.seconds, self.values = rows, np.inf, values_of(rows)
+        if self.values is None:
+            return
+        if only_groups(rows.prior) or max(map(len, self.values)) == 2:
+            self.graph = graph_of(rows.machine)
+            self.seconds = len(rows.mean) * seconds_of_messages(self.graph, self.values)
+
+    def answers(self, init):
+        """The answer of each row, None where it has not converged."""
+        rows, parts, first = self.rows, [], 0
+        start = joined(rows.machine, init[0])
+        for values, size in zip(self.values, column_sizes(rows.prior), strict=True):
+            mean = start[:, first : first + size]
+            first += size
+            if size == 1:
+                low, high = values.min(), values.max()
+                p = (mean - low) / (high - low)
+                mean = np.hstack([1 - p, p])
+            parts.append(np.clip(mean, 0, 1))
+        units = GraphUnits(self.graph)
+        messages = messages_from(units, np.hstack(parts))
+        solved = asked(
+            belief_propagation, self.graph, init=messages, field=rows.field, clamp=rows.clamp,
+            tol=METHOD_TOL, max_iter=MAX_SWEEPS,
+        )  # fmt: skip
+        return answers_of(solved, rows)
+
+
+def asked(solve, *arguments, **options):
+    """The result of a solver; None if it refuses couplings, as too large ones."""
+    try:
+        return solve(*arguments, **options)
+    except ValueError:
+        return None
+
+
+def answers_of(solved, rows):
+    """The answers of a `FixedPoint` of the machine of rows, None where it has not converged."""
+    if solved is None:
+        return [None] * len(rows.mean)
+    mean = joined(rows.machine, solved.mean)
+    values, ended = np.atleast_1d(solved.log_partition), np.atleast_1d(solved.converged)
+    n = len(rows.mean)
+    ends = zip(
+        np.broadcast_to(values, n), np.broadcast_to(mean, rows.mean.shape),
+        np.broadcast_to(ended, n), strict=True,
+    )  # fmt: skip
+    return [Answer(x, m) if ok and np.isfinite(x) else None for x, m, ok in ends]
+
+
+def graph_of(machine):
+    """An RBM as a BoltzmannMachine, as which its units can be held."""
+    if isinstance(machine, RBM):
+        return machine_of_layers(machine.weights, machine.layers)
+    return machine
+
+
+def seconds_of_messages(graph, values):
+    """Estimated time of belief propagation of one row, with these values of all units."""
+    groups = [x.shape[1] for x in values]
+    n_values = max((len(x) for x, size in zip(values, groups, strict=True) if size == 1), default=2)
+    # Groups have a coupling for each pair of states, and two-valued units one message an edge.
+    n_numbers = count_couplings(graph.couplings) * (n_values**2 if n_values > 2 else 1)
+    return n_numbers * MESSAGE_SECONDS
+
+
+def seconds_of_starts(rows):
+    """Estimated time of the mixtures of a mean-field solver."""
+    # Some starts take several times as many sweeps as a typical row.
+    n_solves = 5 * 2 * N_CHECKED_STARTS * len(rows.mean)
+    return n_solves * count_couplings(couplings_of(rows.machine)) * PRODUCT_SECONDS
+
+
+def values_of(rows):
+    """Values of each unit or group; None where belief propagation does not solve the rows."""
+    if rows.precision.any() or not all(map(has_log_prob, parts_of(rows.prior))):
+        return None
+    return columns_of_values(rows.prior) or None

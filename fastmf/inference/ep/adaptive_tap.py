@@ -25,11 +25,10 @@ from fastmf.inference.ep.sites import EPTrace, first_sites, problem_of
 from fastmf.inference.fixed_point import Question, with_changes, with_check
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.inference.gaussian.bipartite import Bipartite
-from fastmf.inference.mean_field._layouts import layout_of
-from fastmf.inference.mean_field._rows import start_and_tilt
+from fastmf.inference.mean_field._layouts import layout_of, start_and_tilt
 from fastmf.inference.mean_field.tap import tap
-from fastmf.models._layered import Layered
 from fastmf.models.boltzmann import dense_machine
+from fastmf.models.layered import Layered
 from fastmf.priors._groups import NO_COVARIANCE, refuse_groups
 
 

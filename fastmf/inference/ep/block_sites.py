@@ -24,8 +24,8 @@ from fastmf.inference.ep.sites import (
     tilted_units,
     total,
 )
+from fastmf.inference.gaussian.bipartite import RepeatedRows
 from fastmf.inference.gaussian.blocks import Blocks, BlockSide, block_side
-from fastmf.inference.gaussian.latent import RepeatedRows
 from fastmf.kernels.ep.site_blocks import SiteBlocks, pattern_work, tilt_blocks
 from fastmf.kernels.ep.sites import MAX_RELATIVE_PRECISION
 from fastmf.priors import GaussBernoulli

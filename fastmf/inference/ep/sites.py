@@ -15,7 +15,7 @@ import numpy as np
 
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.gaussian import gaussian_side
-from fastmf.inference.gaussian.latent import RepeatedRows
+from fastmf.inference.gaussian.bipartite import RepeatedRows
 from fastmf.kernels.ep.sites import UNITS_PER_TASK, SiteSettings, match_sites, tilt_sites
 from fastmf.models import SparseLinearModel
 from fastmf.priors._compiled import Units, units_of

@@ -20,9 +20,8 @@ so that a linear model (P = X'X / noise variance) and couplings (P = -J) share e
 import numpy as np
 
 from fastmf._common.stored_columns import StoredColumns
-from fastmf.inference.gaussian.bipartite import Bipartite
+from fastmf.inference.gaussian.bipartite import Bipartite, Latent, with_latent_columns
 from fastmf.inference.gaussian.dense import Dense
-from fastmf.inference.gaussian.latent import Latent, with_latent_columns
 from fastmf.inference.gaussian.low_rank import LowRank, StoredLowRank
 from fastmf.models import RBM, SparseLinearModel
 from fastmf.models.sparse_linear import gram_of

@@ -18,8 +18,8 @@ from scipy.sparse import coo_array
 from fastmf._common.linalg import cholesky
 from fastmf._common.stored_columns import StoredColumns
 from fastmf.inference.gaussian import gaussian_side
+from fastmf.inference.gaussian.bipartite import Latent, with_latent_columns
 from fastmf.inference.gaussian.dense import Dense, DenseInverse, GaussianMoments, with_zeros
-from fastmf.inference.gaussian.latent import Latent, with_latent_columns
 from fastmf.inference.gaussian.low_rank import LowRank
 from fastmf.models.sparse_linear import gram_of
 

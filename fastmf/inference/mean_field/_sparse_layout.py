@@ -80,7 +80,8 @@ class SparseLayout:
         sizes, couplings = column_sizes(model.prior), model.couplings
         if self.grouped:
             couplings = whole_tables(couplings, sizes)
-        part = np.repeat(np.arange(len(parts_of(model.prior))), _numbers_of_columns(model.prior))
+        n_columns = [len(column_sizes(part)) for part in parts_of(model.prior)]
+        part = np.repeat(np.arange(len(n_columns)), n_columns)
         colour = np.zeros(len(sizes), np.int64)
         if not self.one_by_one:
             colour = colours_of(columns_graph(couplings, sizes) if self.grouped else couplings)
@@ -200,10 +201,6 @@ def with_units(prior, units):
         parts = [with_units(part, numbers - end + n_units(part)) for part, numbers, end in pieces]
         return prior._make((tuple(parts),))
     return prior._make(f[units] if np.ndim(f) else f for f in prior)
-
-
-def _numbers_of_columns(prior):
-    return [len(column_sizes(part)) for part in parts_of(prior)]
 
 
 def rows_and_memory(layout, record, settings, n_workers):

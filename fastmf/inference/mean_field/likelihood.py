@@ -1,15 +1,19 @@
-"""The log-likelihood of a layered machine, and its log-partition from mean-field solutions."""
+"""The log-likelihood of a layered machine, its log-partition, and its hidden layers given data."""
+
+from typing import NamedTuple
 
 import numpy as np
 
 from fastmf._common.arguments import number, real_array, rows
 from fastmf._common.rows import canonical, is_sparse
-from fastmf.inference.mean_field.posterior import posterior
+from fastmf.inference.fixed_point import FixedPoint
+from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.solutions import distinct, phases
-from fastmf.models._layered import check_layered
+from fastmf.models import DBM, RBM
+from fastmf.models.layered import check_layered, machine_of
 from fastmf.priors._groups import as_states
 from fastmf.priors._protocol import n_units
-from fastmf.priors._rows import data_fields, log_prob_of_rows
+from fastmf.priors._values import data_fields, log_prob_of_rows
 
 ESTIMATES = ("log_sum_exp", "mean")
 
@@ -105,3 +109,25 @@ def log_partition_estimate(solutions, how="log_sum_exp", merge_tol=1e-2, *, mode
     if how == "mean":
         return float(values.mean())
     return float(np.logaddexp.reduce(values))
+
+
+class Posterior(NamedTuple):
+    """Result of `posterior`."""
+
+    model: RBM | DBM  # RBM or DBM: the machine without its visible layer
+    # Solutions of that machine, one row for each row of data; `log_partition` is the log of the sum
+    # over hidden states, without the prior of the visible ones.
+    solutions: FixedPoint
+
+
+def posterior(model, X, **options):
+    """Mean-field solutions for the hidden layers of a deep machine, given data.
+
+    Tramel et al. (2018), Appendix E: data enter as a field on the first hidden layer; their
+    variance is zero, so that they add no Onsager term.
+    """
+    first, *above = model.couplings
+    hidden = machine_of(above, model.layers[1:])
+    return Posterior(
+        hidden, collapsed_tap(hidden, field=data_fields(model.layers[0], X, first), **options)
+    )

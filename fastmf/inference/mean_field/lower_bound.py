@@ -27,19 +27,17 @@ import numpy as np
 
 from fastmf._common.arguments import generator
 from fastmf._common.rows import is_sparse
-from fastmf.inference.mean_field._layouts import layout_of_checks
-from fastmf.inference.mean_field._rows import drawn_starts
-from fastmf.inference.mean_field.discrete_units import extreme_starts, is_discrete
+from fastmf.inference.mean_field._layouts import drawn_starts, layout_of_checks
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models import BoltzmannMachine
-from fastmf.models._layered import Layered
 from fastmf.models.boltzmann import MAX_DENSE_UNITS
 from fastmf.models.exact import states_of
+from fastmf.models.layered import Layered
 from fastmf.priors import Bernoulli, Gaussian, Ising
 from fastmf.priors._groups import column_sizes, has_groups
 from fastmf.priors._protocol import as_dtype, can_sample, has_log_prob, n_units, parts_of, sample
-from fastmf.priors._queries import number_of_states, two_values
+from fastmf.priors._queries import extreme_starts, is_discrete, number_of_states, two_values
 
 # Rows of each array of starts that are used, solutions among them, and products that are mixed.
 MAX_STARTS = 100

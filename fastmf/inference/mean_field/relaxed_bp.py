@@ -12,9 +12,8 @@ from fastmf._common.arguments import iteration
 from fastmf._outcomes import DIVERGED
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.fixed_point import Question
-from fastmf.inference.mean_field._layouts import layout_of
-from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
-from fastmf.inference.mean_field.mixture import mixture
+from fastmf.inference.mean_field._layouts import layout_of, record_from, result, start_and_tilt
+from fastmf.inference.mean_field.solutions import mixture
 from fastmf.kernels.mean_field.relaxed_bp import (
     LayerView,
     RelaxedBPSettings,
@@ -22,8 +21,8 @@ from fastmf.kernels.mean_field.relaxed_bp import (
     update_address,
 )
 from fastmf.kernels.mean_field.relaxed_bp import relaxed_bp as solve_rows
-from fastmf.models._layered import Layered
 from fastmf.models.boltzmann import dense_machine
+from fastmf.models.layered import Layered
 from fastmf.priors._compiled import units_of
 from fastmf.priors._groups import NO_COVARIANCE, refuse_groups
 

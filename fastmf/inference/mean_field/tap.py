@@ -22,10 +22,15 @@ from fastmf._common.memory import borrowed
 from fastmf._outcomes import DIVERGED
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.fixed_point import Question
-from fastmf.inference.mean_field._layouts import layout_of, rows_per_worker
-from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
+from fastmf.inference.mean_field._layouts import (
+    layout_of,
+    record_from,
+    result,
+    rows_per_worker,
+    start_and_tilt,
+)
 from fastmf.inference.mean_field._sparse_layout import measure_sparse, solve_sparse
-from fastmf.inference.mean_field.mixture import mixture
+from fastmf.inference.mean_field.solutions import mixture
 from fastmf.kernels.mean_field.arguments import (
     EARLY_RESIDUAL,
     LATE_RESIDUAL,

@@ -1,4 +1,4 @@
-"""Samples and averages of fully visible machines of discrete units.
+"""Samples and averages of fully visible machines of discrete units, and means of missing units.
 
 Exact where all states can be enumerated. Beyond, chains start from the maximum spanning tree of the
 couplings, from which draws are independent, and are annealed to the machine,
@@ -9,8 +9,16 @@ where couplings are between deviations of the units from the means of their stat
 does not depend on the coding of the units, with resampling in proportion to their weights
 (sequential Monte Carlo; Del Moral, Doucet & Jasra 2006): phases between which chains do not cross
 have the shares that the machine gives them.
+
+Missing units are averaged given the others in the same ways, or by TAP. Their states are enumerated
+in two halves A and B between which only one matrix of couplings is left,
+
+    p(a, b) ~ exp(f_A(a) + f_B(b) + a' J_AB b)
+
+so that a row costs a matrix product and an exponential of each state.
 """
 
+import math
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -18,17 +26,20 @@ import numpy as np
 from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 from scipy.special import softmax
 
-from fastmf.inference.sampling.annealing import (
+from fastmf._common.rows import BLOCK_ENTRIES
+from fastmf.inference.mean_field.tap import tap
+from fastmf.inference.sampling.gibbs import (
     MIN_ANNEALED,
     RESAMPLE_BELOW,
     Population,
+    anneal_chains,
     effective_size,
     systematic,
+    units_of_columns,
 )
-from fastmf.inference.sampling.states import flat_states
-from fastmf.inference.sampling.visible import anneal_chains, units_of_columns
+from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
 from fastmf.kernels.sampling.visible import VisibleUnits
-from fastmf.models.boltzmann import check_machine
+from fastmf.models.boltzmann import check_machine, dense_machine
 from fastmf.models.exact import MAX_LAYER_UNITS, numbered_states, states_of
 from fastmf.priors._groups import column_sizes
 from fastmf.priors._queries import columns_of_values, number_of_states
@@ -297,12 +308,9 @@ class _Replicates:
 
 def _largest_step(residual, left):
     """Largest step up to `left` that leaves the weights of half of the particles effective."""
-    residual = residual - residual.max(1, keepdims=True)
 
     def enough(step):
-        weights = np.exp(step * residual)
-        sizes = weights.sum(1) ** 2 / (weights**2).sum(1)
-        return sizes.min() >= RESAMPLE_BELOW * residual.shape[1]
+        return min(map(effective_size, step * residual)) >= RESAMPLE_BELOW * residual.shape[1]
 
     if enough(left):
         return left
@@ -312,3 +320,107 @@ def _largest_step(residual, left):
         middle = (low + high) / 2
         low, high = (middle, high) if enough(middle) else (low, middle)
     return max(low, min(left, 1e-3))
+
+
+METHODS = ("auto", "exact", "annealing", "tap")
+# Standard error of a probability that needs no more replicates, and the largest that is no failure.
+GOAL_ERROR, WORST_ERROR = 0.003, 0.01
+
+
+class ConditionalMeans(NamedTuple):
+    """Result of `conditional_means`."""
+
+    mean: np.ndarray  # (n_rows, n_units): observed values are unchanged
+    # (n_rows,): largest standard error of the probability of a state: 0 where the means are exact,
+    # NaN where that is not known (TAP)
+    error: np.ndarray
+    converged: np.ndarray  # bool (n_rows,)
+
+
+def conditional_means(model, X, method="auto", *, seed=0, n_threads=None):
+    """Means of missing units given the others."""
+    model = dense_machine("conditional_means", model)
+    states, X = flat_states(model.prior), np.asarray(X, float)
+    incomplete = np.flatnonzero(states.missing(X).any(1))
+    mean, error, converged = X.copy(), np.zeros(len(X)), np.ones(len(X), bool)
+    if not len(incomplete):
+        return ConditionalMeans(mean, error, converged)
+    # Equal rows are computed once.
+    marked = np.nan_to_num(X[incomplete], nan=1 + np.nanmax(abs(X), initial=0))
+    _, first, inverse = np.unique(marked, axis=0, return_index=True, return_inverse=True)
+    solve = _tap if method == "tap" else _summed
+    distinct = solve(model, states, X[incomplete[first]], method, seed, n_threads)
+    for out, part in zip((mean, error, converged), distinct, strict=True):
+        out[incomplete] = part[inverse.reshape(-1)]
+    return ConditionalMeans(mean, error, converged)
+
+
+def _tap(model, states, X, method, seed, n_threads):
+    """Means of distinct rows by mean field."""
+    solved = tap(model, clamp=X, n_threads=n_threads)
+    return ConditionalMeans(solved.mean, np.full(len(X), np.nan), solved.converged)
+
+
+def _summed(model, states, X, method, seed, n_threads):
+    """Means of distinct rows by enumeration or annealing."""
+    missing = states.missing(X)
+    log_states = missing @ np.log2(np.diff(states.offsets))
+    enumerable = (log_states <= math.log2(MAX_ENUMERATED_STATES)) & (method != "annealing")
+    if method == "exact" and not enumerable.all():
+        raise ValueError(
+            "method 'exact' takes rows whose missing values have at most "
+            f"2^{math.log2(MAX_ENUMERATED_STATES):g} states together, got "
+            f"2^{log_states.max():.0f}: take 'annealing', or 'tap'."
+        )
+    columns = Columns.of(states, model.couplings)
+    fields = (states.values @ (np.nan_to_num(X, nan=0.0) @ model.couplings).T).T
+    fields += states.log_weights
+    p, error = np.zeros_like(fields), np.zeros(len(X))
+    if enumerable.any():
+        p[enumerable] = _enumerated(columns, fields[enumerable], missing[enumerable])
+    for row in np.flatnonzero(~enumerable):
+        chosen, rng = missing[row], np.random.default_rng(seed)
+        numbers, part = columns.chosen(chosen, fields[row])
+        p[row, numbers], error[row] = annealed_probabilities(
+            part, rng, GOAL_ERROR, n_threads=n_threads
+        )
+    mean = np.where(np.isnan(X), states.means(p), X)
+    return ConditionalMeans(mean, error, error <= WORST_ERROR)
+
+
+# --- enumeration ----------------------------------------------------------------------------------
+
+
+def _enumerated(columns, fields, missing):
+    """Probabilities of the states of missing columns."""
+    out = np.zeros_like(fields)
+    for rows, states, sizes in batches_of_rows(missing, columns.offsets):
+        halves = _halves(sizes)
+        n = max(1, BLOCK_ENTRIES // max(math.prod(map(int, sizes)), states.shape[1] ** 2))
+        for start in range(0, len(rows), n):
+            of_rows, of_row = states[start : start + n], rows[start : start + n, None]
+            couplings = columns.couplings[of_rows[:, :, None], of_rows[:, None]]
+            out[of_row, of_rows] = _probabilities(couplings, fields[of_row, of_rows], *halves)
+    return out
+
+
+def _halves(sizes):
+    """One-hot states of the first and of the other columns, about as many of each."""
+    middle = np.searchsorted(np.cumsum(np.log(sizes)), np.log(sizes).sum() / 2) + 1
+    return one_hot_states(sizes[:middle]), one_hot_states(sizes[middle:])
+
+
+def _probabilities(couplings, field, first, second):
+    """Probabilities of the states of each column, for a block of rows."""
+    n = first.shape[1]
+    logs = first @ couplings[:, :n, n:] @ second.T
+    logs += _log_weights(couplings[:, :n, :n], field[:, :n], first)[:, :, None]
+    logs += _log_weights(couplings[:, n:, n:], field[:, n:], second)[:, None]
+    logs -= logs.max((1, 2), keepdims=True)
+    weights = np.exp(logs, out=logs)
+    sums = weights.sum(2) @ first, weights.sum(1) @ second
+    return np.hstack(sums) / weights.sum((1, 2))[:, None]
+
+
+def _log_weights(couplings, field, states):
+    return field @ states.T + ((states @ couplings) * states).sum(2) / 2

@@ -4,12 +4,14 @@ A column is a unit, or a group of categorical states. Its states are numbered; a
 the states of its column, whatever its value.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 import scipy
 
 from fastmf.models._state_tables import states_of_units
+from fastmf.models.exact import numbered_states
 from fastmf.priors._groups import column_sizes
 from fastmf.priors._queries import state_counts
 
@@ -65,8 +67,5 @@ def batches_of_rows(missing, offsets):
 
 def one_hot_states(sizes):
     """All states of some columns, one-hot: (n_states, sum of sizes)."""
-    states = np.zeros((1, 0))
-    for size in sizes:
-        new = np.tile(np.eye(size), (len(states), 1))
-        states = np.hstack([np.repeat(states, size, axis=0), new])
-    return states
+    n_states = math.prod(map(int, sizes))
+    return numbered_states([np.eye(size) for size in sizes], np.arange(n_states))

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastmf._common.rows import is_incomplete
-from fastmf.inference.missing.seen import incomplete_rows
+from fastmf.inference.missing.layered import incomplete_rows
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.learning.training.trainer import FIRST_SWEEPS
 from fastmf.priors._groups import column_sizes, columns_by_parts, has_groups

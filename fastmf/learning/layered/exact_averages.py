@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.rows import BLOCK_ENTRIES, blocks
-from fastmf.inference.missing.seen import log_prob_of_seen, with_means
+from fastmf.inference.missing.layered import log_prob_of_seen, with_means
 from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
 from fastmf.models.exact import states_of, sums_over_side
 from fastmf.priors._groups import column_sizes

@@ -25,20 +25,20 @@ from fastmf._common.rows import column_sums, is_sparse
 from fastmf._threads.workers import SHARED_WORK, one_blas_thread
 from fastmf.inference.ep.adaptive_tap import mean_covariance
 from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
-from fastmf.inference.mean_field.free_energy import second_moments
 from fastmf.inference.mean_field.gaussian_layers import averages
-from fastmf.inference.mean_field.posterior import posterior
+from fastmf.inference.mean_field.likelihood import posterior
+from fastmf.inference.mean_field.solutions import second_moments
 from fastmf.kernels.linear.product import fill_panels, panel_width
 from fastmf.kernels.training.ascent import Pairs
 from fastmf.learning.layered.directions import free_units, products_of_units
 from fastmf.learning.layered.exact_averages import ExactAverages
 from fastmf.learning.training.parameters import ModelParameters
-from fastmf.models.dbm import machine_of
+from fastmf.models.layered import machine_of
 from fastmf.priors._groups import groups, has_groups
 from fastmf.priors._protocol import gradient as prior_gradient
 from fastmf.priors._protocol import log_prob_gradient, map_parameters, parameter_names
 from fastmf.priors._queries import average_gradient, field_is_tilt
-from fastmf.priors._rows import data_fields, mean_log_prob_gradient
+from fastmf.priors._values import data_fields, mean_log_prob_gradient
 
 ORDER_OF_GRADIENT = {"mean_field": 1, "tap": 2}
 # Gradients that are made of fixed points.

@@ -7,8 +7,8 @@ from fastmf.inference.fixed_point import stacked
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.mean_field.solutions import phases
-from fastmf.inference.missing.seen import log_likelihood_of_seen, with_means
-from fastmf.inference.sampling.annealing import MIN_ANNEALED, annealed_samples
+from fastmf.inference.missing.layered import log_likelihood_of_seen, with_means
+from fastmf.inference.sampling.gibbs import MIN_ANNEALED, annealed_samples
 from fastmf.learning.layered.domain import can_follow
 from fastmf.learning.layered.exact_averages import (
     MAX_SUMMED_STATES,
@@ -17,8 +17,8 @@ from fastmf.learning.layered.exact_averages import (
 )
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
 from fastmf.priors._protocol import can_sample
-from fastmf.priors._rows import states
 from fastmf.priors._scaling import is_real
+from fastmf.priors._values import states
 
 # The log-likelihood after each epoch need not be known better than this.
 MONITOR = {"tol": 1e-4, "max_iter": 200}

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.rows import is_incomplete, row_blocks
-from fastmf.inference.missing.seen import incomplete_rows
+from fastmf.inference.missing.layered import incomplete_rows
 from fastmf.learning.layered.directions import free_units, with_held_precisions
 from fastmf.learning.layered.domain import exists
 from fastmf.learning.layered.exact_averages import (
@@ -24,11 +24,11 @@ from fastmf.learning.layered.exact_averages import (
 from fastmf.learning.layered.step import LayeredSteps
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.parameters import ModelParameters
-from fastmf.models.rbm import RBM
+from fastmf.models.layered import RBM
 from fastmf.priors import Bernoulli
 from fastmf.priors._protocol import map_parameters, n_units
-from fastmf.priors._rows import states
 from fastmf.priors._scaling import by_log_precision, from_log_precisions, with_log_precisions
+from fastmf.priors._values import states
 
 # Quasi-Newton steps in an epoch.
 STEPS_PER_EPOCH = 2

@@ -5,15 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf.inference.mean_field.discrete_units import is_discrete
 from fastmf.learning.layered.directions import free_units
 from fastmf.learning.layered.exact_averages import MAX_SUMMED_STATES, is_cheaply_exact
 from fastmf.learning.layered.gradients import MEAN_FIELD
 from fastmf.learning.training.settings import AscentSettings
 from fastmf.priors._protocol import n_units
-from fastmf.priors._queries import largest_variance, precisions, unbounded
-from fastmf.priors._rows import states
+from fastmf.priors._queries import is_discrete, largest_variance, precisions, unbounded
 from fastmf.priors._scaling import is_real
+from fastmf.priors._values import states
 
 STARTS = ("data", "noise", "persistent", "random")
 GRADIENTS = (*MEAN_FIELD, "bp", "cd", "pcd", "exact")

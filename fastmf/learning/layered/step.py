@@ -17,7 +17,7 @@ from fastmf.inference.bp.belief_propagation import belief_propagation
 from fastmf.inference.ep.adaptive_tap import few_iterations
 from fastmf.inference.mean_field._layouts import handed_over, layout_of
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
-from fastmf.inference.mean_field.posterior import posterior
+from fastmf.inference.mean_field.likelihood import posterior
 from fastmf.inference.mean_field.tap import SweepsFromData
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.kernels.training.ascent import AscentStep
@@ -46,8 +46,8 @@ from fastmf.priors._protocol import (
     sample,
 )
 from fastmf.priors._queries import perturbed, two_values, unbounded
-from fastmf.priors._rows import sparse_or_states, states
 from fastmf.priors._scaling import by_log_precision
+from fastmf.priors._values import sparse_or_states, states
 
 # Rows of data after which preconditioners are estimated anew, and the weight of the new ones in
 # their mean with the ones before.

@@ -12,8 +12,15 @@ import numpy as np
 from scipy.sparse import issparse
 
 from fastmf.learning.training.ascent import State, initial_state
-from fastmf.models._archive import reading, shown
-from fastmf.models._io import check_folder, model_from_arrays, model_to_arrays, plain, write_arrays
+from fastmf.models._io import (
+    check_folder,
+    model_from_arrays,
+    model_to_arrays,
+    plain,
+    reading,
+    shown,
+    write_arrays,
+)
 
 
 class Checkpoint:

@@ -8,7 +8,7 @@ from populations import all_states
 from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
-from fastmf.inference.missing import fully_visible
+from fastmf.inference.sampling import discrete
 
 
 def chain(p, n, n_rows=4000):
@@ -35,7 +35,7 @@ def test_rows_beyond_enumeration(monkeypatch):
     machine = mf.FullyVisibleBoltzmannMachine().fit((chain(0.9, 18)[:500] + 1) / 2)
     X = np.where(np.random.default_rng(1).random((5, 18)) < 0.7, np.nan, 1.0)
     exact = machine.impute(X)
-    monkeypatch.setattr(fully_visible, "MAX_ENUMERATED_STATES", 1 << 8)
+    monkeypatch.setattr(discrete, "MAX_ENUMERATED_STATES", 1 << 8)
     filled = machine.impute(X)
     np.testing.assert_allclose(filled, exact, atol=0.01)
     assert (filled != exact).any()
@@ -52,7 +52,7 @@ def test_uncertain_means_are_told(monkeypatch):
     gaps[0] = 1
     means = machine.impute(gaps)
     assert abs(means[1:]).max() < 0.3  # two phases
-    monkeypatch.setattr(fully_visible, "WORST_ERROR", 1e-5)
+    monkeypatch.setattr(discrete, "WORST_ERROR", 1e-5)
     with pytest.warns(ConvergenceWarning, match="2 of 3 rows are uncertain: .* standard errors"):
         near = machine.impute(gaps, method="annealing")
     np.testing.assert_allclose(near, means, atol=0.02)
@@ -64,7 +64,7 @@ def test_missing_positions_of_potts_machines(monkeypatch):
     machine = mf.PottsMachine(n_states=3, l2=0.01, l2_field=0.01).fit(X)
     holes = np.where(rng.random((20, 9)) < 0.7, -1, X[:20])
     exact = machine.impute(holes)
-    monkeypatch.setattr(fully_visible, "MAX_ENUMERATED_STATES", 1 << 6)
+    monkeypatch.setattr(discrete, "MAX_ENUMERATED_STATES", 1 << 6)
     assert (machine.impute(holes) == exact).mean() > 0.99
     with pytest.raises(ValueError, match="method must be one of"):
         machine.impute(holes, method="mean")

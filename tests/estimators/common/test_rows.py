@@ -8,7 +8,7 @@ from scipy.sparse import coo_array, csr_array
 
 import fastmf as mf
 from fastmf._common import rows
-from fastmf.priors import Categorical, TruncatedGaussian, _rows
+from fastmf.priors import Categorical, TruncatedGaussian, _values
 
 RNG = np.random.default_rng(0)
 X = (RNG.random((60, 24)) < 0.08).astype(float)
@@ -27,7 +27,7 @@ OPTIONS = {
 
 @pytest.fixture(params=[1, 0], ids=["sparse_products", "dense_batches"])
 def max_density(request, monkeypatch):
-    monkeypatch.setattr(_rows, "MAX_DENSITY", request.param)
+    monkeypatch.setattr(_values, "MAX_DENSITY", request.param)
 
 
 def rbm(**options):
@@ -212,7 +212,7 @@ def test_sparse_rows_have_no_missing_values():
 @pytest.mark.parametrize("kind, density", [("csr", 1), ("csr", 0), ("int8", 0)])
 def test_rows_are_never_all_dense(gradient, kind, density, monkeypatch):
     monkeypatch.setattr(rows, "BLOCK_ENTRIES", 2**14)
-    monkeypatch.setattr(_rows, "MAX_DENSITY", density)
+    monkeypatch.setattr(_values, "MAX_DENSITY", density)
     data = csr_array((np.ones(8000), (np.arange(8000), np.arange(8000) % 200)))
     dense_size = 8 * np.prod(data.shape)
     if kind == "int8":

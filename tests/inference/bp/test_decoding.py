@@ -8,9 +8,9 @@ import pytest
 from bp_models import SOLVERS, loopy
 
 import fastmf as mf
-from fastmf.inference.bp import _assignments as module
-from fastmf.inference.bp._assignments import best_assignments
-from fastmf.inference.bp._binary_units import BinaryUnits
+from fastmf.inference.bp import belief_propagation as module
+from fastmf.inference.bp.belief_propagation import best_assignments
+from fastmf.inference.bp.rbm import BinaryUnits
 
 SCALES = 0.5, 1.0, 2.0, 4.0, 8.0
 BOTH = pytest.mark.parametrize("algorithm", ["max", "mixed"])

@@ -7,8 +7,7 @@ import pytest
 from bp_models import SOLVERS, loopy, propagation
 
 import fastmf as mf
-from fastmf.inference.bp._binary_units import BinaryUnits
-from fastmf.inference.bp.rbm import messages_of
+from fastmf.inference.bp.rbm import BinaryUnits, messages_of
 from fastmf.special import exp, log
 
 UNITS = BinaryUnits(loopy(prior=mf.Ising), (None, None))

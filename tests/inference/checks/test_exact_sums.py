@@ -7,9 +7,8 @@ import pytest
 from scipy.sparse import csr_array
 
 import fastmf as mf
-from fastmf.inference.checks import exact_sums
-from fastmf.inference.checks.exact_sums import exact_rows
-from fastmf.inference.checks.rows import Reason
+from fastmf.inference.checks import judge
+from fastmf.inference.checks.judge import Reason, exact_rows
 from fastmf.inference.fixed_point import FixedPoint, Question, with_check
 from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.priors.concatenated import concatenate
@@ -56,7 +55,7 @@ def a_tilt(rng, n_rows, n):
 @pytest.mark.parametrize("limit", ["MAX_NUMBERS", "MAX_ENTRIES"])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_fully_visible_machines(monkeypatch, limit, sparse):
-    monkeypatch.setattr(exact_sums, limit, 0)
+    monkeypatch.setattr(judge, limit, 0)
     rng = np.random.default_rng(0)
     couplings, scores = symmetric(rng, 5, 0.5), np.array([0.0, 1, 2])
     log_weights = rng.normal(size=(5, 3))

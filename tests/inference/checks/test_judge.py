@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import fastmf as mf
-from fastmf.inference.checks.rows import Answer, Reason, agree
+from fastmf.inference.checks.judge import Answer, Reason, agree
 
 SOLVERS = {
     "tap": mf.tap,
@@ -23,7 +23,7 @@ SOLVERS = {
 def no_exact_sums(monkeypatch):
     """Small machines are judged as large ones are, which exact sums would decide first."""
     for name in ("MAX_NUMBERS", "MAX_ENTRIES"):
-        monkeypatch.setattr(f"fastmf.inference.checks.exact_sums.{name}", 0)
+        monkeypatch.setattr(f"fastmf.inference.checks.judge.{name}", 0)
 
 
 def symmetric(upper):

@@ -7,9 +7,8 @@ import fastmf as mf
 from fastmf._common.stored_columns import StoredColumns
 from fastmf.inference.gaussian import Dense, gaussian_side, order_of
 from fastmf.inference.gaussian import low_rank as module
-from fastmf.inference.gaussian.bipartite import Bipartite
+from fastmf.inference.gaussian.bipartite import Bipartite, RepeatedRows, with_latent_columns
 from fastmf.inference.gaussian.blocks import Blocks, block_side, inverse_with, labels_of
-from fastmf.inference.gaussian.latent import RepeatedRows, with_latent_columns
 from fastmf.inference.gaussian.low_rank import LowRank
 
 MEMBERS = [np.array([1, 4]), np.array([2, 0, 6]), np.array([3, 7])]

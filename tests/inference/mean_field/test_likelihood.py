@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood, log_partition_estimate
 from fastmf.models import RBM, BoltzmannMachine, exact
-from fastmf.models._layered import Layered
+from fastmf.models.layered import Layered
 from fastmf.priors import Bernoulli, Concatenated, Gaussian, TruncatedGaussian
 from tests.inference.mean_field.test_sparse_sweeps import MACHINES as SPARSE
 

@@ -6,7 +6,7 @@ import pytest
 import fastmf as mf
 from fastmf.evaluation import solutions
 from fastmf.inference.fixed_point import FixedPoint
-from fastmf.inference.mean_field.posterior import posterior
+from fastmf.inference.mean_field.likelihood import posterior
 from fastmf.inference.mean_field.solutions import (
     _log_partition_at,
     distinct,

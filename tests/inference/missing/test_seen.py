@@ -6,7 +6,7 @@ from kernel_cases.machines import solved_gaussian
 from scipy.stats import multivariate_normal
 
 import fastmf as mf
-from fastmf.inference.missing.seen import log_likelihood_of_seen, means_given_seen
+from fastmf.inference.missing.layered import log_likelihood_of_seen, means_given_seen
 from fastmf.models.exact import states_of
 
 RNG = np.random.default_rng(0)

@@ -4,9 +4,14 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.inference.sampling.annealing import Path, Population, effective_size, log_mean
-from fastmf.inference.sampling.gibbs import gibbs
-from fastmf.inference.sampling.phases import Phases
+from fastmf.inference.sampling.gibbs import (
+    Path,
+    Phases,
+    Population,
+    effective_size,
+    gibbs,
+    log_mean,
+)
 from fastmf.priors._protocol import can_draw
 from fastmf.special import exp, log_2_cosh, sigmoid_pair, where
 
@@ -125,7 +130,7 @@ def test_weighted_resampling_keeps_the_estimate_unbiased(monkeypatch):
     rng = np.random.default_rng(0)
     priors = [mf.Bernoulli(rng.normal(size=n)) for n in (7, 4)]
     model = mf.RBM(0.8 * rng.normal(size=(7, 4)), *priors)
-    monkeypatch.setattr("fastmf.inference.sampling.annealing.RESAMPLE_BELOW", 1.1)
+    monkeypatch.setattr("fastmf.inference.sampling.gibbs.RESAMPLE_BELOW", 1.1)
     neutral = [np.zeros(7), np.zeros(4)]
     path = Path.of(model, 0.0, 10, np.random.default_rng(0), 1)
     betas = np.linspace(0, 1, 6)

@@ -6,7 +6,7 @@ from kernel_cases.machines import solved_gaussian
 from scipy import sparse
 
 import fastmf as mf
-from fastmf.inference.sampling.visible import ColouredUnits, SequentialUnits, sampled_units
+from fastmf.inference.sampling.gibbs import ColouredUnits, SequentialUnits, sampled_units
 from tests.inference.mean_field.test_sparse_sweeps import MACHINES, pair
 
 

@@ -19,7 +19,7 @@ from fastmf.learning.training.ascent import initial_state
 from fastmf.models import RBM, exact
 from fastmf.priors import Bernoulli, Gaussian, Ising, TruncatedGaussian
 from fastmf.priors._protocol import learned_fields
-from fastmf.priors._rows import few_stored
+from fastmf.priors._values import few_stored
 
 # Options of a short run, in which the last batch of an epoch has fewer rows.
 RUN = {"batch_size": 7, "n_epochs": 2, "learning_rate": (0.1, 0.01), "l2": 0.01, "n_sweeps": 2}

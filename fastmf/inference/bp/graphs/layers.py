@@ -8,19 +8,17 @@ from dataclasses import fields as fields_of
 from dataclasses import replace
 
 import numpy as np
-import scipy
 
 from fastmf._common import arguments as check
 from fastmf.inference.bp.beliefs import Beliefs
 from fastmf.inference.bp.graphs.propagation import propagate_on_graph
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.fixed_point import ending_of
-from fastmf.models import BoltzmannMachine
+from fastmf.models.boltzmann import machine_of_layers
 from fastmf.priors import Categorical
 from fastmf.priors._groups import as_states, column_sizes, only_groups
 from fastmf.priors._protocol import has_log_prob
 from fastmf.priors._queries import two_values
-from fastmf.priors.concatenated import concatenate
 
 
 def needs_graph(options, model, clamp):
@@ -82,13 +80,6 @@ def graph_of_layers(model, field=None, clamp=None):
     return machine, _joined("field", field, model), _joined("clamp", clamp, model)
 
 
-def machine_of_layers(weights, layers):
-    """Two layers as a BoltzmannMachine with sparse couplings."""
-    weights = scipy.sparse.csr_array(weights.astype(np.float64))
-    couplings = scipy.sparse.block_array([[None, weights], [weights.T, None]], format="csr")
-    return BoltzmannMachine(couplings, concatenate(list(layers)))
-
-
 def _joined(name, value, model):
     """Values of the units of both layers side by side; None if there are none."""
     layers, sizes = model.layers, model.weights.shape
@@ -120,12 +111,7 @@ def _products(machine, result, means):
         )
         return out
     units = GraphUnits(machine)
-    unit, value, _ = units.states
-    sizes = result.n_states[edges]
-    first = np.append(0, np.cumsum(sizes.prod(1)))
-    edge = np.repeat(np.arange(len(edges)), sizes.prod(1))
-    a, b = np.divmod(np.arange(first[-1]) - first[edge], sizes[edge, 1])
-    a, b = units.first_state[edges[edge, 0]] + a, units.first_state[edges[edge, 1]] + b
+    (unit, value, _), (_, a, b) = units.states, units.pairs
     at = (..., unit[a], unit[b] - n)
     out[at] = 0
     np.add.at(out, at, pairs * value[a] * value[b])

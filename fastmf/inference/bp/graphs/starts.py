@@ -1,17 +1,23 @@
-"""Messages on a graph to start from, and as they are returned.
+"""Messages on a graph to start from, as they are returned, and states of large weight.
 
 Messages between two-valued units are returned as log-odds, other messages as logarithms of all
 states of the receiver, the largest of them 0, in the order of the kernels.
+
+States of large weight of a graph with cycles are reached by moves of many units at once: the most
+probable states of random units without a cycle, given all other units, are computed by dynamic
+programming (Hamze and de Freitas 2004 sample in this way), first with Gumbel noise in the fields,
+which falls to 0 (perturb and maximise, Papandreou and Yuille 2011), then without.
 """
 
 import numpy as np
 import scipy
 
-from fastmf.inference.bp._kernel_arguments import MAX_LOG_OF_PRODUCT
-from fastmf.inference.bp.graphs.moves import MAX_START_SLOTS, forest_moves
-from fastmf.inference.bp.graphs.units import checked_clamp
+from fastmf._threads.workers import in_parallel, workers_for
+from fastmf.inference.bp._options import MAX_LOG_OF_PRODUCT
+from fastmf.inference.bp.graphs.units import checked_clamp, first_largest
 from fastmf.inference.bp.rbm import checked_init, messages_of
 from fastmf.inference.bp.solutions import MIN_START_PROBABILITY, random_probabilities, relaxed
+from fastmf.kernels.bp.graph_moves import ForestMemory, forest_move
 from fastmf.priors._queries import two_values
 
 # Largest size of exponents from which states of starts are found, and of log-messages of states
@@ -64,21 +70,12 @@ def starts_of_graph(units, n_starts, rng):
     uniform = np.repeat(1 / units.graph.n_states, units.graph.n_states)
     p, kinds = relaxed(_random_beliefs(units, n_starts - 1, rng), uniform, step, rng)
     cold = np.flatnonzero(kinds == 2)[-1:]
-    p[cold] = _annealed(units, p[cold])
+    labels = likely_state(units.problem()[0]) if len(cold) else None
+    if labels is not None:
+        p[cold] = 0
+        p[cold, units.first_state[units.layout.order] + labels] = 1
     messages = messages_from(units, np.maximum(p, MIN_START_PROBABILITY))
     return np.concatenate([np.zeros_like(messages, shape=(1, messages.shape[1])), messages])
-
-
-def _annealed(units, beliefs):
-    """States of large weight, or the given beliefs where none is found."""
-    problem, n = units.problem()[0], len(beliefs)
-    labels = np.zeros((n, len(units.graph.n_states)), np.int64)
-    objective = np.full(n, -np.inf)
-    forest_moves(problem, labels, objective, max_slots=MAX_START_SLOTS)
-    states = np.zeros_like(beliefs)
-    columns = units.first_state[units.layout.order] + labels
-    states[np.arange(n)[:, None], columns] = 1
-    return np.where(np.isfinite(objective)[:, None], states, beliefs)
 
 
 def _random_beliefs(units, n, rng):
@@ -110,17 +107,14 @@ def messages_at(init, units):
 
 def messages_from(units, beliefs):
     """Log-messages that units with such probabilities send to all neighbours."""
-    problem, edges = units.problem()[0], units.graph.edges
-    sizes, counts = units.graph.n_states, np.diff(problem.first_value)
-    edge = np.repeat(np.arange(len(edges)), counts)
-    labels = np.divmod(np.arange(counts.sum()) - problem.first_value[edge], sizes[edges[edge, 1]])
-    rows, columns = [], []
-    for side in (0, 1):
-        rows.append(units.first_state[edges[edge, side]] + labels[side])
-        columns.append(problem.first_entry[units.layout.slots[edge, side]] + labels[1 - side])
+    problem, (edge, *states) = units.problem()[0], units.pairs
+    labels = [x - units.first_state[units.graph.edges[edge, k]] for k, x in enumerate(states)]
+    columns = [
+        problem.first_entry[units.layout.slots[edge, side]] + labels[1 - side] for side in (0, 1)
+    ]
     weights = np.tile(problem.exponentials, 2)
+    cells = np.concatenate(states), np.concatenate(columns)
     shape = beliefs.shape[1], problem.first_entry[-1]
-    cells = tuple(map(np.concatenate, (rows, columns)))
     sending = scipy.sparse.csr_array((weights, cells), shape=shape)
     with np.errstate(divide="ignore"):  # states that no state of the sender allows
         return returned_messages(np.log(beliefs @ sending), units)
@@ -128,12 +122,61 @@ def messages_from(units, beliefs):
 
 def couplings_of(units, smallest=-np.inf):
     """Couplings of all states, at least the given value, as a symmetric sparse array."""
-    first, tables = units.tables
-    tables = np.maximum(tables, smallest)
-    edges, sizes = units.graph.edges, units.graph.n_states
-    edge = np.repeat(np.arange(len(edges)), np.diff(first))
-    a, b = np.divmod(np.arange(len(tables)) - first[edge], sizes[edges[edge, 1]])
-    start = units.first_state[edges[edge]]
-    n = units.first_state[-1]
-    upper = scipy.sparse.csr_array((tables, (start[:, 0] + a, start[:, 1] + b)), shape=(n, n))
+    n, (_, *states) = units.first_state[-1], units.pairs
+    tables = np.maximum(units.tables[1], smallest)
+    upper = scipy.sparse.csr_array((tables, tuple(states)), shape=(n, n))
     return (upper + upper.T).tocsr()
+
+
+# Moves of each row, all but the last eighth at a temperature that falls to 0; and the first
+# temperature, relative to the exponents of a unit with its neighbours.
+N_MOVES, HOT = 500, 0.26
+# Slots of all rows together up to which all moves are made, and the same where states of large
+# weight are asked for, from some equal rows.
+MAX_SLOTS, MAX_START_SLOTS, N_LIKELY_ROWS = 50_000, 10_000, 4
+
+
+def likely_state(problem):
+    """An assignment of large exponent of the first row, soon found; None if it is impossible."""
+    field = problem.field[0]
+    labels = np.tile(first_largest(field, problem.first_state), (N_LIKELY_ROWS, 1))
+    objective = np.full(N_LIKELY_ROWS, -np.inf)
+    forest_moves(problem._replace(field=field[None]), labels, objective, 1, MAX_START_SLOTS)
+    best = objective.argmax()
+    return labels[best] if np.isfinite(objective[best]) else None
+
+
+def forest_moves(problem, labels, objective, n_threads=None, max_slots=MAX_SLOTS):
+    """Better assignments of some rows, changed in place."""
+    n_rows, n_units = labels.shape
+    n_slots = n_rows * len(problem.neighbours)
+    if not n_rows:
+        return
+    share = min(1.0, max_slots / max(n_slots, 1))
+    n_moves = int(share * N_MOVES)
+    n_annealed = n_moves - n_moves // 8
+    rng, n_states = np.random.default_rng(0), int(problem.first_state[-1])
+    n_workers = workers_for(n_rows, 20 * n_slots, n_threads)
+    memory = ForestMemory(
+        *np.zeros((4, n_workers, n_units), np.int64), np.zeros((n_workers, n_states))
+    )
+    # The sum of the squares of the exponents of a unit with its neighbours, states averaged.
+    tables = np.where(np.isfinite(problem.tables), problem.tables, 0)
+    n_values = max(len(tables), 1)
+    hot = HOT * np.sqrt((tables**2).sum() / n_values * len(problem.neighbours) / n_units)
+    now, values = labels.copy(), objective.copy()
+    noise = np.zeros((n_rows, n_states))
+    for k in range(n_moves):
+        cold = k >= n_annealed
+        if k == n_annealed:
+            now, values, noise = labels.copy(), objective.copy(), np.zeros_like(noise)
+        if not cold:
+            noise = hot * (1 - k / n_annealed) * rng.gumbel(size=noise.shape)
+        result, new, order = now.copy(), np.empty(n_rows), rng.permutation(n_units)
+        arguments = problem, order, noise, result, new, memory, np.zeros(2, np.int64)
+        in_parallel(forest_move, arguments, n_workers)
+        # Equal ones are taken, too: they lead on.
+        taken = np.isfinite(new) & ((new >= values) | (not cold))
+        now[taken], values[taken] = result[taken], new[taken]
+        no_worse = values >= objective
+        labels[no_worse], objective[no_worse] = now[no_worse], values[no_worse]

@@ -1,14 +1,36 @@
-"""Random spanning trees of a graph, for tree-reweighted belief propagation.
+"""Tree-reweighted belief propagation: random spanning trees, and upper bounds at any messages.
 
 Trees have a root, and all other units a parent. Where a graph has several components, its spanning
 forests take the place of trees.
+
+log Z is convex in the parameters, so that it is at most the average of log Z_T over random trees T
+whose average parameters are the parameters of the graph. With edge probabilities rho and any
+log-messages u, trees of the parameters
+
+    h_i = f_i + sum_k rho_ki u_ki          J_ij / rho_ij - u_ij - u_ji
+
+have that average. Their entropies are sums over roots and over children given their parents,
+which are concave, so that by Lagrange's duality (Globerson & Jaakkola 2007), with the probabilities
+r_i that i is a root and rho_k|i that k is a child of i,
+
+    log Z <= sum_i r_i log sum_x exp(h_i(x) + sum_k rho_k|i (S_ki(x) - u_ki(x)) / r_i),
+    S_ki = log sum_a exp(h_k(a) - u_ik(a) + J_ki / rho_ki).
+
+It holds for all messages. Where they have converged S - u does not depend on x, and the bound is
+the bound of tree-reweighted belief propagation (Wainwright, Jaakkola & Willsky 2005). At
+temperature 0 sums over states are maxima, and it bounds the exponent of the most probable states:
+
+    max_x exponent(x) <= sum_i max_x [r_i h_i(x) + sum_k rho_k|i (S_ki(x) - u_ki(x))].
 """
 
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 
-from fastmf.inference.bp.graphs.layout import adjacency, breadth_first, components
+from fastmf.inference.bp._options import MAX_BYTES
+from fastmf.inference.bp.graphs.units import adjacency, breadth_first, components
+from fastmf.inference.mean_field.lower_bound import SUM_ROUNDING
 
 # Vertices up to which trees are uniform, and random orders of the vertices of larger graphs.
 MAX_DENSE, N_ORDERS = 2000, 8
@@ -76,3 +98,74 @@ def _uniform(edges, n_vertices, component):
     diagonal, both = inverse.diagonal(), inverse[first, second]
     child = np.stack([diagonal[first] - both, diagonal[second] - both], 1)
     return Trees(np.clip(child, 1e-12, 1), 1 / np.bincount(component)[component])
+
+
+def tree_bound(problem, child, root, messages):
+    """Upper bound of the log-partition of each row, or of its largest exponent."""
+    child_of_slot = child[problem.edges, problem.transposed.astype(int)]
+    bounds = []
+    for k, u in enumerate(messages):
+        field = problem.field[min(k, len(problem.field) - 1)]
+        sizes = (abs(part[np.isfinite(part)]).sum() for part in (problem.tables, field))
+        rounding = SUM_ROUNDING * (1 + sum(sizes))
+        bounds.append(_bound(problem, child_of_slot, root, field, u) + rounding)
+    return np.array(bounds)
+
+
+def _bound(problem, child, root, field, u):
+    """The bound of one row."""
+    first, sizes = problem.first_state[:-1], np.diff(problem.first_state)
+    counts = np.diff(problem.first_entry)
+    within = np.arange(len(u)) - np.repeat(problem.first_entry[:-1], counts)
+    receiver = np.repeat(first[problem.neighbours], counts) + within
+    probability = np.repeat(problem.probability[problem.edges], counts)
+    h = field + np.bincount(receiver, probability * u, len(field))
+    if not np.logical_or.reduceat(h > -np.inf, first).all():
+        return -np.inf
+    sums, combine = np.zeros(len(field)), np.max if problem.maximum else scipy.special.logsumexp
+    for slots, (senders, back), (states, sent), tables in chunks_of_slots(problem):
+        cavity = without(h[senders], u[back])
+        new = combine(cavity[:, :, None] + problem.tables[tables], axis=1)
+        possible = h[states] > -np.inf
+        gain = np.where(possible, new - np.where(possible, u[sent], 0), 0)
+        impossible = np.isneginf(gain)
+        gain = child[slots][:, None] * np.where(impossible, 0, gain)
+        np.add.at(sums, states, np.where(impossible, -np.inf, gain))
+    possible, of_unit = h > -np.inf, np.repeat(root, sizes)
+    total = np.where(possible, of_unit * np.where(possible, h, 0) + sums, -np.inf)
+    top = np.maximum.reduceat(total, first)
+    if problem.maximum or np.isneginf(top).any():
+        return float(top.sum())
+    with np.errstate(divide="ignore", invalid="ignore"):  # units that are no root
+        weights = np.exp((total - np.repeat(top, sizes)) / of_unit)
+    logs = np.log(np.add.reduceat(weights, first))
+    return float((top + np.where(root > 0, root * logs, 0)).sum())
+
+
+def chunks_of_slots(problem, slots=None, n_rows=1):
+    """Slots of tables of one shape, and for each slot the entries of a table (q, r).
+
+    For the sender and for the receiver these are their states, and the messages that they receive
+    from each other.
+    """
+    first, sizes = problem.first_state[:-1], np.diff(problem.first_state)
+    senders = np.repeat(np.arange(len(first)), np.diff(problem.starts))
+    slots = np.arange(len(senders)) if slots is None else slots
+    base = sizes.max() + 1
+    shapes = sizes[senders[slots]] * base + sizes[problem.neighbours[slots]]
+    for shape in np.unique(shapes).tolist():
+        alike, (q, r) = slots[shapes == shape], divmod(shape, base)
+        n_chunks = min(len(alike), 1 + 64 * n_rows * len(alike) * q * r // MAX_BYTES)
+        a, b = np.arange(q), np.arange(r)
+        for chunk in np.array_split(alike[:, None], n_chunks) if n_chunks > 1 else [alike[:, None]]:
+            sender = first[senders[chunk]] + a, problem.first_entry[problem.reverse[chunk]] + a
+            receiver = first[problem.neighbours[chunk]] + b, problem.first_entry[chunk] + b
+            tables = problem.first_value[problem.edges[chunk]][:, :, None]
+            transposed = problem.transposed[chunk][:, :, None]
+            tables = tables + np.where(transposed, b * q + a[:, None], a[:, None] * r + b)
+            yield chunk[:, 0], sender, receiver, tables
+
+
+def without(logs, messages):
+    """Logarithms of weights without a message; weights of zero stay."""
+    return np.subtract(logs, messages, out=np.full_like(logs, -np.inf), where=logs > -np.inf)

@@ -1,5 +1,9 @@
 """Units of a pairwise graph as the kernels see them: in breadth-first order, with their states.
 
+In this order the neighbours of a unit of a tree are its parent, before it, and its children, after
+it: sweeps from the last unit to the first and back are exact. It also brings neighbours close
+together in memory.
+
 Two-valued units x = middle + scale s / 2 have the exponents K s s' with K = J scale^2 / 4, and the
 odds exp(scale (field + middle sum_j J_ij)) of s = 1. All other discrete units have a table of
 exponents for each edge, as two-valued ones have for other algorithms than sum-product, and where
@@ -7,18 +11,18 @@ products of their messages may not be numbers.
 """
 
 from copy import copy
+from typing import NamedTuple
 
 import numpy as np
+import scipy
 
 from fastmf._common import arguments as check
 from fastmf._outcomes import LOG_EPSILON
 from fastmf._threads.workers import computed_once
-from fastmf.inference.bp._kernel_arguments import MAX_LOG_OF_PRODUCT
-from fastmf.inference.bp.graphs.layout import graph_layout
+from fastmf.inference.bp._options import MAX_LOG_OF_PRODUCT
 from fastmf.kernels.bp.graph_arguments import BinaryProblem, StatesProblem
-from fastmf.models._graph import pairwise_graph
 from fastmf.models._graph_sums import MAX_ENTRIES, eliminated, is_small
-from fastmf.models._state_tables import Tables, states_of_units
+from fastmf.models._state_tables import Tables, pairwise_graph, states_of_units
 from fastmf.priors._groups import (
     as_states,
     check_clamped_groups,
@@ -147,6 +151,11 @@ class GraphUnits:
         """First value of each table, and the tables of all edges, as exponents of their states."""
         sizes = self.graph.n_states[self.graph.edges]
         return np.append(0, np.cumsum(sizes.prod(1))), self._states.couplings(self.graph)
+
+    @computed_once
+    def pairs(self):
+        """Edge and states of both units, as given, of each value of the tables."""
+        return Tables(self.graph.n_states, self.graph.edges, None, None).pairs()
 
     def log_weights(self):
         """Log-weights of all states as given, (1 or n_rows, n_states); -inf of excluded ones."""
@@ -301,3 +310,68 @@ def _ranges(starts, sizes):
     """Concatenated ranges of integers with these starts and sizes."""
     first = np.cumsum(sizes) - sizes
     return np.repeat(starts - first, sizes) + np.arange(sizes.sum())
+
+
+class GraphLayout(NamedTuple):
+    """Order of the units of a graph, and slots of its messages as in `BinaryProblem`."""
+
+    order: np.ndarray  # given number of each unit in the order
+    slots: np.ndarray  # (n_edges, 2): where the first and the second unit of an edge send
+    starts: np.ndarray
+    neighbours: np.ndarray
+    reverse: np.ndarray
+    edges: np.ndarray
+    is_forest: bool
+
+
+def graph_layout(edges, n_vertices):
+    """Order vertices breadth first, from a root of each component, and lay out their slots."""
+    if len(edges) >= 2**30:
+        raise ValueError(f"a graph must have fewer than 2^30 edges, got {len(edges)}.")
+    graph = adjacency(edges, n_vertices)
+    roots = components(graph)[1]
+    order = breadth_first(graph, roots).astype(np.int64)
+    place = np.empty(n_vertices, np.int32)
+    place[order] = np.arange(n_vertices)
+    # A slot for each end of an edge, in the order of the units that send.
+    ordered = graph[order]
+    ends = ordered.data.astype(np.int32)
+    slots = np.empty(2 * len(edges), np.int32)
+    slots[ends] = np.arange(2 * len(edges))
+    return GraphLayout(
+        order=order,
+        slots=slots.reshape(-1, 2),
+        starts=ordered.indptr.astype(np.int64),
+        neighbours=place[ordered.indices],
+        reverse=slots[ends ^ 1],
+        edges=ends >> 1,
+        is_forest=len(edges) == n_vertices - len(roots),
+    )
+
+
+def adjacency(edges, n_vertices):
+    """Adjacency matrix in the order of the edges, with entries 2 e and 2 e + 1 for edge e."""
+    n, units = 2 * len(edges), edges.astype(np.int32).ravel()
+    columns = np.ones(n, np.int8), units, np.arange(n + 1, dtype=np.int32)
+    # SciPy sorts by counting, and searches graphs with weights of double precision.
+    by_unit = scipy.sparse.csc_array(columns, shape=(n_vertices, n)).tocsr()
+    parts = by_unit.indices.astype(np.float64), units[by_unit.indices ^ 1], by_unit.indptr
+    return scipy.sparse.csr_array(parts, shape=(n_vertices, n_vertices))
+
+
+def components(graph):
+    """The component of each vertex, and the first vertex of each component."""
+    _, component = scipy.sparse.csgraph.connected_components(graph, directed=False)
+    # Numbers of components ascend with their first vertices.
+    return component, np.flatnonzero(np.diff(np.maximum.accumulate(component), prepend=-1))
+
+
+def breadth_first(graph, roots):
+    """Vertices in the order of a search from one vertex of each component."""
+    # One more vertex, next to the roots, from which all are searched.
+    n, indices = graph.shape[0], np.append(graph.indices, roots).astype(np.int32)
+    starts = np.append(graph.indptr, len(indices)).astype(np.int32)
+    searched = scipy.sparse.csr_array(
+        (np.ones(len(indices)), indices, starts), shape=(n + 1, n + 1)
+    )
+    return scipy.sparse.csgraph.breadth_first_order(searched, n, return_predecessors=False)[1:]

@@ -5,8 +5,8 @@ import pytest
 from graph_models import Graph, cyclic, forests
 
 import fastmf as mf
-from fastmf.inference.bp.graphs import automatic
-from fastmf.inference.checks import exact_sums
+from fastmf.inference.bp import belief_propagation as module
+from fastmf.inference.checks import judge
 
 
 def test_small_graphs_are_exact():
@@ -73,9 +73,9 @@ def test_layers():
 
 
 def test_several_starts_where_tables_are_large(monkeypatch):
-    monkeypatch.setattr(automatic, "MAX_ENTRIES", 0)
-    monkeypatch.setattr(exact_sums, "MAX_ENTRIES", 1)
-    monkeypatch.setattr(exact_sums, "MAX_NUMBERS", 1)
+    monkeypatch.setattr(module, "MAX_ENTRIES", 0)
+    monkeypatch.setattr(judge, "MAX_ENTRIES", 1)
+    monkeypatch.setattr(judge, "MAX_NUMBERS", 1)
     couplings = (np.ones((10, 10)) - np.eye(10)) / 2
     model = mf.BoltzmannMachine(couplings, mf.Ising(np.full(10, 0.02)))
     found, exact = mf.belief_propagation(model, algorithm="auto"), mf.exact(model)
@@ -106,7 +106,7 @@ def test_checks_of_layers_are_kept():
 
 
 def test_graphs_that_are_too_large_for_checks_have_one_start(monkeypatch):
-    monkeypatch.setattr(automatic, "MAX_ENTRIES", 0)
+    monkeypatch.setattr(module, "MAX_ENTRIES", 0)
     model = Graph([(0, 1), (1, 2), (0, 2)], 3).machine()
     one = mf.belief_propagation(model)
     monkeypatch.setattr(type(one), "reliable", property(lambda found: None))

@@ -6,7 +6,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 import fastmf as mf
-from fastmf.inference.bp.graphs import moves
+from fastmf.inference.bp.graphs import starts
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.kernels.bp.graph_moves import ForestMemory, forest_move
 from fastmf.reference.bp.graph_moves import induced_forest
@@ -85,7 +85,7 @@ def test_moves_find_better_assignments_of_spin_glasses(monkeypatch):
     model = mf.BoltzmannMachine(couplings, mf.Ising(rng.normal(size=256) / 1000))
     options = {"algorithm": "max", "max_iter": 50, "field": rng.normal(size=(3, 256)) / 1000}
     found = mf.belief_propagation(model, **options)
-    monkeypatch.setattr(moves, "N_MOVES", 0)
+    monkeypatch.setattr(starts, "N_MOVES", 0)
     single = mf.belief_propagation(model, **options)
     assert (found.objective >= single.objective).all()
     assert found.objective.sum() > single.objective.sum() + 1
@@ -99,7 +99,7 @@ def test_noise_leads_out_of_local_maxima(monkeypatch):
     couplings = grid_couplings(20, rng.normal(size=800), torus=True)
     model = mf.BoltzmannMachine(couplings, mf.Ising(np.zeros(400)))
     found = mf.most_probable(model, max_iter=50)
-    monkeypatch.setattr(moves, "HOT", 0)
+    monkeypatch.setattr(starts, "HOT", 0)
     greedy = mf.most_probable(model, max_iter=50)
     assert found.objective > greedy.objective * 1.005
     assert np.isclose(found.objective, -model.energy(found.assignment))

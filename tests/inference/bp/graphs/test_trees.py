@@ -9,10 +9,9 @@ from bp_models import loopy
 from graph_models import Graph, cyclic, forests, grid_couplings
 
 import fastmf as mf
-from fastmf.inference.bp.graphs import radius, trees
-from fastmf.inference.bp.graphs.radius import perron_bound, spectral_radius
-from fastmf.inference.bp.graphs.tree_bound import tree_bound
-from fastmf.inference.bp.graphs.trees import random_trees
+from fastmf.inference.bp.graphs import propagation, trees
+from fastmf.inference.bp.graphs.propagation import perron_bound, spectral_radius
+from fastmf.inference.bp.graphs.trees import random_trees, tree_bound
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.models import _state_tables as module
 from tests._threads.test_workers import TIMEOUT, forked, needs_fork
@@ -215,7 +214,7 @@ def test_layers():
 @pytest.mark.parametrize("max_iter", [1, 3, 200])
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
 def test_bound_of_matrices_holds_after_any_number_of_iterations(monkeypatch, max_iter, scale):
-    monkeypatch.setattr(radius, "MAX_POWER_ITERATIONS", max_iter)
+    monkeypatch.setattr(propagation, "MAX_POWER_ITERATIONS", max_iter)
     rng = np.random.default_rng(0)
     for share in (0.1, 0.5, 1.0):
         matrix = scale * rng.exponential(size=(12, 12)) * (rng.random((12, 12)) < share)

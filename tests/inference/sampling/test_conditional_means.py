@@ -7,9 +7,8 @@ import pytest
 from potts_data import random_parameters
 
 import fastmf as mf
-from fastmf.inference.missing import fully_visible
-from fastmf.inference.missing.fully_visible import conditional_means
-from fastmf.inference.sampling.discrete import annealed_probabilities
+from fastmf.inference.sampling import discrete
+from fastmf.inference.sampling.discrete import annealed_probabilities, conditional_means
 from fastmf.models._gauge import in_gauge
 
 
@@ -133,7 +132,7 @@ def test_rows_beyond_the_limit_are_annealed(monkeypatch):
     X = np.where(rng.random((20, n)) < 0.5, 1.0, -1.0)
     X[rng.random(X.shape) < 0.6] = np.nan
     exact = conditional_means(model, X, "exact")
-    monkeypatch.setattr(fully_visible, "MAX_ENUMERATED_STATES", 1 << 6)
+    monkeypatch.setattr(discrete, "MAX_ENUMERATED_STATES", 1 << 6)
     found, few = conditional_means(model, X), np.isnan(X).sum(1) <= 6
     assert 0 < few.sum() < 20
     np.testing.assert_array_equal(found.mean[few], exact.mean[few])
@@ -152,7 +151,7 @@ def test_rows_beyond_the_limit_are_annealed(monkeypatch):
 def test_uncertain_means_are_flagged(monkeypatch):
     model = dict(random_machines())["two phases"]
     few = partial(annealed_probabilities, n_particles=128, n_rounds=1)
-    monkeypatch.setattr(fully_visible, "annealed_probabilities", few)
+    monkeypatch.setattr(discrete, "annealed_probabilities", few)
     found = conditional_means(model, np.full((1, 14), np.nan), "annealing")
     assert found.error[0] > 0.01 and not found.converged[0]
 
