@@ -56,7 +56,7 @@ def _alignment(arguments):
 
 
 def _machine_or_model(path):
-    from fastmf.learning.training.checkpoint import run_in
+    from fastmf.learning.training.trainer import run_in
     from fastmf.models._archive import reading
     from fastmf.models._io import model_from_arrays
 

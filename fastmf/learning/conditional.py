@@ -27,9 +27,7 @@ from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.missing.layered import LOG_PARTITION_COST, MAX_WORK_OF_ROW, enumerable
 from fastmf.inference.missing.seen import annealed_rows, log_prob_of_seen, means_given_seen
 from fastmf.inference.sampling.annealing import MATCHING
-from fastmf.learning.training.ascent import ascend
-from fastmf.learning.training.parameters import ModelParameters
-from fastmf.learning.training.settings import AscentSettings
+from fastmf.learning.training.ascent import AscentSettings, ModelParameters, ascend
 from fastmf.learning.training.trainer import Steps
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli

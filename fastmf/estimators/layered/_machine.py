@@ -28,7 +28,7 @@ from fastmf.estimators.common.runs import generator_of
 from fastmf.estimators.layered import denoising
 from fastmf.estimators.layered._learning import Learning
 from fastmf.estimators.layered._units import given_layers, hidden_prior, visible_prior
-from fastmf.evaluation.annealed import estimated_log_partition
+from fastmf.evaluation.log_partition import estimated_log_partition
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate
 from fastmf.inference.mean_field.lower_bound import lacking, lower_bound, starts_at

@@ -15,9 +15,8 @@ from fastmf._common.warning import warn_user
 from fastmf.estimators.common.convergence import warn_of_convergence
 from fastmf.estimators.common.slabs import slab_interval
 from fastmf.learning.evidence.edges import SLABS, EffectSets, SingleEffects, Whitened
-from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
+from fastmf.learning.pseudo_likelihood.fit import few_blas_threads, newton
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
-from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.special import sigmoid
 
 # Couplings up to which the covariances of all of them are taken; beyond, feature by feature.

@@ -11,8 +11,7 @@ from fastmf._common.progress import followed
 from fastmf.estimators.common.runs import generator_of
 from fastmf.estimators.networks.edge_inclusion import PairsResult
 from fastmf.estimators.networks.network import Network, warn_of_refits
-from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
-from fastmf.learning.pseudo_likelihood.lbfgs import maximum
+from fastmf.learning.pseudo_likelihood.fit import few_blas_threads, maximum
 from fastmf.learning.pseudo_likelihood.resampling import Refits
 from fastmf.learning.pseudo_likelihood.rows import distinct
 

@@ -20,10 +20,8 @@ from fastmf.estimators.networks.edge_inclusion import (
     contrast_covariance,
     without_penalty,
 )
-from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
-from fastmf.learning.pseudo_likelihood.godambe import ADJUSTMENTS, Godambe
-from fastmf.learning.pseudo_likelihood.lbfgs import maximum
-from fastmf.learning.pseudo_likelihood.missing import IncompleteGodambe
+from fastmf.learning.pseudo_likelihood.fit import few_blas_threads, maximum
+from fastmf.learning.pseudo_likelihood.godambe import ADJUSTMENTS, Godambe, IncompleteGodambe
 from fastmf.learning.pseudo_likelihood.resampling import (
     Refits,
     counts_of,

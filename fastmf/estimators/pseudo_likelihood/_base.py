@@ -29,19 +29,26 @@ from fastmf.learning.pseudo_likelihood.fit import (
     MAX_ITER,
     MAX_NEWTON_PARAMETERS,
     few_blas_threads,
+    lbfgs,
+    newton,
 )
 from fastmf.learning.pseudo_likelihood.graph import edges_of
-from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
-from fastmf.learning.pseudo_likelihood.missing import (
+from fastmf.learning.pseudo_likelihood.rows import (
     MAX_OF_A_ROW,
     Completions,
+    available,
+    distinct,
     expectation_maximisation,
     n_completions,
+    sampling,
 )
-from fastmf.learning.pseudo_likelihood.newton import newton
-from fastmf.learning.pseudo_likelihood.nodewise import RULES, Regressions, nodewise_path
-from fastmf.learning.pseudo_likelihood.rows import available, distinct, sampling
-from fastmf.learning.pseudo_likelihood.selection import cross_validated_path, ebic_path
+from fastmf.learning.pseudo_likelihood.selection import (
+    RULES,
+    Regressions,
+    cross_validated_path,
+    ebic_path,
+    nodewise_path,
+)
 from fastmf.models import BoltzmannMachine
 
 SELECTIONS = ("ebic", *RULES, "cv")

@@ -8,9 +8,13 @@ from fastmf.estimators.common.categories import codes, from_spins, two_categorie
 from fastmf.estimators.common.files import check_n_features
 from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine
 from fastmf.inference.sampling import discrete
-from fastmf.learning.pseudo_likelihood.binary import firth, solvers
-from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
-from fastmf.learning.pseudo_likelihood.ordinal.thresholds import Thresholds
+from fastmf.learning.pseudo_likelihood.binary import (
+    PseudoLikelihood,
+    bslm,
+    firth,
+    unique_with_firth,
+)
+from fastmf.learning.pseudo_likelihood.ordinal import Thresholds
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 
@@ -130,9 +134,9 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         objective, options = self._objective, {"tol": self._tol, "max_iter": max_iter}
         if solver == "bslm":
             start = objective.independent()
-            return solvers.bslm(objective, [start], l1=self._penalty_l1, **options)[0]
+            return bslm(objective, [start], l1=self._penalty_l1, **options)[0]
         if solver == "firth":
-            return firth.firth(objective, objective.independent(objective.total), **options)
+            return firth(objective, objective.independent(objective.total), **options)
         return super()._solved(solver, max_iter)
 
     def _set_parameters(self, parameters):
@@ -145,7 +149,7 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
 
     def _existence(self, parameters):
         if self.solver == "firth":
-            return firth.unique_with_firth(self._likely_objective())
+            return unique_with_firth(self._likely_objective())
         return super()._existence(parameters)
 
     # --- probabilities --------------------------------------------------------------------------

@@ -9,8 +9,7 @@ from fastmf.estimators.common.data import missing_entries
 from fastmf.estimators.common.frames import feature_names
 from fastmf.estimators.common.rows import warn_of_missing_codes
 from fastmf.estimators.pseudo_likelihood._base import PairwiseMachine
-from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
-from fastmf.learning.pseudo_likelihood.ordinal.thresholds import KINDS, Thresholds
+from fastmf.learning.pseudo_likelihood.ordinal import KINDS, OrdinalLikelihood, Thresholds
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Categorical, Ordinal
 

@@ -32,7 +32,7 @@ from fastmf.kernels.linear.product import fill_panels, panel_width
 from fastmf.kernels.training.ascent import Pairs
 from fastmf.learning.layered.directions import free_units, products_of_units
 from fastmf.learning.layered.exact_averages import ExactAverages
-from fastmf.learning.training.parameters import ModelParameters
+from fastmf.learning.training.ascent import ModelParameters
 from fastmf.models.dbm import machine_of
 from fastmf.priors._groups import groups, has_groups
 from fastmf.priors._protocol import gradient as prior_gradient

@@ -22,8 +22,7 @@ from fastmf.learning.layered.exact_averages import (
     of_incomplete,
 )
 from fastmf.learning.layered.step import LayeredSteps
-from fastmf.learning.training.ascent import initial_state
-from fastmf.learning.training.parameters import ModelParameters
+from fastmf.learning.training.ascent import ModelParameters, initial_state
 from fastmf.models.rbm import RBM
 from fastmf.priors import Bernoulli
 from fastmf.priors._protocol import map_parameters, n_units

@@ -9,7 +9,7 @@ from fastmf.inference.mean_field.discrete_units import is_discrete
 from fastmf.learning.layered.directions import free_units
 from fastmf.learning.layered.exact_averages import MAX_SUMMED_STATES, is_cheaply_exact
 from fastmf.learning.layered.gradients import MEAN_FIELD
-from fastmf.learning.training.settings import AscentSettings
+from fastmf.learning.training.ascent import AscentSettings
 from fastmf.priors._protocol import n_units
 from fastmf.priors._queries import largest_variance, precisions, unbounded
 from fastmf.priors._rows import states

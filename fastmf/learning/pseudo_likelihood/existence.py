@@ -32,8 +32,7 @@ from scipy import sparse
 from fastmf._common.rows import BLOCK_ENTRIES
 from fastmf._common.warning import listed
 from fastmf._threads.workers import computed_once
-from fastmf.learning.pseudo_likelihood.fit import gradient_rounding
-from fastmf.learning.pseudo_likelihood.lbfgs import maximum
+from fastmf.learning.pseudo_likelihood.fit import gradient_rounding, maximum
 
 # Condition number beyond which eigenvalues in double precision prove nothing.
 MAX_CONDITION = 1e12

@@ -1,4 +1,19 @@
-"""Composite likelihoods: what solvers and tests ask of them, and what solvers return."""
+"""Composite likelihoods, and their maxima by Newton's method and by L-BFGS.
+
+The step of Newton's method is H^-1 g with the gradient g and the negative Hessian H. To second
+order it raises the objective by g' H^-1 g / 2; this predicted rise is what the stopping rule is
+about.
+
+L-BFGS is for millions of variables, with and without an l1 penalty. Its direction is a linear
+combination of the last steps, of the changes of the gradient along them, and of the gradient, and
+its coefficients follow from the inner products of these vectors alone (Chen, Wang & Zhou 2014). So
+an iteration reads each of them twice: once for the inner products with the three that are new, once
+for the combination. SciPy's L-BFGS-B would compute in double precision.
+
+With an l1 penalty the gradient is taken of the penalised function in the orthant into which it
+falls, and steps end where a variable would change its sign (Andrew & Gao 2007). Variables that are
+zero move along the gradient, all others along the direction of L-BFGS among them (Schmidt 2010).
+"""
 
 import copy
 from functools import partial
@@ -8,9 +23,10 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import blas
 
-from fastmf._common.linalg import symmetrize
+from fastmf._common.linalg import cholesky_with_ridge, symmetrize
 from fastmf._common.rows import BLOCK_ENTRIES
 from fastmf._threads.workers import for_each, one_blas_thread, workers_for
+from fastmf.kernels.pseudo_likelihood.potts import aligned
 
 # Rows whose log-pseudo-likelihood the tolerances of solvers are about, however many there are and
 # whatever their weights add up to: weights that differ by a factor have the same maximum.
@@ -126,133 +142,6 @@ class CompositeLikelihood:
             yield of_rows(rows, factors[rows]), factors[rows]
 
 
-class PairwiseLikelihood(CompositeLikelihood):
-    """Composite likelihood with one coupling for each pair of units, of the products of scores.
-
-    `states` (n_rows, n_units) are scores. A subclass has
-
-    - `width`: largest number of categories;
-    - `item_of_field`: unit of each field;
-    - `_field_statistics(rows)`: derivatives of log-probabilities by fields;
-    - `_value_and_derivatives(parameters)`: without penalty;
-    - `_row_derivatives(parameters, rows)`: derivatives of rows' values by fields, and by the sum of
-      the neighbours of each unit;
-    - `_slopes_of_means(parameters, factors)`: derivatives of the sums over rows of factors times
-      means by fields, and of each mean, times its factor, by the sum of its neighbours;
-    - `_with(states, weights, pairs)`: the objective of other rows or pairs.
-    """
-
-    def __init__(self, states, weights, n_fields, pairs, n_threads):
-        self.states, self.n_threads = states, n_threads
-        self.total = float(np.sum(weights))
-        self.weights = np.asarray(weights, float) / self.total
-        self.n_units, self.n_fields = d, _ = states.shape[1], n_fields
-        self.pairs = np.triu_indices(d, 1) if pairs is None else tuple(pairs)
-        self.n_parameters = n_fields + len(self.pairs[0])
-        # The parameter that couples two units, -1 if there is none.
-        self.index = np.full((d, d), -1)
-        self.index[self.pairs] = n_fields + np.arange(len(self.pairs[0]))
-        self.index.T[self.pairs] = self.index[self.pairs]
-        self.coupled = self.index >= 0
-        self._latest = None
-
-    def blocks(self):
-        """Slices of rows that fit in the cache."""
-        size = max(256, BLOCK_NUMBERS // (self.n_units * self.width))
-        return [slice(i, i + size) for i in range(0, len(self.weights), size)]
-
-    def sums_over_blocks(self, function):
-        """Sum each of the results of a function over blocks of rows, which threads share.
-
-        BLAS has one thread meanwhile, see `few_blas_threads`: a block of rows is one task, so that
-        results do not depend on the number of threads.
-        """
-        blocks = self.blocks()
-        parts = [()] * len(blocks)
-
-        def compute(k):
-            parts[k] = function(blocks[k])
-
-        work = 10 * self.states.size * (self.n_units + 10 * self.width)
-        for_each(compute, range(len(blocks)), workers_for(len(blocks), work, self.n_threads))
-        return [sum(terms) for terms in zip(*parts, strict=True)]
-
-    def unpacked(self, parameters):
-        """Couplings (n_units, n_units) and fields of a vector of parameters."""
-        couplings = np.zeros((self.n_units, self.n_units))
-        couplings[self.pairs] = parameters[self.n_fields :]
-        return couplings + couplings.T, parameters[: self.n_fields].copy()
-
-    def packed(self, couplings, fields):
-        """Vector of parameters."""
-        return np.concatenate([fields, couplings[self.pairs]])
-
-    def indices_of(self, first, second):
-        """Parameters of pairs of units: couplings, or all fields of one."""
-        fields = [np.flatnonzero(self.item_of_field == i) for i in first]
-        parts = [of_unit if i == j else self.index[i, j, None]
-                 for i, j, of_unit in zip(first, second, fields, strict=True)]  # fmt: skip
-        return np.concatenate([*parts, np.zeros(0, int)])
-
-    def value_and_gradient(self, parameters):
-        """Penalised value and its gradient, which are stored until parameters change."""
-        if self._latest is None or not np.array_equal(self._latest[0], parameters):
-            value, couplings, fields = self._value_and_derivatives(parameters)
-            gradient = self.packed(couplings + couplings.T, fields) - self.ridge * parameters
-            self._latest = np.array(parameters), value - self.penalty(parameters), gradient
-        return self._latest[1], self._latest[2].copy()
-
-    def correlated(self):
-        """Return parameters where solvers without l1 start."""
-        return self.independent()
-
-    def scores(self, parameters, rows, factors):
-        """Scores of rows, each times a factor, (n_rows, n_parameters)."""
-        fields, sums = (x * factors[:, None] for x in self._row_derivatives(parameters, rows))
-        x, r = np.ascontiguousarray(self.states[rows].T), np.ascontiguousarray(sums.T)
-        first, second = self.pairs
-        return np.hstack([fields, (x[first] * r[second] + r[first] * x[second]).T])
-
-    def score_products(self, parameters, vectors, rows, factors):
-        """Inner products of rows' scores, times factors, with vectors, (n_rows, n_vectors)."""
-        by_fields, by_sums = self._row_derivatives(parameters, rows)
-        states, out = self.states[rows], np.empty((len(factors), len(vectors)))
-        for v, vector in enumerate(vectors):
-            couplings, fields = self.unpacked(vector)
-            out[:, v] = by_fields @ fields + ((states @ couplings) * by_sums).sum(1)
-        return out * factors[:, None]
-
-    def log_joint(self, parameters):
-        """Logarithms of the probabilities of rows, but for a constant."""
-        couplings, fields = self.unpacked(parameters)
-        terms = self._field_statistics(slice(None)) @ fields
-        return terms + ((self.states @ couplings) * self.states).sum(1) / 2
-
-    def statistics(self, rows):
-        """Derivatives of `log_joint` of rows, (n_rows, n_parameters)."""
-        states, (first, second) = self.states[rows], self.pairs
-        return np.hstack([self._field_statistics(rows), states[:, first] * states[:, second]])
-
-    def prediction_gradients(self, parameters, factors):
-        """Derivatives of the sums over rows of factors times means, (n_units, n_parameters)."""
-        by_fields, by_sums = self._slopes_of_means(parameters, factors)
-        out, (first, second) = np.zeros((self.n_units, self.n_parameters)), self.pairs
-        out[self.item_of_field, np.arange(self.n_fields)] = by_fields
-        by_couplings, indices = by_sums.T @ self.states, self.index[self.pairs]
-        out[first, indices] = by_couplings[first, second]
-        out[second, indices] = by_couplings[second, first]
-        return out
-
-    def reweighted(self, weights):
-        """The objective of these rows with other weights; rows of weight 0 are left out."""
-        positive = weights > 0
-        return self._with(self.states[positive], weights[positive], self.pairs)
-
-    def restricted(self, edges):
-        """The objective with the couplings of these edges alone, (n_edges, 2)."""
-        return self._with(self.states, self.weights * self.total, np.transpose(edges))
-
-
 class Fit(NamedTuple):
     """Result of a solver."""
 
@@ -275,3 +164,305 @@ def few_blas_threads(n_parameters=0):
 def gradient_rounding():
     """Rounding error of a mean derivative, whose terms are at most 2."""
     return 4 * np.finfo(float).eps
+
+
+# --- Newton's method ------------------------------------------------------------------------------
+
+
+# Smallest ridge of a Hessian with which a step is too long; and along changes of gauge, of the
+# largest curvature: rounding errors of derivatives, divided by it, are below the tolerance of
+# parameters.
+_MIN_RIDGE = 1e-6
+
+
+class _NewtonPoint(NamedTuple):
+    """Value and gradient at some parameters."""
+
+    parameters: np.ndarray
+    value: float
+    gradient: np.ndarray
+
+    @classmethod
+    def at(cls, objective, parameters):
+        return cls(parameters, *objective.value_and_gradient(parameters))
+
+
+def factorised(objective, hessian, ridge=0.0):
+    """Factorise a Hessian with a ridge, and a small one more where it is singular."""
+    if objective.singular:
+        ridge += _MIN_RIDGE * hessian.diagonal().max()
+    # The transpose of a symmetric matrix is itself, in LAPACK's order.
+    return cholesky_with_ridge(hessian.T, ridge)
+
+
+def _backtracked(objective, point, hessian, ridge):
+    """Halve a step until the value rises: step, its size, its end (None if too short), the ridge.
+
+    Where units saturate, their curvature sech^2 is so small that their part of the step is far too
+    long: a ridge shortens that part alone.
+    """
+    rounding = 2 * np.finfo(float).eps * max(1, abs(point.value))
+    while True:
+        step, size = factorised(objective, hessian, ridge).solve(point.gradient), 1.0
+        derivative = step @ point.gradient
+        while size >= 0.1 or ridge >= 1:
+            trial = _NewtonPoint.at(objective, point.parameters + size * step)
+            if trial.value >= point.value + MIN_DECREASE * size * derivative - rounding:
+                return step, size, trial, ridge
+            size /= 2
+            if not size * derivative > rounding:
+                return step, size, None, ridge
+        ridge = max(30 * ridge, _MIN_RIDGE)
+
+
+def _extended(objective, point, step, size, trial):
+    """Double a step while a quarter of the derivative along it is still to be gained.
+
+    The curvature of saturating units falls as exp(-2 |eta|) along the step, so that Newton's step
+    adds about one to |2 eta|, however much is missing.
+    """
+    while size >= 1 and trial.gradient @ step > step @ point.gradient / 4:
+        size *= 2
+        longer = _NewtonPoint.at(objective, point.parameters + size * step)
+        if longer.value <= trial.value:
+            break
+        trial = longer
+    return trial
+
+
+def newton(objective, start, *, tol=1e-5, max_iter=MAX_ITER // 10):
+    """Newton's method with a line search: quadratic convergence to machine precision.
+
+    Full steps square the error, so that the predicted rise falls from step to step by the square of
+    the last factor. Stops when the rise of the log-pseudo-likelihood of `TOLERANCE_ROWS` rows that
+    this predicts for the next step is below tol^2, or when derivatives are rounding errors.
+    """
+    point, ridge, history, stopped = _NewtonPoint.at(objective, np.array(start)), 0.0, [], False
+    before = 0.0
+    while len(history) < max_iter and not stopped:
+        hessian = objective.hessian(point.parameters)
+        step, size, trial, ridge = _backtracked(objective, point, hessian, ridge)
+        rise = TOLERANCE_ROWS * (step @ point.gradient) / 2
+        if trial is None:
+            history.append(objective.total * point.value)
+            return Fit(point.parameters, history, bool(rise <= tol))
+        trial = _extended(objective, point, step, size, trial)
+        largest = max(abs(end.gradient).max() for end in (point, trial))
+        next_rise = rise * min(1.0, (rise / before) ** 2) if before else rise
+        stopped = not ridge and bool(next_rise <= tol**2 or largest <= gradient_rounding())
+        # After a ridge or a shorter step nothing is known of the convergence.
+        before = rise if size == 1 and not ridge else 0.0
+        # Below the smallest ridge there is soon none.
+        ridge = ridge / 10 if ridge > 1e-5 * _MIN_RIDGE else 0.0
+        point = trial
+        history.append(objective.total * point.value)
+    return Fit(point.parameters, history, stopped)
+
+
+# --- L-BFGS ---------------------------------------------------------------------------------------
+
+
+# Units in the last place of the value below which a predicted decrease cannot be resolved.
+_ROUNDING = 10.0
+# Iterations in which steps are taken even if their gain is below the tolerance. Where a penalty
+# outweighs the data no step gains more than that, and couplings would stay at zero.
+_FEW_ITERATIONS = 5
+
+
+class _Memory:
+    """Steps, changes of gradients, the gradient: rows of a matrix, with their inner products."""
+
+    def __init__(self, size, dtype, n_pairs, n_threads):
+        self.n_pairs, self.slots = n_pairs, []
+        self.rows = aligned((2 * n_pairs + 1, size), dtype)
+        self.rows[...] = 0
+        self.products = np.zeros((len(self.rows), len(self.rows)))
+        # Chunks of all rows that stay in the cache.
+        n = BLOCK_NUMBERS // len(self.rows)
+        self.chunks = [slice(i, i + n) for i in range(0, size, n)]
+        self.n_workers = workers_for(len(self.chunks), self.rows.size, n_threads)
+
+    def next_slot(self):
+        """Row of the next step, which replaces the oldest one where all are taken."""
+        if len(self.slots) == self.n_pairs:
+            return self.slots.pop(0)
+        return min(set(range(self.n_pairs)).difference(self.slots))
+
+    def update_products(self, *new):
+        """Compute the inner products of some rows with all."""
+        parts, new = np.empty((len(self.chunks), len(self.rows), len(new))), list(new)
+
+        def multiply(k):
+            rows = self.rows[:, self.chunks[k]]
+            parts[k] = rows @ rows[new].T
+
+        for_each(multiply, range(len(self.chunks)), self.n_workers)
+        result = parts.sum(0)
+        self.products[:, new], self.products[new] = result, result.T
+
+    def is_convex(self, products, slot):
+        """Whether a pair has s'y > 0, as it has if the function is strictly convex along it."""
+        y = self.n_pairs + slot
+        return products[slot, y] > 1e-12 * products[y, y]
+
+    def coefficients(self, products):
+        """Coefficients of minus the approximate inverse Hessian times the gradient."""
+        out, factors = np.zeros(len(self.rows)), []
+        out[-1] = -1
+        pairs = [(s, self.n_pairs + s) for s in self.slots if self.is_convex(products, s)]
+        for s, y in reversed(pairs):
+            factors.append(products[s] @ out / products[s, y])
+            out[y] -= factors[-1]
+        if pairs:
+            s, y = pairs[-1]
+            out *= products[s, y] / products[y, y]
+        for (s, y), factor in zip(pairs, reversed(factors), strict=True):
+            out[s] += factor - products[y] @ out / products[s, y]
+        return out.astype(self.rows.dtype)
+
+    def direction(self, free=None):
+        """The direction of L-BFGS among the free variables, by default all."""
+        if free is None:
+            out, coefficients = np.empty_like(self.rows[-1]), self.coefficients(self.products)
+
+            def combine(chunk):
+                np.dot(coefficients, self.rows[:, chunk], out=out[chunk])
+
+            for_each(combine, self.chunks, self.n_workers)
+            return out
+        rows, scale = self.rows[:, free], 1.0
+        if self.slots:
+            # Variables that leave zero have the curvature of the last step.
+            s, y = self.slots[-1], self.n_pairs + self.slots[-1]
+            scale = self.products[s, y] / self.products[y, y]
+        out = -scale * self.rows[-1]
+        out[free] = self.coefficients(rows @ rows.T) @ rows
+        return out
+
+
+class _Descent:
+    """Steps that decrease a function plus l1 @ |z|, if that is not None."""
+
+    def __init__(self, objective, z, l1, n_pairs, n_threads):
+        self.objective, self.z, self.l1 = objective, z, l1
+        self.memory = _Memory(len(z), z.dtype, n_pairs, n_threads)
+        self.trial_gradient = aligned(z.shape, z.dtype)
+        # With a penalty the last row is the gradient in the orthant below.
+        self.gradient = self.memory.rows[-1] if l1 is None else np.empty_like(z)
+        self.value = self._evaluate(self.gradient)
+        self._set_last_row()
+        self.memory.update_products(-1)
+
+    def _evaluate(self, gradient):
+        value = self.objective(self.z, gradient)
+        return value if self.l1 is None else value + self.l1 @ abs(self.z)
+
+    def _set_last_row(self):
+        if self.l1 is not None:
+            g, l1 = self.gradient, self.l1
+            at_zero = np.sign(g) * np.maximum(abs(g) - l1, 0)
+            self.memory.rows[-1] = np.where(self.z == 0, at_zero, g + l1 * np.sign(self.z))
+
+    def direction(self):
+        """The direction, and the derivative along it."""
+        free = None if self.l1 is None else (self.z != 0) | (self.l1 == 0)
+        direction = self.memory.direction(free)
+        return direction, float(direction @ self.memory.rows[-1])
+
+    def step(self, direction, derivative, slack):
+        """Step, or shorten the step, until the value decreases; whether it did."""
+        z, before, length = self.z, self.z.copy(), 1.0
+        uphill = self.memory.rows[-1]
+        orthant = None if self.l1 is None else np.where(before == 0, -uphill, before)
+        rounding = np.finfo(z.dtype).eps * abs(self.value)
+        while True:
+            np.multiply(direction, length, out=z)
+            z += before
+            change = length * derivative
+            if orthant is not None:
+                z[(self.l1 > 0) & (z * orthant <= 0)] = 0
+                change = uphill @ (z - before)
+            new = self._evaluate(self.trial_gradient)
+            if new <= self.value + MIN_DECREASE * change + slack * rounding:
+                self._accept(new, before)
+                return True
+            length = _shorter(length, derivative, new - self.value)
+            if not -length * derivative > rounding:
+                z[:] = before
+                return False
+
+    def _accept(self, new, before):
+        """Store the step, and the change of the gradient along it."""
+        rows, slot = self.memory.rows, self.memory.next_slot()
+        change = self.memory.n_pairs + slot
+        np.subtract(self.z, before, out=rows[slot])
+        np.subtract(self.trial_gradient, self.gradient, out=rows[change])
+        self.gradient[:], self.value = self.trial_gradient, min(new, self.value)
+        self._set_last_row()
+        self.memory.update_products(slot, change, -1)
+        if self.memory.is_convex(self.memory.products, slot):
+            self.memory.slots.append(slot)
+
+
+def _shorter(length, derivative, change):
+    """Minimum of the parabola through both values, between a tenth and a half of the step."""
+    curvature = 2 * (change - length * derivative) / length**2
+    shorter = -derivative / curvature if curvature > 0 and np.isfinite(change) else 0.0
+    return min(max(shorter, 0.1 * length), 0.5 * length)
+
+
+def minimise(objective, z, *, tol, max_iter, l1=None, n_pairs=20, n_threads=None, callback=None):
+    """Minimum of a convex function plus l1 @ |z| by L-BFGS, in the place of z.
+
+    `n_pairs` steps and changes of the gradient are in memory: fewer for millions of variables.
+    """
+    with one_blas_thread():
+        descent = _Descent(objective, z, l1, n_pairs, n_threads)
+        eps, history, smallest, converged = np.finfo(z.dtype).eps, [], np.inf, False
+        for iteration in range(max_iter):
+            direction, derivative = descent.direction()
+            rounding = eps * abs(descent.value)
+            # A smaller decrease could not be told from rounding errors.
+            converged = not -derivative / 2 > max(tol, rounding / 2)
+            # As long as the gradient shrinks; variables leave zero by larger gains alone.
+            shrinks = iteration < _FEW_ITERATIONS and 0 < -derivative < smallest
+            if converged and (l1 is not None or not shrinks):
+                break
+            smallest = -derivative if converged else np.inf
+            if not descent.step(direction, derivative, _ROUNDING if converged else 0.0):
+                # At the minimum, rounding errors are larger than any decrease.
+                converged |= abs(derivative) < _ROUNDING * rounding
+                break
+            history.append(descent.value)
+            if callback is not None:
+                callback(iteration, descent.value)
+    return Fit(z, history or [descent.value], converged)
+
+
+def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_ITER):
+    """Maximum of a composite likelihood by L-BFGS, in its own well-scaled coordinates."""
+    coordinates = objective.coordinates(separate=l1 > 0)
+
+    def function(z, gradient):
+        value, by_parameters = objective.value_and_gradient(coordinates.to_parameters(z))
+        gradient[:] = coordinates.gradient(by_parameters)
+        np.negative(gradient, out=gradient)
+        return -value
+
+    penalty, z = None, coordinates.from_parameters(start)
+    if l1:
+        penalty = np.zeros(len(z))
+        penalty[objective.n_fields :] = l1 / coordinates.scale[objective.n_fields :]
+    result = minimise(
+        function, z, tol=tol / 100 / TOLERANCE_ROWS, max_iter=max_iter, l1=penalty,
+        n_threads=objective.n_threads,
+    )  # fmt: skip
+    history = [-objective.total * value for value in result.history]
+    return Fit(coordinates.to_parameters(result.parameters), history, result.stopped)
+
+
+def maximum(objective, start, tol):
+    """`Fit` without l1 by Newton's method, or by L-BFGS where there are many parameters."""
+    # Objectives with a gauge have no coordinates for L-BFGS.
+    newtonian = objective.n_parameters <= MAX_NEWTON_PARAMETERS or objective.singular
+    return (newton if newtonian else lbfgs)(objective, start, tol=tol)

@@ -7,11 +7,9 @@ import scipy
 from populations import population
 from potts_data import random_rows
 
-from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
-from fastmf.learning.pseudo_likelihood.lbfgs import minimise
-from fastmf.learning.pseudo_likelihood.newton import newton
-from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
-from fastmf.learning.pseudo_likelihood.ordinal.thresholds import KINDS, Thresholds
+from fastmf.learning.pseudo_likelihood.binary import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.fit import minimise, newton
+from fastmf.learning.pseudo_likelihood.ordinal import KINDS, OrdinalLikelihood, Thresholds
 from fastmf.learning.pseudo_likelihood.potts.dense import DenseObjective
 
 

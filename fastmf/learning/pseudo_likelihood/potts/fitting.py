@@ -8,13 +8,15 @@ import numpy as np
 from fastmf._common.memory import check_available, memory_of_the_machine
 from fastmf._common.rows import BLOCK_ENTRIES
 from fastmf._threads.workers import for_each, one_blas_thread, workers_for
-from fastmf.learning.pseudo_likelihood import lbfgs
-from fastmf.learning.pseudo_likelihood.fit import MAX_ITER, TOLERANCE_ROWS
-from fastmf.learning.pseudo_likelihood.potts.asymmetric import AsymmetricObjective
+from fastmf.learning.pseudo_likelihood.fit import MAX_ITER, TOLERANCE_ROWS, minimise
 from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, OfFewRows
-from fastmf.learning.pseudo_likelihood.potts.few_rows import FewRows
-from fastmf.learning.pseudo_likelihood.potts.layout import PottsLayout
-from fastmf.learning.pseudo_likelihood.potts.objective import Evaluator, SymmetricObjective
+from fastmf.learning.pseudo_likelihood.potts.objective import (
+    AsymmetricObjective,
+    Evaluator,
+    FewRows,
+    PottsLayout,
+    SymmetricObjective,
+)
 from fastmf.models._gauge import PositionStates
 
 # Pairs of steps and changes of the gradient in the memory of L-BFGS.
@@ -109,7 +111,7 @@ def _fit_symmetric(data, options, edges, by_rows=None):
         objective = SymmetricObjective(data, options.l2, options.l2_field, dtype, edges)
     z = objective.start(starting_field(data))
     with one_blas_thread():
-        minimum = lbfgs.minimise(
+        minimum = minimise(
             objective, z, tol=options.tol, max_iter=options.max_iter, n_pairs=_N_PAIRS,
             n_threads=data.n_threads, callback=options.report,
         )  # fmt: skip
@@ -138,7 +140,7 @@ def _fit_asymmetric(data, options, by_rows=None):
     def fit_block(block):
         objective = AsymmetricObjective(data, layout, rows, block, options.l2, options.l2_field)
         z = objective.start(start)
-        result = lbfgs.minimise(
+        result = minimise(
             objective, z, tol=options.tol / layout.n_blocks,
             max_iter=options.max_iter, n_pairs=_N_PAIRS, n_threads=1,
         )  # fmt: skip

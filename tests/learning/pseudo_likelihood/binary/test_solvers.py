@@ -5,11 +5,8 @@ from differences import differences
 from populations import features, population
 
 from fastmf.learning.pseudo_likelihood import fit as module
-from fastmf.learning.pseudo_likelihood.binary.firth import firth, penalty
-from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
-from fastmf.learning.pseudo_likelihood.binary.solvers import bslm
-from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
-from fastmf.learning.pseudo_likelihood.newton import newton
+from fastmf.learning.pseudo_likelihood.binary import PseudoLikelihood, bslm, firth, penalty
+from fastmf.learning.pseudo_likelihood.fit import lbfgs, newton
 
 
 def test_partial_correlations_are_near_the_maximum():
