@@ -428,9 +428,7 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
         objective, solve = self._objective, partial(newton, tol=self._tol, max_iter=max_iter)
         if solver == "lbfgs":
             solve = partial(lbfgs, l1=self._penalty_l1, tol=self._tol, max_iter=max_iter)
-        # Penalised couplings are sparse.
-        start = objective.independent() if self._penalty_l1 else objective.correlated()
-        return self._maximised(solve, start)
+        return self._maximised(solve, objective.independent())
 
     def _check_options(self):
         super()._check_options()
