@@ -13,7 +13,6 @@ import numpy as np
 
 from fastmf._common.rows import is_incomplete, row_blocks
 from fastmf.inference.missing.seen import incomplete_rows
-from fastmf.learning.layered.directions import free_units, with_held_precisions
 from fastmf.learning.layered.domain import exists
 from fastmf.learning.layered.exact_averages import (
     added,
@@ -21,6 +20,7 @@ from fastmf.learning.layered.exact_averages import (
     of_complete,
     of_incomplete,
 )
+from fastmf.learning.layered.gradients import free_units, with_held_precisions
 from fastmf.learning.layered.step import LayeredSteps
 from fastmf.learning.training.ascent import ModelParameters, initial_state
 from fastmf.models.rbm import RBM

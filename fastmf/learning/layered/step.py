@@ -26,7 +26,7 @@ from fastmf.inference.missing.seen import log_likelihood_of_seen, with_means
 from fastmf.inference.sampling.annealing import MIN_ANNEALED, annealed_samples
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.kernels.training.ascent import AscentStep
-from fastmf.learning.layered import directions
+from fastmf.learning.layered import gradients
 from fastmf.learning.layered.data import completed
 from fastmf.learning.layered.domain import after_step, can_follow, has_constraints, layers_after
 from fastmf.learning.layered.exact_averages import (
@@ -34,14 +34,6 @@ from fastmf.learning.layered.exact_averages import (
     ExactAverages,
     exact_averages,
     has_exact_likelihood,
-)
-from fastmf.learning.layered.gradients import (
-    MEAN_FIELD,
-    ORDER_OF_GRADIENT,
-    Kinds,
-    conditional_moments,
-    gradient_of,
-    summed,
 )
 from fastmf.learning.training import trainer
 from fastmf.learning.training.ascent import ModelParameters, ascend_matrices, finite_sum
@@ -66,7 +58,7 @@ def metrics(state, monitored, validation, settings, n_threads, weights=None, sca
     """Log-likelihoods per unit of the data before scaling; stores the solutions in the state."""
     model, size = state.model, sum(state.model.sizes)
     # Naive mean fields have moments for any machine.
-    order = ORDER_OF_GRADIENT.get(settings.gradient, 2) if can_follow(model) else 1
+    order = gradients.ORDER_OF_GRADIENT.get(settings.gradient, 2) if can_follow(model) else 1
     if has_exact_likelihood(model, settings):
         log_partition = exact_averages(model).log_partition
     else:
@@ -208,11 +200,11 @@ class Plan(LayeredSteps):
 
     def __init__(self, model, settings, n_threads=None, scaling=None):
         super().__init__(settings, n_threads, scaling)
-        layers, self.kinds = model.layers, Kinds.of(model)
-        self.order = ORDER_OF_GRADIENT.get(settings.gradient, 1)
+        layers, self.kinds = model.layers, gradients.Kinds.of(model)
+        self.order = gradients.ORDER_OF_GRADIENT.get(settings.gradient, 1)
         # Options of the solutions given data in a deep machine, which converge.
         self.options = {"log_partition": False} if model.deep else {}
-        self.tilts = directions.tilts(layers)
+        self.tilts = gradients.tilts(layers)
         # Where fields that are tilts are among all parameters of units.
         places, _ = as_vector(layers, np.arange(len(joined(layers))))
         self.fields = [
@@ -228,7 +220,7 @@ class Plan(LayeredSteps):
         )
         integrated, grouped = self.kinds.integrated, self.kinds.grouped
         self.packed, self.sweeps = not (model.deep or grouped), None
-        from_data = settings.starts == "data" and settings.gradient in ORDER_OF_GRADIENT
+        from_data = settings.starts == "data" and settings.gradient in gradients.ORDER_OF_GRADIENT
         if from_data and settings.damping is None and self.packed and not integrated:
             self.sweeps = SweepsFromData(self.order, settings.n_sweeps, n_threads)
         self.always_solved = integrated or not any(unbounded(prior).any() for prior in layers)
@@ -263,10 +255,10 @@ class Plan(LayeredSteps):
             solutions = posterior(model, X, **options).solutions
             hidden = list(zip(solutions.mean, solutions.var, strict=True))
         else:
-            hidden = [conditional_moments(model, X)[1:]]
-        matrices = list(state.preconditioners[:1]) or [directions.preconditioner(X, 0, scale)]
+            hidden = [gradients.conditional_moments(model, X)[1:]]
+        matrices = list(state.preconditioners[:1]) or [gradients.preconditioner(X, 0, scale)]
         for k, moments in enumerate(hidden, start=1):
-            new = directions.preconditioner(*moments, scale)
+            new = gradients.preconditioner(*moments, scale)
             if state.preconditioners:
                 new = (1 - NEW) * state.preconditioners[k] + NEW * new
             matrices.append(new)
@@ -300,7 +292,7 @@ class Plan(LayeredSteps):
         X = sparse_or_states(model.layers[0], X, model.dtype)
         of_model, hidden = self.states_of_model(state, X, rng)
         arguments = self.order, self.n_threads, hidden, self.kinds, self.scratch
-        return gradient_of(model, X, of_model, *arguments, **self.options)
+        return gradients.gradient_of(model, X, of_model, *arguments, **self.options)
 
     def states_of_model(self, state, X, rng):
         """Mean-field solutions, samples or exact averages of the model.
@@ -313,7 +305,7 @@ class Plan(LayeredSteps):
         kind = settings.gradient if self.always_solved else self.kind_of_gradient(state)
         if kind in ("bp", "exact"):
             return bp_averages(model, settings) if kind == "bp" else exact_averages(model), None
-        if kind not in MEAN_FIELD:
+        if kind not in gradients.MEAN_FIELD:
             return self._samples(state, X, n_starts, rng, kind), None
         hidden, options = None, {"max_iter": settings.n_sweeps, "n_threads": self.n_threads}
         options["damping"] = settings.damping
@@ -344,7 +336,7 @@ class Plan(LayeredSteps):
         A warning announces the change. Chains are then in the state, and it does not change back.
         """
         kind = self.settings.gradient
-        if kind not in MEAN_FIELD or (len(state.chains) != 1 and can_follow(state.model)):
+        if kind not in gradients.MEAN_FIELD or (len(state.chains) != 1 and can_follow(state.model)):
             return kind
         if len(state.chains) != 1:
             state.chains = ()
@@ -380,10 +372,10 @@ class Plan(LayeredSteps):
             pairs = zip(old, layers, strict=True)
             layers = tuple(by_log_precision(*pair, means_held=True) for pair in pairs)
             if self.kinds.free:
-                layers = directions.with_held_precisions(old, layers, self.kinds.free)
+                layers = gradients.with_held_precisions(old, layers, self.kinds.free)
         if self.kinds.free or state.preconditioners:
-            gradient = summed(gradient, model)
-        sides = directions.offsets(model, layers, means, self.tilts, settings.centred)
+            gradient = gradients.summed(gradient, model)
+        sides = gradients.offsets(model, layers, means, self.tilts, settings.centred)
         couplings, layers, steps, sides = self._directions(
             state, gradient.couplings, layers, rate, sides, means, products
         )
@@ -443,17 +435,17 @@ class Plan(LayeredSteps):
         )
         if state.preconditioners:
             every = [np.ones(n, bool) for n in state.model.sizes]
-            natural = directions.NaturalGradient(units, state.preconditioners, every)
+            natural = gradients.NaturalGradient(units, state.preconditioners, every)
             l1, decays = step.l1, [0.0] * len(couplings)
         elif free:
-            natural = directions.natural_of_scales(units, means, products, free, settings.centred)
+            natural = gradients.natural_of_scales(units, means, products, free, settings.centred)
             l1, decays = 0.0, natural.of_decay(step.l1)
         else:
             return couplings, layers, [step] * len(couplings), sides
         moves = []
         for k, (w, g) in enumerate(zip(state.model.couplings, couplings, strict=True)):
             g = g - step.l2 * w - l1 * np.sign(w)
-            moves.append(natural.of_couplings(k, directions.between_deviations(g, sides[k])))
+            moves.append(natural.of_couplings(k, gradients.between_deviations(g, sides[k])))
         steps = [step._replace(l2=0.0, l1=decay) for decay in decays]
         # Derivatives by fields are accounted for.
         offsets = np.array([[1], [0]], state.model.dtype)

@@ -76,7 +76,7 @@ class Items(NamedTuple):
 
 
 def decided(objective, point=None, l1=0.0, refine=None):
-    """Decide whether the maximum of a `CompositeLikelihood` exists, from where a solver stopped."""
+    """Decide whether the maximum of a `PairwiseLikelihood` exists, from where a solver stopped."""
     items = objective.items(l1)
     unseen = _unbounded(items) if items.free[0] else np.zeros(0, int)
     if not items.free[1]:

@@ -135,7 +135,7 @@ class Godambe:
     """Godambe's information of a maximum pseudo-likelihood estimate: its errors, and tests.
 
     `sampling` are weights of rows (n_rows,), or sparse (n_clusters, n_rows), as in
-    `CompositeLikelihood.score_covariance`; by default weights count rows.
+    `PairwiseLikelihood.score_covariance`; by default weights count rows.
     """
 
     def __init__(self, objective, parameters, sampling=None):

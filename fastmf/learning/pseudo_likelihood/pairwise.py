@@ -1,10 +1,16 @@
 """Composite likelihoods with one coupling for each pair of units, and coordinates of parameters."""
 
-import numpy as np
-from scipy import linalg
+import copy
+from functools import partial
 
+import numpy as np
+from scipy import linalg, sparse
+from scipy.linalg import blas
+
+from fastmf._common.linalg import symmetrize
+from fastmf._common.rows import BLOCK_ENTRIES
 from fastmf._threads.workers import for_each, workers_for
-from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS, CompositeLikelihood
+from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS
 
 # Variance below which a unit is not distinguished from a constant one.
 MIN_SPIN_VARIANCE = 1e-3
@@ -125,30 +131,40 @@ class Coordinates(SeparateCoordinates):
         return np.concatenate([scaled[: self._d], rotated])
 
 
-class PairwiseLikelihood(CompositeLikelihood):
-    """Composite likelihood with one coupling for each pair of units, of the products of scores.
+class PairwiseLikelihood:
+    """Mean over weighted rows of their log-pseudo-likelihoods, less penalties: a concave function.
 
-    `states` (n_rows, n_units) are scores. A subclass has
+    Newton's method, L-BFGS, the sandwich and tests of likelihood ratios are written on this class.
+    Parameters are one vector: fields, then one coupling for each pair of columns of `states`
+    (n_rows, n_columns), the scores of units. A subclass has
 
     - `width`: largest number of categories;
+    - `ridge`: penalty of each parameter or of all, ridge / 2 times its square;
+    - `singular`: whether changes of gauge leave the value as it is;
     - `item_of_field`: unit of each field;
     - `_field_statistics(rows)`: derivatives of log-probabilities by fields;
     - `_value_and_derivatives(parameters)`: without penalty;
     - `_row_derivatives(parameters, rows)`: derivatives of rows' values by fields, and by the sum of
       the neighbours of each unit;
+    - `_with(states, weights, pairs)`: the objective of other rows or pairs;
+
+    and, as far as its solvers need them,
+
     - `_curvatures(parameters, rows)`: sum over rows of the covariances of the statistics of fields,
       and for each row the covariances of these with the scores of their units, and the variances of
       scores; all are conditional, times the weights of the rows;
     - `_slopes_of_means(parameters, factors)`: derivatives of the sums over rows of factors times
-      means by fields, and of each mean, times its factor, by the sum of its neighbours;
-    - `_with(states, weights, pairs)`: the objective of other rows or pairs.
+      means by fields, and of each mean, times its factor, by the sum of its neighbours.
     """
+
+    singular = False
 
     def __init__(self, states, weights, n_fields, pairs, n_threads):
         self.states, self.n_threads = states, n_threads
         self.total = float(np.sum(weights))
         self.weights = np.asarray(weights, float) / self.total
-        self.n_units, self.n_fields = d, _ = states.shape[1], n_fields
+        self.n_units = self.n_columns = d = states.shape[1]
+        self.n_fields = n_fields
         self.pairs = np.triu_indices(d, 1) if pairs is None else tuple(pairs)
         self.n_parameters = n_fields + len(self.pairs[0])
         # The parameter that couples two units, -1 if there is none.
@@ -175,15 +191,20 @@ class PairwiseLikelihood(CompositeLikelihood):
         def compute(k):
             parts[k] = function(blocks[k])
 
-        work = 10 * self.states.size * (self.n_units + 10 * self.width)
+        work = 10 * len(self.weights) * self.n_columns * (self.n_columns + 10 * self.width)
         for_each(compute, range(len(blocks)), workers_for(len(blocks), work, self.n_threads))
         return [sum(terms) for terms in zip(*parts, strict=True)]
 
     def unpacked(self, parameters):
-        """Couplings (n_units, n_units) and fields of a vector of parameters."""
-        couplings = np.zeros((self.n_units, self.n_units))
-        couplings[self.pairs] = parameters[self.n_fields :]
-        return couplings + couplings.T, parameters[: self.n_fields].copy()
+        """Couplings (..., n_columns, n_columns) and fields of vectors of parameters."""
+        couplings = np.zeros((*parameters.shape[:-1], self.n_columns, self.n_columns))
+        first, second = self.pairs
+        values = parameters[..., self.n_fields :]
+        couplings[..., first, second] = couplings[..., second, first] = values
+        return couplings, parameters[..., : self.n_fields].copy()
+
+    def _states(self, rows):
+        return self.states[rows]
 
     def packed(self, couplings, fields):
         """Vector of parameters."""
@@ -213,7 +234,7 @@ class PairwiseLikelihood(CompositeLikelihood):
         n, d = self.n_fields, self.n_units
 
         def sums(rows):
-            x, (fields, both, variances) = self.states[rows], self._curvatures(parameters, rows)
+            x, (fields, both, variances) = self._states(rows), self._curvatures(parameters, rows)
             columns, variances = np.ascontiguousarray(x.T), np.ascontiguousarray(variances.T)
             squares = np.zeros((d, d, d))
             for k in range(d):
@@ -236,14 +257,14 @@ class PairwiseLikelihood(CompositeLikelihood):
     def scores(self, parameters, rows, factors):
         """Scores of rows, each times a factor, (n_rows, n_parameters)."""
         fields, sums = (x * factors[:, None] for x in self._row_derivatives(parameters, rows))
-        x, r = np.ascontiguousarray(self.states[rows].T), np.ascontiguousarray(sums.T)
+        x, r = np.ascontiguousarray(self._states(rows).T), np.ascontiguousarray(sums.T)
         first, second = self.pairs
         return np.hstack([fields, (x[first] * r[second] + r[first] * x[second]).T])
 
     def score_products(self, parameters, vectors, rows, factors):
         """Inner products of rows' scores, times factors, with vectors, (n_rows, n_vectors)."""
         by_fields, by_sums = self._row_derivatives(parameters, rows)
-        states, out = self.states[rows], np.empty((len(factors), len(vectors)))
+        states, out = self._states(rows), np.empty((len(factors), len(vectors)))
         for v, vector in enumerate(vectors):
             couplings, fields = self.unpacked(vector)
             out[:, v] = by_fields @ fields + ((states @ couplings) * by_sums).sum(1)
@@ -252,12 +273,12 @@ class PairwiseLikelihood(CompositeLikelihood):
     def log_joint(self, parameters):
         """Logarithms of the probabilities of rows, but for a constant."""
         couplings, fields = self.unpacked(parameters)
-        terms = self._field_statistics(slice(None)) @ fields
-        return terms + ((self.states @ couplings) * self.states).sum(1) / 2
+        terms, states = self._field_statistics(slice(None)) @ fields, self._states(slice(None))
+        return terms + ((states @ couplings) * states).sum(1) / 2
 
     def statistics(self, rows):
         """Derivatives of `log_joint` of rows, (n_rows, n_parameters)."""
-        states, (first, second) = self.states[rows], self.pairs
+        states, (first, second) = self._states(rows), self.pairs
         return np.hstack([self._field_statistics(rows), states[:, first] * states[:, second]])
 
     def prediction_gradients(self, parameters, factors):
@@ -278,3 +299,75 @@ class PairwiseLikelihood(CompositeLikelihood):
     def restricted(self, edges):
         """The objective with the couplings of these edges alone, (n_edges, 2)."""
         return self._with(self.states, self.weights * self.total, np.transpose(edges))
+
+    def contrasts(self):
+        """Directions of couplings, a sparse matrix, their numbers for each pair, and the pairs."""
+        n = self.n_parameters - self.n_fields
+        directions = sparse.eye_array(n, self.n_parameters, k=self.n_fields).tocsr()
+        return directions, np.arange(n)[:, None], tuple(self.pairs)
+
+    def term_weights(self):
+        """Weights of the terms of each unit, (n_rows, n_units), or (n_rows, 1) of all alike."""
+        return self.weights[:, None]
+
+    def penalty(self, parameters):
+        """Ridge penalty per unit of weight."""
+        return float((self.ridge * parameters) @ parameters) / 2
+
+    def log_likelihood(self, parameters):
+        """Log-pseudo-likelihood of all rows together, without penalties."""
+        value = self.value_and_gradient(parameters)[0]
+        return self.total * (value + self.penalty(parameters))
+
+    def with_ridge(self, ridge):
+        """The objective of the same rows with another ridge penalty, per unit of weight."""
+        result = copy.copy(self)
+        result.ridge, result._latest = ridge, None
+        return result
+
+    def mean_score(self, parameters):
+        """Mean of the rows' scores: zero at a maximum without penalties only."""
+        return self.value_and_gradient(parameters)[1] + self.ridge * parameters
+
+    def hessian_product(self, parameters, vector):
+        """Product of `hessian` with a vector, by central differences of the gradient."""
+        step = np.cbrt(np.finfo(float).eps) / abs(vector).max(initial=np.finfo(float).tiny)
+        ends = (self.value_and_gradient(parameters + s * vector)[1] for s in (-step, step))
+        return np.subtract(*ends) / (2 * step)
+
+    def score_covariance(self, parameters, sampling=None):
+        """Sum over units of sampling of outer products of scores about their mean."""
+        n, mean = self.n_parameters, self.mean_score(parameters)
+        total, cross, square = np.zeros((n, n), order="F"), np.zeros(n), 0.0
+        for sums, factors in self._sums(partial(self.scores, parameters), sampling, n):
+            total = blas.dsyrk(1.0, sums.T, 1.0, total, lower=1, overwrite_c=1)
+            cross += factors @ sums
+            square += factors @ factors
+        total -= np.outer(cross, mean)
+        total -= np.outer(mean, cross - square * mean)
+        return symmetrize(total)
+
+    def score_variances(self, parameters, vectors, sampling=None):
+        """Products of `score_covariance` with each of some vectors from both sides."""
+        means = np.asarray(vectors) @ self.mean_score(parameters)
+        along = partial(self.score_products, parameters, vectors)
+        total = 0.0
+        for sums, factors in self._sums(along, sampling, self.n_units):
+            total += np.square(sums - factors[:, None] * means).sum(0)
+        return total
+
+    def _sums(self, of_rows, sampling, width):
+        """Sums of rows' values, and of ones, over blocks of the units of sampling."""
+        size = max(256, BLOCK_ENTRIES // width)
+        if sparse.issparse(sampling):
+            sampling = sampling.tocsr()
+            for start in range(0, sampling.shape[0], size):
+                block = sampling[start : start + size].tocsc()
+                rows = np.flatnonzero(np.diff(block.indptr))
+                block = block[:, rows]
+                yield block @ of_rows(rows, np.ones(len(rows))), block.sum(1)
+            return
+        factors = np.sqrt(self.weights if sampling is None else sampling)
+        for start in range(0, len(factors), size):
+            rows = slice(start, start + size)
+            yield of_rows(rows, factors[rows]), factors[rows]

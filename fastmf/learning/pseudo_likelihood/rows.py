@@ -54,7 +54,7 @@ def distinct(labels, weights):
 
 
 def sampling(members, weights, clusters=None):
-    """Units of independent sampling, as `CompositeLikelihood.score_covariance` takes them."""
+    """Units of independent sampling, as `PairwiseLikelihood.score_covariance` takes them."""
     present = members >= 0
     members, share = members[present], (weights / weights.sum())[present]
     n = int(members.max(initial=-1)) + 1

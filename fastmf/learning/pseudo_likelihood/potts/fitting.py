@@ -68,14 +68,9 @@ def fit(data, options, edges=None):
     """Maximise the log-pseudo-likelihood."""
     given, data = data, data.of_mean_weight_one()
     options = options._replace(tol=options.tol * data.total / TOLERANCE_ROWS)
-    result = _fit(data, options, edges)
+    symmetric = options.symmetric
+    result = _fit_symmetric(data, options, edges) if symmetric else _fit_asymmetric(data, options)
     return result._replace(history=result.history * (given.total / data.total))
-
-
-def _fit(data, options, edges):
-    if options.symmetric:
-        return _fit_symmetric(data, options, edges)
-    return _fit_asymmetric(data, options)
 
 
 def _takes_rows(data, options, n_bytes):
