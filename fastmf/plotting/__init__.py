@@ -17,7 +17,6 @@ from fastmf.plotting.images import image_rows, receptive_fields
 from fastmf.plotting.sequences import (
     contact_map,
     mutation_matrix,
-    precision_curve,
 )
 
 __all__ = [
@@ -31,6 +30,5 @@ __all__ = [
     "learning_curve",
     "log_partitions",
     "mutation_matrix",
-    "precision_curve",
     "receptive_fields",
 ]

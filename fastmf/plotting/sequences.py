@@ -1,10 +1,10 @@
-"""Sequences: contact maps and their precision, effects of mutations."""
+"""Sequences: contact maps, effects of mutations."""
 
 import numpy as np
 
 from fastmf._common.arguments import count, number, real_array
 from fastmf.evaluation.contacts import ranked_pairs
-from fastmf.plotting._axes import axes, coloured, drawing, mapping, tidy
+from fastmf.plotting._axes import axes, coloured, drawing
 
 
 @drawing
@@ -72,43 +72,6 @@ def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0,
     if ax.get_legend_handles_labels()[0]:  # none where columns are few
         ax.legend(frameon=False, **outside)
     return ax.figure
-
-
-@drawing
-def precision_curve(precision, *, n_columns=None, ax=None):
-    """Precision of predicted contacts against the number of predicted pairs.
-
-    Parameters
-    ----------
-    precision : dict of str to array of shape (n_pairs,)
-        For each method the precision of its best 1, 2, ... pairs, from
-        ``fastmf.evaluation.contact_precision(scores, distances, np.arange(1, n + 1))``.
-    n_columns : int, optional
-        Marked by a vertical line.
-    %(ax)s
-
-    Examples
-    --------
-    >>> import fastmf as mf
-    >>> figure = mf.plotting.precision_curve({"pseudo-likelihood": [1.0, 1.0, 0.67]}, n_columns=2)
-    >>> len(figure.axes[0].lines)
-    2
-    """
-    n_columns = count("n_columns", n_columns, optional=True)
-    for name, values in mapping("precision", precision, "method").items():
-        if np.ndim(values) != 1 or np.size(values) == 0:
-            raise ValueError(
-                f"precision[{name!r}] must have shape (n_pairs,), got {np.shape(values)}."
-            )
-    ax = axes(ax, (6, 4))
-    for name, values in precision.items():
-        ax.plot(np.arange(1, len(values) + 1), values, label=name)
-    if n_columns is not None:
-        ax.axvline(n_columns, color="0.6", linestyle=":", label="number of columns")
-    ax.set_xscale("log")
-    ax.set_ylim(0, 1.02)
-    ax.legend(frameon=False)
-    return tidy(ax, "predicted pairs", "share of contacts")
 
 
 @drawing
