@@ -55,7 +55,7 @@ def add(parser):
 
 def run(arguments):
     """Train, denoise, write the report and print its path and the scores."""
-    from fastmf.plotting._axes import axes
+    from fastmf.plotting import axes
 
     axes(None, (1, 1))  # without matplotlib it fails here rather than after learning
     folder = Path(arguments.output)
