@@ -246,13 +246,16 @@ class IterateAverage:
 
     def _forget(self):
         self.n_averaged = self._epoch = 0
-        # The model of the averaged parameters in float64, and the type of the trained one.
-        self._mean = self._dtype = None
+        # The averaged parameters in float64, and the last model.
+        self._mean = self._last = None
 
     @property
     def model(self):
         """The model of the averaged parameters."""
-        return None if self._mean is None else _in_type(self._mean, self._dtype)
+        if self._last is None:
+            return None
+        parameters = self._mean.combine(lambda x: x.astype(self._last.dtype))
+        return self._last.rebuilt(**vars(parameters))
 
     def __call__(self, state):
         """Add the model after an epoch of training."""
@@ -264,32 +267,18 @@ class IterateAverage:
 
     def add(self, model):
         """Add a model to the average."""
-        new, mean = _in_type(model, np.float64), self._mean
+        mean, parameters = self._mean, ModelParameters.of(model)
+        new = parameters.combine(lambda x: x.astype(np.float64))
         if mean is not None:
-            if _shapes(new) != _shapes(mean):
+            averaged, given = ([x.shape for x in part.arrays()] for part in (mean, new))
+            if averaged != given:
                 raise ValueError(
-                    f"the model must have parameters of shapes {_shapes(mean)}, as those "
-                    f"averaged, got {_shapes(model)}; use a new IterateAverage."
+                    f"the model must have parameters of shapes {averaged}, as those averaged, got "
+                    f"{given}; use a new IterateAverage."
                 )
-            weight, parameters = 1 / (self.n_averaged + 1), ModelParameters.of(mean)
-            new = _rebuilt(
-                mean, parameters.combine(lambda x, y: x + weight * (y - x), ModelParameters.of(new))
-            )
-        self._mean, self._dtype, self.n_averaged = new, model.dtype, self.n_averaged + 1
-
-
-def _rebuilt(model, parameters):
-    return model.rebuilt(**vars(parameters))
-
-
-def _in_type(model, dtype):
-    parameters = ModelParameters.of(model)
-    return _rebuilt(model, parameters.combine(lambda x: x.astype(dtype)))
-
-
-def _shapes(model):
-    """Shapes of all arrays of a model's parameters."""
-    return [x.shape for x in ModelParameters.of(model).arrays()]
+            weight = 1 / (self.n_averaged + 1)
+            new = mean.combine(lambda x, y: x + weight * (y - x), new)
+        self._mean, self._last, self.n_averaged = new, model, self.n_averaged + 1
 
 
 # Rows from which steps are prepared: see `Steps.prepare`.
