@@ -4,11 +4,8 @@ The step of Newton's method is H^-1 g with the gradient g and the negative Hessi
 order it raises the objective by g' H^-1 g / 2; this predicted rise is what the stopping rule is
 about.
 
-L-BFGS is for millions of variables, with and without an l1 penalty. Its direction is a linear
-combination of the last steps, of the changes of the gradient along them, and of the gradient, and
-its coefficients follow from the inner products of these vectors alone (Chen, Wang & Zhou 2014). So
-an iteration reads each of them twice: once for the inner products with the three that are new, once
-for the combination. SciPy's L-BFGS-B would compute in double precision.
+L-BFGS is for millions of variables, in their precision, with and without an l1 penalty. SciPy's
+L-BFGS-B would compute in double precision.
 
 With an l1 penalty the gradient is taken of the penalised function in the orthant into which it
 falls, and steps end where a variable would change its sign (Andrew & Gao 2007). Variables that are
@@ -20,8 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.linalg import cholesky_with_ridge
-from fastmf._threads.workers import for_each, one_blas_thread, workers_for
+from fastmf._threads.workers import one_blas_thread
 from fastmf.kernels.pseudo_likelihood.potts import aligned
+from fastmf.learning.quasi_newton import curvature_scale, direction_of, is_convex
 
 # Rows whose log-pseudo-likelihood the tolerances of solvers are about, however many there are and
 # whatever their weights add up to: weights that differ by a factor have the same maximum.
@@ -165,110 +163,44 @@ _ROUNDING = 10.0
 _FEW_ITERATIONS = 5
 
 
-class _Memory:
-    """Steps, changes of gradients, the gradient: rows of a matrix, with their inner products."""
-
-    def __init__(self, size, dtype, n_pairs, n_threads):
-        self.n_pairs, self.slots = n_pairs, []
-        self.rows = aligned((2 * n_pairs + 1, size), dtype)
-        self.rows[...] = 0
-        self.products = np.zeros((len(self.rows), len(self.rows)))
-        # Chunks of all rows that stay in the cache.
-        n = BLOCK_NUMBERS // len(self.rows)
-        self.chunks = [slice(i, i + n) for i in range(0, size, n)]
-        self.n_workers = workers_for(len(self.chunks), self.rows.size, n_threads)
-
-    def next_slot(self):
-        """Row of the next step, which replaces the oldest one where all are taken."""
-        if len(self.slots) == self.n_pairs:
-            return self.slots.pop(0)
-        return min(set(range(self.n_pairs)).difference(self.slots))
-
-    def update_products(self, *new):
-        """Compute the inner products of some rows with all."""
-        parts, new = np.empty((len(self.chunks), len(self.rows), len(new))), list(new)
-
-        def multiply(k):
-            rows = self.rows[:, self.chunks[k]]
-            parts[k] = rows @ rows[new].T
-
-        for_each(multiply, range(len(self.chunks)), self.n_workers)
-        result = parts.sum(0)
-        self.products[:, new], self.products[new] = result, result.T
-
-    def is_convex(self, products, slot):
-        """Whether a pair has s'y > 0, as it has if the function is strictly convex along it."""
-        y = self.n_pairs + slot
-        return products[slot, y] > 1e-12 * products[y, y]
-
-    def coefficients(self, products):
-        """Coefficients of minus the approximate inverse Hessian times the gradient."""
-        out, factors = np.zeros(len(self.rows)), []
-        out[-1] = -1
-        pairs = [(s, self.n_pairs + s) for s in self.slots if self.is_convex(products, s)]
-        for s, y in reversed(pairs):
-            factors.append(products[s] @ out / products[s, y])
-            out[y] -= factors[-1]
-        if pairs:
-            s, y = pairs[-1]
-            out *= products[s, y] / products[y, y]
-        for (s, y), factor in zip(pairs, reversed(factors), strict=True):
-            out[s] += factor - products[y] @ out / products[s, y]
-        return out.astype(self.rows.dtype)
-
-    def direction(self, free=None):
-        """The direction of L-BFGS among the free variables, by default all."""
-        if free is None:
-            out, coefficients = np.empty_like(self.rows[-1]), self.coefficients(self.products)
-
-            def combine(chunk):
-                np.dot(coefficients, self.rows[:, chunk], out=out[chunk])
-
-            for_each(combine, self.chunks, self.n_workers)
-            return out
-        rows, scale = self.rows[:, free], 1.0
-        if self.slots:
-            # Variables that leave zero have the curvature of the last step.
-            s, y = self.slots[-1], self.n_pairs + self.slots[-1]
-            scale = self.products[s, y] / self.products[y, y]
-        out = -scale * self.rows[-1]
-        out[free] = self.coefficients(rows @ rows.T) @ rows
-        return out
-
-
 class _Descent:
     """Steps that decrease a function plus l1 @ |z|, if that is not None."""
 
-    def __init__(self, objective, z, l1, n_pairs, n_threads):
-        self.objective, self.z, self.l1 = objective, z, l1
-        self.memory = _Memory(len(z), z.dtype, n_pairs, n_threads)
-        self.trial_gradient = aligned(z.shape, z.dtype)
-        # With a penalty the last row is the gradient in the orthant below.
-        self.gradient = self.memory.rows[-1] if l1 is None else np.empty_like(z)
+    def __init__(self, objective, z, l1, n_pairs):
+        self.objective, self.z, self.l1, self.n_pairs = objective, z, l1, n_pairs
+        self.steps, self.changes = [], []
+        self.gradient, self.trial_gradient = (aligned(z.shape, z.dtype) for _ in range(2))
         self.value = self._evaluate(self.gradient)
-        self._set_last_row()
-        self.memory.update_products(-1)
+        self.uphill = self._in_orthant(self.gradient)
 
     def _evaluate(self, gradient):
         value = self.objective(self.z, gradient)
         return value if self.l1 is None else value + self.l1 @ abs(self.z)
 
-    def _set_last_row(self):
-        if self.l1 is not None:
-            g, l1 = self.gradient, self.l1
-            at_zero = np.sign(g) * np.maximum(abs(g) - l1, 0)
-            self.memory.rows[-1] = np.where(self.z == 0, at_zero, g + l1 * np.sign(self.z))
+    def _in_orthant(self, g):
+        """The gradient with the penalty, in the orthant into which the function falls."""
+        if self.l1 is None:
+            return g
+        at_zero = np.sign(g) * np.maximum(abs(g) - self.l1, 0)
+        return np.where(self.z == 0, at_zero, g + self.l1 * np.sign(self.z))
 
     def direction(self):
         """The direction, and the derivative along it."""
-        free = None if self.l1 is None else (self.z != 0) | (self.l1 == 0)
-        direction = self.memory.direction(free)
-        return direction, float(direction @ self.memory.rows[-1])
+        steps, changes, uphill = self.steps, self.changes, self.uphill
+        if self.l1 is None:
+            direction = -direction_of(uphill, steps, changes)
+        else:
+            # Variables that leave zero have the curvature of the last step.
+            direction = -(curvature_scale(steps[-1], changes[-1]) if steps else 1.0) * uphill
+            free = (self.z != 0) | (self.l1 == 0)
+            among = ([x[free] for x in part] for part in (steps, changes))
+            direction[free] = -direction_of(uphill[free], *among)
+        return direction, float(direction @ uphill)
 
     def step(self, direction, derivative, slack):
         """Step, or shorten the step, until the value decreases; whether it did."""
         z, before, length = self.z, self.z.copy(), 1.0
-        uphill = self.memory.rows[-1]
+        uphill = self.uphill
         orthant = None if self.l1 is None else np.where(before == 0, -uphill, before)
         rounding = np.finfo(z.dtype).eps * abs(self.value)
         while True:
@@ -289,15 +221,12 @@ class _Descent:
 
     def _accept(self, new, before):
         """Store the step, and the change of the gradient along it."""
-        rows, slot = self.memory.rows, self.memory.next_slot()
-        change = self.memory.n_pairs + slot
-        np.subtract(self.z, before, out=rows[slot])
-        np.subtract(self.trial_gradient, self.gradient, out=rows[change])
-        self.gradient[:], self.value = self.trial_gradient, min(new, self.value)
-        self._set_last_row()
-        self.memory.update_products(slot, change, -1)
-        if self.memory.is_convex(self.memory.products, slot):
-            self.memory.slots.append(slot)
+        step, change = self.z - before, self.trial_gradient - self.gradient
+        if is_convex(step, change):
+            self.steps = [*self.steps, step][-self.n_pairs :]
+            self.changes = [*self.changes, change][-self.n_pairs :]
+        self.gradient, self.trial_gradient = self.trial_gradient, self.gradient
+        self.value, self.uphill = min(new, self.value), self._in_orthant(self.gradient)
 
 
 def _shorter(length, derivative, change):
@@ -307,13 +236,13 @@ def _shorter(length, derivative, change):
     return min(max(shorter, 0.1 * length), 0.5 * length)
 
 
-def minimise(objective, z, *, tol, max_iter, l1=None, n_pairs=20, n_threads=None, callback=None):
+def minimise(objective, z, *, tol, max_iter, l1=None, n_pairs=20, callback=None):
     """Minimum of a convex function plus l1 @ |z| by L-BFGS, in the place of z.
 
     `n_pairs` steps and changes of the gradient are in memory: fewer for millions of variables.
     """
     with one_blas_thread():
-        descent = _Descent(objective, z, l1, n_pairs, n_threads)
+        descent = _Descent(objective, z, l1, n_pairs)
         eps, history, smallest, converged = np.finfo(z.dtype).eps, [], np.inf, False
         for iteration in range(max_iter):
             direction, derivative = descent.direction()
@@ -349,10 +278,8 @@ def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_ITER):
     if l1:
         penalty = np.zeros(len(z))
         penalty[objective.n_fields :] = l1 / coordinates.scale[objective.n_fields :]
-    result = minimise(
-        function, z, tol=tol / 100 / TOLERANCE_ROWS, max_iter=max_iter, l1=penalty,
-        n_threads=objective.n_threads,
-    )  # fmt: skip
+    options = {"tol": tol / 100 / TOLERANCE_ROWS, "max_iter": max_iter}
+    result = minimise(function, z, l1=penalty, **options)
     history = [-objective.total * value for value in result.history]
     return Fit(coordinates.to_parameters(result.parameters), history, result.stopped)
 

@@ -176,10 +176,8 @@ class Regressions(OrdinalLikelihood):
             return -value
 
         penalty = np.append(np.zeros(self.n_fields), l1[self.item])
-        return minimise(
-            function, start.copy(), tol=tol / 100 / TOLERANCE_ROWS, max_iter=MAX_ITER,
-            l1=penalty, n_threads=self.n_threads,
-        ).parameters  # fmt: skip
+        options = {"tol": tol / 100 / TOLERANCE_ROWS, "max_iter": MAX_ITER}
+        return minimise(function, start.copy(), l1=penalty, **options).parameters
 
 
 def nodewise_path(regressions, gamma, rule, tol):

@@ -108,7 +108,7 @@ def _fit_symmetric(data, options, edges, by_rows=None):
     with one_blas_thread():
         minimum = minimise(
             objective, z, tol=options.tol, max_iter=options.max_iter, n_pairs=_N_PAIRS,
-            n_threads=data.n_threads, callback=options.report,
+            callback=options.report,
         )  # fmt: skip
         couplings, field = objective.parameters(z)
     if by_rows:
@@ -137,7 +137,7 @@ def _fit_asymmetric(data, options, by_rows=None):
         z = objective.start(start)
         result = minimise(
             objective, z, tol=options.tol / layout.n_blocks,
-            max_iter=options.max_iter, n_pairs=_N_PAIRS, n_threads=1,
+            max_iter=options.max_iter, n_pairs=_N_PAIRS,
         )  # fmt: skip
         table, field[objective.states] = objective.parameters(z)
         if by_rows:
