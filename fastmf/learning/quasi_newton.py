@@ -8,7 +8,8 @@ errors are corrected. Directions of L-BFGS are for functions of many variables.
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg, optimize
+import scipy
+from scipy import linalg
 
 from fastmf._common.linalg import cholesky
 
@@ -92,7 +93,7 @@ def _lowest_in_box(hessian, gradient, sides):
     """Step to the minimum of the quadratic model in the box; a clipped Newton step might ascend."""
     lower = cholesky(hessian).lower
     right = linalg.solve_triangular(lower, -gradient, lower=True)
-    return optimize.lsq_linear(lower.T, right, sides, method="bvls").x
+    return scipy.optimize.lsq_linear(lower.T, right, sides, method="bvls").x
 
 
 def _updated(hessian, step, change):
