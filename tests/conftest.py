@@ -13,7 +13,7 @@ os.environ["FASTMF_QUIET"] = "1"
 if hasattr(os, "fork"):
     os.environ.setdefault("DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD", "forkserver")
 
-from fastmf.learning.training import checkpoint
+from fastmf.learning.training import trainer
 
 # Files in order: kernels beside their twins, so that later tests find these compiled, then files
 # that take long. Begun at the end, one would keep a single process busy.
@@ -72,4 +72,4 @@ def _same_draws_in_each_run(monkeypatch):
     """Let random_state=None give the same numbers each time, whatever tests ran before."""
     np.random.seed(0)  # noqa: NPY002 (what scikit-learn draws from)
     seeds = itertools.count()
-    monkeypatch.setattr(checkpoint, "fresh_seed", lambda: next(seeds))
+    monkeypatch.setattr(trainer, "fresh_seed", lambda: next(seeds))

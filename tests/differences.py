@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastmf.learning.training.parameters import ModelParameters
+from fastmf.learning.training.ascent import ModelParameters
 
 
 def differences(function, x, step=1e-5):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastmf.inference.sampling.discrete import probabilities
-from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.binary import PseudoLikelihood
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 

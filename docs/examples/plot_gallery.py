@@ -109,10 +109,11 @@ contacts = potts.contact_scores()
 figure = plotting.contact_map(potts, distances, n_top=8, separation=1)
 
 # %%
-# `precision_curve`: the fraction of contacts among the best pairs.
+# `curves_by_epoch` for the fraction of contacts among the best pairs.
 n_top = np.arange(1, 17)
 precision = mf.evaluation.contact_precision(contacts, distances, n_top, separation=1)
-figure = plotting.precision_curve({"Potts machine": precision})
+axes = plotting.curves_by_epoch(n_top, {"Potts machine": precision}, label="share of contacts")
+axes.set_xlabel("predicted pairs")
 
 # %%
 # `mutation_matrix`: what each single mutation of a sequence changes in its log-probability.

@@ -62,7 +62,7 @@ def demo(arguments):
     -q, --quiet
         no progress
     """
-    from fastmf.plotting._axes import axes
+    from fastmf.plotting import axes
 
     axes(None, (1, 1))  # without matplotlib it fails here rather than after learning
     folder = Path(arguments.output)

@@ -8,7 +8,7 @@ import fastmf
 from fastmf.cli import _options, _rows
 from fastmf.datasets.alignments import is_alignment, residues_of, rows_named
 from fastmf.datasets.files import beginning
-from fastmf.learning.training.checkpoint import run_in
+from fastmf.learning.training.trainer import run_in
 from fastmf.models._io import model_from_arrays, reading
 from fastmf.priors._protocol import is_unit_prior, n_units
 

@@ -4,11 +4,31 @@ Each block of rows is one call of `fastmf.tap`, and results are lazy: nothing is
 `compute`. Learning is the loop of `fastmf.learning.training.trainer`, in which the
 gradient of a batch is computed in chunks of rows. Tasks run on the cluster of the current
 `dask.distributed.Client`, or in this process if there is none.
+
+Chunks have a fixed number of rows, and their gradients are added in order. So the result does not
+depend on the blocks of the array, on the workers, or on tasks that run twice as a worker was lost.
 """
 
-from fastmf.distributed.inference import score_samples, tap
-from fastmf.distributed.training import fit, transform
+import dataclasses
+from functools import partial
+from itertools import repeat
+from numbers import Integral
+
+import numpy as np
+
+from fastmf._common import arguments as check
+from fastmf._common.rows import is_dask, present_rows, row_blocks
+from fastmf._outcomes import MESSAGES
+from fastmf.inference.fixed_point import FixedPoint
+from fastmf.inference.mean_field.tap import tap as solve_tap
+from fastmf.learning.layered.data import scaling_of
+from fastmf.learning.layered.gradients import summed
 from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.learning.layered.step import Plan
+from fastmf.learning.training import trainer
+from fastmf.learning.training.ascent import ModelParameters, initial_state
+from fastmf.learning.training.trainer import Checkpoint
+from fastmf.models._checks import states_of
 
 __all__ = [
     "LayeredSettings",
@@ -17,3 +37,405 @@ __all__ = [
     "tap",
     "transform",
 ]
+
+# One type for all blocks: as wide as the longest message.
+_MESSAGE = np.dtype(f"U{max(map(len, MESSAGES.values()))}")
+
+
+def tap(model, init=None, *, field=None, precision=None, clamp=None, n_threads=1, **options):
+    """Compute mean-field fixed points of the rows of Dask arrays: `fastmf.tap` by blocks.
+
+    Parameters
+    ----------
+    model : RBM, DBM or BoltzmannMachine
+    init : Dask array of shape (n_rows, n_units), or another `init` of `fastmf.tap`
+    field, precision, clamp : Dask array of shape (n_rows, n_units), or tuple, one per layer
+        As in `fastmf.tap`. At least one array must be a Dask array; NumPy arrays with the same
+        number of rows are divided into the same blocks.
+    n_threads : int, default 1
+        Threads of each task: Dask runs several at once.
+    **options
+        Options of `fastmf.tap`, without `history`, whose length differs between blocks.
+
+    Returns
+    -------
+    FixedPoint
+        Its fields are Dask arrays, blocked as the rows are.
+
+    Examples
+    --------
+    >>> import dask.array as da, numpy as np, fastmf as mf
+    >>> model = mf.RBM(np.ones((3, 2)) / 5, mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
+    >>> rows = da.from_array(np.eye(3), chunks=(2, 3))
+    >>> mf.distributed.tap(model, rows).mean[0].compute().shape
+    (3, 3)
+    """
+    if isinstance(init, Integral):
+        raise ValueError(f"init must be an array of starts in blocks of rows, got {init}.")
+    if isinstance(init, FixedPoint):
+        init = init.mean, init.var
+    if options.get("history"):
+        raise ValueError("history=True is not possible: it has no blocks of rows.")
+    import dask
+
+    arguments = {"init": init, "field": field, "precision": precision, "clamp": clamp}
+    leaves: list = []
+    _map(leaves.append, tuple(arguments.values()))
+    rows = next(filter(is_dask, leaves), None)
+    if rows is None:
+        names = " or ".join(arguments)
+        raise TypeError(f"{names} must be a Dask array of rows; fastmf.tap is for NumPy arrays.")
+    if np.isnan(rows.shape[0]):
+        raise ValueError("rows must be of a known number: x.compute_chunk_sizes() counts them.")
+    arguments = {name: _map(partial(_cut, name, rows), x) for name, x in arguments.items()}
+    # A solve of one row tells the fields and their types, and raises for invalid options at once.
+    options = options | {"n_threads": n_threads}
+    start = {name: _map(partial(_one_row, name == "clamp"), x) for name, x in arguments.items()}
+    like = _solve((model, options | {"max_iter": 1}), start)
+    shared = dask.delayed((model, options), traverse=False)
+    task = dask.delayed(_solve, pure=False)
+    of_blocks = {
+        name: _map(lambda x: iter(blocks(x)) if is_dask(x) else repeat(x), value)
+        for name, value in arguments.items()
+    }
+    results = [
+        task(shared, {name: _map(next, value) for name, value in of_blocks.items()})
+        for _ in rows.chunks[0]
+    ]
+    # Histories are as long as the longest row of each block.
+    like = dataclasses.replace(like, history=None)
+    names = [field.name for field in dataclasses.fields(like) if field.name != "method"]
+    lazy = {name: _lazy(getattr(like, name), results, rows.chunks[0], name) for name in names}
+    return dataclasses.replace(like, **lazy)
+
+
+def score_samples(estimator, X, log_partition="auto"):
+    """Compute the log-likelihood of each row of a Dask array, lazily.
+
+    Parameters
+    ----------
+    estimator : GeneralizedRBM or DeepBoltzmannMachine
+    X : Dask array of shape (n_rows, n_features)
+    log_partition : {"auto", "exact", "log_sum_exp", "mean"} or float
+        As in the estimator's method; it is estimated once, immediately, in this process.
+
+    Returns
+    -------
+    Dask array of shape (n_rows,)
+        Nats.
+
+    Examples
+    --------
+    >>> import dask.array as da, numpy as np, fastmf as mf
+    >>> X = (np.random.default_rng(0).random((100, 6)) < 0.3).astype(float)
+    >>> rbm = mf.GeneralizedRBM(3, n_epochs=2, random_state=0).fit(X)
+    >>> scores = mf.distributed.score_samples(rbm, da.from_array(X, chunks=(50, 6)))
+    >>> np.allclose(scores.compute(), rbm.score_samples(X))
+    True
+    """
+    X = checked_dask("X", X)
+    if isinstance(log_partition, str):
+        log_partition = estimator.log_partition(log_partition)
+    scores = of_rows(X, lambda block: estimator.score_samples(block, log_partition)[:, None], 1)
+    return scores[:, 0]
+
+
+def of_rows(X, function, n_columns, dtype=np.float64):
+    """Lazy results of a function of the rows of a Dask array, of shape (n_rows, n_columns)."""
+
+    def of_block(block):
+        # A selection of rows can leave blocks without rows.
+        return np.asarray(function(block) if len(block) else np.empty((0, n_columns)), dtype)
+
+    rows = X.rechunk({1: -1})
+    chunks = rows.chunks[0], (n_columns,)
+    return rows.map_blocks(of_block, dtype=dtype, chunks=chunks, meta=np.empty((0, 0), dtype))
+
+
+def checked_dask(name, X, known_sizes=False):
+    """Return `X` if it is a Dask array with two axes, and with chunks of known sizes if asked."""
+    if not is_dask(X):
+        remedy = ": take its to_dask_array(lengths=True)" * hasattr(X, "to_dask_array")
+        raise TypeError(f"{name} must be a Dask array, got {type(X).__name__}{remedy}.")
+    if X.ndim != 2:
+        raise ValueError(f"{name} must have shape (n_rows, n_features), got {X.shape}.")
+    if known_sizes and not all(size == size for sizes in X.chunks for size in sizes):
+        raise ValueError(
+            f"{name} must have chunks of known sizes, got shape {X.shape}: call its method "
+            "compute_chunk_sizes, or of a Dask data frame to_dask_array(lengths=True)."
+        )
+    return X
+
+
+def blocks(rows):
+    """The blocks of an array that is divided along its rows only, each as one task."""
+    return rows.to_delayed().ravel()
+
+
+def _map(function, value):
+    """Apply a function to an argument, or to the arguments of all layers."""
+    if isinstance(value, tuple | list):
+        return tuple(_map(function, part) for part in value)
+    return function(value)
+
+
+def _cut(name, rows, value):
+    """Return an array of rows as a Dask array in the blocks of `rows`, and all else as it is."""
+    import dask.array as da
+
+    if isinstance(value, np.ndarray) and value.ndim == 2 and len(value) > 1:
+        value = da.from_array(value)
+    if not is_dask(value):
+        return value
+    if value.ndim != 2 or len(value) != len(rows):
+        raise ValueError(
+            f"arrays must have two axes and equally many rows, got {name} of shape "
+            f"{value.shape} beside {len(rows)} rows."
+        )
+    return value.rechunk((rows.chunks[0], -1))
+
+
+def _one_row(missing, value):
+    """Return a row of zeros, or of NaN if `missing`, for a Dask array."""
+    if not is_dask(value):
+        return value
+    fill = np.nan if missing and value.dtype.kind == "f" else 0
+    return np.full((1, value.shape[1]), fill, value.dtype)
+
+
+def _solve(model_and_options, arguments):
+    model, options = model_and_options
+    return solve_tap(model, **arguments, **options)
+
+
+def _lazy(like, results, sizes, name, *layer):
+    """One field of the results of all blocks, as a Dask array or a tuple of them."""
+    import dask
+    import dask.array as da
+
+    if like is None:
+        return None
+    if isinstance(like, tuple):
+        return tuple(_lazy(part, results, sizes, name, k) for k, part in enumerate(like))
+    dtype = _MESSAGE if name == "message" else like.dtype
+    pick = dask.delayed(_part, pure=False)
+    blocks = [
+        da.from_delayed(pick(block, dtype, name, *layer), (size, *like.shape[1:]), dtype)
+        for size, block in zip(sizes, results, strict=True)
+    ]
+    return da.concatenate(blocks)
+
+
+def _part(block, dtype, name, *layer):
+    value = getattr(block, name)
+    return np.asarray(value[layer[0]] if layer else value, dtype)
+
+
+def train(model, X, settings, *, chunk_rows, n_threads, validation=None, **options):
+    """Maximise the log-likelihood of the rows of a Dask array, each chunk of rows as one task."""
+    check.count("chunk_rows", chunk_rows)
+    if settings.n_starts is not None:
+        raise ValueError(f"n_starts must be None in chunks, got {settings.n_starts}.")
+    if settings.gradient == "pcd" or settings.starts == "persistent":
+        raise ValueError(
+            "persistent chains and solutions are not possible in chunks: use gradient='cd', or "
+            "starts at data or noise."
+        )
+    if Checkpoint.path_in(options.get("callbacks", ())) is not None:
+        raise ValueError("checkpoints are not offered for Dask arrays: save from a callback.")
+    validation = validation.compute() if is_dask(validation) else validation
+    validation = check.rows("validation_data", validation, model.sizes[0], model.dtype)
+    plan = _ChunkedPlan(model, settings, n_threads, chunk_rows)
+    return trainer.train(model, X.rechunk({1: -1}), plan, validation=validation, **options)
+
+
+class _ChunkedPlan(Plan):
+    """Steps along gradients that are computed in chunks of rows."""
+
+    draw = None  # type: ignore[assignment]  # missing values are refused
+
+    def __init__(self, model, settings, n_threads, chunk_rows):
+        super().__init__(model, settings, n_threads)
+        self._chunk_rows = chunk_rows
+
+    def gradient(self, state, X, rng):
+        """Gradient and moments of a batch: sums over its chunks, in their order."""
+        import dask
+
+        chunks = X.rechunk({0: self._chunk_rows})
+        model = dask.delayed(state.model, traverse=False)
+        task = dask.delayed(_chunk_gradient, pure=False)
+        generators = rng.spawn(chunks.numblocks[0])
+        parts = [
+            task(model, chunk, self.settings, generator, self.n_threads)
+            for chunk, generator in zip(blocks(chunks), generators, strict=True)
+        ]
+        fractions = np.array(chunks.chunks[0]) / len(X)
+        total = ModelParameters.of(state.model).combine(lambda w: np.zeros(w.shape))
+        gradients, *moments = zip(*dask.compute(*parts), strict=True)
+        for fraction, part in zip(fractions, gradients, strict=True):
+            total = total.combine(lambda t, g, fraction=fraction: t + fraction * g, part)
+
+        def average(*of_chunks):
+            if of_chunks[0] is None:
+                return None
+            flat = np.stack([part.ravel() for part in of_chunks])
+            return (fractions @ flat).reshape(of_chunks[0].shape)
+
+        return total, *(list(map(average, *kind)) for kind in moments)
+
+    def metrics(self, state, monitored, validation, weights=None):
+        """Log-likelihoods per unit."""
+        return super().metrics(state, monitored.compute(), validation, weights)
+
+    def prepare(self, state, X):
+        """Estimate the preconditioners of a state anew."""
+        super().prepare(state, X.compute())
+
+
+def _chunk_gradient(model, chunk, settings, rng, n_threads):
+    """Gradient and moments of one chunk, whose rows are checked when they are first read."""
+    if not np.isfinite(chunk).all():
+        raise ValueError(
+            "X must be finite, got NaN or infinity: missing values need an array in memory, as "
+            "X.compute() is."
+        )
+    state = initial_state(model)
+    terms, *moments = Plan(model, settings, n_threads).gradient(state, chunk, rng)
+    return summed(terms, state.model), *moments
+
+
+def fit(
+    estimator, X, *, validation_data=None, sample_weight=None, chunk_rows=256, n_threads=1
+):  # fmt: skip
+    """Fit a machine with hidden units to the rows of a Dask array, a chunk of rows as one task.
+
+    The estimators' method `fit` does the same when it is given a Dask array.
+
+    Parameters
+    ----------
+    estimator : GeneralizedRBM or DeepBoltzmannMachine
+        Persistent chains ("pcd"), `n_starts`, checkpoints and `early_stopping` are not possible;
+        a deep machine has no pre-training.
+    X : Dask array of shape (n_rows, n_features)
+        Complete rows; to be persisted, or every batch is read again.
+    validation_data : array or Dask array, optional
+        Data whose log-likelihood is computed after each epoch, in this process.
+    sample_weight : array or Dask array of shape (n_rows,), optional
+        As in the estimator's method; it is loaded.
+    chunk_rows : int, default 256
+        Rows of one task; choose a `batch_size` of several chunks.
+    n_threads : int, default 1
+        Threads of each task.
+
+    Returns
+    -------
+    estimator
+        Fitted.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `X` is no Dask array, for options that are not possible in chunks, and for rows that are
+        not finite.
+
+    Notes
+    -----
+    Visible units are first fitted to the first rows, of four million values together, from which
+    `starts_` and the default step size are taken, too: rows should be in random order.
+    Defaults and scores agree with rows in memory, except that gradient "auto" is "cd" in the place
+    of "pcd". Where it is "exact", all rows are loaded, at most 2^28 / n_components values.
+
+    Examples
+    --------
+    >>> import dask.array as da, numpy as np, fastmf as mf
+    >>> X = (np.random.default_rng(0).random((400, 6)) < 0.3).astype(float)
+    >>> rbm = mf.GeneralizedRBM(3, n_epochs=2, batch_size=200, random_state=0)
+    >>> rbm = mf.distributed.fit(rbm, da.from_array(X, chunks=(100, 6)))
+    >>> rbm.transform(X).shape, rbm.n_iter_
+    ((400, 3), 2)
+    """
+    X = checked_dask("X", X, known_sizes=True)
+    if estimator.early_stopping:
+        raise ValueError("early_stopping is not possible with a Dask array: leave it out.")
+    weights = None if sample_weight is None else np.asarray(sample_weight)
+    X, weights = present_rows(X, check.row_weights(weights, len(X)))
+    settings = estimator._settings()
+    begin = {"n_epochs": 0, "verbose": 0, "callbacks": None}
+    if hasattr(estimator, "pretraining_epochs"):
+        begin["pretraining_epochs"] = 0
+    options = {name: getattr(estimator, name) for name in begin}
+    first = X[row_blocks(X)[0]].compute()
+    try:
+        of_first = None if weights is None else weights[: len(first)]
+        estimator.set_params(**begin).fit(first, sample_weight=of_first)
+    finally:
+        estimator.set_params(**options)
+    model = estimator.model_
+    scaling = scaling_of(estimator.pointwise_, model, False, estimator.centred)
+    scaled, rows = scaling.model(model), _states(X, model)
+    first = scaling.data(first, model.dtype)
+    settings = estimator._with_steps(settings, scaled, first, of_first, len(X))
+    if estimator.gradient == "auto" and settings.gradient == "exact":
+        X, options = X.compute(), {"sample_weight": weights}
+        return estimator.fit(X, validation_data=validation_data, **options)
+    if estimator.gradient == "auto" and settings.gradient == "pcd":
+        settings = dataclasses.replace(settings, gradient="cd")
+    rows = rows.map_blocks(scaling.data, model.dtype, dtype=model.dtype)
+    if validation_data is not None:
+        if scaled.sizes[0] != X.shape[1]:
+            validation_data = states_of("validation_data", model.layers[0], validation_data)
+        validation_data = scaling.data(np.asarray(validation_data, model.dtype), model.dtype)
+    state = train(
+        scaled, rows, settings, chunk_rows=chunk_rows, n_threads=n_threads, weights=weights,
+        validation=validation_data, seed=_seed(estimator), verbose=int(estimator.verbose),
+        callbacks=tuple(estimator.callbacks or ()),
+    )  # fmt: skip
+    estimator.model_ = scaling.undone(state.model)
+    estimator.history_, estimator.n_iter_ = state.history, state.epoch
+    estimator.gradient_ = settings.gradient
+    return estimator
+
+
+def transform(estimator, X):
+    """Compute means of the hidden units given the rows of a Dask array, lazily.
+
+    Parameters
+    ----------
+    estimator : GeneralizedRBM or DeepBoltzmannMachine
+        Fitted.
+    X : Dask array of shape (n_rows, n_features)
+
+    Returns
+    -------
+    Dask array of shape (n_rows, n_components)
+        With the blocks of rows of `X`.
+
+    Examples
+    --------
+    >>> import dask.array as da, numpy as np, fastmf as mf
+    >>> X = (np.random.default_rng(0).random((100, 6)) < 0.3).astype(float)
+    >>> rbm = mf.GeneralizedRBM(3, n_epochs=2, random_state=0).fit(X)
+    >>> features = mf.distributed.transform(rbm, da.from_array(X, chunks=(50, 6)))
+    >>> np.allclose(features.compute(), rbm.transform(X))
+    True
+    """
+    n_features = len(estimator.get_feature_names_out())
+    return of_rows(checked_dask("X", X), estimator.transform, n_features, estimator.model_.dtype)
+
+
+def _states(X, model):
+    """Lazy rows as values of all units; labels of categorical ones become states."""
+    width, rows = model.sizes[0], X.astype(model.dtype)
+    if X.shape[1] == width:
+        return rows
+    return of_rows(rows, lambda block: states_of("X", model.layers[0], block), width, model.dtype)
+
+
+def _seed(estimator):
+    """The seed that the estimator's method `fit` draws."""
+    state = estimator.random_state
+    if state is None:
+        return None
+    state = state if hasattr(state, "randint") else np.random.RandomState(state)
+    return int(state.randint(2**31 - 1))

@@ -1,23 +1,30 @@
 """Log-partitions and likelihoods of models, scores of estimates, and baseline estimators."""
 
-from fastmf.evaluation.annealed import AnnealedEstimate, annealed_importance_sampling
 from fastmf.evaluation.chains import gibbs_chains
-from fastmf.evaluation.contacts import contact_precision, contact_scores, ranked_pairs
+from fastmf.evaluation.contacts import (
+    contact_precision,
+    contact_scores,
+    effective_couplings,
+    ranked_pairs,
+)
 from fastmf.evaluation.denoising import (
     flip,
     matthews_correlation,
     nearest_neighbour,
     pointwise_estimate,
 )
-from fastmf.evaluation.effective_couplings import effective_couplings
 from fastmf.evaluation.landscape import Tracker, solutions
-from fastmf.evaluation.log_partition import LogPartitionReport, log_partition_report
+from fastmf.evaluation.log_partition import (
+    AnnealedEstimate,
+    LogPartitionReport,
+    annealed_importance_sampling,
+    log_partition_report,
+)
 from fastmf.evaluation.pseudo_likelihood import pseudo_log_likelihood
 from fastmf.evaluation.response import susceptibility
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.mean_field.solutions import Solutions
-from fastmf.learning.training.averaging import IterateAverage
-from fastmf.learning.training.checkpoint import Checkpoint
+from fastmf.learning.training.trainer import Checkpoint, IterateAverage
 
 __all__ = [
     "AnnealedEstimate",

@@ -21,12 +21,14 @@ import numpy as np
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.sampling.gibbs import SequentialUnits
 from fastmf.learning.pseudo_likelihood.graph import coupled_units
-from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, one_hot
+from fastmf.learning.pseudo_likelihood.potts.couplings import (
+    DenseCouplings,
+    one_hot,
+    pair_frequencies,
+)
 from fastmf.learning.pseudo_likelihood.potts.fitting import PottsFit
-from fastmf.learning.pseudo_likelihood.potts.mean_field import pair_frequencies
-from fastmf.learning.training.averaging import IterateAverage
-from fastmf.learning.training.settings import AscentSettings
-from fastmf.learning.training.trainer import Steps, resampled_rows, train
+from fastmf.learning.training.ascent import AscentSettings
+from fastmf.learning.training.trainer import IterateAverage, Steps, resampled_rows, train
 from fastmf.models import BoltzmannMachine
 from fastmf.models._gauge import PositionStates
 

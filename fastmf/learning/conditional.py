@@ -32,9 +32,7 @@ from fastmf.inference.missing.layered import (
     means_given_seen,
 )
 from fastmf.inference.sampling.gibbs import MATCHING
-from fastmf.learning.training.ascent import ascend
-from fastmf.learning.training.parameters import ModelParameters
-from fastmf.learning.training.settings import AscentSettings
+from fastmf.learning.training.ascent import AscentSettings, ModelParameters, ascend
 from fastmf.learning.training.trainer import Steps
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli

@@ -2,13 +2,14 @@
 
 The model of the objective f at x is f + g's + s'Hs / 2. H is what the objective gives at x, changed
 by the last steps as in BFGS, damped (Powell 1978): so the curvature there is not lost, and its
-errors are corrected.
+errors are corrected. Directions of L-BFGS are for functions of many variables.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg, optimize
+import scipy
+from scipy import linalg
 
 from fastmf._common.linalg import cholesky
 
@@ -92,7 +93,7 @@ def _lowest_in_box(hessian, gradient, sides):
     """Step to the minimum of the quadratic model in the box; a clipped Newton step might ascend."""
     lower = cholesky(hessian).lower
     right = linalg.solve_triangular(lower, -gradient, lower=True)
-    return optimize.lsq_linear(lower.T, right, sides, method="bvls").x
+    return scipy.optimize.lsq_linear(lower.T, right, sides, method="bvls").x
 
 
 def _updated(hessian, step, change):
@@ -106,3 +107,30 @@ def _updated(hessian, step, change):
         - np.outer(product, product) / old
         + np.outer(change, change) / (step @ change)
     )  # fmt: skip
+
+
+# --- L-BFGS ---------------------------------------------------------------------------------------
+
+
+def direction_of(gradient, steps, changes):
+    """The inverse Hessian of L-BFGS times a gradient, by the two-loop recursion (Nocedal 1980)."""
+    pairs = [(s, y) for s, y in zip(steps, changes, strict=True) if is_convex(s, y)]
+    factors, direction = [], gradient.copy()
+    for s, y in reversed(pairs):
+        factors.append(s @ direction / (s @ y))
+        direction -= factors[-1] * y
+    if pairs:
+        direction *= curvature_scale(*pairs[-1])
+    for (s, y), factor in zip(pairs, reversed(factors), strict=True):
+        direction += (factor - y @ direction / (s @ y)) * s
+    return direction
+
+
+def is_convex(step, change):
+    """Whether s'y > 0 for a step and the change of the gradient."""
+    return step @ change > 1e-12 * (change @ change)
+
+
+def curvature_scale(step, change):
+    """The inverse curvature along a step."""
+    return step @ change / (change @ change)

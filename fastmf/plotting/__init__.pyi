@@ -78,6 +78,3 @@ def mutation_matrix(
     sequence: Any = None,
     ax: Axes | None = None,
 ) -> Figure: ...
-def precision_curve(
-    precision: Mapping[str, ArrayLike], *, n_columns: int | None = None, ax: Axes | None = None
-) -> Figure: ...

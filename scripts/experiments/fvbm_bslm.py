@@ -14,12 +14,10 @@ from matplotlib.figure import Figure
 
 import fastmf as mf
 from fastmf.inference.sampling.discrete import sample
-from fastmf.learning.pseudo_likelihood.binary import solvers
-from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.binary import PseudoLikelihood, bslm
 from fastmf.learning.pseudo_likelihood.existence import decided
-from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS
+from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, newton
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
-from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.rows import distinct
 
 PAPER = {5: 2.09e-6, 10: 5.96e-7, 15: 4.64e-7, 20: 2.89e-7}
@@ -40,7 +38,7 @@ def one_draw(d, options, rng):
     starts = list(np.sqrt(0.5) * rng.normal(size=(options.starts, len(truth))))
     # The paper's tau of 1e-5 is about all rows.
     tol = 1e-5 * TOLERANCE_ROWS / objective.total
-    fits = solvers.bslm(objective, starts, tol=tol, max_iter=options.max_iter)
+    fits = bslm(objective, starts, tol=tol, max_iter=options.max_iter)
     best = newton(objective, objective.independent())
     exists = decided(objective, best.parameters).exists
     errors = [((fit.parameters - truth) ** 2).mean() for fit in fits]

@@ -8,7 +8,7 @@ pytest.importorskip("distributed")
 
 from fastmf import distributed as mfd  # noqa: E402
 from fastmf._outcomes import MESSAGES  # noqa: E402
-from fastmf.distributed.inference import _MESSAGE  # noqa: E402
+from fastmf.distributed import _MESSAGE  # noqa: E402
 
 FIELDS = ("mean", "var", "log_partition", "converged", "n_iter", "residual", "message")
 

@@ -14,7 +14,7 @@ distributed = pytest.importorskip("distributed")
 from dask_workers import import_before_forks  # noqa: E402
 
 from fastmf import distributed as mfd  # noqa: E402
-from fastmf.distributed.training import train as chunked  # noqa: E402
+from fastmf.distributed import train as chunked  # noqa: E402
 
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows the latter ends a process at once
 OPTIONS = dict(n_epochs=3, batch_size=100, monitor_rows=20)

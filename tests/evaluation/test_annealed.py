@@ -6,7 +6,7 @@ import pytest
 from scipy.special import comb
 
 import fastmf as mf
-from fastmf.evaluation.annealed import Exploration, _higher
+from fastmf.evaluation.log_partition import Exploration, _higher
 from fastmf.inference.sampling.gibbs import walk
 
 
@@ -82,7 +82,7 @@ def test_data_need_not_have_the_weights_of_the_phases(monkeypatch):
     found = mf.evaluation.annealed_importance_sampling(model, 200, 300, data=data, rng=0)
     assert abs(found.log_partition - truth) < 4 * found.error + 0.02
     assert abs(found.reverse - truth) < 0.1
-    monkeypatch.setattr("fastmf.evaluation.annealed._agree", lambda *_: False)
+    monkeypatch.setattr("fastmf.evaluation.log_partition._agree", lambda *_: False)
     with pytest.warns(UserWarning, match="not converged"):
         from_data = mf.evaluation.annealed_importance_sampling(model, 200, 300, data=data, rng=0)
     assert abs(from_data.reverse - truth) > 0.3
@@ -264,7 +264,7 @@ def test_the_state_of_most_weight_is_found_where_chains_and_mean_field_miss_it(m
         assert found.converged and abs(found.log_partition - truth) < 0.1
         assert truth - 0.1 < found.lower_bound <= truth + 1e-9 * abs(truth)
     # Without these starts the estimate is wrong, and nothing says so.
-    monkeypatch.setattr("fastmf.evaluation.annealed.starts_of_bound", lambda *_: [])
+    monkeypatch.setattr("fastmf.evaluation.log_partition.starts_of_bound", lambda *_: [])
     wrong = mf.evaluation.annealed_importance_sampling(model, 50, 50, rng=seed)
     assert wrong.converged and wrong.log_partition < truth - 20
 

@@ -60,8 +60,8 @@ ROOMS = {
     },
     "learning": {
         "training": (),
-        "layered": ("training",),
-        "pseudo_likelihood": (),
+        "layered": ("quasi_newton", "training"),
+        "pseudo_likelihood": ("quasi_newton",),
         "conditional": ("training",),
         "chains": ("training", "pseudo_likelihood"),
         "quasi_newton": (),

@@ -6,8 +6,7 @@ import numpy as np
 
 from fastmf._common.memory import aligned
 from fastmf.kernels.pseudo_likelihood.potts import workspaces
-from fastmf.learning.pseudo_likelihood.potts.layout import PottsLayout
-from fastmf.learning.pseudo_likelihood.potts.tree import spanning_order
+from fastmf.learning.pseudo_likelihood.potts.objective import PottsLayout, spanning_order
 from kernel_cases.case import Case
 
 

@@ -6,10 +6,8 @@ from scipy.special import expit
 
 from fastmf.learning import conditional
 from fastmf.learning.conditional import ConditionalSettings, ConditionalSteps, gradient, infer
-from fastmf.learning.training.ascent import initial_state
-from fastmf.learning.training.checkpoint import Checkpoint
-from fastmf.learning.training.parameters import ModelParameters
-from fastmf.learning.training.trainer import train
+from fastmf.learning.training.ascent import ModelParameters, initial_state
+from fastmf.learning.training.trainer import Checkpoint, train
 from fastmf.models import CRBM, exact
 
 RNG = np.random.default_rng(0)

@@ -2,10 +2,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 import fastmf as mf
-from fastmf.plotting import contact_map, mutation_matrix, precision_curve
+from fastmf.plotting import contact_map, mutation_matrix
 
 PROTEIN = "-ACDEFGHIKLMNPQRSTVWY"
 
@@ -51,20 +50,6 @@ def test_contact_map_without_a_structure_or_with_gaps_in_it():
         contact_map(scores, distances[:5, :5])
     with pytest.raises(ValueError, match="scores must be symmetric"):
         contact_map(np.triu(scores))
-
-
-def test_precision_curves():
-    own = Figure().add_subplot()
-    curves = {"one": [1, 0.5, 2 / 3], "two": [0, 0.5]}
-    assert precision_curve(curves, n_columns=2, ax=own) is own.figure
-    one, two, line = own.lines
-    np.testing.assert_allclose(one.get_xydata(), [[1, 1], [2, 0.5], [3, 2 / 3]])
-    np.testing.assert_allclose(two.get_xydata(), [[1, 0], [2, 0.5]])
-    assert line.get_xdata()[0] == 2
-    with pytest.raises(ValueError, match="at least one method"):
-        precision_curve({})
-    with pytest.raises(ValueError, match=r"precision\['one'\] must have shape"):
-        precision_curve({"one": 0.5})
 
 
 def test_mutation_matrix(tmp_path):

@@ -187,12 +187,11 @@ def sequences(folder: Path) -> dict[str, Array]:
     precision = evaluation.contact_precision(scores, scores, [1, 2])
     for figure in (
         plotting.contact_map(scores),
-        plotting.precision_curve({"machine": precision}),
         plotting.mutation_matrix(machine.mutants(alignment.X[0]), plmc.alphabet),
         plotting.mutation_matrix(machine, sequence=alignment.X[0]),
     ):
         figure.savefig(folder / "figure.png")
-    print(plmc.frequencies, first, second)
+    print(plmc.frequencies, first, second, precision)
     return {
         "scores": machine.contact_scores(),
         "imputed": machine.impute(alignment.X, method="exact"),

@@ -10,9 +10,8 @@ from sklearn.utils import check_random_state
 from fastmf._common.arguments import count, number
 from fastmf._common.warning import warn_user
 from fastmf._threads.workers import one_blas_thread
-from fastmf.learning.training.checkpoint import Checkpoint
-from fastmf.learning.training.settings import options_of
-from fastmf.learning.training.trainer import train
+from fastmf.learning.training.ascent import options_of
+from fastmf.learning.training.trainer import Checkpoint, train
 
 
 def seed_of(random_state):

@@ -19,15 +19,15 @@ from fastmf.estimators.common.data import (
 )
 from fastmf.estimators.common.reports import coded_frame, is_frame
 from fastmf.inference.missing.layered import log_prob_of_seen
-from fastmf.learning.layered.completion import (
+from fastmf.learning.layered.data import (
     completed_once,
     independent_of_seen,
+    scaling_of,
     with_values_of_columns,
 )
 from fastmf.learning.layered.domain import check_exists
 from fastmf.learning.layered.exact_averages import MAX_SUMMED_STATES, has_exact_likelihood, is_exact
 from fastmf.learning.layered.quasi_newton_steps import QuasiNewtonSteps, gain_of_one_unit
-from fastmf.learning.layered.scaling import scaling_of
 from fastmf.learning.layered.settings import (
     FEW_ROWS,
     GRADIENTS,
@@ -38,8 +38,7 @@ from fastmf.learning.layered.settings import (
     steps_for,
 )
 from fastmf.learning.layered.step import Plan
-from fastmf.learning.training.ascent import initial_state
-from fastmf.learning.training.settings import learning_rate
+from fastmf.learning.training.ascent import initial_state, learning_rate
 from fastmf.learning.training.trainer import monitor_rows, resampled_rows, stream
 from fastmf.models._checks import unit_prior
 from fastmf.priors import Bernoulli, Categorical, Gaussian, Ordinal

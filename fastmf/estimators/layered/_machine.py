@@ -32,8 +32,8 @@ from fastmf.estimators.common.runs import (
     warn_unless_converged,
 )
 from fastmf.estimators.layered._learning import Learning, given_layers, hidden_prior, visible_prior
-from fastmf.evaluation.annealed import estimated_log_partition
 from fastmf.evaluation.denoising import nearest_rows
+from fastmf.evaluation.log_partition import estimated_log_partition
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate, posterior
 from fastmf.inference.mean_field.lower_bound import lacking, lower_bound, starts_at

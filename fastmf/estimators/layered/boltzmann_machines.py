@@ -7,7 +7,7 @@ import numpy as np
 from fastmf._common.arguments import count
 from fastmf.estimators.layered._machine import LayeredMachine
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
-from fastmf.learning.layered.completion import completed_once
+from fastmf.learning.layered.data import completed_once
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
 from fastmf.learning.layered.step import train
 from fastmf.models import RBM

@@ -17,11 +17,8 @@ from fastmf._common.warning import warn_user
 from fastmf.estimators.common.reports import feature_names, slab_interval
 from fastmf.estimators.common.runs import generator_of, warn_of_convergence
 from fastmf.learning.evidence.edges import SLABS, EffectSets, SingleEffects, Whitened
-from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
-from fastmf.learning.pseudo_likelihood.godambe import Godambe
-from fastmf.learning.pseudo_likelihood.lbfgs import maximum
-from fastmf.learning.pseudo_likelihood.missing import IncompleteGodambe
-from fastmf.learning.pseudo_likelihood.newton import newton
+from fastmf.learning.pseudo_likelihood.fit import few_blas_threads, maximum, newton
+from fastmf.learning.pseudo_likelihood.godambe import Godambe, IncompleteGodambe
 from fastmf.learning.pseudo_likelihood.resampling import Refits
 from fastmf.learning.pseudo_likelihood.rows import distinct
 from fastmf.special import sigmoid

@@ -12,10 +12,12 @@ from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import check_counts
 from fastmf.estimators.common.reports import features_frame, pairs_frame
 from fastmf.estimators.common.runs import generator_of
-from fastmf.estimators.networks.edges import Network, warn_of_refits
-from fastmf.learning.pseudo_likelihood.fit import few_blas_threads
+from fastmf.estimators.networks.edges import (
+    Network,
+    warn_of_refits,
+)
+from fastmf.learning.pseudo_likelihood.fit import few_blas_threads, maximum
 from fastmf.learning.pseudo_likelihood.godambe import ADJUSTMENTS
-from fastmf.learning.pseudo_likelihood.lbfgs import maximum
 from fastmf.learning.pseudo_likelihood.resampling import (
     Refits,
     counts_of,

@@ -20,13 +20,15 @@ from fastmf.inference.sampling.discrete import METHODS, WORST_ERROR, conditional
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
 from fastmf.learning.pseudo_likelihood.fit import MAX_ITER
 from fastmf.learning.pseudo_likelihood.graph import edges_of
-from fastmf.learning.pseudo_likelihood.missing import (
+from fastmf.learning.pseudo_likelihood.rows import (
     MAX_OF_A_ROW,
     Completions,
+    available,
+    distinct,
     expectation_maximisation,
     n_completions,
+    sampling,
 )
-from fastmf.learning.pseudo_likelihood.rows import available, distinct, sampling
 from fastmf.models import BoltzmannMachine
 
 # Iterations of solvers that do not take `MAX_ITER`.

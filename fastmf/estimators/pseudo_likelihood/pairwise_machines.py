@@ -19,19 +19,22 @@ from fastmf.estimators.common.reports import feature_names
 from fastmf.estimators.networks.network import CouplingNetwork
 from fastmf.estimators.pseudo_likelihood._base import ItemMachine
 from fastmf.inference.sampling import discrete
-from fastmf.learning.pseudo_likelihood.binary import firth, solvers
-from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.binary import PseudoLikelihood, bslm, firth, unique_with_firth
 from fastmf.learning.pseudo_likelihood.fit import (
     MAX_HESSIAN_PARAMETERS,
     MAX_NEWTON_PARAMETERS,
     few_blas_threads,
+    lbfgs,
+    newton,
 )
-from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
-from fastmf.learning.pseudo_likelihood.newton import newton
-from fastmf.learning.pseudo_likelihood.nodewise import RULES, Regressions, nodewise_path
-from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
-from fastmf.learning.pseudo_likelihood.ordinal.thresholds import KINDS, Thresholds
-from fastmf.learning.pseudo_likelihood.selection import cross_validated_path, ebic_path
+from fastmf.learning.pseudo_likelihood.ordinal import KINDS, OrdinalLikelihood, Thresholds
+from fastmf.learning.pseudo_likelihood.selection import (
+    RULES,
+    Regressions,
+    cross_validated_path,
+    ebic_path,
+    nodewise_path,
+)
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Categorical, Ising, Ordinal
 
@@ -277,9 +280,9 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         objective, options = self._objective, {"tol": self._tol, "max_iter": max_iter}
         if solver == "bslm":
             start = objective.independent()
-            return solvers.bslm(objective, [start], l1=self._penalty_l1, **options)[0]
+            return bslm(objective, [start], l1=self._penalty_l1, **options)[0]
         if solver == "firth":
-            return firth.firth(objective, objective.independent(objective.total), **options)
+            return firth(objective, objective.independent(objective.total), **options)
         return super()._solved(solver, max_iter)
 
     def _set_parameters(self, parameters):
@@ -292,7 +295,7 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
 
     def _existence(self, parameters):
         if self.solver == "firth":
-            return firth.unique_with_firth(self._likely_objective())
+            return unique_with_firth(self._likely_objective())
         return super()._existence(parameters)
 
     # --- probabilities --------------------------------------------------------------------------

@@ -14,12 +14,16 @@ from fastmf.estimators.networks.network import Network
 from fastmf.estimators.pseudo_likelihood._base import ItemMachine, labels_from
 from fastmf.learning import chains
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
-from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, MAX_ITER
-from fastmf.learning.pseudo_likelihood.newton import newton
-from fastmf.learning.pseudo_likelihood.potts import contacts, fitting
-from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, OfFewRows
+from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, MAX_ITER, newton
+from fastmf.learning.pseudo_likelihood.potts import fitting
+from fastmf.learning.pseudo_likelihood.potts.couplings import (
+    DenseCouplings,
+    OfFewRows,
+    average_product_corrected,
+    naive_mean_field,
+    norms,
+)
 from fastmf.learning.pseudo_likelihood.potts.dense import DenseObjective
-from fastmf.learning.pseudo_likelihood.potts.mean_field import naive_mean_field
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
 from fastmf.learning.pseudo_likelihood.rows import distinct, target_labels
 from fastmf.models import BoltzmannMachine
@@ -312,8 +316,8 @@ class PottsMachine(Network, ItemMachine):
         one_of("gauge", gauge, ("zero-sum", None))
         if ignore is not None and count("ignore", ignore, 0) >= self.sizes_.max():
             raise ValueError(f"ignore must be a state, below {self.sizes_.max()}, got {ignore}.")
-        scores = contacts.norms(self._couplings, gauge, ignore)
-        return contacts.average_product_corrected(scores) if flag("apc", apc) else scores
+        scores = norms(self._couplings, gauge, ignore)
+        return average_product_corrected(scores) if flag("apc", apc) else scores
 
     # --- rows of the fit ------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from itertools import pairwise
 import numpy as np
 
 from fastmf._common.linalg import LinAlgError, cholesky
-from fastmf.learning.training.parameters import ModelParameters
+from fastmf.learning.training.ascent import ModelParameters
 from fastmf.priors._protocol import as_dtype
 from fastmf.priors._protocol import project as project_prior
 from fastmf.priors._queries import (

@@ -13,7 +13,6 @@ import numpy as np
 
 from fastmf._common.rows import is_incomplete, row_blocks
 from fastmf.inference.missing.layered import incomplete_rows
-from fastmf.learning.layered.directions import free_units, with_held_precisions
 from fastmf.learning.layered.domain import exists
 from fastmf.learning.layered.exact_averages import (
     added,
@@ -21,9 +20,10 @@ from fastmf.learning.layered.exact_averages import (
     of_complete,
     of_incomplete,
 )
+from fastmf.learning.layered.gradients import free_units, with_held_precisions
 from fastmf.learning.layered.step import LayeredSteps
-from fastmf.learning.training.ascent import initial_state
-from fastmf.learning.training.parameters import ModelParameters
+from fastmf.learning.quasi_newton import direction_of
+from fastmf.learning.training.ascent import ModelParameters, initial_state
 from fastmf.models.layered import RBM
 from fastmf.priors import Bernoulli
 from fastmf.priors._protocol import map_parameters, n_units
@@ -186,20 +186,6 @@ def gain_of_one_unit(visible, X, weights, l2, n_steps=40):
 
 def _first_step(direction):
     return min(1.0, 1 / max(np.linalg.norm(direction), 1e-300))
-
-
-def direction_of(gradient, steps, changes):
-    """The inverse Hessian of L-BFGS times a gradient, by the two-loop recursion (Nocedal 1980)."""
-    pairs, factors, direction = list(zip(steps, changes, strict=True)), [], gradient
-    for s, y in reversed(pairs):
-        factors.append(s @ direction / (s @ y))
-        direction = direction - factors[-1] * y
-    if pairs:
-        s, y = pairs[-1]
-        direction = direction * (s @ y / (y @ y))
-    for (s, y), factor in zip(pairs, reversed(factors), strict=True):
-        direction = direction + s * (factor - y @ direction / (s @ y))
-    return direction
 
 
 def _search(objective, start, direction, length, decrease=1e-4, curvature=0.9):

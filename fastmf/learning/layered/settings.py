@@ -5,10 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf.learning.layered.directions import free_units
 from fastmf.learning.layered.exact_averages import MAX_SUMMED_STATES, is_cheaply_exact
-from fastmf.learning.layered.gradients import MEAN_FIELD
-from fastmf.learning.training.settings import AscentSettings
+from fastmf.learning.layered.gradients import MEAN_FIELD, free_units
+from fastmf.learning.training.ascent import AscentSettings
 from fastmf.priors._protocol import n_units
 from fastmf.priors._queries import is_discrete, largest_variance, precisions, unbounded
 from fastmf.priors._scaling import is_real
@@ -52,11 +51,11 @@ class LayeredSettings(AscentSettings):
         noise of 0.1 standard deviations.
     centred : bool
         Follow the gradient in coordinates in which units are counted from their means over the
-        batch; see `fastmf.learning.layered.directions`. Estimators learn real columns, and real
+        batch; see `fastmf.learning.layered.gradients`. Estimators learn real columns, and real
         hidden units between bounds, on a standardised scale then, and as they are without it.
     preconditioning : float or None
         Variance of units, in some direction, above which steps are shortened; None for ordinary
-        gradients. Allows ten times the rate; see `fastmf.learning.layered.directions`. For
+        gradients. Allows ten times the rate; see `fastmf.learning.layered.gradients`. For
         centred units whose fields alone are learned, such as binary ones, and dense rows.
 
     Examples

@@ -11,33 +11,32 @@ from itertools import pairwise
 import numpy as np
 
 from fastmf._common.memory import Scratch
-from fastmf._common.rows import is_sparse
+from fastmf._common.rows import is_incomplete, is_sparse, row_blocks
 from fastmf._common.warning import warn_user
 from fastmf.inference.bp.belief_propagation import belief_propagation
 from fastmf.inference.ep.adaptive_tap import few_iterations
+from fastmf.inference.fixed_point import stacked
 from fastmf.inference.mean_field._layouts import handed_over, layout_of
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
-from fastmf.inference.mean_field.likelihood import posterior
+from fastmf.inference.mean_field.likelihood import log_likelihood, posterior
+from fastmf.inference.mean_field.solutions import phases
 from fastmf.inference.mean_field.tap import SweepsFromData
-from fastmf.inference.sampling.gibbs import even_layers, gibbs
+from fastmf.inference.missing.layered import log_likelihood_of_seen, with_means
+from fastmf.inference.sampling.gibbs import MIN_ANNEALED, annealed_samples, even_layers, gibbs
 from fastmf.kernels.training.ascent import AscentStep
-from fastmf.learning.layered import directions
-from fastmf.learning.layered.completion import completed
+from fastmf.learning.layered import gradients
+from fastmf.learning.layered.data import completed
 from fastmf.learning.layered.domain import after_step, can_follow, has_constraints, layers_after
-from fastmf.learning.layered.exact_averages import ExactAverages, exact_averages
-from fastmf.learning.layered.gradients import (
-    MEAN_FIELD,
-    ORDER_OF_GRADIENT,
-    Kinds,
-    conditional_moments,
-    gradient_of,
-    summed,
+from fastmf.learning.layered.exact_averages import (
+    MAX_SUMMED_STATES,
+    ExactAverages,
+    exact_averages,
+    has_exact_likelihood,
 )
-from fastmf.learning.layered.metrics import metrics
 from fastmf.learning.training import trainer
-from fastmf.learning.training.ascent import ascend_matrices, finite_sum
-from fastmf.learning.training.parameters import ModelParameters
+from fastmf.learning.training.ascent import ModelParameters, ascend_matrices, finite_sum
 from fastmf.priors._protocol import (
+    can_sample,
     is_concatenated,
     learned_fields,
     map_parameters,
@@ -46,8 +45,91 @@ from fastmf.priors._protocol import (
     sample,
 )
 from fastmf.priors._queries import perturbed, two_values, unbounded
-from fastmf.priors._scaling import by_log_precision
+from fastmf.priors._scaling import by_log_precision, is_real
 from fastmf.priors._values import sparse_or_states, states
+
+# The log-likelihood after each epoch need not be known better than this.
+MONITOR = {"tol": 1e-4, "max_iter": 200}
+
+
+def metrics(state, monitored, validation, settings, n_threads, weights=None, scaling=None):
+    """Log-likelihoods per unit of the data before scaling; stores the solutions in the state."""
+    model, size = state.model, sum(state.model.sizes)
+    # Naive mean fields have moments for any machine.
+    order = gradients.ORDER_OF_GRADIENT.get(settings.gradient, 2) if can_follow(model) else 1
+    if has_exact_likelihood(model, settings):
+        log_partition = exact_averages(model).log_partition
+    else:
+        monitored = states(model.layers[0], monitored, model.dtype)
+        starts = with_means(model.layers[0], monitored) if is_incomplete(monitored) else monitored
+        complete = validation is not None and not (
+            is_incomplete(validation) or starts is not monitored
+        )
+        if complete and all(map(can_sample, model.layers)):
+            log_partition = _annealed_log_partition(model, starts, n_threads)
+        else:
+            solutions = _solutions(model, starts, order, n_threads)
+            log_partition = _log_partition(state, solutions, order, n_threads)
+    options = MONITOR | {"order": order, "n_threads": n_threads} if model.deep else {}
+
+    def per_unit(X, weights=None):
+        if is_incomplete(X):
+            given = MONITOR | {
+                "order": order,
+                "n_threads": n_threads,
+                "most": 4 * MAX_SUMMED_STATES,
+            }
+            of_rows, _ = log_likelihood_of_seen(model, X, log_partition, **given)
+        else:
+            parts = [log_likelihood(model, X[b], log_partition, **options) for b in row_blocks(X)]
+            of_rows = np.concatenate(parts)
+        value = float(np.average(of_rows, weights=weights))
+        if scaling is not None and is_real(model.layers[0]):
+            value -= scaling.log_volume(model.layers[0], X, weights)
+        return value / size
+
+    values = {"log_likelihood": per_unit(monitored, weights)}
+    if validation is not None:
+        values["validation_log_likelihood"] = per_unit(validation)
+    return values
+
+
+def _annealed_log_partition(model, data, n_threads):
+    """Estimate by one short annealing, whose errors do not grow with learning as TAP's do."""
+    data = np.resize(data, (max(len(data), MIN_ANNEALED), data.shape[1]))
+    # Units with the means of the data, and the same random numbers each time: hardly any error
+    # while couplings are weak and the likelihood rises slowly, and 0.1 nats later.
+    try:
+        return annealed_samples(model, data, 100, np.random.default_rng(0), n_threads, 1.0)[1]
+    except FloatingPointError:  # the chains diverge
+        return np.inf
+
+
+def _solutions(model, starts, order, n_threads):
+    """Mean-field solutions from given starts."""
+    options = MONITOR | {"variances": False, "order": order, "n_threads": n_threads}
+    return collapsed_tap(model, starts, **options)
+
+
+def _log_partition(state, reached, order, n_threads):
+    """Estimate from the solutions reached from data and from the solutions of the last epoch.
+
+    A solution of great weight is not lost because no row of data leads to it any more: solutions of
+    the largest weights, at most one for each row of data, are stored in the state.
+    """
+    model, n_layers, n_rows = state.model, len(state.model.layers), len(reached.mean[0])
+    if state.solutions:
+        init = state.solutions[:n_layers], state.solutions[n_layers:]
+        reached = stacked(reached, _solutions(model, init, order, n_threads))
+    rows, log_weights = phases(model, reached, order)
+    if not len(rows):
+        state.solutions = ()
+        return np.inf
+    heaviest = np.argsort(-log_weights, kind="stable")[:n_rows]
+    finite = rows[heaviest[np.isfinite(log_weights[heaviest])]]
+    state.solutions = tuple(part[finite] for part in (*reached.mean, *reached.var))
+    return float(np.logaddexp.reduce(log_weights))
+
 
 # Rows of data after which preconditioners are estimated anew, and the weight of the new ones in
 # their mean with the ones before.
@@ -116,11 +198,11 @@ class Plan(LayeredSteps):
 
     def __init__(self, model, settings, n_threads=None, scaling=None):
         super().__init__(settings, n_threads, scaling)
-        layers, self.kinds = model.layers, Kinds.of(model)
-        self.order = ORDER_OF_GRADIENT.get(settings.gradient, 1)
+        layers, self.kinds = model.layers, gradients.Kinds.of(model)
+        self.order = gradients.ORDER_OF_GRADIENT.get(settings.gradient, 1)
         # Options of the solutions given data in a deep machine, which converge.
         self.options = {"log_partition": False} if model.deep else {}
-        self.tilts = directions.tilts(layers)
+        self.tilts = gradients.tilts(layers)
         # Where fields that are tilts are among all parameters of units.
         places, _ = as_vector(layers, np.arange(len(joined(layers))))
         self.fields = [
@@ -136,7 +218,7 @@ class Plan(LayeredSteps):
         )
         integrated, grouped = self.kinds.integrated, self.kinds.grouped
         self.packed, self.sweeps = not (model.deep or grouped), None
-        from_data = settings.starts == "data" and settings.gradient in ORDER_OF_GRADIENT
+        from_data = settings.starts == "data" and settings.gradient in gradients.ORDER_OF_GRADIENT
         if from_data and settings.damping is None and self.packed and not integrated:
             self.sweeps = SweepsFromData(self.order, settings.n_sweeps, n_threads)
         self.always_solved = integrated or not any(unbounded(prior).any() for prior in layers)
@@ -171,10 +253,10 @@ class Plan(LayeredSteps):
             solutions = posterior(model, X, **options).solutions
             hidden = list(zip(solutions.mean, solutions.var, strict=True))
         else:
-            hidden = [conditional_moments(model, X)[1:]]
-        matrices = list(state.preconditioners[:1]) or [directions.preconditioner(X, 0, scale)]
+            hidden = [gradients.conditional_moments(model, X)[1:]]
+        matrices = list(state.preconditioners[:1]) or [gradients.preconditioner(X, 0, scale)]
         for k, moments in enumerate(hidden, start=1):
-            new = directions.preconditioner(*moments, scale)
+            new = gradients.preconditioner(*moments, scale)
             if state.preconditioners:
                 new = (1 - NEW) * state.preconditioners[k] + NEW * new
             matrices.append(new)
@@ -208,7 +290,7 @@ class Plan(LayeredSteps):
         X = sparse_or_states(model.layers[0], X, model.dtype)
         of_model, hidden = self.states_of_model(state, X, rng)
         arguments = self.order, self.n_threads, hidden, self.kinds, self.scratch
-        return gradient_of(model, X, of_model, *arguments, **self.options)
+        return gradients.gradient_of(model, X, of_model, *arguments, **self.options)
 
     def states_of_model(self, state, X, rng):
         """Mean-field solutions, samples or exact averages of the model.
@@ -221,7 +303,7 @@ class Plan(LayeredSteps):
         kind = settings.gradient if self.always_solved else self.kind_of_gradient(state)
         if kind in ("bp", "exact"):
             return bp_averages(model, settings) if kind == "bp" else exact_averages(model), None
-        if kind not in MEAN_FIELD:
+        if kind not in gradients.MEAN_FIELD:
             return self._samples(state, X, n_starts, rng, kind), None
         hidden, options = None, {"max_iter": settings.n_sweeps, "n_threads": self.n_threads}
         options["damping"] = settings.damping
@@ -252,7 +334,7 @@ class Plan(LayeredSteps):
         A warning announces the change. Chains are then in the state, and it does not change back.
         """
         kind = self.settings.gradient
-        if kind not in MEAN_FIELD or (len(state.chains) != 1 and can_follow(state.model)):
+        if kind not in gradients.MEAN_FIELD or (len(state.chains) != 1 and can_follow(state.model)):
             return kind
         if len(state.chains) != 1:
             state.chains = ()
@@ -288,10 +370,10 @@ class Plan(LayeredSteps):
             pairs = zip(old, layers, strict=True)
             layers = tuple(by_log_precision(*pair, means_held=True) for pair in pairs)
             if self.kinds.free:
-                layers = directions.with_held_precisions(old, layers, self.kinds.free)
+                layers = gradients.with_held_precisions(old, layers, self.kinds.free)
         if self.kinds.free or state.preconditioners:
-            gradient = summed(gradient, model)
-        sides = directions.offsets(model, layers, means, self.tilts, settings.centred)
+            gradient = gradients.summed(gradient, model)
+        sides = gradients.offsets(model, layers, means, self.tilts, settings.centred)
         couplings, layers, steps, sides = self._directions(
             state, gradient.couplings, layers, rate, sides, means, products
         )
@@ -351,17 +433,17 @@ class Plan(LayeredSteps):
         )
         if state.preconditioners:
             every = [np.ones(n, bool) for n in state.model.sizes]
-            natural = directions.NaturalGradient(units, state.preconditioners, every)
+            natural = gradients.NaturalGradient(units, state.preconditioners, every)
             l1, decays = step.l1, [0.0] * len(couplings)
         elif free:
-            natural = directions.natural_of_scales(units, means, products, free, settings.centred)
+            natural = gradients.natural_of_scales(units, means, products, free, settings.centred)
             l1, decays = 0.0, natural.of_decay(step.l1)
         else:
             return couplings, layers, [step] * len(couplings), sides
         moves = []
         for k, (w, g) in enumerate(zip(state.model.couplings, couplings, strict=True)):
             g = g - step.l2 * w - l1 * np.sign(w)
-            moves.append(natural.of_couplings(k, directions.between_deviations(g, sides[k])))
+            moves.append(natural.of_couplings(k, gradients.between_deviations(g, sides[k])))
         steps = [step._replace(l2=0.0, l1=decay) for decay in decays]
         # Derivatives by fields are accounted for.
         offsets = np.array([[1], [0]], state.model.dtype)

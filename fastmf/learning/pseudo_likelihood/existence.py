@@ -32,8 +32,7 @@ from scipy import sparse
 from fastmf._common.rows import BLOCK_ENTRIES
 from fastmf._common.warning import listed
 from fastmf._threads.workers import computed_once
-from fastmf.learning.pseudo_likelihood.fit import gradient_rounding
-from fastmf.learning.pseudo_likelihood.lbfgs import maximum
+from fastmf.learning.pseudo_likelihood.fit import gradient_rounding, maximum
 
 # Condition number beyond which eigenvalues in double precision prove nothing.
 MAX_CONDITION = 1e12
@@ -77,7 +76,7 @@ class Items(NamedTuple):
 
 
 def decided(objective, point=None, l1=0.0, refine=None):
-    """Decide whether the maximum of a `CompositeLikelihood` exists, from where a solver stopped."""
+    """Decide whether the maximum of a `PairwiseLikelihood` exists, from where a solver stopped."""
     items = objective.items(l1)
     unseen = _unbounded(items) if items.free[0] else np.zeros(0, int)
     if not items.free[1]:

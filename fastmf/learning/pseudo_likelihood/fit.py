@@ -1,16 +1,25 @@
-"""Composite likelihoods: what solvers and tests ask of them, and what solvers return."""
+"""Maxima of composite likelihoods by Newton's method and by L-BFGS.
 
-import copy
-from functools import partial
+The step of Newton's method is H^-1 g with the gradient g and the negative Hessian H. To second
+order it raises the objective by g' H^-1 g / 2; this predicted rise is what the stopping rule is
+about.
+
+L-BFGS is for millions of variables, in their precision, with and without an l1 penalty. SciPy's
+L-BFGS-B would compute in double precision.
+
+With an l1 penalty the gradient is taken of the penalised function in the orthant into which it
+falls, and steps end where a variable would change its sign (Andrew & Gao 2007). Variables that are
+zero move along the gradient, all others along the direction of L-BFGS among them (Schmidt 2010).
+"""
+
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
-from scipy.linalg import blas
 
-from fastmf._common.linalg import symmetrize
-from fastmf._common.rows import BLOCK_ENTRIES
-from fastmf._threads.workers import for_each, one_blas_thread, workers_for
+from fastmf._common.linalg import cholesky_with_ridge
+from fastmf._threads.workers import one_blas_thread
+from fastmf.kernels.pseudo_likelihood.potts import aligned
+from fastmf.learning.quasi_newton import curvature_scale, direction_of, is_convex
 
 # Rows whose log-pseudo-likelihood the tolerances of solvers are about, however many there are and
 # whatever their weights add up to: weights that differ by a factor have the same maximum.
@@ -25,232 +34,6 @@ MIN_DECREASE = 1e-4
 BLOCK_NUMBERS = 1 << 17
 # Iterations of L-BFGS at most; Newton's method, whose iterations cost more, takes a tenth.
 MAX_ITER = 1000
-
-
-class CompositeLikelihood:
-    """Mean over weighted rows of their log-pseudo-likelihoods, less penalties: a concave function.
-
-    Newton's method, L-BFGS, the sandwich and tests of likelihood ratios are written on this class.
-    Parameters are one vector, in which fields come first. A subclass has the attributes
-
-    - `total`, `weights`: weight of all rows, and weights of rows that add up to one;
-    - `n_units`, `n_fields`, `n_parameters`, `n_threads`;
-    - `coupled`: which units are coupled, (n_units, n_units);
-    - `ridge`: penalty of each parameter or of all, ridge / 2 times its square;
-    - `singular`: whether changes of gauge leave the value as it is;
-
-    and, as far as its solvers need them, the methods
-
-    - `value_and_gradient(parameters)`: the penalised mean and its gradient;
-    - `hessian(parameters)`: its negative second derivatives;
-    - `coordinates(separate)`: coordinates in which they are nearly the identity, with
-      `to_parameters`, `from_parameters`, `gradient` and, if couplings stay `separate`, `scale`;
-    - `scores(parameters, rows, factors)`: gradients of rows' values, each times a factor;
-    - `score_products(parameters, vectors, rows, factors)`: their inner products with vectors,
-      (n_rows, n_vectors);
-    - `indices_of(first, second)`: parameters that couple two units, or of the field of one.
-    """
-
-    singular = False
-
-    def contrasts(self):
-        """Directions of couplings, a sparse matrix, their numbers for each pair, and the pairs."""
-        n = self.n_parameters - self.n_fields
-        directions = sparse.eye_array(n, self.n_parameters, k=self.n_fields).tocsr()
-        return directions, np.arange(n)[:, None], tuple(self.pairs)
-
-    def term_weights(self):
-        """Weights of the terms of each unit, (n_rows, n_units), or (n_rows, 1) of all alike."""
-        return self.weights[:, None]
-
-    def penalty(self, parameters):
-        """Ridge penalty per unit of weight."""
-        return float((self.ridge * parameters) @ parameters) / 2
-
-    def log_likelihood(self, parameters):
-        """Log-pseudo-likelihood of all rows together, without penalties."""
-        value = self.value_and_gradient(parameters)[0]
-        return self.total * (value + self.penalty(parameters))
-
-    def with_ridge(self, ridge):
-        """The objective of the same rows with another ridge penalty, per unit of weight."""
-        result = copy.copy(self)
-        result.ridge, result._latest = ridge, None
-        return result
-
-    def mean_score(self, parameters):
-        """Mean of the rows' scores: zero at a maximum without penalties only."""
-        return self.value_and_gradient(parameters)[1] + self.ridge * parameters
-
-    def hessian_product(self, parameters, vector):
-        """Product of `hessian` with a vector, by central differences of the gradient."""
-        step = np.cbrt(np.finfo(float).eps) / abs(vector).max(initial=np.finfo(float).tiny)
-        ends = (self.value_and_gradient(parameters + s * vector)[1] for s in (-step, step))
-        return np.subtract(*ends) / (2 * step)
-
-    def score_covariance(self, parameters, sampling=None):
-        """Sum over units of sampling of outer products of scores about their mean."""
-        n, mean = self.n_parameters, self.mean_score(parameters)
-        total, cross, square = np.zeros((n, n), order="F"), np.zeros(n), 0.0
-        for sums, factors in self._sums(partial(self.scores, parameters), sampling, n):
-            total = blas.dsyrk(1.0, sums.T, 1.0, total, lower=1, overwrite_c=1)
-            cross += factors @ sums
-            square += factors @ factors
-        total -= np.outer(cross, mean)
-        total -= np.outer(mean, cross - square * mean)
-        return symmetrize(total)
-
-    def score_variances(self, parameters, vectors, sampling=None):
-        """Products of `score_covariance` with each of some vectors from both sides."""
-        means = np.asarray(vectors) @ self.mean_score(parameters)
-        along = partial(self.score_products, parameters, vectors)
-        total = 0.0
-        for sums, factors in self._sums(along, sampling, self.n_units):
-            total += np.square(sums - factors[:, None] * means).sum(0)
-        return total
-
-    def _sums(self, of_rows, sampling, width):
-        """Sums of rows' values, and of ones, over blocks of the units of sampling."""
-        size = max(256, BLOCK_ENTRIES // width)
-        if sparse.issparse(sampling):
-            sampling = sampling.tocsr()
-            for start in range(0, sampling.shape[0], size):
-                block = sampling[start : start + size].tocsc()
-                rows = np.flatnonzero(np.diff(block.indptr))
-                block = block[:, rows]
-                yield block @ of_rows(rows, np.ones(len(rows))), block.sum(1)
-            return
-        factors = np.sqrt(self.weights if sampling is None else sampling)
-        for start in range(0, len(factors), size):
-            rows = slice(start, start + size)
-            yield of_rows(rows, factors[rows]), factors[rows]
-
-
-class PairwiseLikelihood(CompositeLikelihood):
-    """Composite likelihood with one coupling for each pair of units, of the products of scores.
-
-    `states` (n_rows, n_units) are scores. A subclass has
-
-    - `width`: largest number of categories;
-    - `item_of_field`: unit of each field;
-    - `_field_statistics(rows)`: derivatives of log-probabilities by fields;
-    - `_value_and_derivatives(parameters)`: without penalty;
-    - `_row_derivatives(parameters, rows)`: derivatives of rows' values by fields, and by the sum of
-      the neighbours of each unit;
-    - `_slopes_of_means(parameters, factors)`: derivatives of the sums over rows of factors times
-      means by fields, and of each mean, times its factor, by the sum of its neighbours;
-    - `_with(states, weights, pairs)`: the objective of other rows or pairs.
-    """
-
-    def __init__(self, states, weights, n_fields, pairs, n_threads):
-        self.states, self.n_threads = states, n_threads
-        self.total = float(np.sum(weights))
-        self.weights = np.asarray(weights, float) / self.total
-        self.n_units, self.n_fields = d, _ = states.shape[1], n_fields
-        self.pairs = np.triu_indices(d, 1) if pairs is None else tuple(pairs)
-        self.n_parameters = n_fields + len(self.pairs[0])
-        # The parameter that couples two units, -1 if there is none.
-        self.index = np.full((d, d), -1)
-        self.index[self.pairs] = n_fields + np.arange(len(self.pairs[0]))
-        self.index.T[self.pairs] = self.index[self.pairs]
-        self.coupled = self.index >= 0
-        self._latest = None
-
-    def blocks(self):
-        """Slices of rows that fit in the cache."""
-        size = max(256, BLOCK_NUMBERS // (self.n_units * self.width))
-        return [slice(i, i + size) for i in range(0, len(self.weights), size)]
-
-    def sums_over_blocks(self, function):
-        """Sum each of the results of a function over blocks of rows, which threads share.
-
-        BLAS has one thread meanwhile, see `few_blas_threads`: a block of rows is one task, so that
-        results do not depend on the number of threads.
-        """
-        blocks = self.blocks()
-        parts = [()] * len(blocks)
-
-        def compute(k):
-            parts[k] = function(blocks[k])
-
-        work = 10 * self.states.size * (self.n_units + 10 * self.width)
-        for_each(compute, range(len(blocks)), workers_for(len(blocks), work, self.n_threads))
-        return [sum(terms) for terms in zip(*parts, strict=True)]
-
-    def unpacked(self, parameters):
-        """Couplings (n_units, n_units) and fields of a vector of parameters."""
-        couplings = np.zeros((self.n_units, self.n_units))
-        couplings[self.pairs] = parameters[self.n_fields :]
-        return couplings + couplings.T, parameters[: self.n_fields].copy()
-
-    def packed(self, couplings, fields):
-        """Vector of parameters."""
-        return np.concatenate([fields, couplings[self.pairs]])
-
-    def indices_of(self, first, second):
-        """Parameters of pairs of units: couplings, or all fields of one."""
-        fields = [np.flatnonzero(self.item_of_field == i) for i in first]
-        parts = [of_unit if i == j else self.index[i, j, None]
-                 for i, j, of_unit in zip(first, second, fields, strict=True)]  # fmt: skip
-        return np.concatenate([*parts, np.zeros(0, int)])
-
-    def value_and_gradient(self, parameters):
-        """Penalised value and its gradient, which are stored until parameters change."""
-        if self._latest is None or not np.array_equal(self._latest[0], parameters):
-            value, couplings, fields = self._value_and_derivatives(parameters)
-            gradient = self.packed(couplings + couplings.T, fields) - self.ridge * parameters
-            self._latest = np.array(parameters), value - self.penalty(parameters), gradient
-        return self._latest[1], self._latest[2].copy()
-
-    def correlated(self):
-        """Return parameters where solvers without l1 start."""
-        return self.independent()
-
-    def scores(self, parameters, rows, factors):
-        """Scores of rows, each times a factor, (n_rows, n_parameters)."""
-        fields, sums = (x * factors[:, None] for x in self._row_derivatives(parameters, rows))
-        x, r = np.ascontiguousarray(self.states[rows].T), np.ascontiguousarray(sums.T)
-        first, second = self.pairs
-        return np.hstack([fields, (x[first] * r[second] + r[first] * x[second]).T])
-
-    def score_products(self, parameters, vectors, rows, factors):
-        """Inner products of rows' scores, times factors, with vectors, (n_rows, n_vectors)."""
-        by_fields, by_sums = self._row_derivatives(parameters, rows)
-        states, out = self.states[rows], np.empty((len(factors), len(vectors)))
-        for v, vector in enumerate(vectors):
-            couplings, fields = self.unpacked(vector)
-            out[:, v] = by_fields @ fields + ((states @ couplings) * by_sums).sum(1)
-        return out * factors[:, None]
-
-    def log_joint(self, parameters):
-        """Logarithms of the probabilities of rows, but for a constant."""
-        couplings, fields = self.unpacked(parameters)
-        terms = self._field_statistics(slice(None)) @ fields
-        return terms + ((self.states @ couplings) * self.states).sum(1) / 2
-
-    def statistics(self, rows):
-        """Derivatives of `log_joint` of rows, (n_rows, n_parameters)."""
-        states, (first, second) = self.states[rows], self.pairs
-        return np.hstack([self._field_statistics(rows), states[:, first] * states[:, second]])
-
-    def prediction_gradients(self, parameters, factors):
-        """Derivatives of the sums over rows of factors times means, (n_units, n_parameters)."""
-        by_fields, by_sums = self._slopes_of_means(parameters, factors)
-        out, (first, second) = np.zeros((self.n_units, self.n_parameters)), self.pairs
-        out[self.item_of_field, np.arange(self.n_fields)] = by_fields
-        by_couplings, indices = by_sums.T @ self.states, self.index[self.pairs]
-        out[first, indices] = by_couplings[first, second]
-        out[second, indices] = by_couplings[second, first]
-        return out
-
-    def reweighted(self, weights):
-        """The objective of these rows with other weights; rows of weight 0 are left out."""
-        positive = weights > 0
-        return self._with(self.states[positive], weights[positive], self.pairs)
-
-    def restricted(self, edges):
-        """The objective with the couplings of these edges alone, (n_edges, 2)."""
-        return self._with(self.states, self.weights * self.total, np.transpose(edges))
 
 
 class Fit(NamedTuple):
@@ -275,3 +58,234 @@ def few_blas_threads(n_parameters=0):
 def gradient_rounding():
     """Rounding error of a mean derivative, whose terms are at most 2."""
     return 4 * np.finfo(float).eps
+
+
+# --- Newton's method ------------------------------------------------------------------------------
+
+
+# Smallest ridge of a Hessian with which a step is too long; and along changes of gauge, of the
+# largest curvature: rounding errors of derivatives, divided by it, are below the tolerance of
+# parameters.
+_MIN_RIDGE = 1e-6
+
+
+class _NewtonPoint(NamedTuple):
+    """Value and gradient at some parameters."""
+
+    parameters: np.ndarray
+    value: float
+    gradient: np.ndarray
+
+    @classmethod
+    def at(cls, objective, parameters):
+        return cls(parameters, *objective.value_and_gradient(parameters))
+
+
+def factorised(objective, hessian, ridge=0.0):
+    """Factorise a Hessian with a ridge, and a small one more where it is singular."""
+    if objective.singular:
+        ridge += _MIN_RIDGE * hessian.diagonal().max()
+    # The transpose of a symmetric matrix is itself, in LAPACK's order.
+    return cholesky_with_ridge(hessian.T, ridge)
+
+
+def _backtracked(objective, point, hessian, ridge):
+    """Halve a step until the value rises: step, its size, its end (None if too short), the ridge.
+
+    Where units saturate, their curvature sech^2 is so small that their part of the step is far too
+    long: a ridge shortens that part alone.
+    """
+    rounding = 2 * np.finfo(float).eps * max(1, abs(point.value))
+    while True:
+        step, size = factorised(objective, hessian, ridge).solve(point.gradient), 1.0
+        derivative = step @ point.gradient
+        while size >= 0.1 or ridge >= 1:
+            trial = _NewtonPoint.at(objective, point.parameters + size * step)
+            if trial.value >= point.value + MIN_DECREASE * size * derivative - rounding:
+                return step, size, trial, ridge
+            size /= 2
+            if not size * derivative > rounding:
+                return step, size, None, ridge
+        ridge = max(30 * ridge, _MIN_RIDGE)
+
+
+def _extended(objective, point, step, size, trial):
+    """Double a step while a quarter of the derivative along it is still to be gained.
+
+    The curvature of saturating units falls as exp(-2 |eta|) along the step, so that Newton's step
+    adds about one to |2 eta|, however much is missing.
+    """
+    while size >= 1 and trial.gradient @ step > step @ point.gradient / 4:
+        size *= 2
+        longer = _NewtonPoint.at(objective, point.parameters + size * step)
+        if longer.value <= trial.value:
+            break
+        trial = longer
+    return trial
+
+
+def newton(objective, start, *, tol=1e-5, max_iter=MAX_ITER // 10):
+    """Newton's method with a line search: quadratic convergence to machine precision.
+
+    Full steps square the error, so that the predicted rise falls from step to step by the square of
+    the last factor. Stops when the rise of the log-pseudo-likelihood of `TOLERANCE_ROWS` rows that
+    this predicts for the next step is below tol^2, or when derivatives are rounding errors.
+    """
+    point, ridge, history, stopped = _NewtonPoint.at(objective, np.array(start)), 0.0, [], False
+    before = 0.0
+    while len(history) < max_iter and not stopped:
+        hessian = objective.hessian(point.parameters)
+        step, size, trial, ridge = _backtracked(objective, point, hessian, ridge)
+        rise = TOLERANCE_ROWS * (step @ point.gradient) / 2
+        if trial is None:
+            history.append(objective.total * point.value)
+            return Fit(point.parameters, history, bool(rise <= tol))
+        trial = _extended(objective, point, step, size, trial)
+        largest = max(abs(end.gradient).max() for end in (point, trial))
+        next_rise = rise * min(1.0, (rise / before) ** 2) if before else rise
+        stopped = not ridge and bool(next_rise <= tol**2 or largest <= gradient_rounding())
+        # After a ridge or a shorter step nothing is known of the convergence.
+        before = rise if size == 1 and not ridge else 0.0
+        # Below the smallest ridge there is soon none.
+        ridge = ridge / 10 if ridge > 1e-5 * _MIN_RIDGE else 0.0
+        point = trial
+        history.append(objective.total * point.value)
+    return Fit(point.parameters, history, stopped)
+
+
+# --- L-BFGS ---------------------------------------------------------------------------------------
+
+
+# Units in the last place of the value below which a predicted decrease cannot be resolved.
+_ROUNDING = 10.0
+# Iterations in which steps are taken even if their gain is below the tolerance. Where a penalty
+# outweighs the data no step gains more than that, and couplings would stay at zero.
+_FEW_ITERATIONS = 5
+
+
+class _Descent:
+    """Steps that decrease a function plus l1 @ |z|, if that is not None."""
+
+    def __init__(self, objective, z, l1, n_pairs):
+        self.objective, self.z, self.l1, self.n_pairs = objective, z, l1, n_pairs
+        self.steps, self.changes = [], []
+        self.gradient, self.trial_gradient = (aligned(z.shape, z.dtype) for _ in range(2))
+        self.value = self._evaluate(self.gradient)
+        self.uphill = self._in_orthant(self.gradient)
+
+    def _evaluate(self, gradient):
+        value = self.objective(self.z, gradient)
+        return value if self.l1 is None else value + self.l1 @ abs(self.z)
+
+    def _in_orthant(self, g):
+        """The gradient with the penalty, in the orthant into which the function falls."""
+        if self.l1 is None:
+            return g
+        at_zero = np.sign(g) * np.maximum(abs(g) - self.l1, 0)
+        return np.where(self.z == 0, at_zero, g + self.l1 * np.sign(self.z))
+
+    def direction(self):
+        """The direction, and the derivative along it."""
+        steps, changes, uphill = self.steps, self.changes, self.uphill
+        if self.l1 is None:
+            direction = -direction_of(uphill, steps, changes)
+        else:
+            # Variables that leave zero have the curvature of the last step.
+            direction = -(curvature_scale(steps[-1], changes[-1]) if steps else 1.0) * uphill
+            free = (self.z != 0) | (self.l1 == 0)
+            among = ([x[free] for x in part] for part in (steps, changes))
+            direction[free] = -direction_of(uphill[free], *among)
+        return direction, float(direction @ uphill)
+
+    def step(self, direction, derivative, slack):
+        """Step, or shorten the step, until the value decreases; whether it did."""
+        z, before, length = self.z, self.z.copy(), 1.0
+        uphill = self.uphill
+        orthant = None if self.l1 is None else np.where(before == 0, -uphill, before)
+        rounding = np.finfo(z.dtype).eps * abs(self.value)
+        while True:
+            np.multiply(direction, length, out=z)
+            z += before
+            change = length * derivative
+            if orthant is not None:
+                z[(self.l1 > 0) & (z * orthant <= 0)] = 0
+                change = uphill @ (z - before)
+            new = self._evaluate(self.trial_gradient)
+            if new <= self.value + MIN_DECREASE * change + slack * rounding:
+                self._accept(new, before)
+                return True
+            length = _shorter(length, derivative, new - self.value)
+            if not -length * derivative > rounding:
+                z[:] = before
+                return False
+
+    def _accept(self, new, before):
+        """Store the step, and the change of the gradient along it."""
+        step, change = self.z - before, self.trial_gradient - self.gradient
+        if is_convex(step, change):
+            self.steps = [*self.steps, step][-self.n_pairs :]
+            self.changes = [*self.changes, change][-self.n_pairs :]
+        self.gradient, self.trial_gradient = self.trial_gradient, self.gradient
+        self.value, self.uphill = min(new, self.value), self._in_orthant(self.gradient)
+
+
+def _shorter(length, derivative, change):
+    """Minimum of the parabola through both values, between a tenth and a half of the step."""
+    curvature = 2 * (change - length * derivative) / length**2
+    shorter = -derivative / curvature if curvature > 0 and np.isfinite(change) else 0.0
+    return min(max(shorter, 0.1 * length), 0.5 * length)
+
+
+def minimise(objective, z, *, tol, max_iter, l1=None, n_pairs=20, callback=None):
+    """Minimum of a convex function plus l1 @ |z| by L-BFGS, in the place of z.
+
+    `n_pairs` steps and changes of the gradient are in memory: fewer for millions of variables.
+    """
+    with one_blas_thread():
+        descent = _Descent(objective, z, l1, n_pairs)
+        eps, history, smallest, converged = np.finfo(z.dtype).eps, [], np.inf, False
+        for iteration in range(max_iter):
+            direction, derivative = descent.direction()
+            rounding = eps * abs(descent.value)
+            # A smaller decrease could not be told from rounding errors.
+            converged = not -derivative / 2 > max(tol, rounding / 2)
+            # As long as the gradient shrinks; variables leave zero by larger gains alone.
+            shrinks = iteration < _FEW_ITERATIONS and 0 < -derivative < smallest
+            if converged and (l1 is not None or not shrinks):
+                break
+            smallest = -derivative if converged else np.inf
+            if not descent.step(direction, derivative, _ROUNDING if converged else 0.0):
+                # At the minimum, rounding errors are larger than any decrease.
+                converged |= abs(derivative) < _ROUNDING * rounding
+                break
+            history.append(descent.value)
+            if callback is not None:
+                callback(iteration, descent.value)
+    return Fit(z, history or [descent.value], converged)
+
+
+def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_ITER):
+    """Maximum of a composite likelihood by L-BFGS, in its own well-scaled coordinates."""
+    coordinates = objective.coordinates(separate=l1 > 0)
+
+    def function(z, gradient):
+        value, by_parameters = objective.value_and_gradient(coordinates.to_parameters(z))
+        gradient[:] = coordinates.gradient(by_parameters)
+        np.negative(gradient, out=gradient)
+        return -value
+
+    penalty, z = None, coordinates.from_parameters(start)
+    if l1:
+        penalty = np.zeros(len(z))
+        penalty[objective.n_fields :] = l1 / coordinates.scale[objective.n_fields :]
+    options = {"tol": tol / 100 / TOLERANCE_ROWS, "max_iter": max_iter}
+    result = minimise(function, z, l1=penalty, **options)
+    history = [-objective.total * value for value in result.history]
+    return Fit(coordinates.to_parameters(result.parameters), history, result.stopped)
+
+
+def maximum(objective, start, tol):
+    """`Fit` without l1 by Newton's method, or by L-BFGS where there are many parameters."""
+    # Objectives with a gauge have no coordinates for L-BFGS.
+    newtonian = objective.n_parameters <= MAX_NEWTON_PARAMETERS or objective.singular
+    return (newton if newtonian else lbfgs)(objective, start, tol=tol)

@@ -3,9 +3,14 @@
 import numpy as np
 
 from fastmf.learning.pseudo_likelihood.existence import decided
-from fastmf.learning.pseudo_likelihood.fit import MAX_NEWTON_PARAMETERS, TOLERANCE_ROWS, Fit
-from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
-from fastmf.learning.pseudo_likelihood.newton import factorised, newton
+from fastmf.learning.pseudo_likelihood.fit import (
+    MAX_NEWTON_PARAMETERS,
+    TOLERANCE_ROWS,
+    Fit,
+    factorised,
+    lbfgs,
+    newton,
+)
 
 
 class Refits:

@@ -1,16 +1,37 @@
-"""Distinct rows with the weights of their copies, units of sampling, and available cases.
+"""Weighted rows: distinct ones, units of sampling, available cases, completions of missing values.
 
-The conditional probability of a unit needs its neighbours in the graph alone, so that
+*Available cases.* The conditional probability of a unit needs its neighbours in the graph alone, so
+that
 
     sum_r w_r sum_i a_ri ln p(x_ri | neighbours of i in row r)
 
 with a_ri = 1 where unit i and all its neighbours were seen in row r, and else 0, needs nothing that
 is missing. Its score has mean zero if values are missing completely at random. Where all pairs of
 units may be coupled, its rows are the complete ones.
+
+*Expectation and maximisation.* Each incomplete row is replaced by all of its completions, weighted
+by their probabilities given the values that were seen. At the estimate the expected score of the
+pseudo-likelihood is zero,
+
+    psi(theta) = sum_r w_r E[s(x) | seen of r; theta] = 0,
+
+an unbiased equation if values are missing at random, as the score of complete rows is. It is found
+by maximising the pseudo-likelihood of the completions, with their probabilities at the last
+estimate. With the statistics T of the parameters, d ln p(x) / d theta = T - E T, its derivative is
+
+    -d psi = H - sum_r w_r Cov(s, T | seen of r)
+
+whose inverse takes the place of H^-1 in the sandwich; it is not symmetric.
 """
+
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
+
+from fastmf._common.rows import BLOCK_ENTRIES
+from fastmf.learning.pseudo_likelihood.fit import MAX_ITER, Fit
 
 
 def distinct(labels, weights):
@@ -33,7 +54,7 @@ def distinct(labels, weights):
 
 
 def sampling(members, weights, clusters=None):
-    """Units of independent sampling, as `CompositeLikelihood.score_covariance` takes them."""
+    """Units of independent sampling, as `PairwiseLikelihood.score_covariance` takes them."""
     present = members >= 0
     members, share = members[present], (weights / weights.sum())[present]
     n = int(members.max(initial=-1)) + 1
@@ -58,3 +79,97 @@ def available(labels, edges=None):
 def target_labels(labels, edges):
     """Labels of available terms, and -1 for all other terms."""
     return np.where(available(labels, edges), labels, -1)
+
+
+# Completions of a row up to which they are enumerated.
+MAX_OF_A_ROW = 4096
+# Completions of smaller probability do not decide whether a maximum exists: where there is none,
+# those that contradict a separation become ever less probable.
+NEGLIGIBLE_PROBABILITY = 1e-6
+
+
+class Completions(NamedTuple):
+    """Complete rows that incomplete ones may be."""
+
+    states: np.ndarray  # int (n_states, n_units): distinct
+    # sparse (n_rows, n_states): probabilities of the completions of each row given its seen values
+    share: sparse.csr_array
+    row_weights: np.ndarray  # (n_rows,): weights of the rows
+
+    @classmethod
+    def of(cls, labels, weights, sizes, seen_only=False):
+        """All completions of rows, equally probable."""
+        values = [np.arange(size) for size in sizes]
+        if seen_only:
+            values = [np.unique(x[x >= 0]) if (x >= 0).any() else part
+                      for x, part in zip(labels.T, values, strict=True)]  # fmt: skip
+        counts = n_completions(labels, np.array([len(part) for part in values]))
+        if counts.sum() > BLOCK_ENTRIES:
+            raise ValueError(
+                f"missing='em' sums over the completions of rows, up to {BLOCK_ENTRIES} "
+                f"together, got {counts.sum():.3g}: leave out items or rows with many missing "
+                "values."
+            )
+        complete, row = np.repeat(labels, counts.astype(int), axis=0), 0
+        for part, n in zip(labels, counts.astype(int), strict=True):
+            absent = np.flatnonzero(part < 0)
+            if len(absent):
+                complete[row : row + n, absent] = list(product(*(values[i] for i in absent)))
+            row += n
+        states, _, members = distinct(complete, np.ones(len(complete)))
+        indptr = np.append(0, np.cumsum(counts)).astype(np.int64)
+        data = np.repeat(1 / counts, counts.astype(int))
+        share = sparse.csr_array((data, members, indptr), shape=(len(labels), len(states)))
+        return cls(states, share, np.asarray(weights, float))
+
+    @property
+    def weights(self):
+        """Weights of the states."""
+        return self.row_weights @ self.share
+
+    @property
+    def likely_weights(self):
+        """Weights of the states, without completions of negligible probability."""
+        share = self.share.copy()
+        share.data = np.where(share.data > NEGLIGIBLE_PROBABILITY, share.data, 0.0)
+        return self.row_weights @ share
+
+    def given(self, log_joint):
+        """The same with probabilities proportional to the exponentials of values of the states."""
+        share, start = self.share, self.share.indptr[:-1]
+        logs, counts = log_joint[share.indices], np.diff(share.indptr)
+        logs = logs - np.repeat(np.maximum.reduceat(logs, start), counts)
+        p = np.exp(logs)
+        # Less than the rounding error of a sum cannot matter, and zero weights divide by zero.
+        p = np.maximum(p / np.repeat(np.add.reduceat(p, start), counts), np.finfo(float).eps)
+        data = p / np.repeat(np.add.reduceat(p, start), counts)
+        return self._replace(
+            share=sparse.csr_array((data, share.indices, share.indptr), shape=share.shape)
+        )
+
+
+def n_completions(labels, sizes):
+    """Number of completions of each row."""
+    return np.exp2(((labels < 0) * np.log2(sizes)).sum(1)).round()
+
+
+def expectation_maximisation(completions, objective_of, maximise, exists=None):
+    """Estimate from the completions of rows."""
+    parameters, history, stopped = None, [], False
+    for step in range(MAX_ITER):
+        objective = objective_of(completions.weights)
+        fit = maximise(objective, parameters)
+        last, parameters = parameters, fit.parameters
+        history.append(fit.history[-1])
+        completions = completions.given(objective.log_joint(parameters))
+        if last is not None:
+            size = max(1, abs(parameters).max(initial=0))
+            if abs(parameters - last).max(initial=0) < np.sqrt(np.finfo(float).eps) * size:
+                stopped = fit.stopped
+                break
+        # Where there is no maximum steps would never end: ask ever more seldom.
+        if exists is not None and (not fit.stopped or (step > 8 and step.bit_count() == 1)):
+            if not exists(completions, parameters):
+                break
+    objective = objective_of(completions.weights)
+    return Fit(parameters, history, stopped), completions, objective

@@ -9,7 +9,7 @@ from scipy.special import comb
 from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
-from fastmf.evaluation.annealed import estimated_log_partition
+from fastmf.evaluation.log_partition import estimated_log_partition
 
 X = (np.random.default_rng(0).random((40, 6)) < [0.9, 0.9, 0.9, 0.1, 0.1, 0.1]).astype(float)
 OPTIONS = {"n_epochs": 3, "batch_size": 10, "random_state": 0}

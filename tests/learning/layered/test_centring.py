@@ -8,8 +8,7 @@ import fastmf as mf
 from fastmf.learning.layered.gradients import gradient
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.step import Plan
-from fastmf.learning.training.ascent import initial_state
-from fastmf.learning.training.parameters import ModelParameters
+from fastmf.learning.training.ascent import ModelParameters, initial_state
 
 RNG = np.random.default_rng(0)
 

@@ -5,7 +5,7 @@ import pytest
 
 import fastmf as mf
 from fastmf.inference.missing.layered import exact_given
-from fastmf.learning.layered.completion import completed, completed_once, independent_of_seen
+from fastmf.learning.layered.data import completed, completed_once, independent_of_seen
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.step import Plan
 from fastmf.learning.training.ascent import initial_state

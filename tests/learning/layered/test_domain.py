@@ -7,7 +7,7 @@ import pytest
 
 import fastmf as mf
 from fastmf.learning.layered.domain import after_step, can_follow, check_exists, exists
-from fastmf.learning.training.parameters import ModelParameters
+from fastmf.learning.training.ascent import ModelParameters
 
 RECTIFIED = mf.TruncatedGaussian([0.0, 0.0], [1.0, 1.0], 0.0, np.inf)
 

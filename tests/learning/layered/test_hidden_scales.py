@@ -8,14 +8,14 @@ from scipy.special import logsumexp
 import fastmf as mf
 from fastmf.estimators.layered._learning import hidden_prior
 from fastmf.evaluation import log_likelihood
-from fastmf.learning.layered.directions import (
+from fastmf.learning.layered.exact_averages import exact_averages
+from fastmf.learning.layered.gradients import (
     MEAN_SCALE,
     free_units,
     natural_of_scales,
     products_of_units,
     with_held_precisions,
 )
-from fastmf.learning.layered.exact_averages import exact_averages
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.step import train
 

@@ -7,8 +7,8 @@ from scipy.optimize import minimize
 
 import fastmf as mf
 from fastmf.inference.missing.layered import log_likelihood_of_seen
-from fastmf.learning.layered.directions import free_units
 from fastmf.learning.layered.exact_averages import exact_averages
+from fastmf.learning.layered.gradients import free_units
 from fastmf.learning.layered.quasi_newton_steps import Objective, take_step
 from fastmf.learning.training.ascent import initial_state
 

@@ -4,7 +4,7 @@ from stripes import quick
 
 import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.learning.layered.metrics import metrics
+from fastmf.learning.layered.step import metrics
 from fastmf.learning.training.ascent import initial_state
 
 

@@ -7,10 +7,9 @@ from stripes import N_HIDDEN, N_VISIBLE, quick, start, stripes
 
 import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.learning.layered.directions import preconditioner
+from fastmf.learning.layered.gradients import preconditioner
 from fastmf.learning.layered.step import Plan, train
-from fastmf.learning.training.ascent import initial_state
-from fastmf.learning.training.parameters import ModelParameters
+from fastmf.learning.training.ascent import ModelParameters, initial_state
 from fastmf.models import exact
 
 

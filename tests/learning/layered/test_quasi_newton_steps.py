@@ -11,10 +11,10 @@ from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.learning.layered.quasi_newton_steps import (
     Objective,
     QuasiNewtonSteps,
-    direction_of,
     variables_of,
 )
 from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.learning.quasi_newton import direction_of
 from fastmf.learning.training.trainer import train
 
 RNG = np.random.default_rng(0)

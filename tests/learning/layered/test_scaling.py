@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 
 import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.learning.layered.scaling import scaling_of
+from fastmf.learning.layered.data import scaling_of
 from fastmf.priors._registry import REGISTRY
 
 RNG = np.random.default_rng(0)

@@ -4,11 +4,9 @@ from populations import all_states, features
 from scipy import stats
 
 from fastmf.inference.sampling.discrete import probabilities
-from fastmf.learning.pseudo_likelihood.binary.firth import firth
-from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
-from fastmf.learning.pseudo_likelihood.chi_squares import survival
-from fastmf.learning.pseudo_likelihood.godambe import Godambe, adjusted, wald_tests
-from fastmf.learning.pseudo_likelihood.newton import newton
+from fastmf.learning.pseudo_likelihood.binary import PseudoLikelihood, firth
+from fastmf.learning.pseudo_likelihood.fit import newton
+from fastmf.learning.pseudo_likelihood.godambe import Godambe, adjusted, survival, wald_tests
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 

@@ -8,8 +8,9 @@ from differences import differences
 from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
-from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
-from fastmf.learning.pseudo_likelihood.missing import Completions, IncompleteGodambe
+from fastmf.learning.pseudo_likelihood.binary import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.godambe import IncompleteGodambe
+from fastmf.learning.pseudo_likelihood.rows import Completions
 
 ROWS = np.array([[0, 2, 1], [1, -1, 0], [-1, -1, 1], [0, 2, 1], [-1, 1, 1]])
 

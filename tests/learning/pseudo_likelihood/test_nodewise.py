@@ -8,9 +8,9 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
 import fastmf as mf
-from fastmf.learning.pseudo_likelihood.nodewise import Regressions, nodewise_path
-from fastmf.learning.pseudo_likelihood.ordinal.thresholds import Thresholds
+from fastmf.learning.pseudo_likelihood.ordinal import Thresholds
 from fastmf.learning.pseudo_likelihood.rows import distinct
+from fastmf.learning.pseudo_likelihood.selection import Regressions, nodewise_path
 
 
 def chain(n, d, seed=0, stay=0.7):

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.binary import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.fit import lbfgs, newton
 from fastmf.learning.pseudo_likelihood.graph import coupled_units, edges_of
-from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
-from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.resampling import (
     Refits,
     counts_of,

@@ -4,8 +4,7 @@ from stripes import quick, start, stripes
 
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.step import Plan, train
-from fastmf.learning.training.ascent import initial_state
-from fastmf.learning.training.parameters import ModelParameters
+from fastmf.learning.training.ascent import ModelParameters, initial_state
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli
 

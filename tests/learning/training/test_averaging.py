@@ -5,7 +5,7 @@ import pytest
 
 import fastmf as mf
 from fastmf.evaluation import IterateAverage
-from fastmf.learning.training.parameters import ModelParameters
+from fastmf.learning.training.ascent import ModelParameters
 
 RNG = np.random.default_rng(0)
 PRIORS = {

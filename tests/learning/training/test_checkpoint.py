@@ -10,8 +10,8 @@ import pytest
 
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.step import train
-from fastmf.learning.training import checkpoint
-from fastmf.learning.training.checkpoint import Checkpoint
+from fastmf.learning.training import trainer
+from fastmf.learning.training.trainer import Checkpoint
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli, Gaussian
 
@@ -52,7 +52,7 @@ OPTIONS = {"n_epochs": 4, "batch_size": 10, "learning_rate": (0.5, 0.05)}
     {"gradient": "pcd", "n_sweeps": 1}, {"gradient": "cd", "preconditioning": 0.1},
 ], ids=lambda options: options["gradient"])  # fmt: skip
 def test_interrupted_run_resumes_to_the_same_bits(tmp_path, monkeypatch, options, n_writes):
-    path, write = tmp_path / "run", checkpoint.write
+    path, write = tmp_path / "run", trainer.write
     settings = LayeredSettings(**OPTIONS, **options)
     left = [n_writes]
 
@@ -67,10 +67,10 @@ def test_interrupted_run_resumes_to_the_same_bits(tmp_path, monkeypatch, options
         return train(model, data(), settings, seed=5, validation=data()[:9], **options)
 
     whole = run()
-    monkeypatch.setattr(checkpoint, "write", interrupted_write)
+    monkeypatch.setattr(trainer, "write", interrupted_write)
     with pytest.raises(Interrupted):
         run(callbacks=[Checkpoint(path)])
-    monkeypatch.setattr(checkpoint, "write", write)
+    monkeypatch.setattr(trainer, "write", write)
     resumed = run(callbacks=[Checkpoint(path)])
     assert_same(resumed, whole)
     # A finished run is only read.
@@ -144,7 +144,7 @@ import sys
 import numpy as np
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.step import train
-from fastmf.learning.training.checkpoint import Checkpoint
+from fastmf.learning.training.trainer import Checkpoint
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fastmf.learning.training.settings import AscentSettings, learning_rate, learning_rates
+from fastmf.learning.training.ascent import AscentSettings, learning_rate, learning_rates
 from fastmf.learning.training.trainer import train
 
 

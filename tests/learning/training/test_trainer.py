@@ -3,10 +3,11 @@ import pytest
 from stripes import quick, start, stripes
 
 from fastmf.learning.layered.step import train
-from fastmf.learning.training.checkpoint import (
+from fastmf.learning.training.trainer import (
     fresh_seed,  # the fixture of all tests replaces it
+    resampled_rows,
+    weighted_rows,
 )
-from fastmf.learning.training.trainer import resampled_rows, weighted_rows
 
 
 def assert_same(state, other):

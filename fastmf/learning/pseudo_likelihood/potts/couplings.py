@@ -1,7 +1,17 @@
-"""Couplings of a Potts machine: a matrix, or made on demand from coefficients of few rows."""
+"""Couplings of a Potts machine: a matrix, or made on demand from coefficients of few rows.
+
+Contact scores are norms of couplings. Couplings of naive mean-field inversion (mean-field DCA) are
+minus the inverse of the covariance matrix of all states but one of each position
+(Morcos et al. 2011), with frequencies f <- (1 - p) f + p / q and f_ij <- (1 - p) f_ij + p / (q_i
+q_j). The means of the data are then a fixed point of naive mean field.
+"""
 
 import numpy as np
 import scipy
+
+from fastmf._common.linalg import LinAlgError, cholesky
+from fastmf.learning.pseudo_likelihood.existence import MAX_CONDITION
+from fastmf.models._gauge import PositionStates, position_in_zero_sum
 
 
 class DenseCouplings:
@@ -81,3 +91,93 @@ def one_hot(labels, sizes, dtype=np.float64):
     columns = first[positions] + labels[rows, positions]
     shape = len(labels), int(np.sum(sizes))
     return scipy.sparse.csc_array((np.ones(len(rows), dtype), (rows, columns)), shape=shape)
+
+
+# --- contact scores -------------------------------------------------------------------------------
+
+
+def norms(couplings, gauge="zero-sum", ignore=None):
+    """Frobenius norms of the couplings of all pairs of positions."""
+    positions = PositionStates(couplings.sizes)
+    n_groups = len(positions.sizes)
+    out = np.zeros((n_groups, n_groups))
+    for i in range(n_groups):
+        block = couplings.of_position(i)
+        block = np.square(position_in_zero_sum(block, positions) if gauge else block)
+        if ignore is not None:
+            block[:, (positions.first + ignore)[positions.sizes > ignore]] = 0
+            block[ignore : ignore + 1] = 0
+        out[i] = np.add.reduceat(block.sum(0), positions.first)
+    np.fill_diagonal(out, 0)
+    # The two triangles differ by rounding.
+    return np.sqrt((out + out.T) / 2)
+
+
+def average_product_corrected(scores):
+    """Scores less what mean scores explain: F_ij - F_i. F_.j / F_.. (Dunn et al. 2008)."""
+    n = len(scores)
+    if n < 2 or not scores.any():
+        return scores.copy()
+    means = scores.sum(1) / (n - 1)
+    out = scores - np.outer(means, means) / means.mean()
+    np.fill_diagonal(out, 0)
+    return out
+
+
+# --- naive mean-field inversion -------------------------------------------------------------------
+
+
+def pair_frequencies(labels, weights, sizes, pseudocount):
+    """Frequencies of states and of pairs of states, among rows where the positions are present."""
+    sizes, position = np.asarray(sizes), PositionStates(sizes).position
+    pairs, present = np.zeros((len(position), len(position))), np.zeros((len(sizes), len(sizes)))
+    for start in range(0, len(labels), 1024):
+        x, w = labels[start : start + 1024], weights[start : start + 1024, None]
+        rows = one_hot(x, sizes).toarray()
+        pairs += rows.T @ (w * rows)
+        present += (x >= 0).T @ (w * (x >= 0))
+    pairs /= np.where(present > 0, present, 1)[position][:, position]
+    q = sizes[position]
+    pairs = (1 - pseudocount) * pairs + pseudocount / (q[:, None] * q)
+    single = np.array(pairs.diagonal())
+    single += pseudocount / q * (1 - 1 / q)
+    pairs[position[:, None] == position] = 0
+    pairs[np.diag_indices_from(pairs)] = single
+    return single, pairs
+
+
+def naive_mean_field(labels, weights, sizes, pseudocount, l2=0.0):
+    """Compute couplings and field by naive mean-field inversion in the lattice gauge."""
+    positions = PositionStates(sizes)
+    first, position = positions.first, positions.position
+    f, pairs = pair_frequencies(labels, weights, sizes, pseudocount)
+    free = np.ones(len(f), bool)
+    free[first] = False
+    covariance = (pairs - np.outer(f, f))[np.ix_(free, free)]
+    covariance[np.diag_indices_from(covariance)] += l2
+    remedy = "give a ridge penalty l2"
+    if (f <= 0).any():
+        raise ValueError(f"naive mean-field inversion: some states were never seen; {remedy}.")
+    inverse = _inverse(covariance)
+    if inverse is None:
+        raise ValueError(
+            f"naive mean-field inversion: the covariance matrix is singular; {remedy}."
+        )
+    couplings = np.zeros((len(f), len(f)))
+    couplings[np.ix_(free, free)] = -inverse
+    couplings[position[:, None] == position] = 0
+    field = np.log(f / f[first][position]) - couplings @ f
+    field[first] = 0
+    return couplings, field
+
+
+def _inverse(covariance):
+    """The inverse of a covariance matrix; None if it is singular."""
+    try:
+        factor = cholesky(covariance.T)
+    except LinAlgError:
+        return None
+    # The share of each variance that the variables before it do not explain.
+    if (factor.lower.diagonal() ** 2 * MAX_CONDITION < covariance.diagonal()).any():
+        return None
+    return factor.inverse(overwrite=True)

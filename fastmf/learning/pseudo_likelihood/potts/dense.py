@@ -15,17 +15,14 @@ from scipy import linalg, sparse
 from fastmf._common.rows import BLOCK_ENTRIES
 from fastmf._threads.workers import computed_once
 from fastmf.learning.pseudo_likelihood.existence import Items
-from fastmf.learning.pseudo_likelihood.fit import (
-    MAX_HESSIAN_PARAMETERS,
-    TOLERANCE_ROWS,
-    CompositeLikelihood,
-)
+from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, TOLERANCE_ROWS
 from fastmf.learning.pseudo_likelihood.graph import coupled_units
+from fastmf.learning.pseudo_likelihood.pairwise import PairwiseLikelihood
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
 from fastmf.models._gauge import PositionStates, in_gauge
 
 
-class DenseObjective(CompositeLikelihood):
+class DenseObjective(PairwiseLikelihood):
     """Mean log-pseudo-likelihood as a function of flat fields and couplings of states u < v.
 
     `labels` (n_rows, n_groups) are negative if absent, and `targets` -1 where a conditional
@@ -41,9 +38,10 @@ class DenseObjective(CompositeLikelihood):
         self.options = float(l2), float(l2_field), edges, targets
         self.targets, self.incomplete = labels if targets is None else targets, targets is not None
         self.total = float(weights.sum())
-        self.weights = weights / self.total
+        self.weights, self._latest = weights / self.total, None
         self.position = self.positions.position
         self.n_units, self.n_fields = len(self.positions.sizes), len(self.position)
+        self.n_columns, self.width = self.n_fields, int(self.positions.sizes.max())
         self.coupled = coupled_units(edges, self.n_units)
         of_pairs = self.positions.sizes @ self.coupled @ self.positions.sizes // 2
         self.n_parameters = self.n_fields + int(of_pairs)
@@ -77,22 +75,11 @@ class DenseObjective(CompositeLikelihood):
                 f"got {self.n_parameters}: take fewer positions, states or edges, or 'lbfgs'."
             )
 
-    def unpacked(self, parameters):
-        """Couplings (..., n_states, n_states) and fields of vectors of parameters."""
-        couplings = np.zeros((*parameters.shape[:-1], self.n_fields, self.n_fields))
-        u, v = self.pairs
-        couplings[..., u, v] = couplings[..., v, u] = parameters[..., self.n_fields :]
-        return couplings, parameters[..., : self.n_fields]
-
-    def packed(self, couplings, field):
-        """Vector of parameters."""
-        return np.append(field, couplings[self.pairs])
-
     def reweighted(self, weights):
         """The objective of these rows with other weights."""
         result = copy.copy(self)
         result.total = float(weights.sum())
-        result.weights = weights / result.total
+        result.weights, result._latest = weights / result.total, None
         return result
 
     def independent(self):
@@ -101,29 +88,17 @@ class DenseObjective(CompositeLikelihood):
         field = self.positions.zero_sum(np.log(counts + 1))
         return np.append(field, np.zeros(len(self.pairs[0])))
 
-    def value_and_gradient(self, parameters):
-        """Penalised value and its gradient."""
+    def _value_and_derivatives(self, parameters):
+        """Value, half its derivatives by couplings, and derivatives by fields."""
         couplings, field = self.unpacked(parameters)
-        value, gradient = -self.penalty(parameters), -self.ridge * parameters
-        for rows in self._blocks():
+
+        def sums(rows):
             w, (x, targets, present) = self.weights[rows], self._one_hot(rows)
             logs = self.positions.log_softmax(x @ couplings + field)
-            value += w @ (targets * logs).sum(1)
             residuals = w[:, None] * (targets - present * np.exp(logs))
-            products = x.T @ residuals
-            gradient += self.packed(products + products.T, residuals.sum(0))
-        return float(value), gradient
+            return w @ (targets * logs).sum(1), x.T @ residuals, residuals.sum(0)
 
-    def log_joint(self, parameters):
-        """Logarithms of the probabilities of complete rows, but for a constant."""
-        couplings, field = self.unpacked(parameters)
-        x = one_hot(self.labels, self.positions.sizes)
-        return x @ field + x.multiply(x @ couplings).sum(1) / 2
-
-    def statistics(self, rows):
-        """Derivatives of `log_joint` of rows, (n_rows, n_parameters)."""
-        x, (u, v) = one_hot(self.labels[rows], self.positions.sizes).toarray(), self.pairs
-        return np.hstack([x, x[:, u] * x[:, v]])
+        return self.sums_over_blocks(sums)
 
     def contrasts(self):
         """Directions of couplings that no change of gauge moves, orthonormal, pair by pair."""
@@ -164,7 +139,7 @@ class DenseObjective(CompositeLikelihood):
     def look(self, parameters):
         """Return the smallest residual w p_b, and whether all margins are positive."""
         residual, separates = np.inf, True
-        for rows in self._blocks():
+        for rows in self.blocks():
             (_, observed, present), p = self._one_hot(rows), self._conditionals(parameters, rows)[1]
             neighbours, observed = present & (observed == 0), observed > 0
             best = np.maximum.reduceat(np.where(neighbours, p, 0), self.positions.first, axis=1)
@@ -195,27 +170,21 @@ class DenseObjective(CompositeLikelihood):
         x, _, present = self._one_hot(rows)
         return x, self.positions.softmax(x @ couplings + field) * present
 
-    def _residuals(self, parameters, rows):
-        """One-hot rows and residuals of rows, without weights."""
-        x, p = self._conditionals(parameters, rows)
-        return x, self._one_hot(rows)[1] - p
+    def _states(self, rows):
+        return self._one_hot(rows)[0]
 
-    def _blocks(self):
-        size = max(16, BLOCK_ENTRIES // self.n_parameters)
-        return [slice(start, start + size) for start in range(0, len(self.labels), size)]
+    def _field_statistics(self, rows):
+        return self._states(rows)
 
-    def scores(self, parameters, rows, factors):
-        """Scores of rows, each times a factor, (n_rows, n_parameters)."""
-        x, r = self._residuals(parameters, rows)
-        r = r * factors[:, None]
-        u, v = self.pairs
-        return np.hstack([r, x[:, u] * r[:, v] + r[:, u] * x[:, v]])
+    def _row_derivatives(self, parameters, rows):
+        residuals = self._one_hot(rows)[1] - self._conditionals(parameters, rows)[1]
+        return residuals, residuals
 
     def hessian(self, parameters):
         """Negative Hessian, penalties included, (n_parameters, n_parameters)."""
         self.check_size()
         hessian = np.diag(self.ridge)
-        for rows in self._blocks():
+        for rows in self.blocks():
             x, p = self._conditionals(parameters, rows)
             for i in range(self.n_units):
                 self._add_curvature(hessian, i, x, self.weights[rows], p)

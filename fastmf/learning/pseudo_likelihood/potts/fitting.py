@@ -8,13 +8,15 @@ import numpy as np
 from fastmf._common.memory import check_available, memory_of_the_machine
 from fastmf._common.rows import BLOCK_ENTRIES
 from fastmf._threads.workers import for_each, one_blas_thread, workers_for
-from fastmf.learning.pseudo_likelihood import lbfgs
-from fastmf.learning.pseudo_likelihood.fit import MAX_ITER, TOLERANCE_ROWS
-from fastmf.learning.pseudo_likelihood.potts.asymmetric import AsymmetricObjective
+from fastmf.learning.pseudo_likelihood.fit import MAX_ITER, TOLERANCE_ROWS, minimise
 from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, OfFewRows
-from fastmf.learning.pseudo_likelihood.potts.few_rows import FewRows
-from fastmf.learning.pseudo_likelihood.potts.layout import PottsLayout
-from fastmf.learning.pseudo_likelihood.potts.objective import Evaluator, SymmetricObjective
+from fastmf.learning.pseudo_likelihood.potts.objective import (
+    AsymmetricObjective,
+    Evaluator,
+    FewRows,
+    PottsLayout,
+    SymmetricObjective,
+)
 from fastmf.models._gauge import PositionStates
 
 # Pairs of steps and changes of the gradient in the memory of L-BFGS.
@@ -66,14 +68,9 @@ def fit(data, options, edges=None):
     """Maximise the log-pseudo-likelihood."""
     given, data = data, data.of_mean_weight_one()
     options = options._replace(tol=options.tol * data.total / TOLERANCE_ROWS)
-    result = _fit(data, options, edges)
+    symmetric = options.symmetric
+    result = _fit_symmetric(data, options, edges) if symmetric else _fit_asymmetric(data, options)
     return result._replace(history=result.history * (given.total / data.total))
-
-
-def _fit(data, options, edges):
-    if options.symmetric:
-        return _fit_symmetric(data, options, edges)
-    return _fit_asymmetric(data, options)
 
 
 def _takes_rows(data, options, n_bytes):
@@ -109,9 +106,9 @@ def _fit_symmetric(data, options, edges, by_rows=None):
         objective = SymmetricObjective(data, options.l2, options.l2_field, dtype, edges)
     z = objective.start(starting_field(data))
     with one_blas_thread():
-        minimum = lbfgs.minimise(
+        minimum = minimise(
             objective, z, tol=options.tol, max_iter=options.max_iter, n_pairs=_N_PAIRS,
-            n_threads=data.n_threads, callback=options.report,
+            callback=options.report,
         )  # fmt: skip
         couplings, field = objective.parameters(z)
     if by_rows:
@@ -138,9 +135,9 @@ def _fit_asymmetric(data, options, by_rows=None):
     def fit_block(block):
         objective = AsymmetricObjective(data, layout, rows, block, options.l2, options.l2_field)
         z = objective.start(start)
-        result = lbfgs.minimise(
+        result = minimise(
             objective, z, tol=options.tol / layout.n_blocks,
-            max_iter=options.max_iter, n_pairs=_N_PAIRS, n_threads=1,
+            max_iter=options.max_iter, n_pairs=_N_PAIRS,
         )  # fmt: skip
         table, field[objective.states] = objective.parameters(z)
         if by_rows:

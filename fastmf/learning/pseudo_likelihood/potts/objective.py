@@ -20,20 +20,193 @@ with couplings J^(i) of its own and half the penalty, as each pair of positions 
 
     l_i = sum_s w_s ln p_{s i x_si} - N l2 / 4 sum_j |J^(i)_j|^2 - N l2_field / 2 |h_i|^2
 
-and J_ij is the average of J^(i)_j and the transpose of J^(j)_i.
+and J_ij is the average of J^(i)_j and the transpose of J^(j)_i. Its couplings of a position to
+others are in its own conditional probabilities only, so that the curvature is that of one side,
+
+    D_ij(a, b) = N f_a (1 - f_a) f_b + N l2 / 2
+
+At the maximum, with residuals R, J^(i)_j = 2 X_j'R_i / (N l2): where rows are fewer than states R
+is kept in place of couplings.
+
+*Few rows and many states.* Gradients of the objective by couplings are sums of products of one-hot
+rows X (n, n_states) with residuals, so that the maximum with a penalty, and all that leads to it,
+is
+
+    J = A'X + X'A
+
+off the blocks of a position with itself, for some A (n, n_states). The local fields are linear in
+A,
+
+    X J = E(A) = M_A X + K A - own blocks,   K = XX', M_A = X A'
+
+and <J_A, J_B> = <A, E(B)> (over pairs of positions once), so that with residuals R and ridge N l2
+the gradient by A is E(N l2 A - R). Coordinates are B with A = K^-1/2 B, whose norm equals the norm
+of X'A, over the square root of their curvature at independent positions, and centred fields. Along
+one of B, of an eigenvector of K and of a state a, the fields of rows in that state change by K^1/2,
+so that with the mean v of its weighted variances over all eigenvectors the curvature is N f_a (1 -
+f_a) v + N l2. With the curvatures of each eigenvector a fit of weak penalties takes up to three
+times the iterations.
 """
 
 import copy
+import math
 
 import numpy as np
 
+from fastmf._common.linalg import MIN_EIGENVALUE
+from fastmf._jit.vectors import lanes_of
+from fastmf._outcomes import ABSENT
 from fastmf._threads.workers import in_parallel, workers_for
+from fastmf.kernels.pseudo_likelihood import hamming
 from fastmf.kernels.pseudo_likelihood import potts as potts_kernels
-from fastmf.kernels.pseudo_likelihood.potts import aligned
+from fastmf.kernels.pseudo_likelihood.potts import LOW_FIELD, PottsRows, aligned
+from fastmf.kernels.pseudo_likelihood.potts_vectors import MAX_VECTORS
 from fastmf.learning.pseudo_likelihood.graph import coupled_units
-from fastmf.learning.pseudo_likelihood.potts.layout import PottsLayout
-from fastmf.learning.pseudo_likelihood.potts.tree import spanning_order
+from fastmf.learning.pseudo_likelihood.potts.couplings import fields_of_few_rows, one_hot
 from fastmf.learning.pseudo_likelihood.rows import distinct
+from fastmf.models._gauge import PositionStates
+
+# --- places of states, and orders of rows ---------------------------------------------------------
+
+
+class PottsLayout(PositionStates):
+    """Flat states of positions with some numbers of states, and blocks of positions.
+
+    Attributes
+    ----------
+    first : int array of shape (n_groups,)
+        First flat state of each position.
+    position, state : int array of shape (n_states,)
+        Position and number of each flat state.
+    n_positions, n_blocks, width : int
+        Positions of a block, blocks, numbers in a row of a block.
+    place : int array of shape (n_states,)
+        Place of each flat state in all blocks.
+    """
+
+    def __init__(self, sizes, dtype=np.float64):
+        super().__init__(np.asarray(sizes, np.int64))
+        self.dtype = np.dtype(dtype)
+        self.n_groups, self.n_states = len(self.sizes), int(self.sizes.sum())
+        self.state = np.arange(self.n_states) - self.first[self.position]
+        lanes = lanes_of(dtype)
+        self.n_positions = self._positions_of_a_block(lanes)
+        self.n_blocks = -(-self.n_groups // self.n_positions)
+        self.width = -(-self.n_positions * int(self.sizes.max()) // lanes) * lanes
+        block, within = np.divmod(self.position, self.n_positions)
+        self.place = block * self.width + self.state * self.n_positions + within
+
+    def _positions_of_a_block(self, lanes):
+        """The number for which all positions take the least time."""
+        q, best = int(self.sizes.max()), (math.inf, 1)
+        n = 1
+        while n <= lanes and n < 2 * self.n_groups:
+            n_vectors = -(-n * q // lanes)
+            n_blocks = -(-self.n_groups // n)
+            if n_vectors <= MAX_VECTORS or n == 1:
+                # Beside its vectors a pass over the rows takes the time of another one.
+                best = min(best, (n_blocks * (n_vectors + 1), -n))
+            n *= 2
+        return -best[1]
+
+    # --- flat arrays to blocks and back -------------------------------------------------------
+
+    def to_blocks(self, vector, elsewhere=0):
+        """A flat vector in blocks, and a number at places without a state."""
+        blocks = aligned((self.n_blocks, self.width), self.dtype)
+        blocks[...] = elsewhere
+        blocks.reshape(-1)[self.place] = vector
+        return blocks
+
+    def field_to_blocks(self, field):
+        """A flat field in blocks; places without a state have a very low field."""
+        return self.to_blocks(field, LOW_FIELD)
+
+    def vector_from_blocks(self, blocks):
+        """A flat vector, in double precision."""
+        return blocks.reshape(-1)[self.place].astype(float)
+
+    def couplings_to_blocks(self, couplings):
+        """Tables of couplings, (n_blocks, n_blocks * width, width), of J (n_states, n_states).
+
+        Entry [p, source, a] is the coupling of a source to state a of block p.
+        """
+        tables = aligned((self.n_blocks, self.n_blocks * self.width, self.width), self.dtype)
+        tables[...] = 0
+        for p in range(self.n_blocks):
+            states = self.place // self.width == p
+            tables[p][self.place[:, None], self.place[states] - p * self.width] = couplings[
+                states
+            ].T
+        return tables
+
+    def couplings_from_blocks(self, tables):
+        """J (n_states, n_states) of tables, in double precision: targets first."""
+        couplings = np.empty((self.n_states, self.n_states))
+        for p in range(self.n_blocks):
+            states = self.place // self.width == p
+            couplings[states] = tables[p][self.place][:, self.place[states] - p * self.width].T
+        return couplings
+
+    def rows(self, labels, weights, parents, forests):
+        """`PottsRows` of labels (n_rows, n_groups), negative if absent, each after its parent."""
+        n_rows = len(labels)
+        codes = np.full((n_rows, self.n_blocks * self.n_positions), ABSENT, np.uint8)
+        codes[:, : self.n_groups] = np.where(labels < 0, np.uint8(ABSENT), labels)
+        spans, changes = self._changes(labels, parents)
+        return PottsRows(
+            codes, np.asarray(weights, self.dtype), parents, spans, changes, np.asarray(forests)
+        )
+
+    def _changes(self, labels, parents):
+        """Differences between rows and their parents: `spans` and `changes` of `PottsRows`."""
+        block, within = np.divmod(np.arange(self.n_groups), self.n_positions)
+        offset = (block * self.width + within).astype(np.int32)
+        spans, parts, total = np.zeros((len(labels) + 1, 2), np.int64), [], 0
+        for start in range(0, len(labels), 4096):
+            new = labels[start : start + 4096].astype(np.int32)
+            above = parents[start : start + 4096]
+            old = np.where(above[:, None] < 0, -1, labels[above]).astype(np.int32)
+            differs = new != old
+            # For each row first what the parent has, then what the row has.
+            both = np.stack([old, new], 1)
+            differing = differs[:, None] & (both >= 0)
+            parts.append((both * self.n_positions + offset)[differing])
+            ends = total + np.cumsum(differing.sum(2).reshape(-1)).reshape(-1, 2)
+            spans[start : start + len(new), 1] = ends[:, 0]
+            spans[start + 1 : start + len(new) + 1, 0] = ends[:, 1]
+            total = int(ends[-1, 1])
+        spans[-1, 1] = total
+        return spans, np.concatenate(parts).astype(np.int32)
+
+
+# Rows of a forest, with trees of its own: the time of a tree grows with the square of their number,
+# and fields of a forest stay in the cache.
+FOREST_ROWS = 4096
+
+
+def spanning_order(labels, n_threads=None):
+    """An order of rows in which each follows a similar one, its parent."""
+    n_rows = len(labels)
+    codes = hamming.padded(labels.astype(np.int16) + 1)
+    sizes = np.count_nonzero(labels >= 0, axis=1).astype(np.int64)
+    order, parents = np.empty(n_rows, np.int64), np.empty(n_rows, np.int64)
+    n_tasks = -(-n_rows // FOREST_ROWS)
+    n_workers = workers_for(n_tasks, n_rows * min(n_rows, FOREST_ROWS), n_threads)
+    queue, remaining = np.zeros(1, np.int64), np.empty((2, n_rows), np.int64)
+    in_parallel(
+        hamming.spanning_trees,
+        (codes, sizes, FOREST_ROWS, queue, order, parents, remaining),
+        n_workers,
+    )
+    place = np.empty(n_rows, np.int64)
+    place[order] = np.arange(n_rows)
+    above = parents[order]
+    forests = np.append(np.arange(0, n_rows, FOREST_ROWS), n_rows)
+    return order, np.where(above < 0, -1, place[above]), forests
+
+
+# --- the symmetric objective ----------------------------------------------------------------------
 
 
 class PottsData:
@@ -227,3 +400,163 @@ def field_scales(data, field_ridge):
 def squares(tables):
     """Sum of the squares of all entries, in double precision."""
     return sum(float(np.vdot(table, table)) for table in tables)
+
+
+# --- the asymmetric objective, for one block of positions -----------------------------------------
+
+
+class AsymmetricObjective:
+    """Minus the penalised log-pseudo-likelihood of the positions of a block."""
+
+    def __init__(self, data, layout, rows, block, l2, l2_field):
+        self.layout, self.block = layout, block
+        self.ridge, self.field_ridge = data.total * l2 / 2, data.total * l2_field
+        n_positions, width = layout.n_positions, layout.width
+        columns = slice(block * n_positions, (block + 1) * n_positions)
+        rows = rows._replace(labels=np.ascontiguousarray(rows.labels[:, columns]))
+        self.labels, self.weights = rows.labels, rows.weights
+        self.evaluator = Evaluator(layout, rows, n_threads=1)
+        frequencies = data.frequencies()
+        self.states = np.flatnonzero(layout.place // width == block)
+        self.within = layout.place[self.states] - block * width
+        f = layout.to_blocks(frequencies).reshape(-1)
+        self.f, of_block = f, f[block * width : (block + 1) * width]
+        curvature = data.total * f[:, None] * (of_block * (1 - of_block)) + self.ridge
+        position = np.full(len(f), -1)
+        position[layout.place] = layout.position
+        inside = position[block * width : (block + 1) * width]
+        free = (position[:, None] != inside) & (position[:, None] >= 0) & (inside >= 0)
+        with np.errstate(divide="ignore"):
+            self.scale = np.where(free, 1 / np.sqrt(curvature), 0).astype(layout.dtype)
+        scales = field_scales(data, self.field_ridge)
+        self.field_scale, self.centring = (scale[self.states] for scale in scales)
+        self.size = self.scale.size + len(self.states)
+        self.gradient = aligned((1, *self.scale.shape), layout.dtype)
+        self.field_gradient = aligned((1, width), layout.dtype)
+
+    def start(self, field):
+        """Coordinates of no couplings and a flat field of all positions."""
+        z = aligned((self.size,), self.layout.dtype)
+        z[:] = 0
+        z[self.scale.size :] = self.centring * field[self.states] / self.field_scale
+        return z
+
+    def parameters(self, z):
+        """The table of couplings to the block, (n_sources, width), and the field of its states."""
+        table = z[: self.scale.size].reshape(self.scale.shape) * self.scale
+        field = z[self.scale.size :] * self.field_scale
+        return table, self._zero_sum(field - self.centring * (self.f @ table)[self.within])
+
+    def _zero_sum(self, vector):
+        positions = self.layout.position[self.states] - self.block * self.layout.n_positions
+        return vector - (np.bincount(positions, vector) / np.bincount(positions))[positions]
+
+    def _in_block(self, field):
+        h = aligned((1, self.layout.width), self.layout.dtype)
+        h[...] = LOW_FIELD
+        h[0, self.within] = field
+        return h
+
+    def residuals(self, z):
+        """w (x - p) of all rows for the states of the block, (n_rows, n_states of the block)."""
+        table, field = self.parameters(z)
+        p = self.evaluator.conditionals(table[None], self._in_block(field))[:, 0]
+        s, position = np.nonzero(self.labels != ABSENT)
+        p[s, self.labels[s, position].astype(np.int64) * self.layout.n_positions + position] -= 1
+        return -self.weights[:, None] * p[:, self.within]
+
+    def __call__(self, z, gradient):
+        """The value at coordinates; its gradient is filled."""
+        table, field = self.parameters(z)
+        h = self._in_block(field)
+        value = self.evaluator.value_and_gradient(
+            table[None], h, self.gradient, self.field_gradient
+        )
+        value -= self.ridge / 2 * squares([table]) + self.field_ridge / 2 * (field @ field)
+        of_field = self.field_gradient[0, self.within] - self.field_ridge * field
+        of_field = self._zero_sum(of_field)
+        padded = np.zeros(self.layout.width, self.layout.dtype)
+        padded[self.within] = self.centring * of_field
+        total = (
+            self.gradient[0] - np.outer(self.f, padded) - self.layout.dtype.type(self.ridge) * table
+        )
+        gradient[: self.scale.size] = -(total * self.scale).reshape(-1)
+        gradient[self.scale.size :] = -of_field * self.field_scale
+        return -value
+
+
+# --- few rows and many states ---------------------------------------------------------------------
+
+
+class FewRows:
+    """Minus the penalised log-pseudo-likelihood as a function of B and fields."""
+
+    def __init__(self, data, l2, l2_field):
+        self.data, self.sizes = data, data.sizes
+        self.positions = PositionStates(self.sizes)
+        self.ridge, self.field_ridge = data.total * l2, data.total * l2_field
+        self.X = one_hot(data.labels, self.sizes)
+        self.present = data.labels[:, self.positions.position] >= 0
+        self.K = (self.X @ self.X.T).toarray()
+        self.S = inverse_root(self.K)
+        self.share = data.weights / data.total
+        self.n_coefficients = self.S.shape[1] * data.n_states
+        self.field_scale, self.centring = field_scales(data, self.field_ridge)
+        spread = self.share @ self.K.diagonal() - self.share @ self.K @ self.share
+        variance = max(float(spread), 0.0) / max(self.S.shape[1], 1)
+        f = data.frequencies()
+        self.scale = 1 / np.sqrt(data.total * variance * f * (1 - f) + self.ridge)
+        self.size = self.n_coefficients + data.n_states
+
+    # --- coordinates ----------------------------------------------------------------------------
+
+    def start(self, field):
+        """Coordinates of no couplings and a flat field of all positions."""
+        z = np.zeros(self.size)
+        z[self.n_coefficients :] = self.centring * field / self.field_scale
+        return z
+
+    def parameters(self, z):
+        """A, (n_rows, n_states), and the flat field."""
+        A = self._coefficients(z)
+        field = z[self.n_coefficients :] * self.field_scale
+        return A, self.positions.zero_sum(field - self.centring * (self.share @ self.fields(A)))
+
+    def _coefficients(self, z):
+        return self.S @ (z[: self.n_coefficients].reshape(-1, len(self.scale)) * self.scale)
+
+    # --- the objective --------------------------------------------------------------------------
+
+    def fields(self, A):
+        """E(A)."""
+        return fields_of_few_rows(A, self.X, self.X, self.K, self.sizes)
+
+    def _value_and_residuals(self, eta):
+        """Sum over rows of the log-pseudo-likelihoods, and w (x - p)."""
+        logs, weights = self.positions.log_softmax(eta), self.data.weights
+        residuals = self.X.toarray() - np.exp(logs) * self.present
+        return weights @ self.X.multiply(logs).sum(1), weights[:, None] * residuals
+
+    def __call__(self, z, gradient):
+        """The value at coordinates; its gradient is filled."""
+        A = self._coefficients(z)
+        eta = self.fields(A)
+        penalty = self.ridge / 2 * np.vdot(A, eta)
+        field = z[self.n_coefficients :] * self.field_scale
+        field = self.positions.zero_sum(field - self.centring * (self.share @ eta))
+        value, residuals = self._value_and_residuals(eta + field)
+        value -= penalty + self.field_ridge / 2 * (field @ field)
+        of_field = self.positions.zero_sum(residuals.sum(0) - self.field_ridge * field)
+        residuals -= self.share[:, None] * (self.centring * of_field)
+        change = self.ridge * A - residuals
+        by_coefficients = self.S.T @ self.fields(change)
+        gradient[: self.n_coefficients] = (by_coefficients * self.scale).reshape(-1)
+        gradient[self.n_coefficients :] = -of_field * self.field_scale
+        return -value
+
+
+def inverse_root(K):
+    """K^-1/2 of a positive semidefinite matrix, without columns of its null space."""
+    values, vectors = np.linalg.eigh(K)
+    positive = values > MIN_EIGENVALUE * values[-1]
+    return vectors[:, positive] / np.sqrt(values[positive])

@@ -5,23 +5,8 @@ from differences import differences
 from populations import features, population
 
 from fastmf.learning.pseudo_likelihood import fit as module
-from fastmf.learning.pseudo_likelihood.binary.firth import firth, penalty
-from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
-from fastmf.learning.pseudo_likelihood.binary.solvers import bslm
-from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
-from fastmf.learning.pseudo_likelihood.newton import newton
-
-
-def test_partial_correlations_are_near_the_maximum():
-    """The start is exact for two units without fields, and better than uncoupled units for more."""
-    pair = PseudoLikelihood(
-        np.array([[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]]), [3, 3, 1, 1]
-    )
-    np.testing.assert_allclose(pair.correlated(), [0, 0, np.log(3) / 2], atol=2e-3)
-    objective, truth = population()
-    ends = [newton(objective, start) for start in (objective.independent(), objective.correlated())]
-    np.testing.assert_allclose([end.parameters for end in ends], [truth, truth], atol=1e-6)
-    assert len(ends[1].history) < len(ends[0].history)
+from fastmf.learning.pseudo_likelihood.binary import PseudoLikelihood, bslm, firth, penalty
+from fastmf.learning.pseudo_likelihood.fit import lbfgs, newton
 
 
 @pytest.mark.parametrize("separated", [False, True])

@@ -7,11 +7,9 @@ from differences import differences
 from scipy import optimize
 
 from fastmf.learning.pseudo_likelihood import fit as module
+from fastmf.learning.pseudo_likelihood.fit import lbfgs, newton
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
-from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
-from fastmf.learning.pseudo_likelihood.newton import newton
-from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
-from fastmf.learning.pseudo_likelihood.ordinal.thresholds import Thresholds
+from fastmf.learning.pseudo_likelihood.ordinal import OrdinalLikelihood, Thresholds
 from fastmf.learning.pseudo_likelihood.rows import distinct, sampling
 
 SIZES = [2, 3, 5, 4]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastmf.learning.pseudo_likelihood.ordinal.thresholds import Thresholds
+from fastmf.learning.pseudo_likelihood.ordinal import Thresholds
 
 SIZES = [2, 5, 3]
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from potts_data import log_pseudo_likelihood, random_parameters, random_rows
 
+from fastmf.learning.pseudo_likelihood.fit import newton
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
-from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.potts import dense
 from fastmf.learning.pseudo_likelihood.potts.dense import DenseObjective
 

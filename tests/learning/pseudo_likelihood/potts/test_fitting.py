@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from potts_data import one_hot, penalised, positions, random_rows
 
-from fastmf.learning.pseudo_likelihood.newton import newton
+from fastmf.learning.pseudo_likelihood.fit import newton
 from fastmf.learning.pseudo_likelihood.potts import fitting
 from fastmf.learning.pseudo_likelihood.potts.dense import DenseObjective
 from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit

@@ -6,7 +6,7 @@ from potts_data import all_labels, one_hot, positions, random_parameters, random
 from scipy.special import softmax
 
 import fastmf as mf
-from fastmf.learning.pseudo_likelihood.potts.mean_field import naive_mean_field, pair_frequencies
+from fastmf.learning.pseudo_likelihood.potts.couplings import naive_mean_field, pair_frequencies
 from fastmf.models._gauge import in_gauge
 
 SIZES = np.array([3, 4, 2])

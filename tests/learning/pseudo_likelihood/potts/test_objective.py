@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 from potts_data import derivative, log_pseudo_likelihood, penalised, positions, random_rows
 
-from fastmf.learning.pseudo_likelihood.potts.asymmetric import AsymmetricObjective
 from fastmf.learning.pseudo_likelihood.potts.couplings import OfFewRows
-from fastmf.learning.pseudo_likelihood.potts.few_rows import FewRows
 from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit
-from fastmf.learning.pseudo_likelihood.potts.layout import PottsLayout
-from fastmf.learning.pseudo_likelihood.potts.objective import PottsData, SymmetricObjective
+from fastmf.learning.pseudo_likelihood.potts.objective import (
+    AsymmetricObjective,
+    FewRows,
+    PottsData,
+    PottsLayout,
+    SymmetricObjective,
+)
 
 L2, L2_FIELD = 0.1, 0.03
 # Fewer positions than a block has, and several blocks.

@@ -14,26 +14,32 @@ order.
 Fits of available cases (`fastmf.learning.pseudo_likelihood.rows`) leave out some terms (i, j).
 Their x_ij is 0 in the place of the unit itself: the residual is then 0, and the value is -ln 2,
 which is taken off. Missing values of neighbours are 0, too, but only in terms that are left out.
+
+The solver BSLM is by a bound on the curvature. Firth's penalty is half the log-determinant of H
+(Firth 1993). The penalised objective, per unit of weight, is P + ln det H / (2 n) with the weight n
+of all rows. With s = sech^2 eta, whose derivative is -2 s tanh eta, and the leverages z' H^-1 z of
+the features z = [1, x] of eta_ij, the gradient of the penalty by eta_ij is -w_ij s tanh(eta) z'
+H^-1 z / n.
 """
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy.linalg import solve_triangular
 
+from fastmf._common.linalg import LinAlgError, scaled_cholesky
 from fastmf._threads.workers import (
-    VECTOR_SPEED,
-    computed_once,
-    for_each,
     in_parallel,
     workers_for,
 )
 from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
-from fastmf.learning.pseudo_likelihood.coordinates import (
+from fastmf.kernels.pseudo_likelihood.bslm_arguments import BSLMData, BSLMSettings, bslm_workspaces
+from fastmf.learning.pseudo_likelihood.existence import MAX_CONDITION, Existence, Items
+from fastmf.learning.pseudo_likelihood.fit import MAX_ITER, TOLERANCE_ROWS, Fit, lbfgs
+from fastmf.learning.pseudo_likelihood.pairwise import (
     MIN_SPIN_VARIANCE,
     Coordinates,
+    PairwiseLikelihood,
     SeparateCoordinates,
 )
-from fastmf.learning.pseudo_likelihood.existence import Items
-from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, PairwiseLikelihood
 from fastmf.learning.pseudo_likelihood.rows import available
 
 
@@ -63,9 +69,6 @@ class PseudoLikelihood(PairwiseLikelihood):
         self.mean = self.weights @ filled
         self.second = filled.T @ (self.weights[:, None] * filled)
 
-    def __getstate__(self):
-        return {name: value for name, value in self.__dict__.items() if name != "_tables"}
-
     def term_weights(self):
         """Weights of the terms of each unit, which add up to one for each."""
         if self.targets is self.states:
@@ -80,18 +83,6 @@ class PseudoLikelihood(PairwiseLikelihood):
         parameters = np.zeros(self.n_parameters)
         parameters[: self.n_units] = np.arctanh(n_rows / (n_rows + 1) * self.mean)
         return parameters
-
-    def correlated(self):
-        """Return couplings artanh of partial correlations, exact for two units without fields."""
-        covariance = self.second - np.outer(self.mean, self.mean)
-        covariance[np.diag_indices(self.n_units)] += MIN_SPIN_VARIANCE
-        precision = linalg.inv(covariance)
-        scale = np.sqrt(precision.diagonal())
-        couplings = np.arctanh(np.tril(-precision / np.outer(scale, scale), -1))
-        couplings += couplings.T
-        couplings[~self.coupled] = 0
-        fields = self.independent()[: self.n_units] - couplings @ self.mean
-        return self.packed(couplings, fields)
 
     def independent_curvature(self):
         """Means and variances of units, and the Hessian and slopes of fields of uncoupled ones."""
@@ -166,69 +157,6 @@ class PseudoLikelihood(PairwiseLikelihood):
 
     # --- second derivatives ---------------------------------------------------------------------
 
-    def hessian(self, parameters):
-        """Negative Hessian, penalty included: sums over rows of w_i s_ij z_i z_i', z = [1, x].
-
-        Curvatures are first summed over the rows with each joint state of two tuples of units;
-        products of all pairs of their units follow from these tables.
-        """
-        curvature, d = self.weighted_sech2(parameters), self.n_units
-        tables, products, first, second, places, n_padded = self._tables
-        sums = np.empty((n_padded, n_padded, d))
-        sums[0, 1 : d + 1] = self.states.T @ curvature
-
-        def sum_products(task):
-            table, k, l = task
-            sums[k, l] = products @ (table @ curvature).reshape(len(k), -1, d)
-
-        work = self.states.size * n_padded // VECTOR_SPEED
-        for_each(sum_products, tables, workers_for(len(tables), work, self.n_threads))
-        hessian = np.zeros((self.n_parameters, self.n_parameters))
-        hessian[first, second] = hessian[second, first] = sums.reshape(-1)[places]
-        fields = curvature.sum(0)
-        couplings = fields[self.pairs[0]] + fields[self.pairs[1]]
-        np.fill_diagonal(hessian, np.concatenate([fields, couplings]) + self.ridge)
-        return hessian
-
-    @computed_once
-    def _features(self):
-        """Parameters of the features z = [1, x] of each unit (a row), -1 where it has none."""
-        return np.hstack([np.arange(self.n_units)[:, None], self.index])
-
-    @computed_once
-    def _tables(self):
-        """Tables with pairs of units and their products; pairs of parameters and places in sums.
-
-        A table is the sparse matrix (n_tuples * n_states, n_rows) of the joint states of a tuple of
-        units and each later one.
-        """
-        n_rows, d = self.states.shape
-        size = 4  # units of a tuple: two of them have 256 joint states
-        n_tuples = max(2, -(-d // size))
-        states = np.arange(1 << 2 * size)
-        spins = 2.0 * (states >> np.arange(2 * size)[:, None] & 1) - 1
-        row, column = np.triu_indices(2 * size, 1)
-        bits = np.zeros((n_rows, n_tuples * size), np.int32)
-        bits[:, :d] = self.states > 0
-        codes = bits.reshape(n_rows, n_tuples, size) @ (1 << np.arange(size, dtype=np.int32))
-        units, tables = 1 + np.arange(n_tuples * size).reshape(n_tuples, size), []
-        ones = np.ones(n_rows * (n_tuples - 1))
-        for g in range(n_tuples - 1):
-            n = n_tuples - 1 - g
-            cells = codes[:, g, None] + (codes[:, g + 1 :] << size)
-            cells += np.arange(n, dtype=np.int32) << 2 * size
-            starts = np.arange(0, cells.size + 1, n, dtype=np.int32)
-            parts = ones[: cells.size], cells.reshape(-1), starts
-            table = sparse.csc_array(parts, shape=(n << 2 * size, n_rows))
-            both = np.hstack([np.broadcast_to(units[g], (n, size)), units[g + 1 :]])
-            tables.append((table, both[:, row], both[:, column]))
-        k, l = np.triu_indices(d + 1, 1)
-        first, second = self._features[:, k], self._features[:, l]
-        j, pair = np.nonzero((first >= 0) & (second >= 0))
-        n_padded, products = 1 + n_tuples * size, spins[row] * spins[column]
-        places = (k[pair] * n_padded + l[pair]) * d + j
-        return tables, products, first[j, pair], second[j, pair], places, n_padded
-
     def weighted_sech2(self, parameters, rows=slice(None)):
         """weight * sech^2 eta of rows, (n_rows, n_units)."""
         residuals = abs(self._residuals_at(parameters, rows))
@@ -238,12 +166,20 @@ class PseudoLikelihood(PairwiseLikelihood):
         sech2 *= residuals
         return sech2
 
+    def _curvatures(self, parameters, rows):
+        variances = self.weighted_sech2(parameters, rows)
+        return np.diag(variances.sum(0)), variances, variances
+
     def leverages(self, inverse):
         """z_ij' inverse z_ij of the features of eta_ij, (n_rows, n_units)."""
         z = np.hstack([np.ones((len(self.states), 1)), self.states])
         out = np.empty(self.states.shape)
-        for j, indices in enumerate(self._features):
-            features, indices = z[:, indices >= 0], indices[indices >= 0]
+        for j, indices in enumerate(self.index):
+            neighbours = np.flatnonzero(self.coupled[j])
+            features, indices = (
+                z[:, np.append(0, 1 + neighbours)],
+                np.append(j, indices[neighbours]),
+            )
             out[:, j] = ((features @ inverse[np.ix_(indices, indices)]) * features).sum(1)
         return out
 
@@ -272,3 +208,117 @@ class PseudoLikelihood(PairwiseLikelihood):
     def _with(self, states, weights, pairs):
         edges = np.transpose(pairs)
         return PseudoLikelihood(states, weights, self.l2, self.n_threads, edges)
+
+
+# --- solvers --------------------------------------------------------------------------------------
+
+
+def bslm(objective, starts, *, l1=0.0, tol=1e-5, max_iter=10 * MAX_ITER):
+    """Maximum by Nguyen & Wood's coordinate updates, from each of several starts."""
+    pairs = [objective.unpacked(start) for start in starts]
+    couplings, field = (np.stack(arrays) for arrays in zip(*pairs, strict=True))
+    history = np.empty((len(starts), max_iter + 1))
+    n_iter = np.zeros(len(starts), np.int64)
+    data = BSLMData(
+        np.ascontiguousarray(objective.states.T),
+        np.ascontiguousarray(objective.states.T.astype(np.int8)), objective.weights,
+        objective.mean, objective.second, float(objective.total),
+    )  # fmt: skip
+    settings = BSLMSettings(
+        float(l1), float(objective.l2), float(tol) * float(objective.total) / TOLERANCE_ROWS,
+        int(max_iter),
+        *pl_kernels.bslm_addresses(),
+    )  # fmt: skip
+    work = len(starts) * 100 * objective.states.size * objective.n_units
+    n_workers = workers_for(len(starts), work, objective.n_threads, max_iter)
+    workspaces = bslm_workspaces(n_workers, *data.states.shape)
+    queue = np.zeros(2, np.int64)
+    arguments = data, settings, workspaces, queue, couplings, field, history, n_iter
+    in_parallel(pl_kernels.bslm, arguments, n_workers)
+    return [
+        Fit(objective.packed(J, h), list(values[1 : abs(n) + 1]), bool(n > 0))
+        for J, h, values, n in zip(couplings, field, history, n_iter, strict=True)
+    ]
+
+
+def penalty(objective, parameters):
+    """Firth's penalty per unit of weight, and its gradient."""
+    factor = scaled_cholesky(objective.hessian(parameters))
+    value = factor.half_log_determinant / objective.total
+    couplings, field = objective.unpacked(parameters)
+    states = objective.states
+    terms = objective.weighted_sech2(parameters) * np.tanh(states @ couplings + field)
+    terms *= -objective.leverages(factor.inverse()) / objective.total
+    coupling_gradient = states.T @ terms
+    return value, objective.packed(coupling_gradient + coupling_gradient.T, terms.sum(0))
+
+
+def penalised(objective, parameters):
+    """Penalised value and its gradient; the value is -inf where H is singular."""
+    value, gradient = objective.value_and_gradient(parameters)
+    try:
+        # Far out, where units are certain, the inverse overflows.
+        with np.errstate(over="ignore", invalid="ignore"):
+            added, added_gradient = penalty(objective, parameters)
+    except LinAlgError:
+        return -np.inf, gradient
+    if not np.isfinite(added_gradient).all():
+        return -np.inf, gradient
+    return value + added, gradient + added_gradient
+
+
+class _Scaled:
+    """A pseudo-likelihood with Firth's penalty, in coordinates in which H at a point is 1."""
+
+    def __init__(self, objective, point):
+        self.objective = objective
+        factor = scaled_cholesky(objective.hessian(point))
+        self.lower, self.scale = factor.factor.lower, factor.scale
+
+    def __getattr__(self, name):
+        return getattr(self.objective, name)
+
+    def value_and_gradient(self, parameters):
+        return penalised(self.objective, parameters)
+
+    def coordinates(self, separate):
+        return self
+
+    def to_parameters(self, z):
+        return self.scale * solve_triangular(self.lower, z, lower=True, trans="T")
+
+    def from_parameters(self, parameters):
+        return self.lower.T @ (parameters / self.scale)
+
+    def gradient(self, by_parameters):
+        return solve_triangular(self.lower, self.scale * by_parameters, lower=True)
+
+
+def firth(objective, start, *, tol=1e-5, max_iter=MAX_ITER, n_pairs=20):
+    """Maximum with Firth's penalty by L-BFGS, scaled anew by H after each `n_pairs` steps.
+
+    H leaves out the second derivatives of the determinant, which are as large where data are
+    separated: scoring steps H^-1 g crawl there. L-BFGS learns them from the gradients. Stops when
+    the predicted rise of all rows, or of `TOLERANCE_ROWS` if they are more, is below tol^2.
+    """
+    if np.isinf(penalised(objective, start)[0]):
+        value = objective.value_and_gradient(start)[0]
+        return Fit(start, [objective.total * value], False)
+    # In the unit of `lbfgs`; the determinant is all there is where rows have little weight.
+    tol = 100 * tol**2 * max(1.0, TOLERANCE_ROWS / objective.total)
+    fit, history = Fit(start, [], False), []
+    while len(history) < max_iter and not fit.stopped:
+        n_iter = min(n_pairs, max_iter - len(history))
+        fit = lbfgs(_Scaled(objective, fit.parameters), fit.parameters, tol=tol, max_iter=n_iter)
+        history += fit.history
+    return fit._replace(history=history)
+
+
+def unique_with_firth(objective):
+    """Decide whether the maximum is unique: the Hessian must not be singular."""
+    # sech^2 is positive everywhere: its values make no difference to the rank.
+    values = np.linalg.eigvalsh(objective.hessian(np.zeros(objective.n_parameters)))
+    return Existence(True) if values[0] > values[-1] / MAX_CONDITION else Existence(
+        False, (), "the maximum is not unique: units depend on each other linearly; leave some out "
+        "or give a ridge penalty l2",
+    )  # fmt: skip

@@ -1,1 +1,0 @@
-"""Fully visible machines of binary units."""

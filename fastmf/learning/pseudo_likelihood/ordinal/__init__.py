@@ -1,1 +1,0 @@
-"""Machines of ordinal items."""
