@@ -19,7 +19,12 @@ from fastmf.estimators.common.reports import feature_names
 from fastmf.estimators.networks.network import CouplingNetwork
 from fastmf.estimators.pseudo_likelihood._base import ItemMachine
 from fastmf.inference.sampling import discrete
-from fastmf.learning.pseudo_likelihood.binary import PseudoLikelihood, bslm, firth, unique_with_firth
+from fastmf.learning.pseudo_likelihood.binary import (
+    PseudoLikelihood,
+    bslm,
+    firth,
+    unique_with_firth,
+)
 from fastmf.learning.pseudo_likelihood.fit import (
     MAX_HESSIAN_PARAMETERS,
     MAX_NEWTON_PARAMETERS,

@@ -147,12 +147,6 @@ class PairwiseLikelihood:
     - `_row_derivatives(parameters, rows)`: derivatives of rows' values by fields, and by the sum of
       the neighbours of each unit;
     - `_with(states, weights, pairs)`: the objective of other rows or pairs;
-
-    and, as far as its solvers need them,
-
-    - `_curvatures(parameters, rows)`: sum over rows of the covariances of the statistics of fields,
-      and for each row the covariances of these with the scores of their units, and the variances of
-      scores; all are conditional, times the weights of the rows;
     - `_slopes_of_means(parameters, factors)`: derivatives of the sums over rows of factors times
       means by fields, and of each mean, times its factor, by the sum of its neighbours.
     """
@@ -225,34 +219,9 @@ class PairwiseLikelihood:
             self._latest = np.array(parameters), value - self.penalty(parameters), gradient
         return self._latest[1], self._latest[2].copy()
 
-    def hessian(self, parameters):
-        """Negative Hessian, penalties included, (n_parameters, n_parameters).
-
-        The curvature of a unit by couplings to j and k is a sum over rows of x_j x_k times its
-        conditional variance.
-        """
-        n, d = self.n_fields, self.n_units
-
-        def sums(rows):
-            x, (fields, both, variances) = self._states(rows), self._curvatures(parameters, rows)
-            columns, variances = np.ascontiguousarray(x.T), np.ascontiguousarray(variances.T)
-            squares = np.zeros((d, d, d))
-            for k in range(d):
-                squares[k, :, k:] = (variances * columns[k]) @ x[:, k:]
-            return fields, both.T @ x, squares
-
-        fields, both, squares = self.sums_over_blocks(sums)
-        squares = np.triu(squares.swapaxes(0, 1))
-        squares += np.triu(squares, 1).swapaxes(1, 2)
-        hessian = np.diag(np.broadcast_to(self.ridge, self.n_parameters).astype(float))
-        hessian[:n, :n] += fields
-        for i, coupled in enumerate(self.coupled):
-            of_unit, couplings = np.flatnonzero(self.item_of_field == i), self.index[i, coupled]
-            block = both[of_unit][:, coupled]
-            hessian[np.ix_(of_unit, couplings)] += block
-            hessian[np.ix_(couplings, of_unit)] += block.T
-            hessian[np.ix_(couplings, couplings)] += squares[i][np.ix_(coupled, coupled)]
-        return hessian
+    def correlated(self):
+        """Return parameters where solvers without l1 start."""
+        return self.independent()
 
     def scores(self, parameters, rows, factors):
         """Scores of rows, each times a factor, (n_rows, n_parameters)."""

@@ -9,6 +9,18 @@ from fastmf.learning.pseudo_likelihood.binary import PseudoLikelihood, bslm, fir
 from fastmf.learning.pseudo_likelihood.fit import lbfgs, newton
 
 
+def test_partial_correlations_are_near_the_maximum():
+    """The start is exact for two units without fields, and better than uncoupled units for more."""
+    pair = PseudoLikelihood(
+        np.array([[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]]), [3, 3, 1, 1]
+    )
+    np.testing.assert_allclose(pair.correlated(), [0, 0, np.log(3) / 2], atol=2e-3)
+    objective, truth = population()
+    ends = [newton(objective, start) for start in (objective.independent(), objective.correlated())]
+    np.testing.assert_allclose([end.parameters for end in ends], [truth, truth], atol=1e-6)
+    assert len(ends[1].history) < len(ends[0].history)
+
+
 @pytest.mark.parametrize("separated", [False, True])
 def test_the_log_pseudo_likelihood_never_decreases(separated):
     rng = np.random.default_rng(1)
