@@ -10,8 +10,7 @@ import ctypes
 
 import numpy as np
 
-from fastmf._jit.arrays import array_at, field, pointer_to_entry
-from fastmf._jit.kernel import emitted
+from fastmf._jit.kernel import array_at, emitted, field, pointer_to_entry
 from fastmf._jit.lazily import cgutils, ir, types
 
 # --- arrays ---------------------------------------------------------------------------------------

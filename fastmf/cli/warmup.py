@@ -18,8 +18,8 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import fastmf
-from fastmf._common.cores import n_cores
 from fastmf._jit import cache
+from fastmf._threads.workers import n_cores
 from fastmf.cli import _options, _warmup_tasks
 
 

@@ -14,8 +14,8 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 57_273,
-    "lines of code": 35_878,
+    "lines": 57_038,
+    "lines of code": 35_737,
     "numeric constants": 286,
     "lines of tests": 41_937,
     "lines of the longest docstring of a function": 60,

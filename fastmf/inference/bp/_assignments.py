@@ -13,8 +13,8 @@ import numpy as np
 from fastmf._outcomes import LOG_EPSILON
 from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.bp._kernel_arguments import MAX_LOG_OF_PRODUCT
-from fastmf.kernels.bp.arguments import BPProblem
 from fastmf.kernels.bp.local_search import ClimbSettings, climb
+from fastmf.kernels.bp.messages import BPProblem
 from fastmf.models.exact import MAX_LAYER_STATES
 
 # Chains of each row, their rounds for each unit, the fewest rounds, and the first temperature

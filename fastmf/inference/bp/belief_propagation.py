@@ -22,7 +22,7 @@ from fastmf.inference.bp.most_probable import most_probable
 from fastmf.inference.bp.rbm import checked_fields, checked_init, messages_of, propagated
 from fastmf.inference.bp.solutions import mixtures, options_of_checks, starts_of_layers
 from fastmf.inference.fixed_point import Question, with_check
-from fastmf.kernels.mean_field.arguments import Tilt
+from fastmf.kernels.mean_field.units import Tilt
 from fastmf.models import RBM, BoltzmannMachine
 from fastmf.priors import Categorical
 from fastmf.priors._queries import two_values

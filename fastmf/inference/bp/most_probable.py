@@ -16,7 +16,7 @@ from fastmf.inference.bp.graphs.propagation import propagate_on_graph
 from fastmf.inference.bp.graphs.results import all_right
 from fastmf.inference.bp.rbm import checked_fields, checked_init, propagated
 from fastmf.inference.fixed_point import with_check
-from fastmf.kernels.bp.arguments import BPRecord
+from fastmf.kernels.bp.messages import BPRecord
 from fastmf.models import RBM, BoltzmannMachine
 from fastmf.priors import Categorical
 

@@ -21,7 +21,7 @@ from fastmf.inference.bp._kernel_arguments import (
 from fastmf.inference.bp._options import MAX_BYTES
 from fastmf.inference.bp.beliefs import Beliefs, log_messages, pair_products
 from fastmf.kernels.bp import belief_propagation as bp_kernels
-from fastmf.kernels.bp.arguments import BPRecord
+from fastmf.kernels.bp.messages import BPRecord
 
 
 class Ends(NamedTuple):

@@ -5,7 +5,7 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf._outcomes import CONVERGED, messages_of
 from fastmf.inference.fixed_point import FixedPoint, trace_of
-from fastmf.kernels.mean_field.arguments import MeanFieldRecord, Tilt
+from fastmf.kernels.mean_field.units import MeanFieldRecord, Tilt
 from fastmf.priors._groups import (
     as_states,
     check_clamped_groups,

@@ -14,7 +14,7 @@ from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
 from fastmf.inference.mean_field.mixture import mixture
 from fastmf.inference.mean_field.tap import TapOptions, solve, tap
-from fastmf.kernels.mean_field.arguments import Tilt
+from fastmf.kernels.mean_field.units import Tilt
 from fastmf.models import BoltzmannMachine
 from fastmf.models._integrated import IntegratedMachine, run_of
 from fastmf.priors._protocol import as_dtype

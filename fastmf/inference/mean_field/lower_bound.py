@@ -31,7 +31,7 @@ from fastmf.inference.mean_field._layouts import layout_of_checks
 from fastmf.inference.mean_field._rows import drawn_starts
 from fastmf.inference.mean_field.discrete_units import extreme_starts, is_discrete
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
-from fastmf.kernels.mean_field.arguments import Tilt
+from fastmf.kernels.mean_field.units import Tilt
 from fastmf.models import BoltzmannMachine
 from fastmf.models._layered import Layered
 from fastmf.models.boltzmann import MAX_DENSE_UNITS

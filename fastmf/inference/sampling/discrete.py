@@ -27,7 +27,7 @@ from fastmf.inference.sampling.annealing import (
 )
 from fastmf.inference.sampling.states import flat_states
 from fastmf.inference.sampling.visible import anneal_chains, units_of_columns
-from fastmf.kernels.sampling.visible import VisibleUnits
+from fastmf.kernels.sampling.annealing import VisibleUnits
 from fastmf.models.boltzmann import check_machine
 from fastmf.models.exact import MAX_LAYER_UNITS, numbered_states, states_of
 from fastmf.priors._groups import column_sizes

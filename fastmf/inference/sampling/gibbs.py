@@ -7,7 +7,7 @@ import numpy as np
 from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.kernels.linear.product import TASK_ROWS, pack, product_address
-from fastmf.kernels.sampling.layers import (
+from fastmf.kernels.sampling.annealing import (
     LayersPath,
     SampledLayer,
     anneal_layers,

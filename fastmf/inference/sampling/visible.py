@@ -8,7 +8,7 @@ from scipy.sparse import csr_array, issparse
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.mean_field._sparse_layout import colours_of, columns_graph, with_units
 from fastmf.inference.sampling.gibbs import check_finite
-from fastmf.kernels.sampling.visible import (
+from fastmf.kernels.sampling.annealing import (
     TiltedBetas,
     VisibleUnits,
     anneal_visible,

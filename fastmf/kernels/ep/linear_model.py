@@ -11,9 +11,8 @@ import numpy as np
 from fastmf._jit.intrinsics import row, smaller
 from fastmf._jit.kernel import REORDER, kernel
 from fastmf._jit.vectors import VECTOR_BYTES
-from fastmf._threads.interrupts import next_task, stopped
-from fastmf.kernels.linear.copies import transpose_tile
-from fastmf.kernels.linear.product import panel_width, product
+from fastmf._threads.workers import next_task, stopped
+from fastmf.kernels.linear.product import panel_width, product, transpose_tile
 
 PANEL_WIDTH = panel_width(np.float64)
 # Columns whose products with each other are summed at a time: a panel of them and the rows that it

@@ -20,9 +20,15 @@ import numpy as np
 from fastmf._common.memory import Scratch
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, kernel
-from fastmf.kernels.linear.copies import add_multiple, set_to_zero, transpose_tile
-from fastmf.kernels.linear.product import TILE_VECTORS, panel_width, product
-from fastmf.kernels.linear.work import new_work
+from fastmf.kernels.linear.product import (
+    TILE_VECTORS,
+    add_multiple,
+    new_work,
+    panel_width,
+    product,
+    set_to_zero,
+    transpose_tile,
+)
 
 
 class AscentStep(NamedTuple):

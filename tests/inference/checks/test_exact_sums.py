@@ -11,7 +11,7 @@ from fastmf.inference.checks import exact_sums
 from fastmf.inference.checks.exact_sums import exact_rows
 from fastmf.inference.checks.rows import Reason
 from fastmf.inference.fixed_point import FixedPoint, Question, with_check
-from fastmf.kernels.mean_field.arguments import Tilt
+from fastmf.kernels.mean_field.units import Tilt
 from fastmf.priors.concatenated import concatenate
 
 SOLVERS = mf.tap, mf.relaxed_bp, mf.adaptive_tap, mf.belief_propagation

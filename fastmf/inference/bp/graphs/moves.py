@@ -9,7 +9,7 @@ import numpy as np
 
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.bp.graphs.units import first_largest
-from fastmf.kernels.bp.graph_moves import ForestMemory, forest_move
+from fastmf.kernels.bp.graphs import ForestMemory, forest_move
 
 # Moves of each row, all but the last eighth at a temperature that falls to 0; and the first
 # temperature, relative to the exponents of a unit with its neighbours.

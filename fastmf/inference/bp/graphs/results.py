@@ -13,7 +13,7 @@ from fastmf.inference.bp.graphs.beliefs import GraphBeliefs
 from fastmf.inference.bp.graphs.radius import spectral_radius
 from fastmf.inference.bp.graphs.starts import returned_messages
 from fastmf.inference.fixed_point import Question, with_check
-from fastmf.kernels.mean_field.arguments import Tilt
+from fastmf.kernels.mean_field.units import Tilt
 from fastmf.priors._queries import binary_field, two_values
 
 NONE_FOUND = (

@@ -15,7 +15,7 @@ from fastmf._outcomes import LOG_EPSILON
 from fastmf._threads.workers import computed_once
 from fastmf.inference.bp._kernel_arguments import MAX_LOG_OF_PRODUCT
 from fastmf.inference.bp.graphs.layout import graph_layout
-from fastmf.kernels.bp.graph_arguments import BinaryProblem, StatesProblem
+from fastmf.kernels.bp.graphs import BinaryProblem, StatesProblem
 from fastmf.models._graph import pairwise_graph
 from fastmf.models._graph_sums import MAX_ENTRIES, eliminated, is_small
 from fastmf.models._state_tables import Tables, states_of_units

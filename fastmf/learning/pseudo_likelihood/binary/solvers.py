@@ -4,7 +4,7 @@ import numpy as np
 
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
-from fastmf.kernels.pseudo_likelihood.bslm_arguments import BSLMData, BSLMSettings, bslm_workspaces
+from fastmf.kernels.pseudo_likelihood.binary import BSLMData, BSLMSettings, bslm_workspaces
 from fastmf.learning.pseudo_likelihood.fit import MAX_ITER, TOLERANCE_ROWS, Fit
 
 
