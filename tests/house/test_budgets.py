@@ -14,10 +14,10 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 57_038,
-    "lines of code": 35_737,
+    "lines": 56_929,
+    "lines of code": 35_653,
     "numeric constants": 286,
-    "lines of tests": 41_937,
+    "lines of tests": 41_916,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,
