@@ -14,8 +14,8 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 56_872,
-    "lines of code": 35_612,
+    "lines": 56_856,
+    "lines of code": 35_603,
     "numeric constants": 286,
     "lines of tests": 41_916,
     "lines of the longest docstring of a function": 60,
