@@ -3,15 +3,14 @@
 An array at an address, a row of an array without the checks of a slice, the smaller of two numbers:
 each becomes a few instructions in its caller, where a function of Python would be compiled, and
 its types inferred, in every place that calls it. Where nothing is compiled, the Python bodies are
-called. `in_all_lanes` is for functions that emit instructions.
+called.
 """
 
 import ctypes
 
 import numpy as np
 
-from fastmf._jit.arrays import array_at, field, pointer_to_entry
-from fastmf._jit.kernel import emitted
+from fastmf._jit.kernel import array_at, emitted, field, pointer_to_entry
 from fastmf._jit.lazily import cgutils, ir, types
 
 # --- arrays ---------------------------------------------------------------------------------------
@@ -168,16 +167,3 @@ def _widest_vectors(typing_context):
         return context.get_dummy_value()
 
     return types.void(), generate
-
-
-# --- for emitters ---------------------------------------------------------------------------------
-
-
-def in_all_lanes(builder, number, n_lanes):
-    """Emit a vector of equal numbers; the number itself where vectors have one lane."""
-    if n_lanes == 1:
-        return number
-    undefined = ir.Constant(ir.VectorType(number.type, n_lanes), ir.Undefined)
-    lane = builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
-    zeros = ir.Constant(ir.VectorType(ir.IntType(32), n_lanes), None)
-    return builder.shuffle_vector(lane, undefined, zeros)

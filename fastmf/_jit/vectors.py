@@ -7,7 +7,6 @@ divides short loops into vectors badly. `Vectors` emits loads, stores, and compu
 
 import numpy as np
 
-from fastmf._jit.intrinsics import in_all_lanes
 from fastmf._jit.lazily import cgutils, ir
 from fastmf._jit.library import LEVEL
 
@@ -53,18 +52,15 @@ def loop(builder, first, last, step, body, starts=()):
 
 
 class Vectors:
-    """Emits vectors of numbers of one Numba type; a vector of one number is the number itself."""
+    """Emits vectors of numbers of one Numba type."""
 
-    def __init__(self, context, builder, dtype, n_bytes=VECTOR_BYTES):
+    def __init__(self, context, builder, dtype):
         self.context, self.builder = context, builder
         self.n_bits, self.item_bytes = dtype.bitwidth, dtype.bitwidth // 8
-        self.n_lanes = n_bytes // self.item_bytes
+        self.n_lanes = VECTOR_BYTES // self.item_bytes
         self.number = context.get_value_type(dtype)
-        self.type = self._of(self.number)
-        self.integers = self._of(ir.IntType(self.n_bits))
-
-    def _of(self, number):
-        return ir.VectorType(number, self.n_lanes) if self.n_lanes > 1 else number
+        self.type = ir.VectorType(self.number, self.n_lanes)
+        self.integers = ir.VectorType(ir.IntType(self.n_bits), self.n_lanes)
 
     # --- memory -----------------------------------------------------------------------------------
 
@@ -101,16 +97,17 @@ class Vectors:
 
     def constant(self, value):
         """A vector of equal floating-point numbers."""
-        lanes = [float(value)] * self.n_lanes
-        return ir.Constant(self.type, lanes if self.n_lanes > 1 else lanes[0])
+        return ir.Constant(self.type, [float(value)] * self.n_lanes)
 
     def integer_constant(self, value):
         """A vector of equal integers of the width of the numbers."""
-        return ir.Constant(self.integers, [value] * self.n_lanes if self.n_lanes > 1 else value)
+        return ir.Constant(self.integers, [value] * self.n_lanes)
 
     def in_all_lanes(self, number):
         """A vector of equal numbers."""
-        return in_all_lanes(self.builder, number, self.n_lanes)
+        undefined = ir.Constant(self.type, ir.Undefined)
+        lane = self.builder.insert_element(undefined, number, int32(0))
+        return self.shuffled(lane, undefined, [0] * self.n_lanes)
 
     def fma(self, x, y, z):
         """x * y + z, rounded once."""

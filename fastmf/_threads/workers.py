@@ -4,8 +4,13 @@ Kernels release the interpreter's lock and take their work, a few rows at a time
 queue. The calling thread works too, and does not wait for threads of the pool that have not yet
 started when the queue is empty. Numba's parallel loops wait at their end for every thread; with
 another busy process on two cores, that made two threads twice as slow as one.
+
+The main thread, in which Python runs the handlers of signals, does not run long kernels: it waits
+for the threads that do. When a handler raises, as Ctrl-C does, or a thread fails, the queue of the
+call is marked. Kernels look at it at each task, and at each sweep of a long task.
 """
 
+import math
 import os
 import sys
 import threading
@@ -13,11 +18,90 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import contextmanager
 from functools import cache, partial
+from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
 
-from fastmf._common.cores import n_cores
-from fastmf._threads.interrupts import stop
+from fastmf._jit.intrinsics import fetch_and_increment
+from fastmf._jit.kernel import emitted, field
+from fastmf._jit.lazily import ir, types
+
+CGROUP = Path("/sys/fs/cgroup")
+OF_THIS_PROCESS = Path("/proc/self/cgroup")
+
+
+def n_cores():
+    """Cores that this process may use, at least one.
+
+    No more than its affinity has (set by `taskset`, a scheduler or a cpuset), and no more
+    than its quota of time rounded up: beyond it, the kernel pauses all threads for a part of each
+    period, those with work included.
+    """
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return max(1, math.ceil(min(cores, _quota_of_this_process())))
+
+
+@cache
+def _quota_of_this_process():
+    return quota(CGROUP, OF_THIS_PROCESS)
+
+
+def quota(root, groups):
+    """Cores' worth of time that control groups leave to a process; infinite without a limit."""
+    line = next((line for line in _text(groups).splitlines() if line.startswith("0::")), "")
+    group = root / line.removeprefix("0::").strip("/")
+    folders = [group, *group.parents] if line else []
+    return min((_limit(folder) for folder in folders), default=math.inf)
+
+
+def _limit(group):
+    """Cores' worth of time; infinite for "max" and text that is no number."""
+    try:
+        time, period = map(int, _text(group / "cpu.max").split())
+        return time / period
+    except (ValueError, ZeroDivisionError):
+        return math.inf
+
+
+def _text(file):
+    """Text of a file; nothing if there is none, or it may not be read."""
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+# Next task in the queue of a call that is to stop: more than any call has, and the product with the
+# number of rows of a task is an integer still.
+STOPPED = 1 << 40
+
+next_task = fetch_and_increment
+
+
+def stopped(queue):
+    """Whether a call is to stop, as its queue says."""
+    return queue[0] >= STOPPED
+
+
+@emitted(stopped)
+def _stopped(typing_context, queue):
+    def generate(context, builder, signature, values):
+        data = field(context, builder, queue, values[0], "data")
+        task = builder.load_atomic(data, "acquire", 8)
+        return builder.icmp_signed(">=", task, ir.Constant(ir.IntType(64), STOPPED))
+
+    return types.boolean(queue), generate
+
+
+def stop(kernel, arguments):
+    """Stop all threads that are in a kernel with these arguments."""
+    code = getattr(kernel, "py_func", kernel).__code__
+    for name, value in zip(code.co_varnames, arguments, strict=False):
+        if name in ("queue", "work"):
+            queue = value if name == "queue" else value.queue
+            queue[0] = STOPPED
+
 
 # Multiplications of a call that is worth several threads (1 ms), and of one in which a user who
 # presses Ctrl-C would have to wait (0.1 s).

@@ -10,8 +10,8 @@ from multiprocessing import get_context
 import numpy as np
 
 import fastmf as mf
-from fastmf._common.cores import n_cores
 from fastmf._jit import cache
+from fastmf._threads.workers import n_cores
 from fastmf.cli import _options
 
 _RNG = np.random.default_rng(0)

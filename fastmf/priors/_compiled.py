@@ -22,13 +22,20 @@ from functools import cache
 import numpy as np
 
 from fastmf._jit.argument_types import ArrayType, Float64, Real, argument_types, numba_type
-from fastmf._jit.arrays import array_at
 from fastmf._jit.intrinsics import row, smaller, view, widest_vectors
-from fastmf._jit.kernel import address_of, call, calls, compile_methods, emitted, kernel, unit
+from fastmf._jit.kernel import (
+    address_of,
+    array_at,
+    call,
+    calls,
+    compile_methods,
+    emitted,
+    kernel,
+    unit,
+)
 from fastmf._jit.lazily import cgutils, is_disabled, types
 from fastmf._jit.names import name_of
-from fastmf._threads.interrupts import next_task
-from fastmf._threads.workers import in_parallel, workers_for
+from fastmf._threads.workers import in_parallel, next_task, workers_for
 from fastmf.priors._protocol import (
     as_dtype,
     is_concatenated,

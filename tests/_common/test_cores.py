@@ -9,9 +9,8 @@ import pytest
 from numba.np.ufunc import parallel
 
 import fastmf
-from fastmf._common import cores
-from fastmf._common.cores import n_cores, quota
 from fastmf._threads import workers
+from fastmf._threads.workers import n_cores, quota
 
 
 def written(folder, files):
@@ -55,7 +54,7 @@ def test_quota(tmp_path, groups, files, expected):
 )
 def test_cores_are_the_smaller_of_affinity_and_quota(monkeypatch, affinity, limit, expected):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(affinity)), raising=False)
-    monkeypatch.setattr(cores, "_quota_of_this_process", lambda: limit)
+    monkeypatch.setattr(workers, "_quota_of_this_process", lambda: limit)
     assert n_cores() == expected
 
 

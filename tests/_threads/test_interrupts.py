@@ -14,9 +14,8 @@ from everywhere import solution
 import fastmf as mf
 from fastmf._jit.kernel import kernel
 from fastmf._jit.messages import _WATCH
-from fastmf._threads import interrupts
-from fastmf._threads.interrupts import STOPPED, next_task, stopped
-from fastmf._threads.workers import for_each, in_parallel
+from fastmf._threads import workers
+from fastmf._threads.workers import STOPPED, for_each, in_parallel, next_task, stopped
 from fastmf.datasets.alignments import sequence_weights
 from fastmf.evaluation import annealed_importance_sampling, effective_couplings, gibbs_chains
 
@@ -255,5 +254,5 @@ def test_a_marked_queue_has_no_tasks():
         assert (out == 1).all()
     queue = np.array([3])
     assert next_task(queue) == 3 and not stopped(queue)
-    interrupts.stop(take_tasks, (queue, out))
+    workers.stop(take_tasks, (queue, out))
     assert next_task(queue) == STOPPED and stopped(queue)

@@ -8,10 +8,8 @@ from scipy.sparse import csr_array
 import fastmf as mf
 from fastmf._outcomes import ALL, FOLLOWING, NO_RECEIVERS
 from fastmf.inference.bp.graphs.units import GraphUnits
-from fastmf.kernels.bp import graph_binary, graph_states
-from fastmf.kernels.bp.graph_arguments import GraphState
-from fastmf.kernels.bp.graph_moves import ForestMemory
-from fastmf.reference.bp.graph_states import graph_sweep
+from fastmf.kernels.bp.graphs import ForestMemory, GraphState, odds_address, send_address
+from fastmf.reference.bp.graphs import graph_sweep
 from kernel_cases.case import Case, chosen
 
 
@@ -65,11 +63,11 @@ def of_rows(size, rows, kind, maximum=False, reweighted=False):
     if kind == "binary":
         problem, n_messages = units.binary[0], len(units.layout.edges)
         messages = np.exp(rng.uniform(-0.1, 0.1, (size.n_rows, n_messages)))[rows]
-        return problem, messages, graph_binary.send_address()
+        return problem, messages, odds_address()
     probability = np.full(len(units.graph.edges), 0.7) if reweighted else None
     problem = units.problem(probability)[0]._replace(maximum=maximum)
     messages = -rng.random((size.n_rows, problem.first_entry[-1]))[rows]
-    return problem, messages, graph_states.send_address()
+    return problem, messages, send_address()
 
 
 def state_of(problem, messages, receivers=ALL):
@@ -156,7 +154,7 @@ BINARY, SUMS = {"kind": "binary"}, {"kind": "states"}
 MAXIMA, TREES = SUMS | {"maximum": True}, SUMS | {"reweighted": True}
 KINDS = (("binary", BINARY), ("sums", SUMS), ("maxima", MAXIMA), ("trees", TREES))
 SWEEPS = [
-    Case("bp.graph_states.graph_sweep", f"{name}-{'forwards' if step > 0 else 'backwards'}",
+    Case("bp.graphs.graph_sweep", f"{name}-{'forwards' if step > 0 else 'backwards'}",
          partial(sweep_arguments, step=step, **kind), of_sweep, CLOSE,
          large=True)
     for name, kind in KINDS
@@ -165,15 +163,15 @@ SWEEPS = [
 CASES = [
     *SWEEPS,
     *(
-        Case("bp.graph_states.graph_sweep", f"{name}-receivers-{receivers}",
+        Case("bp.graphs.graph_sweep", f"{name}-receivers-{receivers}",
              partial(sweep_arguments, receivers=receivers, **kind), of_sweep, CLOSE)
         for name, kind in KINDS[:2]
         for receivers in (FOLLOWING, NO_RECEIVERS)
     ),
-    Case("bp.graph_binary.binary_terms", "spins", partial(terms_arguments, **BINARY), of_terms,
+    Case("bp.graphs.binary_terms", "spins", partial(terms_arguments, **BINARY), of_terms,
          CLOSE, large=True),
-    Case("bp.graph_decoding.decode_graph", "moves", decoding_arguments, of_decoding, CLOSE,
+    Case("bp.graphs.decode_graph", "moves", decoding_arguments, of_decoding, CLOSE,
          ("labels", "optimal"), large=True),
-    Case("bp.graph_moves.forest_move", "states", moves_arguments, of_move, CLOSE, ("labels",),
+    Case("bp.graphs.forest_move", "states", moves_arguments, of_move, CLOSE, ("labels",),
          large=True),
 ]  # fmt: skip

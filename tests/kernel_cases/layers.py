@@ -6,7 +6,7 @@ import numpy as np
 
 import fastmf as mf
 from fastmf.kernels.linear.product import pack, product_address
-from fastmf.kernels.sampling.layers import LayersPath, SampledLayer, layers_work
+from fastmf.kernels.sampling.annealing import LayersPath, SampledLayer, layers_work
 from fastmf.priors._compiled import units_of
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import data, groups, rbm, spiked
@@ -60,7 +60,7 @@ def _chains(arguments):
 
 
 CASES = [
-    Case("sampling.layers.anneal_layers", name, partial(arguments, **options), _chains,
+    Case("sampling.annealing.anneal_layers", name, partial(arguments, **options), _chains,
          {"float64": 1e-11, "float32": 1e-4}, large=name in ("gibbs", "mixed"), any_rows=False)
     for name, options in (
         ("gibbs", {"betas": (1.0, 1.0, 1.0, 1.0)}),

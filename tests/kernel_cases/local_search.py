@@ -4,8 +4,8 @@ from functools import partial
 
 import numpy as np
 
-from fastmf.kernels.bp.arguments import BPProblem
 from fastmf.kernels.bp.local_search import ClimbSettings
+from fastmf.kernels.bp.messages import BPProblem
 from kernel_cases.case import Case, chosen
 
 

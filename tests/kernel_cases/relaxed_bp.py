@@ -5,8 +5,8 @@ from functools import partial
 import numpy as np
 
 from fastmf.inference.mean_field.relaxed_bp import _layer_views
-from fastmf.kernels.mean_field.arguments import MeanFieldRecord
 from fastmf.kernels.mean_field.relaxed_bp import RelaxedBPSettings, relaxed_bp_work, update_address
+from fastmf.kernels.mean_field.units import MeanFieldRecord
 from kernel_cases.case import Case, chosen, few_rows
 from kernel_cases.machines import boltzmann_machine, data, rbm
 

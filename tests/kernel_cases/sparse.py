@@ -7,8 +7,7 @@ from scipy import sparse
 
 import fastmf as mf
 from fastmf.inference.mean_field._sparse_layout import SparseLayout, rows_and_memory
-from fastmf.kernels.mean_field.arguments import MeanFieldRecord, TapSettings, Tilt
-from fastmf.kernels.mean_field.rows import INFINITE, STEP_DOT
+from fastmf.kernels.mean_field.units import INFINITE, STEP_DOT, MeanFieldRecord, TapSettings, Tilt
 from kernel_cases.case import Case, chosen
 
 N_WORKERS = 16
@@ -123,14 +122,14 @@ TENTH = 1.0 / 10
 
 def _sweep(name, large=False, **options):
     build = partial(sweep_arguments, **options)
-    return Case("mean_field.sparse.sweep_chunks", name, build, _swept, CLOSE, large=large)
+    return Case("mean_field.tap.sweep_chunks", name, build, _swept, CLOSE, large=large)
 
 
 def _assess(name, **options):
     build = partial(assess_arguments, **options)
     exact = ("status", "sweep")
     return Case(
-        "mean_field.sparse.assess_rows", name, build, _assessed, CLOSE, exact, name == "running"
+        "mean_field.tap.assess_rows", name, build, _assessed, CLOSE, exact, name == "running"
     )
 
 
@@ -147,7 +146,7 @@ CASES = [
     _assess("converged", scale=1e-12),
     _assess("confirmed", scale=1e-12, confirms=1.0),
     _assess("not_confirmed", confirms=1.0),
-    Case("mean_field.colouring.greedy_colours", "chords", colour_arguments,
+    Case("mean_field.tap.greedy_colours", "chords", colour_arguments,
          lambda arguments: {"colours": arguments[3]}, {"float64": 0, "float32": 0}, ("colours",),
          large=True, any_rows=False),
 ]  # fmt: skip

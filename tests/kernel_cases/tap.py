@@ -5,9 +5,7 @@ from functools import partial
 import numpy as np
 
 from fastmf.inference.mean_field._layouts import layout_of
-from fastmf.kernels.mean_field.arguments import MeanFieldRecord, Sweep, TapSettings, Tilt
-from fastmf.kernels.mean_field.rows import SLOT_SIZE, ActiveRows, worker_shapes
-from fastmf.kernels.mean_field.units import units_address
+from fastmf.kernels.mean_field import units as kernels
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import (
     boltzmann_machine,
@@ -43,7 +41,7 @@ def _tilt(layout, size, dtype, tilted, clamped, rows):
         parts.append(part.astype(kind))
     if tilted == "alike":
         parts[:2] = (part[:1] for part in (whole[0].astype(dtype), whole[1].astype(dtype)))
-    return Tilt(*parts)
+    return kernels.Tilt(*parts)
 
 
 # No test or benchmark has more workers.
@@ -69,7 +67,7 @@ def tap_arguments(
     options = {**OPTIONS, **options}
     layout = layout_of(model, options["order"], schedule)
     rows = chosen(rows, size.n_rows)
-    record = MeanFieldRecord(
+    record = kernels.MeanFieldRecord(
         state=np.zeros((4, len(rows), layout.n_units), dtype),
         status=np.zeros(len(rows), np.int64),
         n_iter=np.zeros(len(rows), np.int64),
@@ -80,7 +78,7 @@ def tap_arguments(
     draw = uniform_data if machine is truncated_spiked_rbm else data
     start = draw(model, size.n_rows) if start is None else start
     record.state[0, :, layout.bounds[0]] = start[rows]
-    settings = TapSettings(
+    settings = kernels.TapSettings(
         **options,
         one_by_one=layout.one_by_one,
         resolution=float(np.finfo(dtype).eps),
@@ -88,7 +86,12 @@ def tap_arguments(
     )
     tilt = _tilt(layout, size, dtype, tilted, clamped, rows)
     return (
-        *(Sweep(layout.layers, layout.blocks), settings, tilt, _workers(layout, settings, dtype)),
+        *(
+            kernels.Sweep(layout.layers, layout.blocks),
+            settings,
+            tilt,
+            _workers(layout, settings, dtype),
+        ),
         *(np.zeros(2, np.int64), record),
     )
 
@@ -106,7 +109,7 @@ def measured_arguments(size, dtype, rows=None, *, machine=rbm, **options):
         moments = prior.moments(tilts[chosen(rows, size.n_rows), units], 0.1)
         record.state[:2, :, units] = np.asarray(moments, dtype)
     settings = settings._replace(
-        finish=units_address(np.dtype(dtype), measure=True),
+        finish=kernels.units_address(np.dtype(dtype), measure=True),
         measures=True,
         max_iter=1 + layout.grouped,
     )
@@ -114,10 +117,12 @@ def measured_arguments(size, dtype, rows=None, *, machine=rbm, **options):
 
 
 def _workers(layout, settings, dtype):
-    shapes = worker_shapes(settings, layout.n_units, layout.max_columns, layout.n_group_fields)
-    slots = np.full((N_WORKERS, 1, settings.rows_per_worker, SLOT_SIZE), np.nan)
+    shapes = kernels.worker_shapes(
+        settings, layout.n_units, layout.max_columns, layout.n_group_fields
+    )
+    slots = np.full((N_WORKERS, 1, settings.rows_per_worker, kernels.SLOT_SIZE), np.nan)
     parts = (np.full((N_WORKERS, *shape), np.nan, dtype) for shape in shapes)
-    return ActiveRows(slots, *parts)
+    return kernels.ActiveRows(slots, *parts)
 
 
 def _record(arguments):

@@ -6,7 +6,7 @@ import numpy as np
 
 import fastmf as mf
 from fastmf.inference.sampling.gibbs import units_of_columns
-from fastmf.kernels.sampling.visible import TiltedBetas, visible_work
+from fastmf.kernels.sampling.annealing import TiltedBetas, visible_work
 from fastmf.priors._groups import column_sizes
 from kernel_cases.case import Case, chosen
 
@@ -40,7 +40,7 @@ def _results(arguments):
 
 
 CASES = [
-    Case("sampling.visible.anneal_visible", kind, partial(arguments, kind=kind), _results,
+    Case("sampling.annealing.anneal_visible", kind, partial(arguments, kind=kind), _results,
          {"float64": 1e-11, "float32": 1e-11}, large=kind == "spins", any_rows=False)
     for kind in ("spins", "mixed")
 ]  # fmt: skip

@@ -38,7 +38,7 @@ def cases_without(names):
 with_rows = pytest.mark.parametrize("the_case", cases_without(WITHOUT_ROWS), ids=str)
 # Kernels in whose results all rows take part.
 TOGETHER = {
-    "mean_field.colouring.greedy_colours",
+    "mean_field.tap.greedy_colours",
     "sampling.effective_couplings.effective_couplings",
     "pseudo_likelihood.hamming.count_similar",
     "pseudo_likelihood.hamming.spanning_trees",
@@ -141,9 +141,9 @@ def test_fresh_processes_do_the_same(tmp_path, without_compiler):
         "mean_field.tap.tap-groups",
         "mean_field.tap.log_partitions-groups",
         "ep.sites.tilt_sites-spike_and_slab",
-        "sampling.layers.anneal_layers-gibbs",
-        "sampling.layers.anneal_layers-groups",
-        "sampling.layers.anneal_layers-mixed",
+        "sampling.annealing.anneal_layers-gibbs",
+        "sampling.annealing.anneal_layers-groups",
+        "sampling.annealing.anneal_layers-mixed",
         "bp.belief_propagation.belief_propagation-sum",
         "pseudo_likelihood.hamming.spanning_trees-forests",
         "pseudo_likelihood.potts.value_and_gradient-proteins",

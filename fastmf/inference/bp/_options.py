@@ -16,8 +16,8 @@ from fastmf._outcomes import (
 )
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.bp import belief_propagation as bp_kernels
-from fastmf.kernels.bp import blocks as bp_blocks
-from fastmf.kernels.bp.arguments import (
+from fastmf.kernels.bp.convergence import ConvergenceRecord, ConvergenceSettings
+from fastmf.kernels.bp.messages import (
     PADDING_MULTIPLE,
     TILE_UNITS,
     BPProblem,
@@ -25,7 +25,6 @@ from fastmf.kernels.bp.arguments import (
     BPSettings,
     BPWorkspaces,
 )
-from fastmf.kernels.bp.convergence import ConvergenceRecord, ConvergenceSettings
 
 ALGORITHMS = {"sum": SUM_PRODUCT, "max": MAX_PRODUCT, "mixed": MIXED_PRODUCT}
 # Bytes of the messages of rows that are solved together, and of residuals that are kept.
@@ -124,7 +123,7 @@ def _settings(options, units, dtype):
     max_factors = max(1, int(MAX_LOG_OF_PRODUCT[np.dtype(np.float64)] / max_weight))
     summed = max_weight if options.algorithm == "max" else 1.0
     error = rounding(units.model.weights.shape, dtype, max_weight, summed)
-    addresses = bp_blocks.addresses(options.kernel_algorithm, dtype)
+    addresses = bp_kernels.addresses(options.kernel_algorithm, dtype)
     return BPSettings(
         algorithm=options.kernel_algorithm,
         **convergence_settings(options, error)._asdict(),

@@ -48,9 +48,9 @@ from fastmf.inference.bp.solutions import (
 )
 from fastmf.inference.fixed_point import Question, with_changes, with_check
 from fastmf.inference.mean_field.solutions import N_CHECKED_STARTS
-from fastmf.kernels.bp.arguments import BPProblem, BPRecord
 from fastmf.kernels.bp.local_search import ClimbSettings, climb
-from fastmf.kernels.mean_field.arguments import Tilt
+from fastmf.kernels.bp.messages import BPProblem, BPRecord
+from fastmf.kernels.mean_field.units import Tilt
 from fastmf.models import RBM, BoltzmannMachine
 from fastmf.models._graph_sums import MAX_ENTRIES, is_small
 from fastmf.models.boltzmann import machine_of_layers

@@ -9,7 +9,7 @@ from fastmf._outcomes import is_converged, messages_of
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.fixed_point import FixedPoint, average, trace_of
 from fastmf.kernels.bp import belief_propagation as bp_kernels
-from fastmf.kernels.bp.arguments import TILE_UNITS
+from fastmf.kernels.bp.messages import TILE_UNITS
 from fastmf.special import sigmoid_pair
 
 BETTER = "another assignment is more probable, by {:.3g} nats; take {}"

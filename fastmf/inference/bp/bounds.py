@@ -39,7 +39,7 @@ from fastmf.inference.mean_field.lower_bound import (
 )
 from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.mean_field.tap import tap
-from fastmf.kernels.mean_field.arguments import Tilt
+from fastmf.kernels.mean_field.units import Tilt
 from fastmf.models import RBM, BoltzmannMachine
 from fastmf.models._couplings import finite_and_forbidden, has_forbidden
 from fastmf.models.boltzmann import machine_of_layers

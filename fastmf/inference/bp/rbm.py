@@ -30,7 +30,7 @@ from fastmf.inference.bp._options import (
 from fastmf.inference.bp.beliefs import Beliefs, log_messages, of_record, pair_products
 from fastmf.kernels.bp import belief_propagation as bp_kernels
 from fastmf.kernels.bp import groups as bp_groups
-from fastmf.kernels.bp.arguments import BPRecord
+from fastmf.kernels.bp.messages import BPRecord
 from fastmf.priors._queries import binary_field, two_values
 from fastmf.special import sigmoid_pair, softplus
 

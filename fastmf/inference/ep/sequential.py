@@ -91,7 +91,6 @@ def _inverse_data_covariance(side, site):
     precision = np.where(site[1] > 0, positive, np.inf)
     B, prediction = side.data_covariance(site[0], precision)
     residual = side.y - prediction
-    B = B + np.tril(B, -1).T
     if negative.size:
         columns = side.X[:, negative].astype(np.float64)
         B += (columns / site[1, negative]) @ columns.T

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.linalg import LinAlgError
-from scipy.linalg.blas import dsyrk, dtrmm
+from scipy.linalg.blas import dtrmm
 
 from fastmf._common.linalg import inverse_factor
-from fastmf._threads.workers import VECTOR_SPEED, in_parallel, workers_for
+from fastmf._threads.workers import VECTOR_SPEED, for_each, in_parallel, workers_for
 from fastmf.inference.gaussian.dense import Dense, GaussianMoments, GaussianSide, with_zeros
-from fastmf.kernels.ep.linear_model import data_covariance, whitened_columns
+from fastmf.kernels.ep.linear_model import whitened_columns
 from fastmf.kernels.linear.product import product_address
 
 # Entries of X that are converted to double precision at a time.
@@ -47,15 +47,11 @@ class LowRank(GaussianSide):
         self.floor = LOW_PRECISION * self._prepared_squares() / noise_variance
 
     def _prepared_squares(self):
-        """Sums of squares of the columns, and what the kernels need."""
-        X, width = self.X, max(64, ENTRIES_AT_A_TIME // self.n_rows // 64 * 64)
+        """Sums of squares of the columns, and chunks of these."""
+        X, width = self.X, max(64, 2 * self.n_rows, ENTRIES_AT_A_TIME // self.n_rows // 64 * 64)
         bounds = [*range(0, self.n_units, width), self.n_units]
         self.chunks = [slice(*ends) for ends in pairwise(bounds)]
         self._workspace = np.empty((self.n_rows, width))
-        # As many numbers as `data_covariance` sums: the number does not depend on the number
-        # of threads, nor does the result.
-        n_parts = min(MAX_PARTS, self.n_units // (4 * self.n_rows) + 1)
-        self._sums = np.empty((n_parts, self.n_rows + 1, self.n_rows))
         squares = np.empty(self.n_units)
         for units in self.chunks:
             chunk = X[:, units] if X.dtype == np.float64 else self.chunk(units)
@@ -73,14 +69,21 @@ class LowRank(GaussianSide):
         return columns
 
     def data_covariance(self, linear, precision):
-        """The lower triangle of B, for sites of positive precisions, and X D linear."""
-        n, d = self.n_rows, self.n_units
-        n_workers = workers_for(len(self._sums), n * n * d // 2 // VECTOR_SPEED, self.n_threads)
-        scale, queue = 1 / np.sqrt(precision), np.zeros(1, np.int64)
-        address = product_address(np.float64)
-        arguments = address, self.X, scale, linear * scale, queue, self._sums
-        in_parallel(data_covariance, arguments, n_workers)
-        total = self._sums.sum(0)
+        """B, for sites of positive precisions, and X D linear."""
+        n, d, scale = self.n_rows, self.n_units, 1 / np.sqrt(precision)
+        # The number of sums does not depend on the number of threads, nor does the result.
+        n_parts = min(MAX_PARTS, d // (4 * n) + 1)
+        sums = np.zeros((n_parts, n + 1, n))
+
+        def add(part):
+            for units in self.chunks[part::n_parts]:
+                columns = self.X[:, units] * scale[units]
+                sums[part, :n] += columns @ columns.T
+                sums[part, n] += columns @ (linear[units] * scale[units])
+
+        n_workers = workers_for(n_parts, n * n * d // 2 // VECTOR_SPEED, self.n_threads)
+        for_each(add, range(n_parts), n_workers)
+        total = sums.sum(0)
         B, prediction = total[:n], total[n]
         B.flat[:: n + 1] += self.noise_variance
         return B, prediction
@@ -109,7 +112,7 @@ class LowRank(GaussianSide):
     def project(self, residual):
         """X' residual, in double precision, without a copy of X."""
         if self.X.dtype == np.float64:
-            return residual @ self.X
+            return self.X.T @ residual
         return np.concatenate([residual @ self.chunk(units) for units in self.chunks])
 
     def _inverse(self, precision):
@@ -262,17 +265,6 @@ class StoredLowRank(LowRank):
         """Some columns of X in double precision."""
         return self.X[:, units]
 
-    def data_covariance(self, linear, precision):
-        """The lower triangle of B, for sites of positive precisions, and X D linear."""
-        n, scale = self.n_rows, 1 / np.sqrt(precision)
-        B, prediction = np.zeros((n, n), order="F"), np.zeros(n)
-        for units in self.chunks:
-            columns = self.chunk(units) * scale[units]
-            prediction += columns @ (linear[units] * scale[units])
-            B = dsyrk(1.0, columns, 1.0, B, lower=1, overwrite_c=1)
-        B.flat[:: n + 1] += self.noise_variance
-        return np.ascontiguousarray(B), prediction
-
     def whitened_columns(self, whiten, directions, z, offset):
         """Sums of squares of the whitened columns of X, and their products with z."""
         out = np.empty((2, self.n_units))
@@ -283,11 +275,3 @@ class StoredLowRank(LowRank):
             out[0, units] = squares - np.einsum("ij,ij->j", along, along)
             out[1, units] = z @ white - offset @ along
         return out
-
-    def predict(self, w):
-        """X w."""
-        return self.X @ w
-
-    def project(self, residual):
-        """X' residual."""
-        return self.X.T @ residual

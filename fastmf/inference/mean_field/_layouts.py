@@ -24,7 +24,8 @@ from fastmf.kernels.linear.product import (
     pack,
     panel_width,
 )
-from fastmf.kernels.mean_field.arguments import (
+from fastmf.kernels.mean_field.tap import update_address, update_block, update_groups
+from fastmf.kernels.mean_field.units import (
     GROUP,
     GROUP_RUN,
     SCALARS,
@@ -33,11 +34,9 @@ from fastmf.kernels.mean_field.arguments import (
     Layers,
     MeanFieldRecord,
     Tilt,
+    assess_address,
+    units_address,
 )
-from fastmf.kernels.mean_field.groups import update_block as update_groups
-from fastmf.kernels.mean_field.rows import assess_address
-from fastmf.kernels.mean_field.tap import update_address, update_block
-from fastmf.kernels.mean_field.units import units_address
 from fastmf.models.boltzmann import check_machine
 from fastmf.models.layered import Layered
 from fastmf.priors._groups import (

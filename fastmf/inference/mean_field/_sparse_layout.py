@@ -1,4 +1,4 @@
-"""The layout of a fully visible machine with sparse couplings, for `kernels.mean_field.sparse`.
+"""The layout of a fully visible machine with sparse couplings, for `kernels.mean_field.tap`.
 
 Columns (units, or groups of states) are coloured so that none is coupled to another of its colour,
 and stored colour by colour: then a sweep updates whole ranges of units, and their sources are about
@@ -10,8 +10,15 @@ import scipy
 
 from fastmf._outcomes import CONFIRMING, RUNNING
 from fastmf._threads.workers import VECTOR_SPEED, in_parallel, workers_for
-from fastmf.kernels.mean_field.colouring import greedy_colours
-from fastmf.kernels.mean_field.rows import (
+from fastmf.kernels.mean_field.tap import (
+    CHUNK_UNITS,
+    SparseCouplings,
+    SparseWork,
+    assess_rows,
+    greedy_colours,
+    sweep_chunks,
+)
+from fastmf.kernels.mean_field.units import (
     ACCELERATED,
     CONFIRMS,
     DAMPING,
@@ -34,15 +41,8 @@ from fastmf.kernels.mean_field.rows import (
     A,
     B,
     assess_address,
+    units_address,
 )
-from fastmf.kernels.mean_field.sparse import (
-    CHUNK_UNITS,
-    SparseCouplings,
-    SparseWork,
-    assess_rows,
-    sweep_chunks,
-)
-from fastmf.kernels.mean_field.units import units_address
 from fastmf.priors._compiled import AddressTable, units_of
 from fastmf.priors._groups import column_sizes, has_groups
 from fastmf.priors._protocol import (

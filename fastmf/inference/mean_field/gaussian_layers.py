@@ -13,7 +13,7 @@ from fastmf.inference.fixed_point import Question
 from fastmf.inference.mean_field._layouts import layout_of, record_from, result, start_and_tilt
 from fastmf.inference.mean_field.solutions import mixture
 from fastmf.inference.mean_field.tap import TapOptions, solve, tap
-from fastmf.kernels.mean_field.arguments import Tilt
+from fastmf.kernels.mean_field.units import Tilt
 from fastmf.models import BoltzmannMachine
 from fastmf.models.layered import IntegratedMachine, run_of
 from fastmf.priors._protocol import as_dtype

@@ -29,7 +29,7 @@ from fastmf._common.arguments import generator
 from fastmf._common.rows import is_sparse
 from fastmf.inference.mean_field._layouts import drawn_starts, layout_of_checks
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
-from fastmf.kernels.mean_field.arguments import Tilt
+from fastmf.kernels.mean_field.units import Tilt
 from fastmf.models import BoltzmannMachine
 from fastmf.models.boltzmann import MAX_DENSE_UNITS
 from fastmf.models.exact import states_of

@@ -31,17 +31,22 @@ from fastmf.inference.mean_field._layouts import (
 )
 from fastmf.inference.mean_field._sparse_layout import measure_sparse, solve_sparse
 from fastmf.inference.mean_field.solutions import mixture
-from fastmf.kernels.mean_field.arguments import (
+from fastmf.kernels.mean_field.tap import log_partitions
+from fastmf.kernels.mean_field.tap import tap as solve_rows
+from fastmf.kernels.mean_field.units import (
     EARLY_RESIDUAL,
     LATE_RESIDUAL,
+    MEAN,
+    SLOT_SIZE,
+    VAR,
+    ActiveRows,
+    B,
     Sweep,
     TapSettings,
     Tilt,
+    units_address,
+    worker_shapes,
 )
-from fastmf.kernels.mean_field.rows import MEAN, SLOT_SIZE, VAR, ActiveRows, B, worker_shapes
-from fastmf.kernels.mean_field.tap import log_partitions
-from fastmf.kernels.mean_field.tap import tap as solve_rows
-from fastmf.kernels.mean_field.units import units_address
 from fastmf.models.boltzmann import check_machine
 from fastmf.priors._protocol import has_log_prob
 

@@ -38,7 +38,7 @@ from fastmf.inference.sampling.gibbs import (
     units_of_columns,
 )
 from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
-from fastmf.kernels.sampling.visible import VisibleUnits
+from fastmf.kernels.sampling.annealing import VisibleUnits
 from fastmf.models.boltzmann import check_machine, dense_machine
 from fastmf.models.exact import MAX_LAYER_UNITS, numbered_states, states_of
 from fastmf.priors._groups import column_sizes

@@ -28,16 +28,14 @@ from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._sparse_layout import colours_of, columns_graph, with_units
 from fastmf.kernels.linear.product import TASK_ROWS, pack, product_address
-from fastmf.kernels.sampling.layers import (
+from fastmf.kernels.sampling.annealing import (
     LayersPath,
     SampledLayer,
-    anneal_layers,
-    layers_work,
-)
-from fastmf.kernels.sampling.visible import (
     TiltedBetas,
     VisibleUnits,
+    anneal_layers,
     anneal_visible,
+    layers_work,
     visible_work,
 )
 from fastmf.models import RBM, BoltzmannMachine

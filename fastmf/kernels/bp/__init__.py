@@ -7,6 +7,6 @@ A message tells a unit what a neighbour would be like without it:
 (a maximum in the place of the sum for the best assignment). At a fixed point beliefs are the
 stationary points of the Bethe free energy (Yedidia, Freeman & Weiss 2005), exact on trees. Between
 two layers of two-valued units messages are ratios, which never overflow (`belief_propagation`);
-`groups` has states of categorical units, files `graph_*` any graph, `local_search` flips of
-decoded assignments.
+`groups` has states of categorical units, `graphs` any graph, `local_search` flips of decoded
+assignments.
 """

@@ -21,7 +21,7 @@ from fastmf._outcomes import (
     OUT_OF_ITERATIONS,
     RUNNING,
 )
-from fastmf._threads.interrupts import next_task
+from fastmf._threads.workers import next_task
 
 
 class ConvergenceSettings(NamedTuple):

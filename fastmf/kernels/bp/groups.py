@@ -20,9 +20,9 @@ from fastmf._jit.argument_types import Float64, Int64, argument_types
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
 from fastmf._outcomes import RUNNING, WINDOW_SWEEPS
-from fastmf._threads.interrupts import next_task, stopped
+from fastmf._threads.workers import next_task, stopped
 from fastmf.kernels.bp.convergence import assess_row, sweep_damping
-from fastmf.kernels.linear.copies import copy
+from fastmf.kernels.linear.product import copy
 from fastmf.special import exp, log, sigmoid_pair, softplus
 
 
@@ -36,7 +36,7 @@ class GroupProblem(NamedTuple):
 
 
 class GroupSettings(NamedTuple):
-    """Options of the iteration, as in `fastmf.kernels.bp.arguments.BPSettings`."""
+    """Options of the iteration, as in `fastmf.kernels.bp.messages.BPSettings`."""
 
     tol: float
     rounding_error: float
@@ -51,7 +51,7 @@ class GroupRecord(NamedTuple):
 
     visible: Float64[2]  # (n_rows, n_states): log O
     hidden: Float64[2]  # (n_rows, n_hidden): log Q
-    bethe: Float64[1]  # as in `fastmf.kernels.bp.arguments.BPRecord` (this and the next 8)
+    bethe: Float64[1]  # as in `fastmf.kernels.bp.messages.BPRecord` (this and the next 8)
     status: Int64[1]
     n_iter: Int64[1]
     residual: Float64[1]

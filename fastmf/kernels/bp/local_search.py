@@ -21,9 +21,8 @@ from fastmf._jit.argument_types import Float64
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, kernel
 from fastmf._outcomes import GAIN_TOLERANCE, LOG_STRIDE, MAX_ROUNDS
-from fastmf._threads.interrupts import next_task, stopped
-from fastmf.kernels.bp.arguments import LOG_ODDS
-from fastmf.kernels.bp.messages import max_message
+from fastmf._threads.workers import next_task, stopped
+from fastmf.kernels.bp.messages import LOG_ODDS, max_message
 from fastmf.special import log, sigmoid_pair, softplus
 
 # Rows of a workspace after the log-odds of hidden units: the probabilities of 0 and 1 they give.

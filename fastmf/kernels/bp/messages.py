@@ -1,16 +1,149 @@
-"""Messages of belief propagation between one visible unit and all hidden units.
+"""Arguments of belief propagation in RBMs, messages of a visible unit, and their products.
 
 Notation as in `fastmf.kernels.bp.belief_propagation`: e = exp(W), s and r the messages to and from
 the hidden units as ratios m(1) / m(0), (p, q) and (P, Q) the beliefs of the hidden and visible
-units; for max-product W, log s and log r, and cavity log-odds. All are made part of the blocks of a
-sweep, which may reorder their sums and products, but for `max_message`.
+units; for max-product W, log s and log r, and cavity log-odds. Messages are made part of the blocks
+of a sweep, which may reorder their sums and products, but for `max_message`.
+
+With the numerators n = s q + e p and the denominators d = s q + p of the messages r = n / d to a
+visible unit, two products over hidden units are needed, for a few visible units at once,
+
+    of messages      prod r = prod n / prod d
+    of normalisers   prod (Q + P / r) = prod (n Q + d P) / prod n
+
+Numerators and denominators are multiplied on their own, so that there is no division for each pair
+of units, and no message is stored. They are emitted as LLVM vectors because LLVM keeps the
+accumulators of several rows in registers in no loop nest. A product is a number of the type only
+for a limited number of factors: then its exponent is split off. Mixed-product has other factors, in
+loops.
 """
 
 import math
+from typing import NamedTuple
 
-from fastmf._jit.intrinsics import larger
-from fastmf._jit.kernel import kernel
+import numpy as np
+
+from fastmf._jit.argument_types import Bool, Float64, Int64, Real
+from fastmf._jit.intrinsics import larger, row, smaller
+from fastmf._jit.kernel import REORDER, intrinsic, kernel
+from fastmf._jit.lazily import cgutils, ir, is_disabled, types
+from fastmf._jit.vectors import VECTOR_BYTES, Vectors, integer, loop
 from fastmf.special import log_of_normal
+
+# Visible units whose beliefs are computed together, so that the exponentials vectorise; and of one
+# task of `pair_beliefs`.
+TILE_UNITS = 16
+# Hidden units are padded to a multiple of this: a vector of float32, or two.
+PADDING_MULTIPLE = {"sum": 16, "max": 32, "mixed": 16}
+
+# Rows of `BPWorkspaces.tile`.
+LOG_ODDS, P, Q, CHANGES, LOGS = range(5)
+
+
+class BPProblem(NamedTuple):
+    """Couplings and fields of {0, 1} units."""
+
+    weights: Real[2]  # (n_visible, n_padded): not read by sum-product; may then have no rows
+    # (n_visible, n_padded): exp(weights). Not read by max-product; may then have no rows
+    exponentials: Real[2]
+    # (n_visible, n_padded): exp(weights / 2), the messages that rows start from. Read by
+    # sum-product, if there are fewer entries of messages than rows; may otherwise have no rows
+    starts: Real[2]
+    row_sums: Float64[1]  # (n_visible,): sums of the rows of `weights`; read by mixed-product only
+    visible_field: Float64[2]  # (1 or n_rows, n_visible)
+    hidden_field: Float64[2]  # (1 or n_rows, n_padded)
+
+
+class BPSettings(NamedTuple):
+    """Options of the iteration.
+
+    Parameters
+    ----------
+    algorithm : int
+        SUM_PRODUCT, MAX_PRODUCT or MIXED_PRODUCT.
+    adaptive, tol, rounding_error, max_iter
+        As in `ConvergenceSettings`.
+    max_factors : int
+        Number of messages to one visible unit whose product is a number in float64.
+    flush_every, log_every : int
+        Number of visible units after which the products of their messages to the hidden units are
+        moved to float64, and after which their logarithm is taken, a multiple of the first.
+    block, bethe, finish, objective, pair_logs, log_products, visible_beliefs,
+    hidden_beliefs, add_softplus : int
+        Addresses of the functions of `fastmf.kernels.bp.belief_propagation`, 0 for functions that
+        the algorithm does not call.
+    """
+
+    algorithm: int
+    adaptive: bool
+    tol: float
+    rounding_error: float
+    max_iter: int
+    max_factors: int
+    flush_every: int
+    log_every: int
+    block: int = 0
+    bethe: int = 0
+    finish: int = 0
+    objective: int = 0
+    pair_logs: int = 0
+    log_products: int = 0
+    visible_beliefs: int = 0
+    hidden_beliefs: int = 0
+    add_softplus: int = 0
+
+
+class BPRecord(NamedTuple):
+    """Beliefs and convergence record of all rows."""
+
+    visible: Float64[2]  # (n_rows, n_visible) and (n_rows, n_padded): log-odds of the beliefs
+    hidden: Float64[2]  # (n_rows, n_visible) and (n_rows, n_padded)
+    # bool (n_rows, n_visible): best assignment of all sweeps, of max- and mixed-product
+    best: Bool[2]
+    # (n_rows,): log-probability of that assignment plus log Z, with the hidden units maximised
+    # (max-product) or summed out (mixed-product)
+    objective: Float64[1]
+    bethe: Float64[1]  # (n_rows,): Bethe log-partition, of sum-product
+    status: Int64[1]  # as in `ConvergenceRecord` (this and the next 7)
+    n_iter: Int64[1]
+    residual: Float64[1]
+    damping: Float64[1]
+    min_residual: Float64[1]
+    n_stalled: Int64[1]
+    limit: Float64[1]
+    history: Float64[2]
+
+
+class BPWorkspaces(NamedTuple):
+    """Results of the blocks of a sweep, and the buffers that this needs.
+
+    All have one entry for each worker.
+    """
+
+    # (n_workers, 3, n_padded): p, q and log-odds of the hidden units, in the type of the messages
+    beliefs: Real[3]
+    # (n_workers, n_blocks, n_padded): sums over a block of the log-messages to each hidden unit
+    message_sums: Float64[3]
+    # (n_workers, n_blocks or 0, n_padded): sums over the units decoded as 1 of their couplings;
+    # max-product only
+    decoded_sums: Float64[3]
+    # (n_workers, n_blocks): largest change of a belief or message, -1 before the first sweep of a
+    # row whose messages are not set; sum of the fields of the units decoded as 1
+    change: Float64[2]
+    decoded_field: Float64[2]  # (n_workers, n_blocks)
+    # (n_workers, TILE_UNITS, n_padded): messages to a tile of visible units, of max-product
+    received: Real[3]
+    # (n_workers, 5, TILE_UNITS): log-odds of these units, P, Q, the changes of their beliefs, and
+    # logarithms of products
+    tile: Float64[3]
+    # (n_workers, n_padded): products of messages to the hidden units; sums, for max- and
+    # mixed-product
+    product: Real[2]
+    # (n_workers, n_padded): largest change of a message to each hidden unit, relative for
+    # sum-product
+    message_changes: Real[2]
+    # (n_workers, n_padded): products of these products; changes of the beliefs of the hidden units
+    product64: Float64[2]
 
 
 @kernel(mode="merged")
@@ -137,3 +270,234 @@ def add_pair_beliefs(e, s, p, q, scale, total):
     for j in range(e.shape[0]):
         both = e[j] * p[j]
         total[j] += scale * both / (s[j] * q[j] + both)
+
+
+# Visible units whose products are accumulated together, each in two registers: half of the
+# registers that AVX-512 has, or AVX2.
+UNITS_AT_ONCE = 8 if VECTOR_BYTES == 64 else 4
+LOG_2 = float(np.log(2.0))
+
+
+class _ProductEmitter:
+    """Emits the products of `n_units` rows of couplings and messages, in `vectors`."""
+
+    def __init__(self, vectors, n_units):
+        self.vectors, self.builder, self.n_units = vectors, vectors.builder, n_units
+        # Bits of a floating-point number after and before which its exponent lies.
+        self.n_fraction, self.bias = {32: (23, 127), 64: (52, 1023)}[vectors.n_bits]
+
+    def factors(self, e, s, p, q, weights):
+        """Vectors of the factors above and below: n and d, or n Q + d P and n."""
+        builder = self.builder
+        t = builder.fmul(s, q)
+        above = self.vectors.fma(e, p, t)
+        below = builder.fadd(t, p)
+        if not weights:
+            return above, below
+        high, low = weights
+        return self.vectors.fma(above, low, builder.fmul(below, high)), above
+
+    def split(self, above, below, mantissa, exponent):
+        """Mantissa times above / below as a number from 1 to 2, and the exponent with the rest."""
+        builder = self.builder
+        product = builder.fmul(builder.fdiv(above, below), mantissa)
+        bits = builder.bitcast(product, self.vectors.integers)
+        shift, bias, fraction = map(
+            self.vectors.integer_constant,
+            (self.n_fraction, self.bias, (1 << self.n_fraction) - 1),
+        )
+        added = builder.sub(builder.lshr(bits, shift), bias)
+        of_one = builder.shl(bias, shift)
+        mantissa = builder.or_(builder.and_(bits, fraction), of_one)
+        mantissa = builder.bitcast(mantissa, self.vectors.type)
+        return mantissa, builder.add(exponent, added)
+
+    def joined(self, combine, vectors):
+        """One vector with an entry for each of the given ones: what `combine` makes of its lanes.
+
+        Neighbours are combined, of each two vectors at once as long as there are several.
+        """
+        width = self.vectors.n_lanes
+        while width * len(vectors) > self.n_units:
+            if len(vectors) > 1:
+                pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
+            else:
+                pairs, width = [(vectors[0], vectors[0])], width // 2
+            even, odd = (range(k, 2 * width, 2) for k in (0, 1))
+            vectors = [
+                combine(*(self.vectors.shuffled(*pair, lanes) for lanes in (even, odd)))
+                for pair in pairs
+            ]
+        return vectors[0]
+
+    def emit(self, inputs, n, n_factors, weighted):
+        """Emit mantissas of the products and their exponents, one vector of each."""
+        builder, (e, s, p, q, high, low) = self.builder, inputs
+        one = self.vectors.constant(1.0)
+        starts = one, one, one, self.vectors.integer_constant(0)
+        # LLVM keeps these in registers.
+        above, below, mantissas, exponents = accumulators = [
+            [cgutils.alloca_once(builder, start.type) for _ in range(self.n_units)]
+            for start in starts
+        ]
+        for start, variables in zip(starts, accumulators, strict=True):
+            for variable in variables:
+                builder.store(start, variable)
+        weights = [self.weights(high, low, u) if weighted else () for u in range(self.n_units)]
+
+        load = self.vectors.load
+
+        def multiply(k, _):
+            hidden = load(p, k), load(q, k)
+            for u in range(self.n_units):
+                offset = builder.add(k, builder.mul(integer(u), n))
+                pair = load(e, offset), load(s, offset)
+                result = self.factors(*pair, *hidden, weights[u])
+                for product, factor in zip((above[u], below[u]), result, strict=True):
+                    builder.store(builder.fmul(builder.load(product), factor), product)
+
+        def multiply_some(first, _):
+            last = builder.add(first, step)
+            last = builder.select(builder.icmp_signed("<", last, n), last, n)
+            loop(builder, first, last, integer(self.vectors.n_lanes), multiply)
+            for variables in zip(*accumulators, strict=True):
+                values = self.split(*map(builder.load, variables))
+                for value, variable in zip((one, one, *values), variables, strict=True):
+                    builder.store(value, variable)
+
+        step = builder.mul(n_factors, integer(self.vectors.n_lanes))
+        loop(builder, integer(0), n, step, multiply_some)
+        result = [[builder.load(x) for x in variables] for variables in (mantissas, exponents)]
+        return self.joined(builder.fmul, result[0]), self.joined(builder.add, result[1])
+
+    def weights(self, high, low, unit):
+        """Vectors of P and Q of a unit."""
+        numbers = (self.builder.load(self.builder.gep(x, [integer(unit)])) for x in (high, low))
+        if self.vectors.n_bits == 32:
+            numbers = (self.builder.fptrunc(number, self.vectors.number) for number in numbers)
+        return tuple(map(self.vectors.in_all_lanes, numbers))
+
+    def store(self, result, targets):
+        """Store mantissas and exponents as float64 numbers."""
+        wide = ir.VectorType(ir.DoubleType(), self.n_units)
+        mantissas, exponents = result
+        if self.vectors.n_bits == 32:
+            mantissas = self.builder.fpext(mantissas, wide)
+        exponents = self.builder.sitofp(exponents, wide)
+        for value, target in zip((mantissas, exponents), targets, strict=True):
+            pointer = self.builder.bitcast(target, wide.as_pointer())
+            self.builder.store(value, pointer).align = 8
+
+
+def _products(n_units, weighted):
+    """Intrinsic for the products of `n_units` visible units, as mantissas and exponents.
+
+    It takes the units' rows of couplings and messages one after the other; the pairs (p, q), of
+    vectors, and (P, Q); the number of factors whose product is a number; and the pair of arrays of
+    `n_units` numbers that it fills.
+    """
+
+    @intrinsic
+    def products(typing_context, e, s, hidden, visible, n_factors, out):
+        signature = types.void(e, s, hidden, visible, types.int64, out)
+
+        def generate(context, builder, signature, arguments):
+            arrays = [
+                context.make_array(type_)(context, builder, value)
+                for types_, values in zip(signature.args, arguments, strict=True)
+                if isinstance(types_, types.BaseTuple)
+                for type_, value in zip(types_, cgutils.unpack_tuple(builder, values), strict=True)
+            ]
+            n = builder.extract_value(arrays[0].shape, 0)
+            matrices = [
+                context.make_array(signature.args[k])(context, builder, arguments[k])
+                for k in (0, 1)
+            ]
+            emitter = _ProductEmitter(Vectors(context, builder, signature.args[0].dtype), n_units)
+            *inputs, mantissas, exponents = [array.data for array in matrices + arrays]
+            result = emitter.emit(inputs, n, arguments[4], weighted)
+            emitter.store(result, (mantissas, exponents))
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return products
+
+
+_ratios_of_some, _ratios_of_one = _products(UNITS_AT_ONCE, False), _products(1, False)
+_normalisers_of_some, _normalisers_of_one = _products(UNITS_AT_ONCE, True), _products(1, True)
+
+
+def _compiled(e, s, hidden, tile, n_factors, normalisers):
+    """Logarithms of products over all hidden units, for each visible unit of a tile.
+
+    Few arguments: arguments of a call by address are copied, all fields of every array.
+    """
+    n, k = hidden.shape[0] // 3, np.int64(0)
+    n_units, p, q = s.shape[0] // n, row(hidden, (0,), n), row(hidden, (n,), n)
+    while k < n_units:
+        some = k + UNITS_AT_ONCE <= n_units
+        size = UNITS_AT_ONCE if some else 1
+        pairs = row(e, (k * n,), size * n), row(s, (k * n,), size * n)
+        visible = row(tile, (P * TILE_UNITS + k,), size), row(tile, (Q * TILE_UNITS + k,), size)
+        mantissas = row(tile, (LOGS * TILE_UNITS + k,), size)
+        exponents = row(tile, (CHANGES * TILE_UNITS + k,), size)
+        arguments = *pairs, (p, q), visible, n_factors, (mantissas, exponents)
+        if some and normalisers:
+            _normalisers_of_some(*arguments)
+        elif some:
+            _ratios_of_some(*arguments)
+        elif normalisers:
+            _normalisers_of_one(*arguments)
+        else:
+            _ratios_of_one(*arguments)
+        k += size
+    logs = row(tile, (LOGS * TILE_UNITS,), n_units)
+    exponents = row(tile, (CHANGES * TILE_UNITS,), n_units)
+    for k in range(n_units):
+        logs[k] = log_of_normal(logs[k]) + LOG_2 * exponents[k]
+
+
+def _in_numpy(e, s, hidden, tile, n_factors, normalisers):
+    (p, q, _), tile = hidden.reshape(3, -1), tile.reshape(-1, TILE_UNITS)
+    e, s = e.reshape(-1, len(p)), s.reshape(-1, len(p))
+    r = (s * q + e * p) / (s * q + p)
+    if normalisers:
+        high, low = tile[[P, Q], : len(e), None].astype(r.dtype)
+        r = low + high / r
+    tile[LOGS, : len(e)] = np.log(r).sum(1, dtype=float)
+
+
+pair_logs = kernel(_in_numpy if is_disabled() else _compiled, mode="by_address", views=True)
+
+
+@kernel(mode="merged")
+def _product(e, first, second):
+    """Product of first + e second."""
+    product = 1.0
+    for j in range(e.shape[0]):
+        product *= first[j] + e[j] * second[j]
+    return product
+
+
+@kernel(mode="by_address", fastmath=REORDER, views=True)
+def log_products(settings, e, hidden, visible, tile):
+    """Logarithms of the products of the mixed-product messages to each unit of a tile.
+
+    They are first + e second, of the beliefs (first, second) = (q, p) to a unit that is decoded as
+    0, and e / r with (p, q) to one decoded as 1.
+    """
+    n, n_units = hidden.shape[0] // 3, visible.shape[0]
+    logs = row(tile, (LOGS * TILE_UNITS,), n_units)
+    products = row(tile, (CHANGES * TILE_UNITS,), n_units)
+    for k in range(n_units):
+        logs[k] = 0
+    for start in range(0, n, settings.max_factors):
+        size = smaller(settings.max_factors, n - start)
+        for k in range(n_units):
+            is_one = np.int64(visible[k] > 0)
+            first = row(hidden, ((1 - is_one) * n + start,), size)
+            second = row(hidden, (is_one * n + start,), size)
+            products[k] = _product(row(e, (k * n + start,), size), first, second)
+        for k in range(n_units):
+            logs[k] += log_of_normal(products[k])

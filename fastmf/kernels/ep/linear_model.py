@@ -1,104 +1,22 @@
-"""Passes over the design matrix of a linear model, for expectation propagation.
+"""A pass over the design matrix of a linear model, for expectation propagation.
 
-An iteration needs X diag(scale^2) X' (the covariance of the data, without the noise), and the sums
-of squares of the columns of W X with a triangular W (the variances of the units). BLAS would need a
-scaled copy of X, and its threads would wait for each other. Here a block of columns is packed
-once for `product`, in double precision whatever the type of X, and its products stay in the cache.
+An iteration needs the sums of squares of the columns of W X with a triangular W (the variances of
+the units). BLAS would need room for all products, and its threads would wait for each other. Here a
+block of columns is packed once for `product`, in double precision whatever the type of X, and its
+products stay in the cache.
 """
 
 import numpy as np
 
 from fastmf._jit.intrinsics import row, smaller
-from fastmf._jit.kernel import REORDER, kernel
-from fastmf._jit.vectors import VECTOR_BYTES
-from fastmf._threads.interrupts import next_task, stopped
-from fastmf.kernels.linear.copies import transpose_tile
+from fastmf._jit.kernel import kernel
+from fastmf._threads.workers import next_task
 from fastmf.kernels.linear.product import panel_width, product
 
 PANEL_WIDTH = panel_width(np.float64)
-# Columns whose products with each other are summed at a time: a panel of them and the rows that it
-# is multiplied with stay in the first-level cache.
-COLUMNS = 192
 # Panels of columns that a worker takes at a time; rows of a triangular factor taken together: the
 # entries that are zero are left out for all of them but the last.
 PANELS_AT_A_TIME, ROWS = 8, 8
-
-
-@kernel(fastmath=REORDER)
-def data_covariance(address, X, scale, vector, queue, sums):
-    """Products of all rows of X, its columns scaled, with each other and with a vector."""
-    n_rows, n_units = X.shape
-    n_parts, n_panels = sums.shape[0], -(-n_rows // PANEL_WIDTH)
-    # Rows of zeros fill the last panel. They are not a multiple of a page apart, which would give
-    # all of them the same few lines of the cache.
-    scaled = np.zeros((n_panels * PANEL_WIDTH, COLUMNS + 8))
-    panel, tile = np.zeros((1, COLUMNS, PANEL_WIDTH)), np.empty((n_rows, PANEL_WIDTH))
-    while True:
-        part = next_task(queue)
-        if part >= n_parts:
-            break
-        total = sums[part]
-        total[:] = 0
-        end = (part + 1) * n_units // n_parts
-        for start in range(part * n_units // n_parts, end, COLUMNS):
-            if stopped(queue):
-                return
-            n_part = smaller(COLUMNS, end - start)
-            columns = slice(start, start + n_part)
-            _scale_columns(X, start, scale[columns], vector[columns], scaled, total[n_rows])
-            for first in range(0, n_rows, PANEL_WIDTH):
-                _transpose_panel(scaled, first, n_part, panel[0])
-                product(
-                    address,
-                    scaled[first:],
-                    n_rows - first,
-                    0,
-                    panel[:, :n_part],
-                    tile,
-                    PANEL_WIDTH,
-                )
-                _add_lower(tile, first, total)
-
-
-@kernel(mode="merged")
-def _scale_columns(X, start, scale, vector, scaled, products):
-    """Scale some columns, and add their products with a vector."""
-    n = len(scale)
-    for i in range(X.shape[0]):
-        # Entries of a row of X, but not of a block of its columns, are known to be neighbours.
-        given, new, along = X[i, start : start + n], row(scaled, (i, 0), n), 0.0
-        for k in range(n):
-            new[k] = given[k] * scale[k]
-            along += new[k] * vector[k]
-        products[i] += along
-
-
-@kernel(mode="merged")
-def _transpose_panel(scaled, first, n_part, panel):
-    """Write a panel's rows of some columns as its columns."""
-    lanes = VECTOR_BYTES // 8
-    n_tiled = n_part // lanes * lanes
-    for k in range(0, n_tiled, lanes):
-        for c in range(0, PANEL_WIDTH, lanes):
-            transpose_tile(scaled, first + c, k, panel, c, lanes)
-    for k in range(n_tiled, n_part):
-        for c in range(PANEL_WIDTH):
-            panel[k, c] = scaled[first + c, k]
-
-
-@kernel(mode="merged")
-def _add_lower(tile, first, total):
-    """Add a panel of products, from row and column `first` on, to a lower triangle."""
-    n_rows = total.shape[1]
-    for i in range(first, n_rows):
-        n = smaller(i - first + 1, PANEL_WIDTH)
-        added, more = row(total, (i, first), n), row(tile, (i - first, 0), n)
-        if n == PANEL_WIDTH:
-            for c in range(PANEL_WIDTH):
-                added[c] += more[c]
-        else:
-            for c in range(n):
-                added[c] += more[c]
 
 
 @kernel

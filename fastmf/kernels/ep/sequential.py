@@ -18,7 +18,7 @@ import numpy as np
 
 from fastmf._jit.intrinsics import larger, smaller
 from fastmf._jit.kernel import kernel
-from fastmf._threads.interrupts import next_task
+from fastmf._threads.workers import next_task
 from fastmf.kernels.ep.linear_model import PANEL_WIDTH, pack_columns
 from fastmf.kernels.ep.sites import new_site
 from fastmf.kernels.linear.product import product

@@ -28,8 +28,8 @@ import numpy as np
 from fastmf._jit.argument_types import Float64, Int64
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row
 from fastmf._jit.kernel import kernel
-from fastmf._threads.interrupts import next_task
-from fastmf.kernels.linear.work import new_work
+from fastmf._threads.workers import next_task
+from fastmf.kernels.linear.product import new_work
 
 # Sums are scaled anew where a log-weight exceeds their scale by more, and patterns of log-weights
 # that are smaller by more are left out: half of the range of doubles, so that products of a weight

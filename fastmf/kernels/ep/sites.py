@@ -18,7 +18,7 @@ import numpy as np
 
 from fastmf._jit.intrinsics import larger, smaller
 from fastmf._jit.kernel import kernel
-from fastmf._threads.interrupts import next_task
+from fastmf._threads.workers import next_task
 from fastmf.priors._compiled import tilted_log_partition, tilted_moments
 
 # Units that a worker takes at a time.

@@ -1,10 +1,14 @@
-"""Matrix products of a few rows with fixed couplings, inside kernels.
+"""Copies, memory of threads, and products of a few rows with fixed couplings, inside kernels.
 
 BLAS packs its right operand again at every call, has threads of its own, and rounds a row
 differently with the number of rows beside it. Here the couplings are packed once per solve; a tile
 of rows times one panel of columns stays in registers; and an entry is always the same chain of
 fused multiply-adds, so that a row's result does not depend on which rows are with it. A tile is
 emitted as LLVM vectors because LLVM keeps the accumulators of no loop nest in registers.
+
+Copies take longer to compile as statements on whole arrays. Kernels that made their own arrays
+would take a third of a second longer to compile: threads that call a kernel at the same time share
+scratch memory and a queue of tasks (`Work`).
 """
 
 from functools import cache
@@ -18,6 +22,42 @@ from fastmf._jit.intrinsics import larger, smaller
 from fastmf._jit.kernel import address_of, call, calls, intrinsic, kernel
 from fastmf._jit.lazily import cgutils, ir, is_disabled, types
 from fastmf._jit.vectors import VECTOR_BYTES, WIDE, Vectors, int32, integer, loop
+
+
+@kernel(mode="merged")
+def copy(source, target):
+    """Fill a one-dimensional array with the first entries of another."""
+    for k in range(target.shape[0]):
+        target[k] = source[k]
+
+
+@kernel(mode="merged")
+def set_to_zero(target):
+    """Set all entries of a one-dimensional array to zero."""
+    for k in range(target.shape[0]):
+        target[k] = 0
+
+
+@kernel(mode="merged")
+def add_multiple(factor, source, target):
+    """Add a multiple of a one-dimensional array to another of its type and length."""
+    for k in range(target.shape[0]):
+        target[k] += factor * source[k]
+
+
+class Work(NamedTuple):
+    """Scratch memory and queue of a kernel."""
+
+    # array, or NamedTuple of arrays: the part of each worker, on the first axis. A worker beyond it
+    # leaves at once
+    scratch: np.ndarray
+    queue: np.ndarray  # int64 (2,): next task, next worker
+
+
+def new_work(scratch):
+    """Scratch memory with a new queue."""
+    return Work(scratch, np.zeros(2, np.int64))
+
 
 # A tile of rows x 3 vectors needs one register per accumulator, 3 for couplings and 1 for a state:
 # all of AVX2's 16 registers with 4 rows, most of AVX-512's 32 with 8.

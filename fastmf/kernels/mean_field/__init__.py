@@ -1,6 +1,6 @@
 """Sweeps of naive mean field, TAP and relaxed belief propagation.
 
-`tap` iterates rows of dense models, `sparse` rows of graphs, `groups` states of categorical units;
-all take the equations of a unit from `units`. `relaxed_bp` keeps a cavity for each pair of units.
-How a sweep is judged is in `rows`.
+`tap` iterates rows of dense models, of graphs, and of models with categorical units, with the
+equations of a unit from `units`, where a row is assessed after a sweep, too. `relaxed_bp` keeps a
+cavity for each pair of units.
 """

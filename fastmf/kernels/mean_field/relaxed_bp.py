@@ -33,9 +33,9 @@ from fastmf._outcomes import (
     VAR_ROUNDING,
     WINDOW_SWEEPS,
 )
-from fastmf._threads.interrupts import next_task, stopped
-from fastmf.kernels.linear.work import new_work
-from fastmf.kernels.mean_field.rows import MEAN, VAR, A, B
+from fastmf._threads.workers import next_task, stopped
+from fastmf.kernels.linear.product import new_work
+from fastmf.kernels.mean_field.units import MEAN, VAR, A, B
 from fastmf.priors._compiled import tilted_log_partition, tilted_moments
 
 # Sources whose messages are computed together, so that transposing them writes whole cache lines.

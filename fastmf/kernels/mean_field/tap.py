@@ -3,50 +3,84 @@
 A sweep updates a block of units at a time (`fastmf.kernels.mean_field.units`), from the newest
 values of all units. Rows are independent: each worker iterates a few of them and, when one has
 ended, loads the next, so that the result of a row depends on nothing but the row.
+
+*Groups of states* (categorical units) have the covariance C = diag(m) - m m', so that the Onsager
+term of a group i is a matrix. With the field r_k = W_k' m_k of each group k, a whole group of units
+is updated by
+
+    s = W_i m_i                       fields of the group alone on the units it is coupled to
+    b = W' (m - C s)                  with C s = v s for units that are no groups
+    a = -sum_j v_j W_j^2 - sum_k [(W_k^2)' m_k - r_k^2]
+    m_i = softmax(field_i + b - a / 2)
+
+and a unit that is no group by b = W' m + a m, with the same a. The fields of single groups are kept
+from the update of one side to the update of the other, where they are s. So an RBM of groups beside
+other units needs four products a sweep, and a fully visible machine three. It is order 2 of
+Plefka's expansion at fixed means of all states; for groups of two states, the equations of units.
+
+*Sparse couplings* are swept in chunks of units. Units of one colour are not coupled: a chunk of
+them is updated at once, and chunks of one colour by several threads. Each chunk has measures of its
+own, which are put together in the order of the chunks, so that results do not depend on the number
+of threads, however few the rows are.
 """
 
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._jit.argument_types import Int64, argument_types
-from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
+from fastmf._jit.argument_types import Float64, Int32, Int64, Real, argument_types
+from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller, view
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
 from fastmf._outcomes import CONFIRMING, RUNNING
-from fastmf._threads.interrupts import next_task, stopped
-from fastmf.kernels.linear.copies import set_to_zero
-from fastmf.kernels.linear.product import product
-from fastmf.kernels.mean_field.arguments import (
-    N_UNITS,
-    PRODUCT,
-    SOURCE,
-    START,
-    WIDTH,
-    TapSettings,
-    Tilt,
-    packed_couplings,
-)
-from fastmf.kernels.mean_field.rows import (
+from fastmf._threads.workers import next_task, stopped
+from fastmf.kernels.linear.product import product, set_to_zero
+from fastmf.kernels.mean_field.units import (
+    ALONE,
     CONFIRMS,
+    CUBIC,
     DAMPING,
+    FIELD,
+    GROUP,
+    INFINITE,
     LAST_WINDOW_RESIDUAL,
     MEAN,
     MEASURED,
+    N_SOURCE,
+    N_UNITS,
+    ONE_SOURCE,
+    ONSAGER,
+    PRODUCT,
     RESIDUAL,
     ROW,
+    SCALARS,
+    SCALE,
+    SHIFTED,
     SLOT_SIZE,
+    SOURCE,
+    START,
     STEP,
+    STEP_DOT,
     STRICTNESS,
     SWEEP,
     THIRD,
+    VAR,
     VAR_RESIDUAL,
+    WHOLE_FIELD,
+    WIDTH,
     WINDOW_RESIDUAL,
     ActiveRows,
+    TapSettings,
+    Tilt,
     assess_row,
     copy_row,
     move_on,
+    packed_couplings,
+    refresh_variances,
+    sources_of,
+    targets_of,
+    update_units,
 )
-from fastmf.kernels.mean_field.units import refresh_variances, update_units
 from fastmf.priors._compiled import third_cumulants
 
 # --- a block of units of all active rows --------------------------------------------------------
@@ -222,3 +256,387 @@ def update_address(dtype, update=update_block):
     """Address of the compiled update of a block of units, for a floating type."""
     arguments = Int64[1], (int, int), int, ActiveRows, TapSettings, Tilt
     return address_of(update, *argument_types(dtype, *arguments))
+
+
+@kernel(mode="merged")
+def _shift(mean, var, s, shifted, sources):
+    """Set `shifted` to m - C s: the means of the sources less their response to a group."""
+    for k in range(sources.shape[0]):
+        begin, n, kind = sources[k, 0], sources[k, 1], sources[k, 2]
+        # Loops that begin at 0 have no negative index, which would keep them from vectors.
+        m, out, field = (
+            row(mean, (begin,), n),
+            row(shifted, (begin,), n),
+            row(s, (sources[k, 4],), n),
+        )
+        if kind == SCALARS:
+            v = row(var, (begin,), n)
+            for j in range(n):
+                out[j] = m[j] - v[j] * field[j]
+        if kind == GROUP:
+            subtract_response(m, field, out)
+
+
+@kernel(mode="inner", fastmath=REORDER)
+def subtract_response(mean, field, out):
+    """Set `out` to mean - C field for one group, with C = diag(mean) - mean mean'."""
+    total = mean[0] * field[0]
+    for i in range(1, mean.shape[0]):
+        total += mean[i] * field[i]
+    total += 1
+    for i in range(mean.shape[0]):
+        out[i] = mean[i] * (total - field[i])
+
+
+@kernel(mode="inner")
+def _multiply_source(layer, n_active, states, source, packed, out, n):
+    """Products of one source with its rows of packed couplings, or their squares.
+
+    Whole vectors are written: the columns after them are filled later.
+    """
+    begin, packed = layer[SOURCE] + source[0], packed[:, source[0] : source[0] + source[1]]
+    product(layer[PRODUCT], states, n_active, begin, packed, out, n)
+
+
+@kernel(mode="inner")
+def _add_own(active, n_active, plane, column, n):
+    """Add the products with one source to their sums."""
+    for s in range(n_active):
+        total, of_source = (
+            row(active.products, (plane, s, column), n),
+            row(active.products, (ONE_SOURCE, s, 0), n),
+        )
+        for i in range(n):
+            total[i] += of_source[i]
+
+
+@kernel(mode="merged")
+def _add_variances(layer, active, n_active, sources, columns):
+    """Sums of W^2 v, of W^2 m over groups, for some columns of the packed squares."""
+    first, n = columns
+    packed = packed_couplings(layer, 1, first, first - (-n // layer[WIDTH]), active.products)
+    plane = np.int64(ONSAGER)
+    for s in range(n_active if sources.shape[0] == 0 else 0):
+        set_to_zero(row(active.products, (plane, s, 0), n))
+    for k in range(sources.shape[0]):
+        source = sources[k]
+        if source[2] == GROUP:
+            continue
+        states = active.state[VAR if source[2] == SCALARS else MEAN]
+        _multiply_source(layer, n_active, states, source, packed, active.products[plane], n)
+        if plane == ONE_SOURCE:
+            _add_own(active, n_active, np.int64(ONSAGER), np.int64(0), n)
+        plane = np.int64(ONE_SOURCE)
+
+
+@kernel(mode="merged")
+def _group_field(active, s, source, target, n):
+    """The field of a single group on some units."""
+    return row(active.group_fields, (0, s, source[3] + target[5]), n)
+
+
+@kernel(mode="merged")
+def _add_groups(active, s, sources, target, n, column):
+    """Add the fields of single groups, and to the variances less their squares."""
+    field = row(active.products, (FIELD, s, column), n)
+    onsager = row(active.products, (ONSAGER, s, column), n)
+    # Four at once: the sums are loaded and stored a quarter as often. In the last round some of
+    # the four may be there twice, with weight 0.
+    r = r2 = r3 = r4 = field
+    one, n_groups, n_sources = field.dtype.type(1), np.int64(0), sources.shape[0]
+    for k in range(n_sources):
+        if sources[k, 2] == GROUP:
+            r, r2, r3, r4 = _group_field(active, s, sources[k], target, n), r, r2, r3
+            if n_groups == 0:
+                r2 = r3 = r4 = r
+            n_groups += 1
+        if n_groups == 4 or (k + 1 == n_sources and n_groups > 0):
+            u, v, w = one * (n_groups > 1), one * (n_groups > 2), one * (n_groups > 3)
+            for i in range(n):
+                x, y, z = u * r2[i], v * r3[i], w * r4[i]
+                field[i] += (r[i] + x) + (y + z)
+                onsager[i] -= (r[i] * r[i] + x * x) + (y * y + z * z)
+            n_groups = np.int64(0)
+
+
+@kernel(mode="merged")
+def _add_fields(layer, active, n_active, target, sources, packed, column):
+    """Fields of some units; fields of single groups are stored, and squared in the variances.
+
+    The fields of a group are left out but for the sources that are groups.
+    """
+    n, is_group = target[1], target[3] >= 0
+    states, of_source = active.state[MEAN], active.products[ONE_SOURCE]
+    for s in range(n_active):
+        zero = row(active.products, (FIELD, s, column), n)
+        for i in range(n):
+            zero[i] = 0
+    for k in range(sources.shape[0]):
+        source = sources[k]
+        if source[2] == GROUP:
+            out = active.group_fields[0, :, source[3] + target[5] :]
+            _multiply_source(layer, n_active, states, source, packed, out, n)
+        elif source[2] == SCALARS and not is_group:
+            _multiply_source(layer, n_active, states, source, packed, of_source, n)
+            _add_own(active, n_active, np.int64(FIELD), column, n)
+    for s in range(n_active):
+        _add_groups(active, s, sources, target, n, column)
+
+
+@kernel(mode="inner")
+def _multiply_means(layer, active, n_active, target, packed, plane, column):
+    """Fields W' m of a target."""
+    states, out = active.state[MEAN], active.products[plane, :, column:]
+    product(layer[PRODUCT], states, n_active, layer[SOURCE], packed, out, target[1])
+
+
+@kernel(mode="merged")
+def _multiply_shifted(layer, active, n_active, target, sources, packed, column):
+    """Fields of a group on which its own effect on the neighbours is left out."""
+    n_source, n_fields = layer[N_SOURCE], active.group_fields.shape[2] - target[3]
+    for s in range(n_active):
+        mean = row(active.state, (MEAN, s, layer[SOURCE]), n_source)
+        var = row(active.state, (VAR, s, layer[SOURCE]), n_source)
+        of_source = row(active.group_fields, (0, s, target[3]), n_fields)
+        shifted = row(active.group_fields, (0, s, layer[SHIFTED]), n_source)
+        _shift(mean, var, of_source, shifted, sources)
+    states, out = active.group_fields[0], active.products[FIELD, :, column:]
+    product(layer[PRODUCT], states, n_active, layer[SHIFTED], packed, out, target[1])
+
+
+@kernel(mode="merged")
+def _finish_groups(layer, active, s, targets, settings, tilt):
+    """New moments of the units of some targets, of one row, from their products."""
+    first, last = targets[0, 0], targets.shape[0] - 1
+    n, column = targets[last, 0] + targets[last, 1] - first, targets[0, 4] % layer[WIDTH]
+    like, units = active.products, (s, first, n, column)
+    alone = view(layer[ALONE] + first * like.itemsize, (n,), like)
+    update_units(settings.finish, layer, active, units, settings.order, tilt, alone)
+
+
+@kernel(mode="by_address", fastmath=REORDER, views=True)
+def update_groups(layer, block, n_active, active, settings, tilt):
+    """Update the targets `block` (first, last) of a layer together, in all active rows."""
+    width = layer[WIDTH]
+    targets = targets_of(layer)[block[0] : block[1]]
+    sources = sources_of(layer)
+    last, first_panel = targets[targets.shape[0] - 1], targets[0, 4] // width
+    start = first_panel * width
+    if settings.order > 1:
+        columns = (first_panel, last[4] + last[1] - start)
+        _add_variances(layer, active, n_active, sources, columns)
+    for t in range(targets.shape[0]):
+        target = targets[t]
+        column, panel = target[4] - start, target[2]
+        packed = packed_couplings(layer, 0, panel, panel - (-target[1] // width), active.products)
+        if settings.order == 1:
+            _multiply_means(layer, active, n_active, target, packed, np.int64(FIELD), column)
+        else:
+            _add_fields(layer, active, n_active, target, sources, packed, column)
+        if settings.order > 1 and target[3] >= 0:
+            _multiply_shifted(layer, active, n_active, target, sources, packed, column)
+        if settings.measures:
+            _multiply_means(layer, active, n_active, target, packed, np.int64(WHOLE_FIELD), column)
+    for s in range(n_active):
+        _finish_groups(layer, active, s, targets, settings, tilt)
+
+
+# Units of a chunk, whose intermediate results stay in the cache, and columns between two checks for
+# KeyboardInterrupt where units are updated one by one.
+CHUNK_UNITS = 2048
+
+
+class SparseCouplings(NamedTuple):
+    """Couplings by rows of the units; the rows of a group of states have the same sources."""
+
+    starts: Int64[1]  # (n_units + 1,)
+    # int32 (n_entries,): ascending in each row. All states of a group are there, or none
+    sources: Int32[1]
+    values: Real[1]  # (n_entries,)
+    # int32 (n_units,), or empty: number of states of the group that a unit belongs to, 1 for other
+    # units; empty without groups
+    sizes: Int32[1]
+    # (n_units,), or empty: 0 for states of a group, 1 for other units; empty without groups
+    alone: Real[1]
+
+
+class SparseWork(NamedTuple):
+    """State of all rows, and memory of each thread."""
+
+    queue: Int64[1]  # (2,): next task and next worker not taken yet
+    state: Real[4]  # (n_rows, 5 or 6, 1, n_units): planes as of `ActiveRows`
+    slots: Float64[4]  # (n_rows, 1, 1, SLOT_SIZE)
+    measures: Float64[5]  # (n_rows, n_chunks, 1, 1, SLOT_SIZE): slots of the chunks of a sweep
+    products: Real[4]  # (n_workers, 4, 1, width)
+    scratch: Real[3]  # (n_workers, 5, width)
+    group_fields: Real[4]  # (n_workers, 1, 1, largest number of sources of a group)
+
+
+@kernel(mode="inner", fastmath=REORDER)
+def _multiply_units(graph, order, active, first, n):
+    """Products of some units that are no states of groups."""
+    n_units = active.state.shape[2]
+    mean, var = row(active.state, (MEAN, 0, 0), n_units), row(active.state, (VAR, 0, 0), n_units)
+    third = row(active.state, (THIRD if order == 3 else MEAN, 0, 0), n_units)
+    field, onsager = (
+        row(active.products, (FIELD, 0, 0), n),
+        row(active.products, (ONSAGER, 0, 0), n),
+    )
+    cubic = row(active.products, (CUBIC, 0, 0), n)
+    zero = mean.dtype.type(0)
+    for i in range(n):
+        total = square = cube = zero
+        for k in range(graph.starts[first + i], graph.starts[first + i + 1]):
+            w, j = graph.values[k], graph.sources[k]
+            total += w * mean[j]
+            square += w * w * var[j]
+            if order == 3:
+                cube += w * w * w * third[j]
+        field[i], onsager[i], cubic[i] = total, square, cube
+
+
+@kernel(mode="inner", fastmath=REORDER)
+def _multiply_block(block, mean, var, group, order, out):
+    """Add the products of one column of units with one of its sources.
+
+    See `fastmf.kernels.mean_field.tap`: the fields of a group are W' (m - C s).
+    """
+    values, width, n, size = block
+    own_mean, response = group
+    field, onsager, whole_field = out
+    zero = mean.dtype.type(0)
+    dot = zero
+    for j in range(size):
+        response[j] = zero
+    if n > 1 and order > 1:
+        for i in range(n):
+            w = values[i * width : i * width + size]
+            for j in range(size):
+                response[j] += w[j] * own_mean[i]
+        for j in range(size):
+            dot += response[j] * mean[j]
+    for j in range(size):
+        # The mean less the response of the source to the column, m - C s.
+        response[j] = mean[j] - (
+            mean[j] * (response[j] - dot) if size > 1 else var[j] * response[j]
+        )
+    for i in range(n):
+        w = values[i * width : i * width + size]
+        total = square = shifted = zero
+        for j in range(size):
+            total += w[j] * mean[j]
+            # In a group v + m^2 is m.
+            square += w[j] * w[j] * (mean[j] if size > 1 else var[j])
+            shifted += w[j] * response[j]
+        whole_field[i] += total
+        field[i] += shifted
+        onsager[i] += square - total * total if size > 1 else square
+
+
+@kernel(mode="inner")
+def _multiply_columns(graph, order, active, first, n):
+    """Products of some columns of units, groups of states among them."""
+    zero, unit, end = active.state.dtype.type(0), first, first + n
+    while unit < end:
+        size, begin = np.int64(graph.sizes[unit]), graph.starts[unit]
+        width, column = graph.starts[unit + 1] - begin, unit - first
+        field = row(active.products, (FIELD, 0, column), size)
+        onsager = row(active.products, (ONSAGER, 0, column), size)
+        whole_field = row(active.products, (WHOLE_FIELD, 0, column), size)
+        for i in range(size):
+            field[i] = onsager[i] = whole_field[i] = zero
+        own_mean, k = row(active.state, (MEAN, 0, unit), size), np.int64(0)
+        while k < width:
+            source = np.int64(graph.sources[begin + k])
+            n_source = np.int64(graph.sizes[source])
+            mean = row(active.state, (MEAN, 0, source), n_source)
+            var = row(active.state, (VAR, 0, source), n_source)
+            response = row(active.group_fields, (0, 0, 0), n_source)
+            n_values = (size - 1) * width + n_source
+            block = row(graph.values, (begin + k,), n_values), width, size, n_source
+            out = field, onsager, whole_field
+            _multiply_block(block, mean, var, (own_mean, response), order, out)
+            k += n_source
+        unit += size
+
+
+@kernel(mode="inner")
+def _update_chunk(layer, graph, active, units, settings, tilt):
+    """New moments of some units that are not coupled, and the step towards them."""
+    (first, n), order, alone = units, settings.order, graph.alone
+    if alone.shape[0] == 0:
+        _multiply_units(graph, order, active, first, n)
+    else:
+        _multiply_columns(graph, order, active, first, n)
+        alone = row(alone, (first,), n)
+    units = np.int64(0), first, n, np.int64(0)
+    update_units(settings.finish, layer, active, units, order, tilt, alone)
+
+
+@kernel(mode="merged")
+def _size_of_update(graph, first, last, one_by_one):
+    """Number of units that are updated at once: a column if these are updated one by one."""
+    if not one_by_one:
+        return last - first
+    return np.int64(graph.sizes[first]) if graph.sizes.shape[0] > 0 else np.int64(1)
+
+
+@kernel(fastmath=REORDER, views=True)
+def sweep_chunks(layer, graph, chunks, rows, settings, tilt, work):
+    """Update the units of some chunks in some rows; each pair of both is a task."""
+    w = fetch_and_increment(work.queue[1:])
+    if w >= work.products.shape[0]:
+        return
+    task = next_task(work.queue)
+    while task < rows.shape[0] * chunks.shape[0]:
+        r, chunk = rows[task // chunks.shape[0]], chunks[task % chunks.shape[0]]
+        active = ActiveRows(
+            *(work.measures[r, chunk[2]], work.state[r], work.products[w], work.scratch[w]),
+            work.group_fields[w],
+        )
+        slot, measures = row(work.slots, (r, 0, 0, 0), SLOT_SIZE), active.slots[0, 0]
+        for k in range(SLOT_SIZE):
+            measures[k] = 0 if INFINITE <= k <= STEP_DOT else slot[k]
+        first, last, n_columns = chunk[0], chunk[1], np.int64(0)
+        while first < last and (n_columns % CHUNK_UNITS > 0 or not stopped(work.queue)):
+            size = _size_of_update(graph, first, last, settings.one_by_one)
+            _update_chunk(layer, graph, active, (first, size), settings, tilt)
+            first, n_columns = first + size, n_columns + 1
+        task = next_task(work.queue)
+
+
+@kernel(views=True)
+def assess_rows(rows, settings, work, status, record):
+    """Status of some rows after a sweep, from the measures of all chunks."""
+    k = next_task(work.queue)
+    while k < rows.shape[0]:
+        r = rows[k]
+        slot = row(work.slots, (r, 0, 0, 0), SLOT_SIZE)
+        for c in range(work.measures.shape[1]):
+            measures = row(work.measures, (r, c, 0, 0, 0), SLOT_SIZE)
+            for entry in range(INFINITE, SCALE + 1):
+                slot[entry] = larger(slot[entry], measures[entry])
+            for entry in range(SCALE + 1, STEP_DOT + 1):
+                slot[entry] += measures[entry]
+        active = ActiveRows(
+            *(work.slots[r], work.state[r], work.products[0], work.scratch[0]),
+            work.group_fields[0],
+        )
+        status[k] = assess_row(active, np.int64(0), slot, settings, record)
+        k = next_task(work.queue)
+
+
+@kernel(views=True)
+def greedy_colours(starts, neighbours, last_used, colours, queue):
+    """Give each vertex in turn the smallest colour that none of its neighbours has."""
+    if next_task(queue) > 0:
+        return
+    for i in range(colours.shape[0]):
+        for k in range(starts[i], starts[i + 1]):
+            colour = colours[neighbours[k]]
+            if colour >= 0:
+                last_used[colour] = i
+        colour = 0
+        while last_used[colour] == i:
+            colour += 1
+        colours[i] = colour

@@ -1,4 +1,11 @@
-"""New moments of some units of one row, and the step towards them.
+"""Layers, rows and units of the mean-field kernels: arguments, equations of a unit, convergence.
+
+The state of a model is one array of all its units, layer after layer. A table of layers says where
+the units of each are, which units they are coupled to, and where in memory its packed couplings and
+the functions of its units are: so kernels are the same for all kinds of units and any number of
+layers. A sweep is a list of blocks (layer, first panel, last panel), updated one after another from
+the newest state of the units that they are coupled to. An RBM swept hidden layer first and a fully
+visible machine swept block by block, or unit by unit, differ only in this list.
 
 A unit sees all units that it is coupled to through a tilt exp(b x - a x^2 / 2) of its prior.
 Plefka's expansion of the free energy at fixed means m and variances v, to second order in the
@@ -8,53 +15,415 @@ couplings W, gives (Eqs. 67-69 of Tramel et al. 2018)
     b = W' m + a m                  order 3 adds (W^3)' k k'(m) / 6, k the third cumulant
     (m, v) = moments of the prior under (b + field, a + precision)
 
-without a m for the states of a group (see `fastmf.kernels.mean_field.groups`). All updates take
-them from here.
+without a m for the states of a group (see `fastmf.kernels.mean_field.tap`). All updates take them
+from here. A row is assessed after each sweep.
 """
 
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._jit.argument_types import Int64, Real, argument_types
-from fastmf._jit.intrinsics import bits_to_float, float_to_bits, larger, row, smaller
+from fastmf._jit.argument_types import Bool, Float64, Int64, Real, argument_types
+from fastmf._jit.intrinsics import bits_to_float, float_to_bits, larger, row, smaller, view
 from fastmf._jit.kernel import REORDER, address_of, call, calls, compiled_from, kernel
 from fastmf._jit.lazily import types
-from fastmf._outcomes import SMALLEST_NORMAL
-from fastmf.kernels.linear.copies import set_to_zero
-from fastmf.kernels.mean_field.arguments import N_UNITS, START, Tilt
-from fastmf.kernels.mean_field.rows import (
-    ACCELERATED,
-    CONFIRMS,
-    CUBIC,
-    DAMPING,
-    EFFECT,
-    FIELD,
-    INFINITE,
-    MEAN,
-    MEASURED,
-    MOMENTUM,
-    ONSAGER,
-    OSCILLATING,
-    RESIDUAL,
-    ROW,
-    SCALE,
-    SETTLED,
-    SLOT_SIZE,
-    SQUARED_CHANGE,
-    STEP,
-    STEP_DOT,
-    THIRD,
-    VAR,
-    VAR_EFFECT,
-    VAR_RESIDUAL,
-    WHOLE_FIELD,
-    A,
-    ActiveRows,
-    B,
+from fastmf._outcomes import (
+    CONFIRMING,
+    CONVERGED,
+    CYCLING,
+    DIVERGED,
+    LATE_SWEEPS,
+    MAX_DAMPING,
+    MAX_MOMENTUM,
+    MEAN_ROUNDING,
+    OUT_OF_ITERATIONS,
+    RUNNING,
+    SMALLEST_NORMAL,
+    STEEPNESS,
+    VAR_ROUNDING,
+    WINDOW_SWEEPS,
 )
-from fastmf.priors._compiled import third_cumulants, tilted_log_partition, tilted_moments
+from fastmf.kernels.linear.product import add_multiple, copy, product_address, set_to_zero
+from fastmf.priors._compiled import (
+    INTEGERS,
+    N_ENTRIES,
+    AddressTable,
+    third_cumulants,
+    tilted_log_partition,
+    tilted_moments,
+    units_of,
+)
+from fastmf.priors._protocol import has_third_cumulant
 from fastmf.special import where
+
+# Rows are accelerated once their residual is below the first of these, after LATE_SWEEPS below the
+# second. Of 8,000 starts on trained machines 2 reached another fixed point by 0.005 and 52 by 0.05
+# from the beginning, of 100 rows 3 by 0.1.
+EARLY_RESIDUAL, LATE_RESIDUAL = 0.005, 0.05
+
+
+class Layer(NamedTuple):
+    """One layer of units and its packed couplings."""
+
+    prior: tuple  # unit prior
+    n_units: int
+    start: int  # position of the layer's first unit among all units of the model
+    source: int  # position of the first unit that the layer is coupled to
+    # (n_panels, n_source, panel_width): packed couplings and their elementwise powers (no panels if
+    # the order does not need them)
+    couplings: Real[3]
+    squares: Real[3]  # (n_panels, n_source, panel_width)
+    cubes: Real[3]  # (n_panels, n_source, panel_width)
+
+
+# The columns of a table of layers: first the columns of a table of units
+# (`fastmf.priors._compiled`), then these; of couplings, and after them of their squares and cubes,
+# the addresses.
+N_UNITS, START, SOURCE, N_SOURCE, N_PANELS, WIDTH, COUPLINGS = range(N_ENTRIES, N_ENTRIES + 7)
+# The address of the product; of models with groups of states also addresses, numbers and `shifted`
+# of `Groups`, otherwise 0.
+PRODUCT, TARGETS, SOURCES, ALONE, N_TARGETS, N_SOURCES, SHIFTED = range(
+    COUPLINGS + 3, COUPLINGS + 10
+)
+
+
+class Groups(NamedTuple):
+    """The groups of states of one layer and of the units that it is coupled to."""
+
+    # (n_targets, 6): each group of the layer, and runs of its other units: first unit, number of
+    # units, first panel of their couplings, for a group where the fields of the group alone are
+    # among all fields of single groups (otherwise -1), first column of the squared couplings, and
+    # place among the fields that one group has on the layer
+    targets: Int64[2]
+    # (n_sources, 5): runs of the units that the layer is coupled to: first one, number, kind
+    # (below), of a group where its fields on the layer are among all fields of single groups, and
+    # place among the fields that one group of the layer has. Runs of groups are followed by their
+    # groups
+    sources: Int64[2]
+    alone: Real[1]  # (n_units,): 1 for units that are no groups, 0 for states of groups
+    shifted: int  # number of fields of single groups of the whole model
+
+
+# Kinds of sources: a run of units that are no groups, a run of groups, a single group.
+SCALARS, GROUP_RUN, GROUP = range(3)
+
+
+class Layers(AddressTable):
+    """The layers of a model: for kernels a table of numbers, otherwise also tuples.
+
+    `of_model` has the layers, `units` their tables of units, and `groups` their `Groups`, or is
+    None without groups of states.
+    """
+
+    def __new__(cls, layers, groups=None):
+        """Fill the table, and keep the layers."""
+        units = tuple(units_of(la.prior, la.couplings.dtype, _functions(la)) for la in layers)
+        rows = []
+        for layer, of_layer, of_groups in zip(
+            layers, units, groups or [None] * len(layers), strict=True
+        ):
+            n_panels, n_source, width = layer.couplings.shape
+            sizes = layer.n_units, layer.start, layer.source, n_source, n_panels, width
+            powers = (power.ctypes.data for power in layer[4:])
+            row = [*of_layer, *sizes, *powers, product_address(layer.couplings.dtype)]
+            rows.append(row + _of_groups(of_groups))
+        return super().__new__(cls, rows, (tuple(layers), units, groups and tuple(groups)))
+
+    of_model = property(lambda self: self.owners[0])
+    units = property(lambda self: self.owners[1])
+    groups = property(lambda self: self.owners[2])
+
+
+def _of_groups(groups):
+    """The columns of a table of layers that are about groups."""
+    if groups is None:
+        return [0] * 6
+    addresses = (array.ctypes.data for array in groups[:3])
+    return [*addresses, len(groups.targets), len(groups.sources), groups.shifted]
+
+
+def _functions(layer):
+    """Names of the functions of its units that are needed."""
+    third = ("third_cumulants",) if has_third_cumulant(layer.prior) else ()
+    return "moments", "log_partition", *third
+
+
+@kernel(mode="merged")
+def packed_couplings(layer, power, first, last, like):
+    """Some panels of the couplings (power 0), their squares or their cubes."""
+    n_source, width = layer[N_SOURCE], layer[WIDTH]
+    panel = n_source * width * like.itemsize
+    return view(layer[COUPLINGS + power] + first * panel, (last - first, n_source, width), like)
+
+
+@kernel(mode="merged")
+def targets_of(layer):
+    """The table of targets of a layer: see `Groups`."""
+    return view(layer[TARGETS], (layer[N_TARGETS], 6), INTEGERS)
+
+
+@kernel(mode="merged")
+def sources_of(layer):
+    """The table of sources of a layer: see `Groups`."""
+    return view(layer[SOURCES], (layer[N_SOURCES], 5), INTEGERS)
+
+
+class Sweep(NamedTuple):
+    """The updates of one sweep."""
+
+    layers: Int64[2]  # Layers
+    # (n_blocks, 3): layer, first panel and last panel of each block of units, in order
+    blocks: Int64[2]
+
+
+class TapSettings(NamedTuple):
+    """Options of a TAP solve."""
+
+    order: int  # 1 naive mean field, 2 TAP, 3 third order (binary units)
+    # Largest change of a mean or variance, before damping, of a row that has converged: see
+    # `fastmf.FixedPoint`.
+    tol: float
+    max_iter: int
+    # Address of the compiled update of a block: see `fastmf.kernels.mean_field.tap.update_address`.
+    update: int
+    # Address of the last part of it, or of the measurement of the log-partition: see
+    # `fastmf.kernels.mean_field.units.units_address`.
+    finish: int
+    # Address of the assessment of a row: see `fastmf.kernels.mean_field.units.assess_address`.
+    assess: int = 0
+    damping: float = 0.0  # weight of the old mean; the smallest one if `adaptive`
+    adaptive: bool = True  # raise the damping of rows that oscillate
+    # Residuals below which a row is accelerated (momentum, half-implicit Onsager terms): from the
+    # third sweep on, and after LATE_SWEEPS (this and the next).
+    early_residual: float = 0.0
+    late_residual: float = LATE_RESIDUAL
+    # Update the units of a block one after another (for a layer coupled to itself).
+    one_by_one: bool = False
+    rows_per_worker: int = 1  # number of rows that a worker iterates at a time
+    resolution: float = 2.0**-52  # relative spacing of the floating type
+    # Whether `finish` is the measurement of the log-partition, which needs all fields of groups.
+    measures: bool = False
+
+
+class Tilt(NamedTuple):
+    """External tilts and clamped units, per row or (with one row) the same for all rows."""
+
+    # (n_rows, n_units) or (1, n_units): tilt exp(field x - precision x^2 / 2) of each unit
+    field: Real[2]
+    precision: Real[2]  # (n_rows, n_units) or (1, n_units)
+    # bool array of the same shapes: units that stay at their starting mean and variance
+    clamped: Bool[2]
+
+
+class MeanFieldRecord(NamedTuple):
+    """Starts on entry and results on exit, row by row."""
+
+    # (4, n_rows, n_units): mean, variance and the tilts b and a of which these are the moments
+    # (external tilts included). On entry the first two hold the start
+    state: Real[3]
+    status: Int64[1]  # (n_rows,)
+    n_iter: Int64[1]  # (n_rows,)
+    # (n_rows,): largest change of a mean or variance, before damping, in the last sweep
+    residual: Real[1]
+    history: Real[2]  # (n_rows, max_iter) or (0, 0): the residual of every sweep
+    # (4, n_rows, n_units) or (0, 0, 0): the state when the first layer of the sweep has been
+    # updated for the first time
+    first: Real[3]
+
+
+# The state of an active row: the entries of its slot, where yes is 1 and no is 0.
+# Position in the record, number of sweeps done, and options that adapt.
+ROW, SWEEP, DAMPING, MOMENTUM = range(4)
+# Whether it has momentum, whether oscillations have been detected, whether means have converged, so
+# that variances are not damped any more, and whether the row is stored and this sweep confirms it.
+ACCELERATED, OSCILLATING, SETTLED, CONFIRMS = range(4, 8)
+# Measures of this sweep: whether moments are missing, largest change of a mean and of a variance,
+# largest effects of these on the log-partition, and largest absolute mean, or variance up to 1;
+# squared norm of the change of the means, and its inner product with the last step.
+INFINITE, RESIDUAL, VAR_RESIDUAL, EFFECT, VAR_EFFECT, SCALE = range(8, 14)
+SQUARED_CHANGE, STEP_DOT = range(14, 16)
+# In a sweep that measures: the log-partition.
+MEASURED = STEP_DOT
+# Squared norm of the last step, and running mean of the cosine between it and the change.
+SQUARED_STEP, MEAN_COSINE = range(16, 18)
+# Smallest residuals of this window of sweeps and of the one before.
+WINDOW_RESIDUAL, LAST_WINDOW_RESIDUAL = range(18, 20)
+# Factor by which changes must be smaller than `tol` before a row is stored and confirmed; how the
+# row has ended, and whether it continues from where it was stored; number of entries.
+STRICTNESS, STATUS, RETRACTED, SLOT_SIZE = range(20, 24)
+
+
+class ActiveRows(NamedTuple):
+    """The rows that a worker iterates, one per slot, and its scratch space."""
+
+    slots: Float64[3]  # (1, n_slots, SLOT_SIZE)
+    # (5, n_slots, n_units), or (6, n_slots, n_units) for order 3: mean, variance, tilt b, tilt a
+    # without the external precision, last step of the mean, and third cumulant
+    state: Real[3]
+    # (3, n_slots, max_columns), or (4, n_slots, max_columns) with groups: means, variances and
+    # third cumulants times one block of couplings, their squares and cubes; with groups of states
+    # see `fastmf.kernels.mean_field.tap`
+    products: Real[3]
+    scratch: Real[2]  # (5, max(max_columns, n_units))
+    # (1, n_slots, n_group_fields): with groups of states, the fields of single groups, and after
+    # them the shifted means of the units that a group is coupled to; otherwise empty
+    group_fields: Real[3]
+
+
+# Planes of a state; a record has the first four.
+MEAN, VAR, B, A, STEP, THIRD = range(6)
+# Planes of products: fields, their variances, and products with third cumulants, or of one source
+# of groups of states; fields with the effect of a group on its neighbours.
+FIELD, ONSAGER, CUBIC, WHOLE_FIELD = range(4)
+ONE_SOURCE = CUBIC
+
+
+def worker_shapes(settings, n_units, max_columns, n_group_fields=0):
+    """Shapes of the arrays of the `ActiveRows` of a worker, slots left out."""
+    n_slots, n_planes = settings.rows_per_worker, 6 if settings.order == 3 else 5
+    width = max(max_columns, n_units)
+    return (
+        (n_planes, n_slots, n_units),
+        (4 if n_group_fields else 3, n_slots, max_columns),
+        (5, width),
+        (1, n_slots, n_group_fields),
+    )
+
+
+@kernel(mode="merged")
+def copy_row(old, source, new, target, n_planes):
+    """Copy the first planes of a row of one state to a row of another of the same width."""
+    n = old.shape[2]
+    for plane in range(n_planes):
+        copy(row(old, (plane, source, 0), n), row(new, (plane, target, 0), n))
+
+
+@kernel(mode="merged")
+def _has_converged(slot, settings):
+    """Whether means, and whether all of a row has converged; the rule is stated in `FixedPoint`.
+
+    Changes of a few units in the last place are rounding errors.
+    """
+    tol, unit = settings.tol / slot[STRICTNESS], settings.resolution
+    if slot[CONFIRMS] == 1:
+        tol, unit = settings.tol, STEEPNESS * unit
+    rounding, var_tol = MEAN_ROUNDING * unit * slot[SCALE], larger(tol, VAR_ROUNDING * unit)
+    settled = slot[RESIDUAL] <= larger(tol, rounding)
+    still = slot[VAR_RESIDUAL] <= var_tol and slot[VAR_EFFECT] <= var_tol
+    small = slot[RESIDUAL] <= rounding or slot[EFFECT] <= var_tol
+    return settled, settled and still and small
+
+
+@kernel(mode="merged")
+def _verdict(slot, settings):
+    """How a row has ended, RUNNING if it has not.
+
+    If it was damped, or oscillates, it is to be stored (CONFIRMING), and a sweep without damping
+    decides: if that moves it, it continues from where it was.
+    """
+    confirms = slot[CONFIRMS] == 1
+    settled, converged = _has_converged(slot, settings)
+    slot[SETTLED] = settled
+    if slot[INFINITE] == 1 and not confirms:
+        return DIVERGED
+    if confirms and (slot[INFINITE] == 1 or not converged):
+        slot[STRICTNESS], slot[CONFIRMS], slot[RETRACTED] = 4 * slot[STRICTNESS], 0, 1
+        # There is no momentum from here.
+        slot[SQUARED_CHANGE] = slot[STEP_DOT] = 0
+        return RUNNING
+    if converged and (confirms or (slot[DAMPING] == 0 and slot[OSCILLATING] == 0)):
+        return CONVERGED
+    if converged and slot[SWEEP] < settings.max_iter:
+        slot[CONFIRMS], slot[MOMENTUM] = 1, 0
+        return CONFIRMING
+    return RUNNING
+
+
+@kernel(mode="merged")
+def _adapt(slot, residual, settings):
+    """Whether a row continues, and with which damping and momentum."""
+    sweep = np.int64(slot[SWEEP])
+    lengths = np.sqrt(slot[SQUARED_CHANGE] * slot[SQUARED_STEP])
+    cosine = slot[STEP_DOT] / lengths if lengths > 0 else 0.0
+    slot[MEAN_COSINE] += 0.1 * (cosine - slot[MEAN_COSINE])
+    smallest, before = smaller(slot[WINDOW_RESIDUAL], residual), slot[LAST_WINDOW_RESIDUAL]
+    slot[WINDOW_RESIDUAL] = smallest
+    if sweep >= settings.max_iter:
+        falling = smallest <= before / 2 or slot[MEAN_COSINE] >= 0.9
+        return OUT_OF_ITERATIONS if falling else CYCLING
+    if sweep % WINDOW_SWEEPS == 0:
+        # With momentum, steps turn now and then without oscillating.
+        straight = 0.5 if slot[ACCELERATED] == 1 else 0.9
+        stagnant = smallest > 0.95 * before and slot[MEAN_COSINE] < straight
+        alternating = smallest > 0.5 * before and slot[MEAN_COSINE] < 0
+        if settings.adaptive and slot[SETTLED] == 0 and (stagnant or alternating):
+            # Without Onsager terms damping is the only remedy.
+            if slot[OSCILLATING] == 1 or settings.order < 2:
+                slot[DAMPING] = smaller((1 + slot[DAMPING]) / 2, MAX_DAMPING)
+            slot[OSCILLATING] = 1
+        slot[LAST_WINDOW_RESIDUAL], slot[WINDOW_RESIDUAL] = smallest, np.inf
+
+    momentum = slot[MOMENTUM]
+    slot[SQUARED_STEP] = slot[SQUARED_CHANGE] + momentum * (
+        2 * slot[STEP_DOT] + momentum * slot[SQUARED_STEP]
+    )
+    limit = settings.late_residual if sweep >= LATE_SWEEPS else settings.early_residual
+    accelerated = sweep >= 2 and residual < limit
+    slot[ACCELERATED] = accelerated
+    slot[MOMENTUM] = (momentum + MAX_MOMENTUM) / 2 if accelerated and cosine > 0 else 0.0
+    return RUNNING
+
+
+@kernel(mode="by_address", views=True)
+def _assess_slot(slot, settings):
+    """The part of `assess_row` in which no floating type but the type of slots occurs."""
+    residual = slot[RESIDUAL]
+    slot[SWEEP] += 1
+    status = _verdict(slot, settings)
+    if status == RUNNING:
+        status = _adapt(slot, residual, settings)
+    if status <= RUNNING:
+        set_to_zero(row(slot, (INFINITE,), SQUARED_STEP - INFINITE))
+    slot[STATUS] = status
+
+
+@calls()
+def _assess(address, slot, settings):
+    call(address, (slot, settings))
+
+
+@cache
+def assess_address():
+    """Address of the compiled assessment of a row."""
+    return address_of(_assess_slot, *argument_types(float, Float64[1], TapSettings))
+
+
+@kernel(mode="merged")
+def assess_row(active, s, slot, settings, record):
+    """Status of the row in slot s after a sweep; adapts its damping and momentum.
+
+    An accelerated row has momentum (Nesterov): before the next sweep its mean is to `move_on` by a
+    part of its last step, which grows as long as consecutive steps point the same way.
+    """
+    index = np.int64(slot[ROW])
+    if record.history.shape[0] > 0:
+        residual = larger(slot[RESIDUAL], slot[VAR_RESIDUAL])
+        record.history[index, np.int64(slot[SWEEP])] = residual
+    _assess(settings.assess, slot, settings)
+    if slot[RETRACTED] == 1:
+        copy_row(record.state, index, active.state, s, 2)
+        slot[RETRACTED] = 0
+    return np.int64(slot[STATUS])
+
+
+@kernel(mode="merged")
+def move_on(active, s, slot):
+    """Move the mean of the row in slot s on by its momentum times the last step."""
+    if slot[MOMENTUM] > 0:
+        n = active.state.shape[2]
+        mean, step = row(active.state, (MEAN, s, 0), n), row(active.state, (STEP, s, 0), n)
+        add_multiple(mean.dtype.type(slot[MOMENTUM]), step, mean)
 
 
 def _magnitude_bits(x):

@@ -10,7 +10,7 @@ from fastmf._jit.intrinsics import fetch_and_increment, row, smaller
 from fastmf._jit.kernel import emitted, kernel
 from fastmf._jit.lazily import ir, types
 from fastmf._jit.vectors import VECTOR_BYTES, Vectors, integer, loop
-from fastmf._threads.interrupts import next_task, stopped
+from fastmf._threads.workers import next_task, stopped
 
 # Rows of one task of a worker, and rows that they are compared with at a time: these stay in the
 # second-level cache.

@@ -11,7 +11,7 @@ x_j (x_i - E_i) + x_i (x_j - E_j) with the means E_i = sum_c c p_ic.
 
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, kernel
-from fastmf._threads.interrupts import next_task
+from fastmf._threads.workers import next_task
 from fastmf.kernels.pseudo_likelihood.binary import ROWS_AT_A_TIME
 from fastmf.special import exp, log, where
 

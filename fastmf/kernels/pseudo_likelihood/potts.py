@@ -31,8 +31,8 @@ from fastmf._jit.intrinsics import fetch_and_increment, row
 from fastmf._jit.kernel import kernel
 from fastmf._jit.vectors import VECTOR_BYTES, lanes_of
 from fastmf._outcomes import ABSENT
-from fastmf._threads.interrupts import next_task, stopped
-from fastmf.kernels.linear.copies import copy, set_to_zero
+from fastmf._threads.workers import next_task, stopped
+from fastmf.kernels.linear.product import copy, set_to_zero
 from fastmf.kernels.pseudo_likelihood.potts_vectors import (
     add_to_rows,
     softmax,

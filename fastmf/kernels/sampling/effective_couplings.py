@@ -10,7 +10,7 @@ is what the states a and b of these groups contribute together.
 import numpy as np
 
 from fastmf._jit.kernel import kernel
-from fastmf._threads.interrupts import next_task, stopped
+from fastmf._threads.workers import next_task, stopped
 from fastmf.priors._compiled import tilted_log_partition
 
 

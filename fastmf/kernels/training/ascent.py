@@ -20,9 +20,13 @@ import numpy as np
 from fastmf._common.memory import Scratch
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, kernel
-from fastmf.kernels.linear.copies import add_multiple, set_to_zero, transpose_tile
-from fastmf.kernels.linear.product import TILE_VECTORS, panel_width, product
-from fastmf.kernels.linear.work import new_work
+from fastmf.kernels.linear.product import (
+    add_multiple,
+    new_work,
+    panel_width,
+    product,
+    set_to_zero,
+)
 
 
 class AscentStep(NamedTuple):
@@ -134,12 +138,9 @@ def _pack(weights, first, n_units, packed):
                 _square(copied, row(squares_above, (p, i, 0), n_columns))
     if below.shape[0] == 0:
         return
-    task, lanes = first // width, width // TILE_VECTORS
-    panel, n_tiled = below[task], n - n % lanes if n_units == width else 0
-    for i in range(0, n_units - lanes + 1, lanes):
-        for j in range(0, n_tiled, lanes):
-            transpose_tile(weights, first + i, j, panel, i, lanes)
-    for j in range(n_tiled, n):
+    task = first // width
+    panel = below[task]
+    for j in range(n):
         for i in range(n_units):
             panel[j, i] = weights[first + i, j]
     if squares_below.shape[0] > 0:

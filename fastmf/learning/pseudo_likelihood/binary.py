@@ -35,7 +35,7 @@ from fastmf._threads.workers import (
     workers_for,
 )
 from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
-from fastmf.kernels.pseudo_likelihood.bslm_arguments import BSLMData, BSLMSettings, bslm_workspaces
+from fastmf.kernels.pseudo_likelihood.binary import BSLMData, BSLMSettings, bslm_workspaces
 from fastmf.learning.pseudo_likelihood.existence import MAX_CONDITION, Existence, Items
 from fastmf.learning.pseudo_likelihood.fit import MAX_ITER, TOLERANCE_ROWS, Fit, lbfgs
 from fastmf.learning.pseudo_likelihood.pairwise import (

@@ -1,11 +1,14 @@
 """NumPy twin of `fastmf.kernels.mean_field.tap`: all rows at once, less those that have ended.
 
-A sweep updates one layer, or some units of it, after another from the newest values.
+A sweep updates one layer, or some units of it, after another from the newest values; of sparse
+couplings, one chunk of one row after another.
 """
 
+import itertools
 from functools import partial
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from fastmf._outcomes import (
     CONFIRMING,
@@ -25,7 +28,6 @@ from fastmf._outcomes import (
 from fastmf.priors._groups import column_is_group, column_sizes
 from fastmf.priors._protocol import take
 from fastmf.reference.linear.product import unpacked
-from fastmf.reference.mean_field import groups as tap_groups
 from fastmf.reference.mean_field.units import update_units
 from fastmf.reference.units import log_partition, moments
 
@@ -87,7 +89,7 @@ def tap(sweep, settings, tilt, workers, queue, record):
             units = slice(layer.start, layer.start + layer.n_units)
             rows.third[:, units] = layer.prior.third_cumulant(rows.mean[:, units])[0]
     if sweep.layers.groups:
-        updates = tap_groups.updates(sweep, settings, rows)
+        updates = updates_of_groups(sweep, settings, rows)
         return _iterate(layers, rows, updates, settings, record)
     blocks = _updates(layers, sweep.blocks, settings.one_by_one)
     updates = [partial(_update, *update, settings=settings, rows=rows) for update in blocks]
@@ -111,7 +113,7 @@ def log_partitions(sweep, settings, tilt, workers, queue, record, values):
         label[units] = np.repeat(layer.start + np.cumsum(sizes) - sizes, sizes)
         in_group[units] = np.repeat(column_is_group(layer.prior), sizes)
         sources = slice(layer.source, layer.source + layer.couplings.shape[1])
-        for first, n, panels in tap_groups.panels_of(sweep.layers, k):
+        for first, n, panels in panels_of(sweep.layers, k):
             J[sources, layer.start + first : layer.start + first + n] = unpacked(panels, n)
         if settings.order == 3:
             third[:, units], derivative[:, units] = layer.prior.third_cumulant(m[:, units])
@@ -286,3 +288,206 @@ def _store(layers, rows, status, record):
     record.status[index] = status[ended]
     record.n_iter[index] = rows.sweep[ended]
     record.residual[index] = np.maximum(rows.residual, rows.var_residual)[ended]
+
+
+# As in `fastmf.kernels.mean_field.units`, which a reference does not import.
+SCALARS, GROUP_RUN, GROUP = range(3)
+
+
+def updates_of_groups(sweep, settings, rows):
+    """One sweep: a function of each target, in order."""
+    layers, groups = sweep.layers.of_model, sweep.layers.groups
+    rows.group_fields = np.zeros((len(rows.index), groups[0].shifted), rows.mean.dtype)
+    steps = []
+    for k, first, last in sweep.blocks:
+        layer, sources = layers[k], groups[k].sources
+        width = layer.couplings.shape[2]
+        for target in groups[k].targets[first:last]:
+            panels = slice(target[2], target[2] - (-target[1] // width))
+            couplings = unpacked(layer.couplings[panels], target[1])
+            steps.append(partial(_update_group, layer, couplings, target, sources, settings, rows))
+    return steps
+
+
+def panels_of(layers, k):
+    """First unit, number of units and couplings of each block that is packed together."""
+    layer, width = layers.of_model[k], layers.of_model[k].couplings.shape[2]
+    if not layers.groups:
+        return [(0, layer.n_units, layer.couplings)]
+    return [
+        (first, n, layer.couplings[panel : panel - (-n // width)])
+        for first, n, panel, *_ in layers.groups[k].targets
+    ]
+
+
+def _update_group(layer, couplings, target, sources, settings, rows):
+    """New moments of a group, or of some other units, in all rows."""
+    first, n, _, of_group, _, place = target
+    units = slice(layer.start + first, layer.start + first + n)
+    neighbours = slice(layer.source, layer.source + len(couplings))
+    source_mean, source_var = rows.mean[:, neighbours], rows.var[:, neighbours]
+    prior = take(layer.prior, slice(first, first + n))
+    second = source_var.copy()
+    for begin, size, kind, *_ in sources:
+        if kind == GROUP_RUN:
+            second[:, begin : begin + size] = source_mean[:, begin : begin + size]
+    onsager = second @ couplings**2
+    shifted = source_mean
+    if settings.order > 1 and of_group >= 0:
+        effect = np.empty_like(source_mean)
+        for begin, size, _, _, offset in sources:
+            fields = rows.group_fields[:, of_group + offset : of_group + offset + size]
+            effect[:, begin : begin + size] = fields
+        shifted = source_mean - covariance_times(source_mean, source_var, sources, effect)
+    for begin, size, kind, position, _ in sources:
+        if kind == GROUP:
+            fields = source_mean[:, begin : begin + size] @ couplings[begin : begin + size]
+            rows.group_fields[:, position + place : position + place + n] = fields
+            onsager -= fields**2
+    products = shifted @ couplings, onsager
+    update_units(rows, units, prior, products, settings.order, alone=of_group < 0)
+
+
+def covariance_times(mean, var, sources, x):
+    """C x: the response of the sources to fields x."""
+    out = var * x
+    for begin, size, kind, *_ in sources:
+        if kind == GROUP:
+            group = slice(begin, begin + size)
+            m = mean[:, group]
+            out[:, group] = m * (x[:, group] - (m * x[:, group]).sum(1)[:, None])
+    return out
+
+
+# Entries of a slot, as in `fastmf.kernels.mean_field.units`, which a reference does not import.
+ENTRIES = {
+    "index": 0, "sweep": 1, "damping": 2, "momentum": 3, "accelerated": 4, "oscillating": 5,
+    "settled": 6, "confirms": 7, "finite": 8, "residual": 9, "var_residual": 10, "effect": 11,
+    "var_effect": 12, "scale": 13, "squared_change": 14, "step_dot": 15, "squared_step": 16,
+    "mean_cosine": 17, "min_residual": 18, "last_min_residual": 19, "strictness": 20,
+}  # fmt: skip
+FLAGS = "accelerated", "oscillating", "settled", "confirms"
+MEASURES = slice(8, 16)
+LARGEST = slice(8, 14)
+MEAN, VAR, B, A, STEP, THIRD = range(6)
+
+
+class _Slots:
+    """Some slots as the attributes that `fastmf.reference.mean_field.tap` has for rows."""
+
+    def __init__(self, slots, state, tilt=None):
+        for name, entry in ENTRIES.items():
+            setattr(self, name, slots[:, entry].copy())
+        for name in FLAGS:
+            setattr(self, name, getattr(self, name) == 1)
+        self.finite = self.finite == 0
+        self.index, self.sweep = self.index.astype(int), self.sweep.astype(int)
+        self.mean, self.var, self.step = (state[:, plane, 0] for plane in (MEAN, VAR, STEP))
+        if tilt is not None:
+            self.b, self.a, self.third = (
+                state[:, plane, 0] for plane in (B, A, state.shape[1] - 1)
+            )
+            self.field, self.precision, self.clamped = (
+                part[np.minimum(self.index, len(part) - 1)] for part in tilt
+            )
+
+    def write(self, slots, names=ENTRIES):
+        """Write the attributes of these names back to the slots."""
+        for name in names:
+            value = getattr(self, name)
+            slots[:, ENTRIES[name]] = ~value if name == "finite" else value
+
+
+def sweep_chunks(layer, graph, chunks, rows, settings, tilt, work):
+    """Update the units of some chunks in some rows."""
+    n_units = len(graph.starts) - 1
+    couplings = csr_array((graph.values, graph.sources, graph.starts), shape=(n_units, n_units))
+    measured = [name for name, entry in ENTRIES.items() if entry in range(16)[MEASURES]]
+    for r in rows:
+        for first, last, c in chunks:
+            measures = work.measures[r, c, 0]
+            measures[:] = work.slots[r, 0]
+            measures[:, MEASURES] = 0
+            row = _Slots(measures, work.state[r : r + 1], tilt)
+            for here in _parts_of_chunk(graph, first, last, settings.one_by_one):
+                units = layer.owners.prior, graph, couplings[here].toarray(), here
+                _update_chunk(*units, settings, row, work.state[r])
+            row.write(measures, measured)
+
+
+def _parts_of_chunk(graph, first, last, one_by_one):
+    """The units of a chunk that are updated at once."""
+    if not one_by_one:
+        return [slice(first, last)]
+    sizes = graph.sizes if len(graph.sizes) else np.ones(len(graph.starts) - 1, int)
+    return _columns(sizes, first, last)
+
+
+def _update_chunk(prior, graph, matrix, here, settings, row, state):
+    state, alone = state[:, 0], 1
+    products = matrix @ state[MEAN], np.square(matrix) @ state[VAR]
+    if len(graph.sizes):
+        products = _of_columns(graph, matrix, here, state, settings.order)
+        alone = graph.alone[here]
+    elif settings.order == 3:
+        products = *products, matrix**3 @ state[THIRD]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        update_units(row, here, take(prior, here), products, settings.order, alone)
+
+
+def _of_columns(graph, matrix, here, state, order):
+    """Fields and Onsager terms of columns of units, groups among them."""
+    mean, var, sizes = state[MEAN], state[VAR], graph.sizes
+    groups = _columns(sizes, 0, len(mean))
+    groups = [group for group in groups if sizes[group.start] > 1]
+    second = np.where(sizes > 1, mean, var)
+    b, onsager = matrix @ mean, np.square(matrix) @ second
+    for group in groups:
+        onsager -= np.square(matrix[:, group] @ mean[group])
+    for column in _columns(sizes, here.start, here.stop) if order > 1 else ():
+        if sizes[column.start] == 1:
+            continue
+        own = slice(column.start - here.start, column.stop - here.start)
+        s = mean[column] @ matrix[own]
+        response = var * s
+        for group in groups:
+            m = mean[group]
+            response[group] = m * (s[group] - m @ s[group])
+        b[own] -= matrix[own] @ response
+    return b, onsager
+
+
+def _columns(sizes, first, last):
+    columns = []
+    while first < last:
+        columns.append(slice(first, first + int(sizes[first])))
+        first += int(sizes[first])
+    return columns
+
+
+def assess_rows(rows, settings, work, status, record):
+    """Status of some rows after a sweep, from the measures of all chunks."""
+    slots, measures = work.slots[rows, 0, 0], work.measures[rows][:, :, 0, 0]
+    slots[:, LARGEST] = np.maximum(slots[:, LARGEST], measures[:, :, LARGEST].max(1))
+    slots[:, 14:16] += measures[:, :, 14:16].sum(1)
+    state = work.state[rows]
+    found = _Slots(slots, state)
+    found.step = np.zeros_like(found.step)  # nothing is moved by momentum here
+    with np.errstate(invalid="ignore"):
+        status[:] = _assess(found, settings, record)
+    running, stored = status == RUNNING, status == CONFIRMING
+    found.write(slots, ["sweep", "settled"])
+    for which, names in ((running, ENTRIES), (stored, ["confirms", "momentum"])):
+        part = slots.copy()
+        found.write(part, names)
+        slots[which] = part[which]
+    slots[running | stored, MEASURES], slots[:, len(ENTRIES)] = 0, status
+    work.slots[rows, 0, 0], work.state[rows] = slots, state
+
+
+def greedy_colours(starts, neighbours, last_used, colours, queue):
+    """Give each vertex in turn the smallest colour that none of its neighbours has."""
+    for i in range(len(colours)):
+        taken = set(colours[neighbours[starts[i] : starts[i + 1]]])
+        colours[i] = next(c for c in itertools.count() if c not in taken)
+        last_used[[c for c in taken if c >= 0]] = i

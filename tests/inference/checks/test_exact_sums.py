@@ -10,7 +10,7 @@ import fastmf as mf
 from fastmf.inference.checks import judge
 from fastmf.inference.checks.judge import Reason, exact_rows
 from fastmf.inference.fixed_point import FixedPoint, Question, with_check
-from fastmf.kernels.mean_field.arguments import Tilt
+from fastmf.kernels.mean_field.units import Tilt
 from fastmf.priors.concatenated import concatenate
 
 SOLVERS = mf.tap, mf.relaxed_bp, mf.adaptive_tap, mf.belief_propagation

@@ -11,7 +11,7 @@ from fastmf.kernels.linear.product import (
     product,
     product_address,
 )
-from fastmf.reference.sampling.random import uniforms
+from fastmf.reference.sampling.annealing import uniforms
 
 
 @kernel(name=None)

@@ -1,7 +1,6 @@
 """Belief propagation on the graph of a BoltzmannMachine of discrete units, and its results.
 
-Equations are at the head of `fastmf.kernels.bp.graph_binary` (sum-product of two-valued units) and
-`fastmf.kernels.bp.graph_states` (all else).
+Equations are at the head of `fastmf.kernels.bp.graphs`.
 
 The fixed point of sum-product is unique (Mooij and Kappen 2007, Corollary 3) where the spectral
 radius of a matrix between directed edges is below 1: sum-product then converges to it from any
@@ -45,10 +44,10 @@ from fastmf.inference.bp.graphs.trees import chunks_of_slots, random_trees, tree
 from fastmf.inference.bp.graphs.units import GraphUnits
 from fastmf.inference.bp.solutions import mixtures, options_of_checks
 from fastmf.inference.fixed_point import Question, with_check
-from fastmf.kernels.bp import graph_binary, graph_decoding, graph_states
+from fastmf.kernels.bp import graphs as graph_kernels
 from fastmf.kernels.bp.convergence import assess_rows
-from fastmf.kernels.bp.graph_arguments import GraphState
-from fastmf.kernels.mean_field.arguments import Tilt
+from fastmf.kernels.bp.graphs import GraphState
+from fastmf.kernels.mean_field.units import Tilt
 from fastmf.priors._queries import binary_field, two_values
 
 
@@ -141,7 +140,7 @@ def _sweep_to_the_end(options, settings, send, problem, state, after=None):
     def sweep(state, rows, step):
         arguments = send, problem, state, rows, step, np.zeros(2, np.int64)
         n_workers = min(_workers(options, problem, len(rows)), len(state.scratch))
-        in_parallel(graph_states.graph_sweep, arguments, n_workers)
+        in_parallel(graph_kernels.graph_sweep, arguments, n_workers)
         return state.residual[rows]
 
     is_forest = state.receivers == FOLLOWING
@@ -227,11 +226,11 @@ class _GraphSpins(_GraphRows):
         problem = self.problem._replace(odds=odds)
         messages = first_messages(init, self.units, None, (len(rows), self.n_messages))
         n_units = odds.shape[1]
-        state, record = self.swept(graph_binary.send_address(), problem, messages, n_units, 1)
+        state, record = self.swept(graph_kernels.odds_address(), problem, messages, n_units, 1)
         terms, keeps = np.zeros((len(rows), n_units)), bool(self.options.pairwise)
         pairs = np.zeros((len(rows) * keeps, len(self.units.graph.edges)))
         arguments = problem, state, terms, pairs, np.zeros(2, np.int64)
-        in_parallel(graph_binary.binary_terms, arguments, len(state.scratch))
+        in_parallel(graph_kernels.binary_terms, arguments, len(state.scratch))
         beliefs = np.empty((*state.beliefs.shape, 2))
         q = 1 / (1 + state.beliefs)
         beliefs[:, self.units.layout.order] = np.stack([q, state.beliefs * q], -1)
@@ -263,7 +262,7 @@ class _GraphStates(_GraphRows):
         (field,) = _of_rows((self.problem.field,), rows)
         problem, units, options = self.problem._replace(field=field), self.units, self.options
         messages = first_messages(init, units, problem, (len(rows), self.n_messages))
-        send = graph_states.send_address()
+        send = graph_kernels.send_address()
         max_states = int(units.graph.n_states.max())
         decodes = options.decodes
         undivided, best, after = self.undivided._replace(field=field), None, None
@@ -362,7 +361,7 @@ class _Assignments:
         n_rows, moves = len(labels), self.options.search
         n_workers = workers_for(n_rows, 20 * n_rows * len(problem.edges), self.options.n_threads)
         arguments = problem, state, moves, labels, optimal, objective, np.zeros(2, np.int64)
-        in_parallel(graph_decoding.decode_graph, arguments, min(n_workers, len(state.scratch)))
+        in_parallel(graph_kernels.decode_graph, arguments, min(n_workers, len(state.scratch)))
         better = objective > self.objective
         self.labels[better], self.objective[better] = labels[better], objective[better]
         self.optimal[better] = optimal[better]

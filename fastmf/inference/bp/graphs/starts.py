@@ -17,7 +17,7 @@ from fastmf.inference.bp._options import MAX_LOG_OF_PRODUCT
 from fastmf.inference.bp.graphs.units import checked_clamp, first_largest
 from fastmf.inference.bp.rbm import checked_init, messages_of
 from fastmf.inference.bp.solutions import MIN_START_PROBABILITY, random_probabilities, relaxed
-from fastmf.kernels.bp.graph_moves import ForestMemory, forest_move
+from fastmf.kernels.bp.graphs import ForestMemory, forest_move
 from fastmf.priors._queries import two_values
 
 # Largest size of exponents from which states of starts are found, and of log-messages of states

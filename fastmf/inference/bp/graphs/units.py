@@ -20,7 +20,7 @@ from fastmf._common import arguments as check
 from fastmf._outcomes import LOG_EPSILON
 from fastmf._threads.workers import computed_once
 from fastmf.inference.bp._options import MAX_LOG_OF_PRODUCT
-from fastmf.kernels.bp.graph_arguments import BinaryProblem, StatesProblem
+from fastmf.kernels.bp.graphs import BinaryProblem, StatesProblem
 from fastmf.models._graph_sums import MAX_ENTRIES, eliminated, is_small
 from fastmf.models._state_tables import Tables, pairwise_graph, states_of_units
 from fastmf.priors._groups import (

@@ -8,8 +8,8 @@ from scipy.sparse.csgraph import connected_components
 import fastmf as mf
 from fastmf.inference.bp.graphs import starts
 from fastmf.inference.bp.graphs.units import GraphUnits
-from fastmf.kernels.bp.graph_moves import ForestMemory, forest_move
-from fastmf.reference.bp.graph_moves import induced_forest
+from fastmf.kernels.bp.graphs import ForestMemory, forest_move
+from fastmf.reference.bp.graphs import induced_forest
 
 
 def problem_of(couplings, field):
