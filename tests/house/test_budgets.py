@@ -14,10 +14,10 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 57_273,
-    "lines of code": 35_878,
+    "lines": 56_914,
+    "lines of code": 35_651,
     "numeric constants": 286,
-    "lines of tests": 41_937,
+    "lines of tests": 41_932,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,
