@@ -18,10 +18,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from fastmf._common.arguments import generator
-from fastmf.inference.bp.belief_propagation import belief_propagation
-from fastmf.inference.bp.graphs.starts import messages_from
 from fastmf.inference.bp.graphs.units import GraphUnits
-from fastmf.inference.ep.adaptive_tap import adaptive_tap, parallel_sweeps_alone
 from fastmf.inference.mean_field.lower_bound import sides_of, terms_of_units
 from fastmf.inference.mean_field.solutions import N_CHECKED_STARTS, mixture, moved_from
 from fastmf.models import RBM, BoltzmannMachine
@@ -474,6 +471,9 @@ class HeldUnits:
 
     def answers(self, k):
         """Answers of a row by each unit that is held, and whether all of them have converged."""
+        # Other solvers are imported where they are asked, as exact sums decide most small machines.
+        from fastmf.inference.bp.belief_propagation import belief_propagation
+
         row = self.rows.chosen([k])
         units = self._units(row)
         if not len(units):  # without couplings there is no error
@@ -531,12 +531,16 @@ class AdaptiveTap:
 
     def answers(self, init=None):
         """The answer of each row, None where it has not converged."""
+        from fastmf.inference.ep.adaptive_tap import adaptive_tap
+
         solved = asked(adaptive_tap, self.rows.machine, init, **self.rows.tilts())
         return answers_of(solved, self.rows)
 
 
 def adaptive_mixture(machine, **tilts):
     """The mixture of the fixed points of adaptive TAP from several starts."""
+    from fastmf.inference.ep.adaptive_tap import parallel_sweeps_alone
+
     solve = partial(parallel_sweeps_alone, tol=METHOD_TOL, max_iter=MAX_ITERATIONS)
     return mixture(solve, machine, N_CHECKED_STARTS, **tilts)
 
@@ -557,6 +561,9 @@ class MessagesFromMeans:
 
     def answers(self, init):
         """The answer of each row, None where it has not converged."""
+        from fastmf.inference.bp.belief_propagation import belief_propagation
+        from fastmf.inference.bp.graphs.starts import messages_from
+
         rows, parts, first = self.rows, [], 0
         start = joined(rows.machine, init[0])
         for values, size in zip(self.values, column_sizes(rows.prior), strict=True):
