@@ -41,7 +41,9 @@ def bslm_arguments(size, dtype, rows=None, *, n_units=None, l1=0.0, l2=0.0, n_it
     mean, second = weights @ states, states.T @ (weights[:, None] * states)
     columns = np.ascontiguousarray(states.T)
     return (
-        binary_kernels.BSLMData(columns, columns.astype(np.int8), weights, mean, second, float(n_data)),
+        binary_kernels.BSLMData(
+            columns, columns.astype(np.int8), weights, mean, second, float(n_data)
+        ),
         binary_kernels.BSLMSettings(l1, l2, 1e-3, n_iter, *binary_kernels.bslm_addresses()),
         binary_kernels.bslm_workspaces(8, *columns.shape),
         np.zeros(2, np.int64),

@@ -40,7 +40,13 @@ def exact(weights, messages, hidden, visible, normalisers):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("normalisers", [False, True])
 @pytest.mark.parametrize(
-    "n_units", [1, message_kernels.UNITS_AT_ONCE - 1, message_kernels.UNITS_AT_ONCE + 3, message_kernels.TILE_UNITS]
+    "n_units",
+    [
+        1,
+        message_kernels.UNITS_AT_ONCE - 1,
+        message_kernels.UNITS_AT_ONCE + 3,
+        message_kernels.TILE_UNITS,
+    ],
 )
 @pytest.mark.parametrize("n_hidden", [N_PADDED, 13 * N_PADDED])
 @pytest.mark.parametrize("scale", [0.01, 1.0, 38.0])
