@@ -17,7 +17,7 @@ BUDGETS = {
     "lines": 56_856,
     "lines of code": 35_603,
     "numeric constants": 286,
-    "lines of tests": 41_916,
+    "lines of tests": 41_914,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,
