@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from fastmf.kernels.pseudo_likelihood import binary as binary_kernels
+from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import boltzmann_machine, data
 
@@ -19,7 +19,7 @@ def residual_arguments(size, dtype, rows=None):
     weights = np.random.default_rng(2).random(size.n_rows).astype(dtype)
     return (
         *(products[wanted], machine.prior.field, states[wanted], weights[wanted]),
-        np.empty((8, 6, binary_kernels.ROWS_AT_A_TIME * products.shape[1]), dtype),
+        np.empty((8, 6, pl_kernels.ROWS_AT_A_TIME * products.shape[1]), dtype),
         np.zeros(2, np.int64),
         *(np.zeros_like(products[wanted]), np.zeros_like(weights[wanted])),
     )
@@ -41,11 +41,9 @@ def bslm_arguments(size, dtype, rows=None, *, n_units=None, l1=0.0, l2=0.0, n_it
     mean, second = weights @ states, states.T @ (weights[:, None] * states)
     columns = np.ascontiguousarray(states.T)
     return (
-        binary_kernels.BSLMData(
-            columns, columns.astype(np.int8), weights, mean, second, float(n_data)
-        ),
-        binary_kernels.BSLMSettings(l1, l2, 1e-3, n_iter, *binary_kernels.bslm_addresses()),
-        binary_kernels.bslm_workspaces(8, *columns.shape),
+        pl_kernels.BSLMData(columns, columns.astype(np.int8), weights, mean, second, float(n_data)),
+        pl_kernels.BSLMSettings(l1, l2, 1e-3, n_iter, *pl_kernels.bslm_addresses()),
+        pl_kernels.bslm_workspaces(8, *columns.shape),
         np.zeros(2, np.int64),
         *(upper + upper.transpose(0, 2, 1), field, np.zeros((len(starts), n_iter + 1))),
         np.zeros(len(starts), np.int64),

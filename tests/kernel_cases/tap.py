@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from fastmf.inference.mean_field._layouts import layout_of
-from fastmf.kernels.mean_field import units as unit_kernels
+from fastmf.kernels.mean_field import units as tap_kernels
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import (
     boltzmann_machine,
@@ -41,7 +41,7 @@ def _tilt(layout, size, dtype, tilted, clamped, rows):
         parts.append(part.astype(kind))
     if tilted == "alike":
         parts[:2] = (part[:1] for part in (whole[0].astype(dtype), whole[1].astype(dtype)))
-    return unit_kernels.Tilt(*parts)
+    return tap_kernels.Tilt(*parts)
 
 
 # No test or benchmark has more workers.
@@ -67,7 +67,7 @@ def tap_arguments(
     options = {**OPTIONS, **options}
     layout = layout_of(model, options["order"], schedule)
     rows = chosen(rows, size.n_rows)
-    record = unit_kernels.MeanFieldRecord(
+    record = tap_kernels.MeanFieldRecord(
         state=np.zeros((4, len(rows), layout.n_units), dtype),
         status=np.zeros(len(rows), np.int64),
         n_iter=np.zeros(len(rows), np.int64),
@@ -78,7 +78,7 @@ def tap_arguments(
     draw = uniform_data if machine is truncated_spiked_rbm else data
     start = draw(model, size.n_rows) if start is None else start
     record.state[0, :, layout.bounds[0]] = start[rows]
-    settings = unit_kernels.TapSettings(
+    settings = tap_kernels.TapSettings(
         **options,
         one_by_one=layout.one_by_one,
         resolution=float(np.finfo(dtype).eps),
@@ -87,7 +87,7 @@ def tap_arguments(
     tilt = _tilt(layout, size, dtype, tilted, clamped, rows)
     return (
         *(
-            unit_kernels.Sweep(layout.layers, layout.blocks),
+            tap_kernels.Sweep(layout.layers, layout.blocks),
             settings,
             tilt,
             _workers(layout, settings, dtype),
@@ -109,7 +109,7 @@ def measured_arguments(size, dtype, rows=None, *, machine=rbm, **options):
         moments = prior.moments(tilts[chosen(rows, size.n_rows), units], 0.1)
         record.state[:2, :, units] = np.asarray(moments, dtype)
     settings = settings._replace(
-        finish=unit_kernels.units_address(np.dtype(dtype), measure=True),
+        finish=tap_kernels.units_address(np.dtype(dtype), measure=True),
         measures=True,
         max_iter=1 + layout.grouped,
     )
@@ -117,12 +117,12 @@ def measured_arguments(size, dtype, rows=None, *, machine=rbm, **options):
 
 
 def _workers(layout, settings, dtype):
-    shapes = unit_kernels.worker_shapes(
+    shapes = tap_kernels.worker_shapes(
         settings, layout.n_units, layout.max_columns, layout.n_group_fields
     )
-    slots = np.full((N_WORKERS, 1, settings.rows_per_worker, unit_kernels.SLOT_SIZE), np.nan)
+    slots = np.full((N_WORKERS, 1, settings.rows_per_worker, tap_kernels.SLOT_SIZE), np.nan)
     parts = (np.full((N_WORKERS, *shape), np.nan, dtype) for shape in shapes)
-    return unit_kernels.ActiveRows(slots, *parts)
+    return tap_kernels.ActiveRows(slots, *parts)
 
 
 def _record(arguments):

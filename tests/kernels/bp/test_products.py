@@ -3,9 +3,9 @@ import pytest
 
 from fastmf._jit.argument_types import type_of
 from fastmf._jit.kernel import address_of, call, kernel
-from fastmf.kernels.bp import messages as message_kernels
+from fastmf.kernels.bp import messages as bp_kernels
 
-N_PADDED = message_kernels.PADDING_MULTIPLE["sum"]
+N_PADDED, N_UNITS = bp_kernels.PADDING_MULTIPLE["sum"], bp_kernels.UNITS_AT_ONCE
 MAX_LOG_PRODUCT = {np.float32: 80, np.float64: 690}
 
 
@@ -18,12 +18,12 @@ def run(weights, messages, hidden, visible, n_factors, normalisers):
     """Logarithms by the compiled kernel; exponentials, messages and beliefs as they are."""
     line, wide = np.zeros(0, weights.dtype), np.zeros(0)
     types = map(type_of, (line, line, line, wide, 0, True))
-    tile = np.full((5, message_kernels.TILE_UNITS), np.nan)  # what is not of a unit must not show
-    tile[[message_kernels.P, message_kernels.Q], : len(weights)] = visible
+    tile = np.full((5, bp_kernels.TILE_UNITS), np.nan)  # what is not of a unit must not show
+    tile[[bp_kernels.P, bp_kernels.Q], : len(weights)] = visible
     arguments = weights.ravel(), messages.ravel(), hidden.ravel(), tile.ravel()
-    called(address_of(message_kernels.pair_logs, *types), *arguments, n_factors, normalisers)
-    assert np.isnan(tile[message_kernels.LOGS, len(weights) :]).all()
-    return tile[message_kernels.LOGS, : len(weights)]
+    called(address_of(bp_kernels.pair_logs, *types), *arguments, n_factors, normalisers)
+    assert np.isnan(tile[bp_kernels.LOGS, len(weights) :]).all()
+    return tile[bp_kernels.LOGS, : len(weights)]
 
 
 def exact(weights, messages, hidden, visible, normalisers):
@@ -39,15 +39,7 @@ def exact(weights, messages, hidden, visible, normalisers):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("normalisers", [False, True])
-@pytest.mark.parametrize(
-    "n_units",
-    [
-        1,
-        message_kernels.UNITS_AT_ONCE - 1,
-        message_kernels.UNITS_AT_ONCE + 3,
-        message_kernels.TILE_UNITS,
-    ],
-)
+@pytest.mark.parametrize("n_units", [1, N_UNITS - 1, N_UNITS + 3, bp_kernels.TILE_UNITS])
 @pytest.mark.parametrize("n_hidden", [N_PADDED, 13 * N_PADDED])
 @pytest.mark.parametrize("scale", [0.01, 1.0, 38.0])
 def test_logs_of_products_are_exact_to_rounding(scale, n_hidden, n_units, normalisers, dtype):
@@ -70,11 +62,11 @@ def test_logs_of_products_are_exact_to_rounding(scale, n_hidden, n_units, normal
 
 def test_a_unit_does_not_depend_on_those_beside_it():
     rng = np.random.default_rng(1)
-    weights = np.exp(rng.normal(size=(message_kernels.UNITS_AT_ONCE, N_PADDED)))
+    weights = np.exp(rng.normal(size=(N_UNITS, N_PADDED)))
     p = rng.random(N_PADDED)
-    arguments = np.stack([p, 1 - p, p]), rng.random((2, message_kernels.UNITS_AT_ONCE)), 5, False
+    arguments = np.stack([p, 1 - p, p]), rng.random((2, N_UNITS)), 5, False
     together = run(weights, np.sqrt(weights), *arguments)
-    for k in range(message_kernels.UNITS_AT_ONCE):
+    for k in range(N_UNITS):
         hidden, visible, *rest = arguments
         one = slice(k, k + 1)
         alone = run(weights[one], np.sqrt(weights[one]), hidden, visible[:, one], *rest)
