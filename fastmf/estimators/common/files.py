@@ -158,7 +158,7 @@ def _from_arrays(cls, arrays):
         expected = set(estimator._saved()[0])
     except AttributeError as error:
         raise ValueError(f"its fitted values lack {error.name}.") from error
-    for name in fitted.keys() - expected:  # unknown ones
+    for name in fitted.keys() - expected:  # of earlier versions
         if vars(estimator).get(name) is fitted[name]:
             delattr(estimator, name)
     if "alphabet" in arrays:

@@ -18,7 +18,9 @@ from fastmf.estimators.common.reports import feature_names, like_frame
 from fastmf.estimators.common.runs import drawn_seed, generator_of, warn_of_convergence
 from fastmf.inference.sampling.discrete import METHODS, WORST_ERROR, conditional_means, sample
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
-from fastmf.learning.pseudo_likelihood.fit import MAX_ITER
+from fastmf.learning.pseudo_likelihood.fit import (
+    MAX_ITER,
+)
 from fastmf.learning.pseudo_likelihood.graph import edges_of
 from fastmf.learning.pseudo_likelihood.rows import (
     MAX_OF_A_ROW,
@@ -44,6 +46,9 @@ class ItemMachine(Saved, BaseEstimator):
     for these; `_unit_model`, the machine that is sampled, if its units are not those of `model_`;
     `_seen_only`, whether completions have observed categories alone; and `_item_name` for warnings.
     """
+
+    # Name in files of the labels of the rows of the fit.
+    _member = "rows"
 
     @property
     def _sizes(self):
@@ -311,7 +316,7 @@ class ItemMachine(Saved, BaseEstimator):
 
     # --- files ----------------------------------------------------------------------------------
 
-    def _saved_fit(self, labels, weights, *names):
+    def _saved_fit(self, *names):
         """Attributes of these names and of all machines, and arrays of all machines."""
         names = (
             "n_iter_", "converged_", "n_features_in_", "n_missing_", "n_dropped_", "existence_",
@@ -319,7 +324,7 @@ class ItemMachine(Saved, BaseEstimator):
         )  # fmt: skip
         fitted = {name: getattr(self, name) for name in names}
         fitted["categories_"] = [listed.tolist() for listed in self.categories_]
-        arrays = {"history_": self.history_, "rows": labels.astype(np.int16), "weights": weights}
+        arrays = {"history_": self.history_}
         if self._sampling is not None:
             arrays["sampling"] = _coordinates(self._sampling)
         if self._completions is not None:
@@ -336,8 +341,11 @@ class ItemMachine(Saved, BaseEstimator):
         if len(self.categories_) != d:
             raise ValueError(f"categories_ must have {d} columns, got {len(self.categories_)}.")
         self.history_ = arrays.member("history_", "f", (None,))
+        if "missing" in arrays:  # of earlier versions
+            missing = arrays.member("missing", "iu", (2,), low=0)
+            self.n_missing_, self.n_dropped_ = map(int, missing)
         self._edges()
-        labels = labels_from("rows", arrays, self._sizes)
+        labels = self._rows_in(arrays)
         weights, n = arrays.member("weights", "f", (len(labels),), low=0), len(labels)
         self._completions = self._sampling = None
         if "share" in arrays or "row_weights" in arrays:
@@ -347,6 +355,9 @@ class ItemMachine(Saved, BaseEstimator):
         if "sampling" in arrays:
             self._sampling = _sparse_in("sampling", arrays, n)
         return labels, weights
+
+    def _rows_in(self, arrays):
+        return labels_from(self._member, arrays, self._sizes)
 
 
 def labels_from(name, arrays, sizes):
@@ -416,7 +427,12 @@ def _coordinates(matrix):
 
 
 def _sparse_in(name, arrays, n_columns, n_rows=None):
-    """A sparse array of coordinates."""
+    """A sparse array of coordinates, or of compressed rows in files of earlier versions."""
+    if f"{name}_indptr" in arrays:
+        column = arrays.member(f"{name}_indices", "iu", (None,), low=0)
+        ends = arrays.member(f"{name}_indptr", "iu", (None,), low=0, high=len(column))
+        values = arrays.member(name, "f", column.shape, low=0)
+        return sparse.csr_array((values, column, ends), shape=(len(ends) - 1, n_columns))
     entries = arrays.member(name, "f", (3, None), low=0)
     row, column = entries[:2].astype(np.int64)
     n_rows = int(row.max()) + 1 if n_rows is None else n_rows

@@ -15,6 +15,7 @@ from fastmf.estimators.common.categories import (
     two_categories,
 )
 from fastmf.estimators.common.data import missing_entries, warn_of_missing_codes
+from fastmf.estimators.common.files import check_n_features
 from fastmf.estimators.common.reports import feature_names
 from fastmf.estimators.networks.network import CouplingNetwork
 from fastmf.estimators.pseudo_likelihood._base import ItemMachine
@@ -148,16 +149,17 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
     # --- files ----------------------------------------------------------------------------------
 
     def _saved(self):
-        fitted, arrays = self._saved_fit(self._items()[0], self._row_weights())
+        fitted, arrays = self._saved_fit()
         return fitted, arrays | {
+            "rows": self._items()[0].astype(np.int16),
+            "weights": self._row_weights(),
             "pairs": np.stack(self._objective.pairs, axis=1),
             "parameters": self._parameters,
         }
 
     def _restore(self, arrays):
         rows, d = self._restored_fit(arrays), self.n_features_in_
-        pairs = arrays.member("pairs", "iu", (None, 2), low=0, high=d - 1)
-        parameters = arrays.member("parameters", "f", (None,), low=-np.inf)
+        pairs, parameters = self._parameters_in(arrays)
         place = pairs[:, 0] * d + pairs[:, 1]
         if (pairs[:, 0] >= pairs[:, 1]).any() or (np.diff(place) <= 0).any():
             raise ValueError("member 'pairs' must be pairs i < j of items, in their order.")
@@ -170,6 +172,10 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
                 f"{len(parameters)}."
             )
         self._set_parameters(parameters)
+
+    def _parameters_in(self, arrays):
+        pairs = arrays.member("pairs", "iu", (None, 2), low=0, high=self.n_features_in_ - 1)
+        return pairs, arrays.member("parameters", "f", (None,), low=-np.inf)
 
 
 class FullyVisibleBoltzmannMachine(PairwiseMachine):
@@ -339,6 +345,28 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
 
     def _values_of(self, prior, means):
         return from_spins(means, self.categories_)
+
+    def _rows_in(self, arrays):
+        """Labels of the rows; files of earlier versions have a model, and rows as bits."""
+        if "model" not in arrays:
+            return super()._rows_in(arrays)
+        n = self.n_features_in_
+        bits = arrays.member("rows", "iu", (None, -(-n // 8)), np.uint8)
+        seen = (
+            arrays.member("seen", "iu", bits.shape, np.uint8) if "seen" in arrays else ~(0 * bits)
+        )
+        labels, seen = (np.unpackbits(b, axis=1, count=n).astype(np.int64) for b in (bits, seen))
+        return np.where(seen == 1, labels, -1)
+
+    def _parameters_in(self, arrays):
+        if "model" not in arrays:
+            return super()._parameters_in(arrays)
+        couplings, field = self._model_from(arrays).couplings, arrays["prior.field"]
+        check_n_features(self, {len(field)})
+        chosen, edges = isinstance(self.l1, str), self._edges()
+        pairs = np.argwhere(np.triu(couplings)) if chosen else edges
+        pairs = np.transpose(np.triu_indices(len(field), 1)) if pairs is None else pairs
+        return pairs, np.concatenate([field, couplings[tuple(np.transpose(pairs))]])
 
     def _objective_of(self, labels, weights):
         states = np.where(labels < 0, 0, 2.0 * labels - 1)

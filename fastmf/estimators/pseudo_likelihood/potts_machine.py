@@ -7,11 +7,18 @@ from scipy import sparse
 
 from fastmf._common.arguments import count, flag, one_of
 from fastmf._common.progress import reported
-from fastmf.estimators.common.categories import checked_table, coded_labels, position_categories
+from fastmf.estimators.common.categories import (
+    checked_table,
+    coded_labels,
+    position_categories,
+)
 from fastmf.estimators.common.data import CODES, warn_of_missing_codes
 from fastmf.estimators.common.runs import warn_of_convergence
 from fastmf.estimators.networks.network import Network
-from fastmf.estimators.pseudo_likelihood._base import ItemMachine, labels_from
+from fastmf.estimators.pseudo_likelihood._base import (
+    ItemMachine,
+    labels_from,
+)
 from fastmf.learning import chains
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
 from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, MAX_ITER, newton
@@ -116,6 +123,8 @@ class PottsMachine(Network, ItemMachine):
     _item_name = "positions"
     _solvers = ("auto", "lbfgs", "newton", "asymmetric", "naive_mean_field", "likelihood")
     _missing = ("absent", "available", "em")
+    _member = "labels"
+    memory_ = None  # of files of earlier versions
 
     def __init__(
         self, *, n_states=None, l2=0.0, l2_field=0.0, solver="auto", tol=1e-4,
@@ -464,10 +473,12 @@ class PottsMachine(Network, ItemMachine):
     # --- files ----------------------------------------------------------------------------------
 
     def _saved(self):
-        fitted, arrays = self._saved_fit(
-            self._labels, self._weights, "log_pseudo_likelihood_", "memory_"
-        )
-        arrays["flat_field"] = self._field
+        fitted, arrays = self._saved_fit("log_pseudo_likelihood_", "memory_")
+        arrays |= {
+            "labels": self._labels.astype(np.int16),
+            "weights": self._weights,
+            "flat_field": self._field,
+        }
         if isinstance(self._couplings, OfFewRows):
             arrays["coefficients"] = self._couplings.coefficients
             arrays["coefficient_rows"] = self._couplings.labels

@@ -430,6 +430,10 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         draws[:, columns] = center - draws @ self._gain.T + np.sqrt(part.noise_variance) * noise
         return draws * (self._unit / self._scale)
 
+    def _restore(self, arrays):
+        super()._restore(arrays)
+        self._gain[:, self._unpenalised] = 0  # the identity in files of earlier versions
+
     def _check_options(self):
         """Raise for options that are none."""
         self._check("noise_variance", "slab_variance")

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -123,8 +125,8 @@ def _altered(name, array, members):
     yield "text", np.full(array.shape, "1")
     if array.dtype.kind == "f" and name != "history_":
         yield "NaN", np.full(array.shape, np.nan)
-    of_rows = name == "weights" and "rows" in members
-    if of_rows or name in ("rows", "coefficient_rows", "starts_"):
+    of_rows = name == "weights" and ("rows" in members or "labels" in members)
+    if of_rows or name in ("labels", "rows", "coefficient_rows", "starts_"):
         yield "out of range", np.full(array.shape, -7, array.dtype if name != "rows" else int)
         if name != "starts_":
             yield "longer", np.concatenate([array, array])
@@ -203,3 +205,38 @@ def test_constructors_keep_options_as_they_are_given(name):
     kind = getattr(mf, name)
     given = {option: object() for option in kind._get_param_names()}
     assert vars(kind(**given)) == given
+
+
+@pytest.mark.parametrize("options", [{}, {"missing": "em"}, {"l1": "cv"}])
+def test_files_of_earlier_versions(tmp_path, options):
+    """Rows were bits beside a model, sparse arrays had three members, and options have gone."""
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((90, 9)) < 0.5, 1.0, 0.0)
+    X[:, 1] = np.where(rng.random(90) < 0.8, X[:, 0], X[:, 1])
+    if options == {"missing": "em"}:
+        X[rng.random(X.shape) < 0.1] = np.nan
+    machine = mf.FullyVisibleBoltzmannMachine(**options).fit(X)
+    machine.save(tmp_path / "new.npz")
+    arrays = dict(np.load(tmp_path / "new.npz"))
+    del arrays["pairs"], arrays["parameters"]
+    rows = arrays["rows"]
+    arrays |= {"rows": np.packbits(rows > 0, axis=1), "seen": np.packbits(rows >= 0, axis=1)}
+    if "share" in arrays:
+        share = machine._completions.share
+        arrays |= {
+            "share": share.data,
+            "share_indices": share.indices,
+            "share_indptr": share.indptr,
+        }
+    name, settings, fitted = arrays["estimator"]
+    fitted = json.loads(fitted) | {"n_sweeps_": 0.0}
+    arrays["missing"] = np.array([fitted.pop("n_missing_"), fitted.pop("n_dropped_")])
+    settings = json.dumps(json.loads(settings) | {"step": 0.5})
+    arrays["estimator"] = np.array([name, settings, json.dumps(fitted)])
+    machine.model_.save(tmp_path / "model.npz")
+    np.savez(tmp_path / "old.npz", **arrays, **np.load(tmp_path / "model.npz"))
+    with pytest.warns(UserWarning, match="has no option 'step'"):
+        again = mf.FullyVisibleBoltzmannMachine.load(tmp_path / "old.npz")
+    np.testing.assert_array_equal(again.couplings_, machine.couplings_)
+    np.testing.assert_array_equal(again.standard_errors()[0], machine.standard_errors()[0])
+    assert again.n_missing_ == machine.n_missing_ and "n_sweeps_" not in vars(again)
