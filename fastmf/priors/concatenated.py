@@ -115,6 +115,10 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
         parts = tuple(_protocol.log_prob_gradient(p, x) for p, x in self._split(x))
         return self._make((parts,))
 
+    def project(self):
+        """The nearest prior with parameters inside their domain."""
+        return _protocol.project(self)
+
     @accepts_lists
     def _split(self, *arrays):
         """Each part with its units on the last axis of the arrays."""
