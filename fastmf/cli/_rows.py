@@ -203,9 +203,11 @@ def check_case(name, values):
 
 def load(path, method=None):
     """The fitted estimator, or the bare model, in a file."""
+    from fastmf import estimators  # needs scikit-learn
+
     with reading(path, "a machine or model") as arrays:
         name = arrays.texts("estimator")[0] if "estimator" in arrays else None
-        if name is not None and name not in fastmf.estimators.__all__:
+        if name is not None and name not in estimators.__all__:
             raise ValueError(f"it holds a {shown(name)}, which is unknown here.")
     machine = fastmf.load(path) if name is None else getattr(fastmf, name).load(path)
     if method is not None and not hasattr(machine, method):

@@ -35,6 +35,12 @@ def test_help_in_a_process():
         assert name in done.stdout
 
 
+def test_a_process_reads_a_machine(family, tmp_path):
+    """Its class is known before anything else has imported estimators."""
+    done = python_m("mutants", *family[:2], "-o", tmp_path / "mutants.csv")
+    assert done.stderr == "" and (tmp_path / "mutants.csv").exists()
+
+
 def test_letters_that_a_console_lacks_are_escaped():
     done = python_m("info", "größe.npz", PYTHONIOENCODING="ascii")
     assert done.returncode == 1 and "gr\\xf6\\xdfe.npz" in done.stderr

@@ -14,10 +14,10 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 55_876,
+    "lines": 55_878,
     "lines of code": 34_965,
     "numeric constants": 286,
-    "lines of tests": 41_795,
+    "lines of tests": 41_801,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,

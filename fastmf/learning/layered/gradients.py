@@ -1,7 +1,7 @@
 """Gradients of the log-likelihood of a layered machine by its couplings and its priors.
 
 With L(x) = log sum_h exp(-energy(x, h)), the log-likelihood of a row is L(x) - log Z. Its gradient
-is the difference of two averages, over the data and over the model:
+is the difference of two averages, over the data and over the model::
 
     d/dW    <x h'>, with h the means of the hidden units given x
           - <m_v m_h' + W (v_v v_h')>
