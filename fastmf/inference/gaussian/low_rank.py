@@ -52,6 +52,8 @@ class LowRank(GaussianSide):
         bounds = [*range(0, self.n_units, width), self.n_units]
         self.chunks = [slice(*ends) for ends in pairwise(bounds)]
         self._workspace = np.empty((self.n_rows, width))
+        # The number of sums does not depend on the number of threads, nor does the result.
+        self.n_parts = min(MAX_PARTS, self.n_units // (4 * self.n_rows) + 1)
         squares = np.empty(self.n_units)
         for units in self.chunks:
             chunk = X[:, units] if X.dtype == np.float64 else self.chunk(units)
@@ -71,8 +73,7 @@ class LowRank(GaussianSide):
     def data_covariance(self, linear, precision):
         """B, for sites of positive precisions, and X D linear."""
         n, d, scale = self.n_rows, self.n_units, 1 / np.sqrt(precision)
-        # The number of sums does not depend on the number of threads, nor does the result.
-        n_parts = min(MAX_PARTS, d // (4 * n) + 1)
+        n_parts = self.n_parts
         sums = np.zeros((n_parts, n + 1, n))
 
         def add(part):
@@ -258,7 +259,7 @@ class StoredLowRank(LowRank):
     """`LowRank` of `StoredColumns`: the same sums, over columns that are converted in between."""
 
     def _prepared_squares(self):
-        self.chunks = self.X.chunks()
+        self.chunks, self.n_parts = self.X.chunks(), 1  # more sums are larger than X
         return self.X.squares()
 
     def chunk(self, units):
