@@ -130,6 +130,13 @@ class StoredColumns:
         out.column_scale[columns], out.right[:, columns] = 0, 0
         return out
 
+    def take(self, columns, axis):
+        """The matrix of some columns (axis 1), as of an array; they stay stored."""
+        out = copy(self)
+        out.stored, out.right = self.stored[:, columns], self.right[:, columns]
+        out.column_scale = self.column_scale[columns]
+        return out
+
     def mixed(self, mixing):
         """The product with a sparse matrix, of shape (n_columns, n_columns), on the right."""
         out = copy(self)

@@ -11,11 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logit
 
-from fastmf._common.linalg import Gram
 from fastmf.inference.ep.partition import correlated_blocks, unit_columns
 from fastmf.inference.fixed_point import with_changes
 from fastmf.inference.gaussian.blocks import labels_of
-from fastmf.learning.evidence import Regression
+from fastmf.learning.evidence.blocks import with_grams
 from fastmf.learning.evidence.search import bounds_of, maximise_evidence, n_included
 
 
@@ -41,18 +40,15 @@ class _Likely(NamedTuple):
         """The part with likely features alone, and sites to start from."""
         part, units = self.part, self.units
         columns, features = (units[units < n] for n in (part.X.shape[1], len(part.groups)))
-        changes = {"X": part.X[:, columns], "groups": part.groups[features]}
+        changes = {"X": part.X.take(columns, axis=1), "groups": part.groups[features]}
         if part.blocks is not None:
             changes["blocks"] = part.blocks._replace(labels=part.blocks.labels[columns])
-        if isinstance(part, Regression):
-            changes["gram"] = Gram(changes["X"])
         return part._replace(**changes), with_changes(self.lead, sites=self.lead.sites[:, units])
 
     def extended(self, result, model, n_rows):
         """The part with the blocks of a fixed point of the reduced one, and sites of all units.
 
-        Among the features that were left out, blocks are sought anew: with hyper-parameters that
-        are not learned, weak effects lead none, and lie between two blocks.
+        Blocks of the other features are computed anew, since weak effects have led none so far.
         """
         part, sites = self.part, self.lead.sites.copy()
         sites[:, self.units] = result.sites
@@ -60,8 +56,7 @@ class _Likely(NamedTuple):
         if part.blocks is not None:
             free = np.ones(part.X.shape[1], bool)
             free[self.units[self.units < len(free)]] = False
-            residual = model.y - model.prediction(result.mean)
-            scores = abs(unit_columns(part.X).T @ residual)
+            scores = abs(unit_columns(part.X).T @ (model.y - model.prediction(result.mean)))
             joined = [units for units, _ in blocks]
             joined += correlated_blocks(part.X, scores, n_rows, free)
             labels = labels_of(joined, len(free))
@@ -79,7 +74,7 @@ def likely_start(task, start, fixed, leads, **options):
     pairs = [_Likely.of(*of, start) for of in zip(task.parts, leads, strict=True)]
     parts, results = zip(*(pair.reduced() for pair in pairs), strict=True)
     groups = np.concatenate([part.groups for part in parts])
-    small = task._replace(parts=parts, groups=groups)
+    small = with_grams(task._replace(parts=parts, groups=groups))
     point = maximise_evidence(small, start, fixed, results=results, **options)
     if not point.converged:
         return task, start, leads
