@@ -1,7 +1,6 @@
 """Arrays from files: .npy, .npz, text and the IDX format of MNIST. Nothing is ever unpickled.
 
-Files are perhaps compressed by gzip; tables of text have cells between commas, semicolons, tabs or
-blanks.
+Files may be compressed by gzip; commas, semicolons, tabs or blanks separate cells of text.
 """
 
 import csv

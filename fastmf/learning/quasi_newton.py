@@ -114,15 +114,15 @@ def _updated(hessian, step, change):
 
 def direction_of(gradient, steps, changes):
     """The inverse Hessian of L-BFGS times a gradient, by the two-loop recursion (Nocedal 1980)."""
-    pairs = [(s, y) for s, y in zip(steps, changes, strict=True) if is_convex(s, y)]
+    pairs = [(s, y, s @ y) for s, y in zip(steps, changes, strict=True) if is_convex(s, y)]
     factors, direction = [], gradient.copy()
-    for s, y in reversed(pairs):
-        factors.append(s @ direction / (s @ y))
+    for s, y, curvature in reversed(pairs):
+        factors.append(s @ direction / curvature)
         direction -= factors[-1] * y
     if pairs:
-        direction *= curvature_scale(*pairs[-1])
-    for (s, y), factor in zip(pairs, reversed(factors), strict=True):
-        direction += (factor - y @ direction / (s @ y)) * s
+        direction *= curvature_scale(*pairs[-1][:2])
+    for (s, y, curvature), factor in zip(pairs, reversed(factors), strict=True):
+        direction += (factor - y @ direction / curvature) * s
     return direction
 
 

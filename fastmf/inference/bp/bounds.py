@@ -250,17 +250,17 @@ def _forbidden_bound(couplings, prior, row, n_orders, rng):
     for _ in range(n_orders):
         order = rng.permutation(len(free))
         colour = colours_of(graph[order][:, order])
-        levels = [free[order[colour == k]] for k in np.unique(colour)]
-        bounds.append(_ascent(parts, field, one.copy(), prior, levels))
+        colours = [free[order[colour == k]] for k in np.unique(colour)]
+        bounds.append(_ascent(parts, field, one.copy(), prior, colours))
     lower, size = max(bounds)
     return lower, lower, size
 
 
-def _ascent(parts, field, q, prior, levels):
+def _ascent(parts, field, q, prior, colours):
     """The bound, and the size of its terms, at the end of sweeps of groups from `q`."""
     (finite, forbidden), bound = parts, (-np.inf, 0.0)
     group = np.repeat(np.arange(len(prior.sizes)), prior.sizes)
-    places = [(np.flatnonzero(np.isin(group, k)), prior.sizes[k]) for k in levels]
+    places = [(np.flatnonzero(np.isin(group, k)), prior.sizes[k]) for k in colours]
     while True:  # every sweep but the last one gains more than rounding
         for states, sizes in places:
             allowed = forbidden[states] @ (q > 0) == 0

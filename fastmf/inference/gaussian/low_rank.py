@@ -73,17 +73,16 @@ class LowRank(GaussianSide):
     def data_covariance(self, linear, precision):
         """B, for sites of positive precisions, and X D linear."""
         n, d, scale = self.n_rows, self.n_units, 1 / np.sqrt(precision)
-        n_parts = self.n_parts
-        sums = np.zeros((n_parts, n + 1, n))
+        sums = np.zeros((self.n_parts, n + 1, n))
 
         def add(part):
-            for units in self.chunks[part::n_parts]:
+            for units in self.chunks[part :: self.n_parts]:
                 columns = self.X[:, units] * scale[units]
                 sums[part, :n] += columns @ columns.T
                 sums[part, n] += columns @ (linear[units] * scale[units])
 
-        n_workers = workers_for(n_parts, n * n * d // 2 // VECTOR_SPEED, self.n_threads)
-        for_each(add, range(n_parts), n_workers)
+        n_workers = workers_for(self.n_parts, n * n * d // 2 // VECTOR_SPEED, self.n_threads)
+        for_each(add, range(self.n_parts), n_workers)
         total = sums.sum(0)
         B, prediction = total[:n], total[n]
         B.flat[:: n + 1] += self.noise_variance
@@ -259,7 +258,7 @@ class StoredLowRank(LowRank):
     """`LowRank` of `StoredColumns`: the same sums, over columns that are converted in between."""
 
     def _prepared_squares(self):
-        self.chunks, self.n_parts = self.X.chunks(), 1  # more sums are larger than X
+        self.chunks, self.n_parts = self.X.chunks(), 1  # several sums may take more memory than X
         return self.X.squares()
 
     def chunk(self, units):
