@@ -78,30 +78,34 @@ class Items(NamedTuple):
 def decided(objective, point=None, l1=0.0, refine=None):
     """Decide whether the maximum of a `PairwiseLikelihood` exists, from where a solver stopped."""
     items = objective.items(l1)
-    unseen = _unbounded(items) if items.free[0] else np.zeros(0, int)
     if not items.free[1]:
+        unseen = _unbounded(items)
         return _separated(items, unseen, "never seen") if len(unseen) else Existence(True)
     features = _Features(items)
-    never, dependent = _never_meeting(items), features.dependent()
-    for units, reason in ((unseen, "never seen"), (never, "never meet"), (dependent, "dependent")):
-        if len(units):
-            return _separated(items, np.unique(np.concatenate([unseen, never, dependent])), reason)
-    for near in () if point is None else _points(objective, point, refine):
+
+    def looked_at(near):
+        """Whether a maximum exists, as far as one point tells."""
         residual, separates = objective.look(near)
         if separates:
-            return _separated(items, np.arange(len(items.coupled)))
+            return False
         gradient = objective.value_and_gradient(near)[1]
         free = np.broadcast_to(np.equal(objective.ridge, 0), gradient.shape)
         norm = np.linalg.norm(gradient[free]) + gradient_rounding() * np.sqrt(len(gradient))
-        if norm < residual * features.bound:
-            return Existence(True)
-    return _by_programmes(items)
+        return True if norm < residual * features.bound else None
 
-
-def _points(objective, point, refine=None):
-    """Yield the point where a solver stopped, and one nearer to the maximum if there is one."""
-    yield point
-    yield maximum(objective, point, 1e-7).parameters if refine is None else refine(point)
+    exists = None if point is None else looked_at(point)
+    if exists:
+        return Existence(True)
+    unseen, never, dependent = _unbounded(items), _never_meeting(items), features.dependent()
+    for units, reason in ((unseen, "never seen"), (never, "never meet"), (dependent, "dependent")):
+        if len(units):
+            return _separated(items, np.unique(np.concatenate([unseen, never, dependent])), reason)
+    if exists is None and point is not None:
+        near = maximum(objective, point, 1e-7).parameters if refine is None else refine(point)
+        exists = looked_at(near)
+    if exists is None:
+        return _by_programmes(items)
+    return Existence(True) if exists else _separated(items, np.arange(len(items.coupled)))
 
 
 def _separated(items, units, reason=None):
@@ -121,9 +125,9 @@ def _separated(items, units, reason=None):
 
 
 def _unbounded(items):
-    """Return items whose fields alone separate them."""
+    """Return items whose fields alone separate them, none if these have a penalty."""
     out = []
-    for i, table in enumerate(items.fields):
+    for i, table in enumerate(items.fields if items.free[0] else ()):
         counts = np.bincount(items.targets[:, i] + 1, minlength=len(table) + 1)[1:]
         if (counts > 0).all():
             continue
