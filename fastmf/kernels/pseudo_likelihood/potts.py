@@ -213,14 +213,6 @@ def conditionals(rows, couplings, field, workspaces, queue, out):
         block = next_task(queue)
 
 
-@kernel(mode="merged")
-def _transpose(source, target, width):
-    """Copy a tile to where its transpose belongs."""
-    for a in range(width):
-        for b in range(width):
-            target[b * width + a] = source[a * width + b]
-
-
 @kernel(views=True)
 def gather_gradient(tables, vectors, l2, scale, places, queue, tiles):
     """Derivatives by tiles of centred couplings from the tables of both sides.
@@ -236,7 +228,10 @@ def gather_gradient(tables, vectors, l2, scale, places, queue, tiles):
     while t < tiles.shape[0]:
         p, r = places[t, 0], places[t, 1]
         of_row, factors = row(tiles, (t, 0), size), row(scale, (t, 0), size)
-        _transpose(row(tables, (1, r, p, 0), size), of_row, width)
+        for a in range(width):
+            of_source = row(tables, (1, r, p, a * width), width)
+            for b in range(width):
+                of_row[b * width + a] = of_source[b]
         f, g = row(vectors, (0, p, 0), width), row(vectors, (1, p, 0), width)
         for b in range(width):
             f_b, g_b = vectors[0, r, b], vectors[1, r, b]

@@ -111,25 +111,16 @@ class PseudoLikelihood(PairwiseLikelihood):
     def residuals(self, couplings, field, rows=slice(None)):
         """Residuals weight * (x - tanh eta) of rows, and weight * their log-pseudo-likelihood."""
         states, weights = self.targets[rows], self.weights[rows]
-        products = self.states[rows] @ couplings
-        value = np.empty(len(states))
+        residuals, values = self.states[rows] @ couplings, np.empty(len(states))
         # A tanh and a softplus take the time of some six multiply-adds each.
         n_tasks = -(-len(states) // pl_kernels.ROWS_AT_A_TIME)
-        n_workers = workers_for(n_tasks, 12 * products.size, self.n_threads)
-        memory = np.empty((n_workers, 6, pl_kernels.ROWS_AT_A_TIME * self.n_units))
-        queue = np.zeros(2, np.int64)
-        in_parallel(
-            pl_kernels.residuals,
-            (products, field, states, weights, memory, queue, products, value),
-            n_workers,
-        )
-        return products, self._of_available(value, rows)
-
-    def _of_available(self, value, rows):
-        """Values of rows without the terms that are left out, ln 1/2 each."""
-        if self.targets is self.states:
-            return value
-        return value + self.weights[rows] * np.log(2) * (self.targets[rows] == 0).sum(1)
+        n_workers = workers_for(n_tasks, 12 * residuals.size, self.n_threads)
+        arguments = residuals, field, states, weights, np.zeros(1, np.int64), values
+        in_parallel(pl_kernels.residuals, arguments, n_workers)
+        if self.targets is not self.states:
+            # Terms that are left out are ln 1/2 each.
+            values += weights * np.log(2) * (states == 0).sum(1)
+        return residuals, values
 
     def _value_and_derivatives(self, parameters):
         """Value, half its derivatives by couplings, and derivatives by fields."""
