@@ -111,11 +111,13 @@ def _fma(typing_context, x, y, z):
 
 
 def float_to_bits(x):
-    """The bits of a float as a signed integer of the same width, inside kernels."""
+    """The bits of a float as a signed integer of the same width."""
+    return x.view(f"i{x.itemsize}")
 
 
 def bits_to_float(i):
-    """The float with these bits, inside kernels."""
+    """The float with these bits."""
+    return i.view(f"f{i.itemsize}")
 
 
 def _reinterpret(function, of):

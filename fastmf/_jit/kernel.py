@@ -158,17 +158,6 @@ def emitted(function):
     return decorate
 
 
-def intrinsic(define):
-    """Decorator: function for kernels alone, which `define(typing_context, *arguments)` emits."""
-
-    def function(*arguments):
-        raise NotImplementedError("only kernels call it.")
-
-    update_wrapper(function, define)
-    emitted(function)(define)
-    return function
-
-
 def compiled_from(function, **kind):
     """Decorator: chooses, by the types of the arguments, what kernels compile for a function.
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.arguments import count, number, one_of, real_array
-from fastmf._threads.workers import in_parallel, workers_for
+from fastmf._threads.workers import VECTOR_SPEED, in_parallel, workers_for
 from fastmf.datasets.files import BLOCK_BYTES, beginning, contents, reading
 from fastmf.kernels.pseudo_likelihood import hamming
 from fastmf.models._io import replacing
@@ -182,8 +182,7 @@ def sequence_weights(X, identity=0.8, *, n_threads=None):
     most = n_columns - math.ceil(identity * n_columns * (1 - 4 * np.finfo(float).eps))
     labels = hamming.padded(codes)
     n_tasks = -(-n_rows // hamming.QUERY_ROWS)
-    # A vector is compared in the time of some two multiply-adds.
-    work = n_rows * n_rows * (labels.shape[1] // hamming.VECTOR_BYTES)
+    work = n_rows * labels.size // VECTOR_SPEED
     n_workers = workers_for(n_tasks, work, n_threads)
     counts = np.zeros((n_workers, n_rows), np.int64)
     queue = np.zeros(2, np.int64)

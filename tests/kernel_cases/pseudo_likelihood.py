@@ -19,9 +19,7 @@ def residual_arguments(size, dtype, rows=None):
     weights = np.random.default_rng(2).random(size.n_rows).astype(dtype)
     return (
         *(products[wanted], machine.prior.field, states[wanted], weights[wanted]),
-        np.empty((8, 6, pl_kernels.ROWS_AT_A_TIME * products.shape[1]), dtype),
-        np.zeros(2, np.int64),
-        *(np.zeros_like(products[wanted]), np.zeros_like(weights[wanted])),
+        *(np.zeros(1, np.int64), np.zeros_like(weights[wanted])),
     )
 
 

@@ -125,7 +125,7 @@ def _set_logs(settings, problem, messages, workspaces, place, tile, normalisers)
     s = row(messages, (entry, first, 0), n_units * n)
     hidden = row(workspaces.beliefs, (w, 0, 0), 3 * n)
     values = row(workspaces.tile, (w, 0, 0), 5 * TILE_UNITS)
-    call(settings.pair_logs, (e, s, hidden, values, settings.flush_every, normalisers))
+    call(settings.pair_logs, (e, s, hidden, values, settings.max_factors, normalisers))
 
 
 @kernel(mode="merged")

@@ -12,10 +12,8 @@ visible unit, two products over hidden units are needed, for a few visible units
     of normalisers   prod (Q + P / r) = prod (n Q + d P) / prod n
 
 Numerators and denominators are multiplied on their own, so that there is no division for each pair
-of units, and no message is stored. They are emitted as LLVM vectors because LLVM keeps the
-accumulators of several rows in registers in no loop nest. A product is a number of the type only
-for a limited number of factors: then its exponent is split off. Mixed-product has other factors, in
-loops.
+of units, and no message is stored. A product is a number in float64 only for a limited number of
+factors: then its logarithm is taken.
 """
 
 import math
@@ -25,9 +23,7 @@ import numpy as np
 
 from fastmf._jit.argument_types import Bool, Float64, Int64, Real
 from fastmf._jit.intrinsics import larger, row, smaller
-from fastmf._jit.kernel import REORDER, intrinsic, kernel
-from fastmf._jit.lazily import cgutils, ir, is_disabled, types
-from fastmf._jit.vectors import VECTOR_BYTES, Vectors, integer, loop
+from fastmf._jit.kernel import REORDER, kernel
 from fastmf.special import log_of_normal
 
 # Visible units whose beliefs are computed together, so that the exponentials vectorise; and of one
@@ -272,203 +268,53 @@ def add_pair_beliefs(e, s, p, q, scale, total):
         total[j] += scale * both / (s[j] * q[j] + both)
 
 
-# Visible units whose products are accumulated together, each in two registers: half of the
-# registers that AVX-512 has, or AVX2.
-UNITS_AT_ONCE = 8 if VECTOR_BYTES == 64 else 4
-LOG_2 = float(np.log(2.0))
+@kernel(mode="merged")
+def _ratio(e, s, p, q):
+    """Product of the messages n / d to a visible unit."""
+    above, below = 1.0, 1.0
+    for j in range(e.shape[0]):
+        t = s[j] * q[j]
+        above *= t + e[j] * p[j]
+        below *= t + p[j]
+    return above / below
 
 
-class _ProductEmitter:
-    """Emits the products of `n_units` rows of couplings and messages, in `vectors`."""
-
-    def __init__(self, vectors, n_units):
-        self.vectors, self.builder, self.n_units = vectors, vectors.builder, n_units
-        # Bits of a floating-point number after and before which its exponent lies.
-        self.n_fraction, self.bias = {32: (23, 127), 64: (52, 1023)}[vectors.n_bits]
-
-    def factors(self, e, s, p, q, weights):
-        """Vectors of the factors above and below: n and d, or n Q + d P and n."""
-        builder = self.builder
-        t = builder.fmul(s, q)
-        above = self.vectors.fma(e, p, t)
-        below = builder.fadd(t, p)
-        if not weights:
-            return above, below
-        high, low = weights
-        return self.vectors.fma(above, low, builder.fmul(below, high)), above
-
-    def split(self, above, below, mantissa, exponent):
-        """Mantissa times above / below as a number from 1 to 2, and the exponent with the rest."""
-        builder = self.builder
-        product = builder.fmul(builder.fdiv(above, below), mantissa)
-        bits = builder.bitcast(product, self.vectors.integers)
-        shift, bias, fraction = map(
-            self.vectors.integer_constant,
-            (self.n_fraction, self.bias, (1 << self.n_fraction) - 1),
-        )
-        added = builder.sub(builder.lshr(bits, shift), bias)
-        of_one = builder.shl(bias, shift)
-        mantissa = builder.or_(builder.and_(bits, fraction), of_one)
-        mantissa = builder.bitcast(mantissa, self.vectors.type)
-        return mantissa, builder.add(exponent, added)
-
-    def joined(self, combine, vectors):
-        """One vector with an entry for each of the given ones: what `combine` makes of its lanes.
-
-        Neighbours are combined, of each two vectors at once as long as there are several.
-        """
-        width = self.vectors.n_lanes
-        while width * len(vectors) > self.n_units:
-            if len(vectors) > 1:
-                pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
-            else:
-                pairs, width = [(vectors[0], vectors[0])], width // 2
-            even, odd = (range(k, 2 * width, 2) for k in (0, 1))
-            vectors = [
-                combine(*(self.vectors.shuffled(*pair, lanes) for lanes in (even, odd)))
-                for pair in pairs
-            ]
-        return vectors[0]
-
-    def emit(self, inputs, n, n_factors, weighted):
-        """Emit mantissas of the products and their exponents, one vector of each."""
-        builder, (e, s, p, q, high, low) = self.builder, inputs
-        one = self.vectors.constant(1.0)
-        starts = one, one, one, self.vectors.integer_constant(0)
-        # LLVM keeps these in registers.
-        above, below, mantissas, exponents = accumulators = [
-            [cgutils.alloca_once(builder, start.type) for _ in range(self.n_units)]
-            for start in starts
-        ]
-        for start, variables in zip(starts, accumulators, strict=True):
-            for variable in variables:
-                builder.store(start, variable)
-        weights = [self.weights(high, low, u) if weighted else () for u in range(self.n_units)]
-
-        load = self.vectors.load
-
-        def multiply(k, _):
-            hidden = load(p, k), load(q, k)
-            for u in range(self.n_units):
-                offset = builder.add(k, builder.mul(integer(u), n))
-                pair = load(e, offset), load(s, offset)
-                result = self.factors(*pair, *hidden, weights[u])
-                for product, factor in zip((above[u], below[u]), result, strict=True):
-                    builder.store(builder.fmul(builder.load(product), factor), product)
-
-        def multiply_some(first, _):
-            last = builder.add(first, step)
-            last = builder.select(builder.icmp_signed("<", last, n), last, n)
-            loop(builder, first, last, integer(self.vectors.n_lanes), multiply)
-            for variables in zip(*accumulators, strict=True):
-                values = self.split(*map(builder.load, variables))
-                for value, variable in zip((one, one, *values), variables, strict=True):
-                    builder.store(value, variable)
-
-        step = builder.mul(n_factors, integer(self.vectors.n_lanes))
-        loop(builder, integer(0), n, step, multiply_some)
-        result = [[builder.load(x) for x in variables] for variables in (mantissas, exponents)]
-        return self.joined(builder.fmul, result[0]), self.joined(builder.add, result[1])
-
-    def weights(self, high, low, unit):
-        """Vectors of P and Q of a unit."""
-        numbers = (self.builder.load(self.builder.gep(x, [integer(unit)])) for x in (high, low))
-        if self.vectors.n_bits == 32:
-            numbers = (self.builder.fptrunc(number, self.vectors.number) for number in numbers)
-        return tuple(map(self.vectors.in_all_lanes, numbers))
-
-    def store(self, result, targets):
-        """Store mantissas and exponents as float64 numbers."""
-        wide = ir.VectorType(ir.DoubleType(), self.n_units)
-        mantissas, exponents = result
-        if self.vectors.n_bits == 32:
-            mantissas = self.builder.fpext(mantissas, wide)
-        exponents = self.builder.sitofp(exponents, wide)
-        for value, target in zip((mantissas, exponents), targets, strict=True):
-            pointer = self.builder.bitcast(target, wide.as_pointer())
-            self.builder.store(value, pointer).align = 8
+@kernel(mode="merged")
+def _normaliser(e, s, p, q, high, low):
+    """Product of the normalisers (n Q + d P) / n of a visible unit."""
+    above, below = 1.0, 1.0
+    for j in range(e.shape[0]):
+        t = s[j] * q[j]
+        n = t + e[j] * p[j]
+        above *= n * low + (t + p[j]) * high
+        below *= n
+    return above / below
 
 
-def _products(n_units, weighted):
-    """Intrinsic for the products of `n_units` visible units, as mantissas and exponents.
-
-    It takes the units' rows of couplings and messages one after the other; the pairs (p, q), of
-    vectors, and (P, Q); the number of factors whose product is a number; and the pair of arrays of
-    `n_units` numbers that it fills.
-    """
-
-    @intrinsic
-    def products(typing_context, e, s, hidden, visible, n_factors, out):
-        signature = types.void(e, s, hidden, visible, types.int64, out)
-
-        def generate(context, builder, signature, arguments):
-            arrays = [
-                context.make_array(type_)(context, builder, value)
-                for types_, values in zip(signature.args, arguments, strict=True)
-                if isinstance(types_, types.BaseTuple)
-                for type_, value in zip(types_, cgutils.unpack_tuple(builder, values), strict=True)
-            ]
-            n = builder.extract_value(arrays[0].shape, 0)
-            matrices = [
-                context.make_array(signature.args[k])(context, builder, arguments[k])
-                for k in (0, 1)
-            ]
-            emitter = _ProductEmitter(Vectors(context, builder, signature.args[0].dtype), n_units)
-            *inputs, mantissas, exponents = [array.data for array in matrices + arrays]
-            result = emitter.emit(inputs, n, arguments[4], weighted)
-            emitter.store(result, (mantissas, exponents))
-            return context.get_dummy_value()
-
-        return signature, generate
-
-    return products
-
-
-_ratios_of_some, _ratios_of_one = _products(UNITS_AT_ONCE, False), _products(1, False)
-_normalisers_of_some, _normalisers_of_one = _products(UNITS_AT_ONCE, True), _products(1, True)
-
-
-def _compiled(e, s, hidden, tile, n_factors, normalisers):
+@kernel(mode="by_address", fastmath=REORDER, views=True)
+def pair_logs(e, s, hidden, tile, max_factors, normalisers):
     """Logarithms of products over all hidden units, for each visible unit of a tile.
 
     Few arguments: arguments of a call by address are copied, all fields of every array.
     """
-    n, k = hidden.shape[0] // 3, np.int64(0)
-    n_units, p, q = s.shape[0] // n, row(hidden, (0,), n), row(hidden, (n,), n)
-    while k < n_units:
-        some = k + UNITS_AT_ONCE <= n_units
-        size = UNITS_AT_ONCE if some else 1
-        pairs = row(e, (k * n,), size * n), row(s, (k * n,), size * n)
-        visible = row(tile, (P * TILE_UNITS + k,), size), row(tile, (Q * TILE_UNITS + k,), size)
-        mantissas = row(tile, (LOGS * TILE_UNITS + k,), size)
-        exponents = row(tile, (CHANGES * TILE_UNITS + k,), size)
-        arguments = *pairs, (p, q), visible, n_factors, (mantissas, exponents)
-        if some and normalisers:
-            _normalisers_of_some(*arguments)
-        elif some:
-            _ratios_of_some(*arguments)
-        elif normalisers:
-            _normalisers_of_one(*arguments)
-        else:
-            _ratios_of_one(*arguments)
-        k += size
+    n, real = hidden.shape[0] // 3, e.dtype.type
+    n_units = s.shape[0] // n
     logs = row(tile, (LOGS * TILE_UNITS,), n_units)
-    exponents = row(tile, (CHANGES * TILE_UNITS,), n_units)
+    products = row(tile, (CHANGES * TILE_UNITS,), n_units)
     for k in range(n_units):
-        logs[k] = log_of_normal(logs[k]) + LOG_2 * exponents[k]
-
-
-def _in_numpy(e, s, hidden, tile, n_factors, normalisers):
-    (p, q, _), tile = hidden.reshape(3, -1), tile.reshape(-1, TILE_UNITS)
-    e, s = e.reshape(-1, len(p)), s.reshape(-1, len(p))
-    r = (s * q + e * p) / (s * q + p)
-    if normalisers:
-        high, low = tile[[P, Q], : len(e), None].astype(r.dtype)
-        r = low + high / r
-    tile[LOGS, : len(e)] = np.log(r).sum(1, dtype=float)
-
-
-pair_logs = kernel(_in_numpy if is_disabled() else _compiled, mode="by_address", views=True)
+        logs[k] = 0
+    for start in range(0, n, max_factors):
+        size = smaller(max_factors, n - start)
+        p, q = row(hidden, (start,), size), row(hidden, (n + start,), size)
+        for k in range(n_units):
+            of_e, of_s = row(e, (k * n + start,), size), row(s, (k * n + start,), size)
+            if normalisers:
+                high, low = real(tile[P * TILE_UNITS + k]), real(tile[Q * TILE_UNITS + k])
+                products[k] = _normaliser(of_e, of_s, p, q, high, low)
+            else:
+                products[k] = _ratio(of_e, of_s, p, q)
+        for k in range(n_units):
+            logs[k] += log_of_normal(products[k])
 
 
 @kernel(mode="merged")

@@ -330,33 +330,16 @@ def _add_variances(layer, active, n_active, sources, columns):
 
 
 @kernel(mode="merged")
-def _group_field(active, s, source, target, n):
-    """The field of a single group on some units."""
-    return row(active.group_fields, (0, s, source[3] + target[5]), n)
-
-
-@kernel(mode="merged")
 def _add_groups(active, s, sources, target, n, column):
     """Add the fields of single groups, and to the variances less their squares."""
     field = row(active.products, (FIELD, s, column), n)
     onsager = row(active.products, (ONSAGER, s, column), n)
-    # Four at once: the sums are loaded and stored a quarter as often. In the last round some of
-    # the four may be there twice, with weight 0.
-    r = r2 = r3 = r4 = field
-    one, n_groups, n_sources = field.dtype.type(1), np.int64(0), sources.shape[0]
-    for k in range(n_sources):
+    for k in range(sources.shape[0]):
         if sources[k, 2] == GROUP:
-            r, r2, r3, r4 = _group_field(active, s, sources[k], target, n), r, r2, r3
-            if n_groups == 0:
-                r2 = r3 = r4 = r
-            n_groups += 1
-        if n_groups == 4 or (k + 1 == n_sources and n_groups > 0):
-            u, v, w = one * (n_groups > 1), one * (n_groups > 2), one * (n_groups > 3)
+            r = row(active.group_fields, (0, s, sources[k, 3] + target[5]), n)
             for i in range(n):
-                x, y, z = u * r2[i], v * r3[i], w * r4[i]
-                field[i] += (r[i] + x) + (y + z)
-                onsager[i] -= (r[i] * r[i] + x * x) + (y * y + z * z)
-            n_groups = np.int64(0)
+                field[i] += r[i]
+                onsager[i] -= r[i] * r[i]
 
 
 @kernel(mode="merged")

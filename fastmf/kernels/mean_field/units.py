@@ -26,8 +26,7 @@ import numpy as np
 
 from fastmf._jit.argument_types import Bool, Float64, Int64, Real, argument_types
 from fastmf._jit.intrinsics import bits_to_float, float_to_bits, larger, row, smaller, view
-from fastmf._jit.kernel import REORDER, address_of, call, calls, compiled_from, kernel
-from fastmf._jit.lazily import types
+from fastmf._jit.kernel import REORDER, address_of, call, calls, kernel
 from fastmf._outcomes import (
     CONFIRMING,
     CONVERGED,
@@ -426,27 +425,10 @@ def move_on(active, s, slot):
         add_multiple(mean.dtype.type(slot[MOMENTUM]), step, mean)
 
 
+@kernel(mode="merged")
 def _magnitude_bits(x):
     """The bits of |x|, ordered as the values: loops over their maxima vectorise."""
-    return abs(x).view(np.int32 if x.dtype == np.float32 else np.int64)
-
-
-@compiled_from(_magnitude_bits)
-def _magnitude_bits_compiled(x):
-    return lambda x: float_to_bits(abs(x))
-
-
-def _of_bits(bits, like):
-    """The number with these bits, in the type of `like`."""
-    return bits.astype(np.int32).view(np.float32) if like.dtype == np.float32 else bits.view(float)
-
-
-@compiled_from(_of_bits)
-def _of_bits_compiled(bits, like):
-    if like == types.float32:
-        # Numba makes 64 bits of 32 on the way.
-        return lambda bits, like: bits_to_float(np.int32(bits))
-    return lambda bits, like: bits_to_float(bits)
+    return float_to_bits(abs(x))
 
 
 @kernel(mode="inner", fastmath=REORDER)
@@ -502,11 +484,11 @@ def _relax(state, new, clamped, slot):
         step[i] = change + momentum * step[i]
         mean[i] += change
         var[i] += where(settled, one, step_size) * var_change
-    slot[RESIDUAL] = larger(slot[RESIDUAL], _of_bits(residual, step_dot))
-    slot[VAR_RESIDUAL] = larger(slot[VAR_RESIDUAL], _of_bits(var_residual, step_dot))
-    slot[EFFECT] = larger(slot[EFFECT], _of_bits(effect, step_dot))
-    slot[VAR_EFFECT] = larger(slot[VAR_EFFECT], _of_bits(var_effect, step_dot))
-    slot[SCALE] = larger(slot[SCALE], _of_bits(scale, step_dot))
+    slot[RESIDUAL] = larger(slot[RESIDUAL], bits_to_float(residual))
+    slot[VAR_RESIDUAL] = larger(slot[VAR_RESIDUAL], bits_to_float(var_residual))
+    slot[EFFECT] = larger(slot[EFFECT], bits_to_float(effect))
+    slot[VAR_EFFECT] = larger(slot[VAR_EFFECT], bits_to_float(var_effect))
+    slot[SCALE] = larger(slot[SCALE], bits_to_float(scale))
     slot[SQUARED_CHANGE] += squared_change
     slot[STEP_DOT] += step_dot
 

@@ -1,81 +1,50 @@
 """Hamming distances between rows of labels: numbers of similar rows, and trees of similar rows.
 
-Labels are bytes. Rows are padded to whole vectors with zeros, which are equal in all rows; a vector
-of two rows is compared at once, and the bits of the result are counted.
+Labels are bytes. Rows are padded to whole segments with zeros, which are equal in all rows; within
+a segment differences are counted in a byte, many of them in one vector.
 """
 
 import numpy as np
 
 from fastmf._jit.intrinsics import fetch_and_increment, row, smaller
-from fastmf._jit.kernel import emitted, kernel
-from fastmf._jit.lazily import ir, types
-from fastmf._jit.vectors import VECTOR_BYTES, Vectors, integer, loop
+from fastmf._jit.kernel import kernel
 from fastmf._threads.workers import next_task, stopped
 
 # Rows of one task of a worker, and rows that they are compared with at a time: these stay in the
 # second-level cache.
 QUERY_ROWS, COMPARED_ROWS = 32, 256
-# Columns after which a comparison ends if the rows are too different already.
-_SEGMENT_BYTES = 4 * VECTOR_BYTES
+# Columns after which a comparison ends if the rows are too different already: at most 255.
+SEGMENT = 128
 
 
 def padded(labels):
-    """Labels as rows of bytes of whole vectors: what these kernels take."""
+    """Labels as rows of bytes of whole segments: what these kernels take."""
     n_rows, n_columns = labels.shape
-    rows = np.zeros((n_rows, -(-max(n_columns, 1) // VECTOR_BYTES) * VECTOR_BYTES), np.uint8)
+    rows = np.zeros((n_rows, -(-max(n_columns, 1) // SEGMENT) * SEGMENT), np.uint8)
     rows[:, :n_columns] = labels
     return rows
 
 
-def n_different(one, i, other, j, first, last):
-    """Number of bytes first, ..., last - 1 in which two rows differ; whole vectors."""
-    return int(np.count_nonzero(one[i, first:last] != other[j, first:last]))
-
-
-@emitted(n_different)
-def _n_different(typing_context, one, i, other, j, first, last):
-    def generate(context, builder, signature, values):
-        vectors = Vectors(context, builder, types.uint8)
-        starts = []
-        for type_, k in ((one, 0), (other, 2)):
-            array = vectors.array(type_, values[k])
-            width = builder.extract_value(array.shape, 1)
-            starts.append(builder.gep(array.data, [builder.mul(values[k + 1], width)]))
-
-        def count(position, total):
-            pair = [vectors.load(start, position) for start in starts]
-            unequal = builder.icmp_unsigned("!=", *pair)
-            n_here = builder.ctpop(builder.bitcast(unequal, ir.IntType(vectors.n_lanes)))
-            if vectors.n_lanes < 64:
-                n_here = builder.zext(n_here, ir.IntType(64))
-            return [builder.add(*total, n_here)]
-
-        step, zero = integer(vectors.n_lanes), integer(0)
-        (total,) = loop(builder, *values[4:6], step, count, [zero])
-        return total
-
-    if one.layout != "C" or other.layout != "C":
-        raise TypeError("n_different takes C-contiguous arrays")
-    place = types.int64
-    return types.int64(one, place, other, place, place, place), generate
-
-
 @kernel(mode="merged")
-def _are_similar(labels, i, j, most):
-    """Whether two rows differ in at most this many columns."""
-    n_bytes, n_unequal, first = labels.shape[1], np.int64(0), np.int64(0)
-    while first < n_bytes and n_unequal <= most:
-        last = smaller(first + _SEGMENT_BYTES, n_bytes)
-        n_unequal += n_different(labels, i, labels, j, first, last)
-        first = last
-    return n_unequal <= most
+def _n_different(labels, i, j, most):
+    """Count the columns in which two rows differ, until they are more than `most`."""
+    n_different = np.int64(0)
+    for first in range(0, labels.shape[1], SEGMENT):
+        one, other = row(labels, (i, first), SEGMENT), row(labels, (j, first), SEGMENT)
+        in_segment = np.uint8(0)
+        for c in range(SEGMENT):
+            in_segment = np.uint8(in_segment + np.uint8(one[c] != other[c]))
+        n_different += np.int64(in_segment)
+        if n_different > most:
+            break
+    return n_different
 
 
 @kernel(mode="merged")
 def _compare_with_tile(labels, i, tile, most, counts):
     """Count the rows before row i in a tile that are similar, for both."""
     for j in range(tile, smaller(tile + COMPARED_ROWS, i)):
-        if _are_similar(labels, i, j, most):
+        if _n_different(labels, i, j, most) <= most:
             counts[i] += 1
             counts[j] += 1
 
@@ -106,7 +75,7 @@ def _visit(labels, chosen, rows, costs, parents, n_left):
     """Compare the remaining rows with a row that the tree has reached; return the nearest."""
     nearest = np.int64(0)
     for t in range(n_left):
-        cost = 2 * n_different(labels, chosen, labels, rows[t], 0, labels.shape[1])
+        cost = 2 * _n_different(labels, chosen, rows[t], labels.shape[1])
         if cost < costs[t]:
             costs[t] = cost
             parents[rows[t]] = chosen

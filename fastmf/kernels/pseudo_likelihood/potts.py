@@ -9,11 +9,10 @@ weight w_s, and the conditional probabilities p_sia = exp(eta_sia) / sum_b exp(e
 where G is the derivative by J_ij(a, b) of the fields of position i only. A position that is absent
 from a row has x = 0 and r = 0.
 
-*Blocks of positions.* The local fields of a few positions are computed together, their states in
-whole vectors: state a of the i-th of n_positions positions is at a * n_positions + i, so that the
-softmax of all positions of the block is taken vector by vector. States that a position does not
-have are padded by a field that is very low. Couplings to a block are a table with a row for each
-state of all positions.
+*Blocks of positions.* The local fields of `POSITIONS` positions are computed together: state a of
+the i-th position of a block is at a * POSITIONS + i, so that inner loops have a constant length and
+vectorise. States that a position does not have are padded by a field that is very low. Couplings to
+a block are a table with a row for each state of all positions.
 
 *Trees of rows.* The fields of a row are those of a similar row, its parent in a spanning tree
 under Hamming distance, less and plus the rows of the table for what differs. The gradient is the
@@ -27,29 +26,23 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.memory import aligned
-from fastmf._jit.intrinsics import fetch_and_increment, row
+from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import kernel
-from fastmf._jit.vectors import VECTOR_BYTES, lanes_of
 from fastmf._outcomes import ABSENT
 from fastmf._threads.workers import next_task, stopped
 from fastmf.kernels.linear.product import copy, set_to_zero
-from fastmf.kernels.pseudo_likelihood.potts_vectors import (
-    add_to_rows,
-    softmax,
-    sum_rows,
-)
-from fastmf.special import widen
+from fastmf.special import exp, widen
 
+# Positions of a block. More of them take more memory of the cache, fewer more passes over the rows.
+POSITIONS = 8
 # Field of states that a position does not have.
 LOW_FIELD = -1e30
-# Vectors at the beginning of a worker's memory: of scales, and of statistics.
-_VECTORS = 4
 
 
 class PottsRows(NamedTuple):
     """Weighted rows of labels, each after its parent."""
 
-    # uint8 (n_rows, n_blocks * n_positions): `ABSENT` for absent positions and, at the end, for
+    # uint8 (n_rows, n_blocks * POSITIONS): `ABSENT` for absent positions and, at the end, for
     # positions that there are not
     labels: np.ndarray
     weights: np.ndarray  # (n_rows,)
@@ -65,33 +58,52 @@ class PottsRows(NamedTuple):
 
 
 def workspaces(n_workers, forest_rows, width, dtype):
-    """Memory of some threads, for forests of at most this many rows; aligned to vectors."""
-    lanes = lanes_of(dtype)
-    return aligned((n_workers, _VECTORS * lanes + forest_rows * width), dtype)
+    """Memory of some threads, for forests of at most this many rows."""
+    return aligned((n_workers, 2 * POSITIONS + forest_rows * width), dtype)
 
 
 @kernel(mode="merged")
 def _set_fields(rows, table, field, memory, first, last):
     """Local fields of the rows of a forest, each from the fields of its parent."""
     width = table.shape[1]
-    offset = _VECTORS * (VECTOR_BYTES // memory.itemsize)
     for s in range(first, last):
         parent = rows.parents[s]
-        start = field if parent < 0 else row(memory, (offset + (parent - first) * width,), width)
-        span = (rows.spans[s, 0], rows.spans[s, 1], rows.spans[s + 1, 0])
-        out = row(memory, (offset + (s - first) * width,), width)
-        sum_rows(start, table, rows.changes, span, out)
+        start = field if parent < 0 else row(memory, ((parent - first) * width,), width)
+        out = row(memory, ((s - first) * width,), width)
+        copy(start, out)
+        begin, middle, end = rows.spans[s, 0], rows.spans[s, 1], rows.spans[s + 1, 0]
+        # Most states that go are replaced by another one: both in one pass over `out`.
+        n_replaced = smaller(middle - begin, end - middle)
+        for k in range(n_replaced):
+            less = row(table, (rows.changes[begin + k], 0), width)
+            more = row(table, (rows.changes[middle + k], 0), width)
+            for c in range(width):
+                out[c] += more[c] - less[c]
+        for k in range(begin + n_replaced, middle):
+            less = row(table, (rows.changes[k], 0), width)
+            for c in range(width):
+                out[c] -= less[c]
+        for k in range(middle + n_replaced, end):
+            more = row(table, (rows.changes[k], 0), width)
+            for c in range(width):
+                out[c] += more[c]
 
 
 @kernel(mode="merged")
 def _add_gradient(rows, residuals, table, field, first, last):
     """Gradient from the residuals of the rows of a forest, which are changed."""
     width = table.shape[1]
-    for k in range(last - first):
-        s = last - 1 - k
+    for t in range(last - first):
+        s = last - 1 - t
         of_row = row(residuals, ((s - first) * width,), width)
-        span = (rows.spans[s, 0], rows.spans[s, 1], rows.spans[s + 1, 0])
-        add_to_rows(of_row, table, rows.changes, span)
+        for k in range(rows.spans[s, 0], rows.spans[s, 1]):
+            less = row(table, (rows.changes[k], 0), width)
+            for c in range(width):
+                less[c] -= of_row[c]
+        for k in range(rows.spans[s, 1], rows.spans[s + 1, 0]):
+            more = row(table, (rows.changes[k], 0), width)
+            for c in range(width):
+                more[c] += of_row[c]
         parent = rows.parents[s]
         target = field if parent < 0 else row(residuals, ((parent - first) * width,), width)
         for c in range(width):
@@ -99,41 +111,65 @@ def _add_gradient(rows, residuals, table, field, first, last):
 
 
 @kernel(mode="merged")
-def _set_scales(labels, scale, lanes, scales):
-    """The scale for positions that are present and zero for others, repeated to fill a vector."""
-    n_positions = labels.shape[0]
-    for k in range(lanes):
-        present = labels[k & (n_positions - 1)] != ABSENT
-        scales[k] = scale if present else scales.dtype.type(0)
+def _exponentiate(fields, largest, sums):
+    """Replace fields by exponentials of their differences from the largest of each position."""
+    n_states = fields.shape[0] // POSITIONS
+    for i in range(POSITIONS):
+        largest[i], sums[i] = fields[i], fields.dtype.type(0)
+    for a in range(1, n_states):
+        of_state = row(fields, (a * POSITIONS,), POSITIONS)
+        for i in range(POSITIONS):
+            largest[i] = larger(largest[i], of_state[i])
+    for a in range(n_states):
+        of_state = row(fields, (a * POSITIONS,), POSITIONS)
+        for i in range(POSITIONS):
+            of_state[i] -= largest[i]
+    for c in range(fields.shape[0]):
+        fields[c] = exp(fields[c])
+    for a in range(n_states):
+        of_state = row(fields, (a * POSITIONS,), POSITIONS)
+        for i in range(POSITIONS):
+            sums[i] += of_state[i]
 
 
 @kernel(mode="merged")
-def _to_residuals(labels, weight, fields, scales, statistics):
+def _scale(exponentials, labels, scale, sums):
+    """Multiply probabilities of positions that are present by a scale, and others by zero."""
+    for i in range(POSITIONS):
+        sums[i] = scale / sums[i] if labels[i] != ABSENT else sums.dtype.type(0)
+    for a in range(exponentials.shape[0] // POSITIONS):
+        of_state = row(exponentials, (a * POSITIONS,), POSITIONS)
+        for i in range(POSITIONS):
+            of_state[i] *= sums[i]
+
+
+@kernel(mode="merged")
+def _to_residuals(labels, weight, fields, largest, sums):
     """Residuals of a row in place of its local fields, and its log-pseudo-likelihood."""
-    n_positions, lanes = labels.shape[0], scales.shape[0]
-    total, sums = 0.0, 1.0
-    for i in range(n_positions):
+    total, product = 0.0, 1.0
+    for i in range(POSITIONS):
         if labels[i] != ABSENT:
-            total += widen(fields[np.int64(labels[i]) * n_positions + i])
-    _set_scales(labels, weight, lanes, scales)
-    softmax(fields, scales, n_positions, statistics)
-    for i in range(n_positions):
+            total += widen(fields[np.int64(labels[i]) * POSITIONS + i])
+    _exponentiate(fields, largest, sums)
+    for i in range(POSITIONS):
         if labels[i] != ABSENT:
-            total -= widen(statistics[i])
-            sums *= widen(statistics[lanes + i])
-            fields[np.int64(labels[i]) * n_positions + i] += weight
-    return widen(weight) * (total - math.log(sums))
+            total -= widen(largest[i])
+            product *= widen(sums[i])
+    _scale(fields, labels, -weight, sums)
+    for i in range(POSITIONS):
+        if labels[i] != ABSENT:
+            fields[np.int64(labels[i]) * POSITIONS + i] += weight
+    return widen(weight) * (total - math.log(product))
 
 
 @kernel(views=True)
 def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, field_gradient, values):
     """The log-pseudo-likelihood of rows and its derivatives by the fields of each position."""
     n_blocks, n_sources, width = couplings.shape
-    n_positions, lanes = rows.labels.shape[1] // n_blocks, VECTOR_BYTES // workspaces.itemsize
     worker = fetch_and_increment(row(queue, (1,), 1))
-    memory = row(workspaces, (worker, 0), workspaces.shape[1])
-    scales, statistics = row(memory, (0,), lanes), row(memory, (lanes,), 2 * lanes)
-    residuals = row(memory, (_VECTORS * lanes,), memory.shape[0] - _VECTORS * lanes)
+    largest = row(workspaces, (worker, 0), POSITIONS)
+    sums = row(workspaces, (worker, POSITIONS), POSITIONS)
+    memory = row(workspaces, (worker, 2 * POSITIONS), workspaces.shape[1] - 2 * POSITIONS)
     block = next_task(queue)
     while block < n_blocks:
         h, of_h = row(field, (block, 0), width), row(field_gradient, (block, 0), width)
@@ -146,12 +182,10 @@ def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, fiel
             first, last = rows.forests[g], rows.forests[g + 1]
             _set_fields(rows, couplings[block], h, memory, first, last)
             for s in range(first, last):
-                labels = row(rows.labels, (s, block * n_positions), n_positions)
-                fields = row(residuals, ((s - first) * width,), width)
-                values[s, block] = _to_residuals(
-                    labels, rows.weights[s], fields, scales, statistics
-                )
-            _add_gradient(rows, residuals, gradient[block], of_h, first, last)
+                labels = row(rows.labels, (s, block * POSITIONS), POSITIONS)
+                fields = row(memory, ((s - first) * width,), width)
+                values[s, block] = _to_residuals(labels, rows.weights[s], fields, largest, sums)
+            _add_gradient(rows, memory, gradient[block], of_h, first, last)
         block = next_task(queue)
 
 
@@ -159,10 +193,10 @@ def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, fiel
 def conditionals(rows, couplings, field, workspaces, queue, out):
     """Conditional probabilities of all positions given the others; zero for absent positions."""
     n_blocks, _, width = couplings.shape
-    n_positions, lanes = rows.labels.shape[1] // n_blocks, VECTOR_BYTES // workspaces.itemsize
     worker = fetch_and_increment(row(queue, (1,), 1))
-    memory = row(workspaces, (worker, 0), workspaces.shape[1])
-    scales, statistics = row(memory, (0,), lanes), row(memory, (lanes,), 2 * lanes)
+    largest = row(workspaces, (worker, 0), POSITIONS)
+    sums = row(workspaces, (worker, POSITIONS), POSITIONS)
+    memory = row(workspaces, (worker, 2 * POSITIONS), workspaces.shape[1] - 2 * POSITIONS)
     block = next_task(queue)
     while block < n_blocks:
         for g in range(rows.forests.shape[0] - 1):
@@ -171,20 +205,12 @@ def conditionals(rows, couplings, field, workspaces, queue, out):
             first, last = rows.forests[g], rows.forests[g + 1]
             _set_fields(rows, couplings[block], row(field, (block, 0), width), memory, first, last)
             for s in range(first, last):
-                labels = row(rows.labels, (s, block * n_positions), n_positions)
-                _set_scales(labels, memory.dtype.type(-1), lanes, scales)
                 of_row = row(out, (s, block, 0), width)
-                copy(row(memory, (_VECTORS * lanes + (s - first) * width,), width), of_row)
-                softmax(of_row, scales, n_positions, statistics)
+                copy(row(memory, ((s - first) * width,), width), of_row)
+                _exponentiate(of_row, largest, sums)
+                labels = row(rows.labels, (s, block * POSITIONS), POSITIONS)
+                _scale(of_row, labels, memory.dtype.type(1), sums)
         block = next_task(queue)
-
-
-@kernel(mode="merged")
-def _transpose(source, target, width):
-    """Copy a tile to where its transpose belongs."""
-    for a in range(width):
-        for b in range(width):
-            target[b * width + a] = source[a * width + b]
 
 
 @kernel(views=True)
@@ -202,7 +228,10 @@ def gather_gradient(tables, vectors, l2, scale, places, queue, tiles):
     while t < tiles.shape[0]:
         p, r = places[t, 0], places[t, 1]
         of_row, factors = row(tiles, (t, 0), size), row(scale, (t, 0), size)
-        _transpose(row(tables, (1, r, p, 0), size), of_row, width)
+        for a in range(width):
+            of_source = row(tables, (1, r, p, a * width), width)
+            for b in range(width):
+                of_row[b * width + a] = of_source[b]
         f, g = row(vectors, (0, p, 0), width), row(vectors, (1, p, 0), width)
         for b in range(width):
             f_b, g_b = vectors[0, r, b], vectors[1, r, b]

@@ -23,14 +23,11 @@ H^-1 z / n.
 """
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import linalg
 from scipy.linalg import solve_triangular
 
 from fastmf._common.linalg import LinAlgError, scaled_cholesky
 from fastmf._threads.workers import (
-    VECTOR_SPEED,
-    computed_once,
-    for_each,
     in_parallel,
     workers_for,
 )
@@ -73,9 +70,6 @@ class PseudoLikelihood(PairwiseLikelihood):
         self.mean = self.weights @ filled
         self.second = filled.T @ (self.weights[:, None] * filled)
 
-    def __getstate__(self):
-        return {name: value for name, value in self.__dict__.items() if name != "_tables"}
-
     def term_weights(self):
         """Weights of the terms of each unit, which add up to one for each."""
         if self.targets is self.states:
@@ -117,25 +111,16 @@ class PseudoLikelihood(PairwiseLikelihood):
     def residuals(self, couplings, field, rows=slice(None)):
         """Residuals weight * (x - tanh eta) of rows, and weight * their log-pseudo-likelihood."""
         states, weights = self.targets[rows], self.weights[rows]
-        products = self.states[rows] @ couplings
-        value = np.empty(len(states))
+        residuals, values = self.states[rows] @ couplings, np.empty(len(states))
         # A tanh and a softplus take the time of some six multiply-adds each.
         n_tasks = -(-len(states) // pl_kernels.ROWS_AT_A_TIME)
-        n_workers = workers_for(n_tasks, 12 * products.size, self.n_threads)
-        memory = np.empty((n_workers, 6, pl_kernels.ROWS_AT_A_TIME * self.n_units))
-        queue = np.zeros(2, np.int64)
-        in_parallel(
-            pl_kernels.residuals,
-            (products, field, states, weights, memory, queue, products, value),
-            n_workers,
-        )
-        return products, self._of_available(value, rows)
-
-    def _of_available(self, value, rows):
-        """Values of rows without the terms that are left out, ln 1/2 each."""
-        if self.targets is self.states:
-            return value
-        return value + self.weights[rows] * np.log(2) * (self.targets[rows] == 0).sum(1)
+        n_workers = workers_for(n_tasks, 12 * residuals.size, self.n_threads)
+        arguments = residuals, field, states, weights, np.zeros(1, np.int64), values
+        in_parallel(pl_kernels.residuals, arguments, n_workers)
+        if self.targets is not self.states:
+            # Terms that are left out are ln 1/2 each.
+            values += weights * np.log(2) * (states == 0).sum(1)
+        return residuals, values
 
     def _value_and_derivatives(self, parameters):
         """Value, half its derivatives by couplings, and derivatives by fields."""
@@ -176,69 +161,6 @@ class PseudoLikelihood(PairwiseLikelihood):
 
     # --- second derivatives ---------------------------------------------------------------------
 
-    def hessian(self, parameters):
-        """Negative Hessian, penalty included: sums over rows of w_i s_ij z_i z_i', z = [1, x].
-
-        Curvatures are first summed over the rows with each joint state of two tuples of units;
-        products of all pairs of their units follow from these tables.
-        """
-        curvature, d = self.weighted_sech2(parameters), self.n_units
-        tables, products, first, second, places, n_padded = self._tables
-        sums = np.empty((n_padded, n_padded, d))
-        sums[0, 1 : d + 1] = self.states.T @ curvature
-
-        def sum_products(task):
-            table, k, l = task
-            sums[k, l] = products @ (table @ curvature).reshape(len(k), -1, d)
-
-        work = self.states.size * n_padded // VECTOR_SPEED
-        for_each(sum_products, tables, workers_for(len(tables), work, self.n_threads))
-        hessian = np.zeros((self.n_parameters, self.n_parameters))
-        hessian[first, second] = hessian[second, first] = sums.reshape(-1)[places]
-        fields = curvature.sum(0)
-        couplings = fields[self.pairs[0]] + fields[self.pairs[1]]
-        np.fill_diagonal(hessian, np.concatenate([fields, couplings]) + self.ridge)
-        return hessian
-
-    @computed_once
-    def _features(self):
-        """Parameters of the features z = [1, x] of each unit (a row), -1 where it has none."""
-        return np.hstack([np.arange(self.n_units)[:, None], self.index])
-
-    @computed_once
-    def _tables(self):
-        """Tables with pairs of units and their products; pairs of parameters and places in sums.
-
-        A table is the sparse matrix (n_tuples * n_states, n_rows) of the joint states of a tuple of
-        units and each later one.
-        """
-        n_rows, d = self.states.shape
-        size = 4  # units of a tuple: two of them have 256 joint states
-        n_tuples = max(2, -(-d // size))
-        states = np.arange(1 << 2 * size)
-        spins = 2.0 * (states >> np.arange(2 * size)[:, None] & 1) - 1
-        row, column = np.triu_indices(2 * size, 1)
-        bits = np.zeros((n_rows, n_tuples * size), np.int32)
-        bits[:, :d] = self.states > 0
-        codes = bits.reshape(n_rows, n_tuples, size) @ (1 << np.arange(size, dtype=np.int32))
-        units, tables = 1 + np.arange(n_tuples * size).reshape(n_tuples, size), []
-        ones = np.ones(n_rows * (n_tuples - 1))
-        for g in range(n_tuples - 1):
-            n = n_tuples - 1 - g
-            cells = codes[:, g, None] + (codes[:, g + 1 :] << size)
-            cells += np.arange(n, dtype=np.int32) << 2 * size
-            starts = np.arange(0, cells.size + 1, n, dtype=np.int32)
-            parts = ones[: cells.size], cells.reshape(-1), starts
-            table = sparse.csc_array(parts, shape=(n << 2 * size, n_rows))
-            both = np.hstack([np.broadcast_to(units[g], (n, size)), units[g + 1 :]])
-            tables.append((table, both[:, row], both[:, column]))
-        k, l = np.triu_indices(d + 1, 1)
-        first, second = self._features[:, k], self._features[:, l]
-        j, pair = np.nonzero((first >= 0) & (second >= 0))
-        n_padded, products = 1 + n_tuples * size, spins[row] * spins[column]
-        places = (k[pair] * n_padded + l[pair]) * d + j
-        return tables, products, first[j, pair], second[j, pair], places, n_padded
-
     def weighted_sech2(self, parameters, rows=slice(None)):
         """weight * sech^2 eta of rows, (n_rows, n_units)."""
         residuals = abs(self._residuals_at(parameters, rows))
@@ -248,12 +170,17 @@ class PseudoLikelihood(PairwiseLikelihood):
         sech2 *= residuals
         return sech2
 
+    def _curvatures(self, parameters, rows):
+        variances = self.weighted_sech2(parameters, rows)
+        return np.diag(variances.sum(0)), variances, variances
+
     def leverages(self, inverse):
         """z_ij' inverse z_ij of the features of eta_ij, (n_rows, n_units)."""
         z = np.hstack([np.ones((len(self.states), 1)), self.states])
         out = np.empty(self.states.shape)
-        for j, indices in enumerate(self._features):
-            features, indices = z[:, indices >= 0], indices[indices >= 0]
+        for j, coupled in enumerate(self.coupled):
+            features = z[:, np.append(True, coupled)]
+            indices = np.append(j, self.index[j, coupled])
             out[:, j] = ((features @ inverse[np.ix_(indices, indices)]) * features).sum(1)
         return out
 

@@ -21,7 +21,6 @@ beta_i c^2, two parameters an item. An item of two categories has one parameter 
 import numpy as np
 from scipy import linalg
 
-from fastmf._threads.workers import for_each, workers_for
 from fastmf.kernels.pseudo_likelihood.ordinal import ROWS_AT_A_TIME, conditionals
 from fastmf.learning.pseudo_likelihood.existence import Items
 from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS
@@ -201,34 +200,18 @@ class OrdinalLikelihood(PairwiseLikelihood):
 
     # --- second derivatives ---------------------------------------------------------------------
 
-    def hessian(self, parameters):
-        """Negative Hessian, penalties included, (n_parameters, n_parameters)."""
-        hessian = np.diag(self.ridge)
-        d, width = self.n_units, self.thresholds.width
-        of_pairs, of_both = np.zeros((d, d, d)), np.zeros((d, width, d))
-        of_fields, numbers = np.zeros((d, width, width)), np.arange(width)[:, None]
-        for rows in self.blocks():
-            x, w = self.states[rows], self.weights[rows]
-            p = self.conditionals(parameters, rows)[0]
-
-            def add(i, x=x, w=w, p=p):
-                weighted = w * p[:, :, i]
-                mean = (numbers * p[:, :, i]).sum(0)
-                deviations = (numbers - mean) * weighted
-                of_fields[i] += np.diag(weighted.sum(1)) - weighted @ p[:, :, i].T
-                of_both[i] += deviations @ x
-                of_pairs[i] += (x.T * (numbers * deviations).sum(0)) @ x
-
-            for_each(add, range(d), workers_for(d, x.size * d * d, self.n_threads))
-        for i in range(d):
-            rows, fields, basis = self.thresholds.of_item(i)
-            c, neighbours = self.thresholds.category[rows], np.flatnonzero(self.coupled[i])
-            both = basis.T @ of_both[i][np.ix_(c, neighbours)]
-            terms = basis.T @ of_fields[i][np.ix_(c, c)] @ basis
-            block = np.block([[terms, both], [both.T, of_pairs[i][np.ix_(neighbours, neighbours)]]])
-            indices = np.append(fields, self.index[i, neighbours])
-            hessian[np.ix_(indices, indices)] += block
-        return hessian
+    def _curvatures(self, parameters, rows):
+        t, w, p = self.thresholds, self.weights[rows], self.conditionals(parameters, rows)[0]
+        numbers = np.arange(t.width)[:, None, None]
+        mean = (numbers * p).sum(0)
+        variances = (np.square(numbers - mean) * p).sum(0)
+        # Covariances of the indicator of each threshold with those of its item, and with its score.
+        flat = p[t.category, :, t.item].T
+        weighted = w[:, None] * flat
+        covariances = np.diag(weighted.sum(0)) - flat.T @ weighted * (t.item[:, None] == t.item)
+        deviations = weighted * (t.category - mean[:, t.item])
+        fields = t.matrix.T @ covariances @ t.matrix
+        return fields, deviations @ t.matrix, w[:, None] * variances
 
     # --- scores ---------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Composite likelihoods with one coupling for each pair of units, and coordinates of parameters."""
 
 import copy
+import math
 from functools import partial
 
 import numpy as np
@@ -146,6 +147,9 @@ class PairwiseLikelihood:
     - `_value_and_derivatives(parameters)`: without penalty;
     - `_row_derivatives(parameters, rows)`: derivatives of rows' values by fields, and by the sum of
       the neighbours of each unit;
+    - `_curvatures(parameters, rows)`: the sum over rows of the covariances of the statistics of
+      fields, and for each row the covariances of these with the scores of their units, and the
+      variances of scores; all are conditional, times the weights of rows;
     - `_with(states, weights, pairs)`: the objective of other rows or pairs;
     - `_slopes_of_means(parameters, factors)`: derivatives of the sums over rows of factors times
       means by fields, and of each mean, times its factor, by the sum of its neighbours.
@@ -222,6 +226,43 @@ class PairwiseLikelihood:
     def correlated(self):
         """Return parameters where solvers without l1 start."""
         return self.independent()
+
+    def hessian(self, parameters):
+        """Negative Hessian, penalties included, (n_parameters, n_parameters).
+
+        The curvature of a unit by couplings to units j and k is the sum over rows of x_j x_k times
+        its conditional variance: blocks of products of two columns are multiplied with the
+        variances of all units.
+        """
+        n, d, variances = self.n_fields, self.n_units, np.empty(self.states.shape)
+
+        def sums(rows):
+            fields, both, variances[rows] = self._curvatures(parameters, rows)
+            return fields, both.T @ self.states[rows]
+
+        fields, both = self.sums_over_blocks(sums)
+        columns, squares = np.ascontiguousarray(self.states.T), np.empty((d, d, d))
+        first, second = np.triu_indices(d)
+        size = math.isqrt(BLOCK_NUMBERS)
+
+        def multiply(start):
+            j, k, total = first[start : start + size], second[start : start + size], 0.0
+            for i in range(0, len(variances), size):
+                x = columns[:, i : i + size]
+                total = total + (x[j] * x[k]) @ variances[i : i + size]
+            squares[j, k] = squares[k, j] = total
+
+        starts, work = range(0, len(first), size), self.states.size * d * d
+        for_each(multiply, starts, workers_for(len(starts), work, self.n_threads))
+        hessian = np.diag(np.broadcast_to(self.ridge, self.n_parameters).astype(float))
+        hessian[:n, :n] += fields
+        for i, coupled in enumerate(self.coupled):
+            of_unit, couplings = np.flatnonzero(self.item_of_field == i), self.index[i, coupled]
+            block = both[of_unit][:, coupled]
+            hessian[np.ix_(of_unit, couplings)] += block
+            hessian[np.ix_(couplings, of_unit)] += block.T
+            hessian[np.ix_(couplings, couplings)] += squares[coupled][:, coupled, i]
+        return hessian
 
     def scores(self, parameters, rows, factors):
         """Scores of rows, each times a factor, (n_rows, n_parameters)."""

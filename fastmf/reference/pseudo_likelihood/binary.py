@@ -7,9 +7,9 @@ import numpy as np
 from fastmf.special import log_2_cosh, sigmoid, softplus
 
 
-def residuals(products, field, states, weights, workspaces, queue, out, value):
+def residuals(out, field, states, weights, queue, value):
     """Residuals weight * (x - tanh eta) of rows, and their log-pseudo-likelihoods."""
-    t = -2 * states * (products + field)
+    t = -2 * states * (out + field)
     value[:] = -weights * softplus(t).sum(1)
     out[:] = 2 * weights[:, None] * states * sigmoid(t)
 

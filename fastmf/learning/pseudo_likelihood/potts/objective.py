@@ -49,18 +49,15 @@ times the iterations.
 """
 
 import copy
-import math
 
 import numpy as np
 
 from fastmf._common.linalg import MIN_EIGENVALUE
-from fastmf._jit.vectors import lanes_of
 from fastmf._outcomes import ABSENT
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import hamming
 from fastmf.kernels.pseudo_likelihood import potts as potts_kernels
-from fastmf.kernels.pseudo_likelihood.potts import LOW_FIELD, PottsRows, aligned
-from fastmf.kernels.pseudo_likelihood.potts_vectors import MAX_VECTORS
+from fastmf.kernels.pseudo_likelihood.potts import LOW_FIELD, POSITIONS, PottsRows, aligned
 from fastmf.learning.pseudo_likelihood.graph import coupled_units
 from fastmf.learning.pseudo_likelihood.potts.couplings import fields_of_few_rows, one_hot
 from fastmf.learning.pseudo_likelihood.rows import distinct
@@ -78,8 +75,8 @@ class PottsLayout(PositionStates):
         First flat state of each position.
     position, state : int array of shape (n_states,)
         Position and number of each flat state.
-    n_positions, n_blocks, width : int
-        Positions of a block, blocks, numbers in a row of a block.
+    n_blocks, width : int
+        Blocks of `POSITIONS` positions, numbers in a row of a block.
     place : int array of shape (n_states,)
         Place of each flat state in all blocks.
     """
@@ -89,25 +86,10 @@ class PottsLayout(PositionStates):
         self.dtype = np.dtype(dtype)
         self.n_groups, self.n_states = len(self.sizes), int(self.sizes.sum())
         self.state = np.arange(self.n_states) - self.first[self.position]
-        lanes = lanes_of(dtype)
-        self.n_positions = self._positions_of_a_block(lanes)
-        self.n_blocks = -(-self.n_groups // self.n_positions)
-        self.width = -(-self.n_positions * int(self.sizes.max()) // lanes) * lanes
-        block, within = np.divmod(self.position, self.n_positions)
-        self.place = block * self.width + self.state * self.n_positions + within
-
-    def _positions_of_a_block(self, lanes):
-        """The number for which all positions take the least time."""
-        q, best = int(self.sizes.max()), (math.inf, 1)
-        n = 1
-        while n <= lanes and n < 2 * self.n_groups:
-            n_vectors = -(-n * q // lanes)
-            n_blocks = -(-self.n_groups // n)
-            if n_vectors <= MAX_VECTORS or n == 1:
-                # Beside its vectors a pass over the rows takes the time of another one.
-                best = min(best, (n_blocks * (n_vectors + 1), -n))
-            n *= 2
-        return -best[1]
+        self.n_blocks = -(-self.n_groups // POSITIONS)
+        self.width = POSITIONS * int(self.sizes.max())
+        block, within = np.divmod(self.position, POSITIONS)
+        self.place = block * self.width + self.state * POSITIONS + within
 
     # --- flat arrays to blocks and back -------------------------------------------------------
 
@@ -151,7 +133,7 @@ class PottsLayout(PositionStates):
     def rows(self, labels, weights, parents, forests):
         """`PottsRows` of labels (n_rows, n_groups), negative if absent, each after its parent."""
         n_rows = len(labels)
-        codes = np.full((n_rows, self.n_blocks * self.n_positions), ABSENT, np.uint8)
+        codes = np.full((n_rows, self.n_blocks * POSITIONS), ABSENT, np.uint8)
         codes[:, : self.n_groups] = np.where(labels < 0, np.uint8(ABSENT), labels)
         spans, changes = self._changes(labels, parents)
         return PottsRows(
@@ -160,7 +142,7 @@ class PottsLayout(PositionStates):
 
     def _changes(self, labels, parents):
         """Differences between rows and their parents: `spans` and `changes` of `PottsRows`."""
-        block, within = np.divmod(np.arange(self.n_groups), self.n_positions)
+        block, within = np.divmod(np.arange(self.n_groups), POSITIONS)
         offset = (block * self.width + within).astype(np.int32)
         spans, parts, total = np.zeros((len(labels) + 1, 2), np.int64), [], 0
         for start in range(0, len(labels), 4096):
@@ -171,7 +153,7 @@ class PottsLayout(PositionStates):
             # For each row first what the parent has, then what the row has.
             both = np.stack([old, new], 1)
             differing = differs[:, None] & (both >= 0)
-            parts.append((both * self.n_positions + offset)[differing])
+            parts.append((both * POSITIONS + offset)[differing])
             ends = total + np.cumsum(differing.sum(2).reshape(-1)).reshape(-1, 2)
             spans[start : start + len(new), 1] = ends[:, 0]
             spans[start + 1 : start + len(new) + 1, 0] = ends[:, 1]
@@ -262,7 +244,7 @@ class Evaluator:
 
     def __init__(self, layout, rows, n_threads=None):
         self.layout, self.rows = layout, rows
-        self.n_blocks = rows.labels.shape[1] // layout.n_positions
+        self.n_blocks = rows.labels.shape[1] // POSITIONS
         work = 2 * self.n_blocks * layout.width * (len(rows.changes) + 20 * len(rows.labels))
         self.n_workers = workers_for(self.n_blocks, work, n_threads)
         forest_rows = int(np.diff(rows.forests).max())
@@ -311,22 +293,18 @@ class SymmetricObjective:
         self.n_workers = workers_for(len(self.places), work, data.n_threads)
 
     def _scale(self, edges):
-        layout, n_positions = self.layout, self.layout.n_positions
-        n_padding = layout.n_blocks * n_positions - layout.n_groups
+        layout, f = self.layout, self.f.astype(float)
+        n_padding = layout.n_blocks * POSITIONS - layout.n_groups
         allowed = np.pad(coupled_units(edges, layout.n_groups), (0, n_padding))
-        q = layout.width // n_positions
         scale = aligned((len(self.places), layout.width**2), layout.dtype)
-        f = self.f.astype(float)
-        position = np.arange(q * n_positions) % n_positions
+        position = np.arange(layout.width) % POSITIONS
         for t, (p, r) in enumerate(self.places):
             f_p, f_r = f[p], f[r][:, None]
             curvature = self.data.total * f_p * f_r * (2 - f_p - f_r) + self.ridge
-            coupled = np.zeros((layout.width, layout.width), bool)
-            n = len(position)
-            block = allowed[np.ix_(r * n_positions + position, p * n_positions + position)]
-            coupled[:n, :n] = block & (f_r[:n] > 0) & (f_p[:n] > 0)
+            coupled = allowed[np.ix_(r * POSITIONS + position, p * POSITIONS + position)]
+            coupled &= (f_r > 0) & (f_p > 0)
             if p == r:
-                coupled[:n, :n] &= position[:, None] < position
+                coupled &= position[:, None] < position
             with np.errstate(divide="ignore"):
                 scale[t] = np.where(coupled, 1 / np.sqrt(curvature), 0).reshape(-1)
         return scale
@@ -411,8 +389,7 @@ class AsymmetricObjective:
     def __init__(self, data, layout, rows, block, l2, l2_field):
         self.layout, self.block = layout, block
         self.ridge, self.field_ridge = data.total * l2 / 2, data.total * l2_field
-        n_positions, width = layout.n_positions, layout.width
-        columns = slice(block * n_positions, (block + 1) * n_positions)
+        width, columns = layout.width, slice(block * POSITIONS, (block + 1) * POSITIONS)
         rows = rows._replace(labels=np.ascontiguousarray(rows.labels[:, columns]))
         self.labels, self.weights = rows.labels, rows.weights
         self.evaluator = Evaluator(layout, rows, n_threads=1)
@@ -448,7 +425,7 @@ class AsymmetricObjective:
         return table, self._zero_sum(field - self.centring * (self.f @ table)[self.within])
 
     def _zero_sum(self, vector):
-        positions = self.layout.position[self.states] - self.block * self.layout.n_positions
+        positions = self.layout.position[self.states] - self.block * POSITIONS
         return vector - (np.bincount(positions, vector) / np.bincount(positions))[positions]
 
     def _in_block(self, field):
@@ -462,7 +439,7 @@ class AsymmetricObjective:
         table, field = self.parameters(z)
         p = self.evaluator.conditionals(table[None], self._in_block(field))[:, 0]
         s, position = np.nonzero(self.labels != ABSENT)
-        p[s, self.labels[s, position].astype(np.int64) * self.layout.n_positions + position] -= 1
+        p[s, self.labels[s, position].astype(np.int64) * POSITIONS + position] -= 1
         return -self.weights[:, None] * p[:, self.within]
 
     def __call__(self, z, gradient):
