@@ -248,7 +248,10 @@ def load_and_compare(
     one_of("gaps", gaps, ("state", "missing"))
     one_of("inserts", inserts, ("drop", "keep"))
     one_of("outside", outside, ("drop", "gap", "missing"))
-    max_gaps = _checked_fractions(max_gaps)
+    pair = max_gaps if isinstance(max_gaps, tuple | list) else (max_gaps, 1.0)
+    if len(pair) != 2:
+        raise ValueError(f"max_gaps must be a number or two, got {max_gaps!r:.60}.")
+    max_gaps = [number("max_gaps", value, 0, 1) for value in pair]
     if not isinstance(focus, str | None):
         raise TypeError(f"focus must be a str or None, got {type(focus).__name__}.")
     if alphabet is not None:
@@ -344,14 +347,6 @@ def checked_alphabet(alphabet):
             f"or signs, without '>' and not with both '-' and '.', got {alphabet!r:.60}."
         )
     return alphabet
-
-
-def _checked_fractions(max_gaps):
-    """Largest fractions of gaps of rows and of columns."""
-    pair = max_gaps if isinstance(max_gaps, tuple | list) else (max_gaps, 1.0)
-    if len(pair) != 2:
-        raise ValueError(f"max_gaps must be a number or two, got {max_gaps!r:.60}.")
-    return [number("max_gaps", value, 0, 1) for value in pair]
 
 
 def _few_gaps(X, gap, max_gaps, path):
