@@ -133,14 +133,10 @@ def check_finite(estimator, X, missing=False):
     wrong = infinite if missing else infinite | absent
     if not wrong.any():
         return
-    k = np.argwhere(wrong)[0]
-    if is_sparse(X):
-        coordinates = X.tocoo()
-        row, column = coordinates.row[k[0]], coordinates.col[k[0]]
-    else:
-        row, column = k
+    k = tuple(np.argwhere(wrong)[0])
+    row, column = k if not is_sparse(X) else (places[k] for places in X.tocoo().coords)
     place = f"in row {row}, column {column_name(estimator, column)}"
-    if infinite[tuple(k)]:
+    if infinite[k]:
         raise ValueError(f"X must be finite, got infinity {place}.")
     advice = _IMPUTE if hasattr(estimator, "impute") else _NO_IMPUTE
     if hasattr(estimator, "missing"):
@@ -290,16 +286,13 @@ def missing_code(X, codes=CODES, seen=None):
     A code is far from all other values of its column, farther than they are from each other; or it
     is negative and they are not.
     """
-    parts = list(row_blocks(X))
     with np.errstate(invalid="ignore"):
-        low = np.fmin.reduce([np.fmin.reduce(X[rows], axis=0) for rows in parts])
-        high = np.fmax.reduce([np.fmax.reduce(X[rows], axis=0) for rows in parts])
+        low, high = np.fmin.reduce(X, axis=0), np.fmax.reduce(X, axis=0)
     first, n_entries = {}, dict.fromkeys(codes, 0)
     for j in np.flatnonzero(np.isin(low, codes) | np.isin(high, codes)):
         column = X[:, j] if seen is None else np.append(seen[:, j], X[:, j])
-        values, counts = np.unique(column, return_counts=True)
-        counts = counts[values == values].tolist()
-        values = values[values == values].tolist()
+        values, counts = np.unique(column[column == column], return_counts=True)
+        values, counts = values.tolist(), counts.tolist()
         ends = {} if len(values) < 3 else {
             values[0]: (values[1] - values[0], values[-1] - values[1], counts[0]),
             values[-1]: (values[-1] - values[-2], values[-2] - values[0], counts[-1]),

@@ -51,7 +51,7 @@ from fastmf.inference.missing.layered import (
     nearest_states,
     promising_starts,
 )
-from fastmf.inference.sampling.gibbs import MIN_ANNEALED, annealed_samples
+from fastmf.inference.sampling.gibbs import MIN_ANNEALED, annealed_samples, even_layers, gibbs
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
 from fastmf.learning.layered.settings import weight_scale_for
 from fastmf.models import exact
@@ -119,7 +119,7 @@ STARTS_OF_CHAINS = ("independent", "data", "solutions", "annealed")
 class LayeredMachine(
     Learning, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, BaseEstimator
 ):
-    """Base of `GeneralizedRBM` and `DeepBoltzmannMachine`, which give `_chains` and the layers."""
+    """Base of `GeneralizedRBM` and `DeepBoltzmannMachine`, which give the layers."""
 
     _forgotten = (*Saved._forgotten, "init")
     # By column, of a data frame whose kinds of columns were inferred: categories, None of numbers.
@@ -599,7 +599,9 @@ class LayeredMachine(
             init = self._dense_data(init)
             if len(init) != n_samples:
                 raise ValueError(f"init must have {n_samples} rows, one a sample, got {len(init)}.")
-        drawn = self._as_given(self._chains(init, n_sweeps, rng))
+        even = even_layers(self.model_, init, rng)
+        even, _ = gibbs(self.model_.bipartite(), even, n_sweeps, rng, self.n_threads)
+        drawn = self._as_given(np.ascontiguousarray(even[:, : init.shape[1]]))
         if self.categories_ is None:
             return drawn
         return decoded_frame(feature_names(self), drawn, self.categories_)

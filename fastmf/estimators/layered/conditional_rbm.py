@@ -292,9 +292,8 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         """
         inference = self._settings().prediction_inference
         if decode is not None:
-            modes = inference if inference in ("bp", "mean_field") else "bp"
             by_name = {
-                "marginal_modes": modes,
+                "marginal_modes": self._marginal_inference(),
                 "joint_map": "max_product",
                 "marginal_map": "mixed_product",
             }
