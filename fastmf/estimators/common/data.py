@@ -4,9 +4,10 @@ import re
 
 import numpy as np
 from scipy.sparse import csr_array
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import validate_data
 
-from fastmf._common.arguments import row_weights, unmasked
+from fastmf._common.arguments import unmasked
 from fastmf._common.rows import canonical, is_incomplete, is_sparse, row_blocks
 from fastmf._common.warning import warn_user
 from fastmf.priors._groups import column_is_group, column_sizes, has_groups, has_groups_of_states
@@ -340,23 +341,10 @@ def check_counts(total, n_rows, option=""):
 
 
 def class_factors(class_weight, y, weights):
-    """Factors of the weights of rows, by their classes."""
-    classes, which = np.unique(y, return_inverse=True)
+    """Factors of the weights of rows, by their classes; balanced classes have one total weight."""
     if isinstance(class_weight, str) and class_weight == "balanced":
+        which = np.unique(y, return_inverse=True)[1]
         of_classes = np.bincount(which, weights)
         total = of_classes.sum() / np.count_nonzero(of_classes)
         return (total / np.where(of_classes > 0, of_classes, 1.0))[which]
-    if not isinstance(class_weight, dict):
-        raise ValueError(
-            f"class_weight must be None, 'balanced' or a dict of factors by class, got "
-            f"{class_weight!r:.60}."
-        )
-    names = classes.tolist()
-    if unknown := [name for name in class_weight if name not in names]:
-        raise ValueError(
-            f"class_weight has {unknown[0]!r}, which is none of the classes {names} of y."
-        )
-    factors = row_weights(
-        [class_weight.get(name, 1.0) for name in names], len(names), "class_weight"
-    )
-    return factors[which]
+    return compute_sample_weight(class_weight, y)
