@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.arguments import count, number, one_of, real_array
+from fastmf._common.rows import row_blocks
 from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.datasets.files import BLOCK_BYTES, beginning, contents, reading
+from fastmf.datasets.files import beginning, contents, reading
 from fastmf.kernels.pseudo_likelihood import hamming
 from fastmf.models._io import replacing
 
@@ -311,11 +312,8 @@ def residues_of(path, name, alignment, inserts="drop"):
 
 
 def is_alignment(path):
-    """Whether a file begins like an alignment; False for a pipe, and one that cannot be read."""
-    try:
-        text = beginning(path, 4096) if Path(path).is_file() else b""
-    except OSError:
-        return False
+    """Whether a file begins like an alignment; False for a pipe."""
+    text = beginning(path, 4096) if Path(path).is_file() else b""
     text = text.removeprefix(_BOM).lstrip()
     while text.startswith((b"#", b";")) and not text.startswith(b"# STOCKHOLM"):
         text = text.partition(b"\n")[2].lstrip()
@@ -351,8 +349,6 @@ def checked_alphabet(alphabet):
 
 def _few_gaps(X, gap, max_gaps, path):
     """Masks of the rows, and of the columns of these, that do not hold too many gaps."""
-    if max_gaps == [1, 1]:
-        return np.ones(len(X), bool), np.ones(X.shape[1], bool)
     gaps = np.isin(X, [-1] if gap is None else [-1, gap])
     rows = gaps.mean(1) <= max_gaps[0]
     columns = gaps[rows].mean(0) <= max_gaps[1] if rows.any() else rows[:0]
@@ -381,7 +377,8 @@ def _states(alphabet, gaps, outside="drop"):
 
 def _fitting_alphabet(rows, columns):
     """The smallest alphabet that holds at least 95% of the letters that the best one holds."""
-    counts = sum(np.bincount(block[:, columns].ravel(), minlength=256) for block in _blocks(rows))
+    blocks = (rows[block][:, columns].ravel() for block in row_blocks(rows))
+    counts = sum(np.bincount(letters, minlength=256) for letters in blocks)
     counts[list(_GAPS)] = 0
     # N is an amino acid, too, but among bases one that is not known.
     unknown = counts[ord("N")] + counts[ord("n")]
@@ -580,17 +577,11 @@ def _focus_row(text, focus):
     return rows[0]
 
 
-def _blocks(rows):
-    """Blocks of rows, which keep temporary arrays small."""
-    step = max(1, BLOCK_BYTES // rows.shape[1])
-    return (rows[k : k + step] for k in range(0, len(rows), step))
-
-
 def _encoded(rows, columns, table):
     """States of the rows within the alphabet, which rows these are, and counts of other letters."""
     encoded, valid, outside = [], [], np.zeros(256, int)
-    for block in _blocks(rows):
-        letters = block[:, columns]
+    for block in row_blocks(rows):
+        letters = rows[block][:, columns]
         states = table[letters]
         strange = states == _OUTSIDE
         valid.append(~strange.any(axis=1))
