@@ -14,9 +14,11 @@ from fastmf.datasets.alignments import is_alignment
 from fastmf.evaluation import Checkpoint
 
 # Parameters of the estimator, but for those that other options set, or that no text can give.
-_NAMES = [*inspect.signature(fastmf.GeneralizedRBM).parameters]
-for _name in ("init", "callbacks", "early_stopping", "random_state", "verbose"):
-    _NAMES.remove(_name)
+_NAMES = [
+    name
+    for name in inspect.signature(fastmf.GeneralizedRBM).parameters
+    if name not in ("init", "callbacks", "early_stopping", "random_state", "verbose")
+]
 
 
 def add_train(parser):

@@ -503,8 +503,7 @@ def coupling_network(
     certainty = (p[pairs] - minimum) / (1 - minimum) if minimum < 1 else np.ones(len(first))
     alpha = 0.15 + 0.85 * certainty
     names = names_of(tests.names if names is None else names, len(p), "units")
-    if groups is not None:
-        groups = names_of(groups, len(p), "units")
+    groups = [] if groups is None else names_of(groups, len(p), "units")
     ax = axes(ax, (6.5, 6) if legend or groups else (6, 6))
     x, y = _positions(len(p), first, second, coupling, layout)
     strongest = abs(coupling).max(initial=0) or 1.0
@@ -514,15 +513,15 @@ def coupling_network(
             x[pair], y[pair], color=colour_of[k], zorder=1, alpha=alpha[k],
             linewidth=5 * abs(coupling[k] / strongest), solid_capstyle="round",
         )  # fmt: skip
-    kinds = sorted(set(groups)) if groups is not None else []
+    kinds = sorted(set(groups))
     dots = [f"C{(2 + kinds.index(group)) % 10}" for group in groups] if kinds else "0.2"
     ax.scatter(x, y, s=80, c=dots, zorder=2)
     for name, right, up in zip(names, x, y, strict=True):
         side = "center" if abs(right) < 0.1 else ("left" if right > 0 else "right")
         ax.text(right + 0.06 * np.sign(right), up + 0.06, name, ha=side, va="center")
     n_pairs = len(p) * (len(p) - 1) // 2
-    ax.set_title(f"{len(first)} of {n_pairs} couplings have a probability of {minimum:g} or more")
-    ax.set_aspect("equal")
+    title = f"{len(first)} of {n_pairs} couplings have a probability of {minimum:g} or more"
+    ax.set(title=title, aspect="equal")
     ax.margins(0.2)
     bare(ax)
     if legend:
@@ -769,9 +768,7 @@ def mutation_matrix(effects, alphabet=None, *, sequence=None, ax=None):
         effects = effects.mutants(sequence)
     if not isinstance(alphabet, str):
         error = ValueError if alphabet is None else TypeError
-        raise error(
-            f"alphabet is needed, the letters of the states, got {type(alphabet).__name__}."
-        )
+        raise error(f"alphabet is needed, the letters of the states, got {alphabet!r:.40}.")
     effects = real_array("effects", effects, missing=True)
     if effects.ndim != 2 or effects.size == 0 or np.isinf(effects).any():
         raise ValueError(

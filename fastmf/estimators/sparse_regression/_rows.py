@@ -446,16 +446,13 @@ def is_large(X):
 def as_array(estimator, X):
     """Checked features, small ones as an array of floats; warns of codes of missing values."""
     warn_of_missing_codes(estimator, X)
-    if is_large(X):
-        return X
-    X = X.toarray() if issparse(X) else X
-    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+    return X if is_large(X) else as_floats(X, np.float64)
 
 
-def as_floats(X):
-    """Checked features as an array, large ones in single precision unless they are doubles."""
+def as_floats(X, dtype=np.float32):
+    """Checked features as an array, of this type unless they are floats already."""
     X = X.toarray() if issparse(X) else X
-    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
+    return X if X.dtype in (np.float32, np.float64) else X.astype(dtype)
 
 
 def by_blocks(function, X):

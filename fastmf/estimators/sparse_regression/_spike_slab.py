@@ -13,6 +13,7 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from fastmf._common.arguments import count, generator, one_of, positive, proper_fraction, real_array
@@ -152,8 +153,8 @@ def linked(included):
 def components_of(part, units):
     """Yield units that correlate or share a block, with the moduli of their correlations."""
     labels, correlations = part.labels[units], abs(part.correlations(units))
-    linked = (correlations > MIN_LINK) | (labels == labels[:, None])
-    n, component = connected_components(linked, directed=False)
+    joined = (correlations > MIN_LINK) | (labels == labels[:, None])
+    n, component = connected_components(csr_array(joined), directed=False)
     for k in range(n):
         members = np.flatnonzero(component == k)
         yield units[members], correlations[np.ix_(members, members)]
@@ -434,9 +435,8 @@ class SpikeSlabEstimator(Saved):
 
     def _excluded(self):
         """A mask of the features of prior inclusion probability 0, which are left out."""
-        if not _is_array(self.inclusion_probability):
-            return np.zeros(self.n_features_in_, bool)
-        excluded = np.asarray(self.inclusion_probability) == 0
+        given = np.asarray(self.inclusion_probability, float)  # NaN for None
+        excluded = np.full(self.n_features_in_, given == 0)
         excluded[self._columns()] = False
         return excluded
 
