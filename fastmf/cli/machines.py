@@ -61,11 +61,8 @@ def score(arguments):
     scores = np.asarray(getattr(machine, method)(table.X))
     likelihood = "log-likelihood" if hasattr(machine, "solutions") else "log-pseudo-likelihood"
     what = "energy" if arguments.energy else likelihood
-    if arguments.output.lower().endswith(".csv"):
-        columns = {table.id_column or "row": table.names, what.replace("-", "_"): scores}
-        _rows.write_columns(arguments.output, columns, n_digits=9)
-    else:
-        _rows.write(arguments.output, table._replace(X=scores))
+    named = {"columns": [what.replace("-", "_")], "id_column": table.id_column or "row"}
+    _rows.write(arguments.output, table._replace(X=scores, **named))
     print(f"{arguments.output}: {len(scores)} rows")
     error = 0.0 if arguments.energy else getattr(machine, "log_partition_error_", 0.0)
     error = f" (standard error of the log-partition: {error:.2g})" if error else ""

@@ -449,9 +449,7 @@ def _fasta(lines, title):
 
 def _in_blocks(lines, clustal=False):
     """Sequences of Stockholm or Clustal, whose blocks may each hold a part of every sequence."""
-    sequences_by_name: dict[bytes, bytearray] = {}
-    block: set[bytes] = set()
-    closed = False
+    sequences_by_name, block, closed = {}, set(), False
     for place, line in lines:
         if closed and line:
             raise ValueError("it holds more than one alignment; split it at the lines '//'.")

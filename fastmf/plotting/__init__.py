@@ -333,10 +333,10 @@ def _mosaic(images, shape, columns):
             f"pixels, got {images.shape}."
         )
     rows = math.ceil(len(images) / columns)
-    tiles = np.full((rows, columns, height + 1, width + 1), np.nan)
-    for k, image in enumerate(images):
-        tiles[k // columns, k % columns, :height, :width] = image.reshape(shape)
-    return tiles.swapaxes(1, 2).reshape(rows * (height + 1), columns * (width + 1))[:-1, :-1]
+    tiles = np.full((rows * columns, height + 1, width + 1), np.nan)
+    tiles[: len(images), :height, :width] = images.reshape(-1, height, width)
+    tiles = tiles.reshape(rows, columns, height + 1, width + 1).swapaxes(1, 2)
+    return tiles.reshape(rows * (height + 1), columns * (width + 1))[:-1, :-1]
 
 
 def receptive_fields(weights, shape, *, n_fields=100, columns=None, order=None, ax=None):
