@@ -382,7 +382,7 @@ def fit(
         validation_data = scaling.data(np.asarray(validation_data, model.dtype), model.dtype)
     state = train(
         scaled, rows, settings, chunk_rows=chunk_rows, n_threads=n_threads, weights=weights,
-        validation=validation_data, seed=_seed(estimator), verbose=int(estimator.verbose),
+        validation=validation_data, seed=estimator._seed(), verbose=int(estimator.verbose),
         callbacks=tuple(estimator.callbacks or ()),
     )  # fmt: skip
     estimator.model_ = scaling.undone(state.model)
@@ -424,12 +424,3 @@ def _states(X, model):
     if X.shape[1] == width:
         return rows
     return of_rows(rows, lambda block: states_of("X", model.layers[0], block), width, model.dtype)
-
-
-def _seed(estimator):
-    """The seed that the estimator's method `fit` draws."""
-    state = estimator.random_state
-    if state is None:
-        return None
-    state = state if hasattr(state, "randint") else np.random.RandomState(state)
-    return int(state.randint(2**31 - 1))

@@ -17,6 +17,7 @@ from fastmf.estimators.common.data import (
     column_name,
     dense_frame,
     missing_entries,
+    types_of_columns,
 )
 
 # Categories of a column, which fit into a byte; beyond, numbers are measurements.
@@ -56,9 +57,7 @@ def is_numeric(X):
 def declared_categories(X):
     """Categories of the columns of a data frame that are pandas' categoricals or polars Enums."""
     is_pandas = hasattr(X, "iloc")
-    if not hasattr(X, "dtypes") or not (is_pandas or hasattr(X, "get_column")):
-        return {}
-    dtypes = enumerate(np.atleast_1d(np.asarray(X.dtypes, object)))
+    dtypes = enumerate(types_of_columns(X))
     declared = {j: d for j, d in dtypes if is_pandas or type(d).__name__ == "Enum"}
     return {j: as_array(d.categories) for j, d in declared.items() if hasattr(d, "categories")}
 

@@ -57,12 +57,16 @@ def checked_data(estimator, X, y="no_validation", *, reset, missing=False, **opt
     return checked
 
 
+def types_of_columns(X):
+    """Types of the columns of a data frame; the one of anything else, None if it has none."""
+    types = getattr(X, "dtypes", getattr(X, "dtype", None))
+    return np.atleast_1d(np.asarray(types, object)).tolist()
+
+
 def refuse_dates(name, data):
     """Raise for columns of dates or times, which would count from 1970 in some unit."""
-    dtypes = getattr(data, "dtypes", None)
-    dtypes = [getattr(data, "dtype", None)] if dtypes is None else np.atleast_1d(dtypes).tolist()
     columns = list(getattr(data, "columns", []))
-    for k, dtype in enumerate(dtypes):
+    for k, dtype in enumerate(types_of_columns(data)):
         temporal = getattr(dtype, "is_temporal", bool)()  # of polars
         if temporal or getattr(dtype, "kind", "") in ("m", "M"):
             column = f" in column {k} ({columns[k]!r})" if columns else ""
@@ -71,9 +75,7 @@ def refuse_dates(name, data):
 
 def dense_frame(X):
     """A data frame of pandas with dense columns in the place of sparse ones; all else as it is."""
-    if not hasattr(X, "iloc") or not hasattr(X, "dtypes"):
-        return X
-    dtypes = enumerate(np.atleast_1d(np.asarray(X.dtypes, object)))
+    dtypes = enumerate(types_of_columns(X))
     sparse = {k: dtype.subtype for k, dtype in dtypes if hasattr(dtype, "fill_value")}
     if not sparse:
         return X
@@ -88,7 +90,7 @@ def with_nan(X):
         return unmasked("X", X, missing=True)
     if hasattr(X, "isna") and hasattr(X, "iloc"):
         if any(getattr(dtype, "kind", "O") not in "fiub" or not isinstance(dtype, np.dtype)
-               for dtype in np.atleast_1d(X.dtypes)):  # fmt: skip
+               for dtype in types_of_columns(X)):  # fmt: skip
             absent = X.isna()
             return X.astype(object).where(~absent, np.nan) if absent.to_numpy().any() else X
         return X
@@ -347,4 +349,8 @@ def class_factors(class_weight, y, weights):
         of_classes = np.bincount(which, weights)
         total = of_classes.sum() / np.count_nonzero(of_classes)
         return (total / np.where(of_classes > 0, of_classes, 1.0))[which]
+    if not isinstance(class_weight, dict):
+        raise ValueError(
+            f"class_weight must be None, 'balanced' or a dict by class, got {class_weight!r:.60}."
+        )
     return compute_sample_weight(class_weight, y)

@@ -27,6 +27,7 @@ from fastmf.estimators.common.reports import coded_frame, decoded_frame, feature
 from fastmf.estimators.common.runs import (
     MAX_ERROR,
     generator_of,
+    seed_of,
     warn_of_approximation,
     warn_of_convergence,
     warn_unless_converged,
@@ -133,6 +134,9 @@ class LayeredMachine(
     @property
     def _n_features_out(self):
         return n_units(self.model_.layers[-1])
+
+    def _seed(self):
+        return seed_of(self.random_state)
 
     @property
     def _order(self):
