@@ -108,11 +108,7 @@ def _converter(kind):
     number = {"int": int, "float": float}
     first = next((number[word] for word in re.findall(r"\w+", kind) if word in number), str)
     options = {"type": first, "metavar": {int: "N", float: "R", str: "TEXT"}[first]}
-    if "path" in kind:
-        options["metavar"] = "FILE"
-    if "sequence of" in kind:
-        options["nargs"] = "+"
-    elif "(" in kind and first is float:
+    if "(" in kind and first is float:
         options |= {"nargs": "+", "action": NumberOrPair}
     return options
 

@@ -60,27 +60,15 @@ _USER_ERRORS = (
 )  # fmt: skip
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser whose options are added when it is used, since that imports estimators."""
-
-    command = None
-
-    def parse_known_args(self, args=None, namespace=None):
-        """Add the options, and parse."""
-        self.complete()
-        return super().parse_known_args(args, namespace)
-
-    def complete(self):
-        """Add the description, the options and the examples of the command."""
-        if (name := self.command) is not None:
-            self.command = None
-            path = f"fastmf.cli.{name}"
-            module = import_module(path if find_spec(path) else "fastmf.cli.machines")
-            function = getattr(module, name)
-            self.description, self.epilog = _description_and_examples(function)
-            self.set_defaults(run=function, parser=self)
-            add_options(self, function)
-            getattr(module, f"add_{name}", lambda parser: None)(self)
+def _complete(command, name):
+    """Add the description, the options and the examples of a command to its parser."""
+    path = f"fastmf.cli.{name}"
+    module = import_module(path if find_spec(path) else "fastmf.cli.machines")
+    function = getattr(module, name)
+    command.description, command.epilog = _description_and_examples(function)
+    command.set_defaults(run=function, parser=command)
+    add_options(command, function)
+    getattr(module, f"add_{name}", lambda parser: None)(command)
 
 
 def _description_and_examples(thing):
@@ -90,18 +78,19 @@ def _description_and_examples(thing):
     return description, (examples + text).strip()
 
 
-def parser():
-    """The parser of the command line."""
+def parser(chosen=None):
+    """The parser of the command line; with the options of one command, which import estimators."""
     layout = argparse.RawDescriptionHelpFormatter
     description, epilog = _description_and_examples(sys.modules[__name__])
     main_parser = argparse.ArgumentParser(
         prog="fastmf", description=description, epilog=epilog, formatter_class=layout
     )
     main_parser.add_argument("--version", action="version", version=f"fastmf {fastmf.__version__}")
-    options = {"title": "commands", "metavar": "COMMAND", "parser_class": _Parser}
-    commands = main_parser.add_subparsers(**options, required=True)
+    commands = main_parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():
-        commands.add_parser(name, help=text, formatter_class=layout).command = name
+        command = commands.add_parser(name, help=text, formatter_class=layout)
+        if name == chosen:
+            _complete(command, name)
     return main_parser
 
 
@@ -127,9 +116,9 @@ def main(argv=None):
         if hasattr(stream, "reconfigure"):
             # Names in files may have letters that a console of another encoding has not.
             stream.reconfigure(errors="backslashreplace")
-    main_parser, arguments = parser(), None
+    argv, arguments = sys.argv[1:] if argv is None else list(argv), None
     try:
-        arguments = main_parser.parse_args(argv)
+        arguments = parser(*argv[:1]).parse_args(argv)
         with warnings.catch_warnings():
             warnings.showwarning = partial(_show_warning, arguments.parser)
             # Commands match columns by their names themselves.
@@ -145,7 +134,7 @@ def main(argv=None):
     except _USER_ERRORS as error:
         if os.environ.get("FASTMF_DEBUG"):
             raise
-        text = in_options(str(error), getattr(arguments, "parser", main_parser))
+        text = str(error) if arguments is None else in_options(str(error), arguments.parser)
         return _print_error(f"error: {text or type(error).__name__}", 1)
     return 0
 

@@ -71,7 +71,14 @@ def dca(arguments):
         raise ValueError(
             f"{arguments.alignment} has {n_columns} columns: none are {separation} apart."
         )
-    distances = _distances(arguments.distances, n_columns)
+    distances = None
+    if arguments.distances is not None:
+        distances = fastmf.datasets.read_array(arguments.distances)
+        if distances.shape != (n_columns, n_columns):
+            raise ValueError(
+                f"{arguments.distances} has shape {distances.shape}, expected ({n_columns}, "
+                f"{n_columns}): the columns of the alignment that are kept."
+            )
     start = time.perf_counter()
     weights = weights_of(alignment.X, arguments.identity)
     machine = fastmf.PottsMachine(
@@ -129,19 +136,6 @@ def weights_of(X, identity):
     elif constant:
         _options.say(f"warning: {columns}: couplings of these cannot be told")
     return weights
-
-
-def _distances(name, n_columns):
-    """The matrix of distances in a file, None without one."""
-    if name is None:
-        return None
-    distances = fastmf.datasets.read_array(name)
-    if distances.shape != (n_columns, n_columns):
-        raise ValueError(
-            f"{name} has shape {distances.shape}, expected ({n_columns}, {n_columns}): the columns "
-            "of the alignment that are kept."
-        )
-    return distances
 
 
 def _write(arguments, scores, alignment):

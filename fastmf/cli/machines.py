@@ -12,13 +12,17 @@ from fastmf.learning.training.trainer import run_in
 from fastmf.models._io import model_from_arrays, reading
 from fastmf.priors._protocol import is_unit_prior, n_units
 
-# --- score ----------------------------------------------------------------------------------------
 
-
-def add_score(parser):
-    """Add the options of `score` that follow from signatures."""
+def add_rows(parser):
+    """Add the options of commands that read rows of numbers or sequences."""
     _rows.add_data(parser)
     _rows.add_alignment(parser, "focus", "inserts")
+
+
+add_score = add_impute = add_mutants = add_rows
+add_predict = _rows.add_data
+
+# --- score ----------------------------------------------------------------------------------------
 
 
 def score(arguments):
@@ -57,11 +61,8 @@ def score(arguments):
     scores = np.asarray(getattr(machine, method)(table.X))
     likelihood = "log-likelihood" if hasattr(machine, "solutions") else "log-pseudo-likelihood"
     what = "energy" if arguments.energy else likelihood
-    if arguments.output.lower().endswith(".csv"):
-        columns = {table.id_column or "row": table.names, what.replace("-", "_"): scores}
-        _rows.write_columns(arguments.output, columns, n_digits=9)
-    else:
-        _rows.write(arguments.output, table._replace(X=scores))
+    named = {"columns": [what.replace("-", "_")], "id_column": table.id_column or "row"}
+    _rows.write(arguments.output, table._replace(X=scores, **named))
     print(f"{arguments.output}: {len(scores)} rows")
     error = 0.0 if arguments.energy else getattr(machine, "log_partition_error_", 0.0)
     error = f" (standard error of the log-partition: {error:.2g})" if error else ""
@@ -162,12 +163,6 @@ def denoise(arguments):
 # --- impute ---------------------------------------------------------------------------------------
 
 
-def add_impute(parser):
-    """Add the options of `impute` that follow from signatures."""
-    _rows.add_data(parser)
-    _rows.add_alignment(parser, "focus", "inserts")
-
-
 def impute(arguments):
     """Fill in the missing values of a table or of sequences by a trained machine.
 
@@ -201,12 +196,6 @@ def impute(arguments):
 
 
 # --- mutants --------------------------------------------------------------------------------------
-
-
-def add_mutants(parser):
-    """Add the options of `mutants` that follow from signatures."""
-    _rows.add_data(parser)
-    _rows.add_alignment(parser, "focus", "inserts")
 
 
 def mutants(arguments):
@@ -274,11 +263,6 @@ def mutants(arguments):
 
 
 # --- predict --------------------------------------------------------------------------------------
-
-
-def add_predict(parser):
-    """Add the options of `predict` that follow from signatures."""
-    _rows.add_data(parser)
 
 
 def predict(arguments):

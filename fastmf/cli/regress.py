@@ -9,7 +9,7 @@ import numpy as np
 import fastmf
 from fastmf._common.warning import listed, warn_user
 from fastmf.cli import _options, _rows
-from fastmf.datasets.files import is_text, read_array, read_named, read_text
+from fastmf.datasets.files import is_text, number_of, read_array, read_named, read_text
 
 
 def add_regress(parser):
@@ -133,7 +133,7 @@ def _check(X, y, names, arguments):
 
 
 def _classes(arguments):
-    """Classes in a named column of a table of text, numbers or words; None if there is none."""
+    """Classes in a named column of words; None if there is no such column, or numbers are there."""
     names = ()
     if is_text(arguments.data):
         with suppress(ValueError):  # no names
@@ -141,10 +141,8 @@ def _classes(arguments):
     if arguments.target not in names:
         return None
     cells = columns[_place(arguments.target, names)]
-    try:
-        return np.array([np.nan if cell is None else float(cell) for cell in cells])
-    except ValueError:
-        return np.array(cells, object)
+    words = [cell for cell in cells if cell is not None and number_of(cell) is None]
+    return np.array(cells, object) if words else None
 
 
 def _place(name, names, n=None):

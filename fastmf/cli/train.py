@@ -13,17 +13,12 @@ from fastmf.cli.dca import read_alignment, weights_of
 from fastmf.datasets.alignments import is_alignment
 from fastmf.evaluation import Checkpoint
 
-# Parameters of the estimator that other options set, or that no text can give.
-_NO_OPTIONS = {"init", "callbacks", "early_stopping", "random_state", "verbose"}
-
-
-def _names():
-    """Parameters of the estimator that are options."""
-    return [
-        name
-        for name in inspect.signature(fastmf.GeneralizedRBM).parameters
-        if name not in _NO_OPTIONS
-    ]
+# Parameters of the estimator, but for those that other options set, or that no text can give.
+_NAMES = [
+    name
+    for name in inspect.signature(fastmf.GeneralizedRBM).parameters
+    if name not in ("init", "callbacks", "early_stopping", "random_state", "verbose")
+]
 
 
 def add_train(parser):
@@ -31,7 +26,7 @@ def add_train(parser):
     _rows.add_data(parser)
     _rows.add_alignment(parser, "identity", "outside", "inserts", "max_gaps")
     group = parser.add_argument_group("machine and learning")
-    _options.add_parameters(group, fastmf.GeneralizedRBM, _names())
+    _options.add_parameters(group, fastmf.GeneralizedRBM, _NAMES)
 
 
 def train(arguments):
@@ -81,7 +76,7 @@ def train(arguments):
     """
     inputs = arguments.data, arguments.checkpoint
     _options.check_outputs(inputs, (arguments.output, (".npz",)))
-    options = _options.given(arguments, *_names(), "random_state", "early_stopping")
+    options = _options.given(arguments, *_NAMES, "random_state", "early_stopping")
     table, alignment = _rows_of(arguments, options)
     X = table.X
     validation, weights = None, None

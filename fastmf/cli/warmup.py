@@ -62,18 +62,11 @@ def conditional(dtype="float32", **options):
         mf.belief_propagation(fitted.model_.given(X[0]))
 
 
-def regression(dtype="float64"):
-    """Fit a `SpikeSlabRegressor` with fewer features than samples and with more, and predict."""
+def linear(estimator, dtype="float64", **options):
+    """Fit a linear estimator with fewer features than samples and with more, and predict."""
     for n_features in (2, 9):
         X = NORMALS[:, :n_features].astype(dtype)
-        mf.SpikeSlabRegressor().fit(X, X[:, 0]).predict(X, return_std=True)
-
-
-def classification(dtype="float64"):
-    """Fit a `SpikeSlabClassifier`, and predict."""
-    for n_features in (2, 9):
-        X = NORMALS[:, :n_features].astype(dtype)
-        mf.SpikeSlabClassifier().fit(X, np.arange(6) % 2).predict_proba(X)
+        estimator().fit(X, np.arange(6) % 2).predict(X, **options)
 
 
 def spins(solver="bslm"):
@@ -113,13 +106,13 @@ STANDARD = {
     "FullyVisibleBoltzmannMachine, bslm": spins,
     "GeneralizedRBM": lambda: machine(mf.GeneralizedRBM(3)),
     "PottsMachine": potts,
-    "SpikeSlabClassifier": classification,
+    "SpikeSlabClassifier": lambda: linear(mf.SpikeSlabClassifier),
     "ConditionalRBM": conditional,
     "GeneralizedRBM, spike-and-slab pixels": pixels,
     "FullyVisibleBoltzmannMachine": spins_with_errors,
     "DeepBoltzmannMachine": lambda: machine(mf.DeepBoltzmannMachine((3, 2), pretraining_epochs=1)),
     "relaxed_bp": lambda: mf.relaxed_bp(layered(), max_iter=2),
-    "SpikeSlabRegressor": regression,
+    "SpikeSlabRegressor": lambda: linear(mf.SpikeSlabRegressor, return_std=True),
     "adaptive_tap": lambda: mf.adaptive_tap(fully_visible(), max_iter=2),
     "tap, float32": lambda: tap(layered(dtype="float32")),
     "expectation_propagation": lambda: mf.expectation_propagation(linear_model(), max_iter=3),

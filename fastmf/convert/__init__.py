@@ -15,7 +15,6 @@ from fastmf.models._state_tables import (
     tables_of_factors,
 )
 from fastmf.models.boltzmann import BoltzmannMachine
-from fastmf.priors._queries import columns_of_values
 
 __all__ = [
     "from_pgmpy",
@@ -47,15 +46,6 @@ class Converted(NamedTuple):
     names: list[Any]
     states: list[list[Any]]
     log_factor: float = 0.0
-
-
-def _names_of_units(model, names):
-    """A name for each unit or group of states, by default numbers."""
-    n = len(columns_of_values(model.prior) or model.prior[0])
-    names = list(range(n)) if names is None else list(names)
-    if len(names) != n or len(set(names)) != n:
-        raise ValueError(f"names must be {n} different ones, one for each unit, got {len(names)}.")
-    return names
 
 
 def from_pgmpy(network):
@@ -192,8 +182,10 @@ def to_pgmpy(model, names=None, states=None):
     if not isinstance(model, BoltzmannMachine):
         raise TypeError(f"model must be a BoltzmannMachine, got {type(model).__name__}.")
     tables, _ = state_tables(model)
-    names = _names_of_units(model, names)
     sizes = tables.sizes.tolist()
+    n, names = len(sizes), list(range(len(sizes)) if names is None else names)
+    if len(names) != n or len(set(names)) != n:
+        raise ValueError(f"names must be {n} different ones, one for each unit, got {len(names)}.")
     states = [list(range(q)) for q in sizes] if states is None else list(map(list, states))
     if list(map(len, states)) != sizes or any(len(set(s)) != len(s) for s in states):
         raise ValueError(f"states must be different names of {sizes!s:.60} states, unit by unit.")

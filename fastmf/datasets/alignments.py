@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.arguments import count, number, one_of, real_array
+from fastmf._common.rows import row_blocks
 from fastmf._threads.workers import VECTOR_SPEED, in_parallel, workers_for
-from fastmf.datasets.files import BLOCK_BYTES, beginning, contents, reading
+from fastmf.datasets.files import beginning, contents, reading
 from fastmf.kernels.pseudo_likelihood import hamming
 from fastmf.models._io import replacing
 
@@ -247,7 +248,10 @@ def load_and_compare(
     one_of("gaps", gaps, ("state", "missing"))
     one_of("inserts", inserts, ("drop", "keep"))
     one_of("outside", outside, ("drop", "gap", "missing"))
-    max_gaps = _checked_fractions(max_gaps)
+    pair = max_gaps if isinstance(max_gaps, tuple | list) else (max_gaps, 1.0)
+    if len(pair) != 2:
+        raise ValueError(f"max_gaps must be a number or two, got {max_gaps!r:.60}.")
+    max_gaps = [number("max_gaps", value, 0, 1) for value in pair]
     if not isinstance(focus, str | None):
         raise TypeError(f"focus must be a str or None, got {type(focus).__name__}.")
     if alphabet is not None:
@@ -307,11 +311,8 @@ def residues_of(path, name, alignment, inserts="drop"):
 
 
 def is_alignment(path):
-    """Whether a file begins like an alignment; False for a pipe, and one that cannot be read."""
-    try:
-        text = beginning(path, 4096) if Path(path).is_file() else b""
-    except OSError:
-        return False
+    """Whether a file begins like an alignment; False for a pipe."""
+    text = beginning(path, 4096) if Path(path).is_file() else b""
     text = text.removeprefix(_BOM).lstrip()
     while text.startswith((b"#", b";")) and not text.startswith(b"# STOCKHOLM"):
         text = text.partition(b"\n")[2].lstrip()
@@ -345,18 +346,8 @@ def checked_alphabet(alphabet):
     return alphabet
 
 
-def _checked_fractions(max_gaps):
-    """Largest fractions of gaps of rows and of columns."""
-    pair = max_gaps if isinstance(max_gaps, tuple | list) else (max_gaps, 1.0)
-    if len(pair) != 2:
-        raise ValueError(f"max_gaps must be a number or two, got {max_gaps!r:.60}.")
-    return [number("max_gaps", value, 0, 1) for value in pair]
-
-
 def _few_gaps(X, gap, max_gaps, path):
     """Masks of the rows, and of the columns of these, that do not hold too many gaps."""
-    if max_gaps == [1, 1]:
-        return np.ones(len(X), bool), np.ones(X.shape[1], bool)
     gaps = np.isin(X, [-1] if gap is None else [-1, gap])
     rows = gaps.mean(1) <= max_gaps[0]
     columns = gaps[rows].mean(0) <= max_gaps[1] if rows.any() else rows[:0]
@@ -385,7 +376,8 @@ def _states(alphabet, gaps, outside="drop"):
 
 def _fitting_alphabet(rows, columns):
     """The smallest alphabet that holds at least 95% of the letters that the best one holds."""
-    counts = sum(np.bincount(block[:, columns].ravel(), minlength=256) for block in _blocks(rows))
+    blocks = (rows[block][:, columns].ravel() for block in row_blocks(rows))
+    counts = sum(np.bincount(letters, minlength=256) for letters in blocks)
     counts[list(_GAPS)] = 0
     # N is an amino acid, too, but among bases one that is not known.
     unknown = counts[ord("N")] + counts[ord("n")]
@@ -456,9 +448,7 @@ def _fasta(lines, title):
 
 def _in_blocks(lines, clustal=False):
     """Sequences of Stockholm or Clustal, whose blocks may each hold a part of every sequence."""
-    sequences_by_name: dict[bytes, bytearray] = {}
-    block: set[bytes] = set()
-    closed = False
+    sequences_by_name, block, closed = {}, set(), False
     for place, line in lines:
         if closed and line:
             raise ValueError("it holds more than one alignment; split it at the lines '//'.")
@@ -584,17 +574,11 @@ def _focus_row(text, focus):
     return rows[0]
 
 
-def _blocks(rows):
-    """Blocks of rows, which keep temporary arrays small."""
-    step = max(1, BLOCK_BYTES // rows.shape[1])
-    return (rows[k : k + step] for k in range(0, len(rows), step))
-
-
 def _encoded(rows, columns, table):
     """States of the rows within the alphabet, which rows these are, and counts of other letters."""
     encoded, valid, outside = [], [], np.zeros(256, int)
-    for block in _blocks(rows):
-        letters = block[:, columns]
+    for block in row_blocks(rows):
+        letters = rows[block][:, columns]
         states = table[letters]
         strange = states == _OUTSIDE
         valid.append(~strange.any(axis=1))

@@ -136,7 +136,7 @@ _NO_THOUSANDS = "write decimal points, and no separators of thousands"
 
 @contextmanager
 def opened(path, max_bytes):
-    """Open a table: the names of its columns or None, an iterator over its rows, the separator."""
+    """Open a table: names of its columns or None, their number, an iterator of rows, separator."""
     with open_decompressed(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
         try:
@@ -144,9 +144,14 @@ def opened(path, max_bytes):
             begin = list(islice(lines, 2))
             separator = _separator(begin[-1]) if begin else ","
             rows = _rows(chain(begin, lines), separator)
-            quoted = [_is_quoted(line, separator) for line in begin]
+            bare = (_QUOTED.sub("", line).strip(separator + " \r\n") for line in begin)
+            quoted = [text == "" for text in bare]  # all cells are
             has_names = begin and not _is_numeric(_cells(begin[0], separator))
-            yield next(rows) if has_names or quoted == [True, False] else None, rows, separator
+            names = next(rows) if has_names or quoted == [True, False] else None
+            if (first := next(rows, None)) is None:
+                raise ValueError("it has no line of numbers, and no rows below a line of names")
+            rows = _checked_rows(names, len(first), chain([first], rows), separator)
+            yield _fitted(names, first), len(first), rows, separator
         except UnicodeDecodeError as error:
             raise ValueError(
                 "it is no text in UTF-8; save it in that encoding (spreadsheets: CSV UTF-8)"
@@ -155,18 +160,10 @@ def opened(path, max_bytes):
 
 def read_table(path, max_bytes, ignored=()):
     """Read the numbers of a table, and the names of its columns, None without names."""
-    with opened(path, max_bytes) as (names, rows, separator):
-        first = next(rows, None)
-        if first is None:
-            raise ValueError("it has no line of numbers")
-        rows = chain([first], rows)
-        if separator == "," and len(first) == 2:
-            rows = _without_decimal_commas(names, rows)
-        names = _fitted(names, first)
-        used = _used(names, len(first), ignored)
-        cells = _Numbers(names, separator)
+    with opened(path, max_bytes) as (names, n_columns, rows, separator):
+        cells, used = _Numbers(names, separator), _used(names, n_columns, ignored)
         for row in rows:
-            cells.add(row, len(first), used)
+            cells.add(row, used)
     cells.check_signs()
     numbers = np.array(cells.values).reshape(cells.n_rows, len(used))
     if names is None:
@@ -178,20 +175,24 @@ def read_table(path, max_bytes, ignored=()):
     return numbers, names
 
 
-def read_texts(path, max_bytes, names_of_rows=None):
+def read_text(path, names_of_rows=None):
     """Read names of columns and columns of text, None where missing but in names of rows."""
-    with opened(path, max_bytes) as (names, rows, separator):
+    path = Path(path)
+    if not is_text(path):
+        raise ValueError(f"{path}: the name of a table must end in {' or '.join(TEXT_SUFFIXES)}.")
+    with reading(path, "a table"):
+        return _read_texts(path, names_of_rows)
+
+
+def _read_texts(path, names_of_rows):
+    with opened(path, _limit(path, None)) as (names, n_columns, rows, separator):
         if names is None:
             raise ValueError("it must have a line of names, with a letter or in quotes")
         table = [[cell.strip() for cell in row] for row in rows]
     if not any(map(any, table)):
         raise ValueError("it must have rows below its line of names")
-    names = _fitted(names, table[0])
-    for number, row in enumerate(table, 2):
-        if len(row) != len(names):
-            raise ValueError(f"row {number} has {len(row)} cells, expected {len(names)}")
     columns = list(zip(*table, strict=True))
-    used = _used(names, len(names))
+    used = _used(names, n_columns)
     if names[-1] == "" and not any(columns[-1]):  # a separator at the end of each line
         used = used[:-1]
     has_commas = separator in ";\t"
@@ -236,14 +237,10 @@ class _Numbers:
         # The first number with a decimal comma, one that cannot be of thousands, and with a point.
         self.comma = self.certain = self.point = None
 
-    def add(self, row, n_cells, used):
+    def add(self, row, used):
         """Append the numbers of a row of cells."""
         self.n_rows += 1
-        if len(row) != n_cells:
-            raise ValueError(
-                f"row {self.n_rows} of numbers has {len(row)} cells, those above {n_cells}"
-            )
-        cells = row if len(used) == n_cells else [row[j] for j in used]
+        cells = row if len(used) == len(row) else [row[j] for j in used]
         if self.has_commas and self.point is None:
             self.point = next(filter(_DECIMAL_POINT.match, cells), None)
         n_values = len(self.values)
@@ -266,16 +263,14 @@ class _Numbers:
             self.comma = self.comma or cell
             self.certain = self.certain or not _THOUSANDS.fullmatch(cell)
             text = cell.replace(",", ".")
-        try:
-            return float(text.replace("_", "?"))
-        except ValueError:
-            name = f" ({self.names[place]!r})" if self.names else ""
-            advice = "leave the column out, or give its categories numbers"
-            advice = _NO_THOUSANDS if _WITH_THOUSANDS.fullmatch(cell) else advice
-            raise ValueError(
-                f"{cell!r:.60} in column {place + 1}{name} of row {self.n_rows} is no number; "
-                f"{advice}"
-            ) from None
+        if (value := number_of(text.replace("_", "?"))) is not None:
+            return value
+        name = f" ({self.names[place]!r})" if self.names else ""
+        advice = "leave the column out, or give its categories numbers"
+        advice = _NO_THOUSANDS if _WITH_THOUSANDS.fullmatch(cell) else advice
+        raise ValueError(
+            f"{cell!r:.60} in column {place + 1}{name} of row {self.n_rows} is no number; {advice}"
+        )
 
     def check_signs(self):
         """Raise unless a comma or point in a number has one meaning."""
@@ -344,18 +339,9 @@ def _cells(line, separator):
     return [cell.strip() for cell in next(_rows([line], separator), [""])]
 
 
-def _is_quoted(line, separator):
-    """Whether all cells of a line are in quotes."""
-    return not _QUOTED.sub("", line).strip(separator + " \r\n")
-
-
 def _is_numeric(cells):
     """Whether any cell is a number, or all are truth values: a line of names has none."""
-    for cell in cells:
-        try:
-            float(cell.replace(",", "."))
-        except ValueError:
-            continue
+    if any(number_of(cell.replace(",", ".")) is not None for cell in cells):
         return True
     return all(cell.lower() in _TRUTH_VALUES for cell in cells)
 
@@ -387,10 +373,13 @@ def _used(names, n_cells, ignored=()):
     return [j for j in range(first, n_cells) if names[j] not in ignored]
 
 
-def _without_decimal_commas(names, rows):
-    """Yield rows of two cells; raise for a pair that may be one number with a decimal comma."""
-    for row in rows:
-        line = ",".join(row)
+def _checked_rows(names, n_cells, rows, separator):
+    """Yield rows of one length; raise for a pair that may be one number with a decimal comma."""
+    is_pair = separator == "," and n_cells == 2
+    for number, row in enumerate(rows, 1):
+        if len(row) != n_cells:
+            raise ValueError(f"row {number} has {len(row)} cells, those above {n_cells}")
+        line = ",".join(row) if is_pair else ""
         if names is None and re.fullmatch(r"[+-]?\d*,0\d+", line):
             raise ValueError(
                 f"a line such as {line!r:.40} is a number with a decimal comma, not two; write "
@@ -542,15 +531,6 @@ def _read_npz(path, key, max_bytes):
     raise ValueError(f"{path} holds {asked}: choose one of {listed} by {path}:KEY.")
 
 
-def read_text(path, names_of_rows=None):
-    """Read names of columns and columns of text, None where missing but in names of rows."""
-    path = Path(path)
-    if not is_text(path):
-        raise ValueError(f"{path}: the name of a table must end in {' or '.join(TEXT_SUFFIXES)}.")
-    with reading(path, "a table"):
-        return read_texts(path, _limit(path, None), names_of_rows)
-
-
 def is_text(path):
     """Whether a file has the name of a table of text."""
     return str(path).lower().removesuffix(".gz").endswith(TEXT_SUFFIXES)
@@ -574,11 +554,9 @@ def _read_idx(path, max_bytes):
         if not is_compressed(path) and path.stat().st_size != expected:
             raise ValueError(f"{needs}{path.stat().st_size}")
         check_memory(expected, max_bytes)
-        # No more than what the header announces is decompressed.
-        content, n_read = np.empty(expected - start, np.uint8), 0
-        while got := file.readinto(memoryview(content)[n_read : n_read + BLOCK_BYTES]):
-            n_read += got
-        if n_read < len(content) or file.read(1):
-            n_found = n_read + start
-            raise ValueError(f"{needs}{'more' if n_found == expected else n_found}")
-    return content.view(dtype).reshape(shape)
+        # No more than one byte beyond what the header announces is decompressed.
+        content = file.read(expected - start + 1)
+    n_bytes = start + len(content)
+    if n_bytes != expected:
+        raise ValueError(f"{needs}{'more' if n_bytes > expected else n_bytes}")
+    return np.frombuffer(bytearray(content), dtype).reshape(shape)

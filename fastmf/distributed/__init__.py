@@ -10,6 +10,7 @@ depend on the blocks of the array, on the workers, or on tasks that run twice as
 """
 
 import dataclasses
+from copy import copy
 from functools import partial
 from itertools import repeat
 from numbers import Integral
@@ -26,7 +27,7 @@ from fastmf.learning.layered.gradients import summed
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.step import Plan
 from fastmf.learning.training import trainer
-from fastmf.learning.training.ascent import ModelParameters, initial_state
+from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.trainer import Checkpoint
 from fastmf.models._checks import states_of
 
@@ -271,18 +272,14 @@ class _ChunkedPlan(Plan):
             for chunk, generator in zip(blocks(chunks), generators, strict=True)
         ]
         fractions = np.array(chunks.chunks[0]) / len(X)
-        total = ModelParameters.of(state.model).combine(lambda w: np.zeros(w.shape))
-        gradients, *moments = zip(*dask.compute(*parts), strict=True)
-        for fraction, part in zip(fractions, gradients, strict=True):
-            total = total.combine(lambda t, g, fraction=fraction: t + fraction * g, part)
+        (first, *others), *moments = zip(*dask.compute(*parts), strict=True)
 
         def average(*of_chunks):
             if of_chunks[0] is None:
                 return None
-            flat = np.stack([part.ravel() for part in of_chunks])
-            return (fractions @ flat).reshape(of_chunks[0].shape)
+            return sum(share * part for share, part in zip(fractions, of_chunks, strict=True))
 
-        return total, *(list(map(average, *kind)) for kind in moments)
+        return first.combine(average, *others), *(list(map(average, *kind)) for kind in moments)
 
     def metrics(self, state, monitored, validation, weights=None):
         """Log-likelihoods per unit."""
@@ -364,13 +361,10 @@ def fit(
     begin = {"n_epochs": 0, "verbose": 0, "callbacks": None}
     if hasattr(estimator, "pretraining_epochs"):
         begin["pretraining_epochs"] = 0
-    options = {name: getattr(estimator, name) for name in begin}
     first = X[row_blocks(X)[0]].compute()
-    try:
-        of_first = None if weights is None else weights[: len(first)]
-        estimator.set_params(**begin).fit(first, sample_weight=of_first)
-    finally:
-        estimator.set_params(**options)
+    of_first = None if weights is None else weights[: len(first)]
+    untrained = copy(estimator).set_params(**begin).fit(first, sample_weight=of_first)
+    estimator.__dict__ = vars(untrained) | {name: getattr(estimator, name) for name in begin}
     model = estimator.model_
     scaling = scaling_of(estimator.pointwise_, model, False, estimator.centred)
     scaled, rows = scaling.model(model), _states(X, model)
@@ -388,7 +382,7 @@ def fit(
         validation_data = scaling.data(np.asarray(validation_data, model.dtype), model.dtype)
     state = train(
         scaled, rows, settings, chunk_rows=chunk_rows, n_threads=n_threads, weights=weights,
-        validation=validation_data, seed=_seed(estimator), verbose=int(estimator.verbose),
+        validation=validation_data, seed=estimator._seed(), verbose=int(estimator.verbose),
         callbacks=tuple(estimator.callbacks or ()),
     )  # fmt: skip
     estimator.model_ = scaling.undone(state.model)
@@ -430,12 +424,3 @@ def _states(X, model):
     if X.shape[1] == width:
         return rows
     return of_rows(rows, lambda block: states_of("X", model.layers[0], block), width, model.dtype)
-
-
-def _seed(estimator):
-    """The seed that the estimator's method `fit` draws."""
-    state = estimator.random_state
-    if state is None:
-        return None
-    state = state if hasattr(state, "randint") else np.random.RandomState(state)
-    return int(state.randint(2**31 - 1))

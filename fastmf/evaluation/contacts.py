@@ -107,8 +107,6 @@ def contact_precision(scores, distances, n_top, separation=5, cutoff=8.0):
         raise ValueError(
             f"scores and distances must have one shape, got {scores.shape} and {distances.shape}."
         )
-    if isinstance(cutoff, float) and np.isnan(cutoff):
-        raise ValueError("cutoff must be a number, got NaN.")
     cutoff = number("cutoff", cutoff, -np.inf, np.inf)
     first, second = ranked_pairs(scores, separation, ~np.isnan(distances))
     n_top = real_array("n_top", n_top)

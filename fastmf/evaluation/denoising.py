@@ -159,13 +159,8 @@ def matthews_correlation(truth, estimate):
     truth, estimate = truth > 0.5, estimate > 0.5
     if truth.size == 0:
         raise ValueError(f"matthews_correlation: no entries in arrays of shape {truth.shape}.")
-    n, (true, positive, both) = (
-        truth.shape[-1],
-        (
-            np.asarray(np.count_nonzero(x, axis=-1), np.float64)
-            for x in (truth, estimate, truth & estimate)
-        ),
-    )
+    counts = (x.sum(-1, dtype=np.float64) for x in (truth, estimate, truth & estimate))
+    n, (true, positive, both) = truth.shape[-1], counts
     scale = np.sqrt(positive * true) * np.sqrt((n - true) * (n - positive))
     coefficient = (n * both - true * positive) / np.where(scale > 0, scale, 1)
     return coefficient if coefficient.ndim else float(coefficient)

@@ -341,7 +341,10 @@ class Exploration:
         self.from_data = None
         if starts is not None:
             self.from_data = path.sample(self.neutral, starts, n_steps)
-            self._take_better([base_between(path, self.neutral, self.from_data)], betas)
+            phases = Phases(path, [base_between(path, self.neutral, self.from_data)])
+            leg = phases.forward(betas)
+            if _is_better(leg.log_weights, self.leg.log_weights):
+                self.phases, self.leg = phases, leg
         self.best = _higher(self.leg.log_weights, first.log_weights)
         spread = path.sample(self.neutral, spread_states(path.model, path.rng), n_steps)
         given = [spread, samples] if starts is None else [spread, starts, samples]
@@ -354,13 +357,6 @@ class Exploration:
         value, error = log_mean(self.best)
         allowed = min(CLEAR_ERRORS * error, MAX_LACKING)
         return lacking(value, self.lower_bound, self.path.model.dtype, allowed) > 0
-
-    def _take_better(self, bases, betas):
-        """Anneal from other units, and keep them if that is better."""
-        phases = Phases(self.path, bases)
-        leg = phases.forward(betas)
-        if _is_better(leg.log_weights, self.leg.log_weights):
-            self.phases, self.leg = phases, leg
 
     def _anneal_from_phases(self, betas):
         """Anneal from the phases of mean field; whether this raises an estimate that is too low."""
@@ -641,9 +637,8 @@ def _exact_value(model, include_exact):
         include_exact = enumerable(model)
     if include_exact is not None:
         return exact(model, averages=False).log_partition if include_exact else None
-    if not is_discrete(model.prior):
-        return None
-    if not (all(map(has_log_prob, parts_of(model.prior))) and is_small(pairwise_graph(model))):
+    has_sum = is_discrete(model.prior) and all(map(has_log_prob, parts_of(model.prior)))
+    if not (has_sum and is_small(pairwise_graph(model))):
         return None
     try:
         return exact(model, averages=False, max_bytes=2**29).log_partition

@@ -30,22 +30,6 @@ __all__ = [
     "receptive_fields",
 ]
 
-# Last parameter and result.
-_AX = """ax : matplotlib.axes.Axes, optional
-        Where to draw; by default in a new figure.
-
-    Returns
-    -------
-    matplotlib."""
-_SHARED = {"ax": _AX + "figure.Figure", "axes": _AX + "axes.Axes"}
-
-
-def drawing(function):
-    """Complete the docstring of a function by its parameter `ax` and its result."""
-    if function.__doc__:  # None if Python leaves docstrings out
-        function.__doc__ %= _SHARED
-    return function
-
 
 def axes(ax, size):
     """The caller's axes, or new ones in a figure of this width and height in inches."""
@@ -63,8 +47,7 @@ def axes(ax, size):
 
 def tidy(ax, xlabel, ylabel):
     """Name the axes, remove the upper and right spines, add a light grid; return the figure."""
-    ax.set_xlabel(xlabel)
-    ax.set_ylabel(ylabel)
+    ax.set(xlabel=xlabel, ylabel=ylabel)
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(alpha=0.3)
     return ax.figure
@@ -72,8 +55,7 @@ def tidy(ax, xlabel, ylabel):
 
 def bare(ax):
     """Remove spines and ticks, for images."""
-    ax.set_xticks([])
-    ax.set_yticks([])
+    ax.set(xticks=[], yticks=[])
     ax.spines[:].set_visible(False)
 
 
@@ -127,13 +109,6 @@ def mapping(name, value, what=None):
     return value
 
 
-def image_shape(shape):
-    """Height and width of images, two integers of at least 1."""
-    if not isinstance(shape, tuple | list) or len(shape) != 2:
-        raise TypeError(f"shape must be (height, width), got {shape!r:.60}.")
-    return tuple(count("shape", size) for size in shape)
-
-
 # --- curves ---------------------------------------------------------------------------------------
 
 
@@ -145,7 +120,6 @@ _METRICS = {
 }
 
 
-@drawing
 def learning_curve(history, *, label=None, ax=None):
     """Log-likelihood, or accuracy, by epoch or iteration of a fit; dashed for validation data.
 
@@ -158,7 +132,12 @@ def learning_curve(history, *, label=None, ax=None):
         iteration.
     label : str, optional
         Name of the machine in the legend, to compare several on one `ax`.
-    %(ax)s
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default in a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
 
     Examples
     --------
@@ -203,7 +182,6 @@ def learning_curve(history, *, label=None, ax=None):
     return tidy(ax, by, _METRICS[metric])
 
 
-@drawing
 def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=None):
     """Several measures by epoch or another number, such as likelihoods by TAP and by annealing.
 
@@ -215,7 +193,12 @@ def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=Non
         Standard errors of some of them.
     label : str, default "nats per unit"
         Label of the vertical axis.
-    %(axes)s
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default in a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
 
     Examples
     --------
@@ -240,7 +223,6 @@ def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=Non
     return ax
 
 
-@drawing
 def free_energy_by_epoch(epoch, solutions, *, ax=None):
     """Free energies of the distinct solutions, epoch by epoch, and how many there are.
 
@@ -249,7 +231,12 @@ def free_energy_by_epoch(epoch, solutions, *, ax=None):
     epoch : array of shape (n_epochs,)
     solutions : sequence of Solutions
         One for each epoch, from `fastmf.evaluation.solutions`.
-    %(axes)s
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default in a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
         Its dots are solutions, larger if more starts led to them; on a second vertical axis their
         number.
 
@@ -284,13 +271,12 @@ def free_energy_by_epoch(epoch, solutions, *, ax=None):
     tidy(ax, "epoch", "free energy per unit (nats)")
     second = ax.twinx()
     second.plot(epoch, [len(one.free_energy) for one in solutions], color="C1")
-    second.set_ylabel("distinct solutions", color="C1")
-    second.set_yscale("log")
+    second.set(ylabel="distinct solutions", yscale="log")
+    second.yaxis.label.set_color("C1")
     second.spines[["top"]].set_visible(False)
     return ax
 
 
-@drawing
 def log_partitions(report, *, ax=None):
     """Log-partitions of one model by several methods, with bars of two standard errors.
 
@@ -299,7 +285,12 @@ def log_partitions(report, *, ax=None):
     report : LogPartitionReport
         Report of `fastmf.evaluation.log_partition_report`. The vertical line is its first entry:
         the exact value, if there is one.
-    %(ax)s
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default in a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
 
     Examples
     --------
@@ -333,20 +324,21 @@ def log_partitions(report, *, ax=None):
 
 def _mosaic(images, shape, columns):
     """Images side by side in one, with a pixel of NaN between them."""
-    images, (height, width) = real_array("images", images), image_shape(shape)
+    if not isinstance(shape, tuple | list) or len(shape) != 2:
+        raise TypeError(f"shape must be (height, width), got {shape!r:.60}.")
+    images, (height, width) = real_array("images", images), (count("shape", n) for n in shape)
     if images.ndim != 2 or images.shape[1] != height * width or len(images) == 0:
         raise ValueError(
             f"images must have shape (n_images, {height * width}) for images of {height} x {width} "
             f"pixels, got {images.shape}."
         )
     rows = math.ceil(len(images) / columns)
-    tiles = np.full((rows, columns, height + 1, width + 1), np.nan)
-    for k, image in enumerate(images):
-        tiles[k // columns, k % columns, :height, :width] = image.reshape(shape)
-    return tiles.swapaxes(1, 2).reshape(rows * (height + 1), columns * (width + 1))[:-1, :-1]
+    tiles = np.full((rows * columns, height + 1, width + 1), np.nan)
+    tiles[: len(images), :height, :width] = images.reshape(-1, height, width)
+    tiles = tiles.reshape(rows, columns, height + 1, width + 1).swapaxes(1, 2)
+    return tiles.reshape(rows * (height + 1), columns * (width + 1))[:-1, :-1]
 
 
-@drawing
 def receptive_fields(weights, shape, *, n_fields=100, columns=None, order=None, ax=None):
     """Weights of hidden units as images, on one scale of colours.
 
@@ -362,7 +354,12 @@ def receptive_fields(weights, shape, *, n_fields=100, columns=None, order=None, 
         Images in a row; by default a square.
     order : int array of shape (n_hidden,), optional
         Hidden units in the order in which they are shown; by default by norm, the largest first.
-    %(ax)s
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default in a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
 
     Examples
     --------
@@ -372,7 +369,10 @@ def receptive_fields(weights, shape, *, n_fields=100, columns=None, order=None, 
     >>> figure.axes[0].images[0].get_array().shape
     (26, 26)
     """
-    weights, n_fields = _weights_of(weights), count("n_fields", n_fields)
+    for name in ("weights_", "weights"):
+        weights = getattr(weights, name, weights)
+    weights = real_array("weights", weights[0] if isinstance(weights, tuple) else weights)
+    n_fields = count("n_fields", n_fields)
     if weights.ndim != 2 or weights.size == 0:
         raise ValueError(f"weights must have shape (n_visible, n_hidden), got {weights.shape}.")
     columns = count("columns", columns, optional=True)
@@ -390,14 +390,6 @@ def receptive_fields(weights, shape, *, n_fields=100, columns=None, order=None, 
     return ax.figure
 
 
-def _weights_of(machine):
-    """The weights of the first hidden layer of an estimator or model, or an array as it is."""
-    for name in ("weights_", "weights"):
-        machine = getattr(machine, name, machine)
-    return real_array("weights", machine[0] if isinstance(machine, tuple) else machine)
-
-
-@drawing
 def image_rows(rows, shape, *, ax=None):
     """Named rows of images under each other, such as clean, noisy and denoised.
 
@@ -407,7 +399,12 @@ def image_rows(rows, shape, *, ax=None):
         All of the same number of images; 0 is black, 1 white, and NaN blank.
     shape : tuple of int
         Height and width of each image.
-    %(ax)s
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default in a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
 
     Examples
     --------
@@ -444,7 +441,6 @@ LAYOUTS = ("auto", "spring", "circle")
 QGRAPH = ("#0000D5", "#BF0000")
 
 
-@drawing
 def coupling_network(
     edges, *, names=None, groups=None, layout="auto", minimum=0.5, legend=True, ax=None,
     colours=("C3", "C0"),
@@ -469,9 +465,14 @@ def coupling_network(
         Couplings with a smaller probability are not drawn.
     legend : bool, default True
         Whether to explain widths, colours and transparency.
-    %(ax)s
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default in a new figure.
     colours : pair of colours or "qgraph", default ("C3", "C0")
         Of positive and negative couplings: red and blue, or qgraph's, which are blue and red.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
 
     Examples
     --------
@@ -502,8 +503,7 @@ def coupling_network(
     certainty = (p[pairs] - minimum) / (1 - minimum) if minimum < 1 else np.ones(len(first))
     alpha = 0.15 + 0.85 * certainty
     names = names_of(tests.names if names is None else names, len(p), "units")
-    if groups is not None:
-        groups = names_of(groups, len(p), "units")
+    groups = [] if groups is None else names_of(groups, len(p), "units")
     ax = axes(ax, (6.5, 6) if legend or groups else (6, 6))
     x, y = _positions(len(p), first, second, coupling, layout)
     strongest = abs(coupling).max(initial=0) or 1.0
@@ -513,15 +513,15 @@ def coupling_network(
             x[pair], y[pair], color=colour_of[k], zorder=1, alpha=alpha[k],
             linewidth=5 * abs(coupling[k] / strongest), solid_capstyle="round",
         )  # fmt: skip
-    kinds = sorted(set(groups)) if groups is not None else []
+    kinds = sorted(set(groups))
     dots = [f"C{(2 + kinds.index(group)) % 10}" for group in groups] if kinds else "0.2"
     ax.scatter(x, y, s=80, c=dots, zorder=2)
     for name, right, up in zip(names, x, y, strict=True):
         side = "center" if abs(right) < 0.1 else ("left" if right > 0 else "right")
         ax.text(right + 0.06 * np.sign(right), up + 0.06, name, ha=side, va="center")
     n_pairs = len(p) * (len(p) - 1) // 2
-    ax.set_title(f"{len(first)} of {n_pairs} couplings have a probability of {minimum:g} or more")
-    ax.set_aspect("equal")
+    title = f"{len(first)} of {n_pairs} couplings have a probability of {minimum:g} or more"
+    ax.set(title=title, aspect="equal")
     ax.margins(0.2)
     bare(ax)
     if legend:
@@ -567,7 +567,6 @@ def _positions(n, first, second, coupling, layout):
     return np.array([places[k] for k in range(n)]).T
 
 
-@drawing
 def edge_forest(machine, *, level=0.95, n_top=30, names=None, ax=None):
     """Couplings with their confidence intervals, the strongest on top.
 
@@ -581,7 +580,12 @@ def edge_forest(machine, *, level=0.95, n_top=30, names=None, ax=None):
         How many are drawn.
     names : sequence of str of length n_features, optional
         Default: the machine's names.
-    %(ax)s
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default in a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
 
     Examples
     --------
@@ -612,7 +616,6 @@ def edge_forest(machine, *, level=0.95, n_top=30, names=None, ax=None):
     return tidy(ax, f"{title}, with {level:.0%} intervals", "pair of items")
 
 
-@drawing
 def coefficient_forest(model, *, names=None, n_top=20, ax=None):
     """Posterior means of the most probable coefficients, with bars of two standard deviations.
 
@@ -624,7 +627,12 @@ def coefficient_forest(model, *, names=None, n_top=20, ax=None):
         Default: names of the estimator's data frame, or numbers.
     n_top : int, default 20
         How many are drawn.
-    %(ax)s
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default in a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
 
     Examples
     --------
@@ -653,7 +661,6 @@ def coefficient_forest(model, *, names=None, n_top=20, ax=None):
 # --- sequences ------------------------------------------------------------------------------------
 
 
-@drawing
 def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0, ax=None):
     """Pairs of the largest scores over the true contacts.
 
@@ -670,7 +677,12 @@ def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0,
         Least ``|i - j|`` of these pairs.
     cutoff : float, default 8.0
         Pairs at a smaller distance are contacts.
-    %(ax)s
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default in a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
 
     Examples
     --------
@@ -708,11 +720,8 @@ def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0,
             first, second = pairs[:, which] + 1
             both = np.r_[first, second], np.r_[second, first]
             ax.plot(*both, ".", color=colour, markersize=4, label=label)
-    ax.set_xlim(0.5, len(scores) + 0.5)
-    ax.set_ylim(len(scores) + 0.5, 0.5)
-    ax.set_aspect("equal")
-    ax.set_xlabel("column")
-    ax.set_ylabel("column")
+    ends = 0.5, len(scores) + 0.5
+    ax.set(xlim=ends, ylim=ends[::-1], aspect="equal", xlabel="column", ylabel="column")
     # Pairs are far from the diagonal, so the corners above it may be full: the legend is outside.
     outside = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "ncols": 3, "fontsize": "small"}
     if ax.get_legend_handles_labels()[0]:  # none where columns are few
@@ -720,7 +729,6 @@ def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0,
     return ax.figure
 
 
-@drawing
 def mutation_matrix(effects, alphabet=None, *, sequence=None, ax=None):
     """Effects of all single mutations of a sequence as colours, on a scale symmetric about 0.
 
@@ -734,7 +742,12 @@ def mutation_matrix(effects, alphabet=None, *, sequence=None, ax=None):
     sequence : int array of shape (n_columns,), optional
         States of the sequence that is mutated, marked by dots; -1 where there is none. A machine
         needs all of them.
-    %(ax)s
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default in a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
 
     Examples
     --------
@@ -755,9 +768,7 @@ def mutation_matrix(effects, alphabet=None, *, sequence=None, ax=None):
         effects = effects.mutants(sequence)
     if not isinstance(alphabet, str):
         error = ValueError if alphabet is None else TypeError
-        raise error(
-            f"alphabet is needed, the letters of the states, got {type(alphabet).__name__}."
-        )
+        raise error(f"alphabet is needed, the letters of the states, got {alphabet!r:.40}.")
     effects = real_array("effects", effects, missing=True)
     if effects.ndim != 2 or effects.size == 0 or np.isinf(effects).any():
         raise ValueError(
@@ -781,10 +792,9 @@ def mutation_matrix(effects, alphabet=None, *, sequence=None, ax=None):
             raise ValueError(f"sequence has the state {states.max()}, of {n_states} from 0.")
         sites = np.flatnonzero(states >= 0)
         ax.plot(sites + 1, states[sites], "o", color="k", markersize=1.5, label="sequence")
-    ax.set_ylabel("mutated to")
+    ax.set(xlabel="column", ylabel="mutated to")
     ax.set_yticks(np.arange(n_states), list(alphabet), fontsize="x-small")
     ax.tick_params(axis="y", length=0)
-    ax.set_xlabel("column")
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.spines[:].set_visible(False)
     return ax.figure

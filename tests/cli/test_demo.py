@@ -110,7 +110,7 @@ def test_what_the_page_says_to_type_works(folder, page, monkeypatch):
     )
     for command in commands.splitlines():
         name, *arguments = shlex.split(command)
-        assert name == "fastmf" and callable(parser().parse_args(arguments).run)
+        assert name == "fastmf" and callable(parser(arguments[0]).parse_args(arguments).run)
     assert main(shlex.split(commands.splitlines()[0])[1:]) == 0
     monkeypatch.chdir(folder.parent)
     exec(program, {})

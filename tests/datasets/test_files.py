@@ -212,7 +212,7 @@ def strangely_compressed(archive):
         ("x.csv", b"\n\n", "no line of numbers"),
         ("x.csv", b"a,b\n", "no line of numbers"),
         ("x.csv", b"a,b\n# 1,2\n", "is no number"),
-        ("x.csv", b"1,2\n3\n", "row 2 of numbers has 1 cells, those above 2$"),
+        ("x.csv", b"1,2\n3\n", "row 2 has 1 cells, those above 2$"),
         ("x.csv", b"a,b,c\n1,2\n3,4\n", "line of names has 3 cells, the next one 2$"),
         ("x.csv", b"1,2\n3,x\n", "cannot be read"),
         ("x.csv", b"yield\n1,5\n2,5\n", "decimal comma, or the name of a row"),

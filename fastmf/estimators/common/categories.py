@@ -17,6 +17,7 @@ from fastmf.estimators.common.data import (
     column_name,
     dense_frame,
     missing_entries,
+    types_of_columns,
 )
 
 # Categories of a column, which fit into a byte; beyond, numbers are measurements.
@@ -56,9 +57,7 @@ def is_numeric(X):
 def declared_categories(X):
     """Categories of the columns of a data frame that are pandas' categoricals or polars Enums."""
     is_pandas = hasattr(X, "iloc")
-    if not hasattr(X, "dtypes") or not (is_pandas or hasattr(X, "get_column")):
-        return {}
-    dtypes = enumerate(np.atleast_1d(np.asarray(X.dtypes, object)))
+    dtypes = enumerate(types_of_columns(X))
     declared = {j: d for j, d in dtypes if is_pandas or type(d).__name__ == "Enum"}
     return {j: as_array(d.categories) for j, d in declared.items() if hasattr(d, "categories")}
 
@@ -74,13 +73,10 @@ def as_array(values):
 
 def learned_categories(estimator, X, declared):
     """Categories of all columns: declared ones, or sorted values of all that share a value."""
-    observed = {}
-    for j in range(X.shape[1]):
-        if j not in declared:
-            observed[j] = column_values(estimator, X[:, j], j)
     alphabets = []  # pairs of the columns and the values that they have together
-    for j, values in observed.items():
-        columns, values = [j], {(isinstance(value, bool), value) for value in values}
+    for j in sorted(set(range(X.shape[1])) - declared.keys()):
+        present = column_values(estimator, X[:, j], j)
+        columns, values = [j], {(isinstance(value, bool), value) for value in present}
         apart = []
         for alphabet in alphabets:
             if values.isdisjoint(alphabet[1]):
@@ -200,8 +196,12 @@ def _pair(estimator, X, listed, j, declared):
     if len(listed) == 1 and listed[0] in (-1, 0, 1):
         listed = np.array(_SPINS if listed[0] else _BITS)
     present = column_values(estimator, X[:, j], j)
-    if len(listed) > 2 and not declared and _are_codes(listed):
-        listed = as_array(present) if len(present) == 2 else listed
+    # -1, 0 and 1 are spins, and zeros of another meaning, whatever column has them.
+    is_code = not is_numeric(listed) or (
+        not {-1, 0, 1}.issuperset(listed.tolist()) and (listed == np.rint(listed)).all()
+    )
+    if len(listed) > 2 and not declared and is_code and len(present) == 2:
+        listed = as_array(present)
     if len(listed) != 2:
         absent = [value for value in listed.tolist() if value not in present] if declared else []
         reason = "" if len(listed) > 1 else ", which is constant: leave it out"
@@ -212,14 +212,6 @@ def _pair(estimator, X, listed, j, declared):
             "take OrdinalMachine or PottsMachine, or transform data (sklearn's Binarizer)."
         )
     return listed.astype(float) if is_numeric(listed) else listed
-
-
-def _are_codes(values):
-    """Whether columns may each have two of these values: strings, or integers."""
-    if not is_numeric(values):
-        return True
-    # -1, 0 and 1 are spins, and zeros of another meaning, whatever column has them.
-    return not {-1, 0, 1}.issuperset(values.tolist()) and (values == np.rint(values)).all()
 
 
 def from_spins(means, categories):

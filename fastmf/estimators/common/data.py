@@ -4,9 +4,10 @@ import re
 
 import numpy as np
 from scipy.sparse import csr_array
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import validate_data
 
-from fastmf._common.arguments import row_weights, unmasked
+from fastmf._common.arguments import unmasked
 from fastmf._common.rows import canonical, is_incomplete, is_sparse, row_blocks
 from fastmf._common.warning import warn_user
 from fastmf.priors._groups import column_is_group, column_sizes, has_groups, has_groups_of_states
@@ -56,12 +57,16 @@ def checked_data(estimator, X, y="no_validation", *, reset, missing=False, **opt
     return checked
 
 
+def types_of_columns(X):
+    """Types of the columns of a data frame; the one of anything else, None if it has none."""
+    types = getattr(X, "dtypes", getattr(X, "dtype", None))
+    return np.atleast_1d(np.asarray(types, object)).tolist()
+
+
 def refuse_dates(name, data):
     """Raise for columns of dates or times, which would count from 1970 in some unit."""
-    dtypes = getattr(data, "dtypes", None)
-    dtypes = [getattr(data, "dtype", None)] if dtypes is None else np.atleast_1d(dtypes).tolist()
     columns = list(getattr(data, "columns", []))
-    for k, dtype in enumerate(dtypes):
+    for k, dtype in enumerate(types_of_columns(data)):
         temporal = getattr(dtype, "is_temporal", bool)()  # of polars
         if temporal or getattr(dtype, "kind", "") in ("m", "M"):
             column = f" in column {k} ({columns[k]!r})" if columns else ""
@@ -70,9 +75,7 @@ def refuse_dates(name, data):
 
 def dense_frame(X):
     """A data frame of pandas with dense columns in the place of sparse ones; all else as it is."""
-    if not hasattr(X, "iloc") or not hasattr(X, "dtypes"):
-        return X
-    dtypes = enumerate(np.atleast_1d(np.asarray(X.dtypes, object)))
+    dtypes = enumerate(types_of_columns(X))
     sparse = {k: dtype.subtype for k, dtype in dtypes if hasattr(dtype, "fill_value")}
     if not sparse:
         return X
@@ -87,7 +90,7 @@ def with_nan(X):
         return unmasked("X", X, missing=True)
     if hasattr(X, "isna") and hasattr(X, "iloc"):
         if any(getattr(dtype, "kind", "O") not in "fiub" or not isinstance(dtype, np.dtype)
-               for dtype in np.atleast_1d(X.dtypes)):  # fmt: skip
+               for dtype in types_of_columns(X)):  # fmt: skip
             absent = X.isna()
             return X.astype(object).where(~absent, np.nan) if absent.to_numpy().any() else X
         return X
@@ -133,14 +136,10 @@ def check_finite(estimator, X, missing=False):
     wrong = infinite if missing else infinite | absent
     if not wrong.any():
         return
-    k = np.argwhere(wrong)[0]
-    if is_sparse(X):
-        coordinates = X.tocoo()
-        row, column = coordinates.row[k[0]], coordinates.col[k[0]]
-    else:
-        row, column = k
+    k = tuple(np.argwhere(wrong)[0])
+    row, column = k if not is_sparse(X) else (places[k] for places in X.tocoo().coords)
     place = f"in row {row}, column {column_name(estimator, column)}"
-    if infinite[tuple(k)]:
+    if infinite[k]:
         raise ValueError(f"X must be finite, got infinity {place}.")
     advice = _IMPUTE if hasattr(estimator, "impute") else _NO_IMPUTE
     if hasattr(estimator, "missing"):
@@ -290,16 +289,13 @@ def missing_code(X, codes=CODES, seen=None):
     A code is far from all other values of its column, farther than they are from each other; or it
     is negative and they are not.
     """
-    parts = list(row_blocks(X))
     with np.errstate(invalid="ignore"):
-        low = np.fmin.reduce([np.fmin.reduce(X[rows], axis=0) for rows in parts])
-        high = np.fmax.reduce([np.fmax.reduce(X[rows], axis=0) for rows in parts])
+        low, high = np.fmin.reduce(X, axis=0), np.fmax.reduce(X, axis=0)
     first, n_entries = {}, dict.fromkeys(codes, 0)
     for j in np.flatnonzero(np.isin(low, codes) | np.isin(high, codes)):
         column = X[:, j] if seen is None else np.append(seen[:, j], X[:, j])
-        values, counts = np.unique(column, return_counts=True)
-        counts = counts[values == values].tolist()
-        values = values[values == values].tolist()
+        values, counts = np.unique(column[column == column], return_counts=True)
+        values, counts = values.tolist(), counts.tolist()
         ends = {} if len(values) < 3 else {
             values[0]: (values[1] - values[0], values[-1] - values[1], counts[0]),
             values[-1]: (values[-1] - values[-2], values[-2] - values[0], counts[-1]),
@@ -347,23 +343,14 @@ def check_counts(total, n_rows, option=""):
 
 
 def class_factors(class_weight, y, weights):
-    """Factors of the weights of rows, by their classes."""
-    classes, which = np.unique(y, return_inverse=True)
+    """Factors of the weights of rows, by their classes; balanced classes have one total weight."""
     if isinstance(class_weight, str) and class_weight == "balanced":
+        which = np.unique(y, return_inverse=True)[1]
         of_classes = np.bincount(which, weights)
         total = of_classes.sum() / np.count_nonzero(of_classes)
         return (total / np.where(of_classes > 0, of_classes, 1.0))[which]
     if not isinstance(class_weight, dict):
         raise ValueError(
-            f"class_weight must be None, 'balanced' or a dict of factors by class, got "
-            f"{class_weight!r:.60}."
+            f"class_weight must be None, 'balanced' or a dict by class, got {class_weight!r:.60}."
         )
-    names = classes.tolist()
-    if unknown := [name for name in class_weight if name not in names]:
-        raise ValueError(
-            f"class_weight has {unknown[0]!r}, which is none of the classes {names} of y."
-        )
-    factors = row_weights(
-        [class_weight.get(name, 1.0) for name in names], len(names), "class_weight"
-    )
-    return factors[which]
+    return compute_sample_weight(class_weight, y)

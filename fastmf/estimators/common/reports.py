@@ -67,13 +67,12 @@ def coded_frame(X, categories=None):
 
 def decoded_frame(names, values, categories, index=None):
     """Values of columns of numbers and numbers of categories, as a data frame."""
-    frame = pandas().DataFrame(values, index).set_axis(names, axis=1)
-    columns = [
-        frame.iloc[:, j] if listed is None
+    columns = {
+        j: values[:, j] if listed is None
         else pandas().Categorical.from_codes(values[:, j].astype(int), listed)
         for j, listed in enumerate(categories)
-    ]  # fmt: skip
-    return pandas().DataFrame(dict(enumerate(columns)), frame.index).set_axis(names, axis=1)
+    }  # fmt: skip
+    return pandas().DataFrame(columns, index).set_axis(names, axis=1)
 
 
 # --- quantities that are zero with some probability, and else Gaussian ----------------------------

@@ -21,16 +21,10 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from fastmf import models
 from fastmf._common.arguments import count, number, one_of, positive
 from fastmf._common.rows import blocks, is_incomplete, is_sparse, row_blocks
+from fastmf.estimators.common import runs
 from fastmf.estimators.common.data import checked_rows, warn_of_missing_codes, with_nan_labels
 from fastmf.estimators.common.files import Saved, check_n_features
 from fastmf.estimators.common.reports import coded_frame, decoded_frame, feature_names, is_frame
-from fastmf.estimators.common.runs import (
-    MAX_ERROR,
-    generator_of,
-    warn_of_approximation,
-    warn_of_convergence,
-    warn_unless_converged,
-)
 from fastmf.estimators.layered._learning import Learning, given_layers, hidden_prior, visible_prior
 from fastmf.evaluation.denoising import nearest_rows
 from fastmf.evaluation.log_partition import estimated_log_partition
@@ -51,7 +45,7 @@ from fastmf.inference.missing.layered import (
     nearest_states,
     promising_starts,
 )
-from fastmf.inference.sampling.gibbs import MIN_ANNEALED, annealed_samples
+from fastmf.inference.sampling.gibbs import MIN_ANNEALED, annealed_samples, even_layers, gibbs
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
 from fastmf.learning.layered.settings import weight_scale_for
 from fastmf.models import exact
@@ -119,7 +113,7 @@ STARTS_OF_CHAINS = ("independent", "data", "solutions", "annealed")
 class LayeredMachine(
     Learning, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, BaseEstimator
 ):
-    """Base of `GeneralizedRBM` and `DeepBoltzmannMachine`, which give `_chains` and the layers."""
+    """Base of `GeneralizedRBM` and `DeepBoltzmannMachine`, which give the layers."""
 
     _forgotten = (*Saved._forgotten, "init")
     # By column, of a data frame whose kinds of columns were inferred: categories, None of numbers.
@@ -133,6 +127,9 @@ class LayeredMachine(
     @property
     def _n_features_out(self):
         return n_units(self.model_.layers[-1])
+
+    def _seed(self):
+        return runs.seed_of(self.random_state)
 
     @property
     def _order(self):
@@ -178,13 +175,13 @@ class LayeredMachine(
         if is_incomplete(X):
             rows = states(self.visible_, X, self.model_.dtype)
             solutions = means_given_seen(self.model_, rows, **self._options)
-            warn_unless_converged(solutions.converged)
+            runs.warn_unless_converged(solutions.converged)
             return solutions.mean[-1].astype(self.model_.dtype)
         if not self.model_.deep:
             b = data_fields(self.visible_, X, self.model_.weights)
             return self.model_.hidden.moments(b, b.dtype.type(0))[0]
         solutions = posterior(self.model_, X, **self._options).solutions
-        warn_unless_converged(solutions.converged)
+        runs.warn_unless_converged(solutions.converged)
         return solutions.mean[-1]
 
     # --- likelihoods and solutions ------------------------------------------------------------
@@ -226,9 +223,9 @@ class LayeredMachine(
         values, errors = log_likelihood_of_seen(
             model, X, log_partition, anneal=True, **double._options
         )
-        if not errors.mean() <= 2 * MAX_ERROR:
+        if not errors.mean() <= 2 * runs.MAX_ERROR:
             size = "unknown size" if np.isnan(errors).any() else f"{errors.mean():.2g} nats"
-            warn_of_convergence(
+            runs.warn_of_convergence(
                 f"log-likelihoods of rows with missing values have standard errors of {size} on "
                 "average, and are too low by part of it: `impute` with method='exact' says which "
                 "rows have too many states to be summed."
@@ -244,7 +241,7 @@ class LayeredMachine(
         values, errors = annealed_given_seen(self.model_, scored, self.n_threads)
         values += log_prob_of_seen(self.visible_, scored)
         what = "of this deep machine, with hidden layers given data by mean field,"
-        warn_of_approximation(what, approximate[rows], (values, errors))
+        runs.warn_of_approximation(what, approximate[rows], (values, errors))
 
     def _in_double_precision(self):
         """Return the machine in a type in which values far from zero lose no digits."""
@@ -300,9 +297,9 @@ class LayeredMachine(
             return exact(self.model_, averages=False).log_partition
         if how == "auto":
             value, error = self._estimated_log_partition()
-            if not error <= MAX_ERROR:
+            if not error <= runs.MAX_ERROR:
                 size = "unknown error" if np.isnan(error) else f"error of about {error:.2g} nats"
-                warn_of_convergence(
+                runs.warn_of_convergence(
                     f"the log-partition {value:.6g}, and with it each log-likelihood, has an "
                     f"{size}. Pass to score_samples the log_partition of "
                     "`fastmf.evaluation.annealed_importance_sampling` with more steps."
@@ -311,7 +308,7 @@ class LayeredMachine(
         solved = self._solve(self.starts_)
         value = log_partition_estimate(solved, how, model=self.model_, order=self._order)
         if not np.isfinite(value):
-            warn_of_convergence(
+            runs.warn_of_convergence(
                 f"the log-partition is unknown, {value}: mean-field iterations of this machine "
                 "have no moments. Use how='auto' or "
                 "`fastmf.evaluation.annealed_importance_sampling`."
@@ -319,7 +316,7 @@ class LayeredMachine(
         elif how == ESTIMATES[0] and (
             too_low := lacking(value, self._lower_bound(solved), self.model_.dtype)
         ):
-            warn_of_convergence(
+            runs.warn_of_convergence(
                 f"the log-partition {value:.6g} is at least {too_low:.3g} nats too low, and "
                 "log-likelihoods too high: the mean-field solutions from starts_ miss the states "
                 "of most weight, as happens where training has diverged. Train with a smaller "
@@ -350,7 +347,9 @@ class LayeredMachine(
             else:
                 seed = self.random_state if isinstance(self.random_state, Integral) else 0
                 data = nearest_states(double.visible_, starts)
-                value = estimated_log_partition(model, data, MAX_ERROR, self.n_threads, int(seed))
+                value = estimated_log_partition(
+                    model, data, runs.MAX_ERROR, self.n_threads, int(seed)
+                )
             estimate = self._log_partition = (self.model_, *value)
         return estimate[1:]
 
@@ -457,7 +456,7 @@ class LayeredMachine(
         for rows in blocks(len(incomplete), len(incomplete) * X.shape[1] * n_starts):
             rows = incomplete[rows]
             mean[rows], converged[rows] = self._average_of_solutions(X[rows], phases, n_starts)
-        warn_unless_converged(converged)
+        runs.warn_unless_converged(converged)
         filled = mean if labels == "probabilities" else self._as_given(mean, labels == "mean")
         if self.categories_ and is_frame(given) and labels == "mode":
             return decoded_frame(given.columns, filled, self.categories_, given.index)
@@ -548,13 +547,13 @@ class LayeredMachine(
             candidates = self._dense_data(candidates)
         elif n_starts != 1:
             candidates = self.starts_
-        rng = generator_of(random_state)
+        rng = runs.generator_of(random_state)
         starts = denoising_starts(Y, self.pointwise_, candidates, n_starts, b, a, rng)
         b, a = (x if x is None else np.repeat(x, n_starts, axis=0) for x in (b, a))
         reached = self._solve(starts, field=b, precision=a, log_partition=False)
         counted = reached.converged.reshape(len(Y), n_starts)
         converged = counted.any(1)
-        warn_unless_converged(converged)
+        runs.warn_unless_converged(converged)
         counted = counted | ~converged[:, None]  # where none has, all count
         weights = (counted / counted.sum(1, keepdims=True)).astype(Y.dtype)
         return np.einsum("rs,rsu->ru", weights, reached.mean[0].reshape(len(Y), n_starts, -1))
@@ -592,14 +591,16 @@ class LayeredMachine(
         """
         n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps, 0)
         one_of("start", start, STARTS_OF_CHAINS)
-        rng = generator_of(random_state)
+        rng = runs.generator_of(random_state)
         if init is None:
             init = getattr(self, f"_{start}_starts")(n_samples, n_sweeps, rng)
         else:
             init = self._dense_data(init)
             if len(init) != n_samples:
                 raise ValueError(f"init must have {n_samples} rows, one a sample, got {len(init)}.")
-        drawn = self._as_given(self._chains(init, n_sweeps, rng))
+        even = even_layers(self.model_, init, rng)
+        even, _ = gibbs(self.model_.bipartite(), even, n_sweeps, rng, self.n_threads)
+        drawn = self._as_given(np.ascontiguousarray(even[:, : init.shape[1]]))
         if self.categories_ is None:
             return drawn
         return decoded_frame(feature_names(self), drawn, self.categories_)

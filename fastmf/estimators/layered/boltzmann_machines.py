@@ -6,7 +6,6 @@ import numpy as np
 
 from fastmf._common.arguments import count
 from fastmf.estimators.layered._machine import LayeredMachine
-from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.learning.layered.data import completed_once
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
 from fastmf.learning.layered.step import train
@@ -130,9 +129,6 @@ class GeneralizedRBM(LayeredMachine):
 
     def _layers_above(self, hidden):
         return () if hidden else [(self.hidden, self.n_components)]
-
-    def _chains(self, init, n_sweeps, rng):
-        return gibbs(self.model_, init, n_sweeps, rng, self.n_threads)[0]
 
 
 class DeepBoltzmannMachine(LayeredMachine):
@@ -270,8 +266,3 @@ class DeepBoltzmannMachine(LayeredMachine):
             field = data_fields(machine.visible, data, machine.weights)
             data = sample(machine.hidden, field, np.zeros_like(field), rng).astype(model.dtype)
         return machine_of(weights, layers)
-
-    def _chains(self, init, n_sweeps, rng):
-        start = even_layers(self.model_, init, rng)
-        even, _ = gibbs(self.model_.bipartite(), start, n_sweeps, rng, self.n_threads)
-        return np.ascontiguousarray(even[:, : init.shape[1]])

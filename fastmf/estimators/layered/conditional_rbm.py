@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_array
 
 from fastmf._common.arguments import count, flag, one_of, row_weights
 from fastmf._common.rows import canonical, is_sparse, row_blocks
+from fastmf._common.warning import listed
 from fastmf._threads.workers import one_blas_thread
 from fastmf.estimators.common import runs
 from fastmf.estimators.common.data import (
@@ -226,10 +227,9 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         if n_labels is None:
             values = np.unique(Y[~unknown])
             if len(values) > 2:
-                shown = ", ".join(map(str, values[:4]))
                 raise ValueError(
                     "Only binary classification is supported: labels must have two values, the "
-                    f"same in all columns, got {len(values)} classes ({shown} ...)."
+                    f"same in all columns, got {len(values)} classes ({listed(values, 4)})."
                 )
             if values.dtype.kind in "fiub" and np.isin(values, [0, 1]).all():
                 values = np.array([0, 1], values.dtype)
@@ -292,9 +292,8 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         """
         inference = self._settings().prediction_inference
         if decode is not None:
-            modes = inference if inference in ("bp", "mean_field") else "bp"
             by_name = {
-                "marginal_modes": modes,
+                "marginal_modes": self._marginal_inference(),
                 "joint_map": "max_product",
                 "marginal_map": "mixed_product",
             }

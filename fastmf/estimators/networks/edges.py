@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
-from scipy.special import chdtrc
+from scipy.special import chdtrc, logit
 
 from fastmf._common.arguments import count, flag, one_of, positive, proper_fraction
 from fastmf._common.linalg import MIN_EIGENVALUE, LinAlgError
@@ -300,7 +300,7 @@ class Estimates(NamedTuple):
         result = with_prior(log_odds, scale)
         if not sensitivity:
             return result
-        log_odds = _log_odds(result.inclusion_probability)
+        log_odds = logit(result.inclusion_probability)
         scales = result.scale * np.array([0.5, 1.0, 2.0])
         results = [with_prior(log_odds, scales[0]), result, with_prior(log_odds, scales[2])]
         evidence = np.array([each.log_evidence for each in results])
@@ -367,11 +367,7 @@ def checked_prior(inclusion_probability, scale):
         positive("inclusion_probability", inclusion_probability, 1.0)
     if scale is not None:
         positive("scale", scale)
-    return None if inclusion_probability is None else _log_odds(inclusion_probability)
-
-
-def _log_odds(probability):
-    return np.log(probability) - np.log1p(-probability)
+    return None if inclusion_probability is None else logit(inclusion_probability)
 
 
 class Network:

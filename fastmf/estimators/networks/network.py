@@ -12,10 +12,7 @@ from fastmf._common.warning import warn_user
 from fastmf.estimators.common.data import check_counts
 from fastmf.estimators.common.reports import features_frame, pairs_frame
 from fastmf.estimators.common.runs import generator_of
-from fastmf.estimators.networks.edges import (
-    Network,
-    warn_of_refits,
-)
+from fastmf.estimators.networks.edges import Network, warn_of_refits
 from fastmf.learning.pseudo_likelihood.fit import few_blas_threads, maximum
 from fastmf.learning.pseudo_likelihood.godambe import ADJUSTMENTS
 from fastmf.learning.pseudo_likelihood.resampling import (
@@ -288,8 +285,7 @@ class CouplingNetwork(Network):
             `value` and `standard_error`, by the delta method, which is for couplings that are not
             near zero: moduli of small ones are too large.
         """
-        estimates = self._edge_estimates("sandwich")
-        return self._sums(estimates, np.sign(estimates.values), as_frame)
+        return self._sums(np.sign, as_frame)
 
     def expected_influence(self, *, as_frame=False):
         """Sum of the couplings of each feature, in {0, 1} coding.
@@ -304,11 +300,12 @@ class CouplingNetwork(Network):
         Centrality
             `value` and `standard_error`, arrays of shape (n_features,).
         """
-        estimates = self._edge_estimates("sandwich")
-        return self._sums(estimates, np.ones(len(estimates.values)), as_frame)
+        return self._sums(np.ones_like, as_frame)
 
-    def _sums(self, estimates, signs, as_frame):
+    def _sums(self, signs_of, as_frame):
         """Sums of signed couplings of each feature, with their standard errors."""
+        estimates = self._edge_estimates("sandwich")
+        signs = signs_of(estimates.values)
         values = estimates.matrix(signs * estimates.values).sum(0)
         errors = np.sqrt(estimates.variances_of_sums(signs))
         result = Centrality(values, errors)

@@ -16,11 +16,9 @@ from fastmf.estimators.common.data import column_name, missing_entries
 from fastmf.estimators.common.files import Saved
 from fastmf.estimators.common.reports import feature_names, like_frame
 from fastmf.estimators.common.runs import drawn_seed, generator_of, warn_of_convergence
-from fastmf.inference.sampling.discrete import METHODS, WORST_ERROR, conditional_means, sample
+from fastmf.inference.sampling.discrete import METHODS, conditional_means, sample
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
-from fastmf.learning.pseudo_likelihood.fit import (
-    MAX_ITER,
-)
+from fastmf.learning.pseudo_likelihood.fit import MAX_ITER
 from fastmf.learning.pseudo_likelihood.graph import edges_of
 from fastmf.learning.pseudo_likelihood.rows import (
     MAX_OF_A_ROW,
@@ -169,10 +167,7 @@ class ItemMachine(Saved, BaseEstimator):
         if n:
             reason = "mean-field solutions did not converge"
             if method != "tap":
-                error = result.error.max()
-                reason = (
-                    f"probabilities have standard errors of up to {error:.2g}, above {WORST_ERROR}"
-                )
+                reason = f"probabilities have standard errors of up to {result.error.max():.2g}"
             warn_of_convergence(
                 f"The means of {n} of {len(units)} rows are uncertain: their {reason}. Compare "
                 "with another method, or another random_state."

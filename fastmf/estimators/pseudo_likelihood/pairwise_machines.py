@@ -122,10 +122,9 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
                 states, objective.weights * n_rows, thresholds, objective.pairs, self.n_threads
             )
             path, edges = nodewise_path(regressions, gamma, self.l1, tol)
-        elif self.l1 == "ebic":
-            path, edges = ebic_path(objective, gamma, n_rows, tol)
         else:
-            path, edges = cross_validated_path(objective, gamma, n_rows, tol)
+            select = ebic_path if self.l1 == "ebic" else cross_validated_path
+            path, edges = select(objective, gamma, n_rows, tol)
         self.path_, self._objective = path, objective.restricted(edges)
 
     def _chosen_solver(self, solver):

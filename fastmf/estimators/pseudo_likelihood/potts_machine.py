@@ -7,18 +7,11 @@ from scipy import sparse
 
 from fastmf._common.arguments import count, flag, one_of
 from fastmf._common.progress import reported
-from fastmf.estimators.common.categories import (
-    checked_table,
-    coded_labels,
-    position_categories,
-)
+from fastmf.estimators.common.categories import checked_table, coded_labels, position_categories
 from fastmf.estimators.common.data import CODES, warn_of_missing_codes
 from fastmf.estimators.common.runs import warn_of_convergence
 from fastmf.estimators.networks.network import Network
-from fastmf.estimators.pseudo_likelihood._base import (
-    ItemMachine,
-    labels_from,
-)
+from fastmf.estimators.pseudo_likelihood._base import ItemMachine, labels_from
 from fastmf.learning import chains
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
 from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, MAX_ITER, newton
@@ -278,11 +271,11 @@ class PottsMachine(Network, ItemMachine):
         return self._sizes
 
     def _by_position(self, array, n_axes):
-        """A flat array with axes for positions and states, if all positions are of one size."""
+        """Axes for positions and states in place of the last ones, if positions have one size."""
         sizes = self.sizes_
         if (sizes != sizes[0]).any():
             return array
-        return array.reshape((len(sizes), sizes[0]) * n_axes)
+        return array.reshape(*array.shape[: array.ndim - n_axes], *(len(sizes), sizes[0]) * n_axes)
 
     def in_gauge(self, gauge, reference=0):
         """Couplings and field in a gauge, with the same probabilities.
@@ -466,8 +459,7 @@ class PottsMachine(Network, ItemMachine):
         labels = self._labels_of(np.asarray(X)[None] if single else X, missing=False)
         fields = self._local_fields(labels)
         change = fields - np.repeat(self._own(fields, labels), self.sizes_, axis=1)
-        if (self.sizes_ == self.sizes_[0]).all():
-            change = change.reshape(len(labels), len(self.sizes_), -1)
+        change = self._by_position(change, 1)
         return change[0] if single else change
 
     # --- files ----------------------------------------------------------------------------------

@@ -72,14 +72,12 @@ def parts_of_moments(gram, moment, y_square):
         raise ValueError(f"moment must have shape {(n_features,)}, X'y, got {moment.shape}.")
     if y_square != 0:
         y_square = positive("y_square", y_square)
-    for units, block in blocks:
-        _check_moments(block, moment[units])
     rows = [rows_of_moments(block, moment[units], y_square) for units, block in blocks]
     return [units for units, _ in blocks], rows
 
 
-def _check_moments(gram, moment):
-    """Raise for numbers that are no moments."""
+def rows_of_moments(gram, moment, y_square):
+    """Rows and target with these moments; raise for numbers that are none."""
     for name, value in {"gram": gram, "moment": moment}.items():
         if not np.isfinite(value).all():
             raise ValueError(f"{name} must be finite, got NaN or infinity.")
@@ -93,10 +91,6 @@ def _check_moments(gram, moment):
     scale = np.sqrt(diagonal)
     if (abs(gram - gram.T) > 1e-6 * np.maximum(np.outer(scale, scale), 1e-300)).any():
         raise ValueError("gram must be symmetric, X'X.")
-
-
-def rows_of_moments(gram, moment, y_square):
-    """Rows and target with checked moments."""
     try:
         X, pivots = factor(gram)
     except ValueError:
@@ -106,7 +100,7 @@ def rows_of_moments(gram, moment, y_square):
         ) from None
     y = solved(X, pivots, moment)
     error = abs(moment - y @ X)
-    limit = 1e-5 * np.sqrt(np.maximum(gram.diagonal() * y_square, 0)) + 1e-300
+    limit = 1e-5 * np.sqrt(np.maximum(diagonal * y_square, 0)) + 1e-300
     if (error > limit).any():
         raise ValueError(
             f"moment must be X'y for the X of gram: element {int(np.argmax(error - limit))} is "
@@ -260,8 +254,7 @@ def summary_of(z, R, n, names=None):
     # In the range of R, if that is of the same rows; z itself is not.
     z = z * np.sqrt(n / (n - 2 + z * z))
     blocks = blocks_of(R, "R")
-    if sum(len(units) for units, _ in blocks) != len(z):
-        total = sum(len(units) for units, _ in blocks)
+    if (total := sum(len(units) for units, _ in blocks)) != len(z):
         raise ValueError(f"R must have as many rows as z has elements, {len(z)}, got {total}.")
     for units, block in blocks:
         _check_correlations(block, units, names)
@@ -453,16 +446,13 @@ def is_large(X):
 def as_array(estimator, X):
     """Checked features, small ones as an array of floats; warns of codes of missing values."""
     warn_of_missing_codes(estimator, X)
-    if is_large(X):
-        return X
-    X = X.toarray() if issparse(X) else X
-    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+    return X if is_large(X) else as_floats(X, np.float64)
 
 
-def as_floats(X):
-    """Checked features as an array, large ones in single precision unless they are doubles."""
+def as_floats(X, dtype=np.float32):
+    """Checked features as an array, of this type unless they are floats already."""
     X = X.toarray() if issparse(X) else X
-    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
+    return X if X.dtype in (np.float32, np.float64) else X.astype(dtype)
 
 
 def by_blocks(function, X):
@@ -502,15 +492,17 @@ def rows_of_stored(X, y, weights, offset, scale, constant):
 MIN_NORM = 100
 
 
-def without_unpenalised(rows, units, columns):
+def without_unpenalised(rows, units, columns, excluded):
     """Project the unpenalised columns out of parts (X, y), whose arrays X change in place.
 
-    Returns the residuals of the parts, the rank of the columns in each, the coefficients of y on
-    the columns, K, which is zero for the columns themselves, and a root of (W'W)+.
+    Excluded features, a mask, become zero. Returns the residuals of the parts, the rank of the
+    columns in each, the coefficients of y on the columns, K, which is zero for the columns
+    themselves, and a root of (W'W)+.
     """
-    n_columns, residuals, ranks, roots = len(columns), [], [], []
+    n_columns, residuals, roots = len(columns), [], []
     flat, gain = np.zeros(n_columns), np.zeros((n_columns, sum(map(len, units))))
     for (X, y), features in zip(rows, units, strict=True):
+        X = without_columns(X, excluded[features])
         members = np.flatnonzero(np.isin(features, columns))
         place = np.searchsorted(columns, features[members])
         root = np.zeros((n_columns, 0))
@@ -521,9 +513,9 @@ def without_unpenalised(rows, units, columns):
             root = np.zeros((n_columns, basis.shape[1]))
             root[place] = of_part
         residuals.append((X, y))
-        ranks.append(root.shape[1])
         roots.append(root)
     gain[:, columns] = 0
+    ranks = [root.shape[1] for root in roots]
     return residuals, ranks, flat, gain, np.concatenate(roots, axis=1)
 
 

@@ -13,7 +13,7 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from fastmf._common.arguments import count, generator, one_of, positive, proper_fraction, real_array
@@ -26,7 +26,7 @@ from fastmf.estimators.common.files import Saved
 from fastmf.estimators.common.reports import feature_names, pandas, slab_interval, slab_moments
 from fastmf.estimators.common.runs import warn_of_convergence
 from fastmf.estimators.sparse_regression._rows import MIN_LINK, as_array, columns_of, is_stored
-from fastmf.inference.ep.inclusion_patterns import inclusion_patterns
+from fastmf.inference.ep.inclusion_patterns import Patterns, inclusion_patterns
 from fastmf.inference.ep.partition import FoundBlocks, full_blocks
 from fastmf.inference.ep.posterior_check import Comparison, compared, reason_of
 from fastmf.inference.ep.schedules import SCHEDULES
@@ -151,76 +151,68 @@ def linked(included):
 
 
 def components_of(part, units):
-    """Units, joined where they correlate or share a block: a list of int arrays."""
-    if not len(units):
-        return []
-    labels, near = part.labels[units], abs(part.correlations(units)) > MIN_LINK
-    first, second = np.nonzero(np.triu(near, 1))
-    n = int(part.labels.max()) + 1
-    links = coo_array((np.ones(len(first), bool), (labels[first], labels[second])), (n, n))
-    _, component = connected_components(links, directed=False)
-    of_units = component[labels]
-    return [units[of_units == k] for k in np.unique(of_units)]
+    """Yield units that correlate or share a block, with the moduli of their correlations."""
+    labels, correlations = part.labels[units], abs(part.correlations(units))
+    joined = (correlations > MIN_LINK) | (labels == labels[:, None])
+    n, component = connected_components(csr_array(joined), directed=False)
+    for k in range(n):
+        members = np.flatnonzero(component == k)
+        yield units[members], correlations[np.ix_(members, members)]
 
 
-def joint_patterns(part, components, weights, included, units):
-    """Patterns of a component at each value of the hyper-parameters, and their weights."""
-    in_blocks = np.flatnonzero(np.isin(part.labels, part.labels[units]))
-    return [
-        (weight, inclusion_patterns(component(in_blocks, units), included[units], weight))
-        for component, weight in zip(components, weights, strict=True)
-    ]
+class Component(NamedTuple):
+    """Features that correlate or share a block, and their inclusion patterns."""
 
+    features: np.ndarray  # int (n,): their numbers in the model
+    correlations: np.ndarray  # (n, n): moduli
+    included: np.ndarray  # (n,): inclusion probabilities
+    members: list  # pairs of the weight of a value of the hyper-parameters and its patterns
 
-def probability_of_any(members, chosen, included):
-    """Probability that one of the chosen features is not zero, within its bounds by `included`."""
-    probability = sum(weight * patterns.any_of(chosen) for weight, patterns in members)
-    return float(np.clip(probability, included[chosen].max(), min(included[chosen].sum(), 1.0)))
+    def probability_of_any(self, chosen):
+        """Probability that a chosen feature is not zero, within its bounds by `included`."""
+        probability = sum(weight * patterns.any_of(chosen) for weight, patterns in self.members)
+        marginal = self.included[chosen]
+        return float(np.clip(probability, marginal.max(), min(marginal.sum(), 1.0)))
 
+    def signals(self, least):
+        """Yield where each effect is: a probability of every feature.
 
-def signals(part, units, members, least):
-    """Yield where each effect among the units of a component is: a probability of every unit.
+        Effects come in the order of their leads, as long as their probability is not below the
+        least.
+        """
+        remaining = [patterns.included.copy() for _, patterns in self.members]
 
-    Effects come in the order of their leads, as long as their probability is not below the least.
-    """
-    R = abs(part.correlations(units))
-    remaining = [patterns.included.copy() for _, patterns in members]
-    while True:
-        marginal = sum(
-            weight * (patterns.probability @ chosen)
-            for (weight, patterns), chosen in zip(members, remaining, strict=True)
-        )
-        lead = int(np.argmax(marginal))
-        likeness = np.where(R[lead] > MIN_LINK, R[lead], -1.0)
-        likeness[lead] = 2.0
-        at = sum(
-            weight * patterns.places(chosen, likeness)
-            for (weight, patterns), chosen in zip(members, remaining, strict=True)
-        )
-        if not at.sum() >= least:
-            return
-        yield at
-
-
-def credible_sets(part, units, members, included, coverage):
-    """The credible sets among the units of a component, by their number in the model."""
-    R, sets, included = abs(part.correlations(units)), [], included[units]
-    for at in signals(part, units, members, coverage):
-        order = np.argsort(-np.round(at, 6), kind="stable")  # copies in their order
-        held = np.minimum(np.cumsum(at[order]), np.cumsum(included[order]))
-        size = int(np.searchsorted(held, coverage - 1e-9)) + 1
-        if size > np.count_nonzero(at):
-            continue
-        chosen = order[:size]
-        sets.append(
-            CredibleSet(
-                features=part.units[units[chosen]],
-                probability=probability_of_any(members, chosen, included),
-                coverage=min(float(at[chosen].sum() / at.sum()), 1.0),
-                purity=float(R[np.ix_(chosen, chosen)].min()) if size > 1 else 1.0,
+        def average(of, *arguments):
+            members = zip(self.members, remaining, strict=True)
+            return sum(
+                weight * of(patterns, rest, *arguments) for (weight, patterns), rest in members
             )
-        )
-    return sets
+
+        while True:
+            marginal = average(lambda patterns, rest: patterns.probability @ rest)
+            lead = int(np.argmax(marginal))
+            likeness = np.where(self.correlations[lead] > MIN_LINK, self.correlations[lead], -1.0)
+            likeness[lead] = 2.0
+            at = average(Patterns.places, likeness)
+            if not at.sum() >= least:
+                return
+            yield at
+
+    def credible_sets(self, coverage):
+        """Yield the credible sets."""
+        for at in self.signals(coverage):
+            order = np.argsort(-np.round(at, 6), kind="stable")  # copies in their order
+            held = np.minimum(np.cumsum(at[order]), np.cumsum(self.included[order]))
+            size = int(np.searchsorted(held, coverage - 1e-9)) + 1
+            if size > np.count_nonzero(at):
+                continue
+            chosen = order[:size]
+            yield CredibleSet(
+                features=self.features[chosen],
+                probability=self.probability_of_any(chosen),
+                coverage=min(float(at[chosen].sum() / at.sum()), 1.0),
+                purity=float(self.correlations[np.ix_(chosen, chosen)].min()) if size > 1 else 1.0,
+            )
 
 
 # --- estimators --------------------------------------------------------------------------------
@@ -443,9 +435,8 @@ class SpikeSlabEstimator(Saved):
 
     def _excluded(self):
         """A mask of the features of prior inclusion probability 0, which are left out."""
-        if not _is_array(self.inclusion_probability):
-            return np.zeros(self.n_features_in_, bool)
-        excluded = np.asarray(self.inclusion_probability) == 0
+        given = np.asarray(self.inclusion_probability, float)  # NaN for None
+        excluded = np.full(self.n_features_in_, given == 0)
         excluded[self._columns()] = False
         return excluded
 
@@ -568,10 +559,9 @@ class SpikeSlabEstimator(Saved):
         if included[wanted].max() >= 1:
             return 1.0
         none, alone = 1.0, np.isin(np.arange(self.n_features_in_), wanted)
-        for part, units, members, probabilities in self._components(alone.copy(), 2):
-            chosen = np.flatnonzero(alone[part.units[units]])
-            none *= 1 - probability_of_any(members, chosen, probabilities[units])
-            alone[part.units[units]] = False
+        for component in self._components(alone.copy(), 2):
+            none *= 1 - component.probability_of_any(np.flatnonzero(alone[component.features]))
+            alone[component.features] = False
         return float(1 - none * np.prod(1 - included[alone]))
 
     def credible_sets(self, coverage=0.95):
@@ -608,10 +598,9 @@ class SpikeSlabEstimator(Saved):
         [0 1] 1.0
         [7] 1.0
         """
-        coverage, sets = proper_fraction("coverage", coverage), []
+        coverage = proper_fraction("coverage", coverage)
         components = self._components(self.inclusion_probability_, coverage)
-        for part, units, members, probabilities in components:
-            sets += credible_sets(part, units, members, probabilities, coverage)
+        sets = (each for component in components for each in component.credible_sets(coverage))
         return sorted(sets, key=lambda credible: int(credible.features.min()))
 
     def colocalisation(self, model, *, shared=0.1, min_probability=0.05):
@@ -675,10 +664,10 @@ class SpikeSlabEstimator(Saved):
 
     def _signals(self, least):
         """Yield the probabilities of all features that each effect is there."""
-        for part, units, members, _ in self._components(self.inclusion_probability_, least):
-            for at in signals(part, units, members, least):
+        for component in self._components(self.inclusion_probability_, least):
+            for at in component.signals(least):
                 probabilities = np.zeros(self.n_features_in_)
-                probabilities[part.units[units]] = at
+                probabilities[component.features] = at
                 yield probabilities
 
     def sample_coefficients(self, n, rng, n_sweeps=None):
@@ -732,19 +721,24 @@ class SpikeSlabEstimator(Saved):
         return rows
 
     def _components(self, worth, least):
-        """The part, units, patterns and inclusion probabilities of components of some worth."""
+        """Yield each `Component` of some worth."""
         values, weights = self._values()
-        included = self.inclusion_probability_
-        free = np.setdiff1d(linked(included), self._unpenalised)
+        free = np.setdiff1d(linked(self.inclusion_probability_), self._unpenalised)
         for parts in zip(*values, strict=True):
-            part, components = parts[0], None
-            probabilities, n = included[part.units], len(part.units)
-            chosen = np.isin(part.units, free) & (part.log_odds[:n] < ALWAYS)
-            for units in components_of(part, np.flatnonzero(chosen)):
-                if worth[part.units[units]].sum() >= least:
-                    components = components or [value.components() for value in parts]
-                    members = joint_patterns(part, components, weights, probabilities, units)
-                    yield part, units, members, probabilities
+            part, models = parts[0], None
+            chosen = np.isin(part.units, free) & (part.log_odds[: len(part.units)] < ALWAYS)
+            for units, correlations in components_of(part, np.flatnonzero(chosen)):
+                features = part.units[units]
+                if worth[features].sum() < least:
+                    continue
+                models = models or [value.components() for value in parts]
+                in_blocks = np.flatnonzero(np.isin(part.labels, part.labels[units]))
+                included = self.inclusion_probability_[features]
+                members = [
+                    (weight, inclusion_patterns(model(in_blocks, units), included, weight))
+                    for model, weight in zip(models, weights, strict=True)
+                ]
+                yield Component(features, correlations, included, members)
 
 
 def _is_array(given):

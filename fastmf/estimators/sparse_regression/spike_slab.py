@@ -312,13 +312,9 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         """Fit to standardised rows of independent parts, y = center + unit * (standardised y)."""
         # `total` are the number of rows, and the part of y'y that none explain, in the first part.
         groups, excluded = self._groups(self.n_features_in_), self._excluded()
-        rows = [
-            (_rows.without_columns(X, excluded[features]), y)
-            for (X, y), features in zip(rows, units, strict=True)
-        ]
         columns = self._unpenalised = self._columns()
         rows, ranks, flat, self._gain, self._whiten = _rows.without_unpenalised(
-            rows, units, columns
+            rows, units, columns, excluded
         )
         n_of_parts = [len(y) - rank for (_, y), rank in zip(rows, ranks, strict=True)]
         n_of_parts[0] = total[0] - sum(ranks) - sum(n_of_parts[1:])
@@ -337,7 +333,8 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         task, points, weights = self._solution(
             task, start, fixed, centred=self.fit_intercept, average=self.average_parameters
         )
-        values, ratio = [point.hyperparameters for point in points], unit / self._scale
+        values, ratio = (point.hyperparameters for point in points), unit / self._scale
+        noise, slab, odds = map(np.array, zip(*values, strict=True))
         moments = np.stack([moments_of(task, point) for point in points], axis=1)
         means, variances, included = moments[:3]
         excluded = ~included.any(0)
@@ -350,17 +347,16 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         self.intercept_ = float(center - self._offset @ self.coef_)
         self.inclusion_probability_ = weights @ included
         self.log_evidence_ = float(points[0].log_density - shape[0] * np.log(unit))
-        self.prior_inclusion_ = self._prior_inclusion(values[0].log_odds)
+        self.prior_inclusion_ = self._prior_inclusion(odds[0])
         self._point_sites = np.swapaxes(moments[3:], 0, 1)
         self.sites_, self.blocks_ = self._point_sites[0], labels_of_task(task)
         self.n_iter_ = max(1, *(result.n_iter for result in points[0].results))
         self._unit, self._targets = unit, np.concatenate([part.y for part in task.parts])
         self._point_weights = weights
-        self._point_noise = np.array([value.noise_variance for value in values]) * unit**2
-        self._point_slab = np.array([value.slab_variance for value in values]) * unit**2
+        self._point_noise, self._point_slab = noise * unit**2, slab * unit**2
         self.noise_variance_ = float(self._point_noise[0])
         self.slab_variance_ = float(self._point_slab[0])
-        self._point_odds = np.array([value.log_odds for value in values])[:, task.groups]
+        self._point_odds = odds[:, task.groups]
         self._point_odds[:, excluded] = -ALWAYS
         self._point_coef = means * ratio
         self._point_matrices = np.concatenate([matrices_of(point) for point in points])
@@ -405,22 +401,21 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         if not return_std:
             return mean
         for k, weight in enumerate(self._point_weights):
-            noise, change = self._point_noise[k], self._point_coef[k] - self.coef_
             inverses = [(part.units, part.inverse()) for part in self._parts_at(k)]
-            of_rows = _rows.by_blocks(partial(self._variances, inverses, change, noise), X)
-            variance = variance + weight * (noise * self._n_noises + of_rows)
+            of_rows = _rows.by_blocks(partial(self._variances, k, inverses), X)
+            variance = variance + weight * of_rows
         return mean, np.sqrt(variance)
 
-    def _variances(self, inverses, change, noise, rows):
-        """Variances of the means of rows, and squares of their changes by these coefficients."""
-        standardised = self._rescaled(rows)
+    def _variances(self, point, inverses, rows):
+        """Variances of y in rows at a value of the hyper-parameters, about the mean over all."""
+        standardised, noise = self._rescaled(rows), self._point_noise[point]
         flat = standardised[:, self._unpenalised]
-        variance = self._mean_noise * noise * ((flat @ self._whiten) ** 2).sum(1) / self._unit**2
+        of_flat = self._mean_noise * ((flat @ self._whiten) ** 2).sum(1)
         standardised -= flat @ self._gain
         standardised[:, self._unpenalised] = 0
-        for units, inverse in inverses:
-            variance = variance + inverse.variance_along(standardised[:, units])
-        return variance * self._unit**2 + ((rows - self._offset) @ change) ** 2
+        along = sum(inverse.variance_along(standardised[:, units]) for units, inverse in inverses)
+        change = (rows - self._offset) @ (self._point_coef[point] - self.coef_)
+        return noise * (self._n_noises + of_flat) + along * self._unit**2 + change**2
 
     def _in_units_of_data(self, part, draws, columns, rng):
         """Draws of the coefficients, unpenalised features included."""
