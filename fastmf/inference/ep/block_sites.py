@@ -38,12 +38,6 @@ from fastmf.special import sigmoid
 MAX_FIRST_PRECISION = 1e6
 
 
-class Uncoupled(NamedTuple):
-    """The Gaussian side of units whose Gaussian is of no interest."""
-
-    n_units: int
-
-
 class BlockProblem(NamedTuple):
     """A Gaussian side with priors of single units and of blocks, and when to stop."""
 
@@ -180,7 +174,7 @@ def block_problem(model, blocks, options):
         scale = 1 / second[blocks.singles]
         weights = model.unit_weights()
         single = EPProblem(
-            Uncoupled(len(scale)), prior, units, *options, prior_precision=scale, evaluations=[0],
+            None, prior, units, *options, prior_precision=scale, evaluations=[0],
             weights=None if weights is None else weights[blocks.singles],
         )  # fmt: skip
     side = block_side(model, blocks, options[-1])
