@@ -38,12 +38,6 @@ from fastmf.special import sigmoid
 MAX_FIRST_PRECISION = 1e6
 
 
-class Uncoupled(NamedTuple):
-    """The Gaussian side of units whose Gaussian is of no interest."""
-
-    n_units: int
-
-
 class BlockProblem(NamedTuple):
     """A Gaussian side with priors of single units and of blocks, and when to stop."""
 
@@ -140,10 +134,9 @@ class BlockState(NamedTuple):
         _, precision, cavity = blocks.parts(self.cavity)
         both = (blocks.diagonal(moments) for moments in (self.gaussian, self.tilted.moments))
         effects = [mean**2 / np.maximum(*both), (precision * var) ** 2]
-        matrices = blocks.matrices(elements), blocks.matrices(cavity)
-        for units, D, P in zip(blocks.by_size, *matrices, strict=True):
-            effects.append(np.einsum("ki,kij,kj->k", mean[units], P, mean[units]))
-            effects.append(np.einsum("kij,kji->ki", P, D).ravel() ** 2)
+        along = mean[blocks.units] * blocks.products(cavity, mean)
+        effects.append(np.add.reduceat(along, blocks.starts[:-1]))
+        effects.append(blocks.row_sums(cavity * elements) ** 2)
         return float(max(effect.max(initial=0) for effect in effects))
 
 
@@ -181,7 +174,7 @@ def block_problem(model, blocks, options):
         scale = 1 / second[blocks.singles]
         weights = model.unit_weights()
         single = EPProblem(
-            Uncoupled(len(scale)), prior, units, *options, prior_precision=scale, evaluations=[0],
+            None, prior, units, *options, prior_precision=scale, evaluations=[0],
             weights=None if weights is None else weights[blocks.singles],
         )  # fmt: skip
     side = block_side(model, blocks, options[-1])
@@ -356,9 +349,7 @@ def _first_sites(model, problem):
 def _diagonal_sites(blocks, linear, precision):
     """A vector of sites with diagonal matrices."""
     elements = np.zeros(blocks.squares[-1])
-    of_units = blocks.split_by_size(precision[blocks.units])
-    for M, values in zip(blocks.matrices(elements), of_units, strict=True):
-        np.einsum("kii->ki", M)[:] = values
+    blocks.add_to_diagonals(precision[blocks.units], elements)
     return np.concatenate([linear, precision[blocks.singles], elements])
 
 
@@ -371,16 +362,12 @@ def _sites_from(problem, init):
             f"init must be finite and have shape {(2, blocks.n_units)}, got {sites.shape}."
         )
     vector = _diagonal_sites(blocks, *sites)
-    block, place = np.full(blocks.n_units, -1), np.zeros(blocks.n_units, int)
-    given = getattr(init, "block_sites", None) or ()
-    for k, (units, _) in enumerate(given):
-        block[units], place[units] = k, np.arange(len(units))
-    for M, members in zip(blocks.matrices(blocks.parts(vector)[2]), blocks.by_size, strict=True):
-        for matrix, units in zip(M, members, strict=True):
-            for k in np.unique(block[units[block[units] >= 0]]):
-                shared = np.flatnonzero(block[units] == k)
-                rows = place[units[shared]]
-                matrix[np.ix_(shared, shared)] = given[k][1][np.ix_(rows, rows)]
+    if given := getattr(init, "block_sites", None):
+        members, matrices = zip(*given, strict=True)
+        given = Blocks(members, blocks.n_units)
+        elements = np.concatenate([T.ravel() for T in matrices])
+        matrix = given.sparse(elements, sites[1, given.singles])
+        blocks.parts(vector)[2][:] = matrix[blocks.places()]
     return vector
 
 
@@ -395,7 +382,7 @@ def _result(model, problem, end, trace):
     moments = np.where(blocks.of_blocks(state.tilted.exist), state.tilted.moments, state.gaussian)
     linear, precision = blocks.parts(state.site)[0], blocks.diagonal(state.site)
     b, a = blocks.parts(state.cavity)[0], blocks.diagonal(state.cavity)
-    matrices = [M for alike in blocks.matrices(blocks.parts(state.site)[2]) for M in alike]
+    matrices = blocks.each(blocks.parts(state.site)[2])
     included, alone = _inclusion(model, problem, state)
     return ExpectationPropagation(
         mean=blocks.parts(moments)[0],

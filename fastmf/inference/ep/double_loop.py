@@ -116,7 +116,9 @@ def _state(problem, inner):
     the sites are neither bounded nor the cavities that the energy was minimised over.
     """
     state = state_of(problem, inner.site)
-    return state and state._replace(cavity=inner.cavity, tilted=inner.tilted)
+    largest = mismatch(inner.gaussian, inner.tilted)
+    changes = {"cavity": inner.cavity, "tilted": inner.tilted, "largest_difference": largest}
+    return state and state._replace(**changes)
 
 
 def _target(problem, inner):

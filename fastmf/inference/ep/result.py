@@ -31,9 +31,11 @@ class ExpectationPropagation(FixedPoint):
     block_sites : tuple of (int array, array), optional
         With blocks: the features of each block, and the matrix T of its site
         exp(t1'w - w'T w / 2). `sites` has t1 and the diagonals; so have `b` and `a` of cavities.
-    inclusion_probability, sole_probability : array of shape (n_features,), optional
-        With blocks: the probabilities that a feature is not zero, and that it is the only one of
-        its block (of a single feature, both are the same).
+    inclusion_probability : array of shape (n_features,), optional
+        Of a linear model with a GaussBernoulli prior: the probabilities that a feature is not zero.
+    sole_probability : array of shape (n_features,), optional
+        With blocks: the probabilities that it is the only one of its block (of a single feature,
+        both are the same).
     full_probability : array of shape (n_blocks,), optional
         Probability of the largest patterns of each block.
     most_included : int array of shape (n_blocks,), optional

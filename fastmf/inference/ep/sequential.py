@@ -89,8 +89,7 @@ def _inverse_data_covariance(side, site):
     site[1] = np.where(abs(site[1]) < floor, floor, site[1])
     positive, negative = np.maximum(site[1], 0), np.flatnonzero(site[1] < 0)
     precision = np.where(site[1] > 0, positive, np.inf)
-    B, prediction = side.data_covariance(site[0], precision)
-    residual = side.y - prediction
+    B, residual = side.data_covariance(precision), side.y - side.predict(site[0] / precision)
     if negative.size:
         columns = side.X[:, negative].astype(np.float64)
         B += (columns / site[1, negative]) @ columns.T

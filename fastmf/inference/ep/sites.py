@@ -30,7 +30,7 @@ MIN_RELATIVE_MOMENT = 1e-6
 class EPProblem(NamedTuple):
     """A Gaussian side with priors, and when to stop."""
 
-    side: object  # GaussianSide
+    side: object  # GaussianSide; None if the units are not coupled
     prior: tuple
     units: Units  # table of the units of the prior, for kernels
     min_site_precision: float  # -inf for none
@@ -69,10 +69,11 @@ class EPState(NamedTuple):
     tilted: np.ndarray
     log_partition: float  # of the Gaussian
     proposal: np.ndarray  # the sites of the next iteration
+    largest_difference: float
 
     def residual(self):
         """Largest difference of a mean or variance between the Gaussian and the tilted units."""
-        return mismatch(self.gaussian, self.tilted)
+        return self.largest_difference
 
     def agrees(self, tol):
         """Whether Gaussian and tilted units have the same moments: the rule of `FixedPoint`."""
@@ -160,14 +161,15 @@ def mismatch(moments, tilted):
     Where variances exceed 1, in standard deviations, and relative to the variance.
     """
     with np.errstate(invalid="ignore"):
-        scale = np.sqrt(np.maximum(1, np.maximum(moments[1], tilted[1])))
-        largest = float(abs((moments - tilted) / [scale, scale * scale]).max())
-    return largest if largest < np.inf else np.inf
+        variance = np.maximum(1, np.maximum(moments[1], tilted[1]))
+        mean, var = abs(moments - tilted)
+        largest = max((mean / np.sqrt(variance)).max(), (var / variance).max())
+    return float(largest) if largest < np.inf else np.inf
 
 
 def per_unit(kernel, problem, inputs, outputs):
     """Run kernel(units, *inputs, queue, *outputs) over blocks of units, in threads."""
-    n_units, queue = problem.side.n_units, np.zeros(1, np.int64)
+    n_units, queue = len(problem.prior_precision), np.zeros(1, np.int64)
     n_workers = workers_for(-(-n_units // UNITS_PER_TASK), 100 * n_units, problem.n_threads)
     in_parallel(kernel, (problem.units, *inputs, queue, *outputs), n_workers)
 
@@ -184,7 +186,8 @@ def state_with_moments(problem, site, moments):
     outputs = cavity, tilted, proposal = np.empty((3, *site.shape))
     settings = SiteSettings(problem.prior_precision, 0.0, problem.min_site_precision)
     per_unit(match_sites, problem, (settings, moments.marginal, site), tuple(outputs))
-    return EPState(site, moments.marginal, cavity, tilted, moments.log_partition, proposal)
+    largest = mismatch(moments.marginal, tilted)
+    return EPState(site, moments.marginal, cavity, tilted, moments.log_partition, proposal, largest)
 
 
 def tilted_units(problem, cavity):

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.linalg import LinAlgError
-from scipy.sparse import coo_array
+from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.sparse import csr_array
 
 from fastmf._common.linalg import cholesky
 from fastmf._common.stored_columns import StoredColumns
@@ -93,16 +94,14 @@ class Blocks:
             yield elements[start : start + n * c * c].reshape(n, c, c)
             start += n * c * c
 
+    def each(self, elements):
+        """Views of the matrices of all blocks."""
+        for start, n in zip(self.squares, np.diff(self.starts), strict=False):
+            yield elements[start : start + n * n].reshape(n, n)
+
     def diagonals(self, elements):
         """The diagonal elements of all matrices, in the order of `units`."""
         return elements[self._diagonal]
-
-    def split_by_size(self, values):
-        """Views of numbers of the units of blocks, (n_blocks of this size, size)."""
-        start = 0
-        for units in self.by_size:
-            yield values[start : start + units.size].reshape(units.shape)
-            start += units.size
 
     def add_to_diagonals(self, values, elements):
         """Add numbers of the units of blocks, in the order of `units`, to the diagonals."""
@@ -115,7 +114,17 @@ class Blocks:
 
     def add_to(self, matrix, elements):
         """Add the matrices of blocks to one of the first units."""
-        matrix[self.units[self._row], self.units[self._column]] += elements
+        matrix[self.places()] += elements
+
+    def places(self):
+        """Units of the rows and columns of the elements of the matrices."""
+        return self.units[self._row], self.units[self._column]
+
+    def sparse(self, elements, single):
+        """The matrix of all units, with these matrices and numbers of single units."""
+        places = (np.append(units, self.singles) for units in self.places())
+        values = np.append(elements, single)
+        return csr_array((values, tuple(places)), (self.n_units, self.n_units))
 
     def of_blocks(self, values):
         """A vector with these numbers of units, which are the same for all units of a block."""
@@ -143,20 +152,25 @@ class Blocks:
 
     def products(self, elements, linear):
         """Products of the matrices with the block units' part of a vector of all units."""
-        terms = elements * linear[self.units][self._column]
-        return np.add.reduceat(terms, self._rows) if len(terms) else terms
+        return self.row_sums(elements * linear[self.units][self._column])
+
+    def row_sums(self, elements):
+        """Sums of the rows of the matrices, in the order of `units`."""
+        return np.add.reduceat(elements, self._rows) if len(elements) else elements
 
     def inverses(self, elements):
         """Inverses and log-determinants of positive definite matrices."""
-        inverses, log_determinant = np.empty(len(elements)), 0.0
-        for M, inverse in zip(self.matrices(elements), self.matrices(inverses), strict=True):
-            lower = np.linalg.cholesky(M)
-            whiten = np.linalg.inv(lower)
-            np.matmul(np.swapaxes(whiten, 1, 2), whiten, out=inverse)
-            log_determinant += 2 * np.log(np.einsum("kii->ki", lower)).sum()
+        factors, inverses = np.empty((2, len(elements)))
+        for M, L, inverse in zip(*map(self.each, (elements, factors, inverses)), strict=True):
+            factor, failed = dpotrf(M.T, lower=0)  # in Fortran's order
+            if failed:
+                raise LinAlgError("a matrix is not positive definite.")
+            L[:], inverse[:] = factor.T, dpotri(factor, lower=0)[0].T
+        log_determinant = 2 * np.log(factors[self._diagonal]).sum()
         if not np.isfinite(log_determinant):
             raise LinAlgError("a matrix is not positive definite.")
-        return inverses, log_determinant
+        lower = self._row >= self._column
+        return np.where(lower, inverses, inverses[self._transposed]), log_determinant
 
     def converted(self, vector):
         """Naturals from moments or moments from naturals, without means, and log-determinants."""
@@ -245,12 +259,12 @@ class BlockSide(NamedTuple):
 
         def rotate(X):
             if isinstance(X, StoredColumns):
-                return X.mixed(_mixing(blocks, rotations))
-            rotated = X.astype(np.float64)
+                of_blocks = np.concatenate([U.ravel() for U in rotations])
+                return X.mixed(blocks.sparse(of_blocks, np.ones(len(blocks.singles))))
+            rotated = np.array(X.T, np.float64, order="C")
             for units, U in zip(blocks.by_size, rotations, strict=True):
-                columns = np.moveaxis(rotated[:, units], 0, 1) @ U
-                rotated[:, units] = np.moveaxis(columns, 0, 1)
-            return rotated
+                rotated[units] = np.swapaxes(U, 1, 2) @ rotated[units]
+            return rotated.T
 
         inverse = self.remake(rotate).inverse(precision)
         if inverse is None:
@@ -293,18 +307,6 @@ class BlockInverse(NamedTuple):
         for units, U in zip(self.blocks.by_size, self.rotations, strict=bool(self.rotations)):
             rotated[:, units] = np.einsum("rkj,kji->rki", rows[:, units], U)
         return self.inverse.variance_along(rotated)
-
-
-def _mixing(blocks, rotations):
-    """The rotations of all units as one sparse matrix."""
-    singles = blocks.singles
-    rows, columns, values = [singles], [singles], [np.ones(len(singles))]
-    for units, U in zip(blocks.by_size, rotations, strict=True):
-        rows.append(np.broadcast_to(units[:, :, None], U.shape).ravel())
-        columns.append(np.broadcast_to(units[:, None, :], U.shape).ravel())
-        values.append(U.ravel())
-    place = np.concatenate(rows), np.concatenate(columns)
-    return coo_array((np.concatenate(values), place), (blocks.n_units, blocks.n_units))
 
 
 def inverse_with(model, labels, sites, elements):

@@ -70,23 +70,21 @@ class LowRank(GaussianSide):
         np.copyto(columns, self.X[:, units])
         return columns
 
-    def data_covariance(self, linear, precision):
-        """B, for sites of positive precisions, and X D linear."""
+    def data_covariance(self, precision):
+        """B, for sites of positive precisions."""
         n, d, scale = self.n_rows, self.n_units, 1 / np.sqrt(precision)
-        sums = np.zeros((self.n_parts, n + 1, n))
+        sums = np.zeros((self.n_parts, n, n))
 
         def add(part):
             for units in self.chunks[part :: self.n_parts]:
                 columns = self.X[:, units] * scale[units]
-                sums[part, :n] += columns @ columns.T
-                sums[part, n] += columns @ (linear[units] * scale[units])
+                sums[part] += columns @ columns.T
 
         n_workers = workers_for(self.n_parts, n * n * d // 2 // VECTOR_SPEED, self.n_threads)
         for_each(add, range(self.n_parts), n_workers)
-        total = sums.sum(0)
-        B, prediction = total[:n], total[n]
+        B = sums.sum(0)
         B.flat[:: n + 1] += self.noise_variance
-        return B, prediction
+        return B
 
     def whitened_columns(self, whiten, directions, z, offset):
         """Sums of squares of the whitened columns of X, and their products with z.
@@ -122,7 +120,7 @@ class LowRank(GaussianSide):
             proper[units] = np.maximum(abs(precision[units]), 100 * self.floor[units])
         if not (proper > 0).all():
             raise LinAlgError("a precision is not positive.")
-        B, _ = self.data_covariance(np.zeros(self.n_units), proper)
+        B = self.data_covariance(proper)
         whiten, half_log_determinant = inverse_factor(B)
         correction = None
         if units.size:
@@ -160,7 +158,7 @@ class Correction(NamedTuple):
 
 
 class LowRankInverse(NamedTuple):
-    """A^-1 of `LowRank`."""
+    """A^-1 of `LowRank`: D - V V' + H H', see `_halves`."""
 
     side: LowRank
     precision: np.ndarray  # (n_units,), of the sites in the first inverse
@@ -168,29 +166,24 @@ class LowRankInverse(NamedTuple):
     half_log_determinant: float  # of B
     correction: Correction | None  # for the sites of low precision
 
-    def moments_and_covariances(self, linear, blocks):
-        """The moments, and the covariances of blocks of units."""
-        return self.moments(linear), [np.concatenate([*self._parts(units)]) for units in blocks]
-
-    def _parts(self, units):
-        """The covariances of blocks of units of one size, some blocks at a time."""
-        width = max(1, self.side.chunks[0].stop // units.shape[1])
-        for first in range(0, len(units), width):
-            part = units[first : first + width]
-            yield self._covariances(part, self._whitened(part))
-
-    def moments(self, linear):
-        """Means, variances and log-partition with sites of these linear coefficients."""
-        side, variance, low = self.side, 1 / self.precision, self.correction
-        mean = linear * variance
+    def _solution(self, linear):
+        """Means D linear, what V and H add to them, and the log-partition."""
+        side, low = self.side, self.correction
+        mean, offset = linear / self.precision, np.empty(0)
         z = self.whiten @ (side.y - side.predict(mean))
         log_partition = (linear @ mean - np.log(self.precision / (2 * np.pi)).sum()) / 2
         log_partition -= z @ z / 2 + self.half_log_determinant
         log_partition -= side.n_rows * np.log(2 * np.pi) / 2
-        directions, offset = np.empty((0, side.n_rows)), np.empty(0)
         if low is not None:
-            low_mean = mean[low.units] + low.columns.T @ z
-            directions, offset = low.directions, low.whiten @ low_mean
+            offset = low.whiten @ (mean[low.units] + low.columns.T @ z)
+            log_partition += low.log_partition + offset @ offset / 2
+        return mean, z, offset, log_partition
+
+    def moments(self, linear):
+        """Means, variances and log-partition with sites of these linear coefficients."""
+        mean, z, offset, log_partition = self._solution(linear)
+        side, variance, low = self.side, 1 / self.precision, self.correction
+        directions = np.empty((0, side.n_rows)) if low is None else low.directions
         marginal = side.whitened_columns(self.whiten, directions, z, offset)[::-1]
         marginal *= variance
         marginal[0] += mean
@@ -199,10 +192,28 @@ class LowRankInverse(NamedTuple):
         var *= variance
         if low is not None:
             half = low.whiten @ low.inverse
-            marginal[0, low.units] = low_mean + half.T @ offset
+            marginal[0, low.units] = mean[low.units] + low.columns.T @ z + half.T @ offset
             marginal[1, low.units] = low.inverse.diagonal() + (half * half).sum(0)
-            log_partition += low.log_partition + offset @ offset / 2
         return GaussianMoments(marginal, log_partition)
+
+    def moments_and_covariances(self, linear, blocks):
+        """The moments, and the covariances of blocks of units; single units are blocks of one."""
+        mean, z, offset, log_partition = self._solution(linear)
+        single = np.ones(len(mean), bool)
+        for units in blocks:
+            single[units] = False
+        var, covariances = np.empty(len(mean)), []
+        for units in (*blocks, np.flatnonzero(single)[:, None]):
+            n, c = units.shape
+            covariances.append(np.empty((n, c, c)))
+            width = max(1, self.side.chunks[0].stop // c)
+            for first in range(0, n, width):
+                part = slice(first, first + width)
+                V, H = self._halves(units[part])
+                covariances[-1][part] = self._covariances(units[part], V, H)
+                mean[units[part]] += V @ z + H @ offset
+            var[units] = np.einsum("kii->ki", covariances[-1])
+        return GaussianMoments(np.stack([mean, var]), log_partition), covariances[:-1]
 
     def solve(self, right):
         """The product with a vector."""
@@ -222,24 +233,24 @@ class LowRankInverse(NamedTuple):
     def covariance(self, units):
         """The covariance of some units."""
         units = np.arange(self.side.n_units)[None, units]
-        return self._covariances(units, self._whitened(units))[0]
+        return self._covariances(units, *self._halves(units))[0]
 
-    def _whitened(self, units):
-        """Whitened columns of blocks of units, transposed."""
-        columns = self.whiten @ self.side.X[:, units.ravel()]
-        return columns.T.reshape(*units.shape, -1)
+    def _halves(self, units):
+        """The rows of V = D X' L and H = C M of blocks of units; B^-1 = L L' and S^-1 = M M'."""
+        low, precision = self.correction, self.precision[units][..., None]
+        columns = np.asarray(self.side.X[:, units.ravel()], np.float64, order="F")
+        columns = dtrmm(1.0, self.whiten.T, columns, trans_a=1, overwrite_b=1)
+        V = columns.T.reshape(*units.shape, -1)
+        V /= precision
+        if low is None:
+            return V, V[..., :0]
+        alike = (units[..., None] == low.units) / precision
+        return V, (alike - V @ low.columns) @ low.whiten.T
 
-    def _covariances(self, units, white):
-        """The covariances of blocks of units of one size, from their transposed columns."""
-        precision, low = self.precision[units], self.correction
-        Y = np.swapaxes(white, 1, 2)
-        Y = Y / precision[:, None]
-        covariance = -np.swapaxes(Y, 1, 2) @ Y
-        np.einsum("kii->ki", covariance)[:] += 1 / precision
-        if low is not None:
-            half = -low.columns.T @ Y + (low.units[:, None] == units[:, None]) / precision[:, None]
-            half = low.whiten @ half
-            covariance += np.swapaxes(half, 1, 2) @ half
+    def _covariances(self, units, V, H):
+        """The covariances of blocks of units of one size."""
+        covariance = H @ np.swapaxes(H, 1, 2) - V @ np.swapaxes(V, 1, 2)
+        np.einsum("kii->ki", covariance)[:] += 1 / self.precision[units]
         return covariance
 
     def variance_along(self, rows):
