@@ -15,7 +15,7 @@ ROOT = PACKAGE.parent
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
     "lines": 55_879,
-    "lines of code": 34_966,
+    "lines of code": 34_963,
     "numeric constants": 286,
     "lines of tests": 41_801,
     "lines of the longest docstring of a function": 60,
