@@ -60,20 +60,3 @@ def borrowed(shape, dtype):
         memory = aligned((n_bytes,), np.uint8)
     yield memory[:n_bytes].view(dtype).reshape(shape)
     _block[:] = [memory]
-
-
-class Scratch:
-    """Arrays that one step of an iteration leaves to the next: fresh pages cost more than the work.
-
-    Who takes an array owns it until it is taken again by the same name.
-    """
-
-    def __init__(self):
-        self._arrays = {}
-
-    def take(self, name, shape, dtype):
-        """Return an uninitialised array, aligned to a cache line."""
-        array = self._arrays.get(name)
-        if array is None or array.shape != shape or array.dtype != dtype:
-            array = self._arrays[name] = aligned(shape, dtype)
-        return array

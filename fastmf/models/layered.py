@@ -91,7 +91,8 @@ class Layered(Machine):
     def moved(self, couplings, layers):
         """The machine after a step, whose parameters are known to be finite and to fit."""
         model = object.__new__(type(self))
-        model.__dict__.update(self._named(couplings, layers))
+        named = self._named(couplings, layers)
+        model.__dict__.update(named | {"couplings": tuple(couplings), "layers": tuple(layers)})
         # The kinds of units do not change.
         for name in ("sizes", "bounds", "dtype", "gaussian", "is_integrated"):
             if name in self.__dict__:

@@ -150,6 +150,11 @@ class Layout:
             "assess": assess_address(),
         }
 
+    @computed_once
+    def copies(self):
+        """Of an RBM, the packed couplings and squares of the layer above and of the layer below."""
+        return tuple((la.couplings, la.squares) for la in self.layers.of_model[::-1])
+
     def join(self, parts, joined):
         """Write the arrays of the layers, where not None, into `joined`, (n_rows, n_units)."""
         for units, part in zip(self.bounds, parts, strict=True):

@@ -20,7 +20,7 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf._common.memory import borrowed
 from fastmf._outcomes import DIVERGED
-from fastmf._threads.workers import in_parallel, workers_for
+from fastmf._threads.workers import VECTOR_SPEED, in_parallel, workers_for
 from fastmf.inference.fixed_point import Question
 from fastmf.inference.mean_field._layouts import (
     layout_of,
@@ -197,21 +197,19 @@ class SweepsFromData:
             self._layout, self._prepared = layout, {}
         if len(X) not in self._prepared:
             self._prepared[len(X)] = self._prepare(layout, len(X), model.dtype)
-        record, others, n_workers, results = self._prepared[len(X)]
-        record.state[:] = 0
-        record.state[0, :, layout.bounds[0]] = X
-        queue = np.zeros(2, np.int64)
-        sweep = Sweep(layout.layers, layout.blocks)
-        in_parallel(solve_rows, (sweep, *others, queue, record), n_workers)
+        start, queue, others, n_workers, results = self._prepared[len(X)]
+        start[:] = queue[:] = 0
+        layout.join((X, None), start[0])
+        in_parallel(solve_rows, (Sweep(layout.layers, layout.blocks), *others), n_workers)
         return results
 
     def _prepare(self, layout, n_rows, dtype):
-        """Make the record, the other arguments, the number of workers and views of the results."""
+        """Make arguments for rows: start, queue, all arguments, number of workers, results."""
         state = np.zeros((4, n_rows, layout.n_units), dtype)
         record = record_from(state, self._n_sweeps, history=False, first=True)
         none = np.zeros((1, layout.n_units), dtype)
-        work = 10 * n_rows * layout.n_couplings
-        n_workers = workers_for(n_rows, work, self._n_threads, self._n_sweeps)
+        work = self._n_sweeps * self._order * n_rows * layout.n_couplings // VECTOR_SPEED
+        n_workers = workers_for(n_rows, work, self._n_threads)
         settings = TapSettings(
             order=self._order,
             tol=0.0,
@@ -224,9 +222,11 @@ class SweepsFromData:
         shapes = worker_shapes(settings, layout.n_units, layout.max_columns)
         parts = [np.empty((n_workers, *shape), dtype) for shape in shapes]
         slots = np.empty((n_workers, 1, settings.rows_per_worker, SLOT_SIZE))
-        others = settings, Tilt(none, none, none > 0), ActiveRows(slots, *parts)
+        queue, tilt = np.zeros(2, np.int64), Tilt(none, none, none > 0)
+        others = settings, tilt, ActiveRows(slots, *parts), queue, record
         hidden = [record.first[plane, :, layout.bounds[1]] for plane in (B, MEAN, VAR)]
-        return record, others, n_workers, (Moments(*map(layout.split, record.state)), hidden)
+        results = Moments(*map(layout.split, state)), hidden
+        return state, queue, others, n_workers, results
 
 
 def solve(layout, state, tilt, options):

@@ -93,13 +93,20 @@ def empty_panels(n_rows, n_columns, dtype):
 
 def fill_panels(matrix, panels):
     """Set panels[p, k, c] to matrix[k, p * width + c], and to 0 where there is none."""
+    for part, copied in panel_views(matrix, panels):
+        copied[:] = part
+
+
+def panel_views(matrix, panels):
+    """Pairs of views of a matrix and of the panels of its columns, in which other entries are 0."""
     _, n_rows, width = panels.shape
     n_whole, n_rest = divmod(matrix.shape[1], width)
     full = matrix[:, : n_whole * width].reshape(n_rows, n_whole, width)
-    panels[:n_whole] = full.swapaxes(0, 1)
+    views = [(full.swapaxes(0, 1), panels[:n_whole])]
     if n_rest:
-        panels[n_whole, :, :n_rest] = matrix[:, n_whole * width :]
         panels[n_whole, :, n_rest:] = 0
+        views.append((matrix[:, n_whole * width :], panels[n_whole, :, :n_rest]))
+    return views
 
 
 @calls()

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.memory import Scratch
+from fastmf._common.memory import aligned
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, kernel
 from fastmf.kernels.linear.product import (
@@ -47,11 +47,10 @@ class Pairs(NamedTuple):
     added: np.ndarray  # (n_left, n_right): a gradient to add; or (0, 0)
 
 
-def ascent_work(shape, dtype, n_workers=1, scratch=None, name="sums"):
+def ascent_work(shape, dtype, n_workers=1):
     """Work memory of `ascend` for couplings of a shape."""
     width = panel_width(dtype)
-    shape = n_workers, 2, width, -(-shape[1] // width) * width
-    return new_work((scratch or Scratch()).take(name, shape, dtype))
+    return new_work(aligned((n_workers, 2, width, -(-shape[1] // width) * width), dtype))
 
 
 @kernel(mode="merged")

@@ -46,7 +46,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import lapack
 
-from fastmf._common.memory import Scratch
+from fastmf._common.memory import aligned
 from fastmf._common.rows import column_sums, is_sparse
 from fastmf._threads.workers import SHARED_WORK, one_blas_thread
 from fastmf.inference.ep.adaptive_tap import mean_covariance
@@ -54,7 +54,7 @@ from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
 from fastmf.inference.mean_field.gaussian_layers import averages
 from fastmf.inference.mean_field.likelihood import posterior
 from fastmf.inference.mean_field.solutions import second_moments
-from fastmf.kernels.linear.product import fill_panels, panel_width
+from fastmf.kernels.linear.product import empty_panels, panel_views
 from fastmf.kernels.training.ascent import Pairs
 from fastmf.learning.layered.exact_averages import ExactAverages
 from fastmf.learning.training.ascent import ModelParameters
@@ -82,26 +82,19 @@ MEAN_SCALE = 4.0
 # --- centred gradients ----------------------------------------------------------------------------
 
 
-def tilts(layers):
-    """Whether the field of each layer is a tilt."""
-    return [field_is_tilt(prior) for prior in layers]
-
-
-def offsets(model, gradients, means, tilted, centred=True):
+def offsets(sides, gradients, means, tilted):
     """Offsets of the units on both sides of couplings, and derivatives by their fields.
 
-    All are zero unless `centred`.
+    `sides` is memory for them, an array (2, n_units) of zeros for each layer. Neighbours of layers
+    whose fields are not `tilted` have no offsets.
     """
-    sides = [np.zeros((2, n), model.dtype) for n in model.sizes]
-    if not centred:
-        return list(pairwise(sides))
     for side, mean, gradient, tilt in zip(sides, means, gradients, tilted, strict=True):
         side[0] = mean
         if tilt:
             side[1] = gradient.field
     if all(tilted):
         return list(pairwise(sides))
-    without = np.array([[0], [1]], model.dtype)
+    without = np.array([[0], [1]], sides[0].dtype)
     return [
         (below if tilted[k + 1] else without * below, above if tilted[k] else without * above)
         for k, (below, above) in enumerate(pairwise(sides))
@@ -225,7 +218,7 @@ def natural_of_scales(layers, means, products, free, centred):
         with one_blas_thread(len(mean)):
             matrix[np.ix_(units, units)] = np.linalg.inv(covariance)
         matrices.append(matrix.astype(layer.moments(0.0, 0.0)[0].dtype))
-    parts = zip(matrices, tilts(layers), strict=True)
+    parts = zip(matrices, map(field_is_tilt, layers), strict=True)
     damped = [matrix is not None and not (tilt and centred) for matrix, tilt in parts]
     return NaturalGradient(layers, matrices, free, means, damped)
 
@@ -287,32 +280,6 @@ def row_mean(rows):
     return _weighted_sums(weights, rows.reshape(len(rows), -1)).reshape(rows.shape[1:])
 
 
-class Kinds(NamedTuple):
-    """Properties of units that decide on the terms of a gradient, constant in a run."""
-
-    # Whether mean-field solvers integrate Gaussian units out, and whether there are groups.
-    integrated: bool
-    grouped: bool
-    # For each layer whether its fields, which are tilts, are all that is learned.
-    field_alone: tuple
-    # The `free_units` of each layer; empty if there are none.
-    free: list
-    # The same of the hidden layers of a deep machine; else None.
-    above: tuple
-
-    @classmethod
-    def of(cls, model):
-        """Return the kinds of the units of a machine."""
-        layers, free = model.layers, free_units(model.layers)
-        field_alone = (field_is_tilt(p) and parameter_names(p) == ("field",) for p in layers)
-        free = free if any(map(np.any, free)) else []
-        above = None
-        if model.deep:
-            above = cls.of(machine_of(model.couplings[1:], layers[1:]))
-        grouped = any(map(has_groups, layers))
-        return cls(model.is_integrated, grouped, tuple(field_alone), free, above)
-
-
 class GradientRows(NamedTuple):
     """Rows of data, or of the model, whose averages are one side of the gradient."""
 
@@ -334,69 +301,6 @@ def _averages(prior, field_alone, x, derivatives, *arguments):
     if is_sparse(x):
         return mean_log_prob_gradient(prior, x)
     return map_parameters(row_mean, derivatives(prior, *arguments))
-
-
-def _of_data(model, X, order, n_threads, kinds, hidden, **options):
-    """Rows of log sum_h exp(-energy(x, h)), and means and variances of each hidden layer."""
-    if not model.deep:
-        return _of_states(model, X, hidden, kinds), [hidden[1:]]
-    machine, solutions = posterior(model, X, order=order, n_threads=n_threads, **options)
-    above = _of_solutions(machine, solutions, order, kinds.above)
-    visible = _averages(model.layers[0], kinds.field_alone[0], X, log_prob_gradient, X)
-    second = [None, *above.second] if above.second else []
-    derivatives, effects = [visible, *above.derivatives], [[], *above.effects]
-    rows = GradientRows([X, *solutions.mean], second, derivatives, effects)
-    return rows, list(zip(solutions.mean, solutions.var, strict=True))
-
-
-def _of_states(model, even, odd, kinds):
-    """Rows of states of the even layers, given which the odd ones are independent.
-
-    `odd` has the `conditional_moments`. For an RBM, even layers are the visible units.
-    """
-    units, derivatives, starts = [], [], [0, 0]
-    layers = zip(model.layers, kinds.field_alone, model.sizes, strict=True)
-    for k, (prior, alone, size) in enumerate(layers):
-        columns = slice(starts[k % 2], starts[k % 2] + size)
-        starts[k % 2] += size
-        if k % 2 == 0:
-            x = even[:, columns] if model.deep else even
-            derivatives.append(_averages(prior, alone, x, log_prob_gradient, x))
-        else:
-            b, x, var = (part[:, columns] for part in odd)
-            given = b, b.dtype.type(0), x, var
-            derivatives.append(_averages(prior, alone, x, prior_gradient, *given))
-        units.append(x)
-    return GradientRows(units, [], derivatives, [[] for _ in model.couplings])
-
-
-def _of_solutions(model, solutions, order, kinds):
-    """Rows of mean-field solutions, for the average of their log-partitions."""
-    layers = model.layers
-    parts = list(zip(solutions.b, solutions.a, solutions.mean, solutions.var, strict=True))
-    second, effects = [], [[] for _ in model.couplings]
-    squares = [None] * len(layers)  # mean squares of the Gaussian units that are integrated out
-    if kinds.integrated and not isinstance(solutions, ExpectationPropagation):
-        covariances, squares = averages(model, solutions, order)
-        bounds = zip(squares, model.bounds, strict=True)
-        squares = [x2 if model.gaussian[units].any() else None for x2, units in bounds]
-        effects = [[effect] for effect in covariances]
-    elif order == 2:
-        second = solutions.var
-        if kinds.grouped:
-            units = [(prior, *part[2:]) for prior, part in zip(layers, parts, strict=True)]
-            second = list(starmap(second_moments, units))
-            neighbours = zip(model.couplings, units, units[1:], strict=False)
-            effects = [[effect] for effect in starmap(group_effects, neighbours)]
-    derivatives = []
-    for prior, alone, part, square in zip(layers, kinds.field_alone, parts, squares, strict=True):
-        if square is not None:
-            mean = row_mean(part[2])
-            moments = np.array([mean, square, np.ones(len(mean))])
-            derivatives.append(average_gradient(prior, moments))
-        else:
-            derivatives.append(_averages(prior, alone, part[2], prior_gradient, *part))
-    return GradientRows(solutions.mean, second, derivatives, effects)
 
 
 def _covariance_times(mean, var, groups_, x):
@@ -430,96 +334,183 @@ def group_effects(weights, below, above):
     return total
 
 
-def gradient_of(
-    model, X, of_model, order=2, n_threads=None, hidden=None, kinds=None, scratch=None, **options
-):
-    """Gradient of the log-likelihood, as solutions, samples or exact averages see the model.
+class Gradients:
+    """Gradients of the log-likelihood of machines with units of the kinds of a given machine.
 
-    Derivatives by couplings are `Pairs`. Also returns the means of each layer over the data, and
-    the `products_of_units` whose scale is free. The `conditional_moments` of the hidden units of an
-    RBM, and the `Kinds`, can be given.
-
-    Notes
-    -----
-    Tramel et al. (2018), Eqs. 40-42 (with l for the dummy index inside the first terms) and
-    126-129. Adaptive TAP has the covariance of the Gaussian side, a a + C2, in the place of
-    a a + W c c.
+    What a step need not compute anew is computed once: properties of the units, which decide on the
+    terms of a gradient, and memory. `options` are for the solutions given data in deep machines.
     """
-    kinds = Kinds.of(model) if kinds is None else kinds
-    adaptive = isinstance(of_model, ExpectationPropagation)
-    if hidden is None and not model.deep:
-        hidden = conditional_moments(model, X)
-    if isinstance(of_model, ExactAverages):
-        less = GradientRows([], [], of_model.layers, [of_model.pairwise])
-    elif isinstance(of_model, np.ndarray):
-        given = conditional_moments(model.bipartite(), of_model)
-        less = _of_states(model, of_model, given, kinds)
-    else:
-        less = _of_solutions(model, of_model, 1 if adaptive else order, kinds)
-        if adaptive:
-            less.effects[0].append(mean_covariance(model, of_model))
-    data, moments = _of_data(model, X, order, n_threads, kinds, hidden, **options)
-    couplings, fields, means = _of_rows(model, data, less, scratch or Scratch())
-    layers = []
-    sides = data.derivatives, less.derivatives
-    parts = zip(model.layers, kinds.field_alone, fields, *sides, strict=True)
-    for prior, alone, field, plus, minus in parts:
-        if not alone:
-            layers.append(map_parameters(np.subtract, plus, minus))
+
+    def __init__(self, model, order=2, n_threads=None, **options):
+        layers, free = model.layers, free_units(model.layers)
+        self.order, self.options = order, {"order": order, "n_threads": n_threads, **options}
+        # Whether mean-field solvers integrate Gaussian units out, and whether there are groups.
+        self.integrated, self.grouped = model.is_integrated, any(map(has_groups, layers))
+        # For each layer whether its fields, which are tilts, are all that is learned.
+        self.field_alone = [field_is_tilt(p) and parameter_names(p) == ("field",) for p in layers]
+        # The `free_units` of each layer; empty if there are none.
+        self.free = free if any(map(np.any, free)) else []
+        # The same of the hidden layers of a deep machine.
+        self.above = model.deep and Gradients(machine_of(model.couplings[1:], layers[1:]), order)
+        # Of each layer the means of the data, and derivatives by fields that alone are learned.
+        self._sums = [np.zeros((2, n)) for n in model.sizes]
+        self._means, self._fields = (list(rows) for rows in zip(*self._sums, strict=True))
+        parts = zip(layers, self.field_alone, self._fields, strict=True)
+        self._layers = [p._replace(field=x) if alone else None for p, alone, x in parts]
+        self._rows = {}
+
+    def __call__(self, model, X, of_model, hidden=None):
+        """Gradient of the log-likelihood, as solutions, samples or exact averages see the model.
+
+        Derivatives by couplings are `Pairs`. Also returns the means of each layer over the data,
+        and the `products_of_units` whose scale is free. The `conditional_moments` of the hidden
+        units of an RBM can be given. The next call overwrites the results.
+
+        Notes
+        -----
+        Tramel et al. (2018), Eqs. 40-42 (with l for the dummy index inside the first terms) and
+        126-129. Adaptive TAP has the covariance of the Gaussian side, a a + C2, in the place of
+        a a + W c c.
+        """
+        adaptive = isinstance(of_model, ExpectationPropagation)
+        if isinstance(of_model, ExactAverages):
+            less = GradientRows([], [], of_model.layers, [of_model.pairwise])
+        elif isinstance(of_model, np.ndarray):
+            given = conditional_moments(model.bipartite(), of_model)
+            less = self._of_states(model, of_model, given)
         else:
-            exact = 0 if minus is None else minus.field
-            layers.append(prior._replace(field=field - exact))
-    products = products_of_units(kinds.free, moments) if kinds.free else []
-    return ModelParameters(couplings=tuple(couplings), layers=tuple(layers)), means, products
+            less = self._of_solutions(model, of_model, 1 if adaptive else self.order)
+            if adaptive:
+                less.effects[0].append(mean_covariance(model, of_model))
+        data, moments = self._of_data(model, X, hidden)
+        couplings = self._of_rows(model, data, less)
+        sides = zip(self.field_alone, data.derivatives, less.derivatives, strict=True)
+        for k, (alone, plus, minus) in enumerate(sides):
+            if not alone:
+                self._layers[k] = map_parameters(np.subtract, plus, minus)
+            elif minus is not None:
+                self._fields[k] -= minus.field
+        slope = ModelParameters(couplings=couplings, layers=tuple(self._layers))
+        return slope, self._means, products_of_units(self.free, moments) if self.free else []
+
+    def _of_data(self, model, X, hidden):
+        """Rows of log sum_h exp(-energy(x, h)), and means and variances of each hidden layer."""
+        if not model.deep:
+            hidden = conditional_moments(model, X) if hidden is None else hidden
+            return self._of_states(model, X, hidden), [hidden[1:]]
+        machine, solutions = posterior(model, X, **self.options)
+        above = self.above._of_solutions(machine, solutions, self.order)
+        visible = _averages(model.layers[0], self.field_alone[0], X, log_prob_gradient, X)
+        second = [None, *above.second] if above.second else []
+        derivatives, effects = [visible, *above.derivatives], [[], *above.effects]
+        rows = GradientRows([X, *solutions.mean], second, derivatives, effects)
+        return rows, list(zip(solutions.mean, solutions.var, strict=True))
+
+    def _of_states(self, model, even, odd):
+        """Rows of states of the even layers, given which the odd ones are independent.
+
+        `odd` has the `conditional_moments`. For an RBM, even layers are the visible units.
+        """
+        units, derivatives, starts = [], [], [0, 0]
+        layers = zip(model.layers, self.field_alone, model.sizes, strict=True)
+        for k, (prior, alone, size) in enumerate(layers):
+            columns = slice(starts[k % 2], starts[k % 2] + size)
+            starts[k % 2] += size
+            if k % 2 == 0:
+                x = even[:, columns] if model.deep else even
+                derivatives.append(_averages(prior, alone, x, log_prob_gradient, x))
+            else:
+                b, x, var = (part[:, columns] for part in odd)
+                given = b, b.dtype.type(0), x, var
+                derivatives.append(_averages(prior, alone, x, prior_gradient, *given))
+            units.append(x)
+        return GradientRows(units, [], derivatives, [[] for _ in model.couplings])
+
+    def _of_solutions(self, model, solutions, order):
+        """Rows of mean-field solutions, for the average of their log-partitions."""
+        layers = model.layers
+        parts = list(zip(solutions.b, solutions.a, solutions.mean, solutions.var, strict=True))
+        second, effects = [], [[] for _ in model.couplings]
+        squares = [None] * len(layers)  # mean squares of the Gaussian units that are integrated out
+        if self.integrated and not isinstance(solutions, ExpectationPropagation):
+            covariances, squares = averages(model, solutions, order)
+            bounds = zip(squares, model.bounds, strict=True)
+            squares = [x2 if model.gaussian[units].any() else None for x2, units in bounds]
+            effects = [[effect] for effect in covariances]
+        elif order == 2:
+            second = solutions.var
+            if self.grouped:
+                units = [(prior, *part[2:]) for prior, part in zip(layers, parts, strict=True)]
+                second = list(starmap(second_moments, units))
+                neighbours = zip(model.couplings, units, units[1:], strict=False)
+                effects = [[effect] for effect in starmap(group_effects, neighbours)]
+        derivatives = []
+        units = zip(layers, self.field_alone, parts, squares, strict=True)
+        for prior, alone, part, square in units:
+            if square is not None:
+                mean = row_mean(part[2])
+                moments = np.array([mean, square, np.ones(len(mean))])
+                derivatives.append(average_gradient(prior, moments))
+            else:
+                derivatives.append(_averages(prior, alone, part[2], prior_gradient, *part))
+        return GradientRows(solutions.mean, second, derivatives, effects)
+
+    def _of_rows(self, model, data, less):
+        """Gradients by couplings as sums over rows; fills in sums by fields, and means of data."""
+        X = data.units[0]
+        rows = data.second, less.second, less.units, data.units
+        shape = is_sparse(X), *(len(of_layers[-1]) if of_layers else 0 for of_layers in rows)
+        if shape not in self._rows:
+            self._rows[shape] = RowSums(model, self._sums, *shape)
+        couplings = self._rows[shape]([of_layers for of_layers in rows if of_layers])
+        if is_sparse(X):
+            mean = row_mean(X)
+            self._means[0][:], self._fields[0][:] = mean, self._fields[0] + mean
+            data.effects[0].append(X.T @ (data.units[1] * model.dtype.type(1 / X.shape[0])))
+        for k, (plus, minus) in enumerate(zip(data.effects, less.effects, strict=True)):
+            if plus or minus:
+                added = reduce(np.add, [*plus, *(-effect for effect in minus)])
+                added = np.ascontiguousarray(added, model.dtype)
+                couplings[k] = couplings[k]._replace(added=added)
+        return tuple(couplings)
 
 
-def _of_rows(model, data, less, scratch):
-    """Gradients by couplings and by fields, and means of the data, as weighted sums over rows.
+class RowSums:
+    """Weighted sums over rows of data and model, in memory for their numbers that is made once.
 
     Rows of a layer are second moments given the data, second moments, units of the model, and data;
     of the first layer there are no second moments given the data, nor sparse data.
     """
-    X, dtype, sparse = data.units[0], model.dtype, is_sparse(data.units[0])
-    groups = data.second, less.second, less.units, data.units
-    sizes = [len(group[-1]) if group else 0 for group in groups]
-    n, n_less, n_second = sizes[3], max(1, sizes[2]), sizes[0] + sizes[1]
-    weights = np.repeat(np.array([1 / n, -1 / n_less, -1 / n_less, 1 / n], dtype), sizes)
-    # Weights in the derivatives by fields, and in the means of the data.
-    of_sums = np.array([weights, weights])
-    of_sums[0, :n_second] = of_sums[1, :-n] = 0
-    below = slice(sizes[0], len(weights) - n * sparse)
-    spans = [below] + [slice(0, len(weights))] * (len(model.sizes) - 1)
-    stacks, fields, means = [], [], []
-    for k, (size, span) in enumerate(zip(model.sizes, spans, strict=True)):
-        parts = [group[k] for group in groups if group]
-        parts = [part for part in parts if not (part is None or is_sparse(part))]
-        stack = scratch.take(("rows", k), (span.stop - span.start, size), dtype)
-        if parts:
-            np.concatenate(parts, out=stack, casting="same_kind")
-        field, mean = _weighted_sums(of_sums[:, span], stack)
-        if k == 0 and sparse:
-            mean = row_mean(X)
-            field = field + mean
-        stacks.append(stack)
-        fields.append(field)
-        means.append(mean)
-    couplings = []
-    for k, (lefts, above) in enumerate(pairwise(stacks)):
-        span, width = spans[k], panel_width(dtype)
-        rights = scratch.take("rights", (len(lefts), above.shape[1]), dtype)
-        np.multiply(above[span], weights[span, None], out=rights)
-        shape = -(-above.shape[1] // width), len(rights), width
-        packed = scratch.take(("rights", k), shape, dtype)
-        fill_panels(rights, packed)
-        added = [*data.effects[k], *(-effect for effect in less.effects[k])]
-        if k == 0 and sparse:
-            added.append(X.T @ (data.units[1] * dtype.type(1 / n)))
-        total = np.zeros((0, 0), dtype)
-        if added:
-            total = scratch.take(("added", k), model.couplings[k].shape, dtype)
-            total[:] = reduce(np.add, added)
-        couplings.append(Pairs(n_second - span.start, lefts, packed, total))
-    return couplings, fields, means
+
+    def __init__(self, model, sums, sparse, *n_rows):
+        (n_above, n_second, n_model, n), dtype = n_rows, model.dtype
+        weights = np.repeat([1 / n, *[-1 / max(1, n_model)] * 2, 1 / n], n_rows).astype(dtype)
+        # Weights in the means of the data, and in the derivatives by fields.
+        of_sums = np.array([weights, weights])
+        of_sums[0, :-n] = of_sums[1, : n_above + n_second] = 0
+        spans = [slice(0, len(weights)) for _ in model.sizes]
+        spans[0] = slice(n_above, len(weights) - n * sparse)
+        sizes = [(span.stop - span.start, n) for span, n in zip(spans, model.sizes, strict=True)]
+        stacks = [aligned(shape, dtype) for shape in sizes]
+        self._layers = list(zip(stacks, [of_sums[:, s] for s in spans], sums, strict=True))
+        self._pairs, self._panels = [], []
+        for span, (lefts, above) in zip(spans, pairwise(stacks), strict=False):
+            rights = empty_panels(len(lefts), above.shape[1], dtype)
+            none = np.zeros((0, 0), dtype)
+            self._pairs.append(Pairs(n_above + n_second - span.start, lefts, rights, none))
+            for of_rows, panels in panel_views(above[span], rights):
+                self._panels.append((of_rows, weights[span, None], panels))
+
+    def __call__(self, rows):
+        """Return the `Pairs`, and fill in the sums; `rows` has all kinds that are not empty."""
+        for (stack, weights, sums), *parts in zip(self._layers, *rows, strict=True):
+            parts = [part for part in parts if not (part is None or is_sparse(part))]
+            if parts:
+                np.concatenate(parts, out=stack, casting="same_kind")
+            sums[:] = _weighted_sums(weights, stack)
+        for of_rows, weights, panels in self._panels:
+            np.multiply(of_rows, weights, out=panels)
+        return self._pairs.copy()
 
 
 def _weighted_sums(weights, rows):
@@ -533,6 +524,6 @@ def _weighted_sums(weights, rows):
 
 
 def gradient(model, X, of_model, order=2, n_threads=None, **options):
-    """The gradient and moments of `gradient_of`, with sums of the `Pairs`."""
-    terms, *moments = gradient_of(model, X, of_model, order, n_threads, **options)
+    """The gradient and moments of `Gradients`, with sums of the `Pairs`."""
+    terms, *moments = Gradients(model, order, n_threads, **options)(model, X, of_model)
     return summed(terms, model), *moments

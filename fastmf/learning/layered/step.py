@@ -2,15 +2,14 @@
 
 Each step of a `Plan` takes three calls of kernels: moments of the hidden units given a batch
 (`conditional_moments`), mean-field solutions or Gibbs chains of the model, and the ascent of the
-couplings along sums of products of units (`ascend_matrices`). The remaining work is on vectors of
+couplings along sums of products of units (`MatrixAscent`). The remaining work is on vectors of
 units.
 """
 
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 
-from fastmf._common.memory import Scratch
 from fastmf._common.rows import is_incomplete, is_sparse, row_blocks
 from fastmf._common.warning import warn_user
 from fastmf.inference.bp.belief_propagation import belief_propagation
@@ -34,7 +33,7 @@ from fastmf.learning.layered.exact_averages import (
     has_exact_likelihood,
 )
 from fastmf.learning.training import trainer
-from fastmf.learning.training.ascent import ModelParameters, ascend_matrices, finite_sum
+from fastmf.learning.training.ascent import MatrixAscent, ModelParameters, finite_sum
 from fastmf.priors._protocol import (
     can_sample,
     is_concatenated,
@@ -44,7 +43,7 @@ from fastmf.priors._protocol import (
     parameter_names,
     sample,
 )
-from fastmf.priors._queries import perturbed, two_values, unbounded
+from fastmf.priors._queries import field_is_tilt, perturbed, two_values, unbounded
 from fastmf.priors._scaling import by_log_precision, is_real
 from fastmf.priors._values import sparse_or_states, states
 
@@ -157,7 +156,7 @@ def as_vector(layers, values=None):
 
 def joined(layers):
     """The arrays that learning changes, of all layers, as a vector."""
-    return np.concatenate([np.ravel(x) for prior in layers for x in learned_fields(prior)])
+    return np.concatenate([x.ravel() for prior in layers for x in learned_fields(prior)])
 
 
 def starts(kind, model, X, n_starts, rng):
@@ -198,39 +197,41 @@ class Plan(LayeredSteps):
 
     def __init__(self, model, settings, n_threads=None, scaling=None):
         super().__init__(settings, n_threads, scaling)
-        layers, self.kinds = model.layers, gradients.Kinds.of(model)
-        self.order = gradients.ORDER_OF_GRADIENT.get(settings.gradient, 1)
-        # Options of the solutions given data in a deep machine, which converge.
-        self.options = {"log_partition": False} if model.deep else {}
-        self.tilts = gradients.tilts(layers)
-        # Where fields that are tilts are among all parameters of units.
+        layers, self.order = model.layers, gradients.ORDER_OF_GRADIENT.get(settings.gradient, 1)
+        self.averages = gradients.Gradients(model, self.order, n_threads, log_partition=False)
+        # For each layer whether its field is a tilt, and moves with the offsets of its neighbours.
+        self.tilts = [settings.centred and field_is_tilt(prior) for prior in layers]
+        self.offsets = [np.zeros((2, n), model.dtype) for n in model.sizes]
+        # Where these fields are among all parameters of units.
         places, _ = as_vector(layers, np.arange(len(joined(layers))))
-        self.fields = [
+        fields = [
             slice(place.field[0], place.field[-1] + 1)
             if tilt and "field" in parameter_names(place)
             else None
             for place, tilt in zip(places, self.tilts, strict=True)
         ]
+        # The fields that follow a step of each matrix, below and above.
+        self.fields = list(chain.from_iterable(pairwise(fields)))
         self.constrained = has_constraints(layers)
         # Machines of units that move in their fields alone always exist.
-        self.bounded = all(self.kinds.field_alone) and not any(
+        self.bounded = all(self.averages.field_alone) and not any(
             offers(type(prior), "project", of="project") for prior in layers
         )
-        integrated, grouped = self.kinds.integrated, self.kinds.grouped
-        self.packed, self.sweeps = not (model.deep or grouped), None
+        self.packed, self.sweeps = not (model.deep or self.averages.grouped), None
         from_data = settings.starts == "data" and settings.gradient in gradients.ORDER_OF_GRADIENT
+        integrated = self.averages.integrated
         if from_data and settings.damping is None and self.packed and not integrated:
             self.sweeps = SweepsFromData(self.order, settings.n_sweeps, n_threads)
         self.always_solved = integrated or not any(unbounded(prior).any() for prior in layers)
         self.units_in_place = not any(
             is_concatenated(prior) or offers(type(prior), "precomputed") for prior in layers
         )
-        binary = all(self.kinds.field_alone) and None not in map(two_values, layers)
+        binary = all(self.averages.field_alone) and None not in map(two_values, layers)
         if settings.gradient == "bp" and (model.deep or not binary):
             raise ValueError(f"gradient='bp' needs an RBM of binary units, got {model}: use 'tap'.")
         if settings.preconditioning is not None:
             self.n_between = max(1, ROWS_BETWEEN // settings.batch_size)
-        self._model, self.scratch = None, Scratch()
+        self._model = None
 
     def prepare(self, state, X):
         """Estimate the preconditioners anew: O(n_rows n_units^2 + n_units^3) for each layer.
@@ -241,7 +242,7 @@ class Plan(LayeredSteps):
         model, scale = state.model, self.settings.preconditioning
         if is_sparse(X):
             raise ValueError("preconditioning needs dense rows: use X.toarray(), or None.")
-        for prior, alone in zip(model.layers, self.kinds.field_alone, strict=True):
+        for prior, alone in zip(model.layers, self.averages.field_alone, strict=True):
             if not alone:
                 raise ValueError(
                     "preconditioning needs units whose fields alone are learned, such as binary "
@@ -249,8 +250,7 @@ class Plan(LayeredSteps):
                 )
         X = states(model.layers[0], X, model.dtype)
         if model.deep:
-            options = {"order": self.order, "n_threads": self.n_threads, **self.options}
-            solutions = posterior(model, X, **options).solutions
+            solutions = posterior(model, X, **self.averages.options).solutions
             hidden = list(zip(solutions.mean, solutions.var, strict=True))
         else:
             hidden = [gradients.conditional_moments(model, X)[1:]]
@@ -286,11 +286,9 @@ class Plan(LayeredSteps):
     def gradient(self, state, X, rng):
         """Approximate gradient of the log-likelihood of a batch, and the moments of the batch."""
         self._take_over(state)
-        model = state.model
-        X = sparse_or_states(model.layers[0], X, model.dtype)
+        X = sparse_or_states(state.model.layers[0], X, state.model.dtype)
         of_model, hidden = self.states_of_model(state, X, rng)
-        arguments = self.order, self.n_threads, hidden, self.kinds, self.scratch
-        return gradients.gradient_of(model, X, of_model, *arguments, **self.options)
+        return self.averages(state.model, X, of_model, hidden)
 
     def states_of_model(self, state, X, rng):
         """Mean-field solutions, samples or exact averages of the model.
@@ -305,20 +303,19 @@ class Plan(LayeredSteps):
             return bp_averages(model, settings) if kind == "bp" else exact_averages(model), None
         if kind not in gradients.MEAN_FIELD:
             return self._samples(state, X, n_starts, rng, kind), None
-        hidden, options = None, {"max_iter": settings.n_sweeps, "n_threads": self.n_threads}
-        options["damping"] = settings.damping
+        if self.sweeps and n_starts <= X.shape[0]:
+            x = X[:n_starts]
+            x = states(model.layers[0], x, model.dtype) if is_sparse(x) else x
+            solutions, hidden = self.sweeps(model, x)
+            return solutions, hidden if n_starts == X.shape[0] else None
         persistent = settings.starts == "persistent"
         if persistent and state.chains:
             n_layers = len(model.layers)
             init = state.chains[:n_layers], state.chains[n_layers:]
-        elif self.sweeps and n_starts <= X.shape[0]:
-            x = X[:n_starts]
-            solutions, hidden = self.sweeps(
-                model, states(model.layers[0], x, model.dtype) if is_sparse(x) else x
-            )
-            return solutions, hidden if n_starts == X.shape[0] else None
         else:
             init = starts(settings.starts, model, X, n_starts, rng)
+        options = {"max_iter": settings.n_sweeps, "n_threads": self.n_threads}
+        options["damping"] = settings.damping
         if kind == "adaptive_tap":
             solutions = few_iterations(model, init, **options)
         else:
@@ -326,7 +323,7 @@ class Plan(LayeredSteps):
             solutions = collapsed_tap(model, init, variances=False, order=self.order, **options)
         if persistent:
             state.chains = (*solutions.mean, *solutions.var)
-        return solutions, hidden
+        return solutions, None
 
     def kind_of_gradient(self, state):
         """The gradient of a step: chains where mean-field iterations have no moments.
@@ -365,15 +362,15 @@ class Plan(LayeredSteps):
         """
         self._take_over(state)
         model, settings = state.model, self.settings
-        old, layers = model.layers, gradient.layers
+        old, layers, free = model.layers, gradient.layers, self.averages.free
         if not self.bounded:
             pairs = zip(old, layers, strict=True)
             layers = tuple(by_log_precision(*pair, means_held=True) for pair in pairs)
-            if self.kinds.free:
-                layers = gradients.with_held_precisions(old, layers, self.kinds.free)
-        if self.kinds.free or state.preconditioners:
+            if free:
+                layers = gradients.with_held_precisions(old, layers, free)
+        if free or state.preconditioners:
             gradient = gradients.summed(gradient, model)
-        sides = gradients.offsets(model, layers, means, self.tilts, settings.centred)
+        sides = gradients.offsets(self.offsets, layers, means, self.tilts)
         couplings, layers, steps, sides = self._directions(
             state, gradient.couplings, layers, rate, sides, means, products
         )
@@ -381,18 +378,12 @@ class Plan(LayeredSteps):
         if self.constrained:
             before = model.moved([w.copy() for w in model.couplings], old)
         layout = layout_of(model, self.order, "blocked") if self.packed else None
-        packed = None
-        if layout is not None:
-            below, above = layout.layers.of_model
-            packed = [tuple((la.couplings, la.squares) for la in (above, below))]
-        matrices = model.couplings, couplings, state.velocity.couplings, steps, sides
-        matrices = list(zip(*matrices, strict=True))
-        moves = ascend_matrices(matrices, state.epoch, self.n_threads, packed, self.scratch)
+        copies = [layout.copies] if layout else None
+        moves = self._matrices(couplings, steps, sides, state.epoch, copies)
         vector = joined(layers)
-        for (below, above), pair in zip(pairwise(self.fields), moves, strict=True):
-            for fields, products in zip((below, above), pair, strict=True):
-                if settings.centred and fields is not None:
-                    vector[fields] -= products
+        for fields, products in zip(self.fields, moves, strict=True):
+            if fields is not None:
+                vector[fields] -= products
         vector *= rate
         self._velocity *= settings.momentum
         self._velocity += vector
@@ -423,14 +414,13 @@ class Plan(LayeredSteps):
             layers, self._velocity = as_vector(state.velocity.layers)
             couplings = state.velocity.couplings
             state.velocity = ModelParameters(couplings=couplings, layers=layers)
+            self._matrices = MatrixAscent(state.model.couplings, couplings, self.n_threads)
             self._model = state.model
 
     def _directions(self, state, couplings, layers, rate, sides, means, products):
         """Natural gradients where there are matrices, with the steps and offsets that suit them."""
-        settings, free, units = self.settings, self.kinds.free, state.model.layers
-        step = AscentStep(
-            float(rate), float(settings.momentum), float(settings.l2), float(settings.l1)
-        )
+        settings, free, units = self.settings, self.averages.free, state.model.layers
+        step = AscentStep(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
         if state.preconditioners:
             every = [np.ones(n, bool) for n in state.model.sizes]
             natural = gradients.NaturalGradient(units, state.preconditioners, every)

@@ -9,12 +9,13 @@ S is a subgradient of the absolute values of the new couplings: see
 `fastmf.kernels.training.ascent`.
 """
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf._threads.workers import VECTOR_SPEED, in_parallel, workers_for
+from fastmf._threads.workers import SHARED_WORK, VECTOR_SPEED, in_parallel, workers_for
 from fastmf.kernels.linear.product import panel_width, product_address
 from fastmf.kernels.training.ascent import AscentStep, Pairs, ascent_work
 from fastmf.kernels.training.ascent import ascend as ascend_kernel
@@ -204,53 +205,69 @@ def ascend(state, gradient, settings, rate, n_threads=None):
 
     parameters = ModelParameters.of(state.model).combine(np.copy)
     parameters = parameters.combine(move, gradient, state.velocity)
-    ascend_matrices(matrices, state.epoch, n_threads)
+    couplings, gradients, velocities, steps, sides = zip(*matrices, strict=True)
+    MatrixAscent(couplings, velocities, n_threads)(gradients, steps, sides, state.epoch)
     return parameters
 
 
-def ascend_matrices(matrices, epoch, n_threads=None, packed=None, scratch=None):
-    """Move matrices of couplings in place, given as (weights, gradient, velocity, step, offsets).
+class MatrixAscent:
+    """Steps of matrices of couplings in place, in memory that is made once."""
 
-    A gradient is an array or `Pairs`. Threads meet once, when all matrices are done. `packed` has
-    for each matrix the packed couplings that follow it. Returns for each matrix the products of the
-    direction of the step with the offsets above, and below.
-    """
-    dtype = matrices[0][0].dtype
-    width, address = panel_width(dtype), product_address(dtype)
-    none = np.zeros((0, 0, width), dtype)
-    n_tasks = [-(-len(weights) // width) for weights, *_ in matrices]
-    sizes = [weights.size * (32 + len(getattr(g, "lefts", ()))) for weights, g, *_ in matrices]
-    n_workers = workers_for(sum(n_tasks), sum(sizes) // VECTOR_SPEED, n_threads)
-    calls = []
-    for k, (weights, gradient, velocity, step, sides) in enumerate(matrices):
-        if not isinstance(gradient, Pairs):
-            added = np.ascontiguousarray(gradient, dtype)
-            gradient = Pairs(0, added[:0], none, added)
-        n, n_above = weights.shape
-        sums = np.empty((2, n), dtype), np.empty((n_tasks[k], n_above), dtype)
-        copies = packed[k] if packed else ((none, none), (none, none))
-        work = ascent_work(weights.shape, dtype, n_workers, scratch, ("sums", k))
-        calls.append((address, gradient, weights, velocity, step, sides, copies, work, sums))
+    def __init__(self, couplings, velocities, n_threads=None):
+        dtype, width = couplings[0].dtype, panel_width(couplings[0].dtype)
+        self._none = np.zeros((0, 0, width), dtype)
+        self._no_copies = [((self._none,) * 2,) * 2] * len(couplings)
+        self._n_tasks = [-(-len(weights) // width) for weights in couplings]
+        self._sums = [
+            (np.empty((2, len(weights)), dtype), np.empty((n, weights.shape[1]), dtype))
+            for n, weights in zip(self._n_tasks, couplings, strict=True)
+        ]
+        n_workers = workers_for(sum(self._n_tasks), SHARED_WORK, n_threads)
+        self._work = [ascent_work(weights.shape, dtype, n_workers) for weights in couplings]
+        self._couplings, self._velocities, self._n_threads = couplings, velocities, n_threads
+        self._address = product_address(dtype)
 
-    def take():
-        for arguments in calls:
-            ascend_kernel(*arguments)
+    def __call__(self, gradients, steps, sides, epoch, copies=None):
+        """Take a step; threads meet once, when all matrices are done.
 
-    in_parallel(take, (), n_workers)
-    # No machine of any use has larger weights, whose fourth powers overflow in single precision.
-    moves, largest_square = [], 2.0**64
-    for *_, ((of_below, squares), products) in calls:
-        # Written so that NaN counts as diverged.
-        if not squares.max(initial=0) < largest_square:
-            raise diverged(epoch)
-        moves.append((of_below, products.sum(0)))
-    return moves
+        A gradient is an array or `Pairs`. `copies` has for each matrix the packed couplings that
+        follow it. Returns the products of the direction of the step with the offsets above, and
+        below, of each matrix; the next step overwrites them.
+        """
+        gradients = list(map(self._as_pairs, gradients))
+        matrices = gradients, self._couplings, self._velocities, steps, sides
+        calls = list(zip(*matrices, copies or self._no_copies, self._work, self._sums, strict=True))
+        work = 0
+        for pairs, weights, *_, memory, _ in calls:
+            work += weights.size * (32 + len(pairs.lefts))
+            memory.queue[:] = 0
+
+        def take():
+            for arguments in calls:
+                ascend_kernel(self._address, *arguments)
+
+        n_workers = workers_for(sum(self._n_tasks), work // VECTOR_SPEED, self._n_threads)
+        in_parallel(take, (), n_workers)
+        # Larger weights, whose fourth powers overflow in single precision, are of no use.
+        moves, largest_square = [], 2.0**64
+        for (of_below, squares), products in self._sums:
+            # Written so that NaN counts as diverged.
+            if not np.maximum.reduce(squares, initial=0) < largest_square:
+                raise diverged(epoch)
+            moves += of_below, np.add.reduce(products)
+        return moves
+
+    def _as_pairs(self, gradient):
+        if isinstance(gradient, Pairs):
+            return gradient
+        added = np.ascontiguousarray(gradient, self._none.dtype)
+        return Pairs(0, added[:0], self._none, added)
 
 
 def finite_sum(x, step, epoch):
     """Parameters after a step; fields of -inf stay."""
     new = x + step
-    if not (np.isfinite(np.add.reduce(new, axis=None)) or np.isfinite(new[np.isfinite(x)]).all()):
+    if not (math.isfinite(np.add.reduce(new, axis=None)) or np.isfinite(new[np.isfinite(x)]).all()):
         raise diverged(epoch)
     return new
 

@@ -20,7 +20,7 @@ def machine(layers, weights):
 def centred(model, slope, means):
     """The direction of a step of gradient ascent when units are counted from their means."""
     state, plan = initial_state(model), Plan(model, LayeredSettings(l2=0, momentum=0))
-    plan.kinds = plan.kinds._replace(free=[])  # steps are not scaled
+    plan.averages.free = []  # steps are not scaled
     plan.ascend(state, slope.combine(np.copy), means, [], 1.0)
     return state.velocity
 
