@@ -14,8 +14,8 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 55_707,
-    "lines of code": 34_792,
+    "lines": 55_694,
+    "lines of code": 34_781,
     "numeric constants": 286,
     "lines of tests": 41_801,
     "lines of the longest docstring of a function": 60,
