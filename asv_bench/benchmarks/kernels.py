@@ -30,11 +30,8 @@ NAMES = [
     "pseudo_likelihood.binary.residuals-plain",
     "pseudo_likelihood.binary.bslm-plain",
     "mean_field.relaxed_bp.relaxed_bp-rbm",
-    "ep.sequential.project_block-few_rows",
-    "ep.sequential.sweep_blocks-few_rows",
-    "ep.sequential.visit_block-covariance",
-    "ep.sequential.visit_block-data_covariance",
-    "ep.sequential.downdate-few_rows",
+    "ep.sites.visit_block-covariance",
+    "ep.sites.visit_block-data_covariance",
     "ep.sites.tilt_sites-spike_and_slab",
     "ep.sites.match_sites-free",
     "ep.sites.match_cavities-spike_and_slab",
@@ -70,13 +67,11 @@ NAMES = [
 ]
 # Kernels in double precision alone, and those without a queue of tasks: asv prints "n/a" for each
 # combination of parameters that a benchmark leaves out.
-DOUBLE = ("bp.convergence", "bp.graph", "bp.groups", "bp.local_search", "ep.sequential", "ep.site",
-          "pseudo_likelihood.binary.bslm", "pseudo_likelihood.binary.scores",
-          "pseudo_likelihood.hamming")  # fmt: skip
-SERIAL = ("ep.sequential.downdate", "ep.sequential.project", "ep.sequential.visit",
-          "ep.site_blocks", "mean_field.relaxed_bp", "mean_field.tap.assess_rows",
-          "mean_field.tap.greedy_colours", "mean_field.tap.sweep_chunks", "sampling.annealing",
-          "training")  # fmt: skip
+DOUBLE = ("bp.convergence", "bp.graph", "bp.groups", "bp.local_search", "ep.site",
+          "pseudo_likelihood.binary.bslm", "pseudo_likelihood.hamming")  # fmt: skip
+SERIAL = ("ep.site_blocks", "ep.sites.visit_block", "mean_field.relaxed_bp",
+          "mean_field.tap.assess_rows", "mean_field.tap.greedy_colours",
+          "mean_field.tap.sweep_chunks", "sampling.annealing", "training")  # fmt: skip
 POOLS = ThreadpoolController()
 
 

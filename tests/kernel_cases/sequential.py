@@ -1,12 +1,10 @@
-"""Cases of a sequential sweep, a block of units of which the last do not exist."""
+"""Cases of a block of units of a sequential sweep, of which the last do not exist."""
 
 from functools import partial
 
 import numpy as np
 
-from fastmf.kernels.ep.sequential import BLOCK
-from fastmf.kernels.ep.sites import SiteSettings
-from fastmf.kernels.linear.product import pack, product_address
+from fastmf.kernels.ep.sites import BLOCK, SiteSettings
 from fastmf.priors._compiled import units_of
 from kernel_cases.case import Case
 from kernel_cases.sites import machine
@@ -36,16 +34,6 @@ def block(size, low_rank):
     return prior, site, np.eye(BLOCK), np.linalg.inv(precision), rng.normal(size=BLOCK)
 
 
-def project_arguments(size, dtype, rows=None):
-    """Arguments of `project_block`: the last units, fewer than a block."""
-    _, _, X, matrix, vector = block(size, True)
-    matrix = pack(matrix)
-    n_panels, n, width = matrix.shape
-    rows = np.full((BLOCK, BLOCK + n_panels * width), 9.0)
-    vector = np.concatenate([np.full(BLOCK, 9.0), vector, np.zeros(n_panels * width - n)])
-    return product_address(float), X, 3, matrix, rows, vector
-
-
 def visit_arguments(size, dtype, rows=None, low_rank=True):
     """Arguments of `visit_block`: units later in the block see the earlier ones."""
     prior, site, X, matrix, vector = block(size, low_rank)
@@ -64,50 +52,8 @@ def visit_results(arguments):
     return {name: a[None] for name, a in filled.items()}
 
 
-def downdate_arguments(size, dtype, rows=None):
-    """Arguments of `downdate`."""
-    *_, matrix, _ = block(size, True)
-    matrix, rng = pack(matrix), np.random.default_rng(8)
-    n_panels, n, width = matrix.shape
-    rows = np.zeros((BLOCK, BLOCK + n_panels * width))
-    rows[:, : BLOCK + n] = rng.normal(size=(BLOCK, BLOCK + n))
-    return product_address(float), rows, rng.normal(size=BLOCK), matrix
-
-
-def sweep_arguments(size, dtype, rows=None):
-    """Arguments of `sweep_blocks`: three blocks of units, the last one not full."""
-    prior, site, X, matrix, vector = block(size, True)
-    n, many = len(X), np.arange(2 * BLOCK + 5) % LAST
-    X = np.ascontiguousarray(X[:, many])
-    prior, site = prior._make(f[START + many] for f in prior), site[:, START + many].copy()
-    matrix = pack(np.linalg.inv(0.3 * np.eye(n) + (X / site[1]) @ X.T))
-    n_panels, _, width = matrix.shape
-    vector = np.concatenate([np.full(BLOCK, 9.0), vector, np.zeros(n_panels * width - n)])
-    settings = SiteSettings(0.5 + 0 * site[0], 0.1, -np.inf)
-    updates = np.full((2, 3 * BLOCK), 9.0)
-    units = units_of(prior, float)
-    sites, queue = (site, updates), np.zeros(1, np.int64)
-    return product_address(float), units, settings, X, matrix, vector, sites, queue
-
-
-def sweep_results(arguments):
-    """All that `sweep_blocks` fills."""
-    matrix, vector, (site, updates), _ = arguments[4:]
-    filled = {"matrix": matrix, "vector": vector, "site": site, "updates": updates}
-    return {name: a[None] for name, a in filled.items()}
-
-
 CASES = [
-    Case("ep.sequential.sweep_blocks", "few_rows", sweep_arguments, sweep_results, CLOSE,
-         large=True),
-    Case("ep.sequential.project_block", "few_rows", project_arguments,
-         lambda arguments: {"rows": arguments[4][None], "vector": arguments[5][None]}, CLOSE,
-         large=True),
-    *(
-        Case("ep.sequential.visit_block", name, partial(visit_arguments, low_rank=low_rank),
-             visit_results, CLOSE, large=True)
-        for name, low_rank in (("covariance", False), ("data_covariance", True))
-    ),
-    Case("ep.sequential.downdate", "few_rows", downdate_arguments,
-         lambda arguments: {"matrix": arguments[3][None]}, CLOSE, large=True),
+    Case("ep.sites.visit_block", name, partial(visit_arguments, low_rank=low_rank), visit_results,
+         CLOSE, large=True)
+    for name, low_rank in (("covariance", False), ("data_covariance", True))
 ]  # fmt: skip

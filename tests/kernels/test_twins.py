@@ -22,12 +22,7 @@ TESTS = Path(__file__).parents[1]
 SMALL = Size(60, 31, 9)
 
 # Kernels whose work is not shared by threads, nor divided into rows.
-WITHOUT_ROWS = {
-    "ep.sequential.sweep_blocks",
-    "ep.sequential.project_block",
-    "ep.sequential.visit_block",
-    "ep.sequential.downdate",
-}
+WITHOUT_ROWS = {"ep.sites.visit_block"}
 
 
 def cases_without(names):

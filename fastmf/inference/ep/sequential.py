@@ -1,18 +1,21 @@
 """Sequential expectation propagation: exact rank-one updates, a block of units at a time.
 
-See `fastmf.kernels.ep.sequential` for the equations. The Gaussian is stored as the covariance and
-means of the units, or with fewer rows than units as B^-1 and B^-1 (y - X D t1).
+The Gaussian is stored as a symmetric matrix M and a vector g, of which every unit needs a diagonal
+element q = x'Mx and a field u = x'g, and which its new site changes to
+
+    M - rate z z'  and  g + step z,  where  z = M x:
+
+of few units, their covariance and their means (then x picks out one unit); of a linear model with
+few rows, the inverse B^-1 of the covariance of the data, B = s2 + X D X' with D the inverse site
+precisions, and B^-1 (y - X D t1) (then x is a column of X). M is changed once per block.
 """
 
 import numpy as np
 from scipy.linalg import inv
 
-from fastmf._threads.workers import in_parallel
 from fastmf.inference.ep.sites import energy, state_of
 from fastmf.inference.gaussian import Dense, Latent, LowRank
-from fastmf.kernels.ep.sequential import BLOCK, downdate, sweep_blocks, visit_block
-from fastmf.kernels.ep.sites import SiteSettings
-from fastmf.kernels.linear.product import pack, product_address
+from fastmf.kernels.ep.sites import BLOCK, SiteSettings, visit_block
 
 
 def sequential_sweeps(problem, state, damping, trace):
@@ -45,34 +48,24 @@ def _sweep(problem, damping, site):
     gaussian = (_inverse_data_covariance if low_rank else _covariance)(side, site)
     if gaussian is None:
         return None
-    matrix = pack(gaussian[0])
-    n_panels, n, width = matrix.shape
-    rows = np.zeros((BLOCK, BLOCK + n_panels * width))
-    vector = np.zeros(rows.shape[1])
-    vector[BLOCK : BLOCK + n] = gaussian[1]
+    matrix, given = gaussian
+    rows, vector = np.zeros((BLOCK, BLOCK + len(given))), np.append(np.zeros(BLOCK), given)
     starts = range(0, side.n_units, BLOCK)
     updates = np.zeros((2, len(starts) * BLOCK))
     settings = SiteSettings(problem.prior_precision, damping, problem.min_site_precision)
-    address = product_address(np.float64)
-    units = problem.units
-    if low_rank:
-        sites, queue = (site, updates), np.zeros(1, np.int64)
-        arguments = address, units, settings, side.X, matrix, vector, sites, queue
-        in_parallel(sweep_blocks, arguments, 1)
-        return float(updates[1].max())
     for start in starts:
-        _copy_block(slice(start, min(start + BLOCK, n)), matrix, rows, vector)
-        visit_block(units, settings, start, False, rows, vector, site, updates)
-        downdate(address, rows, updates[0, start : start + BLOCK], matrix)
+        n = min(BLOCK, side.n_units - start)
+        units, z, field = slice(start, start + n), rows[:n, BLOCK:], vector[BLOCK:]
+        if low_rank:
+            x = np.asarray(side.X[:, units], np.float64, order="C")
+            np.matmul(x.T, matrix, out=z)
+            rows[:n, :n], vector[:n] = z @ x, field @ x
+        else:
+            z[:] = matrix[units]
+            rows[:n, :n], vector[:n] = z[:, units], field[units]
+        visit_block(problem.units, settings, start, low_rank, rows, vector, site, updates)
+        matrix -= (z.T * updates[0, units]) @ z
     return float(updates[1].max())
-
-
-def _copy_block(units, matrix, rows, vector):
-    """The rows of a block of units and their fields, where M is the covariance of the units."""
-    n_block = units.stop - units.start
-    rows[:n_block, BLOCK:] = matrix[:, units].swapaxes(0, 1).reshape(n_block, -1)
-    for row in (*rows[:n_block], vector):
-        row[:n_block] = row[BLOCK:][units]
 
 
 def _covariance(side, site):

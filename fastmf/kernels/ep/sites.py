@@ -25,6 +25,11 @@ from fastmf.priors._compiled import tilted_log_partition, tilted_moments
 UNITS_PER_TASK = 256
 # Units whose cavities are sought together: vectors are long enough, and few of their units wait.
 MATCHED_UNITS = 32
+# Units of a block of a sequential sweep.
+BLOCK = 24
+# Smallest modulus of a site's precision, relative to site and cavity, where inverse site
+# precisions are kept.
+MIN_SITE_MODULUS = 1e-7
 # Largest precision of a tilted unit, relative to its cavity (or its prior, if larger): beyond,
 # the precision of the cavity would be lost in the rounding of the marginal's.
 MAX_RELATIVE_PRECISION = 1e9
@@ -92,6 +97,85 @@ def new_site(settings, i, tilted, cavity, site):
         (1 - damping) * (mean * precision - c1) + damping * t1,
         (1 - damping) * (precision - c2) + damping * t2,
     )
+
+
+@kernel
+def visit_block(units, settings, start, low_rank, rows, vector, site, updates):
+    """Update the sites of a block of units one after another, each seeing the newest values.
+
+    A block has one row [overlap | z] for each unit: the products x_l'z with the units l of the
+    block, and z = M x (see `fastmf.inference.ep.sequential`). So has the vector: [field | g]. When
+    a site changes, the row of its unit is added to the vector and subtracted from the rows after
+    it.
+
+    Notes
+    -----
+    Exactly rank-one updates after every site (Hernández-Lobato & Hernández-Lobato 2011, Section
+    3.1); M is changed later. An update that would leave no proper Gaussian, or for which moments do
+    not exist, is not made.
+    """
+    b, a, mean, var = np.empty(1), np.empty(1), np.empty(1), np.empty(1)
+    updates[:, start : start + BLOCK] = 0
+    for k in range(smaller(BLOCK, site.shape[1] - start)):
+        i, row = start + k, rows[k]
+        _subtract_earlier(rows, updates[0, start:], k)
+        q, u, old = row[k], vector[k], (site[0, i], site[1, i])
+        proper, marginal, cavity = _marginal_and_cavity(low_rank, q, u, old)
+        b[0], a[0] = cavity
+        tilted_moments(units, i, b, a, mean, var)
+        updates[1, i] = np.inf
+        if not (proper and np.isfinite(mean[0]) and var[0] < np.inf):
+            continue
+        scale = np.sqrt(larger(1.0, larger(var[0], marginal[1])))
+        mismatch = abs(mean[0] - marginal[0]) / scale
+        updates[1, i] = larger(mismatch, abs(var[0] - marginal[1]) / scale / scale)
+        new = new_site(settings, i, (mean[0], var[0]), cavity, old)
+        proper, new, rate, step = _change(low_rank, q, u, cavity[1], old, new)
+        if proper:
+            updates[0, i] = rate
+            site[0, i], site[1, i] = new
+            for c in range(len(row)):
+                vector[c] += step * row[c]
+
+
+@kernel(mode="inline")
+def _subtract_earlier(rows, rates, k):
+    """Subtract from the row of unit k what the units before it have changed."""
+    row = rows[k]
+    for j in range(k):
+        earlier = rows[j]
+        factor = rates[j] * earlier[k]
+        for c in range(len(row)):
+            row[c] -= factor * earlier[c]
+
+
+@kernel(mode="inline")
+def _marginal_and_cavity(low_rank, q, u, site):
+    """Whether the Gaussian is proper, mean and variance of the unit, and its cavity."""
+    t1, t2 = site
+    if low_rank:
+        relative_var = 1 - q / t2  # t2 times the variance
+        marginal = (t1 + u) / t2, relative_var / t2
+        cavity = (u + t1 * q / t2) / relative_var, q / relative_var
+        return relative_var * t2 > 0, marginal, cavity
+    return q > 0, (u, q), (u / q - t1, 1 / q - t2)
+
+
+@kernel(mode="inline")
+def _change(low_rank, q, u, cavity_precision, old, new):
+    """Whether a site leaves a proper Gaussian; the site, and rate and step of the change."""
+    (t1, t2), (new1, new2) = old, new
+    if low_rank:
+        # D is the inverse of the precisions: none of them may be zero.
+        smallest = MIN_SITE_MODULUS * (cavity_precision + abs(new2))
+        if abs(new2) < smallest:
+            new2 = smallest if new2 >= 0 else -smallest
+        change, shift = 1 / new2 - 1 / t2, t1 / t2 - new1 / new2
+    else:
+        change, shift = new2 - t2, new1 - t1
+    rate = change / (1 + change * q)
+    proper = cavity_precision + new2 > 0 and (low_rank or 1 + change * q > 0)
+    return proper, (new1, new2), rate, shift - rate * (u + shift * q)
 
 
 @kernel
