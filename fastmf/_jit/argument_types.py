@@ -77,14 +77,11 @@ def type_of(value):
         return ArrayType(item.name, value.ndim, layout)
     if isinstance(value, tuple):
         members = tuple(map(type_of, value))
-        return None if None in members else TupleType(members, _class_of(value))
+        class_ = None if type(value) is tuple else type(value)
+        return None if None in members else TupleType(members, class_)
     if isinstance(value, np.generic):
         return value.dtype.name if value.dtype.kind in "biuf" else None
     return _NUMBERS.get(type(value))
-
-
-def _class_of(value):
-    return None if type(value) is tuple else type(value)
 
 
 # --- annotations ----------------------------------------------------------------------------------

@@ -127,7 +127,8 @@ class Library:
     """
 
     def __init__(self, folder, level):
-        digest, content = _divided((folder / "index.json").read_text())
+        text = (folder / "index.json").read_text()
+        digest, content = text[:DIGEST_DIGITS], text[DIGEST_DIGITS + 1 :]
         if digest != hashlib.sha256(content.encode()).hexdigest():
             raise ValueError("its index is damaged")
         index = json.loads(content)
@@ -166,10 +167,6 @@ class Library:
         if description is None or description["address"] is None:
             return None
         return ctypes.cast(self._library[description["address"]], ctypes.c_void_p).value
-
-
-def _divided(text):
-    return text[:DIGEST_DIGITS], text[DIGEST_DIGITS + 1 :]
 
 
 def _arrays_are_as_expected():

@@ -355,17 +355,13 @@ def _step(t, low, high, excess, linear, quadratic):
 def fill_quantiles(memory, n):
     """Replace probabilities, in the first row, by quantiles: NaN where the integral is infinite."""
     u = UNITS_PER_BLOCK
-    value, lower, upper = (
-        row(memory, (ARGUMENTS,), n),
-        row(memory, (ARGUMENTS + 2 * u,), n),
-        row(memory, (ARGUMENTS + 3 * u,), n),
-    )
-    t, low, high, goal = (
-        row(memory, (EXPONENTS,), n),
-        row(memory, (EXPONENTS + u,), n),
-        row(memory, (EXPONENTS + 2 * u,), n),
-        row(memory, (EXPONENTS + 3 * u,), n),
-    )
+    value = row(memory, (ARGUMENTS,), n)
+    lower = row(memory, (ARGUMENTS + 2 * u,), n)
+    upper = row(memory, (ARGUMENTS + 3 * u,), n)
+    t = row(memory, (EXPONENTS,), n)
+    low = row(memory, (EXPONENTS + u,), n)
+    high = row(memory, (EXPONENTS + 2 * u,), n)
+    goal = row(memory, (EXPONENTS + 3 * u,), n)
     widest_vectors()
     linear, quadratic = row(memory, (PANEL_SUMS,), n), row(memory, (PANEL_SUMS + u,), n)
     reach, position = row(memory, (PANEL_SUMS + 4 * u,), n), row(memory, (PANEL_SUMS + 8 * u,), n)

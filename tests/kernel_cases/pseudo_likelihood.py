@@ -18,8 +18,8 @@ def residual_arguments(size, dtype, rows=None):
     products[-1] *= 500
     weights = np.random.default_rng(2).random(size.n_rows).astype(dtype)
     return (
-        *(products[wanted], machine.prior.field, states[wanted], weights[wanted]),
-        *(np.zeros(1, np.int64), np.zeros_like(weights[wanted])),
+        *(machine.prior.field, states[wanted], weights[wanted], np.zeros(1, np.int64)),
+        *(products[wanted], np.zeros_like(weights[wanted])),
     )
 
 

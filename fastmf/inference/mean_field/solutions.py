@@ -243,11 +243,9 @@ def _keys(means):
 
 def second_moments(prior, mean, var):
     """The variance, and in a group the mean, which is v + m^2 there."""
-    return np.where(_in_group(prior), mean, var) if has_groups(prior) else var
-
-
-def _in_group(prior):
-    return np.repeat(column_is_group(prior), column_sizes(prior))
+    if not has_groups(prior):
+        return var
+    return np.where(np.repeat(column_is_group(prior), column_sizes(prior)), mean, var)
 
 
 def log_partition_of_tilts(model, b, a, order, field=0.0, precision=0.0):

@@ -189,10 +189,8 @@ def _sum_block(settings, problem, arrays, workspaces, place, damping):
         for k in range(n_units):
             decoded_field += fields[first + k] if visible[k] > 0 else 0.0
             if damping == 0 and change <= settings.tol:
-                e, s = (
-                    row(problem.exponentials, (first + k, 0), n),
-                    row(messages, (entry, first + k, 0), n),
-                )
+                e = row(problem.exponentials, (first + k, 0), n)
+                s = row(messages, (entry, first + k, 0), n)
                 beliefs = real(tile[w, P, k]), real(tile[w, Q, k])
                 add_sum_changes(e, hidden, beliefs, s, changes)
         for k in range(n_units):
@@ -264,10 +262,8 @@ def _max_block(settings, problem, arrays, workspaces, place, damping):
     for first in range(start, last, TILE_UNITS):
         n_units = smaller(TILE_UNITS, last - first)
         for k in range(n_units):
-            weights, s = (
-                row(problem.weights, (first + k, 0), n),
-                row(messages, (entry, first + k, 0), n),
-            )
+            weights = row(problem.weights, (first + k, 0), n)
+            s = row(messages, (entry, first + k, 0), n)
             if is_first:
                 set_to_halves(weights, s)
             total = max_to_visible(weights, s, hidden, row(workspaces.received, (w, k, 0), n))
@@ -276,10 +272,8 @@ def _max_block(settings, problem, arrays, workspaces, place, damping):
         largest = _set_visible_beliefs(settings, visible, workspaces, w, damping)
         change = larger(change, largest)
         for k in range(n_units):
-            weights, s = (
-                row(problem.weights, (first + k, 0), n),
-                row(messages, (entry, first + k, 0), n),
-            )
+            weights = row(problem.weights, (first + k, 0), n)
+            s = row(messages, (entry, first + k, 0), n)
             r, log_odds = row(workspaces.received, (w, k, 0), n), real(visible[k])
             if damping == 0 and change <= settings.tol:
                 add_max_changes(weights, r, log_odds, s, changes)

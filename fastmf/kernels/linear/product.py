@@ -148,10 +148,8 @@ def _tile(n_tile_rows):
         row, source, panel, skip, first, last, column = position
         rows, end = slice(row, row + n_tile_rows), packed.shape[2]
         end = skip + end // TILE_VECTORS if single else end
-        couplings, target = (
-            packed[panel, first:last, skip:end],
-            out[rows, column + skip : column + end],
-        )
+        couplings = packed[panel, first:last, skip:end]
+        target = out[rows, column + skip : column + end]
         terms = states[rows, source + first : source + last] @ couplings
         target[...] = terms + target if first else terms
 

@@ -188,10 +188,8 @@ def _update_layer(layer, incoming, damping, work):
         for r in range(n_here):
             k, source = start + r, layer.source + start + r
             w = row(layer.couplings, (k, 0), n)
-            mean, var = (
-                row(work.messages, (incoming, k * n), n),
-                row(work.messages, (incoming + 1, k * n), n),
-            )
+            mean = row(work.messages, (incoming, k * n), n)
+            var = row(work.messages, (incoming + 1, k * n), n)
             _cavities(w, mean, var, b, a, cavity_b, cavity_a)
             new_mean, new_var = row(work.tile, (0, r, 0), n), row(work.tile, (1, r, 0), n)
             tilted_moments(layer.units, 0, cavity_b, cavity_a, new_mean, new_var)
@@ -219,10 +217,8 @@ def _bethe_terms(layer, incoming, work):
     for i in range(n):
         of_marginals += terms[i]
     for k in range(n_source):
-        mean, var = (
-            row(work.messages, (incoming, k * n), n),
-            row(work.messages, (incoming + 1, k * n), n),
-        )
+        mean = row(work.messages, (incoming, k * n), n)
+        var = row(work.messages, (incoming + 1, k * n), n)
         w = row(layer.couplings, (k, 0), n)
         _cavities(w, mean, var, b, a, cavity_b, cavity_a)
         tilted_log_partition(layer.units, 0, cavity_b, cavity_a, terms)

@@ -264,11 +264,9 @@ def _shift(mean, var, s, shifted, sources):
     for k in range(sources.shape[0]):
         begin, n, kind = sources[k, 0], sources[k, 1], sources[k, 2]
         # Loops that begin at 0 have no negative index, which would keep them from vectors.
-        m, out, field = (
-            row(mean, (begin,), n),
-            row(shifted, (begin,), n),
-            row(s, (sources[k, 4],), n),
-        )
+        m = row(mean, (begin,), n)
+        out = row(shifted, (begin,), n)
+        field = row(s, (sources[k, 4],), n)
         if kind == SCALARS:
             v = row(var, (begin,), n)
             for j in range(n):
@@ -302,10 +300,8 @@ def _multiply_source(layer, n_active, states, source, packed, out, n):
 def _add_own(active, n_active, plane, column, n):
     """Add the products with one source to their sums."""
     for s in range(n_active):
-        total, of_source = (
-            row(active.products, (plane, s, column), n),
-            row(active.products, (ONE_SOURCE, s, 0), n),
-        )
+        total = row(active.products, (plane, s, column), n)
+        of_source = row(active.products, (ONE_SOURCE, s, 0), n)
         for i in range(n):
             total[i] += of_source[i]
 
@@ -461,10 +457,8 @@ def _multiply_units(graph, order, active, first, n):
     n_units = active.state.shape[2]
     mean, var = row(active.state, (MEAN, 0, 0), n_units), row(active.state, (VAR, 0, 0), n_units)
     third = row(active.state, (THIRD if order == 3 else MEAN, 0, 0), n_units)
-    field, onsager = (
-        row(active.products, (FIELD, 0, 0), n),
-        row(active.products, (ONSAGER, 0, 0), n),
-    )
+    field = row(active.products, (FIELD, 0, 0), n)
+    onsager = row(active.products, (ONSAGER, 0, 0), n)
     cubic = row(active.products, (CUBIC, 0, 0), n)
     zero = mean.dtype.type(0)
     for i in range(n):

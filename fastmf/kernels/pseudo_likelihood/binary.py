@@ -76,7 +76,7 @@ _MAX_ODDS = float(np.sqrt(np.finfo(np.float64).max / 4))
 
 
 @kernel(fastmath=REORDER, views=True)
-def residuals(out, field, states, weights, queue, value):
+def residuals(field, states, weights, queue, out, value):
     """Residuals weight * (x - tanh eta) of rows, and their log-pseudo-likelihoods.
 
     On entry `out` holds the products of the states with the couplings.

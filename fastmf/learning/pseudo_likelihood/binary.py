@@ -115,7 +115,7 @@ class PseudoLikelihood(PairwiseLikelihood):
         # A tanh and a softplus take the time of some six multiply-adds each.
         n_tasks = -(-len(states) // pl_kernels.ROWS_AT_A_TIME)
         n_workers = workers_for(n_tasks, 12 * residuals.size, self.n_threads)
-        arguments = residuals, field, states, weights, np.zeros(1, np.int64), values
+        arguments = field, states, weights, np.zeros(1, np.int64), residuals, values
         in_parallel(pl_kernels.residuals, arguments, n_workers)
         if self.targets is not self.states:
             # Terms that are left out are ln 1/2 each.

@@ -217,8 +217,10 @@ class Godambe:
         indices = slice(None) if pairs is None else self.indices(pairs)
         n = len(self.parameters)
         if pairs is None or n <= MAX_HESSIAN_PARAMETERS:
+            _check_memory(n)
             with few_blas_threads(n):
-                return self._all_standard_errors()[indices]
+                inverse, scores = self._inverse_and_scores(self.parameters)
+                return np.sqrt(np.einsum("jk,jk->j", inverse @ scores, inverse))[indices]
         with few_blas_threads():
             return self.standard_errors_without_matrices(indices)
 
@@ -247,12 +249,6 @@ class Godambe:
                 "with a penalty l2, or leave out units that depend on others linearly."
             ) from None
         return factor.inverse(overwrite=True)
-
-    def _all_standard_errors(self):
-        """The sandwich's diagonal, by n_rows n_parameters^2 + 3 n_parameters^3 operations."""
-        _check_memory(len(self.parameters))
-        inverse, scores = self._inverse_and_scores(self.parameters)
-        return np.sqrt(np.einsum("jk,jk->j", inverse @ scores, inverse))
 
     def standard_errors_without_matrices(self, indices):
         """Standard errors of a few parameters, without any matrix of all parameters.
@@ -325,17 +321,14 @@ class Godambe:
         among = inverse[np.ix_(indices, indices)]
         sandwich = inverse[indices] @ scores @ inverse[:, indices]
         if self.objective.singular:
-            basis = self._tested_directions(parameters, indices)
+            # Basis of the directions of these parameters that no change of gauge alters.
+            gauge = _pseudo_inverse(self.objective.hessian(parameters))[1]
+            basis = linalg.null_space(gauge[indices].T, rcond=MIN_EIGENVALUE)
             among, sandwich = basis.T @ among @ basis, basis.T @ sandwich @ basis
         weights = np.maximum(linalg.eigh(sandwich, among, eigvals_only=True)[::-1], 0)
         # Smaller weights are rounding errors.
         p_value = survival(statistic, weights[weights > 1e-12 * weights[0]])
         return RatioTest(statistic, p_value, weights, restricted)
-
-    def _tested_directions(self, parameters, indices):
-        """Basis of the directions of some parameters that no change of gauge alters."""
-        gauge = _pseudo_inverse(self.objective.hessian(parameters))[1]
-        return linalg.null_space(gauge[indices].T, rcond=MIN_EIGENVALUE)
 
 
 class IncompleteGodambe(Godambe):

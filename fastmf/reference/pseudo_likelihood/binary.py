@@ -7,7 +7,7 @@ import numpy as np
 from fastmf.special import log_2_cosh, sigmoid, softplus
 
 
-def residuals(out, field, states, weights, queue, value):
+def residuals(field, states, weights, queue, out, value):
     """Residuals weight * (x - tanh eta) of rows, and their log-pseudo-likelihoods."""
     t = -2 * states * (out + field)
     value[:] = -weights * softplus(t).sum(1)

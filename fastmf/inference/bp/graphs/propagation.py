@@ -190,7 +190,8 @@ class _GraphRows:
         self.options, self.units, self.problem = options, units, problem
         self.n_messages = len(problem.edges)
         eps = np.finfo(np.float64).eps
-        rounding = eps * (MEAN_ROUNDING * np.sqrt(units.max_degree) + 2 * scale)
+        max_degree = np.diff(units.layout.starts).max(initial=0)
+        rounding = eps * (MEAN_ROUNDING * np.sqrt(max_degree) + 2 * scale)
         self.settings = convergence_settings(options, float(rounding))
 
     def swept(self, send, problem, messages, n_beliefs, max_states, after=None):

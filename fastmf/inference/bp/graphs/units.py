@@ -78,11 +78,6 @@ class GraphUnits:
         """Whether the graph has no cycle."""
         return self.layout.is_forest
 
-    @property
-    def max_degree(self):
-        """Largest number of neighbours of a unit."""
-        return int(np.diff(self.layout.starts).max(initial=0))
-
     # --- two-valued units -------------------------------------------------------------------------
 
     @computed_once
@@ -189,6 +184,8 @@ class GraphUnits:
                 f"{scale:g}: divide all by a number, or forbid states by -inf."
             )
         ends = np.cumsum(sizes[layout.order][layout.neighbours])
+        is_second_side = np.zeros(len(layout.edges), bool)
+        is_second_side[layout.slots[:, 1]] = True
         problem = StatesProblem(
             starts=layout.starts,
             neighbours=layout.neighbours,
@@ -197,7 +194,7 @@ class GraphUnits:
             first_state=np.append(0, np.cumsum(sizes[layout.order])),
             first_entry=np.append(0, ends),
             first_value=first_value,
-            transposed=self._is_second_side(),
+            transposed=is_second_side,
             tables=divided,
             exponentials=np.exp(divided - shift),
             largest=largest,
@@ -206,11 +203,6 @@ class GraphUnits:
             maximum=False,
         )
         return problem, scale
-
-    def _is_second_side(self):
-        second = np.zeros(len(self.layout.edges), bool)
-        second[self.layout.slots[:, 1]] = True
-        return second
 
     def beliefs(self, log_beliefs):
         """Probabilities of all states as given, from logarithms in the order of the layout."""

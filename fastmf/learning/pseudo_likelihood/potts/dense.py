@@ -12,7 +12,6 @@ from itertools import pairwise
 import numpy as np
 from scipy import linalg, sparse
 
-from fastmf._common.rows import BLOCK_ENTRIES
 from fastmf._threads.workers import computed_once
 from fastmf.learning.pseudo_likelihood.existence import Items
 from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, TOLERANCE_ROWS
@@ -148,21 +147,12 @@ class DenseObjective(PairwiseLikelihood):
             residual = min(residual, weighted.min(initial=np.inf, where=neighbours))
         return residual, separates
 
-    @computed_once
-    def _tables(self):
-        return self._tables_of(slice(None))
-
-    def _tables_of(self, rows):
+    def _one_hot(self, rows):
+        """Rows and their targets as ones and zeros, and which states belong to a target."""
         labels, targets, sizes = self.labels[rows], self.targets[rows], self.positions.sizes
         x = one_hot(labels, sizes).toarray()
         states = x if self.targets is self.labels else one_hot(targets, sizes).toarray()
         return x, states, (targets >= 0)[:, self.position]
-
-    def _one_hot(self, rows):
-        """Rows and their targets as ones and zeros, and which states belong to a target."""
-        if len(self.labels) * self.n_fields > BLOCK_ENTRIES:
-            return self._tables_of(rows)
-        return tuple(table[rows] for table in self._tables)
 
     def _conditionals(self, parameters, rows):
         """One-hot rows and conditional probabilities of rows."""
@@ -192,10 +182,8 @@ class DenseObjective(PairwiseLikelihood):
 
     def _add_curvature(self, hessian, i, x, weights, p):
         """Add the curvature of the multinomial regression of position i on the others."""
-        states, neighbours = (
-            np.flatnonzero(self.position == i),
-            np.flatnonzero(self.coupled[i, self.position]),
-        )
+        states = np.flatnonzero(self.position == i)
+        neighbours = np.flatnonzero(self.coupled[i, self.position])
         features = np.hstack([np.ones((len(x), 1)), x[:, neighbours]])
         indices = [np.append(a, self.index[a, neighbours]) for a in states]
         for k, a in enumerate(states):

@@ -330,13 +330,9 @@ class SymmetricObjective:
         by_pair = J.reshape(len(J), len(J), width, width)
         by_pair[p, r], by_pair[r, p] = tiles, tiles.swapaxes(1, 2)
         field = z[self.n_tile_numbers :] * self.field_scale
-        field -= self.centring * self.layout.vector_from_blocks(self._times(J, self.f))
+        from_others = np.stack([self.f.reshape(-1) @ table for table in J])
+        field -= self.centring * self.layout.vector_from_blocks(from_others)
         return self.layout.zero_sum(field)
-
-    def _times(self, tables, vector):
-        """The couplings times a vector in blocks."""
-        flat = vector.reshape(-1)
-        return np.stack([flat @ table for table in tables])
 
     def __call__(self, z, gradient):
         """The value at coordinates; its gradient is filled."""
@@ -508,12 +504,6 @@ class FewRows:
         """E(A)."""
         return fields_of_few_rows(A, self.X, self.X, self.K, self.sizes)
 
-    def _value_and_residuals(self, eta):
-        """Sum over rows of the log-pseudo-likelihoods, and w (x - p)."""
-        logs, weights = self.positions.log_softmax(eta), self.data.weights
-        residuals = self.X.toarray() - np.exp(logs) * self.present
-        return weights @ self.X.multiply(logs).sum(1), weights[:, None] * residuals
-
     def __call__(self, z, gradient):
         """The value at coordinates; its gradient is filled."""
         A = self._coefficients(z)
@@ -521,7 +511,9 @@ class FewRows:
         penalty = self.ridge / 2 * np.vdot(A, eta)
         field = z[self.n_coefficients :] * self.field_scale
         field = self.positions.zero_sum(field - self.centring * (self.share @ eta))
-        value, residuals = self._value_and_residuals(eta + field)
+        logs, weights = self.positions.log_softmax(eta + field), self.data.weights
+        residuals = weights[:, None] * (self.X.toarray() - np.exp(logs) * self.present)
+        value = weights @ self.X.multiply(logs).sum(1)
         value -= penalty + self.field_ridge / 2 * (field @ field)
         of_field = self.positions.zero_sum(residuals.sum(0) - self.field_ridge * field)
         residuals -= self.share[:, None] * (self.centring * of_field)
