@@ -14,10 +14,10 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 55_879,
-    "lines of code": 34_966,
+    "lines": 55_855,
+    "lines of code": 34_944,
     "numeric constants": 286,
-    "lines of tests": 41_801,
+    "lines of tests": 41_799,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,

@@ -26,9 +26,7 @@ from fastmf.estimators.sparse_regression._spike_slab import FittedPart, SpikeSla
 from fastmf.inference.gaussian.blocks import n_elements
 from fastmf.learning.evidence import NEVER_ZERO, Classification, Regression, Task
 from fastmf.learning.evidence.blocks import labels_of_task
-from fastmf.priors._protocol import n_units, parts_of
 from fastmf.priors.spike_and_slab import ALWAYS
-from fastmf.special import sigmoid
 
 # Weights of values of the hyper-parameters, relative to the largest, of those that are left out.
 MIN_REPORTED_WEIGHT = 0.03
@@ -738,13 +736,9 @@ def moments_of(task, point):
     """
     moments = np.empty((5, len(task.groups)))
     for part, units, result in zip(task.parts, task.units, point.results, strict=True):
-        prior, n = parts_of(part.model(point.hyperparameters).prior)[0], len(part.groups)
-        included = result.inclusion_probability
-        if included is None:
-            features = slice(n_units(prior))
-            included = sigmoid(prior.tilted_log_odds(result.b[features], result.a[features]))
-        zero = column_squares(part.X)[:n] == 0
-        moments[:3, units] = np.where(zero, 0, (result.mean[:n], result.var[:n], included[:n]))
+        n = len(part.groups)
+        values = result.mean[:n], result.var[:n], result.inclusion_probability[:n]
+        moments[:3, units] = np.where(column_squares(part.X)[:n] == 0, 0, values)
         moments[3:, units] = result.sites[:, :n]
     return moments
 

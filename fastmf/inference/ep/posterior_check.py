@@ -25,7 +25,6 @@ from fastmf.inference.ep.inclusion_patterns import (
 )
 from fastmf.inference.ep.model_chains import InclusionPosterior
 from fastmf.priors.spike_and_slab import ALWAYS, GaussBernoulli
-from fastmf.special import sigmoid
 
 # Largest difference of probabilities, in standard errors of the chains, and nats.
 MAX_DIFFERENCE, SIGNIFICANT_ERRORS, EVIDENCE_MARGIN = 0.1, 3.0, 0.1
@@ -106,8 +105,6 @@ class PosteriorCheck(NamedTuple):
         if not isinstance(prior, GaussBernoulli):
             return None
         included = result.inclusion_probability
-        if included is None:
-            included = sigmoid(prior.tilted_log_odds(result.b, result.a))
         chains = compared(model, included)
         if chains is None:
             return None

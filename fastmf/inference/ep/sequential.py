@@ -8,7 +8,6 @@ import numpy as np
 from scipy.linalg import inv
 
 from fastmf._threads.workers import in_parallel
-from fastmf.inference.ep.sites import energy, state_of
 from fastmf.inference.gaussian import Dense, Latent, LowRank
 from fastmf.kernels.ep.sequential import BLOCK, downdate, sweep_blocks, visit_block
 from fastmf.kernels.ep.sites import SiteSettings
@@ -28,14 +27,14 @@ def sequential_sweeps(problem, state, damping, trace):
             return state, False
         converged = False
         if trace.with_energies or residual <= problem.tol:
-            new = state_of(problem, site.copy())
+            new = problem.state_of(site.copy())
             state = state if new is None else new
             converged = new is not None and residual <= problem.tol and state.agrees(problem.tol)
-        trace.add(residual, lambda state=state: energy(problem, state))
+        trace.add(residual, lambda state=state: problem.energy(state))
         if converged:
             break
     else:
-        state = state_of(problem, site.copy()) or state
+        state = problem.state_of(site.copy()) or state
     return state, converged
 
 

@@ -30,7 +30,7 @@ MIN_RELATIVE_MOMENT = 1e-6
 class EPProblem(NamedTuple):
     """A Gaussian side with priors, and when to stop."""
 
-    side: object  # GaussianSide
+    side: object  # GaussianSide; None if the units are not coupled
     prior: tuple
     units: Units  # table of the units of the prior, for kernels
     min_site_precision: float  # -inf for none
@@ -43,11 +43,14 @@ class EPProblem(NamedTuple):
 
     def state_of(self, site):
         """The state with these sites; None if they leave no proper Gaussian."""
-        return state_of(self, site)
+        return state_with_moments(self, site, self.side.moments(site))
 
     def energy(self, state):
-        """The energy of a state."""
-        return energy(self, state)
+        """-ln Z(t) - sum ln Zhat(c) + sum ln Ztilde(t + c): Eqs. 9-12 of the paper."""
+        _, units = tilted_units(self, state.cavity)
+        marginals = gaussian_log_partition(state.cavity + state.site, self.weights)
+        value = marginals - units - state.log_partition
+        return float(value) if np.isfinite(value) else np.inf
 
     def difference(self, state):
         """Tilted less Gaussian moments, in standard deviations of the Gaussian, as a vector."""
@@ -69,10 +72,11 @@ class EPState(NamedTuple):
     tilted: np.ndarray
     log_partition: float  # of the Gaussian
     proposal: np.ndarray  # the sites of the next iteration
+    largest_difference: float
 
     def residual(self):
         """Largest difference of a mean or variance between the Gaussian and the tilted units."""
-        return mismatch(self.gaussian, self.tilted)
+        return self.largest_difference
 
     def agrees(self, tol):
         """Whether Gaussian and tilted units have the same moments: the rule of `FixedPoint`."""
@@ -90,7 +94,7 @@ class EPTrace:
     """Residual and energy of every iteration."""
 
     def __init__(self, with_energies=True):
-        self.with_energies, self.residuals, self.energies = with_energies, [], []
+        self.with_energies, self.residuals, self.energies = bool(with_energies), [], []
 
     def add(self, residual, energy):
         """Add an iteration; `energy` is a function, called only if energies are stored."""
@@ -160,21 +164,17 @@ def mismatch(moments, tilted):
     Where variances exceed 1, in standard deviations, and relative to the variance.
     """
     with np.errstate(invalid="ignore"):
-        scale = np.sqrt(np.maximum(1, np.maximum(moments[1], tilted[1])))
-        largest = float(abs((moments - tilted) / [scale, scale * scale]).max())
-    return largest if largest < np.inf else np.inf
+        variance = np.maximum(1, np.maximum(moments[1], tilted[1]))
+        mean, var = abs(moments - tilted)
+        largest = np.maximum(mean / np.sqrt(variance), var / variance).max()
+    return float(largest) if largest < np.inf else np.inf
 
 
 def per_unit(kernel, problem, inputs, outputs):
     """Run kernel(units, *inputs, queue, *outputs) over blocks of units, in threads."""
-    n_units, queue = problem.side.n_units, np.zeros(1, np.int64)
+    n_units, queue = len(problem.prior_precision), np.zeros(1, np.int64)
     n_workers = workers_for(-(-n_units // UNITS_PER_TASK), 100 * n_units, problem.n_threads)
     in_parallel(kernel, (problem.units, *inputs, queue, *outputs), n_workers)
-
-
-def state_of(problem, site):
-    """The state with these sites; None if they leave no proper Gaussian."""
-    return state_with_moments(problem, site, problem.side.moments(site))
 
 
 def state_with_moments(problem, site, moments):
@@ -184,7 +184,8 @@ def state_with_moments(problem, site, moments):
     outputs = cavity, tilted, proposal = np.empty((3, *site.shape))
     settings = SiteSettings(problem.prior_precision, 0.0, problem.min_site_precision)
     per_unit(match_sites, problem, (settings, moments.marginal, site), tuple(outputs))
-    return EPState(site, moments.marginal, cavity, tilted, moments.log_partition, proposal)
+    largest = mismatch(moments.marginal, tilted)
+    return EPState(site, moments.marginal, cavity, tilted, moments.log_partition, proposal, largest)
 
 
 def tilted_units(problem, cavity):
@@ -203,14 +204,6 @@ def gaussian_log_partition(natural, weights=None):
     """Sum of log integral exp(V1 w - V2 w^2 / 2) over units."""
     first, second = natural
     return total(first * first / second + np.log(2 * np.pi / second), weights) / 2
-
-
-def energy(problem, state):
-    """-ln Z(t) - sum ln Zhat(c) + sum ln Ztilde(t + c): Eqs. 9-12 of the paper."""
-    _, units = tilted_units(problem, state.cavity)
-    marginals = gaussian_log_partition(state.cavity + state.site, problem.weights)
-    value = marginals - units - state.log_partition
-    return float(value) if np.isfinite(value) else np.inf
 
 
 def first_sites(problem, mean, var, cavity=0.0):

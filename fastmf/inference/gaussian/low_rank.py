@@ -158,7 +158,7 @@ class Correction(NamedTuple):
 
 
 class LowRankInverse(NamedTuple):
-    """A^-1 of `LowRank`: D - V V' + H H' with V = D X' whiten' and H = C times the factor of S^-1."""
+    """A^-1 of `LowRank`: D - V V' + H H', see `_halves`."""
 
     side: LowRank
     precision: np.ndarray  # (n_units,), of the sites in the first inverse
@@ -236,7 +236,7 @@ class LowRankInverse(NamedTuple):
         return self._covariances(units, *self._halves(units))[0]
 
     def _halves(self, units):
-        """The rows of V and H of blocks of units of one size."""
+        """The rows of V = D X' L and H = C M of blocks of units; B^-1 = L L' and S^-1 = M M'."""
         low, precision = self.correction, self.precision[units][..., None]
         columns = np.asarray(self.side.X[:, units.ravel()], np.float64, order="F")
         columns = dtrmm(1.0, self.whiten.T, columns, trans_a=1, overwrite_b=1)

@@ -4,8 +4,9 @@ At a fixed point of expectation propagation the log-evidence is stationary in th
 derivatives are those with the sites held (Hernández-Lobato & Hernández-Lobato 2011, Eq. 37):
 
     by ln s2          (|y - X m|^2 + tr(X A^-1 X')) / (2 s2) - n_samples / 2
-    by ln slab        the derivatives of the log-partitions of the tilted units, less those of the
-    and log-odds      units under their priors alone
+    by ln slab        (E[w^2] / slab - p) / 2 summed over the units, with p their probabilities of
+                      not being zero
+    by log-odds       p less the prior probability, summed over the units
 """
 
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from fastmf.models import SparseLinearModel
 from fastmf.models.sparse_linear import with_gram
 from fastmf.priors import Concatenated, GaussBernoulli, TruncatedGaussian
 from fastmf.priors._protocol import parts_of
+from fastmf.special import sigmoid
 
 # Log-odds of a coefficient without a spike.
 NEVER_ZERO = 40.0
@@ -230,16 +232,10 @@ def evidence_gradient(model, result, groups, n_groups):
     square = residual @ residual + model.absent_square + model.noise_variance * n_determined
     by_noise = (square / model.noise_variance - model.total_rows) / 2
     prior, n = parts_of(model.prior)[0], len(groups)
-    zero, units = np.zeros_like(prior.field), slice(len(prior.field))
-    plain = prior.gradient(zero, zero)
-    if result.block_sites is None:
-        tilted = prior.gradient(result.b[units], result.a[units])
-    else:
-        moments = result.mean[units], result.var[units], result.inclusion_probability
-        tilted = prior.mixture_gradient(*moments)
-    by_slab = -((tilted.precision - plain.precision) * prior.precision)[:n].sum()
-    by_odds = np.bincount(groups, (tilted.log_odds - plain.log_odds)[:n], n_groups)
-    return by_noise, by_slab, by_odds
+    included = result.inclusion_probability[:n]
+    square = prior.precision[:n] * (result.mean[:n] ** 2 + result.var[:n])
+    by_odds = np.bincount(groups, included - sigmoid(prior.log_odds[:n]), n_groups)
+    return by_noise, (square - included).sum() / 2, by_odds
 
 
 def gaussian_statistics(result):

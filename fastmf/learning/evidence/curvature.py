@@ -15,12 +15,10 @@ import numpy as np
 from fastmf.special import sigmoid
 
 
-def evidence_curvature(prior, result, groups, n_groups):
+def evidence_curvature(hyperparameters, result, groups, n_groups):
     """Curvatures of minus the log-evidence by ln slab variance and log-odds, at a fixed point."""
-    n, included, precision = len(groups), result.inclusion_probability, prior.precision
-    if included is None:
-        included = sigmoid(prior.tilted_log_odds(result.b[:n], result.a[:n]))
-    included = included[:n]
+    n, precision = len(groups), 1 / hyperparameters.slab_variance
+    included = result.inclusion_probability[:n]
     positive = np.maximum(included, np.finfo(float).tiny)
     # Mean square of a coefficient that is not zero, in slab variances, and of its square.
     square = precision * (result.mean[:n] ** 2 + result.var[:n]) / positive
@@ -30,7 +28,7 @@ def evidence_curvature(prior, result, groups, n_groups):
     curvature = np.zeros((1 + n_groups, 1 + n_groups))
     curvature[0, 0] = of_slab.sum()
     if n_groups:
-        p = sigmoid(prior.log_odds)
+        p = sigmoid(hyperparameters.log_odds)[groups]
         of_odds = p * (1 - p) - included * (1 - included)
         curvature[0, 1:] = -np.bincount(groups, (1 - included) * by_slab, n_groups)
         curvature[1:, 1:] = np.diag(np.bincount(groups, of_odds, n_groups))

@@ -128,8 +128,7 @@ class _Search:
         curvature = np.eye(len(free))
         curvature[1, 1] = 0
         for part, result in zip(self._task.parts, point.results, strict=True):
-            prior, groups = values.prior(part.groups), part.groups
-            curvature[1:, 1:] += evidence_curvature(prior, result, groups, n_groups)
+            curvature[1:, 1:] += evidence_curvature(values, result, part.groups, n_groups)
         # With complete data, where it is known which coefficients are zero.
         n = np.maximum(n_included(point, self._n_of_groups), 1.0)
         complete = np.append([1.0, n.sum() / 2], n[:n_groups])

@@ -44,23 +44,22 @@ def curvatures(function, x, h=1e-3):
 def test_curvature_against_enumeration(correlation, blocks):
     """Where features are orthogonal or in blocks, posteriors are those that it is made for."""
     task, x = regression(correlation), np.array([-1.0, -1.5, -2.0])
-    model = task.model(Hyperparameters(1.0, np.exp(x[0]), x[1:]))
-    result = mf.expectation_propagation(model, tol=1e-10, blocks=blocks)
-    found = evidence_curvature(model.prior, result, GROUPS, 2)
+    values = Hyperparameters(1.0, np.exp(x[0]), x[1:])
+    result = mf.expectation_propagation(task.model(values), tol=1e-10, blocks=blocks)
+    found = evidence_curvature(values, result, GROUPS, 2)
     expected = curvatures(lambda x: log_evidence(task, x), x)
     # That of complete data, which counts all features, is larger.
     p = expit(x[1:])[GROUPS]
     assert (np.bincount(GROUPS, p * (1 - p)) > 1.3 * expected.diagonal()[1:]).all()
     atol = 1e-4 if blocks is None else 0.1 * abs(expected).max()
     np.testing.assert_allclose(found, expected, atol=atol)
-    alone = evidence_curvature(model.prior, result, GROUPS, 0)
+    alone = evidence_curvature(values, result, GROUPS, 0)
     np.testing.assert_allclose(alone, found[:1, :1], rtol=1e-12)
 
 
 def test_features_of_which_the_data_say_nothing_have_no_curvature():
     task = Regression(np.zeros((9, 4)), np.ones(9), np.zeros(4, int))
-    model = task.model(Hyperparameters(1.0, 2.0, np.array([-1.0])))
-    result = mf.expectation_propagation(model, tol=1e-12)
-    np.testing.assert_allclose(
-        evidence_curvature(model.prior, result, task.groups, 1), 0, atol=1e-9
-    )
+    values = Hyperparameters(1.0, 2.0, np.array([-1.0]))
+    result = mf.expectation_propagation(task.model(values), tol=1e-12)
+    curvature = evidence_curvature(values, result, task.groups, 1)
+    np.testing.assert_allclose(curvature, 0, atol=1e-9)
