@@ -17,7 +17,7 @@ from fastmf._common import arguments as check
 from fastmf._common.arguments import iteration
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.ep.block_sites import solve_with_blocks
-from fastmf.inference.ep.parallel import proper_start
+from fastmf.inference.ep.parallel import parallel_sweeps, proper_start
 from fastmf.inference.ep.partition import (
     FoundBlocks,
     correlated_blocks,
@@ -166,8 +166,12 @@ def found_blocks(model, n, n_rows=None, n_threads=None):
     members = None if model.has_latent else one_block(X)
     if members is not None:
         return members, None
-    options = {"tol": LEAD_TOL, "max_iter": LEAD_ITERATIONS, "n_threads": n_threads}
-    lead = expectation_propagation(model, **options)
+    with one_blas_thread(order_of(model)):
+        problem = problem_of(model, -np.inf, LEAD_TOL, LEAD_ITERATIONS, n_threads)
+        # A step is rejected where sites move in circles, as single sites of correlated units do.
+        trace, start = EPTrace(False), start_of(problem)
+        end = parallel_sweeps(problem, start, None, trace, max_rejected=1)
+        lead = result_of(problem, end, trace)
     prior = parts_of(model.prior)[0]
     if isinstance(prior, GaussBernoulli):
         units = slice(n_units(prior))

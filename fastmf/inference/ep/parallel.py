@@ -26,11 +26,11 @@ NEAR = 1.0
 STORED_STEPS = 8
 
 
-def parallel_sweeps(problem, state, damping, trace, patience=np.inf):
+def parallel_sweeps(problem, state, damping, trace, patience=np.inf, max_rejected=MAX_REJECTED):
     """Update all sites at once until Gaussian and tilted units agree."""
     adaptive = damping is None
     length = 0.9 if adaptive else 1 - damping
-    step = _Step(adaptive, length)
+    step = _Step(adaptive, length, max_rejected)
     closest, lowest, halved, since, recent = state, np.inf, np.inf, 0, []
     for _ in range(len(trace.residuals), problem.max_iter):
         residual = state.residual()
@@ -54,8 +54,9 @@ def parallel_sweeps(problem, state, damping, trace, patience=np.inf):
 class _Step:
     """Steps of the parallel schedule: their length, and the points of extrapolation."""
 
-    def __init__(self, adaptive, length):
+    def __init__(self, adaptive, length, max_rejected):
         self.adaptive, self.length, self.longest = adaptive, length, length
+        self.max_rejected = max_rejected
         self.extrapolation = AndersonExtrapolation()
 
     def __call__(self, problem, state, residual):
@@ -63,7 +64,7 @@ class _Step:
         limit, extrapolation = MAX_INCREASE * residual if self.adaptive else np.inf, None
         if self.adaptive:
             extrapolation = self._extrapolation_from(problem, state)
-        for _ in range(MAX_REJECTED):
+        for _ in range(self.max_rejected):
             if extrapolation is None:
                 site = state.site + self.length * (state.proposal - state.site)
             else:
