@@ -151,14 +151,12 @@ def _solved(model, common, init, tilts, schedule, damping, history):
         # Copied: kernels would be compiled once more for read-only arrays.
         sites = np.broadcast_to(sites, (len(tilt), 2, side.n_units)).copy()
         starts = [(site, np.zeros(side.n_units)) for site in sites]
-    traces = [EPTrace(bool(history)) for _ in problems]
+    normaliser, rows = log_normaliser(common), []
     with one_blas_thread(side.n_units):
-        ends = _ends(problems, starts, schedule, damping, traces)
-        normaliser = log_normaliser(common)
-        rows = [
-            result_of(problem, end, trace, history, normaliser)
-            for problem, end, trace in zip(problems, ends, traces, strict=True)
-        ]
+        for problem, first in zip(problems, starts, strict=True):
+            trace, state = EPTrace(history), proper_start(problem, *first)
+            end = SCHEDULES[schedule](problem, state, damping, trace)
+            rows.append(result_of(problem, end, trace, normaliser))
     result = rows[0] if single else stacked_rows(rows)
     from_uncoupled = start is not None and init is None
     return with_check(_in_model_type(model, result), Question(model, outside, from_uncoupled))
@@ -218,12 +216,3 @@ def _first_sites(problem, swept, of_prior):
     exist = np.isfinite(swept).all(0) & (var > 0)
     mean, var = (np.where(exist, *pair) for pair in zip((mean, var), of_prior, strict=True))
     return first_sites(problem, mean, var, np.where(exist, [b, a], 0))
-
-
-def _ends(problems, starts, schedule, damping, traces):
-    """State, outcome code and schedule of every row."""
-    run = SCHEDULES[schedule]
-    return [
-        run(problem, proper_start(problem, *start), damping, trace)
-        for problem, start, trace in zip(problems, starts, traces, strict=True)
-    ]

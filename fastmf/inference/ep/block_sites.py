@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fastmf._outcomes import CONVERGED, LOST, MESSAGES
+from fastmf._outcomes import CONVERGED, LOST
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.ep.parallel import BARREN_SWEEPS, parallel_sweeps
 from fastmf.inference.ep.partition import most_included
-from fastmf.inference.ep.result import ExpectationPropagation
+from fastmf.inference.ep.result import ExpectationPropagation, described
 from fastmf.inference.ep.sites import (
     EPProblem,
     gaussian_log_partition,
@@ -49,7 +49,6 @@ class BlockProblem(NamedTuple):
     tol: float
     max_iter: int
     n_threads: int | None
-    evaluations: list
 
     @property
     def blocks(self):
@@ -79,7 +78,7 @@ class BlockProblem(NamedTuple):
         return np.concatenate([roots, roots[singles], np.ones(self.blocks.squares[-1])])
 
     def energy(self, state):
-        """The energy of a state: see `fastmf.inference.ep.sites.energy`."""
+        """The energy of a state: see `fastmf.inference.ep.sites.EPProblem`."""
         try:
             mean = self.blocks.parts(state.gaussian)[0]
             marginals = self.blocks.log_partition(state.site + state.cavity, mean)
@@ -183,7 +182,7 @@ def block_problem(model, blocks, options):
     prior = np.stack([weight, field, precision]).astype(np.float64)
     largest = np.array([most_included(c) for c in np.diff(blocks.starts).tolist()], np.int64)
     patterns = SiteBlocks(blocks.starts, blocks.squares, largest, prior)
-    return BlockProblem(side, single, patterns, 1 / second, *options, evaluations=[0])
+    return BlockProblem(side, single, patterns, 1 / second, *options)
 
 
 def tilt(problem, cavity):
@@ -380,24 +379,16 @@ def _result(model, problem, end, trace):
         outcome = LOST
     normaliser = total(log_normalisers(model.prior), model.unit_weights())
     moments = np.where(blocks.of_blocks(state.tilted.exist), state.tilted.moments, state.gaussian)
-    linear, precision = blocks.parts(state.site)[0], blocks.diagonal(state.site)
-    b, a = blocks.parts(state.cavity)[0], blocks.diagonal(state.cavity)
+    vectors = moments, state.cavity, state.site
+    units = [np.stack([blocks.parts(v)[0], blocks.diagonal(v)]) for v in vectors]
     matrices = blocks.each(blocks.parts(state.site)[2])
     included, alone = _inclusion(model, problem, state)
-    return ExpectationPropagation(
-        mean=blocks.parts(moments)[0],
-        var=blocks.diagonal(moments),
-        b=b,
-        a=a,
-        log_partition=log_partition,
-        converged=outcome == CONVERGED,
-        n_iter=len(trace.residuals),
-        residual=state.residual(),
-        message=MESSAGES[outcome],
-        history=np.array(trace.residuals),
-        sites=np.stack([linear, precision]),
-        log_evidence=log_partition - normaliser if np.isfinite(normaliser) else -np.inf,
-        energies=np.array(trace.energies),
+    return described(
+        state,
+        outcome,
+        trace,
+        units,
+        (log_partition, normaliser),
         schedule="parallel",
         block_sites=tuple(zip(blocks.members, matrices, strict=True)),
         inclusion_probability=included,

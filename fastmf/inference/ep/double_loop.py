@@ -25,7 +25,7 @@ from numpy.linalg import LinAlgError
 from fastmf._common.linalg import scaled_cholesky
 from fastmf.inference.ep.moment_descent import unit_curvature
 from fastmf.inference.ep.parallel import AndersonExtrapolation
-from fastmf.inference.ep.sites import gaussian_log_partition, mismatch, state_of, tilted_units
+from fastmf.inference.ep.sites import gaussian_log_partition, mismatch, tilted_units
 from fastmf.kernels.ep.sites import MAX_RELATIVE_PRECISION
 
 # Rounding error of the energy, and of a solution of the inner problem, relative to the energy.
@@ -115,7 +115,7 @@ def _state(problem, inner):
     Where a bound holds, the Gaussian does not have the moments of the units: its marginals without
     the sites are neither bounded nor the cavities that the energy was minimised over.
     """
-    state = state_of(problem, inner.site)
+    state = problem.state_of(inner.site)
     largest = mismatch(inner.gaussian, inner.tilted)
     changes = {"cavity": inner.cavity, "tilted": inner.tilted, "largest_difference": largest}
     return state and state._replace(**changes)

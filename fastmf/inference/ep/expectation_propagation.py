@@ -30,7 +30,7 @@ from fastmf.inference.ep.partition import (
 from fastmf.inference.ep.posterior_check import PosteriorCheck
 from fastmf.inference.ep.result import ExpectationPropagation, result_of
 from fastmf.inference.ep.schedules import SCHEDULES, descent
-from fastmf.inference.ep.sites import EPTrace, first_sites, problem_of, state_of
+from fastmf.inference.ep.sites import EPTrace, first_sites, problem_of
 from fastmf.inference.fixed_point import with_check
 from fastmf.inference.gaussian import order_of
 from fastmf.inference.gaussian.blocks import labels_of
@@ -141,10 +141,10 @@ def expectation_propagation(
         # Under a bound, states need not be fixed points.
         variable = blocks if isinstance(blocks, FoundBlocks) and bound == -np.inf else None
         init = lead.sites if init is None and lead is not None else init
-        settings, options = (damping, bool(history)), (bound, *options)
-        result = _with_blocks(model, members, variable, init, settings, options)
+        settings = damping, history, (bound, *options)
+        result = _with_blocks(model, members, variable, init, settings)
         return with_check(_with_absent(model.log_absent, result), PosteriorCheck(model))
-    trace = EPTrace(bool(history))
+    trace = EPTrace(history)
     was_convergent = isinstance(init, ExpectationPropagation) and init.schedule == "convergent"
     at_once = schedule == "convergent" and init is not None
     at_once = at_once or (schedule == "auto" and was_convergent)
@@ -152,7 +152,7 @@ def expectation_propagation(
     with one_blas_thread(order_of(model)):
         problem = problem_of(model, bound, *options)
         end = run(problem, start_of(problem, init), damping, trace)
-        result = _with_absent(model.log_absent, result_of(problem, end, trace, history))
+        result = _with_absent(model.log_absent, result_of(problem, end, trace))
     prior, n = parts_of(model.prior)[0], model.n_features
     if isinstance(prior, GaussBernoulli) and n_units(prior) == n:
         included = sigmoid(prior.tilted_log_odds(result.b[:n], result.a[:n]))
@@ -171,7 +171,7 @@ def found_blocks(model, n, n_rows=None, n_threads=None):
         # A step is rejected where sites move in circles, as single sites of correlated units do.
         trace, start = EPTrace(False), start_of(problem)
         end = parallel_sweeps(problem, start, None, trace, max_rejected=1)
-        lead = result_of(problem, end, trace, False)
+        lead = result_of(problem, end, trace)
     prior = parts_of(model.prior)[0]
     if isinstance(prior, GaussBernoulli):
         units = slice(n_units(prior))
@@ -194,9 +194,9 @@ def _with_absent(constant, result):
     )
 
 
-def _with_blocks(model, members, variable, init, settings, options):
+def _with_blocks(model, members, variable, init, settings):
     """The result with these blocks; `FoundBlocks` change where the result shows that they must."""
-    damping, history = settings
+    damping, history, options = settings
 
     def solve(members, init):
         return solve_with_blocks(model, members, init, damping, options, EPTrace(history))
@@ -218,7 +218,7 @@ def _with_blocks(model, members, variable, init, settings, options):
             # A block with more effects than are summed over is worse than its parts.
             shares = shared.converged and not full_blocks(shared)
             result = shared if shares else result
-    return result if history else replace(result, history=None, energies=None)
+    return result
 
 
 def start_of(problem, init=None):
@@ -232,7 +232,7 @@ def start_of(problem, init=None):
         raise ValueError(f"init must have shape {(2, n_units)}, got {sites.shape}.")
     sites = check.rows("init", sites, n_units, np.dtype(np.float64))
     bounded = np.maximum(sites[1], problem.min_site_precision)
-    state = state_of(problem, np.stack([sites[0], bounded]))
+    state = problem.state_of(np.stack([sites[0], bounded]))
     if state is None:
         raise ValueError("init must leave a proper Gaussian: the site precisions are too small.")
     return state

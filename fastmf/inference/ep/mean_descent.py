@@ -24,7 +24,7 @@ from numpy.linalg import LinAlgError
 
 from fastmf._common.linalg import Cholesky, cholesky, newton_step
 from fastmf.inference.ep.moment_descent import MIN_CURVATURE, RIDGE
-from fastmf.inference.ep.sites import state_of, tilted_units
+from fastmf.inference.ep.sites import tilted_units
 from fastmf.inference.gaussian.dense import Dense
 
 # Number of units up to which matrices of all units are affordable.
@@ -70,7 +70,7 @@ class MeanPoint(NamedTuple):
         """The state of expectation propagation with these sites."""
         precision = self.sites.precision
         linear = precision * self.mean - self.coupling_field()
-        return state_of(problem, np.stack([linear, precision]))
+        return problem.state_of(np.stack([linear, precision]))
 
     def step(self, _, levenberg):
         """Newton's step from here, with this parameter of Levenberg's."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from fastmf._outcomes import BOUNDED, CONVERGED, LOST, MESSAGES, OUT_OF_ITERATIONS
-from fastmf.inference.ep.sites import energy, log_normalisers, mismatch, tilted_units, total
+from fastmf.inference.ep.sites import log_normalisers, mismatch, tilted_units, total
 from fastmf.inference.fixed_point import FixedPoint
 
 # Rounding error of a natural parameter, relative to it, and the largest change of a mean or
@@ -64,37 +64,47 @@ def log_normaliser(problem):
     return total(log_normalisers(problem.prior), problem.weights)
 
 
-def result_of(problem, end, trace, history, normaliser=None):
+def described(state, outcome, trace, units, log_partitions, **fields):
+    """The result with these tilted moments, cavities and sites of units, (2, n_units) each.
+
+    Log-partitions are of the posterior and of the prior.
+    """
+    (mean, var), (b, a), sites = units
+    log_partition, normaliser = log_partitions
+    return ExpectationPropagation(
+        mean=mean,
+        var=var,
+        b=b,
+        a=a,
+        log_partition=log_partition,
+        converged=outcome == CONVERGED,
+        n_iter=len(trace.residuals),
+        residual=state.residual(),
+        message=MESSAGES[outcome],
+        history=np.array(trace.residuals) if trace.with_energies else None,
+        sites=sites,
+        log_evidence=log_partition - normaliser if np.isfinite(normaliser) else -np.inf,
+        energies=np.array(trace.energies) if trace.with_energies else None,
+        **fields,
+    )
+
+
+def result_of(problem, end, trace, normaliser=None):
     """The result with the state at which a schedule ended."""
     state, outcome, schedule = end
     at_bound = np.isclose(state.proposal[1], problem.min_site_precision, rtol=1e-6).any()
     if at_bound and outcome == OUT_OF_ITERATIONS and schedule != "convergent":
         outcome = BOUNDED
     with np.errstate(over="ignore", invalid="ignore"):
-        log_partition = -energy(problem, state)
+        log_partition = -problem.energy(state)
         lost = not (np.isfinite(log_partition) and _cavities_known(problem, state))
     if outcome == CONVERGED and lost:
         outcome = LOST
     normaliser = log_normaliser(problem) if normaliser is None else normaliser
-    mean, var = state.tilted
-    exist = np.isfinite(mean) & np.isfinite(var)
-    mean, var = np.where(exist, state.tilted, state.gaussian)
-    return ExpectationPropagation(
-        mean=mean,
-        var=var,
-        b=state.cavity[0],
-        a=state.cavity[1],
-        log_partition=log_partition,
-        converged=outcome == CONVERGED,
-        n_iter=len(trace.residuals),
-        residual=state.residual(),
-        message=MESSAGES[outcome],
-        history=np.array(trace.residuals) if history else None,
-        sites=state.site,
-        log_evidence=log_partition - normaliser if np.isfinite(normaliser) else -np.inf,
-        energies=np.array(trace.energies) if history else None,
-        schedule=schedule,
-    )
+    exist = np.isfinite(state.tilted).all(0)
+    units = np.where(exist, state.tilted, state.gaussian), state.cavity, state.site
+    log_partitions = log_partition, normaliser
+    return described(state, outcome, trace, units, log_partitions, schedule=schedule)
 
 
 def _cavities_known(problem, state):

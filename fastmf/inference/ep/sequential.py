@@ -13,7 +13,6 @@ precisions, and B^-1 (y - X D t1) (then x is a column of X). M is changed once p
 import numpy as np
 from scipy.linalg import inv
 
-from fastmf.inference.ep.sites import energy, state_of
 from fastmf.inference.gaussian import Dense, Latent, LowRank
 from fastmf.kernels.ep.sites import BLOCK, SiteSettings, visit_block
 
@@ -31,14 +30,14 @@ def sequential_sweeps(problem, state, damping, trace):
             return state, False
         converged = False
         if trace.with_energies or residual <= problem.tol:
-            new = state_of(problem, site.copy())
+            new = problem.state_of(site.copy())
             state = state if new is None else new
             converged = new is not None and residual <= problem.tol and state.agrees(problem.tol)
-        trace.add(residual, lambda state=state: energy(problem, state))
+        trace.add(residual, lambda state=state: problem.energy(state))
         if converged:
             break
     else:
-        state = state_of(problem, site.copy()) or state
+        state = problem.state_of(site.copy()) or state
     return state, converged
 
 

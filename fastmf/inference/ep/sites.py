@@ -43,11 +43,14 @@ class EPProblem(NamedTuple):
 
     def state_of(self, site):
         """The state with these sites; None if they leave no proper Gaussian."""
-        return state_of(self, site)
+        return state_with_moments(self, site, self.side.moments(site))
 
     def energy(self, state):
-        """The energy of a state."""
-        return energy(self, state)
+        """-ln Z(t) - sum ln Zhat(c) + sum ln Ztilde(t + c): Eqs. 9-12 of the paper."""
+        _, units = tilted_units(self, state.cavity)
+        marginals = gaussian_log_partition(state.cavity + state.site, self.weights)
+        value = marginals - units - state.log_partition
+        return float(value) if np.isfinite(value) else np.inf
 
     def difference(self, state):
         """Tilted less Gaussian moments, in standard deviations of the Gaussian, as a vector."""
@@ -91,7 +94,7 @@ class EPTrace:
     """Residual and energy of every iteration."""
 
     def __init__(self, with_energies=True):
-        self.with_energies, self.residuals, self.energies = with_energies, [], []
+        self.with_energies, self.residuals, self.energies = bool(with_energies), [], []
 
     def add(self, residual, energy):
         """Add an iteration; `energy` is a function, called only if energies are stored."""
@@ -163,7 +166,7 @@ def mismatch(moments, tilted):
     with np.errstate(invalid="ignore"):
         variance = np.maximum(1, np.maximum(moments[1], tilted[1]))
         mean, var = abs(moments - tilted)
-        largest = max((mean / np.sqrt(variance)).max(), (var / variance).max())
+        largest = np.maximum(mean / np.sqrt(variance), var / variance).max()
     return float(largest) if largest < np.inf else np.inf
 
 
@@ -172,11 +175,6 @@ def per_unit(kernel, problem, inputs, outputs):
     n_units, queue = len(problem.prior_precision), np.zeros(1, np.int64)
     n_workers = workers_for(-(-n_units // UNITS_PER_TASK), 100 * n_units, problem.n_threads)
     in_parallel(kernel, (problem.units, *inputs, queue, *outputs), n_workers)
-
-
-def state_of(problem, site):
-    """The state with these sites; None if they leave no proper Gaussian."""
-    return state_with_moments(problem, site, problem.side.moments(site))
 
 
 def state_with_moments(problem, site, moments):
@@ -206,14 +204,6 @@ def gaussian_log_partition(natural, weights=None):
     """Sum of log integral exp(V1 w - V2 w^2 / 2) over units."""
     first, second = natural
     return total(first * first / second + np.log(2 * np.pi / second), weights) / 2
-
-
-def energy(problem, state):
-    """-ln Z(t) - sum ln Zhat(c) + sum ln Ztilde(t + c): Eqs. 9-12 of the paper."""
-    _, units = tilted_units(problem, state.cavity)
-    marginals = gaussian_log_partition(state.cavity + state.site, problem.weights)
-    value = marginals - units - state.log_partition
-    return float(value) if np.isfinite(value) else np.inf
 
 
 def first_sites(problem, mean, var, cavity=0.0):

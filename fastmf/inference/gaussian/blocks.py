@@ -187,16 +187,9 @@ class Blocks:
         linear = self.spread(single * mean[self.singles], self.products(elements, mean))
         return np.concatenate([linear, single, elements])
 
-    def log_partition(self, natural, mean=None):
-        """Sum of the log-partitions of independent Gaussians with these naturals.
-
-        Their means, if known, save the rounding error of large products of naturals.
-        """
-        linear = self.parts(natural)[0]
-        single, elements, log_determinant = self.converted(natural)
-        if mean is None:
-            of_blocks = self.products(elements, linear)
-            mean = self.spread(single * linear[self.singles], of_blocks)
+    def log_partition(self, natural, mean):
+        """Sum of the log-partitions of independent Gaussians with these naturals and means."""
+        linear, log_determinant = self.parts(natural)[0], self.converted(natural)[2]
         return (linear @ mean - log_determinant + self.n_units * np.log(2 * np.pi)) / 2
 
 

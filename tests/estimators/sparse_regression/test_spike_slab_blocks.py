@@ -108,7 +108,7 @@ def by_enumeration(X, y, noise_variance, slab_variance, inclusion_probability):
 
 @pytest.mark.parametrize("seed", [0, 11])
 def test_an_effect_that_two_blocks_may_have_is_that_of_enumeration(seed, monkeypatch):
-    """Before blocks are joined, probabilities are wrong by 0.02 and more."""
+    """Before blocks are joined, probabilities are wrong by 0.015 and more."""
     X, y = autoregressive(60, 12, 0.8, seed)
     X, y = (X - X.mean(0)) / X.std(0), (y - y.mean()) / y.std()
     given = {"noise_variance": 0.5, "slab_variance": 0.5, "inclusion_probability": 0.1}
@@ -120,5 +120,5 @@ def test_an_effect_that_two_blocks_may_have_is_that_of_enumeration(seed, monkeyp
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # or they do not converge
         apart = mf.SpikeSlabRegressor(**given).fit(X, y)
-    assert abs(apart.inclusion_probability_ - expected).max() > 0.02
+    assert abs(apart.inclusion_probability_ - expected).max() > 0.015
     assert len(np.unique(apart.blocks_)) > len(np.unique(model.blocks_))

@@ -206,7 +206,7 @@ def test_the_energy_is_stationary_at_the_fixed_point():
     task, fixed = sites.problem_of(model), mf.expectation_propagation(model, tol=1e-12).sites
 
     def at(site):
-        return sites.energy(task, sites.state_of(task, site))
+        return task.energy(task.state_of(site))
 
     direction = np.random.default_rng(1).normal(size=(2, 6))
     up, down = (at(fixed + s * 1e-4 * direction) for s in (1, -1))
