@@ -227,10 +227,9 @@ def numpy_iterations(model, n_iter, damping=0.1):
 
 def ep_points(options):
     """Features, rows, threads (more of them: more features)."""
-    n, d, features = {
-        True: (30, 150, (60, 150)),
-        False: (200, 5000, (1000, 5000, 10_000, 50_000)),
-    }[options.quick]
+    n, d, features = {True: (30, 150, (60, 150)), False: (200, 5000, (1000, 5000, 10_000, 50_000))}[
+        options.quick
+    ]
     for size in features:
         # With 50,000 features, 100 rows hardly determine the ten that matter: fits take minutes.
         for task in ("iteration", "parallel", "convergent")[: 3 if size <= 10_000 else 1]:
@@ -282,10 +281,7 @@ def chain(n_units, n_rows, agreement=0.75, seed=0):
 
 def fvbm_points(options):
     """Units, and threads."""
-    n, units = {
-        True: (640, (5, 10)),
-        False: (16_000, (20, 40, 100, 200, 1000)),
-    }[options.quick]
+    n, units = {True: (640, (5, 10)), False: (16_000, (20, 40, 100, 200, 1000))}[options.quick]
     for d in units:
         for task in ("fit", "errors")[: 2 if d <= 40 else 1]:
             yield Point("units", d, task, "float64", (d,), n, options.threads)

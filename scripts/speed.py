@@ -539,11 +539,7 @@ TABLES = {
         "classification": classification,
         "pseudo_likelihood": pseudo_likelihood,
     },
-    "graphs": {
-        "sum_product": sum_product,
-        "max_product": max_product,
-        "elimination": elimination,
-    },
+    "graphs": {"sum_product": sum_product, "max_product": max_product, "elimination": elimination},
 }
 PARTS = {part: function for parts in TABLES.values() for part, function in parts.items()}
 

@@ -38,10 +38,7 @@ class Start:
         self.run(self.SOLVE)
 
 
-OPTIONS = {
-    "plain": {"acceleration": False},
-    "accelerated": {},
-}
+OPTIONS = {"plain": {"acceleration": False}, "accelerated": {}}
 
 
 class Solve:

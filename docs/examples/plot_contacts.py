@@ -47,10 +47,7 @@ single = pairs[positions, :, positions].diagonal(axis1=1, axis2=2)
 ratio = np.log(pairs / (single[:, :, None, None] * single))
 information = (pairs * ratio).sum((1, 3))
 np.fill_diagonal(information, 0)
-scores = {
-    "mutual information": information,
-    "Potts machine": machine.contact_scores(),
-}
+scores = {"mutual information": information, "Potts machine": machine.contact_scores()}
 
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
 for ax, (name, values) in zip(axes, scores.items(), strict=True):

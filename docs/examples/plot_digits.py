@@ -17,12 +17,7 @@ X = digits.X[np.random.default_rng(0).permutation(len(digits.X))]
 train, test = X[:1400], X[1400:]
 
 rbm = mf.GeneralizedRBM(
-    n_components=100,
-    learning_rate=(0.3, 0.05),
-    n_epochs=80,
-    batch_size=50,
-    l2=0.01,
-    random_state=0,
+    n_components=100, learning_rate=(0.3, 0.05), n_epochs=80, batch_size=50, l2=0.01, random_state=0
 ).fit(train, validation_data=test)
 print(f"log-likelihood of test digits: {rbm.score(test):.1f} nats")
 

@@ -31,12 +31,7 @@ methods = {
     ),
     "chain": ClassifierChain(regression, random_state=0),
     "CRBM": mf.ConditionalRBM(
-        64,
-        n_epochs=40,
-        learning_rate=(0.1, 0.01),
-        momentum=0.5,
-        weight_scale=0.1,
-        random_state=0,
+        64, n_epochs=40, learning_rate=(0.1, 0.01), momentum=0.5, weight_scale=0.1, random_state=0
     ),
 }
 errors, whole, predictions = {}, {}, {}

@@ -67,10 +67,7 @@ angle = 2 * np.pi * np.arange(12) / 12
 place = np.column_stack([np.cos(angle), np.sin(angle)])
 figure, axes = plt.subplots(figsize=(5, 5), layout="constrained")
 for j, k, coupling in zip(
-    tests.first[significant],
-    tests.second[significant],
-    tests.coupling[significant],
-    strict=True,
+    tests.first[significant], tests.second[significant], tests.coupling[significant], strict=True
 ):
     colour = "tab:red" if coupling > 0 else "tab:blue"
     axes.plot(*place[[j, k]].T, color=colour, linewidth=8 * abs(coupling), alpha=0.6)

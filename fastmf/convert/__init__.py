@@ -16,10 +16,7 @@ from fastmf.models._state_tables import (
 )
 from fastmf.models.boltzmann import BoltzmannMachine
 
-__all__ = [
-    "from_pgmpy",
-    "to_pgmpy",
-]
+__all__ = ["from_pgmpy", "to_pgmpy"]
 
 
 class Converted(NamedTuple):

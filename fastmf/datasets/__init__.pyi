@@ -59,20 +59,13 @@ def load_uai(path: Path, evidence: Path | None = None, *, max_bytes: float = ...
 def read_array(path: Path, *, max_bytes: int | None = ...) -> Array: ...
 def read_plmc(path: Path) -> _PlmcParameters: ...
 def save_uai(
-    model: BoltzmannMachine,
-    path: Path,
-    *,
-    clamp: ArrayLike | None = None,
-    log_factor: float = 0.0,
+    model: BoltzmannMachine, path: Path, *, clamp: ArrayLike | None = None, log_factor: float = 0.0
 ) -> None: ...
 def sequence_weights(
     X: ArrayLike, identity: float = 0.8, *, n_threads: int | None = None
 ) -> Array: ...
 def write_fasta(
-    path: Path,
-    X: ArrayLike,
-    alphabet: str = "protein",
-    names: Sequence[str] | Array | None = None,
+    path: Path, X: ArrayLike, alphabet: str = "protein", names: Sequence[str] | Array | None = None
 ) -> None: ...
 def write_plmc(
     path: Path, couplings: ArrayLike, field: ArrayLike, alphabet: str = "protein", **more: Any

@@ -31,13 +31,7 @@ from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.trainer import Checkpoint
 from fastmf.models._checks import states_of
 
-__all__ = [
-    "LayeredSettings",
-    "fit",
-    "score_samples",
-    "tap",
-    "transform",
-]
+__all__ = ["LayeredSettings", "fit", "score_samples", "tap", "transform"]
 
 # One type for all blocks: as wide as the longest message.
 _MESSAGE = np.dtype(f"U{max(map(len, MESSAGES.values()))}")

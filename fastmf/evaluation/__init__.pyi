@@ -66,10 +66,7 @@ class Tracker:
     epoch: list[int]
     values: dict[str, list[Any]]
     def __init__(
-        self,
-        *,
-        epochs: Sequence[int] | None = None,
-        **quantities: Callable[[Any], Any],
+        self, *, epochs: Sequence[int] | None = None, **quantities: Callable[[Any], Any]
     ) -> None: ...
     def __call__(self, state: Any) -> None: ...
     def record(self, model: Any, epoch: int) -> None: ...

@@ -12,15 +12,7 @@ from fastmf.priors._protocol import n_units, sample
 
 
 def gibbs_chains(
-    model,
-    n_chains=4,
-    n_draws=1000,
-    *,
-    n_warmup=500,
-    thin=1,
-    init=None,
-    n_threads=None,
-    rng=None,
+    model, n_chains=4, n_draws=1000, *, n_warmup=500, thin=1, init=None, n_threads=None, rng=None
 ):
     """Draws of several Gibbs chains, one array for each layer of units.
 

@@ -39,13 +39,7 @@ from fastmf.priors import Bernoulli
 
 # Objectives whose models give probabilities of labels, and all of them.
 PROBABILISTIC = ("likelihood", "logistic", "cd")
-OBJECTIVES = (
-    *PROBABILISTIC,
-    "perceptron",
-    "latent_svm",
-    "marginal_svm",
-    "marginal_svm_beliefs",
-)
+OBJECTIVES = (*PROBABILISTIC, "perceptron", "latent_svm", "marginal_svm", "marginal_svm_beliefs")
 INFERENCES = ("bp", "mean_field", "max_product", "mixed_product")
 # The inference of each objective, where it is not mean field.
 MATCHED_INFERENCE = {

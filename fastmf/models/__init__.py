@@ -11,13 +11,4 @@ MODELS |= {
     class_.__name__: class_ for class_ in (RBM, DBM, CRBM, BoltzmannMachine, SparseLinearModel)
 }
 
-__all__ = [
-    "CRBM",
-    "DBM",
-    "RBM",
-    "BoltzmannMachine",
-    "Exact",
-    "SparseLinearModel",
-    "exact",
-    "load",
-]
+__all__ = ["CRBM", "DBM", "RBM", "BoltzmannMachine", "Exact", "SparseLinearModel", "exact", "load"]

@@ -4,13 +4,7 @@ import numpy as np
 
 from fastmf._common.arguments import real_array, rows
 from fastmf.priors._groups import as_states
-from fastmf.priors._protocol import (
-    as_dtype,
-    has_log_prob,
-    is_unit_prior,
-    n_units,
-    with_arrays,
-)
+from fastmf.priors._protocol import as_dtype, has_log_prob, is_unit_prior, n_units, with_arrays
 from fastmf.priors._registry import built_in
 from fastmf.priors._values import check_support
 

@@ -47,10 +47,7 @@ def free_energy_by_epoch(
     epoch: ArrayLike, solutions: Sequence[Any], *, ax: Axes | None = None
 ) -> Axes: ...
 def image_rows(
-    rows: Mapping[str, ArrayLike],
-    shape: tuple[int, int],
-    *,
-    ax: Axes | None = None,
+    rows: Mapping[str, ArrayLike], shape: tuple[int, int], *, ax: Axes | None = None
 ) -> Figure: ...
 def learning_curve(history: Any, *, label: str | None = None, ax: Axes | None = None) -> Figure: ...
 def receptive_fields(
@@ -72,9 +69,5 @@ def contact_map(
     ax: Axes | None = None,
 ) -> Figure: ...
 def mutation_matrix(
-    effects: Any,
-    alphabet: str | None = None,
-    *,
-    sequence: Any = None,
-    ax: Axes | None = None,
+    effects: Any, alphabet: str | None = None, *, sequence: Any = None, ax: Axes | None = None
 ) -> Figure: ...

@@ -235,11 +235,7 @@ def _tilted_gaussian(field, precision, log_odds, b, a):
     exponent = b * mean + field * ((b - a * (field / precision)) / divisor)
     ratio = clip(divisor / precision, TINY, 1.0 / TINY)
     log_slab = 0.5 * (exponent - log_of_normal(ratio))
-    return (
-        log_odds + where(proper, log_slab, np.inf),
-        mean,
-        where(proper, 1.0 / divisor, np.inf),
-    )
+    return (log_odds + where(proper, log_slab, np.inf), mean, where(proper, 1.0 / divisor, np.inf))
 
 
 @unit_prior("truncated_gauss_bernoulli")

@@ -114,10 +114,7 @@ def block_ep(X, y):
     return model.inclusion_probability_, [credible.features for credible in model.credible_sets()]
 
 
-METHODS = {
-    "block EP": block_ep,
-    "single effects": sum_of_single_effects,
-}
+METHODS = {"block EP": block_ep, "single effects": sum_of_single_effects}
 
 
 # --- the comparison -----------------------------------------------------------------------------

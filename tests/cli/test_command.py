@@ -76,9 +76,7 @@ def test_wrong_usage_is_2(arguments, capsys):
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [[name] for name in COMMANDS] + [["train", "rbm"]],
-    ids=" ".join,
+    "arguments", [[name] for name in COMMANDS] + [["train", "rbm"]], ids=" ".join
 )
 def test_every_command_has_help_that_teaches(arguments, capsys):
     with pytest.raises(SystemExit) as exit:

@@ -10,12 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastmf.datasets import load_alignment
-from fastmf.datasets.alignments import (
-    ALPHABETS,
-    is_alignment,
-    load_and_compare,
-    residues_of,
-)
+from fastmf.datasets.alignments import ALPHABETS, is_alignment, load_and_compare, residues_of
 
 A2M = """>focus/3-7 a title
 AC-g.DE

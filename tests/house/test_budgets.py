@@ -14,10 +14,10 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 55_130,
-    "lines of code": 34_430,
+    "lines": 54_696,
+    "lines of code": 34_030,
     "numeric constants": 286,
-    "lines of tests": 41_799,
+    "lines of tests": 41_725,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,

@@ -24,8 +24,7 @@ def test_peers_solve_the_same_problems(script):
 
 @pytest.mark.filterwarnings("ignore")  # of the peers, about what they import
 @pytest.mark.parametrize(
-    ("part", "peer"),
-    [("sum_product", "pgmax"), ("max_product", "pgmax"), ("elimination", "pgmpy")],
+    ("part", "peer"), [("sum_product", "pgmax"), ("max_product", "pgmax"), ("elimination", "pgmpy")]
 )
 def test_peers_solve_the_same_graphs(script, monkeypatch, part, peer):
     pytest.importorskip(peer)

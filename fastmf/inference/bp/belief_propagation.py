@@ -18,10 +18,7 @@ from fastmf._outcomes import CONVERGED, INFEASIBLE, LOG_EPSILON
 from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.bp._options import MAX_LOG_OF_PRODUCT, BPOptions
 from fastmf.inference.bp.beliefs import Beliefs, beliefs_of, margin_of, reasons
-from fastmf.inference.bp.graphs.layers import (
-    needs_graph,
-    propagate_on_layers,
-)
+from fastmf.inference.bp.graphs.layers import needs_graph, propagate_on_layers
 from fastmf.inference.bp.graphs.propagation import (
     Solved,
     all_right,

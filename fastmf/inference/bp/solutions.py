@@ -17,12 +17,7 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.fixed_point import with_changes
-from fastmf.inference.mean_field.solutions import (
-    N_CHECKED_STARTS,
-    SPREAD,
-    joined_rows,
-    mixed_row,
-)
+from fastmf.inference.mean_field.solutions import N_CHECKED_STARTS, SPREAD, joined_rows, mixed_row
 from fastmf.special import sigmoid
 
 # Sweeps from each of the starts with which one start is compared.

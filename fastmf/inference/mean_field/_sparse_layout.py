@@ -45,12 +45,7 @@ from fastmf.kernels.mean_field.units import (
 )
 from fastmf.priors._compiled import AddressTable, units_of
 from fastmf.priors._groups import column_sizes, has_groups
-from fastmf.priors._protocol import (
-    is_concatenated,
-    n_units,
-    parts_of,
-    precomputed,
-)
+from fastmf.priors._protocol import is_concatenated, n_units, parts_of, precomputed
 
 
 class SparseLayout:

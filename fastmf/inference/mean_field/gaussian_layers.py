@@ -20,14 +20,7 @@ from fastmf.priors._protocol import as_dtype
 
 
 def collapsed_tap(
-    model,
-    init=None,
-    *,
-    field=None,
-    precision=None,
-    clamp=None,
-    variances=True,
-    **options,
+    model, init=None, *, field=None, precision=None, clamp=None, variances=True, **options
 ):
     """Solve by `tap`, after Gaussian units are integrated out if all other units are bounded.
 

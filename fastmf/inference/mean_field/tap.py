@@ -265,7 +265,7 @@ def _call_with_memory(kernel, layout, record, tilt, settings, n_threads, *result
     work = 10 * n_rows * layout.n_couplings
     n_workers = workers_for(n_rows, work, n_threads, settings.max_iter)
     settings = settings._replace(
-        rows_per_worker=rows_per_worker(n_rows, n_workers, layout.max_worker_rows),
+        rows_per_worker=rows_per_worker(n_rows, n_workers, layout.max_worker_rows)
     )
     shapes = worker_shapes(settings, n_units, layout.max_columns, layout.n_group_fields)
     sizes = [n_workers * math.prod(shape) for shape in shapes]

@@ -596,8 +596,7 @@ def assess_rows(rows, settings, work, status, record):
             for entry in range(SCALE + 1, STEP_DOT + 1):
                 slot[entry] += measures[entry]
         active = ActiveRows(
-            *(work.slots[r], work.state[r], work.products[0], work.scratch[0]),
-            work.group_fields[0],
+            *(work.slots[r], work.state[r], work.products[0], work.scratch[0]), work.group_fields[0]
         )
         status[k] = assess_row(active, np.int64(0), slot, settings, record)
         k = next_task(work.queue)

@@ -20,13 +20,7 @@ import numpy as np
 from fastmf._common.memory import aligned
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, kernel
-from fastmf.kernels.linear.product import (
-    add_multiple,
-    new_work,
-    panel_width,
-    product,
-    set_to_zero,
-)
+from fastmf.kernels.linear.product import add_multiple, new_work, panel_width, product, set_to_zero
 
 
 class AscentStep(NamedTuple):

@@ -5,11 +5,7 @@ import numpy as np
 from fastmf._common.linalg import Gram
 from fastmf._common.stored_columns import StoredColumns
 from fastmf.inference.ep.expectation_propagation import found_blocks
-from fastmf.inference.ep.partition import (
-    FoundBlocks,
-    checked_labels,
-    members_with,
-)
+from fastmf.inference.ep.partition import FoundBlocks, checked_labels, members_with
 from fastmf.inference.gaussian.blocks import labels_of
 from fastmf.learning.evidence import Regression
 

@@ -14,12 +14,7 @@ import numpy as np
 from fastmf._common.rows import is_incomplete, row_blocks
 from fastmf.inference.missing.layered import incomplete_rows
 from fastmf.learning.layered.domain import exists
-from fastmf.learning.layered.exact_averages import (
-    added,
-    exact_averages,
-    of_complete,
-    of_incomplete,
-)
+from fastmf.learning.layered.exact_averages import added, exact_averages, of_complete, of_incomplete
 from fastmf.learning.layered.gradients import free_units, with_held_precisions
 from fastmf.learning.layered.step import LayeredSteps
 from fastmf.learning.quasi_newton import direction_of

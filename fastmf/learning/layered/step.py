@@ -338,7 +338,7 @@ class Plan(LayeredSteps):
             warn_user(
                 f"gradient={kind!r} cannot follow the machine any further (epoch "
                 f"{state.epoch}): its mean-field iterations have no moments for unbounded units as "
-                "strongly coupled as these. Learning continues with gradient='pcd'.",
+                "strongly coupled as these. Learning continues with gradient='pcd'."
             )
         return "pcd"
 

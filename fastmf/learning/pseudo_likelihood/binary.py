@@ -27,10 +27,7 @@ from scipy import linalg
 from scipy.linalg import solve_triangular
 
 from fastmf._common.linalg import LinAlgError, scaled_cholesky
-from fastmf._threads.workers import (
-    in_parallel,
-    workers_for,
-)
+from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
 from fastmf.kernels.pseudo_likelihood.binary import BSLMData, BSLMSettings, bslm_workspaces
 from fastmf.learning.pseudo_likelihood.existence import MAX_CONDITION, Existence, Items

@@ -385,17 +385,7 @@ def resampled_rows(weights, n_drawn, offset):
     return np.minimum(np.searchsorted(cumulated, places, "right"), last)
 
 
-def train(
-    model,
-    X,
-    steps,
-    *,
-    seed=None,
-    validation=None,
-    weights=None,
-    callbacks=(),
-    verbose=0,
-):
+def train(model, X, steps, *, seed=None, validation=None, weights=None, callbacks=(), verbose=0):
     """Maximise the log-likelihood of data, or another objective, by stochastic gradient ascent.
 
     The result is a function of the seed; None draws one. An epoch has each row as often as its
@@ -417,10 +407,7 @@ def train(
         _take_epoch(state, steps, X, weights)
         steps.settle(state)
         state.epoch += 1
-        entry = {
-            "epoch": state.epoch,
-            "learning_rate": learning_rate(settings, state.epoch - 1),
-        }
+        entry = {"epoch": state.epoch, "learning_rate": learning_rate(settings, state.epoch - 1)}
         entry |= steps.metrics(state, monitored, validation, of_monitored)
         for name, value in entry.items():
             state.history.setdefault(name, []).append(value)

@@ -8,11 +8,7 @@ from scipy.sparse import csr_array
 
 import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.learning.layered.quasi_newton_steps import (
-    Objective,
-    QuasiNewtonSteps,
-    variables_of,
-)
+from fastmf.learning.layered.quasi_newton_steps import Objective, QuasiNewtonSteps, variables_of
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.quasi_newton import direction_of
 from fastmf.learning.training.trainer import train
