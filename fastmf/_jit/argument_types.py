@@ -102,7 +102,6 @@ Strided: Any = _Arrays(layout="A")
 Float64: Any = _Arrays(np.float64)
 Int64: Any = _Arrays(np.int64)
 Int32: Any = _Arrays(np.int32)
-UInt64: Any = _Arrays(np.uint64)
 Int8: Any = _Arrays(np.int8)
 Bool: Any = _Arrays(np.bool_)
 

@@ -28,7 +28,8 @@ def unit_prior(name, *, missing=False):
             class_.__new__ = _checked_new(class_.__new__)
         for method, default in _DEFAULTS.items():
             setattr(class_, method, getattr(class_, method, default))
-        class_.__reduce__ = _pickled
+        # By the fields, which in derivatives are no valid parameters.
+        class_.__reduce__ = lambda prior: (type(prior)._make, (tuple(prior),))
         class_.from_data = accepts_tables(class_.from_data.__func__, missing=missing)
         for method in () if hasattr(class_, "sizes") else ("log_partition", "moments"):
             setattr(class_, method, compiled_if_large(class_, method))
@@ -50,11 +51,6 @@ def _checked_new(plain_new):
         return prior
 
     return checked_new
-
-
-def _pickled(prior):
-    """How a prior is pickled: by its fields, which in derivatives are no valid parameters."""
-    return type(prior)._make, (tuple(prior),)
 
 
 def _gradient(self, b, a):

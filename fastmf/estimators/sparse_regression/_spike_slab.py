@@ -371,7 +371,8 @@ class SpikeSlabEstimator(Saved):
                     f"Expectation propagation has {reason} (residual {result.residual:.2g}): "
                     f"{self._advice}."
                 )
-        if task.scale_is_known:
+        # Otherwise the scale of y is a convention, and so are the bounds.
+        if task.square > 0:
             for name, side in on_bounds(task, best.hyperparameters, fixed):
                 warn_of_convergence(
                     f"The {name} is on the {side} of its search: {BOUND_ADVICE[name]}."

@@ -106,7 +106,9 @@ class EPTrace:
 def problem_of(model, min_site_precision=-np.inf, tol=1e-8, max_iter=1000, n_threads=None):
     """The problem of a model, in double precision."""
     prior = concatenate([as_dtype(layer, np.float64) for layer in model.layers])
-    side, weights = gaussian_side(model, n_threads), model_weights(model)
+    side, weights = gaussian_side(model, n_threads), None
+    if isinstance(model, SparseLinearModel):
+        weights = model.unit_weights()
     if weights is not None:
         side = RepeatedRows(side, model.row_weights, model.noise_variance)
     units = units_of(prior, np.float64, ("moments", "log_partition"))
@@ -122,11 +124,6 @@ def problem_of(model, min_site_precision=-np.inf, tol=1e-8, max_iter=1000, n_thr
         evaluations=[0],
         weights=weights,
     )
-
-
-def model_weights(model):
-    """Numbers of equal units for each unit of a model; None if one."""
-    return model.unit_weights() if isinstance(model, SparseLinearModel) else None
 
 
 def log_normalisers(prior):

@@ -74,15 +74,11 @@ class Task(NamedTuple):
     @property
     def scale(self):
         """Variance of y, 1 if y is constant; for classes the variance of the noise."""
-        return self._square / self.total_rows or 1.0
+        return self.square / self.total_rows or 1.0
 
     @property
-    def scale_is_known(self):
-        """Whether y varies: otherwise its scale is a convention, and so are the bounds."""
-        return self._square > 0
-
-    @property
-    def _square(self):
+    def square(self):
+        """Sum of the squares of y."""
         return sum(part.square for part in self.parts)
 
     @property

@@ -140,7 +140,8 @@ def take_step(state, objective, memory=20):
     direction = direction_of(start.gradient, *pairs)
     if not direction @ start.gradient > 0:
         pairs, direction = tuple(p[:0] for p in pairs), start.gradient
-    new = _search(objective, start, direction, 1.0 if len(pairs[0]) else _first_step(direction))
+    length = 1.0 if len(pairs[0]) else min(1.0, 1 / max(np.linalg.norm(direction), 1e-300))
+    new = _search(objective, start, direction, length)
     if new is None:
         # The next step starts anew, along the gradient.
         objective.highest = None if len(pairs[0]) else state.model
@@ -177,10 +178,6 @@ def gain_of_one_unit(visible, X, weights, l2, n_steps=40):
         take_step(state, objective)
     gain = objective.at(state.model).value - objective.at(alone).value
     return gain - n * np.log(n_rows) / (2 * n_rows)
-
-
-def _first_step(direction):
-    return min(1.0, 1 / max(np.linalg.norm(direction), 1e-300))
 
 
 def _search(objective, start, direction, length, decrease=1e-4, curvature=0.9):

@@ -135,7 +135,8 @@ def _digest(X):
 
 def write(path, state, run):
     """Write the state of a run to `path`, atomically."""
-    parts = {name: dict(enumerate(arrays)) for name, arrays in _tuples(state).items()}
+    tuples = {name: getattr(state, name) for name in TUPLES} | {"velocity": state.velocity.arrays()}
+    parts = {name: dict(enumerate(arrays)) for name, arrays in tuples.items()}
     parts |= {"model": model_to_arrays(state.model), "history": state.history}
     if state.best is not None:
         parts["best"] = model_to_arrays(state.best)
@@ -144,10 +145,6 @@ def write(path, state, run):
     arrays["position"] = np.array([state.epoch, state.waited])
     digests = {name: _digest(array) for name, array in arrays.items()}
     write_arrays(path, arrays | {"digests": np.array([json.dumps(digests)])})
-
-
-def _tuples(state):
-    return {name: getattr(state, name) for name in TUPLES} | {"velocity": state.velocity.arrays()}
 
 
 def read(path, run, start):
