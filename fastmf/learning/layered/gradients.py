@@ -354,8 +354,8 @@ class Gradients:
         self.above = model.deep and Gradients(machine_of(model.couplings[1:], layers[1:]), order)
         # Of each layer the means of the data, and derivatives by fields that alone are learned.
         self._sums = [np.zeros((2, n)) for n in model.sizes]
-        self._means, self._fields = (list(rows) for rows in zip(*self._sums, strict=True))
-        parts = zip(layers, self.field_alone, self._fields, strict=True)
+        self._means, self._slopes = (list(rows) for rows in zip(*self._sums, strict=True))
+        parts = zip(layers, self.field_alone, self._slopes, strict=True)
         self._layers = [p._replace(field=x) if alone else None for p, alone, x in parts]
         self._rows = {}
 
@@ -389,7 +389,7 @@ class Gradients:
             if not alone:
                 self._layers[k] = map_parameters(np.subtract, plus, minus)
             elif minus is not None:
-                self._fields[k] -= minus.field
+                self._slopes[k] -= minus.field
         slope = ModelParameters(couplings=couplings, layers=tuple(self._layers))
         return slope, self._means, products_of_units(self.free, moments) if self.free else []
 
@@ -465,7 +465,7 @@ class Gradients:
         couplings = self._rows[shape]([of_layers for of_layers in rows if of_layers])
         if is_sparse(X):
             mean = row_mean(X)
-            self._means[0][:], self._fields[0][:] = mean, self._fields[0] + mean
+            self._means[0][:], self._slopes[0][:] = mean, self._slopes[0] + mean
             data.effects[0].append(X.T @ (data.units[1] * model.dtype.type(1 / X.shape[0])))
         for k, (plus, minus) in enumerate(zip(data.effects, less.effects, strict=True)):
             if plus or minus:
