@@ -161,20 +161,11 @@ def panels(field, precision, lower, upper, b, a):
     half_derivative, half_derivative_low = _derivative(b, b_low, s, s_low, 0.5 * anchor)
     direction = where(infinite, 0.0, where(peaked, -1.0, 1.0))
     return Panels(
-        descent1 * reach1,
-        0.5 * s * reach1 * reach1,
-        descent2 * reach2,
-        0.5 * s * reach2 * reach2,
-        direction * reach1,
-        -direction * reach2,
-        weight1,
-        weight2,
-        position1,
-        position2,
-        where(infinite, clip(0.0, lower, upper), anchor),
-        where(infinite, np.inf, 0.0),
+        descent1 * reach1, 0.5 * s * reach1 * reach1, descent2 * reach2, 0.5 * s * reach2 * reach2,
+        direction * reach1, -direction * reach2, weight1, weight2, position1, position2,
+        where(infinite, clip(0.0, lower, upper), anchor), where(infinite, np.inf, 0.0),
         anchor * (half_derivative + half_derivative_low),
-    )
+    )  # fmt: skip
 
 
 @compilable(mode="inline")

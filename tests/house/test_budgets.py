@@ -14,9 +14,9 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_696,
-    "lines of code": 34_030,
-    "numeric constants": 286,
+    "lines": 54_653,
+    "lines of code": 33_996,
+    "numeric constants": 281,
     "lines of tests": 41_725,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,

@@ -72,21 +72,12 @@ def described(state, outcome, trace, units, log_partitions, **fields):
     (mean, var), (b, a), sites = units
     log_partition, normaliser = log_partitions
     return ExpectationPropagation(
-        mean=mean,
-        var=var,
-        b=b,
-        a=a,
-        log_partition=log_partition,
-        converged=outcome == CONVERGED,
-        n_iter=len(trace.residuals),
-        residual=state.residual(),
-        message=MESSAGES[outcome],
-        history=np.array(trace.residuals) if trace.with_energies else None,
-        sites=sites,
+        mean=mean, var=var, b=b, a=a, log_partition=log_partition, converged=outcome == CONVERGED,
+        n_iter=len(trace.residuals), residual=state.residual(), message=MESSAGES[outcome],
+        history=np.array(trace.residuals) if trace.with_energies else None, sites=sites,
         log_evidence=log_partition - normaliser if np.isfinite(normaliser) else -np.inf,
-        energies=np.array(trace.energies) if trace.with_energies else None,
-        **fields,
-    )
+        energies=np.array(trace.energies) if trace.with_energies else None, **fields,
+    )  # fmt: skip
 
 
 def result_of(problem, end, trace, normaliser=None):

@@ -113,17 +113,9 @@ def problem_of(model, min_site_precision=-np.inf, tol=1e-8, max_iter=1000, n_thr
         side = RepeatedRows(side, model.row_weights, model.noise_variance)
     units = units_of(prior, np.float64, ("moments", "log_partition"))
     return EPProblem(
-        side,
-        prior,
-        units,
-        min_site_precision,
-        tol,
-        max_iter,
-        n_threads,
-        prior_precision=1 / second_moments(prior),
-        evaluations=[0],
-        weights=weights,
-    )
+        side, prior, units, min_site_precision, tol, max_iter, n_threads,
+        prior_precision=1 / second_moments(prior), evaluations=[0], weights=weights,
+    )  # fmt: skip
 
 
 def log_normalisers(prior):
