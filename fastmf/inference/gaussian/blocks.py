@@ -96,7 +96,7 @@ class Blocks:
 
     def each(self, elements):
         """Views of the matrices of all blocks."""
-        for start, n in zip(self.squares, np.diff(self.starts), strict=False):
+        for start, n in zip(self.squares[:-1], np.diff(self.starts), strict=True):
             yield elements[start : start + n * n].reshape(n, n)
 
     def diagonals(self, elements):

@@ -83,8 +83,8 @@ def decided(objective, point=None, l1=0.0, refine=None):
         return _separated(items, unseen, "never seen") if len(unseen) else Existence(True)
     features = _Features(items)
 
-    def looked_at(near):
-        """Whether a maximum exists, as far as one point tells."""
+    def decide_at(near):
+        """Return whether a maximum exists, None if the residuals at a point do not tell."""
         residual, separates = objective.look(near)
         if separates:
             return False
@@ -93,7 +93,7 @@ def decided(objective, point=None, l1=0.0, refine=None):
         norm = np.linalg.norm(gradient[free]) + gradient_rounding() * np.sqrt(len(gradient))
         return True if norm < residual * features.bound else None
 
-    exists = None if point is None else looked_at(point)
+    exists = None if point is None else decide_at(point)
     if exists:
         return Existence(True)
     unseen, never, dependent = _unbounded(items), _never_meeting(items), features.dependent()
@@ -102,7 +102,7 @@ def decided(objective, point=None, l1=0.0, refine=None):
             return _separated(items, np.unique(np.concatenate([unseen, never, dependent])), reason)
     if exists is None and point is not None:
         near = maximum(objective, point, 1e-7).parameters if refine is None else refine(point)
-        exists = looked_at(near)
+        exists = decide_at(near)
     if exists is None:
         return _by_programmes(items)
     return Existence(True) if exists else _separated(items, np.arange(len(items.coupled)))
