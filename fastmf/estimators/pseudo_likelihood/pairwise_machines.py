@@ -186,7 +186,7 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
     Parameters
     ----------
     solver : {"auto", "newton", "lbfgs", "bslm", "firth"}
-        "newton" takes few steps to machine precision, "lbfgs" is for many units or `l1`, and "auto"
+        "newton" takes few steps, "lbfgs" is for many units or `l1`, and "auto"
         chooses between the two. "bslm" makes the coordinate updates of Nguyen & Wood (2016).
         "firth" adds half the log-determinant of the Hessian to the objective (Firth 1993), for up
         to some 50 units: estimates are then finite under separation, unless units depend on each
@@ -443,7 +443,7 @@ class OrdinalMachine(PairwiseMachine):
     ebic_gamma : float
         As in `FullyVisibleBoltzmannMachine`.
     solver : {"auto", "newton", "lbfgs"}
-        "newton" takes few steps to machine precision; "lbfgs" is for many parameters, or `l1`.
+        "newton" takes few steps; "lbfgs" is for many parameters, or `l1`.
     tol : float
         Newton's method stops when the predicted rise of the log-pseudo-likelihood of 100,000 rows
         is below tol^2, L-BFGS below tol / 100.

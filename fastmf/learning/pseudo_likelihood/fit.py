@@ -89,63 +89,88 @@ def factorised(objective, hessian, ridge=0.0):
     return cholesky_with_ridge(hessian.T, ridge)
 
 
-def _backtracked(objective, point, hessian, ridge):
-    """Halve a step until the value rises: step, its size, its end (None if too short), the ridge.
+def _rises(point, trial, least):
+    """Return whether the value rises by at least this much, but for rounding errors."""
+    return trial.value >= point.value + least - 2 * np.finfo(float).eps * max(1, abs(point.value))
+
+
+def _repeated(objective, point, factor, before):
+    """Step with the factors of an earlier Hessian: step and its end, None if it is no good.
+
+    It must divide the predicted rise by four: a new Hessian costs as much as several gradients.
+    """
+    step = factor.solve(point.gradient)
+    derivative = step @ point.gradient
+    if 4 * derivative > before:
+        return None
+    trial = _NewtonPoint.at(objective, point.parameters + step)
+    return (step, trial) if _rises(point, trial, MIN_DECREASE * derivative) else None
+
+
+def _backtracked(objective, point, ridge):
+    """Halve a step until the value rises: step, size, end (None if too short), ridge, factors.
 
     Where units saturate, their curvature sech^2 is so small that their part of the step is far too
     long: a ridge shortens that part alone.
     """
+    hessian = objective.hessian(point.parameters)
     rounding = 2 * np.finfo(float).eps * max(1, abs(point.value))
     while True:
-        step, size = factorised(objective, hessian, ridge).solve(point.gradient), 1.0
+        factor = factorised(objective, hessian, ridge)
+        step, size = factor.solve(point.gradient), 1.0
         derivative = step @ point.gradient
         while size >= 0.1 or ridge >= 1:
             trial = _NewtonPoint.at(objective, point.parameters + size * step)
-            if trial.value >= point.value + MIN_DECREASE * size * derivative - rounding:
-                return step, size, trial, ridge
+            if _rises(point, trial, MIN_DECREASE * size * derivative):
+                return step, size, trial, ridge, factor
             size /= 2
             if not size * derivative > rounding:
-                return step, size, None, ridge
+                return step, size, None, ridge, factor
         ridge = max(30 * ridge, _MIN_RIDGE)
 
 
 def _extended(objective, point, step, size, trial):
-    """Double a step while a quarter of the derivative along it is still to be gained.
+    """Double a step while a quarter of the derivative along it is still to be gained: size, end.
 
     The curvature of saturating units falls as exp(-2 |eta|) along the step, so that Newton's step
     adds about one to |2 eta|, however much is missing.
     """
     while size >= 1 and trial.gradient @ step > step @ point.gradient / 4:
-        size *= 2
-        longer = _NewtonPoint.at(objective, point.parameters + size * step)
+        longer = _NewtonPoint.at(objective, point.parameters + 2 * size * step)
         if longer.value <= trial.value:
             break
-        trial = longer
-    return trial
+        size, trial = 2 * size, longer
+    return size, trial
 
 
-def newton(objective, start, *, tol=1e-5, max_iter=MAX_ITER // 10):
-    """Newton's method with a line search: quadratic convergence to machine precision.
+def newton(objective, start, *, factor=None, tol=1e-5, max_iter=MAX_ITER // 10):
+    """Newton's method with a line search, where a factorised Hessian serves for several steps.
 
-    Full steps square the error, so that the predicted rise falls from step to step by the square of
-    the last factor. Stops when the rise of the log-pseudo-likelihood of `TOLERANCE_ROWS` rows that
-    this predicts for the next step is below tol^2, or when derivatives are rounding errors.
+    `factor` are factors of the Hessian at a maximum nearby. Stops when the rise of the
+    log-pseudo-likelihood of `TOLERANCE_ROWS` rows that is predicted for the next step is below
+    tol^2, or when derivatives are rounding errors: the predicted rise falls from step to step by
+    the last ratio, with a new Hessian by its square.
     """
     point, ridge, history, stopped = _NewtonPoint.at(objective, np.array(start)), 0.0, [], False
-    before = 0.0
+    before = np.inf  # rise of the last step, infinite where it tells nothing of the convergence
     while len(history) < max_iter and not stopped:
-        hessian = objective.hessian(point.parameters)
-        step, size, trial, ridge = _backtracked(objective, point, hessian, ridge)
-        rise = TOLERANCE_ROWS * (step @ point.gradient) / 2
+        repeated = _repeated(objective, point, factor, before) if factor else None
+        if repeated:
+            (step, trial), size, order = repeated, 1.0, 1
+        else:
+            step, size, trial, ridge, factor = _backtracked(objective, point, ridge)
+            order = 2
+        rise = step @ point.gradient
         if trial is None:
             history.append(objective.total * point.value)
-            return Fit(point.parameters, history, bool(rise <= tol))
-        trial = _extended(objective, point, step, size, trial)
+            return Fit(point.parameters, history, bool(TOLERANCE_ROWS * rise / 2 <= tol))
+        if not repeated:
+            size, trial = _extended(objective, point, step, size, trial)
         largest = max(abs(end.gradient).max() for end in (point, trial))
-        next_rise = rise * min(1.0, (rise / before) ** 2) if before else rise
-        stopped = not ridge and bool(next_rise <= tol**2 or largest <= gradient_rounding())
-        # After a ridge or a shorter step nothing is known of the convergence.
-        before = rise if size == 1 and not ridge else 0.0
+        next_rise = rise * min(1.0, rise / before) ** order if before < np.inf else rise
+        small = TOLERANCE_ROWS * next_rise / 2 <= tol**2 or largest <= gradient_rounding()
+        stopped = not ridge and bool(small)
+        before, factor = (rise, factor) if size == 1 and not ridge else (np.inf, None)
         # Below the smallest ridge there is soon none.
         ridge = ridge / 10 if ridge > 1e-5 * _MIN_RIDGE else 0.0
         point = trial

@@ -3,21 +3,13 @@
 import numpy as np
 
 from fastmf.learning.pseudo_likelihood.existence import decided
-from fastmf.learning.pseudo_likelihood.fit import (
-    MAX_NEWTON_PARAMETERS,
-    TOLERANCE_ROWS,
-    Fit,
-    factorised,
-    lbfgs,
-    newton,
-)
+from fastmf.learning.pseudo_likelihood.fit import MAX_NEWTON_PARAMETERS, factorised, lbfgs, newton
 
 
 class Refits:
     """Maxima near the maximum of an objective, for other weights of its rows.
 
-    Newton's method takes the Hessian at the first maximum, which is factorised
-    once: some ten gradients a maximum. Newton's method continues where they do not converge.
+    Newton's method starts with the Hessian at the first maximum, which is factorised once.
     """
 
     def __init__(self, objective, parameters, l1=0.0, tol=1e-5):
@@ -36,21 +28,9 @@ class Refits:
 
     def _stationary(self, objective):
         """`Fit` where the predicted rise is small, as it also is on the way to infinity."""
-        tol = self.tol
         if self.factor is None:
-            return lbfgs(objective, self.parameters, l1=self.l1, tol=tol)
-        point, last = self.parameters, np.inf
-        while True:
-            value, gradient = objective.value_and_gradient(point)
-            step = self.factor.solve(gradient)
-            rise = TOLERANCE_ROWS * float(gradient @ step) / 2
-            if rise < tol**2:
-                return Fit(point, [objective.total * value], True)
-            # While each step halves the predicted rise.
-            if not rise < last / 2:
-                break
-            point, last = point + step, rise
-        return newton(objective, point if last < np.inf else self.parameters, tol=tol)
+            return lbfgs(objective, self.parameters, l1=self.l1, tol=self.tol)
+        return newton(objective, self.parameters, factor=self.factor, tol=self.tol)
 
 
 def counts_of(weights):

@@ -15,7 +15,7 @@ def test_two_units_have_the_errors_of_a_contingency_table():
     """For two units pseudo-likelihood is likelihood: J is a quarter of the log-odds ratio."""
     cells = np.array([30.0, 12.0, 25.0, 50.0])
     objective = PseudoLikelihood(all_states(2), cells)
-    parameters = newton(objective, objective.independent()).parameters
+    parameters = newton(objective, objective.independent(), tol=1e-8).parameters
     signs = np.prod(all_states(2), axis=1)
     assert parameters[2] == pytest.approx(signs @ np.log(cells) / 4, rel=1e-10)
     contrasts = np.vstack([all_states(2).T, signs]) / 4

@@ -22,7 +22,7 @@ def data_of(**options):
 def by_newton(rows):
     """Couplings and field by Newton's method in all parameters."""
     objective = DenseObjective(*rows, SIZES, L2, L2_FIELD)
-    found = newton(objective, objective.independent())
+    found = newton(objective, objective.independent(), tol=1e-8)
     assert found.stopped
     return objective.unpacked(found.parameters)
 
