@@ -48,7 +48,7 @@ from fastmf.priors._values import sparse_or_states, states
 # Mean-field solutions given data after each epoch need not be known better than this.
 MONITOR = {"tol": 1e-4, "max_iter": 200, "most": 4 * MAX_SUMMED_STATES}
 # Steps of annealing of the log-partition after each epoch.
-MONITOR_STEPS = 100
+MONITOR_STEPS = 50
 
 
 # Rows of data after which preconditioners are estimated anew, and the weight of the new ones in
@@ -137,7 +137,7 @@ class LayeredSteps(trainer.Steps):
             return log_partition_estimate(solutions, model=model, order=order)
         data = np.resize(data, (max(len(data), MIN_ANNEALED), data.shape[1]))
         # Units with the means of the data, and the same random numbers each time: hardly any error
-        # while couplings are weak and the likelihood rises slowly, and 0.1 nats later.
+        # while couplings are weak and the likelihood rises slowly, and 0.1 to 0.2 nats later.
         rng = np.random.default_rng(0)
         try:
             return annealed_samples(model, data, MONITOR_STEPS, rng, self.n_threads, 1.0)[1]
