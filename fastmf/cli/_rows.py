@@ -317,8 +317,7 @@ def write(path, table):
     suffix, array = Path(path).suffix.lower(), table.X
     if suffix == ".csv":
         array = array.astype(float) if array.dtype.kind == "b" else array
-        rows = [[_cell(value) for value in np.atleast_1d(row)] for row in array]
-        rows = rows if table.columns is None else [table.columns, *rows]
+        rows = [*([table.columns] if table.columns else []), *map(np.atleast_1d, array)]
         if table.id_column:
             ids = table.id_column, *table.names
             rows = [[first, *row] for first, row in zip(ids, rows, strict=True)]
@@ -338,18 +337,14 @@ def _cell(value):
 def write_table(path, rows):
     """Write rows of cells as a table with commas, atomically."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    csv.writer(text, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
     with replacing(path) as file:
         file.write(text.getvalue().encode())
 
 
-def write_columns(path, columns, n_digits=6):
-    """Write named columns as a table, with so many digits of floating-point numbers."""
-    cells = [
-        [f"{x:.{n_digits}g}" if isinstance(x, float) else x for x in np.asarray(column).tolist()]
-        for column in columns.values()
-    ]
-    write_table(path, [columns, *zip(*cells, strict=True)])
+def write_columns(path, columns):
+    """Write named columns as a table."""
+    write_table(path, [columns, *zip(*columns.values(), strict=True)])
 
 
 def write_figure(path, figure):

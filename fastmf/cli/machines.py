@@ -367,7 +367,7 @@ def _write_marginals(path, means, variances):
         "mean": np.concatenate(means),
         "variance": [""] * sum(sizes) if variances[0] is None else np.concatenate(variances),
     }
-    _rows.write_columns(path, table, n_digits=9)
+    _rows.write_columns(path, table)
     print(f"{path}: {sum(sizes)} units")
 
 

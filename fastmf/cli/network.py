@@ -101,7 +101,9 @@ def _numbers(name, cells):
     numbers = [None if cell is None else number_of(cell) for cell in cells]
     if None in numbers:
         k = numbers.index(None)
-        raise ValueError(f"column {name!r} must hold numbers, got {cells[k]!r} in row {k + 1}.")
+        raise ValueError(
+            f"column {name!r} must hold numbers, got {cells[k]!r} in row {k + 1} of the data."
+        )
     return np.array(numbers)
 
 

@@ -113,8 +113,8 @@ def _check(X, y, names, arguments):
             what = "infinite" if np.isinf(array[place]) else "missing"
             where = f"column {names[place[1]]!r}" if len(place) > 1 else "the target"
             raise ValueError(
-                f"{where} has {what} values, the first in row {place[0] + 1}: leave such rows out, "
-                "or fill them in first (fastmf impute)."
+                f"{where} has {what} values, the first in row {place[0] + 1} of the data: leave "
+                "such rows out, or fill them in first (fastmf impute)."
             )
     if len(y) > 1 and (y[1:] == y[0]).all():
         raise ValueError(f"the target has the same value, {y[0]!s}, in all {len(y)} rows.")

@@ -136,21 +136,23 @@ _NO_THOUSANDS = "write decimal points, and no separators of thousands"
 
 @contextmanager
 def opened(path, max_bytes):
-    """Open a table: names of its columns or None, their number, an iterator of rows, separator."""
+    """Open a table: names of columns or None, their number, lines and their rows, separator."""
     with open_decompressed(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
         try:
-            lines = _without_comments(_lines(text, max_bytes))
-            begin = list(islice(lines, 2))
+            begin = list(islice(_without_comments(_Lines(text, max_bytes)), 2))
+            # Again from the first one, so that the last line read is the row that messages are of.
+            text.seek(0)
+            lines = _Lines(text, max_bytes)
             separator = _separator(begin[-1]) if begin else ","
-            rows = _rows(chain(begin, lines), separator)
+            rows = _rows(_without_comments(lines), separator)
             bare = (_QUOTED.sub("", line).strip(separator + " \r\n") for line in begin)
             quoted = [text == "" for text in bare]  # all cells are
             has_names = begin and not _is_numeric(_cells(begin[0], separator))
             names = next(rows) if has_names or quoted == [True, False] else None
             if (first := next(rows, None)) is None:
                 raise ValueError("it has no line of numbers, and no rows below a line of names")
-            rows = _checked_rows(names, len(first), chain([first], rows), separator)
+            rows = _checked_rows(names, len(first), chain([first], rows), separator, lines)
             yield _fitted(names, first), len(first), rows, separator
         except UnicodeDecodeError as error:
             raise ValueError(
@@ -162,8 +164,8 @@ def read_table(path, max_bytes, ignored=()):
     """Read the numbers of a table, and the names of its columns, None without names."""
     with opened(path, max_bytes) as (names, n_columns, rows, separator):
         cells, used = _Numbers(names, separator), _used(names, n_columns, ignored)
-        for row in rows:
-            cells.add(row, used)
+        for number, row in rows:
+            cells.add(number, row, used)
     cells.check_signs()
     numbers = np.array(cells.values).reshape(cells.n_rows, len(used))
     if names is None:
@@ -188,7 +190,7 @@ def _read_texts(path, names_of_rows):
     with opened(path, _limit(path, None)) as (names, n_columns, rows, separator):
         if names is None:
             raise ValueError("it must have a line of names, with a letter or in quotes")
-        table = [[cell.strip() for cell in row] for row in rows]
+        table = [[cell.strip() for cell in row] for _, row in rows]
     if not any(map(any, table)):
         raise ValueError("it must have rows below its line of names")
     columns = list(zip(*table, strict=True))
@@ -237,8 +239,8 @@ class _Numbers:
         # The first number with a decimal comma, one that cannot be of thousands, and with a point.
         self.comma = self.certain = self.point = None
 
-    def add(self, row, used):
-        """Append the numbers of a row of cells."""
+    def add(self, line, row, used):
+        """Append the numbers of the cells of a line."""
         self.n_rows += 1
         cells = row if len(used) == len(row) else [row[j] for j in used]
         if self.has_commas and self.point is None:
@@ -251,9 +253,9 @@ class _Numbers:
                 return
         except ValueError:
             del self.values[n_values:]
-        self.values.extend(map(self._number, cells, used))
+        self.values.extend(self._number(*cell, line) for cell in zip(cells, used, strict=True))
 
-    def _number(self, cell, place):
+    def _number(self, cell, place, line):
         """Convert a cell that may be missing, a truth value or a number with a decimal comma."""
         cell = cell.strip()
         if (value := _NAN_OF.get(cell.lower())) is not None:
@@ -269,7 +271,7 @@ class _Numbers:
         advice = "leave the column out, or give its categories numbers"
         advice = _NO_THOUSANDS if _WITH_THOUSANDS.fullmatch(cell) else advice
         raise ValueError(
-            f"{cell!r:.60} in column {place + 1}{name} of row {self.n_rows} is no number; {advice}"
+            f"{cell!r:.60} in column {place + 1}{name} of line {line} is no number; {advice}"
         )
 
     def check_signs(self):
@@ -289,19 +291,25 @@ class _Numbers:
 # --- lines and cells ------------------------------------------------------------------------------
 
 
-def _lines(text, max_bytes):
-    """Yield the lines of a file that are not empty."""
-    n_chars = n_cells = 0
-    while line := text.readline(max_bytes + 1):
-        n_chars, n_cells = n_chars + len(line), n_cells + 1 + max(map(line.count, "\t;, "))
-        check_memory(max(n_chars, 8 * n_cells), max_bytes)
-        if line.strip(" \r\n"):  # tabs alone may be a row of empty cells
-            yield line
+class _Lines:
+    """The lines of a file that are not empty, and the number of the last one."""
+
+    def __init__(self, text, max_bytes):
+        self.text, self.max_bytes, self.number = text, max_bytes, 0
+
+    def __iter__(self):
+        n_chars = n_cells = 0
+        while line := self.text.readline(self.max_bytes + 1):
+            self.number += 1
+            n_chars, n_cells = n_chars + len(line), n_cells + 1 + max(map(line.count, "\t;, "))
+            check_memory(max(n_chars, 8 * n_cells), self.max_bytes)
+            if line.strip(" \r\n"):  # tabs alone may be a row of empty cells
+                yield line
 
 
 def _without_comments(lines):
     """Yield the lines of a table without comments above it, and the line that names a separator."""
-    doubtful = None
+    doubtful, lines = None, iter(lines)
     for line in lines:
         separator = _separator(line)
         cells = _cells(line, separator)
@@ -373,12 +381,12 @@ def _used(names, n_cells, ignored=()):
     return [j for j in range(first, n_cells) if names[j] not in ignored]
 
 
-def _checked_rows(names, n_cells, rows, separator):
-    """Yield rows of one length; raise for a pair that may be one number with a decimal comma."""
+def _checked_rows(names, n_cells, rows, separator, lines):
+    """Yield numbers of lines and rows of one length, unless a pair may be one decimal number."""
     is_pair = separator == "," and n_cells == 2
-    for number, row in enumerate(rows, 1):
+    for row in rows:
         if len(row) != n_cells:
-            raise ValueError(f"row {number} has {len(row)} cells, those above {n_cells}")
+            raise ValueError(f"line {lines.number} has {len(row)} cells, those above {n_cells}")
         line = ",".join(row) if is_pair else ""
         if names is None and re.fullmatch(r"[+-]?\d*,0\d+", line):
             raise ValueError(
@@ -390,7 +398,7 @@ def _checked_rows(names, n_cells, rows, separator):
                 f"a line such as {line!r:.40} may be a number with a decimal comma, or the name of "
                 "a row and a number; write decimal points, or a name for each column"
             )
-        yield row
+        yield lines.number, row
 
 
 def _warn_of_numeric_names(numbers):

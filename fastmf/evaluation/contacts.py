@@ -5,11 +5,7 @@ import numpy as np
 from fastmf._common.arguments import count, flag, generator, number, one_of, real_array, row_weights
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.sampling.effective_couplings import effective_couplings as fill
-from fastmf.learning.pseudo_likelihood.potts.couplings import (
-    DenseCouplings,
-    average_product_corrected,
-    norms,
-)
+from fastmf.learning.pseudo_likelihood.potts.couplings import average_product_corrected, norms
 from fastmf.models import RBM
 from fastmf.models._checks import visible_rows
 from fastmf.models._gauge import in_gauge
@@ -64,7 +60,7 @@ def contact_scores(couplings, gauge="zero-sum", ignore=None, apc=True, *, sizes=
         )
     if ignore is not None and count("ignore", ignore, 0) >= np.max(sizes):
         raise ValueError(f"ignore must be a state, below {np.max(sizes)}, got {ignore}.")
-    scores = norms(DenseCouplings(couplings, sizes), gauge, ignore)
+    scores = norms(couplings, sizes, gauge, ignore)
     return average_product_corrected(scores) if apc else scores
 
 

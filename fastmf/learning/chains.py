@@ -21,11 +21,7 @@ import numpy as np
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.sampling.gibbs import SequentialUnits
 from fastmf.learning.pseudo_likelihood.graph import coupled_units
-from fastmf.learning.pseudo_likelihood.potts.couplings import (
-    DenseCouplings,
-    one_hot,
-    pair_frequencies,
-)
+from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot, pair_frequencies
 from fastmf.learning.pseudo_likelihood.potts.fitting import PottsFit
 from fastmf.learning.training.ascent import AscentSettings
 from fastmf.learning.training.trainer import IterateAverage, Steps, resampled_rows, train
@@ -117,6 +113,6 @@ def fit(model, data, options, n_steps, edges=None, n_chains=1000):
     equal = np.einsum("ij,ij->", x, before, dtype=float) / (len(x) * d)
     by_chance = x.mean(0, dtype=float) @ before.mean(0, dtype=float) / d
     model, history = average.model, np.array(state.history[steps.score])
-    couplings = DenseCouplings(model.couplings.astype(np.float64), data.sizes)
-    fit = PottsFit(couplings, model.prior.field.astype(np.float64), history, True)
+    parameters = (x.astype(np.float64) for x in (model.couplings, model.prior.field))
+    fit = PottsFit(*parameters, history, True)
     return fit, float((equal - by_chance) / (1 - by_chance))

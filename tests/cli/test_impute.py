@@ -149,7 +149,7 @@ def test_words_are_categories_and_names_of_rows_come_first(tmp_path, monkeypatch
     assert main(["train", "rbm", "t.csv", "-q", "--id", "who"]) == 1
     err = capsys.readouterr().err
     assert "upper and lower case alone, such as 'A b' and 'a b'" in err
-    assert "must end in .csv" in err and "'p1' in column 1 ('who') of row 2 is no number" in err
+    assert "must end in .csv" in err and "'p1' in column 1 ('who') of line 3 is no number" in err
 
 
 def test_an_output_that_is_a_link_of_the_input_is_refused(tmp_path, monkeypatch, capsys):

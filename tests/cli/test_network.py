@@ -147,7 +147,7 @@ def test_tables_that_are_none(tmp_path, monkeypatch, capsys):
     for text, message in (
         ("a,b\n", "rows below"),
         ("a,a\n1,2\n", "name all columns"),
-        ("a,b\n1,2\n1\n", "row 2 has 1 cells"),
+        ("a,b\n1,2\n1\n", "line 3 has 1 cells"),
         (",a,\n1,2,3\n", "name all columns"),
     ):
         (tmp_path / "x.csv").write_text(text)

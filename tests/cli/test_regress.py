@@ -95,7 +95,7 @@ def test_classes_of_words_beside_columns_of_words(table, capsys):
     expected = mf.SpikeSlabClassifier().fit(X, ill[1:])
     np.testing.assert_array_equal(mf.SpikeSlabClassifier.load("m.npz").coef_, expected.coef_)
     for options, message in (
-        ([], "'p0' in column 1 ('who') of row 1 is no number"),
+        ([], "'p0' in column 1 ('who') of line 2 is no number"),
         (["--ignore", "whom"], "no column 'whom'"),
     ):
         assert main([*command, *options]) == 1

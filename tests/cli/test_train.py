@@ -45,7 +45,7 @@ def test_columns_of_words_are_ignored_on_demand(stripes, tmp_path, capsys):
     (tmp_path / "x.csv").write_text("\n".join([",".join(["who", *names]), *rows]))
     np.save(tmp_path / "x.npy", stripes)
     assert train(tmp_path / "x.csv", tmp_path / "a.npz") == 1
-    assert "('who') of row 1 is no number; leave the column out" in capsys.readouterr().err
+    assert "('who') of line 2 is no number; leave the column out" in capsys.readouterr().err
     assert train(tmp_path / "x.csv", tmp_path / "a.npz", "--ignore", "who") == 0
     assert train(tmp_path / "x.npy", tmp_path / "b.npz") == 0
     found, expected = (GeneralizedRBM.load(tmp_path / f"{x}.npz").weights_ for x in "ab")

@@ -135,7 +135,7 @@ def warn_if_below_uniform(value, n_labels):
         )
 
 
-def warn_of_likelihood(model, history, independent, epoch, score, largest_gain):
+def warn_of_likelihood(model, history, independent, epoch, score):
     """Warn if learning ended below independent units, or far below its best epoch."""
     if not epoch:
         return
@@ -145,18 +145,15 @@ def warn_of_likelihood(model, history, independent, epoch, score, largest_gain):
     least = max(independent - small, largest - max(LOST_GAIN * (largest - independent), small))
     if np.isfinite(value) and value < least:
         value = max(value, score())
-    # Earlier epochs may be too high by as much, so that the bound does not tell of a fall.
-    elif np.isfinite(value) and (gain := largest_gain()) < -small:
-        value = independent + gain
     advice = (
         "Use a smaller learning_rate, larger batches (batch_size), with chains more of them "
         "(n_starts), or for few units gradient='exact'."
     )
     if not np.isfinite(value):
         warn_of_convergence(
-            f"the log-likelihood of epoch {epoch} is unknown, because mean-field iterations of "
-            "this machine have no moments: compare `score` with that of independent units. "
-            "Bounded units, such as 'truncated_gaussian', have moments always."
+            f"the log-likelihood of epoch {epoch} is unknown, because chains diverge, or units "
+            "have no moments: compare `score` with that of independent units. Bounded units, such "
+            "as 'truncated_gaussian', have moments always."
         )
     elif value < independent - small:
         warn_of_convergence(

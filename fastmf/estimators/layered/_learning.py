@@ -26,7 +26,7 @@ from fastmf.learning.layered.data import (
     with_values_of_columns,
 )
 from fastmf.learning.layered.domain import check_exists
-from fastmf.learning.layered.exact_averages import MAX_SUMMED_STATES, has_exact_likelihood, is_exact
+from fastmf.learning.layered.exact_averages import MAX_SUMMED_STATES, is_exact
 from fastmf.learning.layered.quasi_newton_steps import QuasiNewtonSteps, gain_of_one_unit
 from fastmf.learning.layered.settings import (
     FEW_ROWS,
@@ -258,10 +258,8 @@ class Learning:
         monitored = monitor_rows(raw, settings, state.seed, weights)
         alone = min(mean_alone(prior, *monitored) for prior in units)
         runs.warn_of_likelihood(
-            self.model_, self.history_, alone, epoch,
-            score=lambda: self._score_of(*scored()),
-            largest_gain=lambda: self._largest_gain(settings, units, *scored()),
-        )  # fmt: skip
+            self.model_, self.history_, alone, epoch, lambda: self._score_of(*scored())
+        )
         # Hidden units of real values may not do what a binary one does, however they are learned.
         if is_discrete(self.model_.layers[1]) and epoch >= LayeredSettings.n_epochs:
             value = self.history_["log_likelihood"][epoch - 1] * sum(self.model_.sizes)
@@ -408,17 +406,6 @@ class Learning:
             except FloatingPointError:  # annealing diverges
                 return -np.inf
         return float(np.average(values, weights=weights))
-
-    def _largest_gain(self, settings, units, X, weights):
-        """Upper bound of its gain over units without couplings; inf if nothing is known."""
-        # Hidden layers of deep machines are summed by mean field; exact values are not too high.
-        if self.model_.deep or has_exact_likelihood(self.model_, settings):
-            return np.inf
-        least = self._lower_bound(self._solve(self.starts_))
-        if not np.isfinite(least):
-            return np.inf
-        highest = np.average(self._log_likelihoods(X, least), weights=weights)
-        return float(highest - min(mean_alone(prior, X, weights) for prior in units))
 
     def _remember(self, X, settings, weights=None, seed=None):
         rows = slice(None) if weights is None else _repeated_rows(weights)

@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 
 from fastmf import models
 from fastmf._common.arguments import count, number, one_of, positive
-from fastmf._common.rows import blocks, is_incomplete, is_sparse, row_blocks
+from fastmf._common.rows import blocks, is_incomplete, is_sparse
 from fastmf.estimators.common import runs
 from fastmf.estimators.common.data import checked_rows, warn_of_missing_codes, with_nan_labels
 from fastmf.estimators.common.files import Saved, check_n_features
@@ -38,8 +38,8 @@ from fastmf.inference.missing.layered import (
     average_of_phases,
     enumerable,
     exact_given,
-    log_likelihood,
     log_likelihood_of_seen,
+    log_likelihoods,
     log_prob_of_seen,
     means_given_seen,
     nearest_states,
@@ -256,14 +256,8 @@ class LayeredMachine(
 
     def _log_likelihoods(self, X, log_partition):
         """Log-likelihood of each of some rows that `_data` returned, or those that `fit` learns."""
-        if is_incomplete(X):
-            return log_likelihood_of_seen(self.model_, X, log_partition, **self._options)[0]
         # Values between the two of a binary unit are means of the row, not states.
-        parts = (
-            log_likelihood(self.model_, X[rows], log_partition, **self._options)
-            for rows in row_blocks(X)
-        )
-        return np.concatenate(list(parts))
+        return log_likelihoods(self.model_, X, log_partition, **self._options)
 
     def log_partition(self, how="auto"):
         """The log-partition that `score_samples` takes.

@@ -17,11 +17,11 @@ from fastmf.learning.pseudo_likelihood.existence import Existence, decided
 from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, MAX_ITER, newton
 from fastmf.learning.pseudo_likelihood.potts import fitting
 from fastmf.learning.pseudo_likelihood.potts.couplings import (
-    DenseCouplings,
-    OfFewRows,
     average_product_corrected,
+    local_fields,
     naive_mean_field,
     norms,
+    of_coefficients,
 )
 from fastmf.learning.pseudo_likelihood.potts.dense import DenseObjective
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
@@ -201,7 +201,7 @@ class PottsMachine(Network, ItemMachine):
         couplings, field = self._objective.unpacked(fit.parameters)
         value = self._objective.log_likelihood(fit.parameters)
         self.log_pseudo_likelihood_ = float(value / self._objective.total)
-        fit = fitting.PottsFit(DenseCouplings(couplings, self.sizes_), field, *fit[1:])
+        fit = fitting.PottsFit(couplings, field, *fit[1:])
         return fit, self._existence(self._objective.packed(couplings, field))
 
     def _without_hessian(self, solver, data, max_iter):
@@ -211,7 +211,6 @@ class PottsMachine(Network, ItemMachine):
             couplings, field = naive_mean_field(
                 data.labels, shares, self.sizes_, 0.5, float(self.l2)
             )
-            couplings = DenseCouplings(couplings, self.sizes_)
             value = fitting.log_pseudo_likelihood(data, couplings, field)
             history = np.array([value * data.total])
             return fitting.PottsFit(couplings, field, history, True), Existence(None)
@@ -226,10 +225,10 @@ class PottsMachine(Network, ItemMachine):
         def better(_):
             exact = options._replace(tol=1e-9, max_iter=MAX_ITER, single=False)
             fit = fitting.fit(data, exact, edges)
-            return objective.packed(fit.couplings.dense(), fit.field)
+            return objective.packed(fit.couplings, fit.field)
 
         if not self.l2 and self._symmetric:
-            point = objective.packed(fit.couplings.dense(), fit.field)
+            point = objective.packed(fit.couplings, fit.field)
             refine = better if objective.n_parameters > MAX_HESSIAN_PARAMETERS else None
         existence = decided(objective, point, refine=refine)
         if not by_chains:
@@ -249,7 +248,7 @@ class PottsMachine(Network, ItemMachine):
     @property
     def couplings_(self):
         """Couplings as estimated; (n_groups, q, n_groups, q), or flat if sizes are unequal."""
-        return self._by_position(self._couplings.dense(), 2)
+        return self._by_position(self._couplings, 2)
 
     @property
     def field_(self):
@@ -263,7 +262,7 @@ class PottsMachine(Network, ItemMachine):
 
     def _model_of(self, couplings, field):
         state = np.concatenate([np.arange(q) for q in self.sizes_])
-        return BoltzmannMachine(couplings.dense(), Categorical(field, state))
+        return BoltzmannMachine(couplings, Categorical(field, state))
 
     @property
     def sizes_(self):
@@ -295,7 +294,7 @@ class PottsMachine(Network, ItemMachine):
         """
         one_of("gauge", gauge, GAUGES)
         count("reference", reference, 0)
-        result = in_gauge(self._couplings.dense(), self._field, self.sizes_, gauge, reference)
+        result = in_gauge(self._couplings, self._field, self.sizes_, gauge, reference)
         return self._by_position(result[0], 2), self._by_position(result[1], 1)
 
     def contact_scores(self, gauge="zero-sum", ignore=None, apc=True):
@@ -318,7 +317,7 @@ class PottsMachine(Network, ItemMachine):
         one_of("gauge", gauge, ("zero-sum", None))
         if ignore is not None and count("ignore", ignore, 0) >= self.sizes_.max():
             raise ValueError(f"ignore must be a state, below {self.sizes_.max()}, got {ignore}.")
-        scores = norms(self._couplings, gauge, ignore)
+        scores = norms(self._couplings, self.sizes_, gauge, ignore)
         return average_product_corrected(scores) if flag("apc", apc) else scores
 
     # --- rows of the fit ------------------------------------------------------------------------
@@ -347,7 +346,7 @@ class PottsMachine(Network, ItemMachine):
             )
         objective = self._objective_of(self._labels, self._weights)
         objective.check_size()
-        parameters = objective.packed(self._couplings.dense(), self._field)
+        parameters = objective.packed(self._couplings, self._field)
         if self._completions is None:
             sampling = np.square(objective.weights)
         else:
@@ -418,7 +417,7 @@ class PottsMachine(Network, ItemMachine):
         return np.where(labels >= 0, result, 0.0)
 
     def _local_fields(self, labels):
-        return self._couplings.fields(labels) + self._field
+        return local_fields(self._couplings, labels, self.sizes_) + self._field
 
     def _log_conditionals(self, labels):
         return fitting.score_of(self._local_fields(labels), labels, self.sizes_)
@@ -438,7 +437,7 @@ class PottsMachine(Network, ItemMachine):
         array of shape (n_samples,)
         """
         labels = self._labels_of(X)
-        halves = self._couplings.fields(labels) / 2 + self._field
+        halves = local_fields(self._couplings, labels, self.sizes_) / 2 + self._field
         return -self._own(halves, labels).sum(1)
 
     def mutants(self, X):
@@ -471,23 +470,18 @@ class PottsMachine(Network, ItemMachine):
             "weights": self._weights,
             "flat_field": self._field,
         }
-        if isinstance(self._couplings, OfFewRows):
-            arrays["coefficients"] = self._couplings.coefficients
-            arrays["coefficient_rows"] = self._couplings.labels
-        else:  # the model of few rows is made of them when it is needed
-            arrays |= model_to_arrays(self.model_)
-        return fitted, arrays
+        return fitted, arrays | model_to_arrays(self.model_)
 
     def _restore(self, arrays):
         self._labels, self._weights = self._restored_fit(arrays)
         n_states = int(self.sizes_.sum())
         self._field = arrays.member("flat_field", "f", (n_states,), low=-np.inf)
-        if "coefficients" in arrays:
+        if "coefficients" in arrays:  # of earlier versions
             rows = labels_from("coefficient_rows", arrays, self.sizes_)
             coefficients = arrays.member("coefficients", "f", (len(rows), n_states), low=-np.inf)
-            self._couplings = OfFewRows(coefficients, rows, self.sizes_)
-        else:
-            model = self._model_from(arrays)
-            if model.n_units != n_states:
-                raise ValueError(f"its model must have {n_states} units, got {model.n_units}.")
-            self._couplings = DenseCouplings(model.couplings, self.sizes_)
+            self._couplings = of_coefficients(coefficients, rows, self.sizes_)
+            return
+        model = self._model_from(arrays)
+        if model.n_units != n_states:
+            raise ValueError(f"its model must have {n_states} units, got {model.n_units}.")
+        self._couplings = model.couplings

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from fastmf._common.rows import BLOCK_ENTRIES, blocks, row_blocks
+from fastmf._common.rows import BLOCK_ENTRIES, blocks, is_incomplete, row_blocks
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import log_likelihood as mean_field_log_likelihood
 from fastmf.inference.sampling.gibbs import MATCHING, log_mean, neutral_base
@@ -141,10 +141,10 @@ def _sum_over_missing(pair, X):
     return columns.means(means), of_hidden, log_partition
 
 
-def log_likelihood(model, X, log_partition, **options):
+def log_likelihood(model, X, log_partition, most=None, **options):
     """Compute the log-likelihood of rows, summing few hidden units of deep machines exactly."""
     if model.deep:
-        exact = exact_given(model, states(model.layers[0], X, np.float64))
+        exact = exact_given(model, states(model.layers[0], X, np.float64), most)
         if exact.exact.all():
             visible = log_prob_of_rows(model.layers[0], X, model.dtype)
             return visible + exact.log_partition - log_partition
@@ -353,3 +353,11 @@ def log_likelihood_of_seen(model, X, log_partition, *, most=None, anneal=False, 
             errors[rows[remaining]] = 0 if only_gaussian else np.nan
         out[rows] = log_prob_of_seen(model.layers[0], X[rows]) + values - log_partition
     return out, errors
+
+
+def log_likelihoods(model, X, log_partition, **options):
+    """Log-likelihoods of rows, of their observed values where some are missing, in blocks."""
+    if is_incomplete(X):
+        return log_likelihood_of_seen(model, X, log_partition, **options)[0]
+    parts = [log_likelihood(model, X[rows], log_partition, **options) for rows in row_blocks(X)]
+    return np.concatenate(parts)

@@ -171,9 +171,6 @@ class State:
     chains: tuple = ()
     # Matrices by which gradients are multiplied, of all layers; empty for ordinary gradients.
     preconditioners: tuple = ()
-    # Mean-field solutions after the last epoch (means of all layers, then variances), from which
-    # the next search starts, beside the data.
-    solutions: tuple = ()
     # Values in the place of missing ones, (1, n_missing), row by row.
     completed: tuple = ()
     # Lists by name, of one entry an epoch.

@@ -81,7 +81,7 @@ class Checkpoint:
 
 
 # Members of a state that are tuples of arrays.
-TUPLES = "velocity", "chains", "preconditioners", "solutions", "completed"
+TUPLES = "velocity", "chains", "preconditioners", "completed"
 
 
 def start_of(path, model, X, settings, seed, *data):

@@ -28,10 +28,10 @@ def test_learning_must_end_above_independent_units_and_keep_half_of_its_gain(vis
     """One rule for all units; values are nats a row for twelve units."""
     machine = RBM(np.zeros((8, 4)), visible, Bernoulli(np.zeros(4)))
 
-    def after(*values, epoch=None, better=-np.inf, gain=np.inf):
+    def after(*values, epoch=None, better=-np.inf):
         history = {"log_likelihood": list(np.array(values) / 12)}
         epoch = len(values) if epoch is None else epoch
-        warn_of_likelihood(machine, history, -12.0, epoch, lambda: better, lambda: gain)
+        warn_of_likelihood(machine, history, -12.0, epoch, lambda: better)
 
     after(-12.1)  # an epoch of small steps
     after(-12.0, -8.0, -9.9)
@@ -40,19 +40,16 @@ def test_learning_must_end_above_independent_units_and_keep_half_of_its_gain(vis
     after(epoch=0)
     after(-12.2, better=-12.1)  # the estimate of the epoch was too low
     after(-12.0, -8.0, -10.1, better=-9.9)
-    after(-12.0, -8.0, gain=-0.1)
     with pytest.warns(ConvergenceWarning, match="diverged: .* epoch 1, -12.2 nats a row, is below"):
         after(-12.2)
     with pytest.warns(ConvergenceWarning, match="fell from -8 nats a row, in epoch 2, to -10.1 in"):
         after(-12.0, -8.0, -10.1)
-    with pytest.warns(ConvergenceWarning, match="diverged: .* epoch 1, -12.2 nats a row, is below"):
-        after(-8.0, gain=-0.2)  # the estimate of the epoch was too high
     with pytest.warns(ConvergenceWarning, match="of epoch 2 is unknown"):
         after(-12.0, -np.inf)
 
 
 def test_epochs_whose_solutions_miss_the_states_of_most_weight_are_told():
-    """The log-likelihood of the last epoch is ten nats a row above any that is possible."""
+    """By mean-field solutions from data it would be ten nats a row above any that is possible."""
     rng = np.random.default_rng(0)
     X = (rng.random((200, 60)) < 0.03 + 0.3 * (rng.random((200, 1)) < 0.3)).astype(float)
     options = {"learning_rate": 2.0, "n_epochs": 10, "batch_size": 50, "random_state": 20}
@@ -62,7 +59,8 @@ def test_epochs_whose_solutions_miss_the_states_of_most_weight_are_told():
     most = log_likelihood(rbm.model_, X, lower_bound(rbm.model_).value).mean()
     p = X.mean(0)
     independent = (X * np.log(p) + (1 - X) * np.log(1 - p)).sum(1).mean()
-    assert most < independent - 2 < 85 * rbm.history_["log_likelihood"][-1] - 5
+    assert most < independent - 2
+    assert 85 * rbm.history_["log_likelihood"][-1] < independent - 1
 
 
 @pytest.mark.parametrize("visible", ["bernoulli", "categorical"])

@@ -83,7 +83,7 @@ def fitted(path, kind="tap"):
     return MACHINES[kind](**OPTIONS, callbacks=[mf.evaluation.Checkpoint(path)])
 
 
-@pytest.mark.parametrize("name", ["chains/0", "solutions/9", "best/model", "velocity/x", "more"])
+@pytest.mark.parametrize("name", ["chains/0", "completed/9", "best/model", "velocity/x", "more"])
 def test_members_that_no_such_run_has(tmp_path, name):
     path = tmp_path / "run.npz"
     fitted(path)

@@ -1,43 +1,55 @@
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 from stripes import quick
 
 import fastmf as mf
-from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.learning.layered.step import metrics
+from fastmf.evaluation import log_likelihood
+from fastmf.learning.layered.step import LayeredSteps
 from fastmf.learning.training.ascent import initial_state
 
 
-def two_phases(coupling, n_layers=2):
-    """Spins with two solutions if they are coupled strongly, and rows that lead to one or both."""
-    weights = (np.full((9, 9), coupling),) * (n_layers - 1)
-    layers = (mf.Ising(np.zeros(9)),) * n_layers
-    model = mf.RBM(*weights, *layers) if n_layers == 2 else mf.DBM(weights, layers)
-    return model, np.ones((3, 9)), np.vstack([np.ones((3, 9)), -np.ones((3, 9))])
+def reported(model, X, validation=None):
+    metrics = LayeredSteps(quick(), n_threads=1).metrics(initial_state(model), X, validation)
+    return {name: value * sum(model.sizes) for name, value in metrics.items()}
 
 
+@pytest.mark.parametrize("coupling", [0.01, 0.2, 0.4])
 @pytest.mark.parametrize("n_layers", [2, 3])
-def test_solutions_found_are_kept_until_they_are_no_more(n_layers):
-    def figure(rows):
-        return metrics(state, rows, None, quick(), 1)["log_likelihood"]
+def test_log_likelihoods_of_epochs_are_exact_ones_within_annealing_errors(n_layers, coupling):
+    weights, layers = (np.full((9, 9), coupling),) * (n_layers - 1), (mf.Ising(np.zeros(9)),)
+    model = mf.DBM(weights, layers * n_layers) if n_layers > 2 else mf.RBM(*weights, *layers * 2)
+    X = np.vstack([np.ones((3, 9)), -np.ones((3, 9))])  # rows of both phases
+    expected = log_likelihood(model, X, mf.exact(model).log_partition, tol=1e-8).mean()
+    values = reported(model, X, X)
+    assert values["log_likelihood"] == pytest.approx(expected, abs=0.2)
+    assert values["validation_log_likelihood"] == values["log_likelihood"]
+    X[0, 0] = np.nan
+    assert reported(model, X)["log_likelihood"] == pytest.approx(expected, abs=0.5)
 
-    model, one, both = two_phases(0.4, n_layers)
-    state = initial_state(model)
-    alone = figure(one)
-    assert len(state.solutions) == 2 * n_layers and {len(s) for s in state.solutions} == {1}
-    with_both = figure(both)
-    assert alone - with_both == pytest.approx(np.log(2) / (9 * n_layers), rel=1e-3)
-    # No row leads to the second solution any more, and still it counts, also a little further on.
-    assert figure(one) == pytest.approx(with_both, abs=1e-9)
-    state.model = two_phases(0.38, n_layers)[0]
-    beside = initial_state(state.model)
-    assert figure(one) == pytest.approx(
-        metrics(beside, both, None, quick(), 1)["log_likelihood"], abs=1e-6
-    )
-    # Of weak couplings there is one solution only.
-    state.model = two_phases(0.01, n_layers)[0]
-    reached = mf.tap(state.model, one[:1]).log_partition
-    options = {} if n_layers == 2 else {"tol": 1e-8}
-    expected = log_likelihood(state.model, one, reached[0], **options).mean() / (9 * n_layers)
-    assert figure(one) == pytest.approx(expected, abs=1e-5)
-    assert {len(s) for s in state.solutions} == {1}
+
+class ThreeLevels(NamedTuple):
+    """Units of -1, 0 and 1, which have no method to be sampled."""
+
+    field: np.ndarray
+
+    def log_partition(self, b, a):
+        t = self.field + b
+        return np.log(1 + np.exp(-a / 2) * (np.exp(t) + np.exp(-t)))
+
+    def moments(self, b, a):
+        t = self.field + b
+        up, down = np.exp(t - a / 2), np.exp(-t - a / 2)
+        mean = (up - down) / (1 + up + down)
+        return mean, (up + down) / (1 + up + down) - mean * mean
+
+    def log_prob(self, x):
+        return self.field * x
+
+
+def test_of_units_that_cannot_be_sampled_the_log_partition_is_by_tap():
+    X = np.random.default_rng(0).integers(-1, 2, (5, 4)).astype(float)
+    model = mf.RBM(np.full((4, 3), 0.1), ThreeLevels(np.zeros(4)), mf.Bernoulli(np.zeros(3)))
+    expected = log_likelihood(model, X, mf.tap(model).log_partition).mean()
+    assert reported(model, X)["log_likelihood"] == pytest.approx(expected, abs=1e-5)

@@ -1,4 +1,4 @@
-"""Couplings of a Potts machine: a matrix, or made on demand from coefficients of few rows.
+"""Couplings of a Potts machine, a matrix of all states.
 
 Contact scores are norms of couplings. Couplings of naive mean-field inversion (mean-field DCA) are
 minus the inverse of the covariance matrix of all states but one of each position
@@ -14,71 +14,19 @@ from fastmf.learning.pseudo_likelihood.existence import MAX_CONDITION
 from fastmf.models._gauge import PositionStates, position_in_zero_sum
 
 
-class DenseCouplings:
-    """Couplings as a matrix J (n_states, n_states)."""
-
-    def __init__(self, matrix, sizes):
-        self.matrix, self.sizes = matrix, np.asarray(sizes)
-        self.first = np.cumsum(self.sizes) - self.sizes
-
-    def of_position(self, i):
-        """The couplings J_ij(a, b) of the states a of a position, (q_i, n_states)."""
-        return self.matrix[self.first[i] : self.first[i] + self.sizes[i]]
-
-    def fields(self, labels):
-        """Local fields X J of rows of labels, (n_rows, n_states)."""
-        out = np.zeros((len(labels), len(self.matrix)), self.matrix.dtype)
-        for j, first in enumerate(self.first):
-            present = labels[:, j] >= 0
-            out[present] += self.matrix[first + labels[present, j].astype(np.int64)]
-        return out
-
-    def dense(self):
-        """J."""
-        return self.matrix
-
-
-class OfFewRows:
-    """Couplings A'X + X'A off the blocks of a position with itself.
-
-    The coefficients are A (n_rows, n_states), and X rows of labels (n_rows, n_groups).
-    """
-
-    def __init__(self, coefficients, labels, sizes):
-        self.coefficients, self.labels = coefficients, labels
-        self.sizes = np.asarray(sizes)
-        self.first = np.cumsum(self.sizes) - self.sizes
-        self._X = one_hot(labels, self.sizes, coefficients.dtype)
-
-    def of_position(self, i):
-        """The couplings J_ij(a, b) of the states a of a position, (q_i, n_states)."""
-        A, states = self.coefficients, slice(self.first[i], self.first[i] + self.sizes[i])
-        out = self._X[:, states].T @ A
-        out += (self._X.T @ A[:, states]).T
-        out[:, states] = 0
-        return out
-
-    def fields(self, labels):
-        """Local fields X J of rows of labels, (n_rows, n_states)."""
-        Y = one_hot(labels, self.sizes, self.coefficients.dtype)
-        products = (Y @ self._X.T).toarray()
-        return fields_of_few_rows(self.coefficients, self._X, Y, products, self.sizes)
-
-    def dense(self):
-        """J, made now."""
-        return np.concatenate([self.of_position(i) for i in range(len(self.sizes))])
-
-
-def fields_of_few_rows(A, X, Y, products, sizes):
-    """Local fields Y J of rows Y with the couplings of `OfFewRows`, given the products Y X'."""
-    out = products @ A
-    out += (X.T @ (Y @ A.T).T).T
-    for first, q in zip(np.cumsum(sizes) - sizes, sizes, strict=True):
-        states = slice(first, first + q)
-        # No products with this position's own states are wanted.
-        within = X[:, states].T @ A[:, states]
-        out[:, states] -= Y[:, states] @ (within + within.T)
+def local_fields(couplings, labels, sizes):
+    """Local fields X J of rows of labels, (n_rows, n_states)."""
+    out = np.zeros((len(labels), len(couplings)), couplings.dtype)
+    for j, first in enumerate(np.cumsum(sizes) - sizes):
+        present = labels[:, j] >= 0
+        out[present] += couplings[first + labels[present, j].astype(np.int64)]
     return out
+
+
+def of_coefficients(coefficients, labels, sizes):
+    """Couplings A'X + X'A, zero within positions, of coefficients A of rows X of labels."""
+    half, position = one_hot(labels, sizes).T @ coefficients, PositionStates(sizes).position
+    return np.where(position[:, None] == position, 0.0, half + half.T)
 
 
 def one_hot(labels, sizes, dtype=np.float64):
@@ -96,13 +44,13 @@ def one_hot(labels, sizes, dtype=np.float64):
 # --- contact scores -------------------------------------------------------------------------------
 
 
-def norms(couplings, gauge="zero-sum", ignore=None):
+def norms(couplings, sizes, gauge="zero-sum", ignore=None):
     """Frobenius norms of the couplings of all pairs of positions."""
-    positions = PositionStates(couplings.sizes)
+    positions = PositionStates(np.asarray(sizes))
     n_groups = len(positions.sizes)
     out = np.zeros((n_groups, n_groups))
-    for i in range(n_groups):
-        block = couplings.of_position(i)
+    for i, first in enumerate(positions.first):
+        block = couplings[first : first + positions.sizes[i]]
         block = np.square(position_in_zero_sum(block, positions) if gauge else block)
         if ignore is not None:
             block[:, (positions.first + ignore)[positions.sizes > ignore]] = 0

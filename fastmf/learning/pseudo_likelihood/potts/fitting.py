@@ -1,19 +1,16 @@
 """Fits of Potts machines: which objective, which solver, in which precision."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.memory import check_available, memory_of_the_machine
-from fastmf._common.rows import BLOCK_ENTRIES
+from fastmf._common.memory import check_available
 from fastmf._threads.workers import for_each, one_blas_thread, workers_for
 from fastmf.learning.pseudo_likelihood.fit import MAX_ITER, TOLERANCE_ROWS, minimise
-from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, OfFewRows
 from fastmf.learning.pseudo_likelihood.potts.objective import (
     AsymmetricObjective,
     Evaluator,
-    FewRows,
     PottsLayout,
     SymmetricObjective,
 )
@@ -23,9 +20,6 @@ from fastmf.models._gauge import PositionStates
 _N_PAIRS = 6
 # Parameters from which L-BFGS computes in single precision.
 _MIN_SINGLE_PARAMETERS = 500_000
-# How many times more states than distinct rows there are where coefficients of rows take less time:
-# 0.8 of it with 31 times more (100 rows, 150 positions), 1.4 with 16 times and 3.3 with 7 times.
-_STATES_PER_ROW = 20
 
 
 class Options(NamedTuple):
@@ -47,7 +41,7 @@ class Options(NamedTuple):
 class PottsFit(NamedTuple):
     """A fitted machine."""
 
-    couplings: Any
+    couplings: np.ndarray
     field: np.ndarray
     history: np.ndarray
     stopped: bool
@@ -73,14 +67,6 @@ def fit(data, options, edges=None):
     return result._replace(history=result.history * (given.total / data.total))
 
 
-def _takes_rows(data, options, n_bytes):
-    """Whether a fit is of coefficients of rows, as couplings of this memory take more."""
-    # Only the optimum of a penalised fit has this form.
-    n_rows, n_states = len(data.labels), data.n_states
-    few = _STATES_PER_ROW * n_rows <= n_states
-    return options.l2 > 0 and n_rows < n_states and (few or n_bytes > memory_of_the_machine())
-
-
 def _precision(data, options):
     """The floating type to compute in."""
     single = options.single
@@ -91,19 +77,12 @@ def _precision(data, options):
     return np.dtype(np.float32 if single else np.float64)
 
 
-def _fit_symmetric(data, options, edges, by_rows=None):
-    n_rows, n_states, dtype = len(data.labels), data.n_states, _precision(data, options)
+def _fit_symmetric(data, options, edges):
+    dtype = _precision(data, options)
     # History, scale, point and two gradients of half a matrix, two whole ones, and the result.
-    n_bytes = n_states**2 * (((2 * _N_PAIRS + 5) / 2 + 2) * dtype.itemsize + 8)
-    if by_rows is None:
-        by_rows = edges is None and _takes_rows(data, options, n_bytes)
-    if by_rows:
-        n_bytes = 8 * n_rows * (4 * n_rows + (2 * _N_PAIRS + 8) * n_states)
-        check_available(n_bytes, "this fit", "take solver='asymmetric', or fewer rows")
-        objective = FewRows(data, options.l2, options.l2_field)
-    else:
-        check_available(n_bytes, "this fit", "take solver='asymmetric', or fewer positions")
-        objective = SymmetricObjective(data, options.l2, options.l2_field, dtype, edges)
+    n_bytes = data.n_states**2 * (((2 * _N_PAIRS + 5) / 2 + 2) * dtype.itemsize + 8)
+    check_available(n_bytes, "this fit", "take solver='asymmetric', or fewer positions")
+    objective = SymmetricObjective(data, options.l2, options.l2_field, dtype, edges)
     z = objective.start(starting_field(data))
     with one_blas_thread():
         minimum = minimise(
@@ -111,25 +90,16 @@ def _fit_symmetric(data, options, edges, by_rows=None):
             callback=options.report,
         )  # fmt: skip
         couplings, field = objective.parameters(z)
-    if by_rows:
-        couplings = OfFewRows(couplings, data.labels, data.sizes)
-    else:
-        couplings = DenseCouplings(couplings, data.sizes)
     return PottsFit(couplings, field, -np.array(minimum.history), minimum.stopped)
 
 
-def _fit_asymmetric(data, options, by_rows=None):
-    layout, n_rows = PottsLayout(data.sizes, _precision(data, options)), len(data.labels)
+def _fit_asymmetric(data, options):
+    layout = PottsLayout(data.sizes, _precision(data, options))
     # Estimates of both positions of a pair, and then their averages in double precision.
     n_bytes = (8 + layout.dtype.itemsize) * data.n_states**2
-    by_rows = _takes_rows(data, options, n_bytes) if by_rows is None else by_rows
-    if by_rows:
-        n_bytes = layout.dtype.itemsize * n_rows * data.n_states
-    check_available(n_bytes, "this fit", "take fewer rows, or fewer positions")
+    check_available(n_bytes, "this fit", "take fewer positions")
     rows, start = data.rows(layout), starting_field(data)
-    # Coefficients of rows, or couplings to each state.
-    shape = (n_rows if by_rows else data.n_states), data.n_states
-    results, field = np.empty(shape, layout.dtype), np.zeros(data.n_states)
+    results, field = np.empty((data.n_states,) * 2, layout.dtype), np.zeros(data.n_states)
     minima = [None] * layout.n_blocks
 
     def fit_block(block):
@@ -140,25 +110,16 @@ def _fit_asymmetric(data, options, by_rows=None):
             max_iter=options.max_iter, n_pairs=_N_PAIRS,
         )  # fmt: skip
         table, field[objective.states] = objective.parameters(z)
-        if by_rows:
-            # Half the coefficients of each position's own estimates: couplings are their average.
-            states = objective.residuals(z) / (2 * objective.ridge)
-        else:
-            states = table[layout.place][:, objective.within]
-        results[:, objective.states] = states
+        results[:, objective.states] = table[layout.place][:, objective.within]
         minima[block] = result._replace(parameters=None)
 
-    work = n_rows * data.n_states * layout.n_blocks
+    work = len(data.labels) * data.n_states * layout.n_blocks
     with one_blas_thread():
         n_workers = workers_for(layout.n_blocks, work, data.n_threads)
         for_each(fit_block, range(layout.n_blocks), n_workers)
-    if by_rows:
-        couplings = OfFewRows(results, data.labels, data.sizes)
-    else:
-        average = np.add(results, results.T, dtype=float)
-        average /= 2
-        couplings = DenseCouplings(average, data.sizes)
-    return PottsFit(couplings, field, *_together(minima))
+    average = np.add(results, results.T, dtype=float)
+    average /= 2
+    return PottsFit(average, field, *_together(minima))
 
 
 def _together(minima):
@@ -170,21 +131,12 @@ def _together(minima):
 
 def log_pseudo_likelihood(data, couplings, field):
     """Log-pseudo-likelihood per unit of weight of the data, without penalties."""
-    if isinstance(couplings, DenseCouplings):
-        single = n_parameters(data.sizes) >= _MIN_SINGLE_PARAMETERS
-        layout = PottsLayout(data.sizes, np.float32 if single else np.float64)
-        tables = layout.couplings_to_blocks(couplings.matrix)
-        h = layout.field_to_blocks(field)
-        evaluator = Evaluator(layout, data.rows(layout), data.n_threads)
-        total = evaluator.value_and_gradient(tables, h, np.empty_like(tables), np.empty_like(h))
-        return total / data.total
-    total = 0.0
-    size = max(16, BLOCK_ENTRIES // data.n_states)
-    for start in range(0, len(data.labels), size):
-        rows = slice(start, start + size)
-        labels = data.labels[rows]
-        fields = couplings.fields(labels) + field
-        total += float(score_of(fields, labels, data.sizes) @ data.weights[rows])
+    single = n_parameters(data.sizes) >= _MIN_SINGLE_PARAMETERS
+    layout = PottsLayout(data.sizes, np.float32 if single else np.float64)
+    tables = layout.couplings_to_blocks(couplings)
+    h = layout.field_to_blocks(field)
+    evaluator = Evaluator(layout, data.rows(layout), data.n_threads)
+    total = evaluator.value_and_gradient(tables, h, np.empty_like(tables), np.empty_like(h))
     return total / data.total
 
 

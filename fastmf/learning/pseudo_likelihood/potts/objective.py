@@ -24,42 +24,18 @@ and J_ij is the average of J^(i)_j and the transpose of J^(j)_i. Its couplings o
 others are in its own conditional probabilities only, so that the curvature is that of one side,
 
     D_ij(a, b) = N f_a (1 - f_a) f_b + N l2 / 2
-
-At the maximum, with residuals R, J^(i)_j = 2 X_j'R_i / (N l2): where rows are fewer than states R
-is kept in place of couplings.
-
-*Few rows and many states.* Gradients of the objective by couplings are sums of products of one-hot
-rows X (n, n_states) with residuals, so that the maximum with a penalty, and all that leads to it,
-is
-
-    J = A'X + X'A
-
-off the blocks of a position with itself, for some A (n, n_states). The local fields are linear in
-A,
-
-    X J = E(A) = M_A X + K A - own blocks,   K = XX', M_A = X A'
-
-and <J_A, J_B> = <A, E(B)> (over pairs of positions once), so that with residuals R and ridge N l2
-the gradient by A is E(N l2 A - R). Coordinates are B with A = K^-1/2 B, whose norm equals the norm
-of X'A, over the square root of their curvature at independent positions, and centred fields. Along
-one of B, of an eigenvector of K and of a state a, the fields of rows in that state change by K^1/2,
-so that with the mean v of its weighted variances over all eigenvectors the curvature is N f_a (1 -
-f_a) v + N l2. With the curvatures of each eigenvector a fit of weak penalties takes up to three
-times the iterations.
 """
 
 import copy
 
 import numpy as np
 
-from fastmf._common.linalg import MIN_EIGENVALUE
 from fastmf._outcomes import ABSENT
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import hamming
 from fastmf.kernels.pseudo_likelihood import potts as potts_kernels
 from fastmf.kernels.pseudo_likelihood.potts import LOW_FIELD, POSITIONS, PottsRows, aligned
 from fastmf.learning.pseudo_likelihood.graph import coupled_units
-from fastmf.learning.pseudo_likelihood.potts.couplings import fields_of_few_rows, one_hot
 from fastmf.learning.pseudo_likelihood.rows import distinct
 from fastmf.models._gauge import PositionStates
 
@@ -260,13 +236,6 @@ class Evaluator:
         in_parallel(potts_kernels.value_and_gradient, arguments, self.n_workers)
         return float(self.values.sum())
 
-    def conditionals(self, tables, field):
-        """Conditional probabilities, (n_rows, n_blocks, width)."""
-        out = aligned((len(self.values), self.n_blocks, self.layout.width), self.layout.dtype)
-        arguments = self.rows, tables, field, self.memory, np.zeros(2, np.int64), out
-        in_parallel(potts_kernels.conditionals, arguments, self.n_workers)
-        return out
-
 
 class SymmetricObjective:
     """Minus the penalised log-pseudo-likelihood, as a function of scaled tiles and fields.
@@ -387,7 +356,6 @@ class AsymmetricObjective:
         self.ridge, self.field_ridge = data.total * l2 / 2, data.total * l2_field
         width, columns = layout.width, slice(block * POSITIONS, (block + 1) * POSITIONS)
         rows = rows._replace(labels=np.ascontiguousarray(rows.labels[:, columns]))
-        self.labels, self.weights = rows.labels, rows.weights
         self.evaluator = Evaluator(layout, rows, n_threads=1)
         frequencies = data.frequencies()
         self.states = np.flatnonzero(layout.place // width == block)
@@ -430,14 +398,6 @@ class AsymmetricObjective:
         h[0, self.within] = field
         return h
 
-    def residuals(self, z):
-        """w (x - p) of all rows for the states of the block, (n_rows, n_states of the block)."""
-        table, field = self.parameters(z)
-        p = self.evaluator.conditionals(table[None], self._in_block(field))[:, 0]
-        s, position = np.nonzero(self.labels != ABSENT)
-        p[s, self.labels[s, position].astype(np.int64) * POSITIONS + position] -= 1
-        return -self.weights[:, None] * p[:, self.within]
-
     def __call__(self, z, gradient):
         """The value at coordinates; its gradient is filled."""
         table, field = self.parameters(z)
@@ -456,76 +416,3 @@ class AsymmetricObjective:
         gradient[: self.scale.size] = -(total * self.scale).reshape(-1)
         gradient[self.scale.size :] = -of_field * self.field_scale
         return -value
-
-
-# --- few rows and many states ---------------------------------------------------------------------
-
-
-class FewRows:
-    """Minus the penalised log-pseudo-likelihood as a function of B and fields."""
-
-    def __init__(self, data, l2, l2_field):
-        self.data, self.sizes = data, data.sizes
-        self.positions = PositionStates(self.sizes)
-        self.ridge, self.field_ridge = data.total * l2, data.total * l2_field
-        self.X = one_hot(data.labels, self.sizes)
-        self.present = data.labels[:, self.positions.position] >= 0
-        self.K = (self.X @ self.X.T).toarray()
-        self.S = inverse_root(self.K)
-        self.share = data.weights / data.total
-        self.n_coefficients = self.S.shape[1] * data.n_states
-        self.field_scale, self.centring = field_scales(data, self.field_ridge)
-        spread = self.share @ self.K.diagonal() - self.share @ self.K @ self.share
-        variance = max(float(spread), 0.0) / max(self.S.shape[1], 1)
-        f = data.frequencies()
-        self.scale = 1 / np.sqrt(data.total * variance * f * (1 - f) + self.ridge)
-        self.size = self.n_coefficients + data.n_states
-
-    # --- coordinates ----------------------------------------------------------------------------
-
-    def start(self, field):
-        """Coordinates of no couplings and a flat field of all positions."""
-        z = np.zeros(self.size)
-        z[self.n_coefficients :] = self.centring * field / self.field_scale
-        return z
-
-    def parameters(self, z):
-        """A, (n_rows, n_states), and the flat field."""
-        A = self._coefficients(z)
-        field = z[self.n_coefficients :] * self.field_scale
-        return A, self.positions.zero_sum(field - self.centring * (self.share @ self.fields(A)))
-
-    def _coefficients(self, z):
-        return self.S @ (z[: self.n_coefficients].reshape(-1, len(self.scale)) * self.scale)
-
-    # --- the objective --------------------------------------------------------------------------
-
-    def fields(self, A):
-        """E(A)."""
-        return fields_of_few_rows(A, self.X, self.X, self.K, self.sizes)
-
-    def __call__(self, z, gradient):
-        """The value at coordinates; its gradient is filled."""
-        A = self._coefficients(z)
-        eta = self.fields(A)
-        penalty = self.ridge / 2 * np.vdot(A, eta)
-        field = z[self.n_coefficients :] * self.field_scale
-        field = self.positions.zero_sum(field - self.centring * (self.share @ eta))
-        logs, weights = self.positions.log_softmax(eta + field), self.data.weights
-        residuals = weights[:, None] * (self.X.toarray() - np.exp(logs) * self.present)
-        value = weights @ self.X.multiply(logs).sum(1)
-        value -= penalty + self.field_ridge / 2 * (field @ field)
-        of_field = self.positions.zero_sum(residuals.sum(0) - self.field_ridge * field)
-        residuals -= self.share[:, None] * (self.centring * of_field)
-        change = self.ridge * A - residuals
-        by_coefficients = self.S.T @ self.fields(change)
-        gradient[: self.n_coefficients] = (by_coefficients * self.scale).reshape(-1)
-        gradient[self.n_coefficients :] = -of_field * self.field_scale
-        return -value
-
-
-def inverse_root(K):
-    """K^-1/2 of a positive semidefinite matrix, without columns of its null space."""
-    values, vectors = np.linalg.eigh(K)
-    positive = values > MIN_EIGENVALUE * values[-1]
-    return vectors[:, positive] / np.sqrt(values[positive])

@@ -46,32 +46,29 @@ def test_solvers_agree(missing):
     for gradient in gradient_per_row(J, h, rows, L2, L2_FIELD):
         np.testing.assert_allclose(gradient, 0, atol=1e-9)
     value, options = penalised(J, h, rows, SIZES, L2, L2_FIELD), Options(L2, L2_FIELD, tol=1e-14)
-    for found in (fit(data, options), fitting._fit_symmetric(data, options, None, True)):
-        assert found.history[-1] == pytest.approx(value, rel=1e-12)
-        assert found.stopped
-        np.testing.assert_allclose(found.couplings.dense(), J, atol=1e-6)
-        np.testing.assert_allclose(found.field, h, atol=1e-5)
+    found = fit(data, options)
+    assert found.history[-1] == pytest.approx(value, rel=1e-12)
+    assert found.stopped
+    np.testing.assert_allclose(found.couplings, J, atol=1e-6)
+    np.testing.assert_allclose(found.field, h, atol=1e-5)
 
 
-def test_asymmetric_couplings_of_few_rows():
+def test_asymmetric_couplings_are_near_symmetric_ones():
     data, _ = data_of(missing=0.1)
     options = Options(L2, L2_FIELD, False, tol=1e-14)
-    dense, few = fit(data, options), fitting._fit_asymmetric(data, options, True)
-    assert dense.stopped and few.stopped
-    assert type(few.couplings).__name__ == "OfFewRows"
-    np.testing.assert_allclose(few.couplings.dense(), dense.couplings.dense(), atol=1e-5)
-    symmetric = fit(data, options._replace(symmetric=True)).couplings.dense()
-    difference = abs(dense.couplings.dense() - symmetric).max()
-    assert 0 < difference < 0.2 * abs(symmetric).max()
+    found = fit(data, options)
+    assert found.stopped
+    symmetric = fit(data, options._replace(symmetric=True)).couplings
+    assert 0 < abs(found.couplings - symmetric).max() < 0.2 * abs(symmetric).max()
 
 
 def test_single_precision_is_near(monkeypatch):
     data, _ = data_of()
     options = Options(L2, L2_FIELD, tol=1e-7)
-    exact = fit(data, options).couplings.dense()
+    exact = fit(data, options).couplings
     monkeypatch.setattr(fitting, "_MIN_SINGLE_PARAMETERS", 1)
     for symmetric in (True, False):
-        found = fit(data, options._replace(symmetric=symmetric)).couplings.dense()
+        found = fit(data, options._replace(symmetric=symmetric)).couplings
         assert abs(found - exact).max() < (2e-3 if symmetric else 0.05)
         assert (found != exact).any()
 
@@ -90,16 +87,13 @@ def test_threads_do_not_matter(symmetric):
     rows = random_rows(sizes, 600)
     options = Options(0.05, 0.05, symmetric, tol=1e-2, max_iter=8, single=True)
     results = [fit(PottsData(*rows, sizes, n_threads), options) for n_threads in (1, 2)]
-    for one, two in zip(*((r.couplings.dense(), r.field, r.history) for r in results), strict=True):
+    for one, two in zip(*((r.couplings, r.field, r.history) for r in results), strict=True):
         np.testing.assert_array_equal(one, two)
 
 
 FITS = {
     "lbfgs": fit,
     "single": lambda data, options: fit(data, options._replace(single=True)),
-    "few rows": lambda data, options: fitting._fit_symmetric(
-        data, options._replace(tol=1e-9), None, True
-    ),
     "asymmetric": lambda data, options: fit(data, options._replace(symmetric=False)),
 }
 
@@ -115,7 +109,7 @@ def test_strong_penalties_leave_the_first_gradient(how, l2):
     zero = np.zeros((data.n_states, data.n_states))
     by_couplings, by_field = gradient_per_row(zero, zero[0], rows)
     close = 2e-3 * abs(by_couplings).max()
-    np.testing.assert_allclose(found.couplings.dense() * l2, by_couplings, atol=close)
+    np.testing.assert_allclose(found.couplings * l2, by_couplings, atol=close)
     np.testing.assert_allclose(found.field * l2, by_field, atol=close)
 
 
@@ -126,7 +120,7 @@ def test_penalties_of_any_size_take_few_iterations(how, l2, l2_field):
     data = data.of_mean_weight_one()
     found = FITS[how](data, Options(l2, l2_field))
     assert found.stopped and len(found.history) < 80
-    J, h = found.couplings.dense(), found.field
+    J, h = found.couplings, found.field
     by_couplings, by_field = gradient_per_row(J, h, rows, l2, l2_field)
     assert abs(by_couplings).max() < 1e-3 * np.sqrt(1 + l2) * 0.2
     assert abs(by_field).max() < 1e-3 * np.sqrt(1 + l2_field) * 0.1

@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 from potts_data import derivative, log_pseudo_likelihood, penalised, positions, random_rows
 
-from fastmf.learning.pseudo_likelihood.potts.couplings import OfFewRows
 from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit
 from fastmf.learning.pseudo_likelihood.potts.objective import (
     AsymmetricObjective,
-    FewRows,
     PottsData,
     PottsLayout,
     SymmetricObjective,
@@ -17,7 +15,7 @@ from fastmf.learning.pseudo_likelihood.potts.objective import (
 L2, L2_FIELD = 0.1, 0.03
 # Fewer positions than a block has, and several blocks.
 SIZES = [[3, 4, 2, 5], [4] * 9 + [7] * 12, [2] * 40]
-BLOCKS, FEW = np.array([4] * 5 + [7] * 12), np.array([3, 4, 2, 5, 3, 6])
+BLOCKS = np.array([4] * 5 + [7] * 12)
 
 
 def objective_at(sizes, dtype=np.float64, missing=0.15, **options):
@@ -93,22 +91,8 @@ def test_a_position_is_not_coupled_to_itself():
     np.testing.assert_array_equal(table == 0, position[objective.states][:, None] == position)
 
 
-def test_value_and_gradient_of_few_rows_are_those_of_the_couplings():
-    rows = random_rows(FEW, 12, missing=0.2)
-    data = PottsData(*rows, FEW)
-    objective = FewRows(data, L2, L2_FIELD)
-    z, direction = np.random.default_rng(0).normal(size=(2, objective.size))
-    A, h = objective.parameters(z)
-    J = OfFewRows(A, data.labels, FEW).dense()
-    value = objective(z, gradient := np.empty_like(z))
-    assert -value == pytest.approx(penalised(J, h, rows, FEW, L2, L2_FIELD), rel=1e-12)
-    found = derivative(lambda z: objective(z, np.empty_like(z)), z, direction)
-    assert gradient @ direction == pytest.approx(found, rel=1e-7)
-
-
 @pytest.mark.parametrize("l2", [1e-4, 10.0])
 def test_fits_take_few_iterations_under_weak_and_strong_penalties(l2):
-    """52 and 8; with a curvature for each eigenvector 193 under the weak one."""
     labels = np.random.default_rng(0).integers(0, 21, (40, 60))
     sizes = np.full(60, 21)
     found = fit(PottsData(labels, np.ones(40), sizes), Options(l2, l2))
