@@ -51,8 +51,8 @@ def train(arguments):
     Options are those of `fastmf.GeneralizedRBM`, whose documentation says more. Units "bernoulli"
     take values in [0, 1], as probabilities, "ising" units -1 and 1, others real values, in any unit
     of measurement. Tables may have a line of names, and empty cells, which are missing values. The
-    log-likelihood shown is the mean of 100 rows of data, by annealing or, for small machines
-    of real units, exact: in nats per unit, visible and hidden, and in nats a row.
+    log-likelihood shown is the mean of 100 rows of data, by annealing or, for small machines,
+    exact: in nats per unit, visible and hidden, and in nats a row.
 
     Options
     -------

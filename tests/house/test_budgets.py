@@ -14,10 +14,10 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_356,
-    "lines of code": 33_791,
+    "lines": 54_327,
+    "lines of code": 33_771,
     "numeric constants": 283,
-    "lines of tests": 41_706,
+    "lines of tests": 41_696,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,

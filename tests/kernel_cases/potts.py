@@ -51,13 +51,6 @@ def value_arguments(size, dtype, *, n_states):
     return rows, tables, field, memory, np.zeros(2, np.int64), *outputs
 
 
-def conditional_arguments(size, dtype, *, n_states):
-    """Arguments of `conditionals`."""
-    rows, tables, field, memory, queue, *_ = value_arguments(size, dtype, n_states=n_states)
-    out = aligned((len(rows.labels), *field.shape), dtype)
-    return rows, tables, field, memory, queue, out
-
-
 def tile_arguments(size, dtype):
     """Arguments of `gather_gradient`."""
     layout, _ = layout_and_rows(size, dtype, 11)
@@ -81,8 +74,6 @@ CASES = [
              ("gradient", "field_gradient", "values"), _CLOSE, large=name == "proteins")
         for name, n_states in (("proteins", 20), ("spins", 2), ("codons", 100))
     ),
-    Case("pseudo_likelihood.potts.conditionals", "proteins",
-         partial(conditional_arguments, n_states=20), ("out",), _CLOSE, large=True),
     Case("pseudo_likelihood.potts.gather_gradient", "tiles", tile_arguments,
          ("tiles",), {"float64": 1e-13, "float32": 1e-5}, large=True),
 ]  # fmt: skip

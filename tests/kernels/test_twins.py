@@ -38,7 +38,6 @@ TOGETHER = {
     "pseudo_likelihood.hamming.count_similar",
     "pseudo_likelihood.hamming.spanning_trees",
     "pseudo_likelihood.potts.gather_gradient",
-    "pseudo_likelihood.potts.conditionals",
     "pseudo_likelihood.potts.value_and_gradient",
 }
 with_company = pytest.mark.parametrize("the_case", cases_without(WITHOUT_ROWS | TOGETHER), ids=str)

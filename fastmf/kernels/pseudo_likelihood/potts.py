@@ -190,30 +190,6 @@ def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, fiel
 
 
 @kernel(views=True)
-def conditionals(rows, couplings, field, workspaces, queue, out):
-    """Conditional probabilities of all positions given the others; zero for absent positions."""
-    n_blocks, _, width = couplings.shape
-    worker = fetch_and_increment(row(queue, (1,), 1))
-    largest = row(workspaces, (worker, 0), POSITIONS)
-    sums = row(workspaces, (worker, POSITIONS), POSITIONS)
-    memory = row(workspaces, (worker, 2 * POSITIONS), workspaces.shape[1] - 2 * POSITIONS)
-    block = next_task(queue)
-    while block < n_blocks:
-        for g in range(rows.forests.shape[0] - 1):
-            if stopped(queue):
-                return
-            first, last = rows.forests[g], rows.forests[g + 1]
-            _set_fields(rows, couplings[block], row(field, (block, 0), width), memory, first, last)
-            for s in range(first, last):
-                of_row = row(out, (s, block, 0), width)
-                copy(row(memory, ((s - first) * width,), width), of_row)
-                _exponentiate(of_row, largest, sums)
-                labels = row(rows.labels, (s, block * POSITIONS), POSITIONS)
-                _scale(of_row, labels, memory.dtype.type(1), sums)
-        block = next_task(queue)
-
-
-@kernel(views=True)
 def gather_gradient(tables, vectors, l2, scale, places, queue, tiles):
     """Derivatives by tiles of centred couplings from the tables of both sides.
 

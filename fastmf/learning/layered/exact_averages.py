@@ -35,7 +35,6 @@ from fastmf.priors._queries import (
     number_of_states,
     precisions,
 )
-from fastmf.priors._scaling import is_real
 
 # Largest number of states that are enumerated; a quarter takes no longer than mean field.
 MAX_SUMMED_STATES = 2**14
@@ -68,12 +67,6 @@ def is_cheaply_exact(model):
     """Whether exact averages cost no more than approximate ones."""
     quick = 4 * min(map(number_of_states, model.layers)) <= MAX_SUMMED_STATES
     return not model.deep and (quick or _only_gaussian(model))
-
-
-def has_exact_likelihood(model, settings):
-    """Whether likelihoods of epochs are by exact averages."""
-    real = any(map(is_real, model.layers))
-    return settings.gradient == "exact" or (real and is_cheaply_exact(model))
 
 
 def _only_gaussian(model):

@@ -1,9 +1,9 @@
 """Maximum likelihood of small machines: exact gradients, and steps of the L-BFGS method.
 
-A step is one from all rows at once, along the direction of L-BFGS, halved until the likelihood
-rises. Variables are the couplings and the parameters of the units, precisions of unbounded units by
-their logarithm. The differences of steps and gradients are stored in `state.chains`, from which a
-run resumes.
+A step is one from all rows at once, along the direction of L-BFGS, of a length that
+meets the weak Wolfe conditions, found by bisection (Lewis & Overton 2013). Variables are the
+couplings and the parameters of the units, precisions of unbounded units by their logarithm. The
+differences of steps and gradients are stored in `state.chains`, from which a run resumes.
 """
 
 from dataclasses import replace
@@ -147,8 +147,9 @@ def take_step(state, objective, memory=20):
         objective.highest = None if len(pairs[0]) else state.model
         state.chains = tuple(p[:0] for p in pairs)
         return
-    changes = new.variables - start.variables, start.gradient - new.gradient
-    pairs = (np.vstack([p, [x]])[-memory:] for p, x in zip(pairs, changes, strict=True))
+    step, change = new.variables - start.variables, start.gradient - new.gradient
+    if step @ change > 1e-10 * np.linalg.norm(step) * np.linalg.norm(change):
+        pairs = [np.vstack([p, [x]])[-memory:] for p, x in zip(pairs, (step, change), strict=True)]
     state.model, state.chains = new.model, tuple(pairs)
 
 
@@ -179,14 +180,24 @@ def gain_of_one_unit(visible, X, weights, l2, n_steps=40):
     return gain - n * np.log(n_rows) / (2 * n_rows)
 
 
-def _search(objective, start, direction, length):
-    """The first point on a line that rises enough, each half as far as the one before, or None."""
-    derivative = direction @ start.gradient
+def _search(objective, start, direction, length, decrease=1e-4, curvature=0.9):
+    """A point on a line that meets the weak Wolfe conditions, or the highest trial."""
+    derivative, low, high, best = direction @ start.gradient, 0.0, np.inf, None
+    float64 = np.finfo(np.float64)
     # Increases below some thousand roundings of a sum over rows are none.
-    resolution = 2**12 * np.finfo(np.float64).eps * max(1.0, abs(start.value))
-    while length * derivative > resolution:
+    resolution = 2**12 * float64.eps * max(1.0, abs(start.value))
+    for _ in range(float64.nmant):
+        if length * derivative < resolution:
+            break
         trial = objective.near(start.model, start.variables + length * direction)
-        if trial is not None and trial.value >= start.value + 1e-4 * length * derivative:
-            return trial
-        length /= 2
-    return None
+        if trial is None or trial.value < start.value + decrease * length * derivative:
+            high = length
+        else:
+            best = trial if best is None or trial.value > best.value else best
+            if trial.gradient @ direction <= curvature * derivative:
+                return trial
+            low = length
+        length = 2 * low if high == np.inf else (low + high) / 2
+        if best is not None and high - low < 1e-3 * high:
+            break
+    return best

@@ -28,7 +28,7 @@ from fastmf.learning.layered.exact_averages import (
     MAX_SUMMED_STATES,
     ExactAverages,
     exact_averages,
-    has_exact_likelihood,
+    is_cheaply_exact,
 )
 from fastmf.learning.training import trainer
 from fastmf.learning.training.ascent import MatrixAscent, ModelParameters, finite_sum
@@ -128,7 +128,7 @@ class LayeredSteps(trainer.Steps):
 
     def _log_partition(self, model, data, order):
         """Exact if that is quick, else by one short annealing; by TAP of units without samples."""
-        if has_exact_likelihood(model, self.settings):
+        if self.settings.gradient == "exact" or is_cheaply_exact(model):
             return exact_averages(model).log_partition
         data = states(model.layers[0], data, model.dtype)
         data = with_means(model.layers[0], data) if is_incomplete(data) else data

@@ -48,15 +48,6 @@ def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, fiel
         gradient[block], field_gradient[block] = x.T @ residuals, residuals.sum(0)
 
 
-def conditionals(rows, couplings, field, workspaces, queue, out):
-    """Conditional probabilities of all positions given the others; zero for absent positions."""
-    n_blocks, _, width = couplings.shape
-    x = _one_hot(rows, n_blocks, width)
-    for block in range(n_blocks):
-        p = np.exp(_log_conditionals(rows, x, couplings, field, block))
-        out[:, block] = (p * _present(rows, n_blocks, block)).reshape(len(x), -1)
-
-
 def gather_gradient(tables, vectors, l2, scale, places, queue, tiles):
     """Derivatives by tiles of centred couplings from the tables of both sides."""
     n_blocks, width = vectors.shape[1:]
