@@ -111,18 +111,13 @@ def images(name, folder, split):
     if name == "faces":
         pixels = read_array(f"{in_folder(folder, 'cbcl_faces_19x19.npz')}:faces_{split}")
         return Images(pixels / np.float32(255), (19, 19), None)
-    return mnist(folder, split, binary=name == "binary")
-
-
-def mnist(folder, split, binary=False):
-    """MNIST, from its files in a folder `mnist`: grey levels, or 1 where they are above 1/2."""
     prefix = {"train": "train", "test": "t10k"}[split]
     pixels, labels = (
         read_array(in_folder(folder, f"mnist/{prefix}-{kind}-ubyte.gz"))
         for kind in ("images-idx3", "labels-idx1")
     )
     X = pixels.reshape(len(pixels), -1) / np.float32(255)
-    return Images((X > 0.5).astype(X.dtype) if binary else X, pixels.shape[1:], labels)
+    return Images((X > 0.5).astype(X.dtype) if name == "binary" else X, pixels.shape[1:], labels)
 
 
 def silhouettes(folder, split):
@@ -266,6 +261,17 @@ def calibration(probability, truth, edges):
 def picture(drawing, path):
     """Write a figure, or the figure of axes, as PNG."""
     getattr(drawing, "figure", drawing).savefig(path, dpi=150)
+
+
+def curves(points, path, label, of="epoch"):
+    """Write curves of points (x, y) by name as PNG, if there are any."""
+    axes = None
+    for name, pairs in points.items():
+        x, y = zip(*pairs, strict=True)
+        axes = plotting.curves_by_epoch(x, {name: y}, label=label, ax=axes)
+    if axes:
+        axes.set_xlabel(of)
+        picture(axes, path)
 
 
 def report_likelihoods(histories, folder, column, suffix=""):

@@ -192,9 +192,9 @@ def denoising(methods, test, shape, options, folder):
             rows.append((p, name, f"{score:.4f}"))
     for name, values in scores.items():
         print(f"{name:32}" + "".join(f"{value:7.3f}" for value in values))
-    axes = plotting.curves_by_epoch(FLIP_PROBABILITY, scores, label="Matthews correlation")
-    axes.set_xlabel("flip probability")
-    experiment.picture(axes, folder / "denoising.png")
+    curves = {name: zip(FLIP_PROBABILITY, values, strict=True) for name, values in scores.items()}
+    path = folder / "denoising.png"
+    experiment.curves(curves, path, "Matthews correlation", "flip probability")
     header = "flip_probability", "method", "matthews_correlation"
     experiment.table(folder / "denoising.csv", header, rows)
 
