@@ -19,9 +19,9 @@ def chain_data(n_rows, seed=0):
 X = chain_data(400)
 OPTIONS = {
     "visible": "categorical",
-    "learning_rate": 0.1,
+    "learning_rate": 0.15,
     "batch_size": 20,
-    "n_epochs": 20,
+    "n_epochs": 12,
     "random_state": 0,
 }
 
