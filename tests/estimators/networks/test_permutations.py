@@ -52,8 +52,8 @@ def statistics(fits):
 
 @pytest.mark.parametrize("kind, weighted, n_drawn, tolerance", [
     pytest.param(mf.FullyVisibleBoltzmannMachine, False, 100, 0.17, marks=pytest.mark.slow),
-    (mf.OrdinalMachine, False, 100, 0.17), (mf.PottsMachine, True, 60, 0.2),
-    pytest.param(mf.PottsMachine, False, 60, 0.2, marks=pytest.mark.slow),
+    pytest.param(mf.OrdinalMachine, False, 100, 0.17, marks=pytest.mark.slow),
+    (mf.PottsMachine, True, 40, 0.25),
 ])  # fmt: skip
 def test_permutations_are_of_rows_with_their_weights(kind, weighted, n_drawn, tolerance):
     """Against rows that are permuted and fitted here."""
@@ -101,9 +101,9 @@ def test_permutations_of_few_rows_are_all_of_them():
     largest, machines = found[1, 2, 4]
     exact = np.mean([one[0] >= largest - 1e-7 for one in found.values()])
     with pytest.warns(UserWarning):
-        tested = mf.compare_groups(*machines, n_permutations=200).permutation
+        tested = mf.compare_groups(*machines, n_permutations=90).permutation
     assert tested.largest == pytest.approx(largest, abs=1e-5)
-    assert tested.largest_p_value == pytest.approx(exact, abs=0.1)  # three standard errors
+    assert tested.largest_p_value == pytest.approx(exact, abs=0.15)  # three standard errors
 
 
 @pytest.mark.slow

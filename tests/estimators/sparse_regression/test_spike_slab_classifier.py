@@ -20,7 +20,10 @@ def expected_failures(estimator):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks([mf.SpikeSlabClassifier()], expected_failed_checks=expected_failures)
+@parametrize_with_checks(
+    [mf.SpikeSlabClassifier(slab_variance=1.0, inclusion_probability=0.5)],
+    expected_failed_checks=expected_failures,
+)
 def test_conformance(estimator, check):
     check(estimator)
 
