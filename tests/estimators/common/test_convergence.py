@@ -65,7 +65,9 @@ def test_epochs_whose_solutions_miss_the_states_of_most_weight_are_told():
     assert most < independent - 2 < 85 * rbm.history_["log_likelihood"][-1] - 5
 
 
-@pytest.mark.parametrize("visible", ["bernoulli", "categorical"])
+@pytest.mark.parametrize(
+    "visible", ["bernoulli", pytest.param("categorical", marks=pytest.mark.slow)]
+)
 def test_large_rates_with_gaussian_hidden_units_on_tables_are_told(visible):
     """The true log-likelihood is below that of independent columns, or half of the gain is lost."""
     rng = np.random.default_rng(0)
