@@ -251,8 +251,9 @@ def test_units_whose_squares_are_no_numbers_are_refused(unit, remedy, what):
 
 def test_predictions_take_rows_by_blocks(monkeypatch):
     model, _ = problem(20, 400)
-    fitted = mf.SpikeSlabRegressor().fit(model.X, model.y)
-    classes = mf.SpikeSlabClassifier().fit(model.X, model.y > 0)
+    given = {"slab_variance": 1.0, "inclusion_probability": 0.02}
+    fitted = mf.SpikeSlabRegressor(noise_variance=0.09, **given).fit(model.X, model.y)
+    classes = mf.SpikeSlabClassifier(**given).fit(model.X, model.y > 0)
     rows = np.random.default_rng(1).normal(size=(2000, 400)).astype(np.float32)
     whole = *fitted.predict(rows, return_std=True), classes.decision_function(rows)
     monkeypatch.setattr("fastmf._common.rows.BLOCK_ENTRIES", 40_000)
@@ -291,12 +292,10 @@ def test_advice_is_of_arguments_that_exist(estimator, one_iteration):
 
 def test_features_of_pure_noise_are_not_called_in():
     """Where the evidence alone has all of them in."""
-    counts = []
-    for seed in range(10):
+    for seed in range(3):
         rng = np.random.default_rng([9, seed])
         X, y = rng.normal(size=(60, 100)), rng.normal(size=60)
-        counts.append((mf.SpikeSlabRegressor().fit(X, y).inclusion_probability_ > 0.5).sum())
-    assert max(counts) <= 10
+        assert (mf.SpikeSlabRegressor().fit(X, y).inclusion_probability_ > 0.5).sum() <= 10
     rng = np.random.default_rng([9, 11])
     X, y = rng.normal(size=(60, 100)), rng.normal(size=60)
     assert (mf.SpikeSlabRegressor().fit(X, y).inclusion_probability_ < 0.2).all()
