@@ -74,7 +74,7 @@ def test_large_rates_with_gaussian_hidden_units_on_tables_are_told(visible):
     classes, shares = rng.integers(0, 3, 500), rng.dirichlet(0.4 * np.ones(5), (3, 8))
     labels = (rng.random((500, 8, 1)) > shares[classes].cumsum(2)).sum(2)
     X = labels if visible == "categorical" else np.eye(5)[labels].reshape(500, -1)
-    options = {"visible": visible, "hidden": "gaussian", "random_state": 0}
+    options = {"visible": visible, "hidden": "gaussian", "n_epochs": 10, "random_state": 0}
     GeneralizedRBM(10, **options).fit(X)
     with pytest.warns(ConvergenceWarning, match="Use a smaller learning_rate"):
         GeneralizedRBM(10, **options, learning_rate=5.0).fit(X)
