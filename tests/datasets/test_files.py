@@ -6,7 +6,6 @@ import pickle
 import struct
 import tracemalloc
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
