@@ -99,7 +99,7 @@ def test_float32_sparse_rows_are_computed_in_float32():
 
 
 @pytest.mark.parametrize("options", [{"n_starts": 5, "gradient": "pcd"}, {}], ids=["pcd", "tap"])
-def test_validation_weights_and_early_stopping(options, max_density):
+def test_validation_weights_and_early_stopping(options):
     weights = RNG.random(60)
     for made in (csr_array(X), X.astype(np.int8)):
         for more in ({"validation_data": made[:20]}, {"sample_weight": weights}):
