@@ -87,9 +87,7 @@ def training(X, test, options, folder):
     rows, curves, results = [], {}, experiment.Results(folder / "training.jsonl")
     for method, name in METHODS.items():
         for n in options.iterations:
-            run = results.get(
-                f"{method}-{n}", lambda n=n, m=method: trained(m, n, X, test, options, folder)
-            )
+            run = results.get(f"{method}-{n}", trained, method, n, X, test, options, folder)
             rows += [(name, n, *point) for point in run["pseudo"]]
             curves[f"{name}, {n} iterations"] = run["pseudo"]
             print(

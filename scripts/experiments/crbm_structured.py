@@ -175,14 +175,15 @@ def searched(task, method, train, validation, options, folder):
             machine = untrained(task, method, options, folder).set_params(
                 n_epochs=options.search_epochs, batch_size=size, learning_rate=rate, init=init
             )
-
-            def error(machine=machine):
-                machine.fit(*first_part, validation_data=validation)
-                return 100 * (1 - max(machine.history_["validation_accuracy"]))
-
-            results.get(f"{size} {rate:g}", error)
+            results.get(f"{size} {rate:g}", validation_error, machine, first_part, validation)
     size, rate = min(results.values, key=results.values.get).split()
     return {"batch_size": int(size), "learning_rate": float(rate)}
+
+
+def validation_error(machine, train, validation):
+    """Smallest percent of wrong pixels of the validation images in an epoch of learning."""
+    machine.fit(*train, validation_data=validation)
+    return 100 * (1 - max(machine.history_["validation_accuracy"]))
 
 
 def errors(restored, corrupted, clean):
@@ -228,4 +229,4 @@ def report(records, folder):
 
 
 if __name__ == "__main__":
-    experiment.run(main, "interrupted; the same command resumes after the last epoch")
+    experiment.run(main)

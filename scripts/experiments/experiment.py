@@ -162,10 +162,11 @@ class Results:
             path.write_text("".join(lines))
             self.values = dict(map(json.loads, lines))
 
-    def get(self, key, compute):
+    def get(self, key, compute, *arguments):
         """Return the result of a key; compute and append it if it is missing."""
         if key not in self.values:
-            line = json.dumps([key, compute()], default=lambda value: value.tolist())
+            value = compute(*arguments)
+            line = json.dumps([key, value], default=lambda value: value.tolist())
             self.values[key] = json.loads(line)[1]
             if self.path:
                 with self.path.open("a") as file:
@@ -287,11 +288,11 @@ def report_likelihoods(histories, folder, column, suffix=""):
     table(folder / "likelihood.csv", header, rows)
 
 
-def run(main, interrupted="interrupted"):
+def run(main):
     """Call `main`; errors in data and options, and interruption, end with a message."""
     try:
         main()
     except (FileNotFoundError, ValueError, ImportError, FloatingPointError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
-        sys.exit(interrupted)
+        sys.exit("interrupted; the same command resumes if its results are kept")

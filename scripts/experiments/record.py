@@ -65,7 +65,7 @@ def main(argv=None):
     for seed in range(options.seed, options.seed + options.seeds):
         run = run_of(options, len(train), seed)
         name = "-".join(map(str, run))
-        rows.append(results.get(name, lambda run=run: trained(train, test, run, folder, options)))
+        rows.append(results.get(name, trained, train, test, run, folder, options))
         experiment.table_of(folder / "record.csv", list(results.values.values()))
         print(*(f"{name} {value}" for name, value in rows[-1].items()), sep="  ", flush=True)
     print(summary(rows))
