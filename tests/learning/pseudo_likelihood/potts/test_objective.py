@@ -106,7 +106,7 @@ def test_value_and_gradient_of_few_rows_are_those_of_the_couplings():
     assert gradient @ direction == pytest.approx(found, rel=1e-7)
 
 
-@pytest.mark.parametrize("l2", [1e-4, 10.0])
+@pytest.mark.parametrize("l2", [pytest.param(1e-4, marks=pytest.mark.slow), 10.0])
 def test_fits_take_few_iterations_under_weak_and_strong_penalties(l2):
     """52 and 8; with a curvature for each eigenvector 193 under the weak one."""
     labels = np.random.default_rng(0).integers(0, 21, (40, 60))
