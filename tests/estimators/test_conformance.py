@@ -42,11 +42,9 @@ COPIED_CHECKS = ["check_estimators_overwrite_params", "check_dont_overwrite_para
 
 def expected_failures(estimator):
     """Failures of Pipelines, and one of estimators that draw rows by their weights."""
-    if isinstance(estimator, GeneralizedRBM | DeepBoltzmannMachine | ConditionalRBM):
-        return dict.fromkeys(DRAWN_CHECKS, DRAWN)
     if isinstance(estimator, Pipeline):
         return dict.fromkeys(COPIED_CHECKS, COPIED)
-    return {}
+    return dict.fromkeys(DRAWN_CHECKS, DRAWN)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
