@@ -118,13 +118,12 @@ def test_missing_labels(form):
 
 def test_steps_on_batches_take_missing_values():
     batches = np.split(lacking(TRAIN, 0.25), 10)
-    options = {"gradient": "pcd", "learning_rate": 0.2, "random_state": 0}
-    again, rbm = (mf.GeneralizedRBM(2, **options) for _ in range(2))
+    again, rbm = (mf.GeneralizedRBM(2, gradient="pcd", random_state=0) for _ in range(2))
     for batch in batches:
         again.partial_fit(batch)
         rbm.partial_fit(batch)
     np.testing.assert_array_equal(again.weights_, rbm.weights_)
-    for batch in batches * 9:
+    for batch in batches * 19:
         rbm.partial_fit(batch)
     assert rbm.score(TEST) > mf.GeneralizedRBM(2, n_epochs=0).fit(TRAIN).score(TEST)
     with pytest.raises(ValueError, match="a value in each row"):
