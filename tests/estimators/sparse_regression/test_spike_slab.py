@@ -251,9 +251,8 @@ def test_units_whose_squares_are_no_numbers_are_refused(unit, remedy, what):
 
 def test_predictions_take_rows_by_blocks(monkeypatch):
     model, _ = problem(20, 400)
-    given = {"slab_variance": 1.0, "inclusion_probability": 0.02}
-    fitted = mf.SpikeSlabRegressor(noise_variance=0.09, **given).fit(model.X, model.y)
-    classes = mf.SpikeSlabClassifier(**given).fit(model.X, model.y > 0)
+    fitted = mf.SpikeSlabRegressor().fit(model.X, model.y)
+    classes = mf.SpikeSlabClassifier().fit(model.X, model.y > 0)
     rows = np.random.default_rng(1).normal(size=(2000, 400)).astype(np.float32)
     whole = *fitted.predict(rows, return_std=True), classes.decision_function(rows)
     monkeypatch.setattr("fastmf._common.rows.BLOCK_ENTRIES", 40_000)
