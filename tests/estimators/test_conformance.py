@@ -29,7 +29,7 @@ ESTIMATORS = [
     make_pipeline(Binarizer(), FullyVisibleBoltzmannMachine(l2=0.01)),
     make_pipeline(DISCRETE, PottsMachine(n_states=3, l2=0.01, l2_field=0.01)),
     make_pipeline(DISCRETE, OrdinalMachine(n_categories=3, l2=0.01, l2_field=0.01)),
-    ConditionalRBM(3, n_epochs=4, batch_size=10, learning_rate=0.2, n_sweeps=5, random_state=0),
+    ConditionalRBM(3, objective="logistic", n_epochs=8, batch_size=10, learning_rate=0.1),
 ]
 
 
