@@ -118,7 +118,7 @@ def test_asv_times_every_large_case():
     assert sorted(names) == sorted(str(the_case) for the_case in CASES if the_case.large)
 
 
-@pytest.mark.parametrize("without_compiler", ["1", "0"])
+@pytest.mark.parametrize("without_compiler", ["1", pytest.param("0", marks=pytest.mark.slow)])
 def test_fresh_processes_do_the_same(tmp_path, without_compiler):
     """Kernels that are not decorated, and kernels that were compiled by another process."""
     names = [
