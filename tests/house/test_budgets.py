@@ -17,7 +17,7 @@ BUDGETS = {
     "lines": 54_653,
     "lines of code": 33_996,
     "numeric constants": 283,
-    "lines of tests": 41_716,
+    "lines of tests": 41_717,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,
