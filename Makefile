@@ -42,10 +42,11 @@ test: $(VENV)/test.stamp
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTERS) --dist loadfile \
 		--no-loadscope-reorder
 
-# Rules of the house, scripts, types and slow tests, which `make test` leaves out.
+# Rules of the house, scripts, types, texts and slow tests, which `make test` leaves out.
 nightly: $(VENV)/test.stamp
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTERS) --dist loadfile \
-		--no-loadscope-reorder -m "slow or not slow" tests/house tests/scripts tests/typing
+		--no-loadscope-reorder -m "slow or not slow" tests/house tests/scripts tests/typing \
+		tests/test_docstrings.py tests/test_documentation.py
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests
 
 # Kernels beside their twins, a line each; then whole tasks by asv, a call each, since asv prints

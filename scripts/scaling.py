@@ -22,6 +22,7 @@ import fastmf as mf
 from fastmf.inference.mean_field._layouts import rows_per_worker
 
 from kernel_cases import Size, case  # isort: skip  (found through timing)
+from kernel_cases.machines import rbm  # isort: skip
 from kernel_cases.tap import tap_arguments  # isort: skip
 
 STRONG, WEAK = "threads", "threads, work in proportion"
@@ -124,15 +125,6 @@ def tap(point, options):
 SWEEPS = 10
 
 
-def machine(n_visible, n_hidden, dtype):
-    """An RBM of random weights whose beliefs ten sweeps do not saturate."""
-    rng = np.random.default_rng(0)
-    weights = rng.normal(size=(n_visible, n_hidden)).astype(dtype)
-    weights *= 2 / np.sqrt(n_visible + n_hidden)
-    visible, hidden = (rng.normal(size=n).astype(dtype) for n in weights.shape)
-    return mf.RBM(weights, mf.Bernoulli(visible), mf.Bernoulli(hidden))
-
-
 def by_odds(model, n_sweeps):
     """Sum-product with ratios of messages m(1) / m(0) in NumPy: one array of messages, in place."""
     e = np.exp(model.weights)
@@ -171,7 +163,8 @@ def bp_points(options):
 
 def bp(point, options):
     """Ten sweeps; for one row on one thread also in NumPy."""
-    model = machine(*point.size, point.dtype)
+    # Weights so weak that ten sweeps do not saturate the beliefs.
+    model = rbm(Size(*point.size, 1), point.dtype, patterns=0.0, noise=2.0)
     field = np.random.default_rng(1).normal(size=(point.n_rows, point.size[0])).astype(point.dtype)
     ours = partial(
         mf.belief_propagation, model, tol=0, damping=0.0, max_iter=SWEEPS, n_threads=point.threads,

@@ -5,9 +5,9 @@ import os
 import platform
 import statistics
 import sys
-import tempfile
 import time
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -127,18 +127,14 @@ def grid(n_rows, n_columns):
     return np.concatenate([np.stack([a.ravel(), b.ravel()], 1) for a, b in (across, down)])
 
 
+@cache
 def trained_machine(n_hidden):
-    """An RBM trained by scikit-learn on `images`; kept in the temporary folder for the next run."""
-    n_rows, n_epochs = 10_000, 10
-    source = "mnist" if os.environ.get("FASTMF_DATA") else "digits"
-    path = Path(tempfile.gettempdir()) / f"fastmf-{source}-{n_hidden}-{n_rows}-{n_epochs}.npz"
-    if not path.exists():
-        from sklearn.neural_network import BernoulliRBM
+    """An RBM trained by scikit-learn on `images`."""
+    from sklearn.neural_network import BernoulliRBM
 
-        learner = BernoulliRBM(
-            n_hidden, learning_rate=0.05, batch_size=100, n_iter=n_epochs, random_state=0
-        ).fit(images(n_rows))
-        fields = learner.intercept_visible_, learner.intercept_hidden_
-        layers = (mf.Bernoulli(field.astype(float)) for field in fields)
-        mf.RBM(learner.components_.T.astype(float), *layers).save(path)
-    return mf.load(path)
+    learner = BernoulliRBM(
+        n_hidden, learning_rate=0.05, batch_size=100, n_iter=10, random_state=0
+    ).fit(images(10_000))
+    fields = learner.intercept_visible_, learner.intercept_hidden_
+    layers = (mf.Bernoulli(field.astype(float)) for field in fields)
+    return mf.RBM(learner.components_.T.astype(float), *layers)

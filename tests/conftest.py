@@ -17,13 +17,13 @@ from fastmf.learning.training import trainer
 
 # Files in order: kernels beside their twins, so that later tests find these compiled, then files
 # that take long. Begun at the end, one would keep a single process busy.
-FIRST = "test_twins.py", "test_documentation.py", "test_docstrings.py"
-# Folders of tests that no user's answer depends on: run each night (`make nightly`).
-NIGHTLY = "house", "scripts", "typing"
+FIRST = "test_twins.py", "test_conformance.py", "test_learning.py"
+# Folders and files of tests that no user's answer depends on: run each night (`make nightly`).
+NIGHTLY = "house", "scripts", "typing", "test_docstrings.py", "test_documentation.py"
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Leave a folder of the nightly group out unless a path in it is given."""
+    """Leave what is in the nightly group out unless a path in it is given."""
     if collection_path.parent == Path(__file__).parent and collection_path.name in NIGHTLY:
         given = [Path(argument.split("::")[0]).resolve() for argument in config.args]
         return not any(path.is_relative_to(collection_path) for path in given) or None

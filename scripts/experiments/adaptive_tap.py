@@ -10,7 +10,6 @@ import experiment
 import numpy as np
 
 import fastmf as mf
-from fastmf import plotting
 from fastmf.inference.ep.adaptive_tap import parallel_sweeps_alone
 
 METHODS = {"tap": "TAP", "adaptive_tap": "adaptive TAP"}
@@ -85,13 +84,12 @@ def cost_of(solve, starts, max_iter, n_runs):
 
 def training(X, test, options, folder):
     """Machines by epoch."""
-    rows, results = [], experiment.Results(folder / "training.jsonl")
+    rows, curves, results = [], {}, experiment.Results(folder / "training.jsonl")
     for method, name in METHODS.items():
         for n in options.iterations:
-            run = results.get(
-                f"{method}-{n}", lambda n=n, m=method: trained(m, n, X, test, options, folder)
-            )
+            run = results.get(f"{method}-{n}", trained, method, n, X, test, options, folder)
             rows += [(name, n, *point) for point in run["pseudo"]]
+            curves[f"{name}, {n} iterations"] = run["pseudo"]
             print(
                 f"{name + f', {n} iterations':28} pseudo-likelihood {run['pseudo'][-1][1]:8.2f}, "
                 f"log-likelihood (AIS) {run['annealed']:8.2f}, {run['seconds']:.0f} s of CPU time",
@@ -99,19 +97,7 @@ def training(X, test, options, folder):
             )
     header = "method", "iterations", "epoch", "pseudo_likelihood"
     experiment.table(folder / "training.csv", header, rows)
-    experiment.picture(draw(rows), folder / "training.png")
-
-
-def draw(rows):
-    """Axes with the pseudo-likelihoods of rows of (method, iterations, epoch, value)."""
-    ax, curves = None, {}
-    for name, n, *point in rows:
-        curves.setdefault(f"{name}, {n:.0f} iterations", []).append(point)
-    for label, points in curves.items():
-        epoch, values = zip(*points, strict=True)
-        axis = "pseudo-likelihood (nats an image)"
-        ax = plotting.curves_by_epoch(epoch, {label: values}, label=axis, ax=ax)
-    return ax
+    experiment.curves(curves, folder / "training.png", "pseudo-likelihood (nats an image)")
 
 
 def trained(method, iterations, X, test, options, folder):

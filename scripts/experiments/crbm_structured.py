@@ -103,8 +103,8 @@ def data(task, options):
     name, kind, amount = task.split("-")
     patch = 0
     if name == "mnist":
-        images, shape, _ = experiment.mnist(options.data, "train", binary=True)
-        test = experiment.mnist(options.data, "test", binary=True).X
+        images, shape, _ = experiment.images("binary", options.data, "train")
+        test = experiment.images("binary", options.data, "test").X
         n = min(options.train_size, len(images) * 5 // 6)
         train = images[:n]
         validation = images[-min(max(1, n // 5), 10000) :][: options.validation_size]
@@ -175,14 +175,15 @@ def searched(task, method, train, validation, options, folder):
             machine = untrained(task, method, options, folder).set_params(
                 n_epochs=options.search_epochs, batch_size=size, learning_rate=rate, init=init
             )
-
-            def error(machine=machine):
-                machine.fit(*first_part, validation_data=validation)
-                return 100 * (1 - max(machine.history_["validation_accuracy"]))
-
-            results.get(f"{size} {rate:g}", error)
+            results.get(f"{size} {rate:g}", validation_error, machine, first_part, validation)
     size, rate = min(results.values, key=results.values.get).split()
     return {"batch_size": int(size), "learning_rate": float(rate)}
+
+
+def validation_error(machine, train, validation):
+    """Smallest percent of wrong pixels of the validation images in an epoch of learning."""
+    machine.fit(*train, validation_data=validation)
+    return 100 * (1 - max(machine.history_["validation_accuracy"]))
 
 
 def errors(restored, corrupted, clean):
@@ -208,8 +209,8 @@ def report(records, folder):
         gains.append(gain(float(paper[0]), float(standard[0])) if paper[0] else "")
         shown = [f"{error:.3f}" for error in percent_wrong]
         rows.append([task, method, *shown, *paper, *gains, f"{seconds:.0f}"])
-        curve = history["epoch"], history["converged"]
-        converged += [(task, method, *pair) for pair in zip(*curve, strict=True)]
+        curve = list(zip(history["epoch"], history["converged"], strict=True))
+        converged += [(task, method, *pair) for pair in curve]
         if method == "MLE-BP":
             fractions[task] = curve
         data, kind, amount = task.split("-")
@@ -221,19 +222,11 @@ def report(records, folder):
     header = "task", "method", "epoch", "fraction converged"
     experiment.table(folder / "convergence.csv", header, converged)
     experiment.table(folder / "occlusion.csv", ("data", "side", "method", "all", "changed"), sizes)
-    sides = {name: zip(*sorted(points), strict=True) for name, points in by_method.items()}
-    for name, curves, label in (
-        ("convergence", fractions, "fraction converged (MLE-BP)"),
-        ("occlusion", sides, "error (% of changed)"),
-    ):
-        axes = None
-        for key, (x, values) in curves.items():
-            axes = plotting.curves_by_epoch(x, {key: values}, label=label, ax=axes)
-        if axes and name == "occlusion":
-            axes.set_xlabel("side of the patch (pixels)")
-        if axes:
-            experiment.picture(axes, folder / f"{name}.png")
+    experiment.curves(fractions, folder / "convergence.png", "fraction converged (MLE-BP)")
+    sides = {name: sorted(points) for name, points in by_method.items()}
+    path, side = folder / "occlusion.png", "side of the patch (pixels)"
+    experiment.curves(sides, path, "error (% of changed)", side)
 
 
 if __name__ == "__main__":
-    experiment.run(main, "interrupted; the same command resumes after the last epoch")
+    experiment.run(main)

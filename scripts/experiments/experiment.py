@@ -111,18 +111,13 @@ def images(name, folder, split):
     if name == "faces":
         pixels = read_array(f"{in_folder(folder, 'cbcl_faces_19x19.npz')}:faces_{split}")
         return Images(pixels / np.float32(255), (19, 19), None)
-    return mnist(folder, split, binary=name == "binary")
-
-
-def mnist(folder, split, binary=False):
-    """MNIST, from its files in a folder `mnist`: grey levels, or 1 where they are above 1/2."""
     prefix = {"train": "train", "test": "t10k"}[split]
     pixels, labels = (
         read_array(in_folder(folder, f"mnist/{prefix}-{kind}-ubyte.gz"))
         for kind in ("images-idx3", "labels-idx1")
     )
     X = pixels.reshape(len(pixels), -1) / np.float32(255)
-    return Images((X > 0.5).astype(X.dtype) if binary else X, pixels.shape[1:], labels)
+    return Images((X > 0.5).astype(X.dtype) if name == "binary" else X, pixels.shape[1:], labels)
 
 
 def silhouettes(folder, split):
@@ -167,10 +162,11 @@ class Results:
             path.write_text("".join(lines))
             self.values = dict(map(json.loads, lines))
 
-    def get(self, key, compute):
+    def get(self, key, compute, *arguments):
         """Return the result of a key; compute and append it if it is missing."""
         if key not in self.values:
-            line = json.dumps([key, compute()], default=lambda value: value.tolist())
+            value = compute(*arguments)
+            line = json.dumps([key, value], default=lambda value: value.tolist())
             self.values[key] = json.loads(line)[1]
             if self.path:
                 with self.path.open("a") as file:
@@ -268,6 +264,17 @@ def picture(drawing, path):
     getattr(drawing, "figure", drawing).savefig(path, dpi=150)
 
 
+def curves(points, path, label, of="epoch"):
+    """Write curves of points (x, y) by name as PNG, if there are any."""
+    axes = None
+    for name, pairs in points.items():
+        x, y = zip(*pairs, strict=True)
+        axes = plotting.curves_by_epoch(x, {name: y}, label=label, ax=axes)
+    if axes:
+        axes.set_xlabel(of)
+        picture(axes, path)
+
+
 def report_likelihoods(histories, folder, column, suffix=""):
     """Write likelihood.csv and likelihood.png of machines by name."""
     names = "epoch", "log_likelihood", "validation_log_likelihood"
@@ -281,11 +288,11 @@ def report_likelihoods(histories, folder, column, suffix=""):
     table(folder / "likelihood.csv", header, rows)
 
 
-def run(main, interrupted="interrupted"):
+def run(main):
     """Call `main`; errors in data and options, and interruption, end with a message."""
     try:
         main()
     except (FileNotFoundError, ValueError, ImportError, FloatingPointError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
-        sys.exit(interrupted)
+        sys.exit("interrupted; the same command resumes if its results are kept")

@@ -120,18 +120,20 @@ METHODS = {"block EP": block_ep, "single effects": sum_of_single_effects}
 # --- the comparison -----------------------------------------------------------------------------
 
 
+def measured(name, X, y):
+    """CPU seconds of a method, inclusion probabilities, and features of sets."""
+    start = time.process_time()
+    included, sets = METHODS[name](X, y)
+    seconds = time.process_time() - start
+    return seconds, np.round(included, 6), [sorted(map(int, features)) for features in sets]
+
+
 def report(name, loci, results):
     """Print one line of the table, of sets, causes, probabilities and times; return the bins."""
     held, covered, sizes, probabilities, truth, times = [], [], [], [], [], []
     for seed in loci:
         X, y, causes = locus(seed)
-
-        def run(X=X, y=y):
-            start = time.process_time()
-            included, sets = METHODS[name](X, y)
-            return time.process_time() - start, np.round(included, 6), [list(s) for s in sets]
-
-        seconds, included, sets = results.get(f"{name}/{seed}", run)
+        seconds, included, sets = results.get(f"{name}/{seed}", measured, name, X, y)
         times.append(seconds)
         held += [np.isin(causes, features).any() for features in sets]
         covered += [any(cause in features for features in sets) for cause in causes]
@@ -151,12 +153,9 @@ def real_locus(folder):
     X, y, theirs = data["dosage"], data["y"], data["pip_finemap"]
     for name, method in METHODS.items():
         method(X[:, :50], y)
-        start = time.process_time()
-        included, sets = method(X, y)
-        seconds = time.process_time() - start
-        listed = [sorted(map(int, features)) for features in sets]
+        seconds, included, sets = measured(name, X, y)
         distance = abs(included - theirs).max()
-        print(f"{name}: {seconds:.2f} s, {distance:.3f} from FINEMAP at most, sets {listed}")
+        print(f"{name}: {seconds:.2f} s, {distance:.3f} from FINEMAP at most, sets {sets}")
 
 
 def windows(path, n_windows, n_causes, seed):

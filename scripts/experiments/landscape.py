@@ -285,4 +285,4 @@ def quality(epochs_followed, folder):
 
 
 if __name__ == "__main__":
-    experiment.run(main, "interrupted; the same command resumes after the last epoch")
+    experiment.run(main)

@@ -229,11 +229,11 @@ def main(argv=None):
 
     def tables(measure, *names):
         part = measure.__name__.partition("_")[0]
+        name, seed = "/".join((part, *names)), options.seed
         return [
-            results.get("/".join((part, *names, f"{options.seed}/{k}")),
-                        lambda k=k: measure(*names, options.seed, k))
+            results.get(f"{name}/{seed}/{k}", measure, *names, seed, k)
             for k in range(options.tables)
-        ]  # fmt: skip
+        ]
 
     parts = {name: PARTS[name](tables) for name in options.parts}
     rows = [
@@ -247,4 +247,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    experiment.run(main, "interrupted; the same command resumes")
+    experiment.run(main)

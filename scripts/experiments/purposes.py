@@ -111,7 +111,7 @@ def main(argv=None):
     print(experiment.head("training", *COLUMNS))
     print(experiment.line("pixels", *cells(baseline(data, by_pixels))))
     for name in (*TRAININGS, "BernoulliRBM"):
-        row = results.get(name, lambda name=name: measured(name, data, by_pixels, options))
+        row = results.get(name, measured, name, data, by_pixels, options)
         print(experiment.line(name, *cells(row)), flush=True)
 
 

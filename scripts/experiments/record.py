@@ -22,7 +22,7 @@ def drawn(folder, split, n_draws=1):
 
     Test images are drawn once, and the same whatever `n_draws`.
     """
-    X = experiment.mnist(folder, split).X
+    X = experiment.images("real", folder, split).X
     rng = np.random.default_rng(["train", "test"].index(split))
     draws = [rng.random(X.shape, X.dtype) < X for _ in range(n_draws if split == "train" else 1)]
     return np.concatenate(draws).astype(X.dtype)
@@ -30,7 +30,7 @@ def drawn(folder, split, n_draws=1):
 
 # In "mnist", grey levels above 1/2 are 1. An epoch of "mnist-redrawn" is as long as ten others.
 DATA = {
-    "mnist": lambda folder, split: experiment.mnist(folder, split, binary=True).X,
+    "mnist": lambda folder, split: experiment.images("binary", folder, split).X,
     "mnist-drawn": drawn,
     "mnist-redrawn": partial(drawn, n_draws=10),
     "silhouettes": experiment.silhouettes,
@@ -65,7 +65,7 @@ def main(argv=None):
     for seed in range(options.seed, options.seed + options.seeds):
         run = run_of(options, len(train), seed)
         name = "-".join(map(str, run))
-        rows.append(results.get(name, lambda run=run: trained(train, test, run, folder, options)))
+        rows.append(results.get(name, trained, train, test, run, folder, options))
         experiment.table_of(folder / "record.csv", list(results.values.values()))
         print(*(f"{name} {value}" for name, value in rows[-1].items()), sep="  ", flush=True)
     print(summary(rows))

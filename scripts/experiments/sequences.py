@@ -4,7 +4,6 @@ Four models of each family are fitted; the family "chain" is drawn from a known 
 Writes contacts.csv, models.csv and precision.png into the folder --output.
 """
 
-from pathlib import Path
 from typing import NamedTuple
 
 import experiment
@@ -106,11 +105,9 @@ def main(argv=None):
 
 def load(family, folder):
     """The alignment of a family, a tenth of it set aside."""
-    if folder is None:
-        raise ValueError("pass --data, or set the environment variable FASTMF_DATA.")
-    folder = Path(folder) / "sequences"
-    X = load_alignment(folder / family.file, family.alphabet, family.focus).X
-    distances = None if family.distances is None else np.loadtxt(folder / family.distances)
+    path = experiment.in_folder(folder, f"sequences/{family.file}")
+    X = load_alignment(path, family.alphabet, family.focus).X
+    distances = None if family.distances is None else np.loadtxt(path.parent / family.distances)
     return divided(X, distances, SEPARATION)
 
 

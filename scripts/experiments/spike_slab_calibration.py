@@ -71,7 +71,7 @@ def main(argv=None):
     results = experiment.Results(options.records)
     for k in range(options.fits):
         for cell in cells:
-            results.get(f"{label(*cell, options)}.{k}", lambda c=cell, k=k: fit(*c, k, options))
+            results.get(f"{label(*cell, options)}.{k}", fit, *cell, k, options)
     print(f"{options.fits} fits of {ROWS} x {options.features} a cell, seed {options.seed}")
     print(f"{'design':12} {'SNR':>5} {'fit':8} {'cover':>20} {'(error)':7} {'noise':>6} "
           f"{'sum (true)':>13} {'error':>13} {'CPU s':>6} {'dense':>5}  "

@@ -129,13 +129,13 @@ def by_solutions(machines, options, X, test, folder):
     for n in machines:
         for epoch in sorted(e for e in options.follow if e <= options.epochs):
             path = folder / f"rbm-{n}-{epoch}.npz"
-            values = results.get(path.stem, lambda path=path: measured(mf.load(path), X, test))
-            rows.append((n, epoch, *values))
+            rows.append((n, epoch, *results.get(path.stem, measured, path, X, test)))
     experiment.table(folder / "solutions.csv", header, rows)
 
 
-def measured(model, X, test):
+def measured(path, X, test):
     """Number of solutions, of those not converged, likelihoods per unit by both, and spread."""
+    model = mf.load(path)
     distinct = solutions(model, X, tol=1e-8, max_iter=10_000)
     n_units = sum(layer.shape[1] for layer in (distinct.visible, distinct.hidden))
     log_partitions = distinct.log_partition.mean(), np.logaddexp.reduce(distinct.log_partition)
@@ -192,9 +192,9 @@ def denoising(methods, test, shape, options, folder):
             rows.append((p, name, f"{score:.4f}"))
     for name, values in scores.items():
         print(f"{name:32}" + "".join(f"{value:7.3f}" for value in values))
-    axes = plotting.curves_by_epoch(FLIP_PROBABILITY, scores, label="Matthews correlation")
-    axes.set_xlabel("flip probability")
-    experiment.picture(axes, folder / "denoising.png")
+    curves = {name: zip(FLIP_PROBABILITY, values, strict=True) for name, values in scores.items()}
+    path = folder / "denoising.png"
+    experiment.curves(curves, path, "Matthews correlation", "flip probability")
     header = "flip_probability", "method", "matthews_correlation"
     experiment.table(folder / "denoising.csv", header, rows)
 
@@ -216,4 +216,4 @@ def digit(methods, image, shape, options, folder):
 
 
 if __name__ == "__main__":
-    experiment.run(main, "interrupted; the same command resumes after the last epoch")
+    experiment.run(main)

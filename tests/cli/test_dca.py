@@ -98,9 +98,8 @@ def test_pictures_and_precision(alignment, machine, capsys):
     command = ["dca", str(alignment), "--distances", "d.npy", "--top", "2"]
     assert main([*command, "--plot", "map.png"]) == 0
     assert "precision of the best 2 pairs: 0.500" in capsys.readouterr().out
-    for name in ("alone.pdf", "alone.svg"):
-        assert main(["dca", str(alignment), "--plot", name]) == 0
-    for name, begin in (("map.png", b"\x89PNG"), ("alone.pdf", b"%PDF"), ("alone.svg", b"<?xml")):
+    assert main(["dca", str(alignment), "--plot", "alone.pdf"]) == 0
+    for name, begin in (("map.png", b"\x89PNG"), ("alone.pdf", b"%PDF")):
         assert Path(name).read_bytes().startswith(begin)
 
 
@@ -173,9 +172,7 @@ def test_gappy_sequences_and_columns_are_left_out(machine, tmp_path, monkeypatch
     "rows, options, says",
     [
         (["ACDEFGHIKLMN"], (), "12 of 12 columns hold one letter only"),
-        (["ACDEFGHIKLMN"] * 50, (), "12 of 12 columns hold one letter only"),
         (["ACDEFGHIKLM-", "ACDEFGHIKLMN"], ("--gaps", "missing"), "12 of 12 columns"),
-        (["A" * 11 + x for x in "CDEF"], (), "11 of 12 columns"),
         (["A" * 10 + x + y for x in "CDEFGH" for y in "KLMNP"], ("--identity", "1"), "10 of 12"),
         (["AC" * 10 + "CA", "CA" + "AC" * 10], (), "the effective number of sequences is 1.0"),
     ],

@@ -18,7 +18,9 @@ from fastmf.datasets import load_digits
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo") / "report"
-    assert main(["demo", "--quick", "--quiet", "--output", str(folder)]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo.Demo, "n_draws", 1)
+        assert main(["demo", "--quick", "--quiet", "--output", str(folder)]) == 0
     return folder
 
 

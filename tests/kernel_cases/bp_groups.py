@@ -42,6 +42,6 @@ def _case(name, large=False, **options):
 
 CASES = [
     _case("sum", large=True),
-    _case("sum-damped", damping=0.4),
+    _case("sum-damped", damping=0.4, max_iter=15),
     _case("sum-strong", scale=6.0, max_iter=12),
 ]

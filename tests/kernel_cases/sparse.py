@@ -116,21 +116,21 @@ def colour_arguments(size, dtype, rows=None):
     )
 
 
-CLOSE = {"float64": 1e-10, "float32": 2e-4}
+CLOSE_DOUBLE = {"float64": 1e-10}
+CLOSE = CLOSE_DOUBLE | {"float32": 2e-4}
 TENTH = 1.0 / 10
 
 
 def _sweep(name, large=False, **options):
     build = partial(sweep_arguments, **options)
-    return Case("mean_field.tap.sweep_chunks", name, build, _swept, CLOSE, large=large)
+    close = CLOSE if large else CLOSE_DOUBLE
+    return Case("mean_field.tap.sweep_chunks", name, build, _swept, close, large=large)
 
 
 def _assess(name, **options):
-    build = partial(assess_arguments, **options)
-    exact = ("status", "sweep")
-    return Case(
-        "mean_field.tap.assess_rows", name, build, _assessed, CLOSE, exact, name == "running"
-    )
+    build, exact, large = partial(assess_arguments, **options), ("status", "sweep"), not options
+    close = CLOSE if large else CLOSE_DOUBLE
+    return Case("mean_field.tap.assess_rows", name, build, _assessed, close, exact, large)
 
 
 CASES = [

@@ -34,7 +34,7 @@ def sums(field, n, b, a):
         return float(mpmath.log(total)), float(mean), float(var)
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, MAX_SCORE])
+@pytest.mark.parametrize("n", [1, 7, MAX_SCORE])
 def test_every_regime_against_many_digits(n):
     tilts = [(0.3, 0.0), (0.3, 1e-9), (-2.0, 0.4), (30.0, 3.0), (400.0, 1.0), (-40.0, -9.0),
              (-0.05 * n, -0.1), (60.0, 0.0), (-60.0, 0.5), (1e4, -1e4), (1e4, 3.0)]  # fmt: skip
@@ -117,8 +117,8 @@ def test_pseudo_likelihood_is_the_likelihood_of_uncoupled_units():
 @pytest.mark.parametrize("gradient", ["tap", "pcd"])
 def test_a_machine_learns_counts(gradient, tmp_path):
     rng = np.random.default_rng(0)
-    X = rng.binomial(6, rng.choice([0.15, 0.8], size=(300, 1)), (300, 5)).astype(float)
-    options = {"n_epochs": 15, "learning_rate": 0.02, "l2": 0, "batch_size": 50}
+    X = rng.binomial(6, rng.choice([0.15, 0.8], size=(200, 1)), (200, 5)).astype(float)
+    options = {"n_epochs": 10, "learning_rate": 0.03, "l2": 0, "batch_size": 50}
     rbm = mf.GeneralizedRBM(2, visible="binomial", hidden="binomial", gradient=gradient,
                             random_state=0, **options).fit(X)  # fmt: skip
     np.testing.assert_array_equal(rbm.visible_.n, 6)

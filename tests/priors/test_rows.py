@@ -53,9 +53,9 @@ UNITS = [
 NAMES = [type(prior).__name__ for prior, _ in UNITS]
 
 
-@pytest.fixture(params=[2**22, 16], autouse=True)
-def block_entries(request, monkeypatch):
-    monkeypatch.setattr(rows, "BLOCK_ENTRIES", request.param)
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(rows, "BLOCK_ENTRIES", 16)
 
 
 @pytest.mark.parametrize("prior, X", UNITS, ids=NAMES)

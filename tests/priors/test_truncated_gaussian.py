@@ -82,7 +82,7 @@ def test_reference_agrees_with_plain_quadrature(reference):
     b, s = inputs[:, 0] + inputs[:, 4], inputs[:, 1] + inputs[:, 5]
     easy = np.flatnonzero(
         (abs(b) < 80) & (abs(s) < 31) & (inputs[:, 3] < 50) & np.isfinite(inputs).all(1)
-    )[::61]
+    )[::107]
     assert len(easy) > 4
     for i in easy:
         lower, upper = inputs[i, 2:4]

@@ -57,7 +57,7 @@ def test_the_average_is_of_the_last_epochs(script, mnist, gradient, n_averaged):
 def test_pixels_are_drawn_several_times_with_their_grey_levels(script, monkeypatch):
     grey = np.random.default_rng(7).random((50, 16), np.float32)
     grey[:, :4], grey[:, 4:8] = 0, 1
-    monkeypatch.setattr(script.experiment, "mnist", lambda folder, split: SimpleNamespace(X=grey))
+    monkeypatch.setattr(script.experiment, "images", lambda *_: SimpleNamespace(X=grey))
     once, ten = (script.DATA[name](None, "train") for name in ("mnist-drawn", "mnist-redrawn"))
     np.testing.assert_array_equal(ten[:50], once)
     draws = ten.reshape(10, *grey.shape)

@@ -31,7 +31,7 @@ def test_a_quick_run_gives_table_and_picture(name, scaling, rows, tmp_path):
 
 
 def test_beliefs_of_numpy_are_those_of_the_solver(scaling):
-    model = scaling.machine(20, 10, "float64")
+    model = scaling.rbm(scaling.Size(20, 10, 1), "float64", patterns=0.0, noise=2.0)
     solution = mf.belief_propagation(model, max_iter=10, tol=0, damping=0.0)
     for beliefs, mean in zip(scaling.by_odds(model, 10), solution.mean, strict=True):
         np.testing.assert_allclose(beliefs, mean, atol=1e-10)

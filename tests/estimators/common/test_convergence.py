@@ -63,14 +63,16 @@ def test_epochs_whose_solutions_miss_the_states_of_most_weight_are_told():
     assert 85 * rbm.history_["log_likelihood"][-1] < independent - 1
 
 
-@pytest.mark.parametrize("visible", ["bernoulli", "categorical"])
+@pytest.mark.parametrize(
+    "visible", ["bernoulli", pytest.param("categorical", marks=pytest.mark.slow)]
+)
 def test_large_rates_with_gaussian_hidden_units_on_tables_are_told(visible):
     """The true log-likelihood is below that of independent columns, or half of the gain is lost."""
     rng = np.random.default_rng(0)
     classes, shares = rng.integers(0, 3, 500), rng.dirichlet(0.4 * np.ones(5), (3, 8))
     labels = (rng.random((500, 8, 1)) > shares[classes].cumsum(2)).sum(2)
     X = labels if visible == "categorical" else np.eye(5)[labels].reshape(500, -1)
-    options = {"visible": visible, "hidden": "gaussian", "random_state": 0}
+    options = {"visible": visible, "hidden": "gaussian", "n_epochs": 10, "random_state": 0}
     GeneralizedRBM(10, **options).fit(X)
     with pytest.warns(ConvergenceWarning, match="Use a smaller learning_rate"):
         GeneralizedRBM(10, **options, learning_rate=5.0).fit(X)

@@ -1,4 +1,5 @@
 import json
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -39,8 +40,10 @@ REGRESSIONS = {
 }
 
 
-@pytest.mark.parametrize("groups", [None, np.arange(6) % 2, ["a"] * 3 + ["b"] * 3])
-@pytest.mark.parametrize("kind", REGRESSIONS)
+@pytest.mark.parametrize(
+    ("kind", "groups"),
+    [("regressor", None), ("regressor", ["a"] * 3 + ["b"] * 3), ("classifier", np.arange(6) % 2)],
+)
 def test_sparse_regressions_come_back(tmp_path, kind, groups):
     class_, target = REGRESSIONS[kind]
     rng = np.random.default_rng(0)
@@ -174,16 +177,16 @@ NAMES = ["n_iter_", "n_features_in_", "history_", "existence_"]
 
 def test_text_that_is_none_of_the_estimator(saved):
     class_, path, members = saved
-    for text in TEXTS + [f'{{"{name}": {value}}}' for name in NAMES for value in VALUES]:
-        for place in range(3):
-            texts = members["estimator"].tolist()
-            texts[place] = text
-            altered = members | {"estimator": np.array(texts)}
-            if place == 1 and text == "{}":
-                np.savez(path, **altered)
-                class_.load(path)  # all options at their defaults
-            else:
-                _refused(class_, path, altered, place, text[:50])
+    learned = [f'{{"{name}": {value}}}' for name in NAMES for value in VALUES]
+    for text, place in [*product(TEXTS, range(3)), *product(learned, [2])]:
+        texts = members["estimator"].tolist()
+        texts[place] = text
+        altered = members | {"estimator": np.array(texts)}
+        if place == 1 and text == "{}":
+            np.savez(path, **altered)
+            class_.load(path)  # all options at their defaults
+        else:
+            _refused(class_, path, altered, place, text[:50])
 
 
 def test_a_model_of_another_kind_is_refused(tmp_path):

@@ -75,7 +75,7 @@ def two_phases(n_hidden):
     """An RBM of rows of six 1s or six 0s, one unit in twenty flipped."""
     rng = np.random.default_rng(0)
     X = (rng.random(400) < 0.65)[:, None] ^ (rng.random((400, 6)) < 0.05)
-    options = {"n_epochs": 100, "learning_rate": 0.2, "random_state": 0}
+    options = {"n_epochs": 50, "learning_rate": 0.2, "random_state": 0}
     return mf.GeneralizedRBM(n_hidden, **options).fit(X.astype(float))
 
 

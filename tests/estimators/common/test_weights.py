@@ -37,11 +37,11 @@ TAKERS = {
 SITES = mf.RBM(np.ones((8, 1)), mf.Categorical(np.zeros((4, 2))), mf.Bernoulli([0.0]))
 
 
-@pytest.mark.parametrize("bad", BAD, ids=str)
 @pytest.mark.parametrize("taker", TAKERS)
-def test_bad_weights_are_refused(taker, bad):
-    with pytest.raises((ValueError, TypeError), match="sample_weight"):
-        TAKERS[taker](X, sample_weight=bad)
+def test_bad_weights_are_refused(taker):
+    for bad in BAD:
+        with pytest.raises((ValueError, TypeError), match="sample_weight"):
+            TAKERS[taker](X, sample_weight=bad)
 
 
 def test_counts_of_next_to_no_rows_are_said():

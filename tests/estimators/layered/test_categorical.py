@@ -19,9 +19,9 @@ def chain_data(n_rows, seed=0):
 X = chain_data(400)
 OPTIONS = {
     "visible": "categorical",
-    "learning_rate": 0.1,
+    "learning_rate": 0.15,
     "batch_size": 20,
-    "n_epochs": 20,
+    "n_epochs": 12,
     "random_state": 0,
 }
 
@@ -37,7 +37,7 @@ def log_likelihood(estimator, X):
 
 @pytest.mark.parametrize(
     "gradient",
-    ["tap", "pcd", *(pytest.param(g, marks=pytest.mark.slow) for g in ("mean_field", "cd"))],
+    ["pcd", *(pytest.param(g, marks=pytest.mark.slow) for g in ("tap", "mean_field", "cd"))],
 )
 def test_learning_finds_the_chain(gradient):
     rbm = mf.GeneralizedRBM(6, gradient=gradient, **OPTIONS).fit(X)

@@ -38,7 +38,7 @@ def copies(n=150, dtype=float):
 
 def quick(**options):
     """Features are zeros and ones here; `test_features.py` is about others."""
-    options = {"n_epochs": 30, "batch_size": 10, "learning_rate": 0.1, "random_state": 0} | options
+    options = {"n_epochs": 20, "batch_size": 10, "learning_rate": 0.1, "random_state": 0} | options
     options = {"standardize": False} | options
     return ConditionalRBM(4, **options)
 
@@ -52,12 +52,12 @@ def learned():
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: "-".join(map(str, m.values())))
 def test_every_method_learns(method):
     X, Y = copies()
-    machine = quick(**method).fit(X[:100], Y[:100])
+    machine = quick(**method, n_epochs=12).fit(X[:100], Y[:100])
     assert machine.score(X[100:], Y[100:]) > 0.85
     proba = machine.predict_proba(X[100:])
     assert proba.shape == (50, 6) and (proba >= 0).all() and (proba <= 1).all()
     assert np.isfinite(machine.score_samples(X, Y)).all()
-    assert machine.n_sweeps_ == 7 + 30
+    assert machine.n_sweeps_ == 7 + 12
     assert machine.model_.n_hidden == (0 if method["objective"] == "logistic" else 4)
 
 
@@ -169,21 +169,16 @@ def test_a_search_finds_the_most_probable_labels(learned):
     assert (best + learned.model_.free_energy(labels, X)).max() < 1e-9
 
 
-def test_sparse_features_and_single_precision(learned):
+def test_sparse_features_and_single_precision():
     X, Y = copies()
     short, thin = quick(n_epochs=3).fit(X, Y), quick(n_epochs=3).fit(sparse.csr_matrix(X), Y)
     np.testing.assert_allclose(thin.model_.weights, short.model_.weights, atol=1e-10)
     np.testing.assert_array_equal(thin.predict(sparse.csr_matrix(X)), short.predict(X))
-    single = quick().fit(X.astype(np.float32), Y)
+    single = quick(n_epochs=3).fit(X.astype(np.float32), Y)
     assert single.model_.dtype == np.float32
     assert single.predict_proba(X).dtype == np.float32
-    np.testing.assert_allclose(single.model_.weights, learned.model_.weights, atol=2e-5)
-    # Three features of each value: these rows leave the point between both labels so slowly that
-    # they show differences of couplings a thousand times as large.
-    np.testing.assert_allclose(single.predict_proba(X), learned.predict_proba(X), atol=1e-2)
-    clear = X.sum(1) != 3
-    found, expected = (machine.predict_proba(X[clear]) for machine in (single, learned))
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(single.model_.weights, short.model_.weights, atol=2e-5)
+    np.testing.assert_allclose(single.predict_proba(X), short.predict_proba(X), atol=1e-4)
 
 
 def test_labels_of_any_two_values():
@@ -214,9 +209,7 @@ def test_scorers_of_scikit_learn_know_many_labels(learned):
     assert get_scorer("roc_auc")(one, X, words) == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    "n_labels, values", [(1, (0, 1)), (1, (-1, 1)), (2, (-1, 1)), (3, (False, True))]
-)
+@pytest.mark.parametrize("n_labels, values", [(1, (0, 1)), (2, (-1, 1)), (3, (False, True))])
 def test_meta_estimators_of_scikit_learn_take_many_labels(n_labels, values):
     X, Y = copies(60)
     Y = np.array(values)[Y[:, :n_labels]]
@@ -318,7 +311,7 @@ def with_unknown(Y, fraction=0.4):
 
 
 # Methods that draw unknown labels as another one of the list does, more slowly.
-SLOWER = METHODS[2], METHODS[4], METHODS[6], METHODS[7]
+SLOWER = METHODS[2], *METHODS[4:]
 
 
 @pytest.mark.parametrize(
@@ -343,14 +336,14 @@ def test_labels_may_be_partly_unknown(options, tmp_path):
     assert (crbm.score_samples(X, known) > crbm.score_samples(X, Y) - 1e-6).mean() > 0.95
 
     X, known, callbacks = X[:60], known[:60], [Checkpoint(tmp_path / "run.npz")]
-    quick(**options | {"n_epochs": 2}, callbacks=callbacks).fit(X, known)
-    resumed = quick(**options | {"n_epochs": 4}, callbacks=callbacks).fit(X, known)
-    expected = quick(**options | {"n_epochs": 4}).fit(X, known)
+    quick(**options | {"n_epochs": 1}, callbacks=callbacks).fit(X, known)
+    resumed = quick(**options | {"n_epochs": 2}, callbacks=callbacks).fit(X, known)
+    expected = quick(**options | {"n_epochs": 2}).fit(X, known)
     np.testing.assert_array_equal(resumed.model_.weights, expected.model_.weights)
 
 
 def test_forms_of_unknown_labels():
-    X, Y = copies()
+    X, Y = copies(60)
     known = with_unknown(Y)
     expected = quick(n_epochs=2).fit(X, known)
     words = np.where(np.isnan(known), None, np.where(known == 1, "yes", "no"))

@@ -15,8 +15,6 @@ RNG = np.random.default_rng(0)
 PLAIN = RNG.normal(size=(400, 3))
 Y = (PLAIN @ RNG.normal(size=(3, 4)) + RNG.logistic(size=(400, 4)) > 0).astype(int)
 UNITS = {
-    "plain": PLAIN,
-    "hundreds": PLAIN * [100, 1, 1],
     "thousandths": PLAIN * [1e-3, 1, 1],
     "far": PLAIN + 50,
     "years": PLAIN * [12, 1, 1] + [1970, 0, 0],
@@ -41,7 +39,11 @@ def of_plain_features(objective):
 
 
 @pytest.mark.parametrize(
-    "unit, objective", [*((unit, "logistic") for unit in UNITS), ("far", "likelihood")]
+    "unit, objective",
+    [
+        *((unit, "logistic") for unit in UNITS),
+        pytest.param("far", "likelihood", marks=pytest.mark.slow),
+    ],
 )
 def test_units_do_not_matter(unit, objective):
     """As good as scikit-learn's regressions on the standard deviations, of which it is one."""

@@ -214,10 +214,10 @@ def test_rows_that_do_not_converge_are_told(trained, monkeypatch):
 
 
 def test_partial_fit_learns_step_by_step():
-    rbm, X = small(learning_rate=0.1), patterns()
-    for _ in range(150):
+    rbm, X = small(learning_rate=0.25), patterns()
+    for _ in range(60):
         rbm.partial_fit(X[:45]).partial_fit(X[45:])
-    assert rbm.n_iter_ == 300
+    assert rbm.n_iter_ == 120
     assert rbm.score(X) > 8 * np.log(0.5) + 1.5
     first, second = (small(random_state=seed).partial_fit(X[:1]) for seed in (1, 2))
     assert not np.array_equal(first.weights_, second.weights_)

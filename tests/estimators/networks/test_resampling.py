@@ -83,7 +83,7 @@ def test_predictability_of_ordinal_items():
         assert found.marginal_accuracy[j] == pytest.approx(share)
 
 
-@pytest.mark.parametrize("kind", ["free", "blume_capel"])
+@pytest.mark.parametrize("kind", ["free", pytest.param("blume_capel", marks=pytest.mark.slow)])
 def test_error_of_ordinal_predictability_is_that_of_the_bootstrap(kind):
     X = ratings(300)
     machine = mf.OrdinalMachine(thresholds=kind).fit(X)
@@ -96,7 +96,7 @@ def test_error_of_ordinal_predictability_is_that_of_the_bootstrap(kind):
     assert ((ratio > 0.7) & (ratio < 1.4)).all()
 
 
-@pytest.mark.parametrize("kind", MACHINES)
+@pytest.mark.parametrize("kind", [MACHINES[0], pytest.param(MACHINES[1], marks=pytest.mark.slow)])
 def test_whole_clusters_are_drawn(kind):
     """Each row eight times: errors are those of the rows that were drawn once."""
     X = table(150, 3)

@@ -93,10 +93,10 @@ def test_what_cannot_be_checked():
 
 def test_features_in_bytes_and_loaded_models(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
-    X = rng.binomial(2, 0.3, (60, 300)).astype(np.int8)
+    X = rng.binomial(2, 0.3, (60, 100)).astype(np.int8)
     X[:, 9] = X[:, 5]
-    y = X[:, 5] - X[:, 200] + 0.7 * rng.normal(size=60)
-    monkeypatch.setattr("fastmf._common.rows.BLOCK_ENTRIES", 4700)
+    y = X[:, 5] - X[:, 70] + 0.7 * rng.normal(size=60)
+    monkeypatch.setattr("fastmf._common.rows.BLOCK_ENTRIES", 1600)
     given = {"noise_variance": 0.5, "slab_variance": 1.0, "inclusion_probability": 0.01}
     for blocks in ("auto", None):
         model = mf.SpikeSlabRegressor(blocks=blocks, **given).fit(X, y)

@@ -82,7 +82,13 @@ def single_effects(X, y, n_effects=4, noise=1.0, variance=0.25):
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "options",
-    [{}, {"blocks": None}, pytest.param({"average_parameters": True}, marks=pytest.mark.slow)],
+    [
+        {},
+        *(
+            pytest.param(options, marks=pytest.mark.slow)
+            for options in ({"blocks": None}, {"average_parameters": True})
+        ),
+    ],
 )
 def test_sets_and_groups_are_as_probable_as_their_features_say(seed, options):
     """At most the sum of inclusion probabilities, and at least the largest."""
@@ -107,7 +113,7 @@ def test_sets_and_groups_are_as_probable_as_their_features_say(seed, options):
 
 
 @pytest.mark.parametrize(
-    "n_copies, jitter", [(320, 0.0), pytest.param(400, 0.02, marks=pytest.mark.slow)]
+    "n_copies, jitter", [(160, 0.0), pytest.param(400, 0.02, marks=pytest.mark.slow)]
 )
 def test_sets_of_very_many_copies(n_copies, jitter):
     """Copies are exchangeable: a set of 95 % has 95 % of them."""
@@ -165,7 +171,7 @@ def test_blocks_with_more_effects_than_are_summed_over_are_warned_of():
         mf.SpikeSlabRegressor(blocks=np.zeros(20)).fit(X, y)
 
 
-@pytest.mark.parametrize("seed, distance", [(0, 0), (2, 0), (4, 3), (7, 1)])
+@pytest.mark.parametrize("seed, distance", [(0, 0), (4, 3)])
 def test_colocalisation_is_the_fourth_hypothesis_of_single_effects(seed, distance):
     rng = np.random.default_rng(seed)
     n, p, slab, prior = 3000, 40, 0.02, 1e-3

@@ -29,8 +29,10 @@ def enumerated(X, y):
     return patterns > 0, np.exp(weights - np.logaddexp.reduce(weights)), means, seconds
 
 
-@pytest.mark.parametrize("kind", ["independent", "copies", "correlated"])
-@pytest.mark.parametrize("moments", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "moments"),
+    [("independent", False), ("copies", False), ("correlated", False), ("copies", True)],
+)
 def test_draws_against_enumeration(kind, moments):
     X, y = data(kind)
     patterns, probability, means, seconds = enumerated(X, y)
@@ -130,7 +132,7 @@ def test_draws_of_classes():
     model = mf.SpikeSlabClassifier(
         slab_variance=1.0, inclusion_probability=0.2, unpenalised=[4]
     ).fit(X, y)  # fmt: skip
-    draws = model.sample_coefficients(1500, 3)
+    draws = model.sample_coefficients(800, 3)
     np.testing.assert_allclose(draws.mean(0), model.coef_[0], atol=0.06)
     np.testing.assert_allclose((draws != 0).mean(0), model.inclusion_probability_, atol=0.05)
     assert model.group_inclusion_probability([0, 1]) > 0.99
@@ -142,10 +144,10 @@ def test_draws_of_classes():
 def test_averages_and_files(tmp_path):
     X, y = data("copies")
     model = mf.SpikeSlabRegressor(average_parameters=True).fit(X, y)
-    draws = model.sample_coefficients(800, 0)
-    assert draws.shape == (800, 7)
+    draws = model.sample_coefficients(400, 0)
+    assert draws.shape == (400, 7)
     deviations = np.sqrt(model.coef_var_)
-    assert (abs(draws.mean(0) - model.coef_) < 0.2 * deviations + 0.01).all()
+    assert (abs(draws.mean(0) - model.coef_) < 0.3 * deviations + 0.01).all()
     joint = model.group_inclusion_probability([0, 1])
     assert model.inclusion_probability_[:2].max() <= joint <= 1
     assert [list(np.sort(each.features)) for each in model.credible_sets(0.9)] == [[0, 1]]

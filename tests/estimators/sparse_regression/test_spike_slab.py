@@ -15,7 +15,7 @@ KNOWN = {"noise_variance": 0.09, "slab_variance": 1.0, "inclusion_probability": 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks([mf.SpikeSlabRegressor()])
+@parametrize_with_checks([mf.SpikeSlabRegressor(**KNOWN)])
 def test_conformance(estimator, check):
     check(estimator)
 
@@ -291,12 +291,10 @@ def test_advice_is_of_arguments_that_exist(estimator, one_iteration):
 
 def test_features_of_pure_noise_are_not_called_in():
     """Where the evidence alone has all of them in."""
-    counts = []
-    for seed in range(10):
+    for seed in range(3):
         rng = np.random.default_rng([9, seed])
         X, y = rng.normal(size=(60, 100)), rng.normal(size=60)
-        counts.append((mf.SpikeSlabRegressor().fit(X, y).inclusion_probability_ > 0.5).sum())
-    assert max(counts) <= 10
+        assert (mf.SpikeSlabRegressor().fit(X, y).inclusion_probability_ > 0.5).sum() <= 10
     rng = np.random.default_rng([9, 11])
     X, y = rng.normal(size=(60, 100)), rng.normal(size=60)
     assert (mf.SpikeSlabRegressor().fit(X, y).inclusion_probability_ < 0.2).all()
@@ -320,6 +318,7 @@ def test_no_noise_is_reported():
         mf.SpikeSlabRegressor().fit(X, X[:, 0])
 
 
+@pytest.mark.slow
 def test_noise_of_few_rows_is_not_explained_away():
     learned, drawn = [], []
     for seed in range(12):
@@ -352,11 +351,14 @@ def test_averages_over_parameters():
     "estimator, n_effects, names",
     [
         (mf.SpikeSlabRegressor(), 3, ["noise_variance", "slab_variance", "inclusion_probability"]),
-        (mf.SpikeSlabRegressor(groups=np.arange(90) // 30), 3, ["noise_variance", "slab_variance"]),
+        pytest.param(
+            mf.SpikeSlabRegressor(groups=np.arange(90) // 30), 3,
+            ["noise_variance", "slab_variance"], marks=pytest.mark.slow,
+        ),
         (mf.SpikeSlabClassifier(), 2, ["slab_variance", "inclusion_probability"]),
     ],
     ids=["effects", "groups", "classes"],
-)
+)  # fmt: skip
 def test_features_that_a_search_begins_without_are_not_missed(estimator, n_effects, names):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(150, 90))

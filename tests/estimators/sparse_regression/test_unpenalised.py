@@ -120,10 +120,7 @@ def test_weights_averages_and_files(tmp_path):
         mf.SpikeSlabRegressor(unpenalised=[1], standardize=False, **KNOWN).fit(X, y, counts),
         exact(X, y, [1], np.full(6, 0.3), weights=counts, standardize=False),
     )
-    options = {"unpenalised": [1], "average_parameters": True}
-    fitted, twice = (mf.SpikeSlabRegressor(**options).fit(X, f * y) for f in (1, -2))
-    np.testing.assert_allclose(twice.coef_, -2 * fitted.coef_, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(twice.coef_var_, 4 * fitted.coef_var_, rtol=1e-3)
+    fitted = mf.SpikeSlabRegressor(unpenalised=[1], average_parameters=True).fit(X, y)
     fitted.save(tmp_path / "fit.npz")
     loaded = mf.SpikeSlabRegressor.load(tmp_path / "fit.npz")
     for a, b in zip(*(m.predict(X, return_std=True) for m in (fitted, loaded)), strict=True):

@@ -110,8 +110,7 @@ def with_many_digits(model, always):
     return np.exp(weights - total) @ np.array(patterns), total + float(top)
 
 
-@pytest.mark.parametrize("noise", [0.5, 1e-16])
-@pytest.mark.parametrize("first", [(), (2, 5)])
+@pytest.mark.parametrize(("noise", "first"), [(0.5, ()), (1e-16, (2, 5))])
 def test_sums_against_enumeration(noise, first):
     model = dependent_columns(noise)
     always = np.isin(np.arange(P), first)

@@ -168,7 +168,7 @@ def check_models(rng, dtype, n_models):
 
 @pytest.mark.parametrize("dtype", TOL)
 def test_one_more_sweep_of_tap_changes_nothing(dtype):
-    assert check_models(np.random.default_rng(0), dtype, 80) > 0.7
+    assert check_models(np.random.default_rng(0), dtype, 50) > 0.7
 
 
 def check_messages(rng, dtype, n_models):
@@ -211,7 +211,7 @@ def symmetric_rbm(scale=1.0, dtype="float64"):
 
 
 @pytest.mark.parametrize("dtype", TOL)
-@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e-3, 1e3, 1e6])
+@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e6])
 def test_units_symmetric_about_zero_have_the_variances_of_the_fixed_point(scale, dtype):
     model = symmetric_rbm()
     squares, v, h = model.weights**2, np.zeros(6), np.zeros(4)

@@ -62,6 +62,7 @@ def test_distinct_solutions_are_ordered_by_log_partition():
     found = distinct_solutions(reached)
     assert found.counts.tolist() == [1, 1, 2]
     np.testing.assert_allclose(found.weights, np.exp([3, 2, 1]) / np.exp([3, 2, 1]).sum())
+    assert repr(found).startswith("Solutions(3 distinct ones from 4 starts, ")
 
 
 def test_solutions_of_a_ferromagnet():

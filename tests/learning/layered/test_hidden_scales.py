@@ -84,8 +84,10 @@ def test_steps_have_the_inverse_of_the_covariance_of_units():
     np.testing.assert_array_equal(held.parts[1].precision, [0, 0])
 
 
-@pytest.mark.parametrize("gradient", ["cd", "pcd"])
-@pytest.mark.parametrize("kind", ["gaussian", "rectified", "spike and slab"])
+@pytest.mark.parametrize(
+    ("kind", "gradient"),
+    [("gaussian", "cd"), ("gaussian", "pcd"), ("rectified", "pcd"), ("spike and slab", "cd")],
+)
 def test_machines_of_another_scale_learn_the_same(kind, gradient):
     """With h -> 4 h, all that is computed is a power of 2 times what it was."""
     rng, n = np.random.default_rng(0), 4
@@ -133,8 +135,7 @@ def test_hundreds_of_columns_that_agree_are_learned(kind, gradient):
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [pytest.param(kind, marks=[pytest.mark.slow] * (kind == "rectified slab")) for kind in KINDS],
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind != "gaussian")) for kind in KINDS]
 )
 def test_likelihoods_come_near_to_that_of_the_mixture_behind_the_rows(kind):
     rng = np.random.default_rng(2)
@@ -169,8 +170,10 @@ def test_exact_gradients_do_not_let_precisions_escape_decay():
     np.testing.assert_array_equal(machine.hidden_.precision, 1)
 
 
-@pytest.mark.parametrize("gradient", ["cd", "pcd", "tap"])
-@pytest.mark.parametrize("kind", ["gaussian", "rectified", "spike and slab"])
+@pytest.mark.parametrize(
+    ("kind", "gradient"),
+    [("gaussian", "cd"), ("rectified", "pcd"), ("spike and slab", "tap"), ("gaussian", "tap")],
+)
 def test_sparse_rows_take_the_steps_of_dense_ones(kind, gradient):
     rng = np.random.default_rng(0)
     X = two_groups(100, 40) * (rng.random((100, 40)) < 0.3)

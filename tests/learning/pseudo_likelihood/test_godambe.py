@@ -117,7 +117,8 @@ def test_for_two_units_the_ratio_test_is_the_likelihood_ratio_test_near_independ
     assert found.parameters[2] == 0
 
 
-@pytest.mark.parametrize("everything", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("everything", [False, True])
 def test_size_of_the_ratio_test_under_the_hypothesis(everything):
     """200 samples: the fractions of p-values below p lie within 3.5 of their standard errors."""
     rng = np.random.default_rng(8)

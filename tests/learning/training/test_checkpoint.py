@@ -155,6 +155,7 @@ state.model.save(sys.argv[2])
 """
 
 
+@pytest.mark.slow
 def test_killed_process_resumes_to_the_same_bits(tmp_path, monkeypatch):
     path, result = tmp_path / "run", tmp_path / "result"
     command = [sys.executable, "-c", SCRIPT, str(path)]

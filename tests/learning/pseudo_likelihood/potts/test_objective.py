@@ -91,7 +91,7 @@ def test_a_position_is_not_coupled_to_itself():
     np.testing.assert_array_equal(table == 0, position[objective.states][:, None] == position)
 
 
-@pytest.mark.parametrize("l2", [1e-4, 10.0])
+@pytest.mark.parametrize("l2", [pytest.param(1e-4, marks=pytest.mark.slow), 10.0])
 def test_fits_take_few_iterations_under_weak_and_strong_penalties(l2):
     labels = np.random.default_rng(0).integers(0, 21, (40, 60))
     sizes = np.full(60, 21)
