@@ -154,7 +154,6 @@ class ConditionalRBM(_Saved, _Estimator):
         n_gibbs: int = 1,
         gibbs_start: str = "data",
         n_sweeps: int | None = None,
-        message_start: str = "balanced",
         learning_rate: _Rate = 0.05,
         momentum: float = 0.0,
         l2: float = 0.0,

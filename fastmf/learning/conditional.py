@@ -40,7 +40,9 @@ from fastmf.priors import Bernoulli
 # Objectives whose models give probabilities of labels, and all of them.
 PROBABILISTIC = ("likelihood", "logistic", "cd")
 OBJECTIVES = (*PROBABILISTIC, "perceptron", "latent_svm", "marginal_svm", "marginal_svm_beliefs")
-INFERENCES = ("bp", "mean_field", "max_product", "mixed_product")
+# Inferences that give means, and all of them.
+MARGINAL = ("bp", "bp_uniform", "mean_field")
+INFERENCES = (*MARGINAL, "max_product", "mixed_product")
 # The inference of each objective, where it is not mean field.
 MATCHED_INFERENCE = {
     "latent_svm": "max_product",
@@ -62,20 +64,18 @@ class ConditionalSettings(AscentSettings):
     gibbs_start: str = "data"
     # Iterations of inference; None for 7 + epoch, the epochs being counted from 1.
     n_sweeps: int | None = None
-    message_start: str = "balanced"
 
     def __post_init__(self):
         super().__post_init__()
         check.one_of("objective", self.objective, OBJECTIVES)
         if self.inference is not None:
             check.one_of("inference", self.inference, INFERENCES)
-        if self.objective == "likelihood" and self.inference in ("max_product", "mixed_product"):
+        if self.objective == "likelihood" and self.inference not in (None, *MARGINAL):
             raise ValueError(
                 f"inference={self.inference!r} gives no moments; with objective='likelihood' it "
-                "must be 'bp' or 'mean_field'."
+                "must be 'bp', 'bp_uniform' or 'mean_field'."
             )
         check.one_of("gibbs_start", self.gibbs_start, ("data", "logistic", "random"))
-        check.one_of("message_start", self.message_start, ("balanced", "uniform"))
         check.count("n_gibbs", self.n_gibbs)
         if self.n_sweeps is not None:
             check.count("n_sweeps", self.n_sweeps)
@@ -105,8 +105,8 @@ class ConditionalMoments(NamedTuple):
 
 
 def infer(
-    model, fields, inference, n_sweeps, n_threads=None, *, message_start="balanced",
-    log_partition=False, pairs=False, tol=0.0, **search,
+    model, fields, inference, n_sweeps, n_threads=None, *, log_partition=False, pairs=False,
+    tol=0.0, **search,
 ):  # fmt: skip
     """Beliefs under given fields; for max- and mixed-product labels of 0 and 1."""
     b, c = fields
@@ -128,7 +128,7 @@ def infer(
         values = result.log_partition if log_partition else zeros
         return ConditionalMoments(*result.mean, None, values, result.residual)
     # Rows that have not converged depend on the start: learning and prediction take the same one.
-    if message_start == "uniform":
+    if inference == "bp_uniform":
         options["init"] = np.zeros_like(model.weights)
     result = belief_propagation(rbm, pairwise="mean" if pairs else False, **options)
     log_partition = result.log_partition
@@ -172,8 +172,7 @@ def gradient(model, Y, X, settings, *, n_sweeps=10, rng=None, n_threads=None):
         # The gradient resolves no less. In predictions rows end at no residual: a row that leaves
         # an unstable point slowly would end beside it.
         tol = 8 * np.finfo(model.dtype).eps
-        options = {"message_start": settings.message_start, "pairs": True, "tol": tol}
-        beliefs = infer(model, fields, inference, n_sweeps, n_threads, **options)
+        beliefs = infer(model, fields, inference, n_sweeps, n_threads, pairs=True, tol=tol)
         visible, hidden, pairs = beliefs[:3]
     elif objective in ("cd", "perceptron"):
         visible, hidden = _sampled_moments(model, Y, X, fields, settings, rng)
@@ -259,8 +258,7 @@ class ConditionalSteps(Steps):
         Y, X = data
         model, inference = state.model, self.settings.prediction_inference
         n_sweeps = sweeps(self.settings, state.epoch - 1)
-        start = {"message_start": self.settings.message_start}
-        beliefs = infer(model, model.fields(X), inference, n_sweeps, self.n_threads, **start)
+        beliefs = infer(model, model.fields(X), inference, n_sweeps, self.n_threads)
         right = (beliefs.visible > 0.5) == (Y > 0.5)
         of_rows = np.ones(len(Y)) if weights is None else weights
         correct = np.average(right, weights=of_rows[:, None] * ~np.isnan(Y))

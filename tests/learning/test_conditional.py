@@ -218,7 +218,8 @@ def test_beliefs_are_those_of_algorithm_1(objective, n_sweeps):
         hiddens.append(above[:, 1] / above.sum(1))
         joint = (below[:, None] / down)[..., None] * pairs * (above / up)[:, :, None]
         total += joint[..., 1, 1] / joint.sum((-2, -1))
-    settings = ConditionalSettings(objective=objective, message_start="uniform")
+    inference = "bp_uniform" if sums else None
+    settings = ConditionalSettings(objective=objective, inference=inference)
     found = gradient(model, Y, X, settings, n_sweeps=n_sweeps)
     given = expit(Y @ model.weights + model.fields(X)[1])
     # Pairs have the message of the last half sweep alone: both agree at fixed points.
@@ -227,5 +228,5 @@ def test_beliefs_are_those_of_algorithm_1(objective, n_sweeps):
     np.testing.assert_allclose(found.hidden_bias, (given - hiddens).mean(0), atol=1e-12)
     np.testing.assert_allclose(found.visible_bias, (Y - visibles).mean(0), atol=1e-12)
     if sums:  # predictions are by the same messages
-        predicted = infer(model, model.fields(X), "bp", n_sweeps, message_start="uniform")
+        predicted = infer(model, model.fields(X), inference, n_sweeps)
         np.testing.assert_allclose(predicted.visible, visibles, atol=1e-12)

@@ -42,10 +42,12 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         Maximum likelihood with moments from `inference`; independent logistic regressions;
         contrastive divergence; CD-PercLoss; latent and marginal structured support vector machine
         (Hamming loss), the latter with labels or with pseudo-marginals of mixed-product.
-    inference : {"bp", "mean_field", "max_product", "mixed_product"} or None
+    inference : {"bp", "bp_uniform", "mean_field", "max_product", "mixed_product"} or None
         For prediction, and for objective="likelihood" also for learning. None: sum-product belief
         propagation for "likelihood", max-product for "latent_svm", mixed-product for
-        marginal support vector machines, mean field otherwise.
+        marginal support vector machines, mean field otherwise. The first messages of "bp" prefer
+        no value of a unit; those of "bp_uniform" are 1/2, as in the paper, which prefer one where
+        couplings are strong.
     n_gibbs : int
         Gibbs sweeps of "cd" (CD-k) and "perceptron" (10 in the paper).
     gibbs_start : {"data", "logistic", "random"}
@@ -53,9 +55,6 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
     n_sweeps : int or None
         Iterations of inference, undamped; None for 7 + epoch, as in the paper. In training, rows
         end earlier where their beliefs have converged to the precision of the type.
-    message_start : {"balanced", "uniform"}
-        First messages of belief propagation: without preference for a value of a unit, or of 1/2
-        as in the paper, which prefer one where couplings are strong.
     learning_rate, momentum, l2, n_epochs, batch_size, early_stopping
         As for `GeneralizedRBM`. Weight decay applies to all three weight matrices, and early
         stopping is by the error of validation data.
@@ -107,10 +106,10 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
 
     def __init__(
         self, n_components=256, *, objective="likelihood", inference=None, n_gibbs=1,
-        gibbs_start="data", n_sweeps=None, message_start="balanced", learning_rate=0.05,
-        momentum=0.0, l2=0.0, n_epochs=50, batch_size=20, early_stopping=False,
-        weight_scale=0.01, standardize=True, init=None, callbacks=None, n_threads=None,
-        random_state=None, verbose=0,
+        gibbs_start="data", n_sweeps=None, learning_rate=0.05, momentum=0.0, l2=0.0,
+        n_epochs=50, batch_size=20, early_stopping=False, weight_scale=0.01,
+        standardize=True, init=None, callbacks=None, n_threads=None, random_state=None,
+        verbose=0,
     ):  # fmt: skip
         self._store(locals())
 
@@ -299,7 +298,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
             }
             inference = by_name[one_of("decode", decode, tuple(by_name))]
         search = {}
-        if inference not in ("bp", "mean_field"):
+        if inference not in conditional.MARGINAL:
             # The same random labels for each row.
             search = {"rng": runs.seed_of(self.random_state) or 0, "n_starts": 9}
         labels = self._infer(self._features(X, self.model_.dtype), inference, **search).visible
@@ -403,16 +402,16 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
 
     def _marginal_inference(self):
         inference = self._settings().prediction_inference
-        return "mean_field" if inference == "mean_field" else "bp"
+        return inference if inference in conditional.MARGINAL else "bp"
 
     @one_blas_thread()
     def _infer(self, X, inference, log_partition=False, rows=500, **search):
         """Beliefs, `rows` rows at a time to bound the memory."""
-        options = {"log_partition": log_partition, "message_start": self.message_start, **search}
         fixed = inference, self.n_sweeps_, self.n_threads
+        search["log_partition"] = log_partition
         parts = [
             conditional.infer(
-                self.model_, self.model_.fields(X[first : first + rows]), *fixed, **options
+                self.model_, self.model_.fields(X[first : first + rows]), *fixed, **search
             )
             for first in range(0, X.shape[0], rows)
         ]
