@@ -390,6 +390,7 @@ class SpikeSlabClassifier(_SpikeSlab):
     def __init__(
         self,
         *,
+        likelihood: str = "probit",
         slab_variance: float | None = None,
         inclusion_probability: ArrayLike | None = None,
         groups: ArrayLike | None = None,

@@ -134,7 +134,7 @@ def _draws_one_by_one(prior, start, b, a, u, out, scratch):
 # start, b, a, memory)` leaves log-partitions, means and variances in these rows of the memory, and
 # `draw_block(prior, start, u, out, memory)` draws after that. The memory stays in the L1 cache.
 UNITS_PER_BLOCK = 64
-LOG_PARTITIONS, MEANS, VARIANCES, _END = (k * UNITS_PER_BLOCK for k in (6, 8, 9, 29))
+LOG_PARTITIONS, MEANS, VARIANCES, SPARE, _END = (k * UNITS_PER_BLOCK for k in (6, 8, 9, 29, 37))
 
 
 def block_memory():
@@ -157,7 +157,7 @@ def _block_memory(typing_context):
 def _by_blocks(class_, name):
     """A function of units, for a class with `fill_block`."""
     fill = kernel(class_.fill_block, mode="merged")
-    draw = kernel(class_.draw_block, mode="merged")
+    draw = kernel(class_.draw_block, mode="merged") if name == "draws" else None
 
     def moments(prior, start, b, a, mean, var):
         memory = block_memory()

@@ -255,11 +255,11 @@ def integrate_block(prior, start, b, a, memory):
         memory[i], memory[i + u] = prior.field[start + i], prior.precision[start + i]
         memory[i + 2 * u], memory[i + 3 * u] = prior.lower[start + i], prior.upper[start + i]
         memory[i + 4 * u], memory[i + 5 * u] = b[i], a[i]
-    _integrate_block(memory, n)
+    integrate_rows(memory, n)
 
 
 @kernel(mode="inner", views=True)
-def _integrate_block(memory, n):
+def integrate_rows(memory, n):
     """Fill in panels of up to UNITS_PER_BLOCK units, the sums over their nodes, and the results."""
     widest_vectors()
     u = UNITS_PER_BLOCK

@@ -255,6 +255,7 @@ class SpikeSlabEstimator(Saved):
     _advice: str
     # Sweeps of a chain.
     _n_sweeps = 30
+    _likelihood = "gaussian"
 
     def as_frame(self):
         """The coefficients as a pandas data frame, one line for each feature.
@@ -285,7 +286,7 @@ class SpikeSlabEstimator(Saved):
             value = np.asarray(value)
             # Strings in arrays of objects, as pandas passes them, are stored as arrays of strings.
             arrays[f"learned.{name}"] = np.array(value.tolist()) if value.dtype.hasobject else value
-        return {"n_features_in_": self.n_features_in_}, arrays
+        return {"n_features_in_": self.n_features_in_, "_likelihood": self._likelihood}, arrays
 
     def _restore(self, arrays):
         stored = {
@@ -710,20 +711,17 @@ class SpikeSlabEstimator(Saved):
                 ones = np.ones(len(part.mean) - n_units_of_part)
                 start = np.append(included[part.units], ones)
                 moments = slab_moments(part.mean, part.var, start)
-                prior = part.log_odds, part.precision
-                posterior = SparsePosterior(
-                    self._repeated(part.X), part.y, part.noise_variance, *prior
-                )
                 order = np.argsort(part.labels, kind="stable")
+                posterior = self._posterior(part)
                 drawn = draw_coefficients(posterior, start, moments, k, rng, n_sweeps, order)
                 drawn_rows[:, part.units] = drawn[:, :n_units_of_part]
                 columns = drawn[:, n_units_of_part:]
             draws.append(self._in_units_of_data(parts[0], drawn_rows, columns, rng))
         return rng.permutation(np.concatenate(draws))
 
-    def _repeated(self, rows):
-        """Rows that chains take; a regression has their weights in its likelihood."""
-        return rows
+    def _posterior(self, part):
+        """The posterior that chains draw from; weights of rows are in its likelihood."""
+        return SparsePosterior(part.X, part.y, part.noise_variance, part.log_odds, part.precision)
 
     def _components(self, worth, least):
         """Yield each `Component` of some worth."""

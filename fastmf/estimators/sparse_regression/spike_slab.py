@@ -1,9 +1,9 @@
-"""Spike-and-slab linear regression, and classification with a probit likelihood."""
+"""Spike-and-slab linear regression, and classification with a probit or logit likelihood."""
 
 from functools import partial
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import expit, ndtr
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
@@ -24,7 +24,8 @@ from fastmf.estimators.common.data import (
 from fastmf.estimators.sparse_regression import _rows
 from fastmf.estimators.sparse_regression._spike_slab import FittedPart, SpikeSlabEstimator
 from fastmf.inference.gaussian.blocks import n_elements
-from fastmf.learning.evidence import NEVER_ZERO, Classification, Regression, Task
+from fastmf.inference.sampling.spike_slab import SCALES, SparsePosterior
+from fastmf.learning.evidence import LIKELIHOODS, NEVER_ZERO, Classification, Regression, Task
 from fastmf.learning.evidence.blocks import labels_of_task
 from fastmf.priors.spike_and_slab import ALWAYS
 
@@ -447,16 +448,18 @@ def _names(name, matrix, other, vector):
 
 
 class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
-    """Probit classification with mostly zero coefficients, by expectation propagation.
-
-    The second class has probability Phi(x'w + intercept): a probit likelihood.
+    """Probit or logit classification with mostly zero coefficients, by expectation propagation.
 
     Parameters
     ----------
+    likelihood : {"probit", "logit"}, default "probit"
+        Probability of the second class: Phi(x'w + intercept), or 1 / (1 + exp(-x'w - intercept)),
+        with coefficients that are logarithms of odds ratios and less weight of rows far on the
+        wrong side.
     slab_variance : float or None
-        Prior variance of a non-zero coefficient, for noise of variance 1 (per unit of the features
-        squared, after `standardize`). None: learned, as is `inclusion_probability`, with the weak
-        priors of `SpikeSlabRegressor`.
+        Prior variance of a non-zero coefficient (per unit of the features squared, after
+        `standardize`). None: learned, as is `inclusion_probability`, with the weak priors of
+        `SpikeSlabRegressor`, in which the noise has variance 1 (probit) or pi^2 / 3 (logit).
     inclusion_probability, groups, standardize, blocks
         As in `SpikeSlabRegressor`.
     unpenalised : sequence of int, str or bool, or None
@@ -485,8 +488,8 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    The class of a row is the sign of its latent variable. Latent variables are units of the linear
-    model like the coefficients, so that the algorithm is the same as for regression. For more than
+    Each row has a latent variable, whose sign is the class (probit). Latent variables are units of
+    the linear model like the coefficients, so that the algorithm is the regressor's. For more than
     two classes use scikit-learn's OneVsRestClassifier. X becomes an array of floats, of small
     integers and sparse matrices of more than some megabytes one of float32.
 
@@ -512,14 +515,15 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         "_others", "_site_matrices", "_offset", "_scale", "_unpenalised",
         "_flat_moments", "_row_weights",
     )  # fmt: skip
+    _likelihood = "probit"
     _advice = (
         "give slab_variance (1, say), which may have gone to its bound, or inclusion_probability; "
         "or take blocks=None"
     )
 
     def __init__(
-        self, *, slab_variance=None, inclusion_probability=None, groups=None,
-        fit_intercept=True, standardize=True, blocks="auto", unpenalised=None,
+        self, *, likelihood="probit", slab_variance=None, inclusion_probability=None,
+        groups=None, fit_intercept=True, standardize=True, blocks="auto", unpenalised=None,
         solver="auto", parameter_prior="weak", class_weight=None, n_threads=None,
         verbose=False,
     ):  # fmt: skip
@@ -553,6 +557,7 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         X, y = self._training_data(X, y)
         X = _rows.as_floats(X)
         self._check("slab_variance")
+        self._likelihood = one_of("likelihood", self.likelihood, tuple(LIKELIHOODS))
         X, y, weights = self._weighted(X, y, sample_weight)
         signs = self._signs(y)
         groups = self._groups(X.shape[1])
@@ -566,7 +571,8 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
             unpenalised = np.concatenate([unpenalised, np.ones((len(X), 1), X.dtype)], axis=1)
             precisions.append(INTERCEPT_PRECISION)
         rows = np.concatenate([X, unpenalised], axis=1) if precisions else X
-        part = Classification.of(rows, signs, groups, precisions, weights)
+        likelihood = LIKELIHOODS[self._likelihood]
+        part = Classification.of(rows, signs, groups, precisions, weights, likelihood)
         task = Task.of(part)
         start, fixed = self._start((task.total_rows, len(groups)), groups)
         task, (point, *_), _ = self._solution(task, start, fixed)
@@ -587,7 +593,7 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         self.blocks_, self._site_matrices = labels_of_task(task), matrices_of(point)
         flat = slice(len(mean), part.X.shape[1])
         self._flat_moments = np.stack([result.mean[flat], result.var[flat]])
-        self._rows, self._group_of, self._others, _, self._row_weights = part
+        self._rows, self._group_of, self._others, _, self._row_weights = part[:5]
         return self
 
     def _weighted(self, X, y, sample_weight):
@@ -622,7 +628,7 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         return 2.0 * which - 1
 
     def decision_function(self, X):
-        """Posterior mean of x'w + intercept, over a standard deviation.
+        """Posterior mean of x'w + intercept, over a standard deviation, or predictive log-odds.
 
         Parameters
         ----------
@@ -632,7 +638,8 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         -------
         array of shape (n_samples,)
             The deviation includes noise and coefficients, so that Phi of the result is
-            the probability of the second class.
+            the probability of the second class; with a logit likelihood, the logarithm of the odds
+            of this probability.
         """
         X = checked_data(self, X, **self._kinds_of(X), reset=False)
         inverse, columns = self._part().inverse(), self._unpenalised
@@ -644,9 +651,19 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
             standardised[:, columns] = 0
             standardised = np.concatenate([standardised, *unpenalised], axis=1)
             mean = rows @ self.coef_[0] + self.intercept_[0]
-            return mean / np.sqrt(1 + inverse.variance_along(standardised))
+            return self._score(mean, inverse.variance_along(standardised))
 
         return _rows.by_blocks(scores, X)
+
+    def _score(self, mean, variance):
+        """The score of rows whose x'w + intercept has this posterior."""
+        latent, noise, _ = LIKELIHOODS[self._likelihood]
+        variance = noise + variance
+        if self._likelihood == "probit":
+            return mean / np.sqrt(variance)
+        # The log-partitions' terms mean^2 / (2 variance), which are large, cancel.
+        b, a = mean / variance, 1 / variance
+        return latent(1).log_partition(b, a) - latent(1).log_partition(-b, a)
 
     def _values(self):
         """The model alone."""
@@ -663,11 +680,12 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         moments = np.stack([self.coef_[0] * self._scale, self.coef_var_[0] * self._scale**2])
         moments[:, self._unpenalised] = 0
         labels = np.append(self.blocks_, self.blocks_.max() + 1 + np.arange(n_others))
-        # A latent variable with the site exp(t u - T u^2 / 2) and noise of variance 1.
+        # A latent variable with the site exp(t u - T u^2 / 2), and noise.
         t, T = self.sites_[:, n + n_others :]
         T = np.maximum(T, np.finfo(float).tiny)
-        y = np.sqrt(self._row_weights / (T * (1 + T))) * t
-        likelihood = self._rows * np.sqrt(T / (1 + T))[:, None], y
+        relative = 1 + LIKELIHOODS[self._likelihood].noise_variance * T
+        y = np.sqrt(self._row_weights / (T * relative)) * t
+        likelihood = self._rows * np.sqrt(T / relative)[:, None], y
         return FittedPart(
             np.arange(n), self._rows, None, 1.0, np.append(odds, np.full(n_others, NEVER_ZERO)),
             np.append(np.full(n, 1 / self.slab_variance_), self._others),
@@ -680,8 +698,9 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         draws[:, self._unpenalised] = columns[:, : len(self._unpenalised)]
         return draws / self._scale
 
-    def _repeated(self, rows):
-        """Rows as often as their weights say, each with a latent variable of its own."""
+    def _posterior(self, part):
+        """The posterior with a latent variable of each row, repeated as its weight says."""
+        rows, is_logistic = part.X, self._likelihood == "logit"
         copies = np.broadcast_to(self._row_weights, len(rows)).astype(np.int64)
         if (copies != self._row_weights).any():
             raise ValueError(
@@ -690,7 +709,9 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
             )
         n_bytes = copies.sum(dtype=float) * rows[0].nbytes
         check_available(n_bytes, "drawing", "divide the weights by a common factor")
-        return np.repeat(rows / np.sqrt(copies)[:, None].astype(rows.dtype), copies, axis=0)
+        rows = np.repeat(rows / np.sqrt(copies)[:, None].astype(rows.dtype), copies, axis=0)
+        noise = SCALES[0] ** 2 if is_logistic else 1.0
+        return SparsePosterior(rows, None, noise, part.log_odds, part.precision, is_logistic)
 
     # Sweeps of latent variables are slow.
     _n_sweeps = 150
@@ -708,7 +729,8 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
             Uncertain coefficients make them less extreme than the posterior mean would.
         """
         score = self.decision_function(X)
-        return np.stack([ndtr(-score), ndtr(score)], axis=1)
+        probability = ndtr if self._likelihood == "probit" else expit
+        return np.stack([probability(-score), probability(score)], axis=1)
 
     def predict(self, X):
         """The more probable class.

@@ -20,6 +20,7 @@ from fastmf.models import SparseLinearModel
 from fastmf.models.sparse_linear import with_gram
 from fastmf.priors import Concatenated, GaussBernoulli, TruncatedGaussian
 from fastmf.priors._protocol import parts_of
+from fastmf.priors.logistic import Logistic
 from fastmf.special import sigmoid
 
 # Log-odds of a coefficient without a spike.
@@ -129,12 +130,31 @@ class Regression(NamedTuple):
         return with_gram(model, self.gram)
 
 
-class Classification(NamedTuple):
-    """The data of two classes with a probit likelihood.
+class Likelihood(NamedTuple):
+    """Probability of a class by a latent variable u = x'w + noise: the prior of u, unnormalised."""
 
-    A class is the sign of u = X w + noise of variance 1. The latent variables u are units like the
-    coefficients, nearly uniform on the half-line of the class; so 0 = X w - u + noise is a linear
-    regression with latent variables.
+    latent: object  # callable: units of a number of latent variables, u > 0 for the class
+    noise_variance: float
+    variance: float  # of all noise between x'w and the class: the scale of slab variances
+
+
+# A linear model needs noise: what a logit likelihood is given moves the log-likelihood of a row by
+# no more than half of its variance.
+LIKELIHOODS = {
+    "probit": Likelihood(
+        lambda n: TruncatedGaussian(np.zeros(n), LATENT_PRECISION, 0.0, np.inf), 1.0, 1.0
+    ),
+    "logit": Likelihood(lambda n: Logistic(np.full(n, LATENT_PRECISION)), 1e-4, np.pi**2 / 3),
+}
+
+
+class Classification(NamedTuple):
+    """The data of two classes.
+
+    The latent variables u = X w + noise are units like the coefficients, so that 0 = X w - u +
+    noise is a linear regression with latent variables. With a probit likelihood a class is the sign
+    of u, nearly uniform on the half-line of the class, and the noise has variance 1; with a logit
+    likelihood its probability is the sigmoid of u, which has hardly any noise.
     """
 
     # (n_samples, n_features + n_columns): features and unpenalised columns, with the signs of the
@@ -148,6 +168,7 @@ class Classification(NamedTuple):
     blocks: np.ndarray | None = None
     # float or array of shape (n_samples,): weights of the rows; X is multiplied by their roots
     weights: float | np.ndarray = 1.0
+    likelihood: Likelihood = LIKELIHOODS["probit"]
 
     @property
     def total_rows(self):
@@ -156,14 +177,14 @@ class Classification(NamedTuple):
 
     @property
     def square(self):
-        """Sum of squares of the noise, of variance 1."""
-        return self.total_rows
+        """Sum of squares of the noise."""
+        return self.total_rows * self.likelihood.variance
 
     @classmethod
-    def of(cls, X, signs, groups, precisions=(), weights=1.0):
+    def of(cls, X, signs, groups, precisions=(), weights=1.0, likelihood=LIKELIHOODS["probit"]):
         """From features, unpenalised columns last, and classes -1 and 1."""
         factors = (signs * np.sqrt(weights))[:, None].astype(X.dtype)
-        return cls(X * factors, groups, np.asarray(precisions, float), weights=weights)
+        return cls(X * factors, groups, np.asarray(precisions, float), None, weights, likelihood)
 
     def model(self, hyperparameters):
         """The model with these hyper-parameters."""
@@ -174,12 +195,9 @@ class Classification(NamedTuple):
             np.append(prior.precision, self.precisions),
             np.append(prior.log_odds, NEVER_ZERO + 0 * self.precisions),
         )
-        latent = TruncatedGaussian(np.zeros(n), LATENT_PRECISION, 0.0, np.inf)
-        prior = Concatenated(prior, latent)
-        noise_variance = hyperparameters.noise_variance
-        return SparseLinearModel(
-            self.X, np.zeros(n), noise_variance, prior, row_weights=self.weights
-        )
+        prior = Concatenated(prior, self.likelihood.latent(n))
+        noise = self.likelihood.noise_variance * hyperparameters.noise_variance
+        return SparseLinearModel(self.X, np.zeros(n), noise, prior, row_weights=self.weights)
 
     def log_evidence(self, result):
         """Log-probability of the classes: without the normalisers of the latent variables."""

@@ -14,6 +14,7 @@ from scipy.special import logit
 from fastmf.inference.ep.partition import correlated_blocks, unit_columns
 from fastmf.inference.fixed_point import with_changes
 from fastmf.inference.gaussian.blocks import labels_of
+from fastmf.learning.evidence import gaussian_statistics
 from fastmf.learning.evidence.blocks import with_grams
 from fastmf.learning.evidence.search import bounds_of, maximise_evidence, n_included
 
@@ -56,7 +57,8 @@ class _Likely(NamedTuple):
         if part.blocks is not None:
             free = np.ones(part.X.shape[1], bool)
             free[self.units[self.units < len(free)]] = False
-            scores = abs(unit_columns(part.X).T @ (model.y - model.prediction(result.mean)))
+            residual = model.y - model.prediction(gaussian_statistics(result)[0])
+            scores = abs(unit_columns(part.X).T @ residual)
             joined = [units for units, _ in blocks]
             joined += correlated_blocks(part.X, scores, n_rows, free)
             labels = labels_of(joined, len(free))
