@@ -14,10 +14,10 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_327,
-    "lines of code": 33_771,
+    "lines": 54_471,
+    "lines of code": 33_861,
     "numeric constants": 283,
-    "lines of tests": 41_696,
+    "lines of tests": 41_822,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,
