@@ -12,8 +12,8 @@ from fastmf.special import exp, sigmoid_pair, softplus, where
 
 # For x >= 0 the sigmoid of x, and the sigmoid of -x over z, are 1 / (1 + z) with z = exp(-|x|):
 # coefficients of a polynomial in z whose relative error on [0, 1] is 2e-10.
-SERIES = np.polynomial.Chebyshev.interpolate(lambda z: 1 / (1 + z), 12, domain=[0, 1])
-SERIES = SERIES.convert(kind=np.polynomial.Polynomial).coef
+INTERPOLATION = np.polynomial.Chebyshev.interpolate(lambda z: 1 / (1 + z), 12, domain=[0, 1])
+SERIES = INTERPOLATION.convert(kind=np.polynomial.Polynomial).coef
 
 
 @kernel(mode="merged")

@@ -138,12 +138,15 @@ class Likelihood(NamedTuple):
     variance: float  # of all noise between x'w and the class: the scale of slab variances
 
 
+def half_lines(n):
+    """Units that are nearly uniform on the positive numbers."""
+    return TruncatedGaussian(np.zeros(n), LATENT_PRECISION, 0.0, np.inf)
+
+
 # A linear model needs noise: what a logit likelihood is given moves the log-likelihood of a row by
 # no more than half of its variance.
 LIKELIHOODS = {
-    "probit": Likelihood(
-        lambda n: TruncatedGaussian(np.zeros(n), LATENT_PRECISION, 0.0, np.inf), 1.0, 1.0
-    ),
+    "probit": Likelihood(half_lines, 1.0, 1.0),
     "logit": Likelihood(lambda n: Logistic(np.full(n, LATENT_PRECISION)), 1e-4, np.pi**2 / 3),
 }
 
