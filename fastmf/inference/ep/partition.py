@@ -115,15 +115,18 @@ def _correlated_blocks(X, scores, n, free):
     blocks, n_leads = [], min(int(n), p)
     while n_leads > 0 and len(order := order[free[order]]):
         leads = order[: min(LEADS_AT_A_TIME, n_leads)]
-        products = abs(columns.T @ columns[:, leads])
-        for lead, correlation in zip(leads, products.T, strict=True):
-            if free[lead]:
-                free[lead], n_leads = False, n_leads - 1
-                linked = np.flatnonzero(free & (correlation > threshold))
+        products = abs(columns.T @ columns[:, leads]).T.copy()
+        for lead, correlation in zip(leads, products, strict=True):
+            if not free[lead]:
+                continue
+            free[lead], n_leads = False, n_leads - 1
+            linked = np.flatnonzero(correlation > threshold)
+            linked = linked[free[linked]]
+            if len(linked):
                 nearest = np.argsort(-correlation[linked], kind="stable")[: MAX_FEATURES - 1]
                 free[linked[nearest]] = False
                 blocks.append(np.sort(np.append(lead, linked[nearest])))
-    return [block for block in blocks if len(block) > 1]
+    return blocks
 
 
 def unit_columns(X):
