@@ -14,7 +14,7 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_653,
+    "lines": 54_648,
     "lines of code": 33_996,
     "numeric constants": 283,
     "lines of tests": 41_725,

@@ -41,12 +41,10 @@ class _Likely(NamedTuple):
         """The part with likely features alone, and sites to start from."""
         part, units = self.part, self.units
         columns, features = (units[units < n] for n in (part.X.shape[1], len(part.groups)))
-        part = part._replace(
-            X=part.X.take(columns, axis=1),
-            groups=part.groups[features],
-            blocks=part.blocks._replace(labels=part.blocks.labels[columns]),
-        )
-        return part, with_changes(self.lead, sites=self.lead.sites[:, units])
+        blocks = part.blocks._replace(labels=part.blocks.labels[columns])
+        X, groups = part.X.take(columns, axis=1), part.groups[features]
+        lead = with_changes(self.lead, sites=self.lead.sites[:, units])
+        return part._replace(X=X, groups=groups, blocks=blocks), lead
 
     def extended(self, result, model, n_rows):
         """The part with the blocks of a fixed point of the reduced one, and sites of all units.
@@ -59,8 +57,7 @@ class _Likely(NamedTuple):
         free = np.ones(part.X.shape[1], bool)
         free[self.units[self.units < len(free)]] = False
         scores = abs(unit_columns(part.X).T @ (model.y - model.prediction(result.mean)))
-        joined = [units for units, _ in blocks]
-        joined += correlated_blocks(part.X, scores, n_rows, free)
+        joined = [units for units, _ in blocks] + correlated_blocks(part.X, scores, n_rows, free)
         labels = labels_of(joined, len(free))
         part = part._replace(blocks=part.blocks._replace(labels=labels))
         return part, with_changes(self.lead, sites=sites, block_sites=blocks)

@@ -116,10 +116,11 @@ class _Search:
         gradient = -gradient[self.free]
         curvature, smallest = self._curvature(point), np.zeros(len(x))
         if self.free[0]:
-            n_determined = sum(gaussian_statistics(result)[1] for result in point.results)
+            # With blocks longer steps lead to other blocks, often worse ones: all rows count there.
+            single = (result for result in point.results if result.block_sites is None)
+            n_determined = sum(gaussian_statistics(result)[1] for result in single)
             n_free = max(self._task.total_rows - n_determined, 1.0)
-            curvature[0, 0] = curvature_by_noise(gradient[0], n_free)
-            smallest[0] = curvature[0, 0]
+            smallest[0] = curvature[0, 0] = curvature_by_noise(gradient[0], n_free)
         return SearchPoint(-point.log_density, gradient, curvature, smallest, changed)
 
     def _curvature(self, point):
