@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fastmf._outcomes import CONVERGED, LOST
+from fastmf._outcomes import CONVERGED, CYCLING, LOST
 from fastmf._threads.workers import in_parallel, workers_for
-from fastmf.inference.ep.parallel import BARREN_SWEEPS, parallel_sweeps
+from fastmf.inference.ep.parallel import BARREN_SWEEPS, NEAR, parallel_sweeps
 from fastmf.inference.ep.partition import most_included
 from fastmf.inference.ep.result import ExpectationPropagation, described
 from fastmf.inference.ep.sites import (
@@ -56,8 +56,27 @@ class BlockProblem(NamedTuple):
         return self.side.blocks
 
     def state_of(self, site):
-        """The state with these sites; None if they leave no proper Gaussian."""
-        return block_state(self, site)
+        """The state with these sites; None if the Gaussian, or a block's cavity, is improper.
+
+        A step after which a block had no moments would leave its site behind, most often for good.
+        """
+        # What Gaussians see of a matrix is its lower triangle. Proposals keep the antisymmetric
+        # part of the sites, which is rounding, and extrapolation would let it grow without end.
+        site = self.blocks.symmetric(site)
+        moments = self.side.moments(site)
+        if moments is None:
+            return None
+        gaussian, log_partition = moments
+        try:
+            cavity = self.blocks.natural(gaussian) - site
+        except LinAlgError:
+            return None
+        tilted = tilt(self, cavity)
+        if not tilted.exist[self.blocks.units].all():
+            return None
+        proposal = proposed(self, cavity, tilted, site)
+        largest = _mismatch(self, gaussian, tilted.moments)
+        return BlockState(self, site, gaussian, cavity, tilted, log_partition, proposal, largest)
 
     def difference(self, state):
         """Tilted less Gaussian moments, in standard deviations of the Gaussian, as a vector."""
@@ -211,31 +230,6 @@ def tilt(problem, cavity):
     return Tilted(vector, log_partition, exist, included, alone, totals[1])
 
 
-def block_state(problem, site):
-    """The state with these sites; None if the Gaussian, or a block under its cavity, is improper.
-
-    A step after which a block had no moments would leave its site behind, most often for good.
-    """
-    blocks = problem.blocks
-    # What Gaussians see of a matrix is its lower triangle. Proposals keep the antisymmetric part of
-    # the sites, which is rounding, and extrapolation would let it grow without end.
-    site = blocks.symmetric(site)
-    moments = problem.side.moments(site)
-    if moments is None:
-        return None
-    gaussian, log_partition = moments
-    try:
-        cavity = blocks.natural(gaussian) - site
-    except LinAlgError:
-        return None
-    tilted = tilt(problem, cavity)
-    if not tilted.exist[blocks.units].all():
-        return None
-    proposal = proposed(problem, cavity, tilted, site)
-    largest = _mismatch(problem, gaussian, tilted.moments)
-    return BlockState(problem, site, gaussian, cavity, tilted, log_partition, proposal, largest)
-
-
 def proposed(problem, cavity, tilted, site):
     """Sites that give units and blocks their tilted moments; where there are none, the old ones."""
     blocks = problem.blocks
@@ -282,7 +276,9 @@ def bounded(problem, site, cavity, mean):
 def solve_with_blocks(model, members, init, damping, options, trace):
     """The result of expectation propagation with these blocks, by the parallel schedule.
 
-    A block of all units needs no steps: its cavity is the likelihood, whatever its site.
+    Also the result at the last state, if near, from which other blocks may continue where sites
+    move in circles: from the state of smallest residual they often move away as before. A block of
+    all units needs no steps: its cavity is the likelihood, whatever its site.
     """
     blocks = Blocks(members, model.n_units)
     problem = block_problem(model, blocks, options)
@@ -292,7 +288,8 @@ def solve_with_blocks(model, members, init, damping, options, trace):
         state = _state_of_one_block(model, problem)
         if state is not None:
             trace.add(state.residual(), lambda: problem.energy(state))
-            return _result(model, problem, (state, CONVERGED), trace)
+            result = _result(model, problem, (state, CONVERGED), trace)
+            return result, result
     state = None if start is None else problem.state_of(start)
     if state is None:
         state = problem.state_of(_first_sites(model, problem))
@@ -302,7 +299,10 @@ def solve_with_blocks(model, members, init, damping, options, trace):
             "noise_variance larger if it is small beside them."
         )
     state, outcome, _ = parallel_sweeps(problem, state, damping, trace, BARREN_SWEEPS)
-    return _result(model, problem, (state, outcome), trace)
+    result = _result(model, problem, (state, outcome), trace)
+    if outcome != CYCLING or trace.residuals[-1] > NEAR:
+        return result, result
+    return result, _result(model, problem, (trace.last_state, outcome), trace)
 
 
 def _state_of_one_block(model, problem):
@@ -382,7 +382,13 @@ def _result(model, problem, end, trace):
     vectors = moments, state.cavity, state.site
     units = [np.stack([blocks.parts(v)[0], blocks.diagonal(v)]) for v in vectors]
     matrices = blocks.each(blocks.parts(state.site)[2])
-    included, alone = _inclusion(model, problem, state)
+    prior = parts_of(model.prior)[0]
+    cavity = units[1][:, : len(prior.field)]
+    both = np.stack([sigmoid(prior.tilted_log_odds(*cavity))] * 2)
+    both[:, blocks.units] = state.tilted.included, state.tilted.alone
+    included, alone = both[:, : model.n_features]
+    # How many coefficients the sites determine: sum of t2 v, and of the traces of T S.
+    (_, t2, T), (_, v, S) = map(blocks.parts, (state.site, state.gaussian))
     return described(
         state,
         outcome,
@@ -396,21 +402,5 @@ def _result(model, problem, end, trace):
         full_probability=state.tilted.full,
         most_included=problem.patterns.largest,
         gaussian_mean=blocks.parts(state.gaussian)[0],
-        prior_share=_prior_share(blocks, state),
+        prior_share=float(t2 @ v + T @ S),
     )
-
-
-def _prior_share(blocks, state):
-    """How many coefficients the sites determine: sum of t2 v, and of the traces of T S."""
-    (_, t2, T), (_, v, S) = map(blocks.parts, (state.site, state.gaussian))
-    return float(t2 @ v + T @ S)
-
-
-def _inclusion(model, problem, state):
-    """Probabilities of not being zero, and of being the only one of the block, of the features."""
-    blocks, prior = problem.blocks, parts_of(model.prior)[0]
-    n = len(prior.field)
-    b, a = blocks.parts(state.cavity)[0][:n], blocks.diagonal(state.cavity)[:n]
-    both = np.stack([sigmoid(prior.tilted_log_odds(b, a))] * 2)
-    both[:, blocks.units] = state.tilted.included, state.tilted.alone
-    return both[:, : model.n_features]

@@ -141,7 +141,7 @@ def expectation_propagation(
         # Under a bound, states need not be fixed points.
         variable = blocks if isinstance(blocks, FoundBlocks) and bound == -np.inf else None
         init = lead.sites if init is None and lead is not None else init
-        settings = damping, history, (bound, *options)
+        settings = damping, history, bound, *options
         result = _with_blocks(model, members, variable, init, settings)
         return with_check(_with_absent(model.log_absent, result), PosteriorCheck(model))
     trace = EPTrace(history)
@@ -172,13 +172,11 @@ def found_blocks(model, n, n_rows=None, n_threads=None):
         trace, start = EPTrace(False), start_of(problem)
         end = parallel_sweeps(problem, start, None, trace, max_rejected=1)
         lead = result_of(problem, end, trace)
-    prior = parts_of(model.prior)[0]
-    if isinstance(prior, GaussBernoulli):
+    prior, scores = parts_of(model.prior)[0], None
+    if isinstance(prior, GaussBernoulli):  # others have no blocks
         units = slice(n_units(prior))
-        scores = prior.tilted_log_odds(lead.b[units], lead.a[units])
-    else:
-        scores = lead.mean**2 / lead.var
-    return correlated_blocks(X, scores[:n], n_rows), lead
+        scores = prior.tilted_log_odds(lead.b[units], lead.a[units])[:n]
+    return correlated_blocks(X, scores, n_rows), lead
 
 
 def _with_absent(constant, result):
@@ -196,25 +194,29 @@ def _with_absent(constant, result):
 
 def _with_blocks(model, members, variable, init, settings):
     """The result with these blocks; `FoundBlocks` change where the result shows that they must."""
-    damping, history, options = settings
+    (damping, history, *options), at_end = settings, variable and variable.shares
 
     def solve(members, init):
-        return solve_with_blocks(model, members, init, damping, options, EPTrace(history))
+        ends = solve_with_blocks(model, members, init, damping, options, EPTrace(history))
+        return ends if at_end else (ends[0], ends[0])
 
     with one_blas_thread(order_of(model)):
-        result, n_joins = solve(members, init), MAX_JOINS
+        (result, last), n_joins = solve(members, init), MAX_JOINS
         while variable:
             changed = None
             if n_joins and not result.converged:
-                changed, n_joins = joined_blocks(model.X, members, result), n_joins - 1
+                changed, n_joins = joined_blocks(model.X, members, last), n_joins - 1
             if changed is None:
                 changed, n_joins = cut_blocks(model.X, members, result), 0
             if changed is None:
                 break
-            members, result = changed, solve(changed, result)
-        shares = variable and variable.shares and result.converged
+            new, last = solve(changed, last)
+            if at_end and result.converged and not new.converged:
+                break
+            members, result = changed, new
+        shares = at_end and result.converged
         while shares and (members := joined_blocks(model.X, members, result)):
-            shared = solve(members, result)
+            shared, _ = solve(members, result)
             # A block with more effects than are summed over is worse than its parts.
             shares = shared.converged and not full_blocks(shared)
             result = shared if shares else result

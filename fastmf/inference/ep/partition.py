@@ -41,7 +41,9 @@ class FoundBlocks(NamedTuple):
     """Blocks that were found in the data, and may be joined and cut."""
 
     labels: np.ndarray  # int, (n_features,)
-    shares: bool = False  # whether two blocks that may share an effect are joined at the end
+    # Whether two blocks that may share an effect are joined at the end, blocks that do not converge
+    # by their last state, and blocks cut only if their parts converge: not in a search.
+    shares: bool = False
 
 
 def most_included(c):
@@ -98,14 +100,8 @@ def correlated_blocks(X, scores=None, n_rows=None, free=None):
     The feature of largest score leads a block of the free features that correlate most with it, and
     so on with the features that remain. There are no more leads than rows.
     """
-    # Threads of BLAS would spin into what follows.
-    with one_blas_thread(len(X)):
-        free = np.ones(X.shape[1], bool) if free is None else free.copy()
-        return _correlated_blocks(X, scores, n_rows or len(X), free)
-
-
-def _correlated_blocks(X, scores, n, free):
-    p, columns = X.shape[1], unit_columns(X)
+    p, n, columns = X.shape[1], n_rows or len(X), unit_columns(X)
+    free = np.ones(p, bool) if free is None else free.copy()
     # A pair of independent columns exceeds t with probability (1 - t^2)^((n - 2) / 2).
     by_chance = np.sqrt(1 - (CHANCE / max(p * (p - 1) / 2, 1)) ** (2 / max(n - 2, 1)))
     threshold = max(MIN_CORRELATION, by_chance)
@@ -115,15 +111,19 @@ def _correlated_blocks(X, scores, n, free):
     blocks, n_leads = [], min(int(n), p)
     while n_leads > 0 and len(order := order[free[order]]):
         leads = order[: min(LEADS_AT_A_TIME, n_leads)]
-        products = abs(columns.T @ columns[:, leads])
-        for lead, correlation in zip(leads, products.T, strict=True):
-            if free[lead]:
-                free[lead], n_leads = False, n_leads - 1
-                linked = np.flatnonzero(free & (correlation > threshold))
+        with one_blas_thread(len(X)):  # threads of BLAS would spin into what follows
+            products = abs(columns.T @ columns[:, leads]).T.copy()
+        for lead, correlation in zip(leads, products, strict=True):
+            if not free[lead]:
+                continue
+            free[lead], n_leads = False, n_leads - 1
+            linked = np.flatnonzero(correlation > threshold)
+            linked = linked[free[linked]]
+            if len(linked):
                 nearest = np.argsort(-correlation[linked], kind="stable")[: MAX_FEATURES - 1]
                 free[linked[nearest]] = False
                 blocks.append(np.sort(np.append(lead, linked[nearest])))
-    return [block for block in blocks if len(block) > 1]
+    return blocks
 
 
 def unit_columns(X):

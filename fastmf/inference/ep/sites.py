@@ -91,10 +91,11 @@ class EPState(NamedTuple):
 
 
 class EPTrace:
-    """Residual and energy of every iteration."""
+    """Residual and energy of every iteration, and the last state of the parallel schedule."""
 
     def __init__(self, with_energies=True):
         self.with_energies, self.residuals, self.energies = bool(with_energies), [], []
+        self.last_state = None
 
     def add(self, residual, energy):
         """Add an iteration; `energy` is a function, called only if energies are stored."""

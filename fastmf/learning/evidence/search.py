@@ -14,7 +14,7 @@ from scipy.special import expit
 
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.gaussian import order_of
-from fastmf.learning.evidence import Hyperparameters, fixed_points
+from fastmf.learning.evidence import Hyperparameters, fixed_points, gaussian_statistics
 from fastmf.learning.evidence.blocks import same_blocks, with_blocks_of
 from fastmf.learning.evidence.curvature import evidence_curvature
 from fastmf.learning.quasi_newton import SearchPoint, minimise
@@ -42,17 +42,17 @@ def bounds_of(task, n_groups):
     return np.concatenate([np.log([noise, slab]), [odds] * n_groups])
 
 
-def curvature_by_noise(derivative, n_rows):
+def curvature_by_noise(derivative, n_free):
     """Compute the mean curvature of minus the log-evidence by ln s2, from here to its minimum.
 
-    If the expected squares of the residuals, R, stayed constant: they fall with s2, so that the
-    minimum of n_rows ln(s2) / 2 + R / (2 s2), the step of expectation maximisation, falls short of
-    the best noise. Smaller curvatures lead beyond it, to noise so small that fixed points are hard
-    to find.
+    `n_free` is the number of rows less the number of coefficients that the data determine (MacKay
+    1992). If this number and the squares of the residuals, R, stayed constant, the minimum would be
+    at s2 = R / n_free. R falls with s2, so that the step falls short of the best noise. Smaller
+    curvatures lead beyond it, to noise so small that fixed points are hard to find.
     """
-    # ln(R / (n_rows s2)); rounding may take R from 0 to below.
-    step = np.log1p(max(-2 * derivative / n_rows, np.finfo(float).eps - 1))
-    return n_rows / 2 if abs(step) < 1e-9 else -derivative / step
+    # ln(R / (n_free s2)); rounding may take R from 0 to below.
+    step = np.log1p(max(-2 * derivative / n_free, np.finfo(float).eps - 1))
+    return n_free / 2 if abs(step) < 1e-9 else -derivative / step
 
 
 class _Search:
@@ -116,8 +116,11 @@ class _Search:
         gradient = -gradient[self.free]
         curvature, smallest = self._curvature(point), np.zeros(len(x))
         if self.free[0]:
-            curvature[0, 0] = curvature_by_noise(gradient[0], self._task.total_rows)
-            smallest[0] = curvature[0, 0]
+            # With blocks longer steps lead to other blocks, often worse ones: all rows count there.
+            single = (result for result in point.results if result.block_sites is None)
+            n_determined = sum(gaussian_statistics(result)[1] for result in single)
+            n_free = max(self._task.total_rows - n_determined, 1.0)
+            smallest[0] = curvature[0, 0] = curvature_by_noise(gradient[0], n_free)
         return SearchPoint(-point.log_density, gradient, curvature, smallest, changed)
 
     def _curvature(self, point):

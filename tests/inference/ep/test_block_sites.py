@@ -198,9 +198,9 @@ def few_included(model, largest):
     return weights @ np.concatenate(included) / weights.sum()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 149])
 def test_effects_along_a_chain_of_correlated_features(seed):
-    """Blocks that are cut without regard to effects were wrong by 0.3 with the first seed."""
+    """Blocks cut regardless of effects were wrong by 0.3, joined ones moved in circles (149)."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(250, 36))
     for j in range(1, 36):

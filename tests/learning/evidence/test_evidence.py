@@ -235,13 +235,13 @@ def test_learned_values_are_a_maximum_and_near_the_truth():
     assert abs(1 / (1 + np.exp(-best.log_odds[0])) - 0.3) < 0.15
 
 
-@pytest.mark.parametrize("n_rows", [30, 200])
-def test_the_curvature_by_noise_leads_to_the_minimum_of_fixed_residuals(n_rows):
+@pytest.mark.parametrize("n_free", [30, 200])
+def test_the_curvature_by_noise_leads_to_the_minimum_of_fixed_residuals(n_free):
     """A Newton step with it, of n ln(s2) / 2 + R / (2 s2) by ln s2, from either side."""
-    log_minimum = np.log(5.0 / n_rows)  # of squares R = 5
+    log_minimum = np.log(5.0 / n_free)  # of squares R = 5
     for start in log_minimum + np.array([-1.0, -1e-3, 0.0, 1e-12, 0.5, 3.0]):
-        derivative = n_rows / 2 - 5.0 / (2 * np.exp(start))
-        step = -derivative / curvature_by_noise(derivative, n_rows)
+        derivative = n_free / 2 - 5.0 / (2 * np.exp(start))
+        step = -derivative / curvature_by_noise(derivative, n_free)
         assert start + step == pytest.approx(log_minimum, abs=1e-9)
 
 
