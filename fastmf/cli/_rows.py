@@ -329,15 +329,12 @@ def write(path, table):
         np.save(file, array) if suffix == ".npy" else np.savez_compressed(file, X=array)
 
 
-def _cell(value):
-    """The fewest digits by which the same number is read back, or a text."""
-    return value if isinstance(value, str) else str(value).removesuffix(".0")
-
-
 def write_table(path, rows):
-    """Write rows of cells as a table with commas, atomically."""
+    """Write texts and numbers, by the digits that are read back alike, with commas, atomically."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
+    csv.writer(text, lineterminator="\n").writerows(
+        [x if isinstance(x, str) else str(x).removesuffix(".0") for x in row] for row in rows
+    )
     with replacing(path) as file:
         file.write(text.getvalue().encode())
 

@@ -258,7 +258,10 @@ def load_and_compare(
         alphabet = checked_alphabet(alphabet)
     text = _read(Path(path), max_bytes)
     if focus is None and inserts == "drop":
-        _check_case(text)
+        # If all letters are lower-case, gaps alone do not tell which columns are inserts.
+        signs = b"".join(text.rows).translate(None, _GAPS)
+        if signs and not signs.translate(None, _INSERTS):
+            raise ValueError(f"{text.path}: no column is left, as {_ALL_LOWER}.")
     if alphabet is not None and "." in alphabet:
         text = text._replace(rows=[row.replace(b".", b"-") for row in text.rows])
     rows = _aligned_in(alphabet, text, inserts)
@@ -525,13 +528,6 @@ def _lacks_dots(rows):
     letters = b"".join(rows)
     inserts = _IS_INSERT[np.frombuffer(letters, np.uint8)].reshape(len(rows), -1).sum(axis=0)
     return b"." not in letters and bool(((inserts > 0) & (inserts < len(rows))).any())
-
-
-def _check_case(text):
-    """Raise if all letters are lower-case: gaps alone do not tell which columns are inserts."""
-    signs = b"".join(text.rows).translate(None, _GAPS)
-    if signs and not signs.translate(None, _INSERTS):
-        raise ValueError(f"{text.path}: no column is left, as {_ALL_LOWER}.")
 
 
 def _columns_read(text, rows, focus, inserts):

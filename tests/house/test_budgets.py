@@ -14,8 +14,8 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_471,
-    "lines of code": 33_861,
+    "lines": 54_448,
+    "lines of code": 33_853,
     "numeric constants": 283,
     "lines of tests": 41_822,
     "lines of the longest docstring of a function": 60,

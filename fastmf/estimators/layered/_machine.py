@@ -307,9 +307,10 @@ class LayeredMachine(
                 "have no moments. Use how='auto' or "
                 "`fastmf.evaluation.annealed_importance_sampling`."
             )
-        elif how == ESTIMATES[0] and (
-            too_low := lacking(value, self._lower_bound(solved), self.model_.dtype)
-        ):
+        if not np.isfinite(value) or how != ESTIMATES[0]:
+            return value
+        least = lower_bound(self.model_.bipartite(), [starts_at(solved)]).value
+        if too_low := lacking(value, least, self.model_.dtype):
             runs.warn_of_convergence(
                 f"the log-partition {value:.6g} is at least {too_low:.3g} nats too low, and "
                 "log-likelihoods too high: the mean-field solutions from starts_ miss the states "
@@ -346,10 +347,6 @@ class LayeredMachine(
                 )
             estimate = self._log_partition = (self.model_, *value)
         return estimate[1:]
-
-    def _lower_bound(self, solved):
-        """Lower bound of the log-partition, from the mean-field solutions of `starts_`."""
-        return lower_bound(self.model_.bipartite(), [starts_at(solved)]).value
 
     def score(self, X, y=None):
         """Average of `score_samples`.

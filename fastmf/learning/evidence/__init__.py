@@ -143,8 +143,7 @@ def half_lines(n):
     return TruncatedGaussian(np.zeros(n), LATENT_PRECISION, 0.0, np.inf)
 
 
-# A linear model needs noise: what a logit likelihood is given moves the log-likelihood of a row by
-# no more than half of its variance.
+# Linear models need noise: of a logit likelihood it moves a row by half of its variance at most.
 LIKELIHOODS = {
     "probit": Likelihood(half_lines, 1.0, 1.0),
     "logit": Likelihood(lambda n: Logistic(np.full(n, LATENT_PRECISION)), 1e-4, np.pi**2 / 3),

@@ -239,7 +239,10 @@ class _Descent:
             if new <= self.value + MIN_DECREASE * change + slack * rounding:
                 self._accept(new, before)
                 return True
-            length = _shorter(length, derivative, new - self.value)
+            # To the minimum of the parabola through both values, but by a half to nine tenths.
+            curvature = 2 * (new - self.value - length * derivative) / length**2
+            shorter = -derivative / curvature if 0 < curvature < np.inf else 0.0
+            length = min(max(shorter, 0.1 * length), 0.5 * length)
             if not -length * derivative > rounding:
                 z[:] = before
                 return False
@@ -252,13 +255,6 @@ class _Descent:
             self.changes = [*self.changes, change][-self.n_pairs :]
         self.gradient, self.trial_gradient = self.trial_gradient, self.gradient
         self.value, self.uphill = min(new, self.value), self._in_orthant(self.gradient)
-
-
-def _shorter(length, derivative, change):
-    """Minimum of the parabola through both values, between a tenth and a half of the step."""
-    curvature = 2 * (change - length * derivative) / length**2
-    shorter = -derivative / curvature if curvature > 0 and np.isfinite(change) else 0.0
-    return min(max(shorter, 0.1 * length), 0.5 * length)
 
 
 def minimise(objective, z, *, tol, max_iter, l1=None, n_pairs=20, callback=None):

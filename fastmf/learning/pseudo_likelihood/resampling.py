@@ -22,15 +22,13 @@ class Refits:
     def maximum(self, weights):
         """`Fit` for these weights of the rows, not stopped if there is no maximum."""
         objective = self.objective.reweighted(weights)
-        fit = self._stationary(objective)
+        if self.factor is None:
+            fit = lbfgs(objective, self.parameters, l1=self.l1, tol=self.tol)
+        else:
+            fit = newton(objective, self.parameters, factor=self.factor, tol=self.tol)
+        # The predicted rise is small on the way to infinity, too.
         exists = decided(objective, fit.parameters, self.l1).exists is not False
         return fit._replace(stopped=fit.stopped and exists)
-
-    def _stationary(self, objective):
-        """`Fit` where the predicted rise is small, as it also is on the way to infinity."""
-        if self.factor is None:
-            return lbfgs(objective, self.parameters, l1=self.l1, tol=self.tol)
-        return newton(objective, self.parameters, factor=self.factor, tol=self.tol)
 
 
 def counts_of(weights):

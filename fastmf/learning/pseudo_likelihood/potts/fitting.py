@@ -119,14 +119,10 @@ def _fit_asymmetric(data, options):
         for_each(fit_block, range(layout.n_blocks), n_workers)
     average = np.add(results, results.T, dtype=float)
     average /= 2
-    return PottsFit(average, field, *_together(minima))
-
-
-def _together(minima):
-    """History of separate fits as if they had been done side by side, and whether all stopped."""
+    # The history is as if the separate fits had been done side by side.
     longest = max(len(one.history) for one in minima)
     histories = [one.history + one.history[-1:] * (longest - len(one.history)) for one in minima]
-    return -np.sum(histories, 0), all(one.stopped for one in minima)
+    return PottsFit(average, field, -np.sum(histories, 0), all(one.stopped for one in minima))
 
 
 def log_pseudo_likelihood(data, couplings, field):
