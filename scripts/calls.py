@@ -93,11 +93,11 @@ def labels(dtype="int64"):
 ONCE = {"n_epochs": 1, "random_state": 0}
 
 
-def fit_linear(kind, dtype="float64", n_features=2):
+def fit_linear(kind, dtype="float64", n_features=2, **options):
     """Fit a linear estimator, and predict."""
     X = np.random.default_rng(0).normal(size=(6, n_features)).astype(dtype)
     y = X[:, 0] if kind.endswith("Regressor") else np.arange(6) % 2
-    getattr(mf, kind)().fit(X, y).predict(X)
+    getattr(mf, kind)(**options).fit(X, y).predict(X)
 
 
 def fit_potts(dtype="float64"):
