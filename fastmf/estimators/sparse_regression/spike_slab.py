@@ -27,6 +27,7 @@ from fastmf.inference.gaussian.blocks import n_elements
 from fastmf.inference.sampling.spike_slab import SCALES, SparsePosterior
 from fastmf.learning.evidence import LIKELIHOODS, NEVER_ZERO, Classification, Regression, Task
 from fastmf.learning.evidence.blocks import labels_of_task
+from fastmf.priors.logistic import Logistic
 from fastmf.priors.spike_and_slab import ALWAYS
 
 # Weights of values of the hyper-parameters, relative to the largest, of those that are left out.
@@ -657,13 +658,12 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
 
     def _score(self, mean, variance):
         """The score of rows whose x'w + intercept has this posterior."""
-        latent, noise, _ = LIKELIHOODS[self._likelihood]
-        variance = noise + variance
+        variance = LIKELIHOODS[self._likelihood].noise_variance + variance
         if self._likelihood == "probit":
             return mean / np.sqrt(variance)
         # The log-partitions' terms mean^2 / (2 variance), which are large, cancel.
-        b, a = mean / variance, 1 / variance
-        return latent(1).log_partition(b, a) - latent(1).log_partition(-b, a)
+        b, a, latent = mean / variance, 1 / variance, Logistic(np.zeros(1))
+        return latent.log_partition(b, a) - latent.log_partition(-b, a)
 
     def _values(self):
         """The model alone."""

@@ -108,6 +108,9 @@ def test_a_logit_likelihood_of_two_schedules_and_scales(n, d, fine):
         other.decision_function(X * np.logspace(-3, 3, d)), -logit, atol=1e-4
     )
     np.testing.assert_allclose(one.predict_proba(X)[:, 1], expit(logit))
+    # Far from the data the scores depend on the direction alone.
+    far, farther = (one.decision_function(scale * X[:5]) for scale in (1e6, 1e9))
+    np.testing.assert_allclose(far, farther, rtol=1e-4)
 
 
 @pytest.mark.parametrize("likelihood", ["probit", "logit"])
