@@ -186,8 +186,8 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
     Parameters
     ----------
     solver : {"auto", "newton", "lbfgs", "bslm", "firth"}
-        "newton" takes few steps, "lbfgs" is for many units or `l1`, and "auto"
-        chooses between the two. "bslm" makes the coordinate updates of Nguyen & Wood (2016).
+        "newton" takes few steps, "lbfgs" is for many units or `l1`, and "auto" chooses between the
+        two. "bslm" makes the coordinate updates of Nguyen & Wood (2016).
         "firth" adds half the log-determinant of the Hessian to the objective (Firth 1993), for up
         to some 50 units: estimates are then finite under separation, unless units depend on each
         other linearly.

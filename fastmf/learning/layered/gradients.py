@@ -192,7 +192,7 @@ class NaturalGradient:
         for prior, gradient, matrix, units in parts:
             fields = fields_of(gradient)
             if matrix is not None:
-                fields[units] = matrix[np.ix_(units, units)] @ fields[units]
+                fields[units] = (matrix @ np.where(units, fields, 0))[units]  # parts are copies
             directions.append(_changed(prior, gradient, with_field, units, fields))
         return tuple(directions)
 
