@@ -22,6 +22,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
 
+import numpy as np
+
 from fastmf._jit.intrinsics import fetch_and_increment
 from fastmf._jit.kernel import emitted, field
 from fastmf._jit.lazily import ir, types
@@ -387,6 +389,27 @@ def for_each(function, tasks, n_workers):
             function(task)
 
     _pool.run(take, (), n_workers, waiting.clear)
+
+
+def in_row_blocks(function, n_rows, work, n_threads=None):
+    """Call a function for slices of rows in the threads of the pool, with one thread of BLAS.
+
+    `work` is the number of multiplications for a row. The slices, and so the bits of the results,
+    do not depend on the number of threads.
+    """
+    size = max(1, VECTOR_SPEED * SHARED_WORK // max(work, 1))
+    slices = [slice(k, k + size) for k in range(0, n_rows, size)]
+    with one_blas_thread():
+        for_each(function, slices, workers_for(len(slices), n_rows * work, n_threads))
+
+
+def matrix_product(a, b, n_threads=None):
+    """Compute a @ b, some rows at a time in the threads of the pool, and not in those of BLAS."""
+    if a.size * b.shape[1] < SHARED_WORK:
+        return a @ b
+    out = np.empty((len(a), b.shape[1]), np.result_type(a, b))
+    in_row_blocks(lambda rows: np.matmul(a[rows], b, out=out[rows]), len(a), b.size, n_threads)
+    return out
 
 
 def default_threads():

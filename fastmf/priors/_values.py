@@ -10,6 +10,7 @@ rows at a time.
 import numpy as np
 
 from fastmf._common.rows import column_sums, is_incomplete, is_sparse, row_blocks
+from fastmf._threads.workers import matrix_product
 from fastmf.priors._groups import as_states, column_sizes, columns_by_parts, has_groups
 from fastmf.priors._protocol import (
     by_parts,
@@ -186,12 +187,12 @@ def states(prior, X, dtype):
     return np.ascontiguousarray(as_states("X", prior, X.astype(dtype, copy=False)))
 
 
-def data_fields(prior, X, weights):
+def data_fields(prior, X, weights, n_threads=None):
     """Compute X @ weights, (n_rows, n_hidden), of flat values or labels, dense or sparse."""
     if is_sparse(X):
         return X.astype(weights.dtype, copy=False) @ weights
     if X.dtype == weights.dtype and X.shape[1] == len(weights):
-        return X @ weights
+        return matrix_product(X, weights, n_threads)
     return np.concatenate([states(prior, X[b], weights.dtype) @ weights for b in row_blocks(X)])
 
 

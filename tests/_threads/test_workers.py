@@ -16,7 +16,14 @@ import threadpoolctl
 from everywhere import digests, solution
 
 import fastmf as mf
-from fastmf._threads.workers import _blas, computed_once, in_parallel, one_blas_thread, workers_for
+from fastmf._threads.workers import (
+    _blas,
+    computed_once,
+    in_parallel,
+    matrix_product,
+    one_blas_thread,
+    workers_for,
+)
 
 TIMEOUT = 120
 
@@ -232,6 +239,22 @@ def test_rounding_does_not_depend_on_the_thread(solve):
             for found in (solve(), in_a_thread(solve)):
                 for array, other in zip(found, expected, strict=True):
                     np.testing.assert_array_equal(array, other)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_products_of_matrices_have_the_same_bits_in_any_number_of_threads(dtype):
+    rng = np.random.default_rng(0)
+    for n, inner, m in ((500, 300, 90), (1, 3000, 400), (3, 2, 4), (0, 5, 7)):
+        a, b = (
+            rng.normal(size=(inner, n)).T.astype(dtype),
+            rng.normal(size=(inner, m)).astype(dtype),
+        )
+        alone, *more = (matrix_product(a, b, n_threads) for n_threads in (1, 2, 3))
+        exact = a.astype(float) @ b.astype(float)
+        np.testing.assert_allclose(alone, exact, atol=20 * np.finfo(dtype).eps * inner)
+        assert alone.dtype == dtype
+        for product in more:
+            np.testing.assert_array_equal(product, alone)
 
 
 @needs_fork

@@ -6,6 +6,7 @@ import numpy as np
 
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.kernels.mean_field import units as tap_kernels
+from fastmf.kernels.mean_field.tap import given_work
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import (
     boltzmann_machine,
@@ -136,6 +137,19 @@ def _record(arguments):
     return found
 
 
+def given_arguments(size, dtype, rows=None):
+    """Arguments of `moments_given`; rows of states are of visible units."""
+    model = rbm(size, dtype)
+    X = data(model, size.n_rows)[chosen(rows, size.n_rows)]
+    layers = layout_of(model, 1, "blocked").layers
+    moments = np.zeros((3, len(X), size.n_hidden), dtype)
+    return layers, 1, X, moments, given_work(layers.of_model[1])
+
+
+def _moments(arguments):
+    return dict(zip(("b", "mean", "var"), arguments[3], strict=True))
+
+
 def _tap(name, large=False, single=False, close=None, **options):
     close = close or {"float64": 1e-9} | ({"float32": 2e-4} if large or single else {})
     build, counts = partial(tap_arguments, **options), ("status", "n_iter")
@@ -155,6 +169,8 @@ strong_boltzmann_machine = partial(boltzmann_machine, noise=2.5)
 FULLY_VISIBLE = {"machine": boltzmann_machine}
 
 CASES = [
+    Case("mean_field.tap.moments_given", "binary", given_arguments, _moments,
+         {"float64": 1e-12, "float32": 1e-5}, large=True),
     _tap("mean_field", order=1),
     _tap("blocked", large=True, history=True),
     _tap("ten_sweeps", large=True, tol=0.0, max_iter=10, first=True),

@@ -19,6 +19,7 @@ import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf._common.memory import borrowed
+from fastmf._common.rows import is_sparse
 from fastmf._outcomes import DIVERGED
 from fastmf._threads.workers import VECTOR_SPEED, in_parallel, workers_for
 from fastmf.inference.fixed_point import Question
@@ -31,7 +32,9 @@ from fastmf.inference.mean_field._layouts import (
 )
 from fastmf.inference.mean_field._sparse_layout import measure_sparse, solve_sparse
 from fastmf.inference.mean_field.solutions import mixture
-from fastmf.kernels.mean_field.tap import log_partitions
+from fastmf.kernels.linear.product import TASK_ROWS
+from fastmf.kernels.mean_field.tap import given_work, log_partitions
+from fastmf.kernels.mean_field.tap import moments_given as rows_given
 from fastmf.kernels.mean_field.tap import tap as solve_rows
 from fastmf.kernels.mean_field.units import (
     EARLY_RESIDUAL,
@@ -49,6 +52,7 @@ from fastmf.kernels.mean_field.units import (
 )
 from fastmf.models.boltzmann import check_machine
 from fastmf.priors._protocol import has_log_prob
+from fastmf.priors._values import data_fields
 
 
 def tap(
@@ -227,6 +231,23 @@ class SweepsFromData:
         hidden = [record.first[plane, :, layout.bounds[1]] for plane in (B, MEAN, VAR)]
         results = Moments(*map(layout.split, state)), hidden
         return state, queue, others, n_workers, results
+
+
+def moments_given(model, X, order=1, n_threads=None):
+    """Fields, means and variances of the hidden units of an RBM, given rows of visible units.
+
+    The layout of the model for sweeps of this order is used.
+    """
+    layout = layout_of(model, order, "blocked")
+    if layout.grouped or is_sparse(X) or X.shape[1] != model.n_visible:
+        b = data_fields(model.visible, X, model.weights, n_threads)
+        return b, *model.hidden.moments(b, b.dtype.type(0))
+    X = np.ascontiguousarray(X, model.dtype)
+    moments = np.empty((3, len(X), model.n_hidden), model.dtype)
+    n_workers = workers_for(-(-len(X) // TASK_ROWS), len(X) * model.weights.size, n_threads)
+    work = given_work(layout.layers.of_model[1], n_workers)
+    in_parallel(rows_given, (layout.layers, 1, X, moments, work), n_workers)
+    return tuple(moments)
 
 
 def solve(layout, state, tilt, options):

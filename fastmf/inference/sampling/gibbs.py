@@ -461,9 +461,9 @@ def base_between(path, neutral, samples, share=MATCHING):
 def tilt_to_means(prior, mean, b):
     """The field under which the units have these means, approximately; `b` is where to start.
 
-    Newton's method, with bisection where a step would leave the bracket. The means are first moved
-    slightly towards those at the start: a unit that is constant in the samples would need an
-    infinite field.
+    Newton's method to rounding, with bisection where a step would leave the bracket. The means are
+    first moved slightly towards those at the start: a unit that is constant in the samples would
+    need an infinite field.
     """
     if is_concatenated(prior):
         both = zip(by_parts(prior, mean), by_parts(prior, b), strict=True)
@@ -472,9 +472,12 @@ def tilt_to_means(prior, mean, b):
     mean = (0.999 * mean + 0.001 * prior.moments(b, zero)[0]).astype(b.dtype)
     if has_groups(prior):
         return tilt_to_mean(prior, mean)
+    rounding = np.finfo(b.dtype).eps * np.maximum(abs(mean), 1)
     low, high, max_step = np.full_like(b, -np.inf), np.full_like(b, np.inf), np.ones_like(b)
     for _ in range(60):
         m, var = prior.moments(b, zero)
+        if (abs(m - mean) <= rounding).all():
+            break
         low, high = np.where(m < mean, b, low), np.where(m < mean, high, b)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             new = b + (mean - m) / var

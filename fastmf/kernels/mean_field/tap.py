@@ -34,7 +34,7 @@ from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller, vi
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
 from fastmf._outcomes import CONFIRMING, RUNNING
 from fastmf._threads.workers import next_task, stopped
-from fastmf.kernels.linear.product import product, set_to_zero
+from fastmf.kernels.linear.product import TASK_ROWS, copy, new_work, product, set_to_zero
 from fastmf.kernels.mean_field.units import (
     ALONE,
     CONFIRMS,
@@ -46,6 +46,7 @@ from fastmf.kernels.mean_field.units import (
     LAST_WINDOW_RESIDUAL,
     MEAN,
     MEASURED,
+    N_PANELS,
     N_SOURCE,
     N_UNITS,
     ONE_SOURCE,
@@ -81,7 +82,7 @@ from fastmf.kernels.mean_field.units import (
     targets_of,
     update_units,
 )
-from fastmf.priors._compiled import third_cumulants
+from fastmf.priors._compiled import third_cumulants, tilted_moments
 
 # --- a block of units of all active rows --------------------------------------------------------
 
@@ -249,6 +250,35 @@ def log_partitions(sweep, settings, tilt, workers, queue, record, values):
             call(settings.update, (layer, panels, n_active, active, settings, tilt))
         for s in range(n_active):
             values[np.int64(active.slots[0, s, ROW])] = active.slots[0, s, MEASURED]
+
+
+def given_work(layer, n_workers=1):
+    """Memory of `moments_given` for a number of threads."""
+    n_panels, _, width = layer.couplings.shape
+    return new_work(np.zeros((n_workers, TASK_ROWS + 1, n_panels * width), layer.couplings.dtype))
+
+
+@kernel(views=True)
+def moments_given(layers, k, states, moments, work):
+    """Fill in fields, means and variances of a layer, given rows of states of its neighbours."""
+    layer, (scratch, queue), n_rows = layers[k], work, states.shape[0]
+    n = layer[N_UNITS]
+    w = fetch_and_increment(row(queue, (1,), 1))
+    if w >= scratch.shape[0]:
+        return
+    fields, zero = scratch[w, :TASK_ROWS], row(scratch, (w, TASK_ROWS, 0), n)
+    packed = packed_couplings(layer, 0, 0, layer[N_PANELS], states)
+    first = next_task(queue) * TASK_ROWS
+    while first < n_rows:
+        last = smaller(n_rows, first + TASK_ROWS)
+        of_task = states[first:last]
+        product(layer[PRODUCT], of_task, last - first, np.int64(0), packed, fields, n)
+        for r in range(first, last):
+            b = row(moments, (0, r, 0), n)
+            copy(row(fields, (r - first, 0), n), b)
+            mean, var = row(moments, (1, r, 0), n), row(moments, (2, r, 0), n)
+            tilted_moments(layer, np.int64(0), b, zero, mean, var)
+        first = next_task(queue) * TASK_ROWS
 
 
 @cache

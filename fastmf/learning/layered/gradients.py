@@ -38,8 +38,7 @@ steps that suit binary units would oscillate. Where neighbours, of means m, are 
 follow (1 + m m' / s)^-1 G Q: the mean would be the direction of by far the largest curvature.
 """
 
-from contextlib import nullcontext
-from functools import reduce
+from functools import partial, reduce
 from itertools import pairwise, starmap
 from typing import NamedTuple
 
@@ -48,12 +47,13 @@ from scipy.linalg import lapack
 
 from fastmf._common.memory import aligned
 from fastmf._common.rows import column_sums, is_sparse
-from fastmf._threads.workers import SHARED_WORK, one_blas_thread
+from fastmf._threads.workers import in_row_blocks, matrix_product, one_blas_thread
 from fastmf.inference.ep.adaptive_tap import mean_covariance
 from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
 from fastmf.inference.mean_field.gaussian_layers import averages
 from fastmf.inference.mean_field.likelihood import posterior
 from fastmf.inference.mean_field.solutions import second_moments
+from fastmf.inference.mean_field.tap import moments_given
 from fastmf.kernels.linear.product import empty_panels, panel_views
 from fastmf.kernels.training.ascent import Pairs
 from fastmf.learning.layered.exact_averages import ExactAverages
@@ -72,7 +72,7 @@ from fastmf.priors._protocol import (
 from fastmf.priors._protocol import gradient as prior_gradient
 from fastmf.priors._queries import average_gradient, field_is_tilt, fields_of, precisions, unbounded
 from fastmf.priors._registry import REGISTRY
-from fastmf.priors._values import data_fields, mean_log_prob_gradient
+from fastmf.priors._values import mean_log_prob_gradient
 
 # Squared mean of all neighbours, s above, from which steps along it are shorter: of hundreds of
 # pixels it is 40, and their largest variance 10.
@@ -99,12 +99,6 @@ def offsets(sides, gradients, means, tilted):
         (below if tilted[k + 1] else without * below, above if tilted[k] else without * above)
         for k, (below, above) in enumerate(pairwise(sides))
     ]
-
-
-def between_deviations(gradient, sides):
-    """The gradient G by couplings between deviations; `sides` is a pair of `offsets`."""
-    below, above = sides
-    return gradient - (np.outer(below[0], above[1]) + np.outer(below[1], above[0]))
 
 
 # --- natural gradients ----------------------------------------------------------------------------
@@ -166,15 +160,16 @@ class NaturalGradient:
     their neighbours.
     """
 
-    def __init__(self, layers, matrices, units, means=None, damped=()):
+    def __init__(self, layers, matrices, units, means=None, damped=(), n_threads=None):
         self._layers, self._matrices, self._units, self._means = layers, matrices, units, means
         self._damped = damped or [False] * len(layers)
+        self._times = partial(matrix_product, n_threads=n_threads)
 
     def of_couplings(self, k, gradient):
         """The direction of the couplings k."""
         below, above = self._matrices[k : k + 2]
-        gradient = gradient if below is None else below @ gradient
-        gradient = gradient if above is None else gradient @ above
+        gradient = gradient if below is None else self._times(below, gradient)
+        gradient = gradient if above is None else self._times(gradient, above)
         if self._damped[k + 1]:
             gradient = _without_mean(gradient, self._means[k], self._units[k + 1])
         if self._damped[k]:
@@ -192,7 +187,8 @@ class NaturalGradient:
         for prior, gradient, matrix, units in parts:
             fields = fields_of(gradient)
             if matrix is not None:
-                fields[units] = (matrix @ np.where(units, fields, 0))[units]  # parts are copies
+                chosen = np.where(units, fields, 0).astype(matrix.dtype)
+                fields[units] = (matrix @ chosen)[units]  # parts are copies
             directions.append(_changed(prior, gradient, with_field, units, fields))
         return tuple(directions)
 
@@ -202,7 +198,7 @@ class NaturalGradient:
         return [l1 * below * above for below, above in pairwise(shares)]
 
 
-def natural_of_scales(layers, means, products, free, centred):
+def natural_of_scales(layers, means, products, free, centred, n_threads=None):
     """The `NaturalGradient` of units of free scale, from means and `products_of_units`.
 
     `centred` says whether units are counted from their means where the field beside is a tilt.
@@ -220,7 +216,7 @@ def natural_of_scales(layers, means, products, free, centred):
         matrices.append(matrix.astype(layer.moments(0.0, 0.0)[0].dtype))
     parts = zip(matrices, map(field_is_tilt, layers), strict=True)
     damped = [matrix is not None and not (tilt and centred) for matrix, tilt in parts]
-    return NaturalGradient(layers, matrices, free, means, damped)
+    return NaturalGradient(layers, matrices, free, means, damped, n_threads)
 
 
 def _without_mean(gradient, mean, columns):
@@ -246,30 +242,39 @@ ORDER_OF_GRADIENT = {"mean_field": 1, "tap": 2}
 MEAN_FIELD = (*ORDER_OF_GRADIENT, "adaptive_tap")
 
 
-def summed(gradient, model):
+def matrix_of(gradient, weights, sides=None, decay=(0.0, 0.0), n_threads=None):
+    """The gradient by couplings that `Pairs`, or an array, state.
+
+    With `sides`, a pair of `offsets`, it is the gradient G between deviations. `decay` is (l2, l1).
+    """
+    if not isinstance(gradient, Pairs):
+        gradient = Pairs(0, weights.T[:0], weights[:0], gradient)
+    n, lefts, rights, added = gradient
+    if len(lefts):
+        rights = rights.swapaxes(0, 1).reshape(len(lefts), -1)[:, : weights.shape[1]]
+    below, above = sides or [np.zeros((2, size), weights.dtype) for size in weights.shape]
+    (l2, l1), out = decay, np.empty_like(weights)
+
+    def fill(rows):
+        g, w = out[rows], weights[rows]
+        np.matmul(lefts[n:, rows].T, rights[n:], out=g)
+        if n:
+            g += w * (lefts[:n, rows].T @ rights[:n])
+        if len(added):
+            g += added[rows]
+        g -= l2 * w + below[:, rows].T @ above[::-1]
+        if l1:
+            g -= l1 * np.sign(w)
+
+    in_row_blocks(fill, len(weights), rights.size, n_threads)
+    return out
+
+
+def summed(gradient, model, n_threads=None):
     """Return a gradient whose derivatives by couplings are `Pairs`, or arrays, with arrays."""
-    couplings = list(gradient.couplings)
-    for k, (w, pairs) in enumerate(zip(model.couplings, couplings, strict=True)):
-        if isinstance(pairs, Pairs):
-            n, lefts, rights, total = pairs
-            rights = rights.swapaxes(0, 1).reshape(len(lefts), -1)[:, : w.shape[1]]
-            with one_blas_thread():
-                couplings[k] = lefts[n:].T @ rights[n:] + w * (lefts[:n].T @ rights[:n])
-            couplings[k] += total if len(total) else 0
-    return ModelParameters(couplings=tuple(couplings), layers=gradient.layers)
-
-
-def _one_thread_if_large(work):
-    """A context with one thread of BLAS, which takes one for small products anyway."""
-    return nullcontext() if work < SHARED_WORK else one_blas_thread()
-
-
-def conditional_moments(model, X):
-    """Fields, means and variances of the hidden units given the visible ones."""
-    weights = model.couplings[0]
-    with _one_thread_if_large(X.shape[0] * weights.size):
-        b = data_fields(model.layers[0], X, weights)
-    return b, *model.layers[1].moments(b, b.dtype.type(0))
+    pairs = zip(gradient.couplings, model.couplings, strict=True)
+    couplings = tuple(matrix_of(*pair, n_threads=n_threads) for pair in pairs)
+    return ModelParameters(couplings=couplings, layers=gradient.layers)
 
 
 def row_mean(rows):
@@ -343,7 +348,8 @@ class Gradients:
 
     def __init__(self, model, order=2, n_threads=None, **options):
         layers, free = model.layers, free_units(model.layers)
-        self.order, self.options = order, {"order": order, "n_threads": n_threads, **options}
+        self.order, self.n_threads = order, n_threads
+        self.options = {"order": order, "n_threads": n_threads, **options}
         # Whether mean-field solvers integrate Gaussian units out, and whether there are groups.
         self.integrated, self.grouped = model.is_integrated, any(map(has_groups, layers))
         # For each layer whether its fields, which are tilts, are all that is learned.
@@ -363,7 +369,7 @@ class Gradients:
         """Gradient of the log-likelihood, as solutions, samples or exact averages see the model.
 
         Derivatives by couplings are `Pairs`. Also returns the means of each layer over the data,
-        and the `products_of_units` whose scale is free. The `conditional_moments` of the hidden
+        and the `products_of_units` whose scale is free. The `moments_given` rows of the hidden
         units of an RBM can be given. The next call overwrites the results.
 
         Notes
@@ -376,7 +382,7 @@ class Gradients:
         if isinstance(of_model, ExactAverages):
             less = GradientRows([], [], of_model.layers, [of_model.pairwise])
         elif isinstance(of_model, np.ndarray):
-            given = conditional_moments(model.bipartite(), of_model)
+            given = moments_given(model.bipartite(), of_model, self.order, self.n_threads)
             less = self._of_states(model, of_model, given)
         else:
             less = self._of_solutions(model, of_model, 1 if adaptive else self.order)
@@ -396,7 +402,8 @@ class Gradients:
     def _of_data(self, model, X, hidden):
         """Rows of log sum_h exp(-energy(x, h)), and means and variances of each hidden layer."""
         if not model.deep:
-            hidden = conditional_moments(model, X) if hidden is None else hidden
+            if hidden is None:
+                hidden = moments_given(model, X, self.order, self.n_threads)
             return self._of_states(model, X, hidden), [hidden[1:]]
         machine, solutions = posterior(model, X, **self.options)
         above = self.above._of_solutions(machine, solutions, self.order)
@@ -409,7 +416,7 @@ class Gradients:
     def _of_states(self, model, even, odd):
         """Rows of states of the even layers, given which the odd ones are independent.
 
-        `odd` has the `conditional_moments`. For an RBM, even layers are the visible units.
+        `odd` has the `moments_given` rows. For an RBM, even layers are the visible units.
         """
         units, derivatives, starts = [], [], [0, 0]
         layers = zip(model.layers, self.field_alone, model.sizes, strict=True)
@@ -516,14 +523,13 @@ class RowSums:
 def _weighted_sums(weights, rows):
     """Weighted sums over rows; long ones, in which float32 would lose digits, in float64."""
     n_rows = len(rows)
-    with _one_thread_if_large(rows.size):
-        if n_rows <= 100:
-            return weights @ rows
-        blocks = (slice(k, k + 100) for k in range(0, n_rows, 100))
-        return sum((weights[:, block] @ rows[block]).astype(np.float64) for block in blocks)
+    if n_rows <= 100:
+        return weights @ rows
+    blocks = (slice(k, k + 100) for k in range(0, n_rows, 100))
+    return sum((weights[:, block] @ rows[block]).astype(np.float64) for block in blocks)
 
 
 def gradient(model, X, of_model, order=2, n_threads=None, **options):
     """The gradient and moments of `Gradients`, with sums of the `Pairs`."""
     terms, *moments = Gradients(model, order, n_threads, **options)(model, X, of_model)
-    return summed(terms, model), *moments
+    return summed(terms, model, n_threads), *moments

@@ -1,7 +1,7 @@
 """Steps of learning an RBM or DBM: averages over data and model, gradient, ascent.
 
 Each step of a `Plan` takes three calls of kernels: moments of the hidden units given a batch
-(`conditional_moments`), mean-field solutions or Gibbs chains of the model, and the ascent of the
+(`moments_given`), mean-field solutions or Gibbs chains of the model, and the ascent of the
 couplings along sums of products of units (`MatrixAscent`). The remaining work is on vectors of
 units.
 """
@@ -17,7 +17,7 @@ from fastmf.inference.ep.adaptive_tap import few_iterations
 from fastmf.inference.mean_field._layouts import handed_over, layout_of
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import log_partition_estimate, posterior
-from fastmf.inference.mean_field.tap import SweepsFromData
+from fastmf.inference.mean_field.tap import SweepsFromData, moments_given
 from fastmf.inference.missing.layered import log_likelihoods, with_means
 from fastmf.inference.sampling.gibbs import MIN_ANNEALED, annealed_samples, even_layers, gibbs
 from fastmf.kernels.training.ascent import AscentStep
@@ -206,7 +206,7 @@ class Plan(LayeredSteps):
             solutions = posterior(model, X, **self.averages.options).solutions
             hidden = list(zip(solutions.mean, solutions.var, strict=True))
         else:
-            hidden = [gradients.conditional_moments(model, X)[1:]]
+            hidden = [moments_given(model, X, self.order, self.n_threads)[1:]]
         matrices = list(state.preconditioners[:1]) or [gradients.preconditioner(X, 0, scale)]
         for k, moments in enumerate(hidden, start=1):
             new = gradients.preconditioner(*moments, scale)
@@ -321,8 +321,6 @@ class Plan(LayeredSteps):
             layers = tuple(by_log_precision(*pair, means_held=True) for pair in pairs)
             if free:
                 layers = gradients.with_held_precisions(old, layers, free)
-        if free or state.preconditioners:
-            gradient = gradients.summed(gradient, model)
         sides = gradients.offsets(self.offsets, layers, means, self.tilts)
         couplings, layers, steps, sides = self._directions(
             state, gradient.couplings, layers, rate, sides, means, products
@@ -376,17 +374,21 @@ class Plan(LayeredSteps):
         step = AscentStep(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
         if state.preconditioners:
             every = [np.ones(n, bool) for n in state.model.sizes]
-            natural = gradients.NaturalGradient(units, state.preconditioners, every)
+            natural = gradients.NaturalGradient(
+                units, state.preconditioners, every, n_threads=self.n_threads
+            )
             l1, decays = step.l1, [0.0] * len(couplings)
         elif free:
-            natural = gradients.natural_of_scales(units, means, products, free, settings.centred)
+            natural = gradients.natural_of_scales(
+                units, means, products, free, settings.centred, self.n_threads
+            )
             l1, decays = 0.0, natural.of_decay(step.l1)
         else:
             return couplings, layers, [step] * len(couplings), sides
         moves = []
-        for k, (w, g) in enumerate(zip(state.model.couplings, couplings, strict=True)):
-            g = g - step.l2 * w - l1 * np.sign(w)
-            moves.append(natural.of_couplings(k, gradients.between_deviations(g, sides[k])))
+        for k, of_matrix in enumerate(zip(couplings, state.model.couplings, sides, strict=True)):
+            g = gradients.matrix_of(*of_matrix, (step.l2, l1), self.n_threads)
+            moves.append(natural.of_couplings(k, g))
         steps = [step._replace(l2=0.0, l1=decay) for decay in decays]
         # Derivatives by fields are accounted for.
         offsets = np.array([[1], [0]], state.model.dtype)

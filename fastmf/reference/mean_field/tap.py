@@ -98,6 +98,13 @@ def tap(sweep, settings, tilt, workers, queue, record):
     return _iterate(layers, rows, updates, settings, record)
 
 
+def moments_given(layers, k, states, out, work):
+    """Fields, means and variances of a layer, given rows of states of its neighbours."""
+    layer = layers.of_model[k]
+    out[0] = states @ unpacked(layer.couplings, layer.n_units)
+    out[1:] = moments(layer.prior, out[0], out.dtype.type(0))
+
+
 def log_partitions(sweep, settings, tilt, workers, queue, record, values):
     """Log-partition of every row, from the matrix J of all couplings and the covariance C of units.
 

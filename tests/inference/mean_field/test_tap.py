@@ -10,7 +10,6 @@ from readme import example
 
 import fastmf as mf
 from fastmf.inference.mean_field.tap import SweepsFromData
-from fastmf.learning.layered.gradients import conditional_moments
 
 W2 = np.array([[0.9, -0.7], [0.4, 0.8]])
 FIELDS2 = np.array([0.1, -0.2]), np.array([0.3, -0.4])
@@ -445,7 +444,7 @@ def test_few_sweeps_from_data_are_those_of_tap(order):
     model = mf.RBM(weights, mf.Bernoulli(rng.normal(size=60)), mf.Bernoulli(rng.normal(size=40)))
     # More rows than two workers hold at a time.
     X = (rng.random((230, 60)) < 0.3).astype(float)
-    hidden = conditional_moments(model, X)
+    hidden = X @ weights, *model.hidden.moments(X @ weights, 0.0)
     for n_sweeps in (1, 2, 5):
         options = {"max_iter": n_sweeps, "acceleration": False, "log_partition": False}
         expected = mf.tap(model, X, order=order, **options)
