@@ -178,7 +178,7 @@ class LayeredMachine(
             runs.warn_unless_converged(solutions.converged)
             return solutions.mean[-1].astype(self.model_.dtype)
         if not self.model_.deep:
-            b = data_fields(self.visible_, X, self.model_.weights)
+            b = data_fields(self.visible_, X, self.model_.weights, self.n_threads)
             return self.model_.hidden.moments(b, b.dtype.type(0))[0]
         solutions = posterior(self.model_, X, **self._options).solutions
         runs.warn_unless_converged(solutions.converged)

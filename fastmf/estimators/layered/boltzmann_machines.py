@@ -263,6 +263,6 @@ class DeepBoltzmannMachine(LayeredMachine):
             if k == 0:
                 layers[0] = machine.visible
                 data = completed_once(machine, data, [seed, 0], self.n_threads)
-            field = data_fields(machine.visible, data, machine.weights)
+            field = data_fields(machine.visible, data, machine.weights, self.n_threads)
             data = sample(machine.hidden, field, np.zeros_like(field), rng).astype(model.dtype)
         return machine_of(weights, layers)

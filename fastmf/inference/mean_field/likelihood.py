@@ -67,7 +67,7 @@ def log_likelihood(model, X, log_partition, **options):
         if model.deep:
             hidden = posterior(model, X, **options).solutions.log_partition
         else:
-            b = data_fields(model.layers[0], X, model.couplings[0])
+            b = data_fields(model.layers[0], X, model.couplings[0], options.get("n_threads"))
             hidden = model.layers[1].log_partition(b, b.dtype.type(0)).sum(1, dtype=np.float64)
         return np.where(np.isfinite(visible), visible + hidden - log_partition, -np.inf)
 
@@ -128,6 +128,5 @@ def posterior(model, X, **options):
     """
     first, *above = model.couplings
     hidden = machine_of(above, model.layers[1:])
-    return Posterior(
-        hidden, collapsed_tap(hidden, field=data_fields(model.layers[0], X, first), **options)
-    )
+    field = data_fields(model.layers[0], X, first, options.get("n_threads"))
+    return Posterior(hidden, collapsed_tap(hidden, field=field, **options))
