@@ -57,6 +57,7 @@ NAMES = [
     "sampling.annealing.anneal_layers-mixed",
     "sampling.annealing.anneal_visible-spins",
     "ep.site_blocks.tilt_blocks-cavities",
+    "mean_field.tap.moments_given-binary",
     "mean_field.tap.sweep_chunks-spins",
     "mean_field.tap.sweep_chunks-groups",
     "mean_field.tap.assess_rows-running",

@@ -59,7 +59,6 @@ def tap_arguments(
     tilted=False,
     clamped=False,
     history=False,
-    first=False,
     start=None,
     **options,
 ):
@@ -74,7 +73,6 @@ def tap_arguments(
         n_iter=np.zeros(len(rows), np.int64),
         residual=np.zeros(len(rows), dtype),
         history=np.zeros((len(rows), options["max_iter"]) if history else (0, 0), dtype),
-        first=np.zeros((4, len(rows), layout.n_units) if first else (0, 0, 0), dtype),
     )
     draw = uniform_data if machine is truncated_spiked_rbm else data
     start = draw(model, size.n_rows) if start is None else start
@@ -129,9 +127,7 @@ def _workers(layout, settings, dtype):
 def _record(arguments):
     record, planes = arguments[-1], ("mean", "var", "b", "a")
     found = dict(zip(planes, record.state, strict=True)) | record._asdict()
-    if record.first.size:
-        found |= {f"first_{name}": part for name, part in zip(planes, record.first, strict=True)}
-    del found["state"], found["first"]
+    del found["state"]
     if not record.history.size:
         del found["history"]
     return found
@@ -173,7 +169,7 @@ CASES = [
          {"float64": 1e-12, "float32": 1e-5}, large=True),
     _tap("mean_field", order=1),
     _tap("blocked", large=True, history=True),
-    _tap("ten_sweeps", large=True, tol=0.0, max_iter=10, first=True),
+    _tap("ten_sweeps", large=True, tol=0.0, max_iter=10),
     _tap("sequential", large=True, schedule="sequential"),
     _tap("third_order", order=3, machine=weak_rbm, single=True),
     _tap("damped", damping=0.5, adaptive=False),

@@ -474,7 +474,7 @@ def _kind_of(model):
     return GroupedLayout if any(map(has_groups, model.layers)) else Layout
 
 
-def record_from(state, max_iter, history, first=False):
+def record_from(state, max_iter, history):
     """A record of rows that start from `state`, (4, n_rows, n_units), which is changed in place."""
     n_rows = state.shape[1]
     return MeanFieldRecord(
@@ -483,7 +483,6 @@ def record_from(state, max_iter, history, first=False):
         n_iter=np.zeros(n_rows, np.int64),
         residual=np.zeros(n_rows, state.dtype),
         history=np.zeros((n_rows, max_iter) if history else (0, 0), state.dtype),
-        first=np.zeros(state.shape if first else (0, 0, 0), state.dtype),
     )
 
 

@@ -39,11 +39,8 @@ from fastmf.kernels.mean_field.tap import tap as solve_rows
 from fastmf.kernels.mean_field.units import (
     EARLY_RESIDUAL,
     LATE_RESIDUAL,
-    MEAN,
     SLOT_SIZE,
-    VAR,
     ActiveRows,
-    B,
     Sweep,
     TapSettings,
     Tilt,
@@ -192,25 +189,22 @@ class SweepsFromData:
         self._layout, self._prepared = None, {}
 
     def __call__(self, model, X):
-        """Return the `Moments`, and tilts b, means and variances of hidden units given the rows.
-
-        The next call overwrites them.
-        """
+        """Return the `Moments`, which the next call overwrites."""
         layout = layout_of(model, self._order, "blocked")
         if layout is not self._layout:
             self._layout, self._prepared = layout, {}
         if len(X) not in self._prepared:
             self._prepared[len(X)] = self._prepare(layout, len(X), model.dtype)
-        start, queue, others, n_workers, results = self._prepared[len(X)]
+        start, queue, others, n_workers, moments = self._prepared[len(X)]
         start[:] = queue[:] = 0
         layout.join((X, None), start[0])
         in_parallel(solve_rows, (Sweep(layout.layers, layout.blocks), *others), n_workers)
-        return results
+        return moments
 
     def _prepare(self, layout, n_rows, dtype):
-        """Make arguments for rows: start, queue, all arguments, number of workers, results."""
+        """Make arguments for rows: start, queue, all arguments, number of workers, moments."""
         state = np.zeros((4, n_rows, layout.n_units), dtype)
-        record = record_from(state, self._n_sweeps, history=False, first=True)
+        record = record_from(state, self._n_sweeps, history=False)
         none = np.zeros((1, layout.n_units), dtype)
         work = self._n_sweeps * self._order * n_rows * layout.n_couplings // VECTOR_SPEED
         n_workers = workers_for(n_rows, work, self._n_threads)
@@ -228,9 +222,7 @@ class SweepsFromData:
         slots = np.empty((n_workers, 1, settings.rows_per_worker, SLOT_SIZE))
         queue, tilt = np.zeros(2, np.int64), Tilt(none, none, none > 0)
         others = settings, tilt, ActiveRows(slots, *parts), queue, record
-        hidden = [record.first[plane, :, layout.bounds[1]] for plane in (B, MEAN, VAR)]
-        results = Moments(*map(layout.split, state)), hidden
-        return state, queue, others, n_workers, results
+        return state, queue, others, n_workers, Moments(*map(layout.split, state))
 
 
 def moments_given(model, X, order=1, n_threads=None):

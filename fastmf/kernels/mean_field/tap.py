@@ -158,15 +158,6 @@ def _load_rows(layers, active, n_active, queue, settings, record):
 
 
 @kernel(mode="merged")
-def _store_first(active, n_active, record):
-    """Store the state of the rows that are in their first sweep."""
-    for s in range(n_active):
-        slot = row(active.slots, (0, s, 0), SLOT_SIZE)
-        if slot[SWEEP] == 0:
-            copy_row(active.state, s, record.first, np.int64(slot[ROW]), 4)
-
-
-@kernel(mode="merged")
 def _store_ended_rows(layers, active, n_active, settings, tilt, record):
     """Store the rows that have ended, fill their slots by the last ones and count the rest."""
     s = np.int64(0)  # an integer of Python would be compiled for twice
@@ -220,8 +211,6 @@ def tap(sweep, settings, tilt, workers, queue, record):
         for k in range(blocks.shape[0]):
             if stopped(queue):
                 return
-            if record.first.shape[0] > 0 and k > 0 and blocks[k, 0] != blocks[k - 1, 0]:
-                _store_first(active, n_active, record)
             layer, panels = layers[blocks[k, 0]], (blocks[k, 1], blocks[k, 2])
             call(settings.update, (layer, panels, n_active, active, settings, tilt))
         n_active = _store_ended_rows(layers, active, n_active, settings, tilt, record)

@@ -226,9 +226,6 @@ class MeanFieldRecord(NamedTuple):
     # (n_rows,): largest change of a mean or variance, before damping, in the last sweep
     residual: Real[1]
     history: Real[2]  # (n_rows, max_iter) or (0, 0): the residual of every sweep
-    # (4, n_rows, n_units) or (0, 0, 0): the state when the first layer of the sweep has been
-    # updated for the first time
-    first: Real[3]
 
 
 # The state of an active row: the entries of its slot, where yes is 1 and no is 0.

@@ -365,12 +365,11 @@ class Gradients:
         self._layers = [p._replace(field=x) if alone else None for p, alone, x in parts]
         self._rows = {}
 
-    def __call__(self, model, X, of_model, hidden=None):
+    def __call__(self, model, X, of_model):
         """Gradient of the log-likelihood, as solutions, samples or exact averages see the model.
 
         Derivatives by couplings are `Pairs`. Also returns the means of each layer over the data,
-        and the `products_of_units` whose scale is free. The `moments_given` rows of the hidden
-        units of an RBM can be given. The next call overwrites the results.
+        and the `products_of_units` whose scale is free. The next call overwrites the results.
 
         Notes
         -----
@@ -388,7 +387,7 @@ class Gradients:
             less = self._of_solutions(model, of_model, 1 if adaptive else self.order)
             if adaptive:
                 less.effects[0].append(mean_covariance(model, of_model))
-        data, moments = self._of_data(model, X, hidden)
+        data, moments = self._of_data(model, X)
         couplings = self._of_rows(model, data, less)
         sides = zip(self.field_alone, data.derivatives, less.derivatives, strict=True)
         for k, (alone, plus, minus) in enumerate(sides):
@@ -399,11 +398,10 @@ class Gradients:
         slope = ModelParameters(couplings=couplings, layers=tuple(self._layers))
         return slope, self._means, products_of_units(self.free, moments) if self.free else []
 
-    def _of_data(self, model, X, hidden):
+    def _of_data(self, model, X):
         """Rows of log sum_h exp(-energy(x, h)), and means and variances of each hidden layer."""
         if not model.deep:
-            if hidden is None:
-                hidden = moments_given(model, X, self.order, self.n_threads)
+            hidden = moments_given(model, X, self.order, self.n_threads)
             return self._of_states(model, X, hidden), [hidden[1:]]
         machine, solutions = posterior(model, X, **self.options)
         above = self.above._of_solutions(machine, solutions, self.order)

@@ -240,27 +240,24 @@ class Plan(LayeredSteps):
         """Approximate gradient of the log-likelihood of a batch, and the moments of the batch."""
         self._take_over(state)
         X = sparse_or_states(state.model.layers[0], X, state.model.dtype)
-        of_model, hidden = self.states_of_model(state, X, rng)
-        return self.averages(state.model, X, of_model, hidden)
+        return self.averages(state.model, X, self.states_of_model(state, X, rng))
 
     def states_of_model(self, state, X, rng):
         """Mean-field solutions, samples or exact averages of the model.
 
-        Persistent chains in `state` are advanced. Also returns the moments of the hidden units
-        given the batch where solutions start from it, which spares half a sweep; else None.
+        Persistent chains in `state` are advanced.
         """
         model, settings = state.model, self.settings
         n_starts = settings.n_starts or X.shape[0]
         kind = settings.gradient if self.always_solved else self.kind_of_gradient(state)
         if kind in ("bp", "exact"):
-            return bp_averages(model, settings) if kind == "bp" else exact_averages(model), None
+            return bp_averages(model, settings) if kind == "bp" else exact_averages(model)
         if kind not in gradients.MEAN_FIELD:
-            return self._samples(state, X, n_starts, rng, kind), None
+            return self._samples(state, X, n_starts, rng, kind)
         if self.sweeps and n_starts <= X.shape[0]:
             x = X[:n_starts]
             x = states(model.layers[0], x, model.dtype) if is_sparse(x) else x
-            solutions, hidden = self.sweeps(model, x)
-            return solutions, hidden if n_starts == X.shape[0] else None
+            return self.sweeps(model, x)
         persistent = settings.starts == "persistent"
         if persistent and state.chains:
             n_layers = len(model.layers)
@@ -276,7 +273,7 @@ class Plan(LayeredSteps):
             solutions = collapsed_tap(model, init, variances=False, order=self.order, **options)
         if persistent:
             state.chains = (*solutions.mean, *solutions.var)
-        return solutions, None
+        return solutions
 
     def kind_of_gradient(self, state):
         """The gradient of a step: chains where mean-field iterations have no moments.

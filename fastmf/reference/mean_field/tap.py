@@ -93,8 +93,6 @@ def tap(sweep, settings, tilt, workers, queue, record):
         return _iterate(layers, rows, updates, settings, record)
     blocks = _updates(layers, sweep.blocks, settings.one_by_one)
     updates = [partial(_update, *update, settings=settings, rows=rows) for update in blocks]
-    if len(record.first):
-        updates.insert(sum(of is blocks[0][0] for of, *_ in blocks), partial(_first, rows, record))
     return _iterate(layers, rows, updates, settings, record)
 
 
@@ -194,13 +192,6 @@ def _update(layer, matrices, bounds, rows, settings):
         for part, matrix in zip(states, matrices[: settings.order], strict=False)
     ]
     update_units(rows, units, prior, products, settings.order)
-
-
-def _first(rows, record):
-    """Store the state of the rows that are in their first sweep."""
-    new = rows.sweep == 0
-    for old, part in zip(record.first, (rows.mean, rows.var, rows.b, rows.a), strict=True):
-        old[rows.index[new]] = part[new]
 
 
 def _assess(rows, settings, record):

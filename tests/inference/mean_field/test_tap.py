@@ -444,15 +444,12 @@ def test_few_sweeps_from_data_are_those_of_tap(order):
     model = mf.RBM(weights, mf.Bernoulli(rng.normal(size=60)), mf.Bernoulli(rng.normal(size=40)))
     # More rows than two workers hold at a time.
     X = (rng.random((230, 60)) < 0.3).astype(float)
-    hidden = X @ weights, *model.hidden.moments(X @ weights, 0.0)
     for n_sweeps in (1, 2, 5):
         options = {"max_iter": n_sweeps, "acceleration": False, "log_partition": False}
         expected = mf.tap(model, X, order=order, **options)
         for n_threads in (1, 2):
             sweeps = SweepsFromData(order, n_sweeps, n_threads)
-            found, given = sweeps(model, X)
-            for ours, theirs in zip(given, hidden, strict=True):
-                np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14)
+            found = sweeps(model, X)
             for name in ("mean", "var", "b", "a"):
                 for ours, theirs in zip(getattr(found, name), getattr(expected, name), strict=True):
                     np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14)
