@@ -243,3 +243,24 @@ def test_files_of_earlier_versions(tmp_path, options):
     np.testing.assert_array_equal(again.couplings_, machine.couplings_)
     np.testing.assert_array_equal(again.standard_errors()[0], machine.standard_errors()[0])
     assert again.n_missing_ == machine.n_missing_ and "n_sweeps_" not in vars(again)
+
+
+@pytest.mark.parametrize("kind", REGRESSIONS)
+def test_regressions_of_earlier_versions(tmp_path, kind):
+    """Files of regressors held a likelihood, and files of classifiers did not."""
+    class_, target = REGRESSIONS[kind]
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 4))
+    model = class_().fit(X, target(X[:, 0] + rng.normal(size=30)))
+    model.save(tmp_path / "new.npz")
+    arrays = dict(np.load(tmp_path / "new.npz"))
+    name, settings, fitted = arrays["estimator"]
+    fitted = json.loads(fitted)
+    assert ("_likelihood" in fitted) == (kind == "classifier")
+    if fitted.pop("_likelihood", None) is None:
+        fitted["_likelihood"] = "gaussian"
+    arrays["estimator"] = np.array([name, settings, json.dumps(fitted)])
+    np.savez(tmp_path / "old.npz", **arrays)
+    again = class_.load(tmp_path / "old.npz")
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert vars(again).keys() <= vars(model).keys()
