@@ -3,6 +3,7 @@
 import os
 import time
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise
 from multiprocessing import get_context
@@ -100,7 +101,7 @@ def linear_model(dtype="float64", n_features=5):
 
 
 # The longest first; neighbours have little code in common. Wheels have them in either `dtype`.
-STANDARD = {
+STANDARD: dict[str, Callable] = {
     "tap": lambda dtype="float64": tap(layered(dtype=dtype)),
     "belief_propagation": lambda: mf.belief_propagation(layered(), field=np.zeros((2, 4))),
     "FullyVisibleBoltzmannMachine, bslm": spins,
