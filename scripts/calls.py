@@ -2,6 +2,7 @@
 
 import csv
 from functools import partial
+from inspect import signature
 from itertools import pairwise
 from pathlib import Path
 
@@ -60,11 +61,12 @@ def spins(dtype="float64", name="Ising"):
     return mf.BoltzmannMachine(couplings, units(name, 4, dtype))
 
 
-def ring(dtype="float64", name="Ising"):
-    """A sparse graph."""
+def ring(dtype="float64", name="Ising", closed=True):
+    """A sparse graph, without cycles unless it is closed."""
     from scipy.sparse import csr_array
 
-    couplings = np.roll(0.1 * np.eye(6, dtype=dtype), 1, 1)
+    couplings = np.diag(np.full(5, 0.1, dtype), 1)
+    couplings[0, 5] = 0.1 * closed
     return mf.BoltzmannMachine(csr_array(couplings + couplings.T), units(name, 6, dtype))
 
 
@@ -93,11 +95,11 @@ def labels(dtype="int64"):
 ONCE = {"n_epochs": 1, "random_state": 0}
 
 
-def fit_linear(kind, dtype="float64", n_features=2, **options):
+def fit_linear(kind, dtype="float64", n_features=2):
     """Fit a linear estimator, and predict."""
     X = np.random.default_rng(0).normal(size=(6, n_features)).astype(dtype)
     y = X[:, 0] if kind.endswith("Regressor") else np.arange(6) % 2
-    getattr(mf, kind)(**options).fit(X, y).predict(X)
+    getattr(mf, kind)().fit(X, y).predict(X)
 
 
 def fit_potts(dtype="float64"):
@@ -134,21 +136,19 @@ def solve_graph(model):
     mf.tap(model, max_iter=2)
 
 
-def path(name, dtype):
-    """A sparse graph without cycles: of six units, or of two groups of three states."""
+def groups(dtype):
+    """A sparse graph of two groups of three states."""
     from scipy.sparse import csr_array
 
-    if name == "Categorical":
-        couplings, prior = np.kron([[0, 1], [1, 0]], np.full((3, 3), 0.1)), np.zeros((2, 3), dtype)
-        return mf.BoltzmannMachine(csr_array(couplings.astype(dtype)), mf.Categorical(prior))
-    half = np.diag(np.full(5, 0.1, dtype), 1)
-    return mf.BoltzmannMachine(csr_array(half + half.T), units(name, 6, dtype))
+    couplings, prior = np.kron([[0, 1], [1, 0]], np.full((3, 3), 0.1)), np.zeros((2, 3), dtype)
+    return mf.BoltzmannMachine(csr_array(couplings.astype(dtype)), mf.Categorical(prior))
 
 
 # Expressions of calls. Named ones are timed, as the first of a process and as a second one; of all,
 # kernels are built ahead. A call that has a `dtype` is made in both floating-point types.
 with Path(__file__).with_suffix(".csv").open(newline="", encoding="utf-8") as _file:
     _LINES = list(csv.DictReader(_file))
+TYPES = "float64", "float32"
 ROWS = {line["name"]: (line["first"], line["second"]) for line in _LINES if line["name"]}
 
 
@@ -157,9 +157,12 @@ def tasks_of_library():
     from fastmf.cli import warmup
 
     tasks = dict(warmup.STANDARD)
+    for name, task in warmup.STANDARD.items():
+        if "dtype" in signature(task).parameters:
+            tasks |= {f"{name}, {dtype}": partial(task, dtype=dtype) for dtype in TYPES}
     calls = {line[place] for line in _LINES for place in ("first", "second")}
     for call in sorted(call for call in calls if call and "own()" not in call):
-        for dtype in ("float64", "float32")[: 1 + ("dtype" in call)]:
+        for dtype in TYPES[: 1 + ("dtype" in call)]:
             names = globals() | {"warmup": warmup, "dtype": dtype}
             tasks[call.replace("dtype", repr(dtype))] = partial(eval, call, names)
     return tasks

@@ -25,11 +25,7 @@ from kernel_cases.moments import MOMENTS  # isort: skip  # noqa: E402
 SIZE, TINY = Size(784, 500, 100), Size(20, 10, 4)
 # Ratios kernel : twin that differ by less than this factor are taken as equal.
 FACTOR = 1.4
-
-
-def timed_cases():
-    """All cases that are worth timing."""
-    return [case for case in [*CASES, *MOMENTS] if getattr(case, "large", True)]
+TIMED = [case for case in [*CASES, *MOMENTS] if getattr(case, "large", True)]
 
 
 def measure(case, dtype):
@@ -56,7 +52,7 @@ def measure_all(only=("",)):
     """Milliseconds of all cases with one of `only` in their names; each is printed when known."""
     print(f"{'kernel':64}{'type':9}{'ms':>10}{'NumPy':>10}{'faster':>9}", flush=True)
     milliseconds = {}
-    for case in timed_cases():
+    for case in TIMED:
         for dtype in case.dtypes if any(text in str(case) for text in only) else ():
             try:
                 kernel, twin = measure(case, dtype)

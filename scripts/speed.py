@@ -19,7 +19,7 @@ import timing
 from scaling import chain
 from scipy.optimize import minimize
 from scipy.sparse import coo_array
-from timing import THREADS, grid, interleaved, ratio, timed
+from timing import THREADS, grid, interleaved, ratio, symmetric, timed
 
 import fastmf as mf
 from fastmf.inference.mean_field._layouts import rows_per_worker
@@ -287,9 +287,8 @@ def regression(repeats):
             "ElasticNetCV": ElasticNetCV(l1_ratio=[0.5, 0.9, 1.0], n_jobs=1),
             "ARDRegression": ARDRegression(),
         }
-        named = ", correlations of 0.9" if correlation else ""
-        task = f"sparse regression, {n} x {d}{named}, ten coefficients"
-        yield from compared(task, ours, peers, (X[:n], y[:n], X[n:], y[n:]), w, repeats)
+        task, rows = f"sparse regression, {n} x {d}", (X[:n], y[:n], X[n:], y[n:])
+        yield from compared(task, correlation, ours, peers, rows, w, repeats)
 
 
 def classification(repeats):
@@ -304,15 +303,14 @@ def classification(repeats):
                 l1_ratios=[1.0], solver="liblinear", use_legacy_attributes=False, random_state=0
             )
         }
-        named = ", correlations of 0.9" if correlation else ""
-        task = f"sparse classification, 400 x 300{named}, ten coefficients"
-        rows = X[:400], y[:400], X[400:], y[400:]
+        task, rows = "sparse classification, 400 x 300", (X[:400], y[:400], X[400:], y[400:])
         ours = {"parameters learned": mf.SpikeSlabClassifier()}
-        yield from compared(task, ours, peers, rows, w, repeats)
+        yield from compared(task, correlation, ours, peers, rows, w, repeats)
 
 
-def compared(task, ours, peers, rows, w, repeats):
+def compared(task, correlation, ours, peers, rows, w, repeats):
     """Rows of all estimators of the package beside all peers, with the errors of both."""
+    task += f"{', correlations of 0.9' * (correlation > 0)}, ten coefficients"
     X, y, X_new, y_new = rows
     fits = {name: partial(one.fit, X, y) for name, one in (ours | peers).items()}
     for name in ours:
@@ -359,13 +357,8 @@ def scipy_maximum(X):
     weights, d = counts / len(X), X.shape[1]
     upper = np.triu_indices(d, 1)
 
-    def symmetric(values):
-        couplings = np.zeros((d, d))
-        couplings[upper] = values
-        return couplings + couplings.T
-
     def loss(parameters):
-        couplings = symmetric(parameters[d:])
+        couplings = symmetric(parameters[d:], d)
         fields = rows @ couplings + parameters[:d]
         value = weights @ np.logaddexp(0, -2 * rows * fields).sum(1)
         residual = weights[:, None] * (np.tanh(fields) - rows)
@@ -375,7 +368,7 @@ def scipy_maximum(X):
     start = np.zeros(d + len(upper[0]))
     options = {"maxiter": 10_000, "maxfun": 100_000, "ftol": 1e-14, "gtol": 1e-7}
     solution = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
-    return symmetric(solution.x[d:])
+    return symmetric(solution.x[d:], d)
 
 
 # --- sparse graphs ----------------------------------------------------------------------------

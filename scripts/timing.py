@@ -127,6 +127,14 @@ def grid(n_rows, n_columns):
     return np.concatenate([np.stack([a.ravel(), b.ravel()], 1) for a, b in (across, down)])
 
 
+def symmetric(values, n, edges=None):
+    """Couplings of all pairs of units, or of some, as a matrix."""
+    couplings = np.zeros((n, n))
+    i, j = np.triu_indices(n, 1) if edges is None else edges.T
+    couplings[i, j] = couplings[j, i] = values
+    return couplings
+
+
 @cache
 def trained_machine(n_hidden):
     """An RBM trained by scikit-learn on `images`."""

@@ -75,7 +75,9 @@ def network(arguments):
     start = time.perf_counter()
     network = TableNetwork(arguments)
     write_page(output, "network", network.page())
-    _rows.write_columns(edges, network.edge_table())
+    first, second = (np.array(network.items)[side] for side in network.pairs)
+    columns = {"first": first, "second": second} | network.columns()
+    _rows.write_columns(edges, columns)
     seconds = time.perf_counter() - start
     print(f"{output}, {edges}: {network.summary()}, {seconds:.1f} s")
 
@@ -239,7 +241,7 @@ class TableNetwork:
         machine.feature_names_in_ = np.array(self.items, object)
         return machine
 
-    def _columns(self):
+    def columns(self):
         """Means, deviations, ends of intervals, probabilities and Bayes factors of all pairs."""
         lower, upper = self.edges.interval().T
         values = {"mean": self.edges.mean, "std": self.edges.std, "lower": lower, "upper": upper}
@@ -248,7 +250,7 @@ class TableNetwork:
 
     def _edges(self):
         scales = (self.edges.sensitivity.probability[k][self.pairs] for k in (0, 2))
-        mean, _, *columns = self._columns().values()
+        mean, _, *columns = self.columns().values()
         rows = zip(self._pair_names(), mean, *columns, *scales, strict=True)
         header = (
             "pair", "mean", "lower", "upper", "probability", "log Bayes factor", "half the scale",
@@ -330,11 +332,6 @@ class TableNetwork:
             heading = f"Groups {names[a]} and {names[b]}"
             sections.append(section(heading, paragraph(text), differences))
         return sections
-
-    def edge_table(self):
-        """The columns of the table of edges, by their names."""
-        first, second = (np.array(self.items)[side] for side in self.pairs)
-        return {"first": first, "second": second} | self._columns()
 
     def summary(self):
         """One line about the network."""

@@ -3,6 +3,7 @@
 import os
 import time
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise
 from multiprocessing import get_context
@@ -62,11 +63,11 @@ def conditional(dtype="float32", **options):
         mf.belief_propagation(fitted.model_.given(X[0]))
 
 
-def linear(estimator, dtype="float64", **options):
+def linear(estimator, dtype, **options):
     """Fit a linear estimator with fewer features than samples and with more, and predict."""
     for n_features in (2, 9):
         X = NORMALS[:, :n_features].astype(dtype)
-        estimator().fit(X, np.arange(6) % 2).predict(X, **options)
+        estimator.fit(X, np.arange(6) % 2).predict(X, **options)
 
 
 def spins(solver="bslm"):
@@ -99,20 +100,27 @@ def linear_model(dtype="float64", n_features=5):
     return mf.SparseLinearModel(X, X[:, 0], 0.1, units)
 
 
-# The longest first; neighbours have little code in common.
-STANDARD = {
-    "tap": lambda: tap(layered()),
+# The longest first; neighbours have little code in common. Wheels have them in either `dtype`.
+STANDARD: dict[str, Callable] = {
+    "tap": lambda dtype="float64": tap(layered(dtype=dtype)),
     "belief_propagation": lambda: mf.belief_propagation(layered(), field=np.zeros((2, 4))),
     "FullyVisibleBoltzmannMachine, bslm": spins,
-    "GeneralizedRBM": lambda: machine(mf.GeneralizedRBM(3)),
+    "GeneralizedRBM": lambda dtype="float32": machine(mf.GeneralizedRBM(3), BITS.astype(dtype)),
     "PottsMachine": potts,
-    "SpikeSlabClassifier": lambda: linear(mf.SpikeSlabClassifier),
+    "SpikeSlabClassifier": lambda dtype="float64": linear(mf.SpikeSlabClassifier(), dtype),
     "ConditionalRBM": conditional,
     "GeneralizedRBM, spike-and-slab pixels": pixels,
+    "SpikeSlabClassifier, logit": lambda dtype="float64": linear(
+        mf.SpikeSlabClassifier(likelihood="logit"), dtype
+    ),
     "FullyVisibleBoltzmannMachine": spins_with_errors,
-    "DeepBoltzmannMachine": lambda: machine(mf.DeepBoltzmannMachine((3, 2), pretraining_epochs=1)),
-    "relaxed_bp": lambda: mf.relaxed_bp(layered(), max_iter=2),
-    "SpikeSlabRegressor": lambda: linear(mf.SpikeSlabRegressor, return_std=True),
+    "DeepBoltzmannMachine": lambda dtype="float32": machine(
+        mf.DeepBoltzmannMachine((3, 2), pretraining_epochs=1), BITS.astype(dtype)
+    ),
+    "relaxed_bp": lambda dtype="float64": mf.relaxed_bp(layered(dtype=dtype), max_iter=2),
+    "SpikeSlabRegressor": lambda dtype="float64": linear(
+        mf.SpikeSlabRegressor(), dtype, return_std=True
+    ),
     "adaptive_tap": lambda: mf.adaptive_tap(fully_visible(), max_iter=2),
     "tap, float32": lambda: tap(layered(dtype="float32")),
     "expectation_propagation": lambda: mf.expectation_propagation(linear_model(), max_iter=3),

@@ -31,6 +31,7 @@ from fastmf._common.names import pandas
 from fastmf._common.warning import warn_user
 from fastmf._jit.messages import to_stderr
 from fastmf.inference.bp.belief_propagation import most_probable
+from fastmf.inference.bp.graphs.units import MAX_EXPONENT
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import log_partition_estimate
 from fastmf.inference.mean_field.lower_bound import (
@@ -64,8 +65,6 @@ from fastmf.priors._queries import is_discrete, two_values
 
 # Standard errors by which an estimate is clearly higher than another.
 CLEAR_ERRORS = 3
-# Largest couplings and fields of discrete units: beyond, rounding hides whole nats.
-MAX_PARAMETER = 1e12
 # Effective number of chains, of each end, below which an estimate does not count as converged (half
 # of the chains if they are fewer than twenty).
 MIN_EFFECTIVE_SIZE = 10
@@ -313,9 +312,9 @@ def _check_sizes(model):
     values = couplings.data if issparse(couplings) else couplings.ravel()
     sizes = np.abs(np.concatenate([values, *fields]))
     largest = sizes[np.isfinite(sizes)].max(initial=0.0)
-    if largest > MAX_PARAMETER:
+    if largest > MAX_EXPONENT:
         raise ValueError(
-            f"model must have couplings and fields of at most {MAX_PARAMETER:g} to be annealed, "
+            f"model must have couplings and fields of at most {MAX_EXPONENT:g} to be annealed, "
             f"got {largest:.3g}: sums of these are not known to a nat in double precision. Divide "
             "them by a number, fix the units that they decide, or take log_partition_bounds."
         )
@@ -404,12 +403,12 @@ class Exploration:
         )  # fmt: skip
 
 
-def starts_of_bound(model, starts, max_iter=100):
+def starts_of_bound(model, starts):
     """States of much weight that chains may not reach."""
     with np.errstate(all="ignore"):  # units without moments
-        states = [starts_at(collapsed_tap(model, starts, max_iter=max_iter))]
+        states = [starts_at(collapsed_tap(model, starts, max_iter=100))]
     if all(map(two_values, model.layers)):
-        state = most_probable(model, max_iter=max_iter).assignment
+        state = most_probable(model, max_iter=100).assignment
         states.append(np.atleast_2d(state[0] if isinstance(state, tuple) else state))
     return states
 

@@ -25,7 +25,7 @@ neighbours need the fewest new pairs of states (Kjaerulff 1990).
 import heapq
 import math
 from dataclasses import dataclass
-from sys import float_info
+from sys import float_info, maxsize
 from typing import NamedTuple
 
 import numpy as np
@@ -298,8 +298,8 @@ MAX_NEIGHBOURS = 3 * 10**7
 # Entries of a table up to which Python's calls take longer than the sums: no other order is looked
 # for if tables are as small on average, and all factors of a step are in one group.
 MAX_SMALL_ENTRIES = 512
-# No machine has memory for tables of more entries.
-MAX_BITS = 60
+# No machine has addresses for tables of more entries.
+MAX_BITS = math.log2(maxsize // 8)
 
 
 @dataclass

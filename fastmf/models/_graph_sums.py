@@ -38,7 +38,10 @@ class GraphSums:
         edges = (np.cumsum(free) - 1)[edges[free[edges].all(1)]]
         n_states, self._most = n_states[free], int(n_states.max(initial=1))
         self._reduction = reduction_of(len(n_states), edges, self._most, max_bytes / 32)
-        self._round_bytes = n_bytes_of(self._reduction.rounds, self._most)
+        rounds = self._reduction.rounds
+        most_edges = max((len(done.edges) for done in rounds), default=0)
+        tables = 2 * n_entries_of(rounds, self._most) + 4 * most_edges * float(self._most) ** 2
+        self._round_bytes = 8 * tables
         core = n_states[self._reduction.core]
         self.plan = elimination_plan(core, self._reduction.edges, max_bits)
 
@@ -189,12 +192,6 @@ def n_entries_of(rounds, n_states):
     n_inner = sum(len(done.inner) for done in rounds)
     n_others = sum(len(done.leaves) + len(done.alone) for done in rounds)
     return n_inner * float(n_states) ** 3 + n_others * float(n_states) ** 2
-
-
-def n_bytes_of(rounds, n_states):
-    """Memory that sums take, about; parameters as for `n_entries_of`."""
-    n_edges = max((len(done.edges) for done in rounds), default=0)
-    return 8 * (2 * n_entries_of(rounds, n_states) + 4 * n_edges * float(n_states) ** 2)
 
 
 def sum_in_rounds(tables, reduction, sum_core, averages=True, maximum=False):

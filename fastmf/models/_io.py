@@ -148,7 +148,7 @@ def field_from_arrays(name, arrays):
     shape, dtype = arrays.header(name)
     if dtype.kind != "U":
         # Couplings of groups may be given with four axes, but have two in models and files.
-        return arrays.member(name, "f", (None,) * min(2, len(shape)))
+        return arrays.member(name, "f", (None,) * min(2, len(shape)))[()]  # numbers are scalars
     kind, *count = _kind(name, arrays)
     if kind == "sparse":
         return sparse_from_arrays(name, arrays)

@@ -88,13 +88,13 @@ class SparseLinearModel(Model):
         y = np.atleast_2d(_checks.matrix("y", np.atleast_2d(self.y)).astype(np.float64))
         if y.shape != (1, len(X)):
             raise ValueError(f"y must have shape ({len(X)},), got {np.shape(self.y)}.")
-        variance = _number("noise_variance", self.noise_variance)
+        variance = number("noise_variance", self.noise_variance, -np.inf, np.inf)
         if not 0 < variance < np.inf:
             raise ValueError(f"noise_variance must be positive and finite, got {variance:g}.")
         rows = float(len(X))
         if self.total_rows is not None:
-            rows = _number("total_rows", self.total_rows)
-        square = _number("absent_square", self.absent_square)
+            rows = number("total_rows", self.total_rows, -np.inf, np.inf)
+        square = number("absent_square", self.absent_square, -np.inf, np.inf)
         if not (np.isfinite(rows) and 0 <= square < np.inf):
             raise ValueError(
                 f"total_rows and absent_square must be finite, and absent_square not negative, got "
@@ -240,10 +240,3 @@ def _row_weights(value, n_rows):
     weights = np.full(n_rows, weights, np.float64)
     weights.flags.writeable = False
     return weights
-
-
-def _number(name, value):
-    """A number, which files hold as an array."""
-    if np.ndim(value) == 0 and isinstance(value, np.ndarray):
-        value = value[()]
-    return number(name, value, -np.inf, np.inf)

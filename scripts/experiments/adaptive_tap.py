@@ -36,7 +36,7 @@ def parser():
     return experiment.Parser(
         __doc__, "seed", "data", "output",
         quick={"rows": 500, "hidden": 30, "epochs": 3, "iterations": [3, 10]},
-        hidden=100, epochs=10, rows=5000, learning_rate=0.05,
+        hidden=100, epochs=10, rows=(5000, "training images"), learning_rate=0.05,
         iterations=([3, 10, 100], "of a step of learning"),
         begin=(0, "epochs of TAP that all machines begin with"),
         solutions=(int, "a step [one an image, 100]"), single=(False, "single precision"),

@@ -40,13 +40,6 @@ SHARED = {
     "records": dict(type=Path, metavar="FILE", help="keeps results, so that a run resumes"),
     "dataset": dict(choices=TABLE_1, default="binary", help="digits, or grey faces [binary]"),
 }
-# Options of one script each that need no more explanation.
-HELP = {
-    "chains": "of annealing",
-    "hidden": "hidden units",
-    "rows": "training images",
-    "steps": "of annealing",
-}
 
 
 class Parser(argparse.ArgumentParser):
@@ -73,7 +66,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--quick", action="store_true", help=f"does it run? {small}")
 
     def _add(self, name, default, text=""):
-        flag, text = f"--{name.replace('_', '-')}", text or HELP.get(name, "")
+        flag = f"--{name.replace('_', '-')}"
         if default is False:
             self.add_argument(flag, action="store_true", help=text)
             return

@@ -23,14 +23,10 @@ from fastmf.learning.pseudo_likelihood.rows import distinct
 PAPER = {5: 2.09e-6, 10: 5.96e-7, 15: 4.64e-7, 20: 2.89e-7}
 
 
-def random_machine(d, rng, variance=0.5):
-    J = np.triu(np.sqrt(variance) * rng.normal(size=(d, d)), 1)
-    return mf.BoltzmannMachine(J + J.T, mf.Ising(np.sqrt(variance) * rng.normal(size=d)))
-
-
 def one_draw(d, options, rng):
     """Fit one random machine from several starts; a row of the table, and the fits' histories."""
-    model = random_machine(d, rng)
+    J = np.triu(np.sqrt(0.5) * rng.normal(size=(d, d)), 1)
+    model = mf.BoltzmannMachine(J + J.T, mf.Ising(np.sqrt(0.5) * rng.normal(size=d)))
     states = sample(model, options.rows, rng).astype(np.int8)
     objective = PseudoLikelihood(*distinct(states, np.ones(len(states)))[:2])
     truth = objective.packed(model.couplings, model.prior.field)
@@ -93,7 +89,7 @@ def simulation(options, folder):
 
 
 def sequences(first, folder):
-    """Fig. 1: all early sweeps, and of later ones 25 for each factor of ten."""
+    """Fig. 1, increments on the right: all early sweeps, then 25 for each factor of ten."""
     rows = []
     for d, histories in first.items():
         for start, values in enumerate(histories):
@@ -102,11 +98,6 @@ def sequences(first, folder):
                 rows.append((d, start, k, values[k - 1], increments[k - 2]))
     header = "d", "start", "sweep", "log_pseudo_likelihood", "increment"
     experiment.table(folder / "sequences.csv", header, rows)
-    draw_sequences(rows, folder / "sequences.png")
-
-
-def draw_sequences(rows, path):
-    """Log-pseudo-likelihoods and, on the right, their increments, a row for each size."""
     rows = np.array(rows, float)
     sizes = np.unique(rows[:, 0])
     figure = Figure(figsize=(9, 2.4 * len(sizes)), layout="constrained")
@@ -118,7 +109,7 @@ def draw_sequences(rows, path):
             increment_axes.loglog(sweeps, np.where(increments > 0, increments, np.nan))
         value_axes.set(ylabel=f"log-pseudo-likelihood, {d:.0f} units", xlabel="sweep")
         increment_axes.set(ylabel="increment", xlabel="sweep")
-    experiment.picture(figure, path)
+    experiment.picture(figure, folder / "sequences.png")
 
 
 # --- the Senate -------------------------------------------------------------------------------

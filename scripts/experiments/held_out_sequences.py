@@ -26,7 +26,7 @@ def main(argv=None):
         __doc__, "seed", "data", "output",
         quick={"family": "chain", "splits": 1, "l2": [0.03], "chains": 50, "steps": 80},
         l2=([0.03], "penalties of couplings"), splits=(1, "splits, of the seeds from --seed on"),
-        solver=("likelihood", "of PottsMachine"), chains=200, steps=500,
+        solver=("likelihood", "of PottsMachine"), chains=(200, "of annealing"), steps=500,
         inner=(False, "hold out a quarter of the training rows of --test in place of its rows"),
     )  # fmt: skip
     made.add_argument("family", nargs="?", default="RF00379", help="[RF00379]")

@@ -53,13 +53,13 @@ def parser():
     return experiment.Parser(
         __doc__, "seed", "threads", "data", "output", "dataset",
         quick={"epochs": 6, "rows": 2000, "starts": 500, "hidden": 30},
-        hidden=100, epochs=20, rows=int, starts=(3000, "images to start from"),
+        hidden=100, epochs=20, rows=(int, "training images"), starts=(3000, "images to start from"),
         learning_rate=(float, "[0.05, or the paper's]"),
         paper=(False, "the paper's settings: its rates, and no centring"),
         follow=([int], "epochs that are followed [all]"),
         sweeps=(3, "of TAP a step of learning"),
         early=([int], "steps of the first epoch after which it is followed, too [none]"),
-        tol=(1e-6, "to which solutions are solved"), steps=300,
+        tol=(1e-6, "to which solutions are solved"), steps=(300, "of annealing"),
         maps=([1, 3, 25, 100], "epochs that maps are drawn of, if followed; else the last"),
     )  # fmt: skip
 

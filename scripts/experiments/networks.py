@@ -214,13 +214,10 @@ def draw(covers, points, path):
     experiment.picture(figure, path)
 
 
-PARTS = {"cover": cover, "edges": edges}
-
-
 def main(argv=None):
-    """Run the parts that are asked for."""
+    """Draw tables, and print what is covered."""
     options = experiment.Parser(
-        __doc__, "seed", "output", quick={"tables": 20}, parts=PARTS, tables=(1000, "of a design")
+        __doc__, "seed", "output", quick={"tables": 20}, tables=(1000, "of a design")
     ).parse_args(argv)
     options.output = experiment.folder(options, "networks")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -235,7 +232,7 @@ def main(argv=None):
             for k in range(options.tables)
         ]
 
-    parts = {name: PARTS[name](tables) for name in options.parts}
+    parts = {"cover": cover(tables), "edges": edges(tables)}
     rows = [
         (part, kind, name, f"{x:.4f}", f"{y:.4f}")
         for part, lines in parts.items()
@@ -243,7 +240,7 @@ def main(argv=None):
     ]
     experiment.table(options.output / "networks.csv", ("part", "items", "name", "x", "y"), rows)
     path = options.output / "networks_calibration.png"
-    draw(parts.get("cover", []), parts.get("edges", []), path)
+    draw(*parts.values(), path)
 
 
 if __name__ == "__main__":

@@ -29,8 +29,7 @@ COLUMNS = ("log-likelihood", "accuracy", *STARTS, "imputation", "seconds")
 
 def trained(name, X, options):
     """The machine of a training, and its seconds."""
-    common = dict(n_components=options.hidden, random_state=options.seed)
-    epochs = dict(n_epochs=options.epochs)
+    common = dict(n_components=options.hidden, n_epochs=options.epochs, random_state=options.seed)
     start = time.process_time()
     if name == "BernoulliRBM":
         sklearn_rbm = BernoulliRBM(options.hidden, random_state=options.seed).fit(X)
@@ -40,8 +39,8 @@ def trained(name, X, options):
         return mf.GeneralizedRBM(init=model, n_epochs=0, random_state=0).fit(X), seconds
     if name.endswith(", then pcd"):
         first = TRAININGS["batch_size=100, l2=0.001"]
-        common["init"] = mf.GeneralizedRBM(**common, **epochs, **first).fit(X).model_
-    machine = mf.GeneralizedRBM(**common, **epochs, **TRAININGS[name]).fit(X)
+        common["init"] = mf.GeneralizedRBM(**common, **first).fit(X).model_
+    machine = mf.GeneralizedRBM(**common, **TRAININGS[name]).fit(X)
     return machine, time.process_time() - start
 
 
@@ -62,12 +61,10 @@ def measured(name, data, by_pixels, options):
     X, y, T, t = data
     machine, seconds = trained(name, X, options)
     model, n_steps = machine.model_, options.sweeps
-    annealed = mf.evaluation.annealed_importance_sampling(
-        model, 100, n_steps, max_steps=8 * n_steps, rng=options.seed
-    )
+    annealed = {"n_chains": 100, "n_steps": n_steps, "max_steps": 8 * n_steps}
     classifier = LogisticRegression(max_iter=500).fit(machine.transform(X), y)
     row = {
-        "log-likelihood": float(machine.score_samples(T, annealed.log_partition).mean()),
+        "log-likelihood": float(experiment.annealed(model, T, rng=options.seed, **annealed)[0]),
         "accuracy": classifier.score(machine.transform(T), t),
         "seconds": seconds,
     }
@@ -101,7 +98,7 @@ def main(argv=None):
     options = experiment.Parser(
         __doc__, "seed", "data", "output",
         quick={"hidden": 16, "epochs": 2, "sweeps": 20, "rows": 1000},
-        hidden=256, epochs=20, rows=10_000, sweeps=(1000, "of samples"),
+        hidden=256, epochs=20, rows=(10_000, "training images"), sweeps=(1000, "of samples"),
     ).parse_args(argv)  # fmt: skip
     train, test = experiment.train_and_test("binary", options, None)
     data = train.X, train.labels[: options.rows], test.X, test.labels

@@ -6,7 +6,6 @@ bound. Each seed is a line of record.csv in the folder --output.
 """
 
 import pickle
-import warnings
 from argparse import Namespace
 from functools import partial
 
@@ -15,6 +14,7 @@ import numpy as np
 
 import fastmf as mf
 from fastmf.evaluation import Checkpoint, IterateAverage, log_likelihood
+from fastmf.evaluation.log_partition import annealed_quietly
 
 
 def drawn(folder, split, n_draws=1):
@@ -51,7 +51,6 @@ ADDED = PRECONDITIONED | {"n_starts": 300, "learning_rate": (0.5, 0.0)}
 AVERAGED = {"ordinary": 0.25, "preconditioned": 0}
 # Largest gap between both ends, and standard error of each, in nats, at which they are closed.
 MAX_ERROR = 0.05
-RUN = "data_set", "hidden", "epochs", "rows", "seed", "gradient", "l1"
 
 
 def main(argv=None):
@@ -64,7 +63,7 @@ def main(argv=None):
     rows, results = [], experiment.Results(folder / "record.jsonl")
     for seed in range(options.seed, options.seed + options.seeds):
         run = run_of(options, len(train), seed)
-        name = "-".join(map(str, run))
+        name = "-".join(map(str, run.values()))
         rows.append(results.get(name, trained, train, test, run, folder, options))
         experiment.table_of(folder / "record.csv", list(results.values.values()))
         print(*(f"{name} {value}" for name, value in rows[-1].items()), sep="  ", flush=True)
@@ -76,10 +75,9 @@ def parser():
         __doc__, "seed", "threads", "data", "output",
         quick={"rows": 1000, "epochs": 4, "hidden": [10], "chains": 20, "steps": 50,
                "max_steps": 50},
-        hidden=([500], "units of each layer"), epochs=40, rows=int,
-        deep_epochs=(1, "of all layers, after those of the lowest; not with --ordinary"),
+        hidden=([500], "units of each layer"), epochs=40, rows=(int, "training images"),
         ordinary=(False, "ordinary gradients, without preconditioning"),
-        l1=(float, "[0.0001, with --ordinary 0]"), seeds=3, chains=300, steps=500,
+        l1=(float, "[0.0001, with --ordinary 0]"), seeds=3, chains=(300, "of annealing"), steps=500,
         max_steps=(64000, "of annealing, doubled up to these until both ends close"),
     )  # fmt: skip
     made.add_argument("--data-set", choices=DATA, default="mnist", help="[mnist]")
@@ -87,11 +85,14 @@ def parser():
 
 
 def run_of(options, n_rows, seed):
-    """What tells a seed from others: the values of the columns `RUN`."""
+    """What tells a seed from others, by column."""
     sizes = "-".join(map(str, options.hidden))
-    epochs = f"{options.epochs}+{options.deep_epochs}" if stacked(options) else options.epochs
+    epochs = f"{options.epochs}+1" if stacked(options) else options.epochs
     gradient = "ordinary" if options.ordinary else "preconditioned"
-    return options.data_set, sizes, epochs, n_rows, seed, gradient, options.l1
+    return {
+        "data_set": options.data_set, "hidden": sizes, "epochs": epochs, "rows": n_rows,
+        "seed": seed, "gradient": gradient, "l1": options.l1,
+    }  # fmt: skip
 
 
 def stacked(options):
@@ -101,25 +102,24 @@ def stacked(options):
 
 def trained(train, test, run, folder, options):
     """Train a machine, save it, or its average, and give its figures."""
-    seed = run[RUN.index("seed")]
     last, average, seconds = learned(train, run, folder, options)
-    figures = quality(average, train, test, seed, options)
-    of_last = figures if last is average else quality(last, train, test, seed, options)
+    figures = quality(average, train, test, run["seed"], options)
+    of_last = figures if last is average else quality(last, train, test, run["seed"], options)
     figures["last_iterate"] = round((of_last["from_above"] + of_last["from_below"]) / 2, 2)
     times = zip(("seconds", "cpu_seconds"), seconds, strict=True)
     figures |= {name: round(float(value), 1) for name, value in times}
-    return dict(zip(RUN, run, strict=True)) | figures
+    return run | figures
 
 
 def learned(train, run, folder, options):
     """The last model of a run, the one that counts, and the seconds that it took."""
-    name, seed = "-".join(map(str, run)), run[RUN.index("seed")]
+    name, seed = "-".join(map(str, run.values())), run["seed"]
     init, before, n_epochs = None, (0.0, 0.0), options.epochs
     if stacked(options):
         below = Namespace(**vars(options) | {"hidden": options.hidden[:1]})
         _, init, before = learned(train, run_of(below, len(train), seed), folder, below)
-        n_epochs = options.deep_epochs
-    averaged = AVERAGED[run[RUN.index("gradient")]]
+        n_epochs = 1  # of all layers, after those of the lowest
+    averaged = AVERAGED[run["gradient"]]
     first = n_epochs - max(1, round(averaged * n_epochs)) + 1
     file = folder / f"{name}.average.pickle"  # with which an interrupted run resumes
     average = pickle.loads(file.read_bytes()) if file.exists() else IterateAverage(first)
@@ -134,10 +134,8 @@ def learned(train, run, folder, options):
 
 
 def learner(n_epochs, seed, options, init=None, **others):
-    if init is not None:
-        rates = ADDED
-    else:
-        rates = ORDINARY if options.ordinary else PRECONDITIONED
+    rates = ORDINARY if options.ordinary else PRECONDITIONED
+    rates = rates if init is None else ADDED
     if len(options.hidden) > 1:
         sizes = tuple(options.hidden)
         estimator = partial(mf.DeepBoltzmannMachine, sizes, pretraining_epochs=0, init=init)
@@ -151,13 +149,11 @@ def learner(n_epochs, seed, options, init=None, **others):
 
 def quality(model, train, test, seed, options):
     """Log-likelihoods of a model, from above and below, and how its annealing ended."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "annealed importance sampling: not converged")
-        annealed = mf.evaluation.annealed_importance_sampling(
-            model, options.chains, options.steps, data=train[: options.chains],
-            max_steps=max(options.steps, options.max_steps), tolerance=MAX_ERROR,
-            n_threads=options.threads, rng=seed,
-        )  # fmt: skip
+    annealed = annealed_quietly(
+        model, options.chains, options.steps, data=train[: options.chains],
+        max_steps=max(options.steps, options.max_steps), tolerance=MAX_ERROR,
+        n_threads=options.threads, rng=seed,
+    )  # fmt: skip
     bound = {"order": 1, "max_iter": 500, "tol": 1e-6} if model.deep else {}
     of_test, of_train = (
         np.concatenate(

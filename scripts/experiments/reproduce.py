@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 
 
 def main(argv=None):
-    made = experiment.Parser(__doc__, "seed", quick={}, dry=(False, "print the commands alone"))
+    made = experiment.Parser(__doc__, "seed", quick={})
     made.add_argument("names", nargs="*", metavar="NAME", help="or patterns [list all]")
     made.set_defaults(seed=None)  # the command's own
     options = made.parse_args(argv)
@@ -25,7 +25,7 @@ def main(argv=None):
         print(f"{line['name']:32} {line['what']} ({line['settings']}; run: {line['run']})")
         command = arguments(line, options)
         print("    " + shlex.join(["python", *command]), flush=True)
-        if options.names and not options.dry:
+        if options.names:
             subprocess.run([sys.executable, *command], cwd=HERE.parents[1], check=True)
 
 

@@ -5,7 +5,6 @@ is given them. With --prior they are drawn from the priors of the fit, as in sim
 calibration; data sets whose variance of y is not near 1, its unit, are drawn anew.
 """
 
-import sys
 import time
 import warnings
 from functools import partial
@@ -162,4 +161,4 @@ def figures_of(fits):
 
 
 if __name__ == "__main__":
-    sys.exit(experiment.run(main))
+    experiment.run(main)

@@ -59,7 +59,7 @@ def parser():
     made = experiment.Parser(
         __doc__, "seed", "data", "output", "dataset",
         quick={"epochs": 5, "rows": 2000, "hidden": [(25,), (30, 15)], "learning_rate": [0.05]},
-        epochs=100, rows=int, sweeps=(3, "of TAP a step"),
+        epochs=100, rows=(int, "training images"), sweeps=(3, "of TAP a step"),
         learning_rate=([float], "of all epochs, or of the first and the last [the paper's]"),
         follow=([1, 5, 10, 20, 50, 100], "epochs that are kept, and measured by Eq. 39"),
         starts=(10, "mean-field starts in denoising"), centred=(False, "centred gradients"),

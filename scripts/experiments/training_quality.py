@@ -54,9 +54,9 @@ def main(argv=None):
         __doc__, "seed", "threads", "data", "output", "dataset",
         quick={"rows": 1000, "test_rows": 100, "hidden": 10, "epochs": [1, 2], "chains": 20,
                "steps": 50},
-        methods=METHODS, hidden=100, rows=10_000, test_rows=(10_000, "images"),
+        methods=METHODS, hidden=100, rows=(10_000, "training images"), test_rows=(10_000, "images"),
         epochs=([1, 2, 5, 10, 20], "after which to evaluate; the last ends training"),
-        chains=100, steps=1000, learning_rate=(float, "of all methods [their own]"),
+        chains=(100, "of annealing"), steps=1000, learning_rate=(float, "of all [their own]"),
     ).parse_args(argv)  # fmt: skip
     folder = experiment.folder(options, "training-quality")
     train, test = (experiment.images(options.dataset, options.data, s).X for s in ("train", "test"))

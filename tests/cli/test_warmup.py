@@ -4,12 +4,6 @@ from fastmf._jit import cache
 from fastmf.cli import main, warmup
 
 
-@pytest.mark.slow
-def test_every_standard_task_runs():
-    failed = {name: warmup.run(name) for name in warmup.STANDARD}
-    assert {name: error for name, error in failed.items() if error} == {}
-
-
 def test_an_error_of_a_task_is_a_line():
     def fail():
         raise ValueError("it is\nbad")

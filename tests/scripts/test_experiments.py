@@ -59,7 +59,6 @@ def test_reproduce_runs_what_is_named(load, monkeypatch, capsys):
     script, ran = load("experiments/reproduce"), []
     monkeypatch.setattr(subprocess, "run", lambda command, **_: ran.append(command[1:]))
     script.main([])
-    script.main(["ep-figure-1", "--dry"])
     assert not ran and "ep_spike_slab.py paper" in capsys.readouterr().out
     script.main(["ep-f*", "nguyen-figure-1", "--quick", "--seed", "3"])
     scripts = {command[0]: command[1:] for command in ran}

@@ -37,5 +37,6 @@ def test_the_page_has_the_table(script):
 
 @pytest.mark.slow
 def test_every_call_of_the_library_runs(load):
+    """Those of the command `warmup` included."""
     errors = {name: run(task) for name, task in load("calls").tasks_of_library().items()}
     assert {name: error for name, error in errors.items() if error} == {}

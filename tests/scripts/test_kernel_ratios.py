@@ -32,7 +32,7 @@ class Sleeper(NamedTuple):
 
 def test_kernel_and_twin_are_timed_and_printed_one_by_one(load, monkeypatch, capsys, tmp_path):
     script = load("kernel_ratios")
-    monkeypatch.setattr(script, "timed_cases", lambda: [Sleeper(3), Sleeper(1)])
+    monkeypatch.setattr(script, "TIMED", [Sleeper(3), Sleeper(1)])
     script.main(["--write", str(tmp_path / "r.json")])
     found = json.loads((tmp_path / "r.json").read_text())
     kernel, twin = found["sleeper-3 float64"]

@@ -435,6 +435,6 @@ def mean_alone(prior, X, weights=None):
     return float(np.average(logs, weights=weights))
 
 
-def _repeated_rows(weights, least=50_000):
-    """Rows as often as their weights say, at least this many."""
-    return resampled_rows(weights, max(len(weights), least), 0.5)
+def _repeated_rows(weights):
+    """Rows as often as their weights say, 50,000 or more."""
+    return resampled_rows(weights, max(len(weights), 50_000), 0.5)

@@ -115,16 +115,15 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
     def _select_couplings(self):
         """Leave the couplings to the objective that `l1` selects, and keep the path."""
         objective, gamma, tol = self._objective, float(self.ebic_gamma), self._tol
-        n_rows = objective.total
         if self.l1 in RULES:
             states, thresholds = self._items()
             regressions = Regressions(
-                states, objective.weights * n_rows, thresholds, objective.pairs, self.n_threads
+                states, self._row_weights(), thresholds, objective.pairs, self.n_threads
             )
             path, edges = nodewise_path(regressions, gamma, self.l1, tol)
         else:
             select = ebic_path if self.l1 == "ebic" else cross_validated_path
-            path, edges = select(objective, gamma, n_rows, tol)
+            path, edges = select(objective, gamma, tol)
         self.path_, self._objective = path, objective.restricted(edges)
 
     def _chosen_solver(self, solver):

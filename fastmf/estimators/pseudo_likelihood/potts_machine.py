@@ -12,15 +12,14 @@ from fastmf.estimators.common.data import CODES, warn_of_missing_codes
 from fastmf.estimators.common.runs import warn_of_convergence
 from fastmf.estimators.networks.network import Network
 from fastmf.estimators.pseudo_likelihood._base import ItemMachine, labels_from
+from fastmf.evaluation.contacts import contact_scores
 from fastmf.learning import chains
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
 from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, MAX_ITER, newton
 from fastmf.learning.pseudo_likelihood.potts import fitting
 from fastmf.learning.pseudo_likelihood.potts.couplings import (
-    average_product_corrected,
     local_fields,
     naive_mean_field,
-    norms,
     of_coefficients,
 )
 from fastmf.learning.pseudo_likelihood.potts.dense import DenseObjective
@@ -314,11 +313,7 @@ class PottsMachine(Network, ItemMachine):
         array of shape (n_groups, n_groups)
             Symmetric, with zero diagonal.
         """
-        one_of("gauge", gauge, ("zero-sum", None))
-        if ignore is not None and count("ignore", ignore, 0) >= self.sizes_.max():
-            raise ValueError(f"ignore must be a state, below {self.sizes_.max()}, got {ignore}.")
-        scores = norms(self._couplings, self.sizes_, gauge, ignore)
-        return average_product_corrected(scores) if flag("apc", apc) else scores
+        return contact_scores(self._couplings, gauge, ignore, apc, sizes=self.sizes_)
 
     # --- rows of the fit ------------------------------------------------------------------------
 

@@ -248,14 +248,14 @@ class SpikeSlabEstimator(Saved):
     by `_in_units_of_data`.
     """
 
-    # Learned numbers and arrays, as they are saved in files.
+    # Learned numbers and arrays, and further values that JSON holds, as they are saved in files.
     _learned: tuple
+    _fitted: tuple = ("n_features_in_",)
 
     # What to do if the fixed point of the last hyper-parameters is not found.
     _advice: str
     # Sweeps of a chain.
     _n_sweeps = 30
-    _likelihood = "gaussian"
 
     def as_frame(self):
         """The coefficients as a pandas data frame, one line for each feature.
@@ -286,7 +286,7 @@ class SpikeSlabEstimator(Saved):
             value = np.asarray(value)
             # Strings in arrays of objects, as pandas passes them, are stored as arrays of strings.
             arrays[f"learned.{name}"] = np.array(value.tolist()) if value.dtype.hasobject else value
-        return {"n_features_in_": self.n_features_in_, "_likelihood": self._likelihood}, arrays
+        return {name: getattr(self, name) for name in self._fitted}, arrays
 
     def _restore(self, arrays):
         stored = {

@@ -516,7 +516,8 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         "_others", "_site_matrices", "_offset", "_scale", "_unpenalised",
         "_flat_moments", "_row_weights",
     )  # fmt: skip
-    _likelihood = "probit"
+    _likelihood = "probit"  # of files without it
+    _fitted = ("n_features_in_", "_likelihood")
     _advice = (
         "give slab_variance (1, say), which may have gone to its bound, or inclusion_probability; "
         "or take blocks=None"

@@ -112,8 +112,14 @@ def prepared(options, units, dtype, n_rows, memory=None):
     settings = _settings(options, units, dtype)
     problem = _problem(options, units, dtype, memory)
     n, n_padded = len(units.model.weights), problem.hidden_field.shape[1]
-    record = _record(n_rows, n, n_padded, options)
-    record.hidden[:] = problem.hidden_field
+    record = BPRecord(
+        visible=np.zeros((n_rows, n)),
+        hidden=np.broadcast_to(problem.hidden_field, (n_rows, n_padded)).copy(),
+        best=np.zeros((n_rows, n), bool),
+        objective=np.full(n_rows, -np.inf),
+        bethe=np.zeros(n_rows),
+        **record_of(n_rows, options)._asdict(),
+    )
     return settings, problem, record
 
 
@@ -198,17 +204,6 @@ def record_of(n_rows, options):
         n_stalled=np.zeros(n_rows, np.int64),
         limit=np.full(n_rows, np.inf),
         history=np.zeros((n_rows, n_history) if n_history else (0, 0)),
-    )
-
-
-def _record(n_rows, n, n_padded, options):
-    return BPRecord(
-        visible=np.zeros((n_rows, n)),
-        hidden=np.zeros((n_rows, n_padded)),
-        best=np.zeros((n_rows, n), bool),
-        objective=np.full(n_rows, -np.inf),
-        bethe=np.zeros(n_rows),
-        **record_of(n_rows, options)._asdict(),
     )
 
 

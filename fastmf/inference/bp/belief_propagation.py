@@ -238,7 +238,11 @@ def automatic(options, model, field, clamp, init=None):
     if not units.is_forest:
         exact = _exact(units, units.n_rows or 1)
         if exact is not None:
-            return _certain(graph_beliefs(options, units, exact, None, units.n_rows is None))
+            result = graph_beliefs(options, units, exact, None, units.n_rows is None)
+            ended = np.where(result.converged, "exact, by elimination", result.message)
+            return with_check(
+                with_changes(result, method="elimination", message=ended[()]), all_right
+            )
     one = propagate_units(options, units)
     if one.reliable is None or np.all(one.reliable):  # None: too large for checks, and more starts
         return one
@@ -266,12 +270,6 @@ def _exact(units, n_rows):
     }  # fmt: skip
     values, beliefs, pairs = map(np.array, zip(*rows, strict=True))
     return Solved(record, beliefs, values, pairs, None, None, None, None)
-
-
-def _certain(result):
-    """The same beliefs, which need no check."""
-    message = np.where(result.converged, "exact, by elimination", result.message)
-    return with_check(with_changes(result, method="elimination", message=message[()]), all_right)
 
 
 def most_probable(

@@ -1,7 +1,6 @@
 """The results of belief propagation, on an RBM and on a graph."""
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -143,13 +142,8 @@ def beliefs_of(options, units, ends, single=False, local_maximum=None):
     result = of_record(record, single, dtype, layers, rows, **averaged)
     if score is None:
         p, q = (np.hstack(x) for x in zip(*map(sigmoid_pair, log_odds), strict=True))
-        result.__dict__["_states"] = p - q, partial(_more_probable, units)
+        result.__dict__["_states"] = p - q, lambda difference: _values(units, difference > 0)
     return result
-
-
-def _more_probable(units, difference):
-    """The more probable value of each unit by differences of the probabilities of both."""
-    return _values(units, difference > 0)
 
 
 def _values(units, x):

@@ -132,15 +132,11 @@ class BlockState(NamedTuple):
     tilted: Tilted
     log_partition: float  # of the Gaussian
     proposal: np.ndarray  # the sites of the next iteration
-    largest_difference: float
-
-    def residual(self):
-        """Largest difference of a mean or (co)variance between Gaussian and tilted units."""
-        return self.largest_difference
+    residual: float  # largest difference of a mean or (co)variance between Gaussian and units
 
     def agrees(self, tol):
         """Whether Gaussian and tilted units have the same moments."""
-        return self.residual() <= tol and self._effect() <= tol
+        return self.residual <= tol and self._effect() <= tol
 
     def _effect(self):
         """Largest effect of a difference on the log-partition, whatever the scale of the units.
@@ -287,7 +283,7 @@ def solve_with_blocks(model, members, init, damping, options, trace):
     if not (len(blocks.singles) or bounded) and len(members) == 1:
         state = _state_of_one_block(model, problem)
         if state is not None:
-            trace.add(state.residual(), lambda: problem.energy(state))
+            trace.add(state.residual, lambda: problem.energy(state))
             result = _result(model, problem, (state, CONVERGED), trace)
             return result, result
     state = None if start is None else problem.state_of(start)

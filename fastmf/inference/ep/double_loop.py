@@ -106,7 +106,11 @@ def _outer_point(problem, moments, starts, tol):
     if inner is None:
         return None
     energy = inner.value + gaussian_log_partition(marginal)
-    return OuterPoint(moments, _target(problem, inner), inner, energy)
+    # Variances of tilted units that vanish are bounded from below.
+    mean, var = inner.tilted
+    scale = np.maximum(abs(inner.cavity[1]), problem.prior_precision)
+    target = np.stack([mean, np.maximum(var, 1 / (MAX_RELATIVE_PRECISION * scale))])
+    return OuterPoint(moments, target, inner, energy)
 
 
 def _state(problem, inner):
@@ -117,15 +121,8 @@ def _state(problem, inner):
     """
     state = problem.state_of(inner.site)
     largest = mismatch(inner.gaussian, inner.tilted)
-    changes = {"cavity": inner.cavity, "tilted": inner.tilted, "largest_difference": largest}
+    changes = {"cavity": inner.cavity, "tilted": inner.tilted, "residual": largest}
     return state and state._replace(**changes)
-
-
-def _target(problem, inner):
-    """Moments of the tilted units; variances that vanish are bounded from below."""
-    mean, var = inner.tilted
-    scale = np.maximum(abs(inner.cavity[1]), problem.prior_precision)
-    return np.stack([mean, np.maximum(var, 1 / (MAX_RELATIVE_PRECISION * scale))])
 
 
 # --- the inner problem ----------------------------------------------------------------------------

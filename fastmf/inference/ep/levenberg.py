@@ -16,7 +16,7 @@ def descend(problem, point, trace):
     levenberg, state = 1.0, None
     for _ in range(problem.max_iter):
         state = point.state(problem)
-        trace.add(state.residual(), lambda value=point.value: float(value))
+        trace.add(state.residual, lambda value=point.value: float(value))
         if state.agrees(problem.tol):
             return state, True
         new = None
@@ -51,6 +51,6 @@ def _accepted(problem, step, length, new, residual):
     point = step.point
     change = abs(step.derivative) + abs(new.value - point.value)
     if change < 100 * point.rounding_error:
-        return new.state(problem).residual() < 0.9 * residual
+        return new.state(problem).residual < 0.9 * residual
     enough = point.value + 1e-4 * length * min(step.derivative, 0.0) + point.rounding_error
     return new.value <= enough

@@ -16,10 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.linalg import MIN_EIGENVALUE
 from fastmf._common.rows import BLOCK_ENTRIES
-
-# Smallest part of the precision of a feature that a pattern leaves it: below, it is a copy.
-INDEPENDENT_PART = 1e-10
 
 
 class InclusionPosterior(NamedTuple):
@@ -76,7 +74,7 @@ class InclusionPosterior(NamedTuple):
         residual = self.h - np.einsum("nkj,nk->nj", along[:, :, :-1], along[:, :, -1])
         log_weights = (along[:, :, -1] ** 2).sum(1) / 2 + (self.weight[places] * counts).sum(1)
         log_weights -= np.log(np.einsum("nkk->nk", lower)).sum(1)
-        proper = variance > INDEPENDENT_PART * diagonal
+        proper = variance > MIN_EIGENVALUE * diagonal  # else it is a copy
         row, place = np.nonzero(counts)
         proper[row, places[row, place]] = False
         variance = np.where(proper, variance, 1.0)

@@ -33,7 +33,7 @@ def parallel_sweeps(problem, state, damping, trace, patience=np.inf, max_rejecte
     step = _Step(adaptive, length, max_rejected)
     closest, lowest, halved, since, recent = state, np.inf, np.inf, 0, []
     for _ in range(len(trace.residuals), problem.max_iter):
-        residual, trace.last_state = state.residual(), state
+        residual, trace.last_state = state.residual, state
         trace.add(residual, lambda state=state: problem.energy(state))
         if residual <= problem.tol and state.agrees(problem.tol):
             return state, CONVERGED, "parallel"
@@ -70,7 +70,7 @@ class _Step:
             else:
                 site = extrapolation(self.length).reshape(state.site.shape)
             new = problem.state_of(site)
-            if new is not None and new.residual() <= limit:
+            if new is not None and new.residual <= limit:
                 self.length = min(self.longest, 1.5 * self.length)
                 return new
             if extrapolation is None or not extrapolation.reset():

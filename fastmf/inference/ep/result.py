@@ -8,9 +8,8 @@ from fastmf._outcomes import BOUNDED, CONVERGED, LOST, MESSAGES, OUT_OF_ITERATIO
 from fastmf.inference.ep.sites import log_normalisers, mismatch, tilted_units, total
 from fastmf.inference.fixed_point import FixedPoint
 
-# Rounding error of a natural parameter, relative to it, and the largest change of a mean or
-# variance, as in `FixedPoint`, that rounding of cavities may cause.
-EPSILON, MAX_ROUNDING = 2.0**-50, 1e-4
+# Largest change of a mean or variance, as in `FixedPoint`, that rounding of cavities may cause.
+MAX_ROUNDING = 1e-4
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,7 +72,7 @@ def described(state, outcome, trace, units, log_partitions, **fields):
     log_partition, normaliser = log_partitions
     return ExpectationPropagation(
         mean=mean, var=var, b=b, a=a, log_partition=log_partition, converged=outcome == CONVERGED,
-        n_iter=len(trace.residuals), residual=state.residual(), message=MESSAGES[outcome],
+        n_iter=len(trace.residuals), residual=state.residual, message=MESSAGES[outcome],
         history=np.array(trace.residuals) if trace.with_energies else None, sites=sites,
         log_evidence=log_partition - normaliser if np.isfinite(normaliser) else -np.inf,
         energies=np.array(trace.energies) if trace.with_energies else None, **fields,
@@ -100,7 +99,7 @@ def result_of(problem, end, trace, normaliser=None):
 
 def _cavities_known(problem, state):
     """Whether the rounding of the cavities, differences of naturals, leaves the moments known."""
-    rounding = EPSILON * np.maximum(abs(state.site), abs(state.site + state.cavity))
+    rounding = 4 * np.finfo(float).eps * np.maximum(abs(state.site), abs(state.site + state.cavity))
     signs = np.array([[1.0], [-1.0]])
     moved = (tilted_units(problem, state.cavity + sign * signs * rounding)[0] for sign in (1, -1))
     return all(mismatch(moments, state.tilted) <= MAX_ROUNDING for moments in moved)

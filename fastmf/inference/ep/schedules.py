@@ -63,7 +63,7 @@ def descent(problem, state, damping, trace):
         return end, CONVERGED, "convergent"
     done = len(trace.residuals) - n_before == problem.max_iter or exhausted(problem)
     # Where rounding decides which moments exist, the last state may have none.
-    end = end if end.residual() < np.inf else state
+    end = end if end.residual < np.inf else state
     return end, OUT_OF_ITERATIONS if done else STALLED, "convergent"
 
 

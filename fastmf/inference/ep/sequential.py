@@ -44,10 +44,12 @@ def sequential_sweeps(problem, state, damping, trace):
 def _sweep(problem, damping, site):
     """Update all sites in place: the largest mismatch before an update, None without a Gaussian."""
     side, low_rank = problem.side, isinstance(problem.side, LowRank)
-    gaussian = (_inverse_data_covariance if low_rank else _covariance)(side, site)
-    if gaussian is None:
+    if low_rank:
+        matrix, given = _inverse_data_covariance(side, site)
+    elif (matrix := side.covariance(site)) is None:
         return None
-    matrix, given = gaussian
+    else:
+        given = matrix @ (side.field + site[0])
     rows, vector = np.zeros((BLOCK, BLOCK + len(given))), np.append(np.zeros(BLOCK), given)
     starts = range(0, side.n_units, BLOCK)
     updates = np.zeros((2, len(starts) * BLOCK))
@@ -65,12 +67,6 @@ def _sweep(problem, damping, site):
         visit_block(problem.units, settings, start, low_rank, rows, vector, site, updates)
         matrix -= (z.T * updates[0, units]) @ z
     return float(updates[1].max())
-
-
-def _covariance(side, site):
-    """Covariance and means of the units; None without a proper Gaussian."""
-    covariance = side.covariance(site)
-    return None if covariance is None else (covariance, covariance @ (side.field + site[0]))
 
 
 def _inverse_data_covariance(side, site):

@@ -72,15 +72,11 @@ class EPState(NamedTuple):
     tilted: np.ndarray
     log_partition: float  # of the Gaussian
     proposal: np.ndarray  # the sites of the next iteration
-    largest_difference: float
-
-    def residual(self):
-        """Largest difference of a mean or variance between the Gaussian and the tilted units."""
-        return self.largest_difference
+    residual: float  # largest difference of a mean or variance between the Gaussian and the units
 
     def agrees(self, tol):
         """Whether Gaussian and tilted units have the same moments: the rule of `FixedPoint`."""
-        return self.residual() <= tol and self._effect() <= tol
+        return self.residual <= tol and self._effect() <= tol
 
     def _effect(self):
         """Largest effect of a difference on the log-partition, whatever the scale of the unit."""

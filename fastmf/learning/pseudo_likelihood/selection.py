@@ -53,9 +53,9 @@ class SelectionPath(NamedTuple):
     score: np.ndarray | None = None
 
 
-def ebic_path(objective, gamma, n_rows, tol):
+def ebic_path(objective, gamma, tol):
     """Graphs of a path, and the couplings of the one that is chosen."""
-    n, cost = objective.n_fields, np.log(n_rows) + 4 * gamma * np.log(objective.n_units)
+    n, cost = objective.n_fields, np.log(objective.total) + 4 * gamma * np.log(objective.n_units)
     pairs, parameters = np.stack(objective.pairs, axis=1), objective.independent()
     penalties = _penalties(objective, N_PENALTIES)
     largest = penalties[0]
@@ -82,7 +82,7 @@ def ebic_path(objective, gamma, n_rows, tol):
     return path, pairs[graphs[chosen]]
 
 
-def cross_validated_path(objective, gamma, n_rows, tol, n_folds=10, n_penalties=30):
+def cross_validated_path(objective, gamma, tol, n_folds=10, n_penalties=30):
     """Compute graphs of a path and the couplings of the penalty with the best held-out score."""
     n, pairs = objective.n_fields, np.stack(objective.pairs, axis=1)
     counts = counts_of(objective.weights * objective.total)
@@ -104,7 +104,7 @@ def cross_validated_path(objective, gamma, n_rows, tol, n_folds=10, n_penalties=
         fits.append(parameters)
     sizes = np.array([int((fit[n:] != 0).sum()) for fit in fits])
     values = np.array([objective.log_likelihood(fit) for fit in fits])
-    ebic = -2 * values + sizes * (np.log(n_rows) + 4 * gamma * np.log(objective.n_units))
+    ebic = -2 * values + sizes * (np.log(objective.total) + 4 * gamma * np.log(objective.n_units))
     path = SelectionPath(penalties, sizes, values, ebic, chosen, score)
     return path, pairs[fits[chosen][n:] != 0]
 

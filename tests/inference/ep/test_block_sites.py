@@ -40,7 +40,7 @@ def test_the_energy_is_stationary_at_a_fixed_point():
     matrices = [T.ravel() for _, T in found.block_sites]
     site = np.concatenate([found.sites[0], found.sites[1, blocks.singles], *matrices])
     state = problem.state_of(site)
-    assert state.residual() < 1e-9
+    assert state.residual < 1e-9
     rng, h = np.random.default_rng(0), 1e-4
     for _ in range(5):
         change = h * rng.normal(size=len(site))

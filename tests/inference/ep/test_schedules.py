@@ -83,7 +83,7 @@ def test_it_ends_at_a_fixed_point(task, damping):
     state, outcome, name, trace = swept(task, damping)
     assert (outcome, name) == (CONVERGED, "parallel")
     np.testing.assert_allclose(state.gaussian, state.tilted, atol=task.tol)
-    assert trace.residuals[-1] == state.residual()
+    assert trace.residuals[-1] == state.residual
 
 
 def test_extrapolation_takes_fewer_iterations_to_the_same_fixed_point():
@@ -142,9 +142,7 @@ class Point:
 
     def state(self, problem):
         residual = abs(self.x * (self.x**2 - 1))
-        return SimpleNamespace(
-            residual=lambda: residual, agrees=lambda tol: residual <= tol, x=self.x
-        )
+        return SimpleNamespace(residual=residual, agrees=lambda tol: residual <= tol, x=self.x)
 
     def step(self, problem, parameter):
         gradient, hessian = self.x * (self.x**2 - 1), 3 * self.x**2 - 1 + parameter
