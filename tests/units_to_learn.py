@@ -3,6 +3,7 @@
 import numpy as np
 
 import fastmf as mf
+from fastmf.learning.layered.gradients import Gradients, summed
 
 RNG = np.random.default_rng(0)
 REALS = RNG.uniform(0, 1, (6, 5))
@@ -31,3 +32,9 @@ HIDDEN = {
     "gaussian": mf.Gaussian(RNG.normal(size=3), RNG.uniform(2, 3, 3)),
     "rectified": mf.TruncatedGaussian(RNG.normal(size=3), 3.0, 0.0, np.inf),
 }
+
+
+def gradient(model, X, of_model, order=2, **options):
+    """The gradient and moments of `Gradients`, with sums of the `Pairs`."""
+    terms, *moments = Gradients(model, order, **options)(model, X, of_model)
+    return summed(terms, model), *moments

@@ -13,6 +13,7 @@ W^2 v_i v_j / 2 + W^3 k_i k_j / 6], with each pair once and the terms of the ord
 import math
 from functools import partial
 from itertools import accumulate
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -172,15 +173,6 @@ class TapOptions(NamedTuple):
         )
 
 
-class Moments(NamedTuple):
-    """Means and variances of the units of each layer, and the tilts that have these moments."""
-
-    mean: tuple  # tuple of arrays of shape (n_rows, n_units)
-    var: tuple  # tuple of arrays of shape (n_rows, n_units)
-    b: tuple  # tuple of arrays of shape (n_rows, n_units)
-    a: tuple  # tuple of arrays of shape (n_rows, n_units)
-
-
 class SweepsFromData:
     """Sweeps of TAP without momentum, for RBMs from rows of data, each call in the same memory."""
 
@@ -189,7 +181,7 @@ class SweepsFromData:
         self._layout, self._prepared = None, {}
 
     def __call__(self, model, X):
-        """Return the `Moments`, which the next call overwrites."""
+        """Return mean, var, b and a of each layer, which the next call overwrites."""
         layout = layout_of(model, self._order, "blocked")
         if layout is not self._layout:
             self._layout, self._prepared = layout, {}
@@ -222,7 +214,8 @@ class SweepsFromData:
         slots = np.empty((n_workers, 1, settings.rows_per_worker, SLOT_SIZE))
         queue, tilt = np.zeros(2, np.int64), Tilt(none, none, none > 0)
         others = settings, tilt, ActiveRows(slots, *parts), queue, record
-        return state, queue, others, n_workers, Moments(*map(layout.split, state))
+        parts = dict(zip(("mean", "var", "b", "a"), map(layout.split, state), strict=True))
+        return state, queue, others, n_workers, SimpleNamespace(**parts)
 
 
 def moments_given(model, X, order=1, n_threads=None):

@@ -525,9 +525,3 @@ def _weighted_sums(weights, rows):
         return weights @ rows
     blocks = (slice(k, k + 100) for k in range(0, n_rows, 100))
     return sum((weights[:, block] @ rows[block]).astype(np.float64) for block in blocks)
-
-
-def gradient(model, X, of_model, order=2, n_threads=None, **options):
-    """The gradient and moments of `Gradients`, with sums of the `Pairs`."""
-    terms, *moments = Gradients(model, order, n_threads, **options)(model, X, of_model)
-    return summed(terms, model, n_threads), *moments

@@ -3,9 +3,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from units_to_learn import gradient
 
 import fastmf as mf
-from fastmf.learning.layered.gradients import gradient
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.step import Plan
 from fastmf.learning.training.ascent import ModelParameters, initial_state

@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 from differences import assert_gradient
+from units_to_learn import gradient
 
 import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.learning.layered.gradients import gradient
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.step import train
 

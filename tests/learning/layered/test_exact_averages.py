@@ -5,12 +5,11 @@ from importlib import import_module
 import numpy as np
 import pytest
 from differences import assert_gradient
-from units_to_learn import HIDDEN, VISIBLE
+from units_to_learn import HIDDEN, VISIBLE, gradient
 
 import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.learning.layered.exact_averages import exact_averages, is_exact
-from fastmf.learning.layered.gradients import gradient
 
 RNG = np.random.default_rng(2)
 MORE = {

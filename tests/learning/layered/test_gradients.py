@@ -1,12 +1,11 @@
 import numpy as np
 import pytest
 from differences import assert_gradient
-from units_to_learn import HIDDEN, VISIBLE
+from units_to_learn import HIDDEN, VISIBLE, gradient
 
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.learning.layered.gradients import gradient
 from fastmf.models import RBM
 
 # Every pair of priors is compiled anew: spike-and-slab ones are quicker as parts of one machine.

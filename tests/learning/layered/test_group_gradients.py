@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from differences import assert_gradient
 from group_models import MODELS, ORDERS
+from units_to_learn import gradient
 
 import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
-from fastmf.learning.layered.gradients import gradient
 
 LAYERED = {k: m for k, m in MODELS.items() if not k.startswith("fully")}
 
