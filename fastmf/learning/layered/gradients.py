@@ -38,7 +38,7 @@ steps that suit binary units would oscillate. Where neighbours, of means m, are 
 follow (1 + m m' / s)^-1 G Q: the mean would be the direction of by far the largest curvature.
 """
 
-from functools import partial, reduce
+from functools import reduce
 from itertools import pairwise, starmap
 from typing import NamedTuple
 
@@ -160,16 +160,15 @@ class NaturalGradient:
     their neighbours.
     """
 
-    def __init__(self, layers, matrices, units, means=None, damped=(), n_threads=None):
+    def __init__(self, layers, matrices, units, means=None, damped=()):
         self._layers, self._matrices, self._units, self._means = layers, matrices, units, means
         self._damped = damped or [False] * len(layers)
-        self._times = partial(matrix_product, n_threads=n_threads)
 
-    def of_couplings(self, k, gradient):
+    def of_couplings(self, k, gradient, n_threads=None):
         """The direction of the couplings k."""
         below, above = self._matrices[k : k + 2]
-        gradient = gradient if below is None else self._times(below, gradient)
-        gradient = gradient if above is None else self._times(gradient, above)
+        gradient = gradient if below is None else matrix_product(below, gradient, n_threads)
+        gradient = gradient if above is None else matrix_product(gradient, above, n_threads)
         if self._damped[k + 1]:
             gradient = _without_mean(gradient, self._means[k], self._units[k + 1])
         if self._damped[k]:
@@ -198,7 +197,7 @@ class NaturalGradient:
         return [l1 * below * above for below, above in pairwise(shares)]
 
 
-def natural_of_scales(layers, means, products, free, centred, n_threads=None):
+def natural_of_scales(layers, means, products, free, centred):
     """The `NaturalGradient` of units of free scale, from means and `products_of_units`.
 
     `centred` says whether units are counted from their means where the field beside is a tilt.
@@ -216,7 +215,7 @@ def natural_of_scales(layers, means, products, free, centred, n_threads=None):
         matrices.append(matrix.astype(layer.moments(0.0, 0.0)[0].dtype))
     parts = zip(matrices, map(field_is_tilt, layers), strict=True)
     damped = [matrix is not None and not (tilt and centred) for matrix, tilt in parts]
-    return NaturalGradient(layers, matrices, free, means, damped, n_threads)
+    return NaturalGradient(layers, matrices, free, means, damped)
 
 
 def _without_mean(gradient, mean, columns):

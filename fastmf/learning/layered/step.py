@@ -264,8 +264,8 @@ class Plan(LayeredSteps):
             init = state.chains[:n_layers], state.chains[n_layers:]
         else:
             init = starts(settings.starts, model, X, n_starts, rng)
-        options = {"max_iter": settings.n_sweeps, "n_threads": self.n_threads}
-        options["damping"] = settings.damping
+        options = {"max_iter": settings.n_sweeps, "damping": settings.damping}
+        options["n_threads"] = self.n_threads
         if kind == "adaptive_tap":
             solutions = few_iterations(model, init, **options)
         else:
@@ -371,21 +371,17 @@ class Plan(LayeredSteps):
         step = AscentStep(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
         if state.preconditioners:
             every = [np.ones(n, bool) for n in state.model.sizes]
-            natural = gradients.NaturalGradient(
-                units, state.preconditioners, every, n_threads=self.n_threads
-            )
+            natural = gradients.NaturalGradient(units, state.preconditioners, every)
             l1, decays = step.l1, [0.0] * len(couplings)
         elif free:
-            natural = gradients.natural_of_scales(
-                units, means, products, free, settings.centred, self.n_threads
-            )
+            natural = gradients.natural_of_scales(units, means, products, free, settings.centred)
             l1, decays = 0.0, natural.of_decay(step.l1)
         else:
             return couplings, layers, [step] * len(couplings), sides
         moves = []
         for k, of_matrix in enumerate(zip(couplings, state.model.couplings, sides, strict=True)):
             g = gradients.matrix_of(*of_matrix, (step.l2, l1), self.n_threads)
-            moves.append(natural.of_couplings(k, g))
+            moves.append(natural.of_couplings(k, g, self.n_threads))
         steps = [step._replace(l2=0.0, l1=decay) for decay in decays]
         # Derivatives by fields are accounted for.
         offsets = np.array([[1], [0]], state.model.dtype)
