@@ -366,14 +366,7 @@ def in_parallel(kernel, arguments, n_workers):
     signals. A short call, such as a call of a step of learning, it makes itself.
     """
     is_long = getattr(n_workers, "work", 0) >= LONG_WORK
-    if n_workers > 1 or is_long:
-        _pool.run(kernel, arguments, n_workers, partial(stop, kernel, arguments), is_long)
-        return
-    nested, _thread.is_worker = getattr(_thread, "is_worker", False), True
-    try:
-        kernel(*arguments)
-    finally:
-        _thread.is_worker = nested
+    _pool.run(kernel, arguments, n_workers, partial(stop, kernel, arguments), is_long)
 
 
 def for_each(function, tasks, n_workers):

@@ -255,9 +255,7 @@ class Plan(LayeredSteps):
         if kind not in gradients.MEAN_FIELD:
             return self._samples(state, X, n_starts, rng, kind)
         if self.sweeps and n_starts <= X.shape[0]:
-            x = X[:n_starts]
-            x = states(model.layers[0], x, model.dtype) if is_sparse(x) else x
-            return self.sweeps(model, x)
+            return self.sweeps(model, states(model.layers[0], X[:n_starts], model.dtype))
         persistent = settings.starts == "persistent"
         if persistent and state.chains:
             n_layers = len(model.layers)
