@@ -1,11 +1,11 @@
 """scikit-learn's own checks of an estimator."""
 
 import pytest
+from conformance import checks_of, name_of
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Binarizer, KBinsDiscretizer
 from sklearn.utils import estimator_checks
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fastmf.estimators import (
     ConditionalRBM,
@@ -50,13 +50,13 @@ def expected_failures(estimator):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 # The checks' data are few, and separated.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
+@checks_of(ESTIMATORS, expected_failures)
 def test_conformance(estimator, check):
     check(estimator)
 
 
 @pytest.mark.parametrize("check", DRAWN_CHECKS)
-@pytest.mark.parametrize("estimator", [*ESTIMATORS[:2], ESTIMATORS[-1]], ids=str)
+@pytest.mark.parametrize("estimator", [*ESTIMATORS[:2], ESTIMATORS[-1]], ids=name_of)
 def test_weights_are_taken_though_they_are_not_repetitions(estimator, check):
     """A failure of another kind, such as a TypeError, must not pass for the expected one."""
     with pytest.raises(AssertionError, match="fitting with removed or repeated data points"):

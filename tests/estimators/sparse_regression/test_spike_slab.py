@@ -3,10 +3,10 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from conformance import checks_of
 from kernel_cases.regression import exact, problem
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fastmf as mf
 
@@ -15,7 +15,7 @@ KNOWN = {"noise_variance": 0.09, "slab_variance": 1.0, "inclusion_probability": 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks([mf.SpikeSlabRegressor(**KNOWN)])
+@checks_of([mf.SpikeSlabRegressor(**KNOWN)])
 def test_conformance(estimator, check):
     check(estimator)
 

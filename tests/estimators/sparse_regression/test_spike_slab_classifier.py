@@ -4,9 +4,9 @@ import tracemalloc
 import numpy as np
 import pytest
 import sklearn
+from conformance import checks_of
 from scipy.special import expit, ndtr
 from sklearn.base import clone
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fastmf as mf
 
@@ -20,9 +20,8 @@ def expected_failures(estimator):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks(
-    [mf.SpikeSlabClassifier(slab_variance=1.0, inclusion_probability=0.5)],
-    expected_failed_checks=expected_failures,
+@checks_of(
+    [mf.SpikeSlabClassifier(slab_variance=1.0, inclusion_probability=0.5)], expected_failures
 )
 def test_conformance(estimator, check):
     check(estimator)
