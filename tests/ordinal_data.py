@@ -15,11 +15,6 @@ def random_rows(n_categories, n_rows=200, *, seed=0, weighted=False):
     return states, rng.random(n_rows) + 0.1 if weighted else np.ones(n_rows)
 
 
-def all_states(n_categories):
-    """All states, one a row."""
-    return np.array(list(itertools.product(*map(range, n_categories))))
-
-
 def log_weights(sigma, mu, states):
     """Logarithms of unnormalised probabilities of states."""
     fields = sum(np.append(0, mu[i])[states[:, i]] for i in range(len(mu)))

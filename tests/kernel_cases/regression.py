@@ -25,21 +25,18 @@ def enumerated(model):
     The log-densities leave out the prior of the pattern of none.
     """
     X, y, prior = model.X.astype(float), model.y, model.prior
-    d = X.shape[1]
+    n, d = X.shape
     patterns = np.array(list(itertools.product([0, 1], repeat=d)))
-    weights, means, seconds = [], [], []
-    for z in patterns.astype(bool):
-        slab_mean, slab_var = prior.field[z] / prior.precision[z], 1 / prior.precision[z]
-        B = model.noise_variance * np.eye(len(y)) + (X[:, z] * slab_var) @ X[:, z].T
-        rest = y - X[:, z] @ slab_mean
-        gain = slab_var[:, None] * np.linalg.solve(B, X[:, z]).T
-        mean, second = np.zeros(d), np.zeros((d, d))
-        mean[z] = slab_mean + gain @ rest
-        second[np.ix_(z, z)] = np.diag(slab_var) - gain @ (X[:, z] * slab_var)
-        fit = rest @ np.linalg.solve(B, rest) + np.linalg.slogdet(2 * np.pi * B)[1]
-        weights.append(prior.log_odds[z].sum() - fit / 2)
-        means.append(mean), seconds.append(second + np.outer(mean, mean))
-    return patterns, *map(np.array, (weights, means, seconds))
+    slab_mean, slab_var = patterns * (prior.field / prior.precision), patterns / prior.precision
+    B = model.noise_variance * np.eye(n) + (X * slab_var[:, None]) @ X.T
+    rest = (y - slab_mean @ X.T)[..., None]
+    solved = np.linalg.solve(B, np.concatenate([np.broadcast_to(X, (len(B), n, d)), rest], axis=2))
+    gain = slab_var[..., None] * solved[..., :d].swapaxes(1, 2)
+    means = slab_mean + (gain @ rest)[..., 0]
+    seconds = slab_var[:, None] * (np.eye(d) - gain @ X) + means[:, :, None] * means[:, None]
+    fit = (rest * solved[..., d:]).sum((1, 2)) + np.linalg.slogdet(2 * np.pi * B)[1]
+    weights = patterns @ prior.log_odds - fit / 2
+    return patterns, weights, means, seconds
 
 
 def exact(model):

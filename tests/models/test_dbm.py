@@ -2,6 +2,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from potts_data import all_labels
 
 import fastmf as mf
 
@@ -11,10 +12,6 @@ def random_dbm(sizes=(4, 3, 2), scale=0.5, seed=0, prior=mf.Bernoulli, dtype=flo
     shapes = pairwise(sizes)
     weights = tuple((scale * rng.normal(size=shape)).astype(dtype) for shape in shapes)
     return mf.DBM(weights, tuple(prior(rng.normal(size=n).astype(dtype)) for n in sizes))
-
-
-def all_states(n):
-    return (np.arange(2**n)[:, None] >> np.arange(n)) % 2.0
 
 
 def test_energy_is_that_of_the_same_rbm():
@@ -38,7 +35,7 @@ def test_layers_of_several_kinds_stand_side_by_side():
     dbm = mf.DBM((rng.normal(size=(3, 2)), rng.normal(size=(2, 4))), layers)
     assert repr(dbm) == "DBM(3 Gaussian x 2 Bernoulli x 4 Bernoulli, float64)"
     assert isinstance(dbm.bipartite().visible, mf.Concatenated)
-    h1, h2 = all_states(2), all_states(4)
+    h1, h2 = all_labels([2] * 2), all_labels([2] * 4)
     pairs = np.hstack([np.repeat(h1, 16, 0), np.tile(h2, (4, 1))])
     h1, h2 = pairs[:, :2], pairs[:, 2:]
     fields = layers[0].field + h1 @ dbm.weights[0].T

@@ -1,12 +1,13 @@
 """Inclusion of edges, against all graphs."""
 
-import itertools
 import warnings
 
 import numpy as np
 import pytest
 from network_data import table
-from scipy.stats import multivariate_normal, norm
+from normal_slabs import given_slabs
+from potts_data import all_labels
+from scipy.stats import norm
 
 import fastmf as mf
 from fastmf.estimators.networks.edges import EdgeInclusion
@@ -14,13 +15,9 @@ from fastmf.estimators.networks.edges import EdgeInclusion
 
 def all_graphs(values, C, p=0.5, scale=1.0):
     """Inclusion probabilities by the sum over all graphs."""
-    graphs = np.array(list(itertools.product([0.0, 1.0], repeat=len(values))))
-    logs = [
-        multivariate_normal.logpdf(values, np.zeros(len(values)), C + scale**2 * np.diag(graph))
-        + graph.sum() * np.log(p / (1 - p))
-        for graph in graphs
-    ]
-    weights = np.exp(np.array(logs) - np.logaddexp.reduce(logs))
+    graphs = all_labels([2] * len(values))
+    logs = given_slabs(values, C, scale**2 * graphs)[0] + graphs.sum(1) * np.log(p / (1 - p))
+    weights = np.exp(logs - np.logaddexp.reduce(logs))
     return weights @ graphs
 
 
@@ -156,7 +153,7 @@ def test_a_machine_without_couplings_has_no_edges():
 @pytest.mark.parametrize("l2", [0.02, 0.1])
 def test_of_few_rows_likely_edges_are_as_frequent_as_said(l2):
     """Tables of 50 rows of 6 items, of machines drawn from the prior: 0.97 was true in 0.73."""
-    states, said, true = np.array(list(itertools.product((0.0, 1.0), repeat=6))), [], []
+    states, said, true = all_labels([2] * 6), [], []
     pairs = np.triu_indices(6, 1)
     for seed in range(80):
         rng = np.random.default_rng(seed)

@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import pytest
 from network_data import table
-from scipy.stats import multivariate_normal
+from normal_slabs import given_slabs
+from potts_data import all_labels
 
 import fastmf as mf
 
@@ -53,17 +54,12 @@ def test_probabilities_of_all_graphs(scale):
     n = sandwich.objective.n_fields
     C = L @ sandwich.naive_covariance()[n:, n:] @ L.T
     estimate = L @ sandwich.parameters[n:]
-    logs, graphs = [], list(itertools.product([0, 1], repeat=len(groups)))
-    for graph in graphs:
-        diagonal = np.zeros(len(estimate))
-        for there, own in zip(graph, groups, strict=True):
-            diagonal[own] = there * (scale / 2) ** 2
-        logs.append(
-            multivariate_normal.logpdf(estimate, cov=C + np.diag(diagonal))
-            + sum(graph) * np.log(0.3 / 0.7)
-        )
+    graphs, slabs = all_labels([2] * len(groups)), np.zeros((2 ** len(groups), len(estimate)))
+    for included, own in zip(graphs.T, groups, strict=True):
+        slabs[:, own] = included[:, None] * (scale / 2) ** 2
+    logs = given_slabs(estimate, C, slabs)[0] + graphs.sum(1) * np.log(0.3 / 0.7)
     evidence = np.logaddexp.reduce(logs)
-    expected = np.exp(np.array(logs) - evidence) @ np.array(graphs)
+    expected = np.exp(logs - evidence) @ graphs
     pairs = np.triu_indices(4, 1)
     np.testing.assert_allclose(found.probability[pairs], expected, atol=0.02)
     np.testing.assert_array_equal(found.probability, found.probability.T)
@@ -142,24 +138,15 @@ def test_cauchy_slabs_of_all_graphs():
     u = np.linspace(-6, 16, 45)
     log_weights = -(u + np.exp(-u)) / 2
     log_weights -= np.logaddexp.reduce(log_weights)
-    precision, chances = np.linalg.inv(C), []
-    for graph in itertools.product([0, 1], repeat=3):
-        terms = []
-        for point in itertools.product(*(range(45) if there else [0] for there in graph)):
-            diagonal, weight = np.zeros(len(estimate)), 0.0
-            for there, own, k in zip(graph, groups, point, strict=True):
-                diagonal[own] = there * 0.16 * np.exp(u[k])
-                weight += there * log_weights[k]
-            terms.append((diagonal, weight))
-        diagonals, weights = np.array([t[0] for t in terms]), np.array([t[1] for t in terms])
-        # log N(estimate; 0, C + D) less that without D, in batches of small matrices.
-        root = np.sqrt(diagonals)
-        inner = np.eye(len(C)) + root[:, :, None] * precision * root[:, None, :]
-        h = root * (precision @ estimate)
-        values = (h * np.linalg.solve(inner, h[:, :, None])[:, :, 0]).sum(1)
-        values = (values - np.linalg.slogdet(inner)[1]) / 2 + weights
+    graphs, chances = all_labels([2] * 3), []
+    for graph in graphs:
+        points = all_labels([45 if included else 1 for included in graph])
+        slabs = np.zeros((len(points), len(estimate)))
+        for included, own, k in zip(graph, groups, points.T, strict=True):
+            slabs[:, own] = included * 0.16 * np.exp(u[k])[:, None]
+        values = given_slabs(estimate, C, slabs)[0] + log_weights[points] @ graph
         chances.append(np.logaddexp.reduce(values) + sum(graph) * np.log(0.3 / 0.7))
     chances = np.exp(np.array(chances) - np.logaddexp.reduce(chances))
-    expected = chances @ np.array(list(itertools.product([0, 1], repeat=3)))
+    expected = chances @ graphs
     np.testing.assert_allclose(found.probability[np.triu_indices(3, 1)], expected, atol=0.02)
     assert 0.002 < expected.min() < 0.5

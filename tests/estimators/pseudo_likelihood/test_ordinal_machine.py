@@ -7,6 +7,7 @@ import ordinal_data as oracle
 import pandas as pd
 import pytest
 from differences import differences
+from potts_data import all_labels
 from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
@@ -91,7 +92,7 @@ def test_penalties(data):
 
 def probabilities(machine):
     """All states of the machine and their probabilities."""
-    states = oracle.all_states(SIZES)
+    states = all_labels(SIZES)
     logs = oracle.log_weights(machine.couplings_, machine.thresholds_, states)
     return states, np.exp(logs - np.logaddexp.reduce(logs))
 

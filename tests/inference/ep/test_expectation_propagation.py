@@ -1,5 +1,6 @@
 import itertools
 import math
+from functools import cache
 from typing import NamedTuple
 
 import numba
@@ -19,12 +20,17 @@ from fastmf.inference.gaussian import low_rank
 SCHEDULES = ("parallel", "sequential", "convergent", "auto")
 
 
+@cache
+def enumerated_problem(seed):
+    model, _ = problem(20, 10, seed)
+    return model, exact(model)
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("seed", range(4))
 def test_small_problems_against_enumeration(schedule, seed):
-    model, _ = problem(20, 10, seed)
+    model, (evidence, mean, deviation, included) = enumerated_problem(seed)
     result = mf.expectation_propagation(model, schedule=schedule)
-    evidence, mean, deviation, included = exact(model)
     assert result.converged
     assert (abs(result.mean - mean) < 0.02 * np.maximum(deviation, 0.05)).all()
     np.testing.assert_allclose(np.sqrt(result.var), deviation, atol=0.02)
@@ -237,7 +243,7 @@ def test_an_infinite_log_partition_is_no_fixed_point(task):
 # --- A prior of the user's own with a density: the Bayesian lasso, by expectation propagation -----
 
 
-@numba.vectorize(["float64(float64)"])
+@numba.vectorize
 def log_erfcx(z):
     """Log of exp(z^2) erfc(z), for compiled code and arrays alike."""
     if z < 20:

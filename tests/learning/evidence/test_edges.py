@@ -1,13 +1,13 @@
 """Effects that are zero or not, against the enumeration of all patterns."""
 
-import itertools
-
 import numpy as np
 import pytest
+from normal_slabs import given_slabs
+from potts_data import all_labels
 from scipy import optimize
 from scipy.integrate import trapezoid
 from scipy.special import voigt_profile
-from scipy.stats import cauchy, multivariate_normal, norm
+from scipy.stats import cauchy, norm
 
 from fastmf.learning.evidence.edges import SingleEffects, Whitened
 
@@ -26,22 +26,16 @@ def estimates(n=6, correlation=0.4, seed=0):
 def enumerated(estimate, C, log_odds=0.0, scale=1.0, sets=None):
     """Log-evidence, inclusion, means and variances, by all patterns of effects or of sets."""
     sets = np.arange(len(estimate))[:, None] if sets is None else sets
-    logs, patterns, means, squares = [], [], [], []
-    for pattern in itertools.product([0.0, 1.0], repeat=len(sets)):
-        slab = np.zeros(C.shape)
-        for is_included, members in zip(pattern, sets, strict=True):
-            slab[members, members] = is_included * scale**2
-        log_prior = sum(pattern) * log_odds - len(sets) * np.logaddexp(0, log_odds)
-        logs.append(log_prior + multivariate_normal.logpdf(estimate, cov=C + slab))
-        gain = slab @ np.linalg.inv(C + slab)
-        patterns.append(pattern)
-        means.append(gain @ estimate)
-        squares.append(np.diag(slab - gain @ slab) + means[-1] ** 2)
-    logs = np.array(logs)
+    patterns = all_labels([2] * len(sets))
+    slabs = np.zeros((len(patterns), len(estimate)))
+    for included, members in zip(patterns.T, sets, strict=True):
+        slabs[:, members] = included[:, None] * scale**2
+    logs, means, variances = given_slabs(estimate, C, slabs)
+    logs = logs + patterns.sum(1) * log_odds - len(sets) * np.logaddexp(0, log_odds)
     evidence = np.logaddexp.reduce(logs)
     weights = np.exp(logs - evidence)
-    mean = weights @ np.array(means)
-    return evidence, weights @ np.array(patterns), mean, weights @ np.array(squares) - mean**2
+    mean = weights @ means
+    return evidence, weights @ patterns, mean, weights @ (variances + means**2) - mean**2
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -62,10 +56,8 @@ def test_effects_beyond_doubt_against_sums_of_logarithms(n, correlation, strengt
     """Log-odds of hundreds and thousands of nats, of both signs, as all patterns give them."""
     estimate, C = estimates(n, correlation, 3)
     estimate = estimate + strength * np.sqrt(C.diagonal()) * (np.arange(n) % 3 > 0)
-    logs, patterns = [], np.array(list(itertools.product([0.0, 1.0], repeat=n)))
-    for pattern in patterns:
-        logs.append(multivariate_normal.logpdf(estimate, np.zeros(n), C + np.diag(pattern)))
-    logs = np.array(logs)[:, None]
+    patterns = all_labels([2] * n)
+    logs = given_slabs(estimate, C, patterns)[0][:, None]
     included = np.logaddexp.reduce(np.where(patterns > 0, logs, -np.inf))
     excluded = np.logaddexp.reduce(np.where(patterns > 0, -np.inf, logs))
     found = SingleEffects.of(estimate, C).posterior()
@@ -141,14 +133,13 @@ def enumerated_mixtures(estimate, C, log_odds, scale):
     z = -norm.ppf((np.arange(40) + 0.5) / 80)  # 1 / omega is the square of a normal variable
     variances = np.append(0.0, (scale / z) ** 2)
     logs = np.append(0.0, log_odds - np.log(40) + np.zeros(40)) - np.logaddexp(0, log_odds)
-    chosen = np.array(list(itertools.product(range(41), repeat=len(estimate))))
-    slab = variances[chosen]
-    V = C + slab[:, :, None] * np.eye(len(estimate))
-    solved = np.linalg.solve(V, np.broadcast_to(estimate, slab.shape)[..., None])[..., 0]
-    values = logs[chosen].sum(1) - (solved @ estimate + np.linalg.slogdet(V)[1]) / 2
+    chosen = all_labels([41] * len(estimate))
+    slabs = variances[chosen]
+    densities, means, _ = given_slabs(estimate, C, slabs)
+    values = logs[chosen].sum(1) + densities
     evidence = np.logaddexp.reduce(values)
-    weights, means = np.exp(values - evidence), slab * solved
-    return evidence - len(estimate) * np.log(2 * np.pi) / 2, weights @ (slab > 0), weights @ means
+    weights = np.exp(values - evidence)
+    return evidence, weights @ (slabs > 0), weights @ means
 
 
 @pytest.mark.parametrize("seed, correlation", [(0, 0.4), (1, 0.6), (4, 0.8)])
@@ -162,31 +153,18 @@ def test_cauchy_slabs_of_correlated_estimates(seed, correlation):
     assert abs(found.log_evidence - evidence) < 0.03
 
 
-def patterns_of_slabs(estimate, C, log_odds, variances):
-    """Inclusion, and by effect the moments given that it is not zero, with normal slabs."""
-    n = len(estimate)
-    logs, included, means, squares = [], [], [], []
-    for pattern in itertools.product([0.0, 1.0], repeat=n):
-        slab = np.diag(pattern * variances)
-        V = C + slab
-        gain = slab @ np.linalg.inv(V)
-        logs.append(pattern @ log_odds + multivariate_normal.logpdf(estimate, np.zeros(n), V))
-        included.append(pattern)
-        means.append(gain @ estimate)
-        squares.append(np.diag(slab - gain @ slab) + means[-1] ** 2)
-    weights, included = np.exp(np.array(logs) - np.logaddexp.reduce(logs)), np.array(included)
-    p = weights @ included
-    mean = weights @ (included * means) / p
-    return p, mean, weights @ (included * squares) / p - mean**2
-
-
 def test_normal_slabs_that_replace_cauchy_slabs_have_their_moments():
     """The fixed point of correlated effects, whose Cauchy densities are integrated numerically."""
     estimate, C = estimates(3, 0.8, 7)
     log_odds, scale, points = -0.5, 0.8, np.linspace(-15, 15, 20_001)
-    change, variances = np.zeros(3), np.full(3, scale**2)
+    included, change, variances = all_labels([2] * 3), np.zeros(3), np.full(3, scale**2)
     for _ in range(60):
-        p, mean, var = patterns_of_slabs(estimate, C, log_odds + change, variances)
+        densities, means, given = given_slabs(estimate, C, included * variances)
+        logs = included @ (log_odds + change) + densities
+        weights = np.exp(logs - np.logaddexp.reduce(logs))
+        p = weights @ included
+        mean = weights @ (included * means) / p
+        var = weights @ (included * (given + means**2)) / p - mean**2
         v = 1 / (1 / var - 1 / variances)
         m = v * mean / var
         density = norm.pdf(points, m[:, None], np.sqrt(v)[:, None]) * cauchy.pdf(points, 0, scale)
