@@ -17,7 +17,7 @@ BUDGETS = {
     "lines": 54_448,
     "lines of code": 33_853,
     "numeric constants": 283,
-    "lines of tests": 41_825,
+    "lines of tests": 41_822,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,

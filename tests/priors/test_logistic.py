@@ -29,7 +29,7 @@ def tilted(b, a):
             high = mode
     width = 12 / mpmath.sqrt(a)  # the exponent falls at least as fast as the Gaussian's
     points = {mode, mpmath.mpf(0)}
-    points |= {c + s * width / 2**k for k in range(30) for s in (-1, 1) for c in (0, mode)}
+    points |= {c + s * width / 2**k for k in range(18) for s in (-1, 1) for c in (0, mode)}
     points = sorted(x for x in points if abs(x - mode) < 1.5 * width)
     rule = mpmath.calculus.quadrature.GaussLegendre(mpmath.mp).calc_nodes(4, 120)
     sums = [mpmath.mpf(0)] * 3

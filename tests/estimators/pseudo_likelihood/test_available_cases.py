@@ -173,7 +173,7 @@ def test_reports_of_available_cases(tmp_path):
         assert found.accuracy[i] == pytest.approx((rows[:, i] * means > 0).mean())
         shares = (rows[:, i] > 0).mean()
         assert found.marginal_accuracy[i] == pytest.approx(max(shares, 1 - shares))
-    samples = machine.bootstrap(300, rng=0)
+    samples = machine.bootstrap(150, rng=0)
     there = tuple(np.transpose(EDGES))
     ratios = samples.couplings.std(0)[there] / machine.standard_errors()[0][there]
     assert ((ratios > 0.8) & (ratios < 1.25)).all()

@@ -199,7 +199,7 @@ def test_bad_questions():
 @pytest.mark.parametrize(
     "X",
     [[[0]], [[0], [1], [2]], [[0, 1, 2]], [[0, -1], [1, -1]], [[-1, -1], [-1, -1]],
-     np.arange(60).reshape(20, 3) % 41 * 6, np.arange(2100).reshape(30, 70) % 13 % 2],
+     np.arange(60).reshape(20, 3) % 41 * 3, np.arange(2100).reshape(30, 70) % 13 % 2],
     ids=["one", "one position", "one row", "absent position", "nothing", "many states",
          "many positions"],
 )  # fmt: skip

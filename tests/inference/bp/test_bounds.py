@@ -251,8 +251,8 @@ def test_chains_of_many_units_have_both_bounds_in_memory_of_their_edges():
 
 
 def test_lattices_of_many_units_against_transfer_matrices():
-    """Strips of 4 x 500 spins: states of a column are summed column by column."""
-    rng, height, length = np.random.default_rng(9), 4, 500
+    """Strips of 4 x 250 spins: states of a column are summed column by column."""
+    rng, height, length = np.random.default_rng(9), 4, 250
     down = rng.normal(size=(length, height - 1)) * 0.4
     along, field = rng.normal(size=(length - 1, height)) * 0.4, rng.normal(size=(length, height))
     x = 2.0 * (np.arange(2**height)[:, None] >> np.arange(height) & 1) - 1

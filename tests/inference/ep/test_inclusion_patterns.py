@@ -70,9 +70,9 @@ P = 6
 def dependent_columns(noise):
     """Equal, nearly equal and independent columns, with slabs of different widths and means."""
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(12, P))
+    X = rng.normal(size=(8, P))
     X[:, 1], X[:, 3] = X[:, 0], X[:, 2] + 1e-3 * X[:, 3]
-    y = X[:, 0] + 0.4 * X[:, 2] + np.sqrt(noise) * rng.normal(size=12)
+    y = X[:, 0] + 0.4 * X[:, 2] + np.sqrt(noise) * rng.normal(size=8)
     prior = mf.GaussBernoulli(
         np.linspace(-0.5, 0.5, P), np.linspace(0.5, 2, P), np.linspace(-1.5, -0.5, P)
     )

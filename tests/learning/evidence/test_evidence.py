@@ -112,9 +112,9 @@ def test_against_a_fine_grid_of_all_parameters(task):
     points, weights = averages(task, fixed, start)
     assert weights.sum() == pytest.approx(1) and 5 < len(points) < 100
     priors, best, densities, means = ParameterPriors.of(task), points[0].hyperparameters, [], []
-    for odds in best.log_odds + np.linspace(-4, 4, 9):
-        for slab in np.exp(np.linspace(-4, 4, 9)):
-            for noise in np.exp(np.linspace(-0.8, 0.8, 7)):
+    for odds in best.log_odds + np.linspace(-4, 4, 7):
+        for slab in np.exp(np.linspace(-4, 4, 7)):
+            for noise in np.exp(np.linspace(-0.8, 0.8, 5)):
                 here = Hyperparameters(
                     best.noise_variance * noise, best.slab_variance * slab, np.array([odds])
                 )
