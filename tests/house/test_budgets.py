@@ -14,10 +14,10 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_404,
-    "lines of code": 33_840,
+    "lines": 54_432,
+    "lines of code": 33_863,
     "numeric constants": 278,
-    "lines of tests": 41_824,
+    "lines of tests": 41_857,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,

@@ -233,7 +233,7 @@ def test_sparse_units_without_upper_bound_have_a_lower_one():
 
 def test_chains_of_many_units_have_both_bounds_in_memory_of_their_edges():
     """The upper bound of a forest is the log-partition, here by transfer matrices."""
-    rng, n, x = np.random.default_rng(8), 6000, np.array([-1.0, 1.0])
+    rng, n, x = np.random.default_rng(8), 10_000, np.array([-1.0, 1.0])
     couplings, field = rng.normal(size=n - 1), rng.normal(size=n) / 2
     log_sums = field[0] * x
     for coupling, own in zip(couplings, field[1:], strict=True):
@@ -247,7 +247,7 @@ def test_chains_of_many_units_have_both_bounds_in_memory_of_their_edges():
     tracemalloc.stop()
     assert right - 0.1 * n < found.lower <= found.estimate <= found.upper
     assert right <= found.upper < right + 1e-6
-    assert peak < 120e6  # couplings alone have 0.29e9 bytes when they are dense
+    assert peak < 200e6  # couplings alone have 0.8e9 bytes when they are dense
 
 
 def test_lattices_of_many_units_against_transfer_matrices():
