@@ -4,9 +4,9 @@ from functools import partial
 
 import numpy as np
 
+from fastmf.inference.mean_field._layouts import record_from
 from fastmf.inference.mean_field.relaxed_bp import _layer_views
 from fastmf.kernels.mean_field.relaxed_bp import RelaxedBPSettings, relaxed_bp_work, update_address
-from fastmf.kernels.mean_field.units import MeanFieldRecord
 from kernel_cases.case import Case, chosen, few_rows
 from kernel_cases.machines import boltzmann_machine, data, rbm
 
@@ -20,14 +20,7 @@ def relaxed_bp_arguments(size, dtype, rows=None, *, machine=rbm, damping=0.0):
     n_units = sum(len(prior.field) for prior in model.layers)
     state = np.zeros((4, len(rows), n_units), dtype)
     state[0, :, :n_first] = data(model, size.n_rows)[rows]
-    record = MeanFieldRecord(
-        state=state,
-        status=np.zeros(len(rows), np.int64),
-        n_iter=np.zeros(len(rows), np.int64),
-        residual=np.zeros(len(rows), dtype),
-        history=np.zeros((len(rows), 200), dtype),
-        first=np.zeros((0, 0, 0), dtype),
-    )
+    record = record_from(state, 200, history=True)
     resolution, update = float(np.finfo(dtype).eps), update_address(dtype)
     settings = RelaxedBPSettings(damping, not damping, 1e-8, 200, resolution, update)
     tilt = np.random.default_rng(4).normal(size=(2, size.n_rows, n_units)).astype(dtype) / 9

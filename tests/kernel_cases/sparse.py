@@ -6,8 +6,9 @@ import numpy as np
 from scipy import sparse
 
 import fastmf as mf
+from fastmf.inference.mean_field._layouts import record_from
 from fastmf.inference.mean_field._sparse_layout import SparseLayout, rows_and_memory
-from fastmf.kernels.mean_field.units import INFINITE, STEP_DOT, MeanFieldRecord, TapSettings, Tilt
+from fastmf.kernels.mean_field.units import INFINITE, STEP_DOT, TapSettings, Tilt
 from kernel_cases.case import Case, chosen
 
 N_WORKERS = 16
@@ -42,14 +43,7 @@ def sweep_arguments(size, dtype, rows=None, *, kind="spins", schedule="blocked",
     tilts = 0.5 * rng.normal(size=(size.n_rows, n))
     mean, var = layout.prior.moments(tilts, 0.0)
     state = np.stack([mean, var, 0 * mean, 0 * mean])[:, kept].astype(dtype)
-    record = MeanFieldRecord(
-        state,
-        np.zeros(len(kept), np.int64),
-        np.zeros(len(kept), np.int64),
-        np.zeros(len(kept), dtype),
-        np.zeros((0, 0), dtype),
-        np.zeros((0, 0, 0), dtype),
-    )
+    record = record_from(state, 0, history=False)
     settings = TapSettings(order, 1e-8, 100, one_by_one=layout.one_by_one, **layout.addresses)
     tilt = Tilt(
         (tilts[kept] / 3).astype(dtype), np.full((1, n), 0.1, dtype), np.zeros((1, n), bool)
@@ -79,14 +73,7 @@ def assess_arguments(size, dtype, rows=None, *, confirms=0.0, scale=1.0):
     slots[:, [4, 5]] = rng.integers(2, size=(size.n_rows, 2))[kept]
     slots[:, 16:20] = rng.random((size.n_rows, 4))[kept]
     slots[:, 7] = confirms
-    record = MeanFieldRecord(
-        np.swapaxes(work.state[:, :4, 0], 0, 1).copy(),
-        np.zeros(len(kept), np.int64),
-        np.zeros(len(kept), np.int64),
-        np.zeros(len(kept), dtype),
-        np.zeros((0, 0), dtype),
-        np.zeros((0, 0, 0), dtype),
-    )
+    record = record_from(np.swapaxes(work.state[:, :4, 0], 0, 1).copy(), 0, history=False)
     status = np.zeros(len(kept), np.int64)
     return np.arange(len(kept)), settings, work, status, record
 

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from fastmf.inference.mean_field._layouts import layout_of
+from fastmf.inference.mean_field._layouts import layout_of, record_from
 from fastmf.kernels.mean_field import units as tap_kernels
 from fastmf.kernels.mean_field.tap import given_work
 from kernel_cases.case import Case, chosen
@@ -67,13 +67,8 @@ def tap_arguments(
     options = {**OPTIONS, **options}
     layout = layout_of(model, options["order"], schedule)
     rows = chosen(rows, size.n_rows)
-    record = tap_kernels.MeanFieldRecord(
-        state=np.zeros((4, len(rows), layout.n_units), dtype),
-        status=np.zeros(len(rows), np.int64),
-        n_iter=np.zeros(len(rows), np.int64),
-        residual=np.zeros(len(rows), dtype),
-        history=np.zeros((len(rows), options["max_iter"]) if history else (0, 0), dtype),
-    )
+    state = np.zeros((4, len(rows), layout.n_units), dtype)
+    record = record_from(state, options["max_iter"], history)
     draw = uniform_data if machine is truncated_spiked_rbm else data
     start = draw(model, size.n_rows) if start is None else start
     record.state[0, :, layout.bounds[0]] = start[rows]
