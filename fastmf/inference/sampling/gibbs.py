@@ -472,7 +472,7 @@ def tilt_to_means(prior, mean, b):
     mean = (0.999 * mean + 0.001 * prior.moments(b, zero)[0]).astype(b.dtype)
     if has_groups(prior):
         return tilt_to_mean(prior, mean)
-    rounding = np.finfo(b.dtype).eps * np.maximum(abs(mean), 1)
+    rounding = 4 * np.finfo(b.dtype).eps * np.maximum(abs(mean), 1)
     low, high, max_step = np.full_like(b, -np.inf), np.full_like(b, np.inf), np.ones_like(b)
     for _ in range(60):
         m, var = prior.moments(b, zero)
