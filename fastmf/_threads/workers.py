@@ -110,6 +110,8 @@ def stop(kernel, arguments):
 SHARED_WORK, LONG_WORK = 10**6, 10**8
 # Multiply-adds of vectors that cost as much as one of scalars.
 VECTOR_SPEED = 16
+# Rows that BLAS multiplies at a time, at least: it packs the right operand anew each time.
+MIN_PRODUCT_ROWS = 128
 
 
 class computed_once:
@@ -390,7 +392,7 @@ def in_row_blocks(function, n_rows, work, n_threads=None):
     `work` is the number of multiplications for a row. The slices, and so the bits of the results,
     do not depend on the number of threads.
     """
-    size = max(1, VECTOR_SPEED * SHARED_WORK // max(work, 1))
+    size = max(MIN_PRODUCT_ROWS, VECTOR_SPEED * SHARED_WORK // max(work, 1))
     slices = [slice(k, k + size) for k in range(0, n_rows, size)]
     with one_blas_thread():
         for_each(function, slices, workers_for(len(slices), n_rows * work, n_threads))
