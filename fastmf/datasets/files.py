@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 
-from fastmf._common.rows import BLOCK_ENTRIES
 from fastmf._common.warning import listed, warn_user
 from fastmf.models._io import Archive, memory_limit, read_header, reason
 
@@ -69,7 +68,7 @@ def contents(path, max_bytes, n_copies=1):
     """All bytes of a file, uncompressed, of which a reader makes some copies within the memory."""
     pieces, n_left = [], max_bytes // n_copies + 1
     with open_decompressed(path) as file:
-        while piece := file.read(int(min(BLOCK_ENTRIES, n_left))):
+        while piece := file.read(int(min(io.DEFAULT_BUFFER_SIZE, n_left))):
             pieces.append(piece)
             n_left -= len(piece)
     if n_left == 0:
