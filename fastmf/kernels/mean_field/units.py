@@ -468,8 +468,7 @@ def _relax(state, new, clamped, slot):
         per_var = smaller(one, precision)
         per_sd = np.sqrt(per_var)
         residual = larger(residual, _magnitude_bits(per_sd * change))
-        scale = larger(scale, _magnitude_bits(per_sd * m))
-        scale = larger(scale, _magnitude_bits(smaller(v, one)))
+        scale = larger(scale, _magnitude_bits(larger(per_sd * abs(m), smaller(v, one))))
         var_residual = larger(var_residual, _magnitude_bits(per_var * var_change))
         effect = larger(effect, _magnitude_bits(precision * (change * change)))
         onsager_change = a[i] * var_change
