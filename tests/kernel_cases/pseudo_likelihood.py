@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 
+from fastmf.kernels.linear.product import pack
 from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import boltzmann_machine, data
@@ -37,11 +38,11 @@ def bslm_arguments(size, dtype, rows=None, *, n_units=None, l1=0.0, l2=0.0, n_it
     upper *= strength / 2
     field = strength * rng.normal(size=(size.n_rows, n_units))[starts]
     mean, second = weights @ states, states.T @ (weights[:, None] * states)
-    columns = np.ascontiguousarray(states.T)
+    packed, spins = pack(states.T), np.ascontiguousarray(states.T.astype(np.int8))
     return (
-        pl_kernels.BSLMData(columns, columns.astype(np.int8), weights, mean, second, float(n_data)),
+        pl_kernels.BSLMData(packed, spins, weights, mean, second, float(n_data)),
         pl_kernels.BSLMSettings(l1, l2, 1e-3, n_iter, *pl_kernels.bslm_addresses()),
-        pl_kernels.bslm_workspaces(8, *columns.shape),
+        pl_kernels.bslm_workspaces(8, packed),
         np.zeros(2, np.int64),
         *(upper + upper.transpose(0, 2, 1), field, np.zeros((len(starts), n_iter + 1))),
         np.zeros(len(starts), np.int64),

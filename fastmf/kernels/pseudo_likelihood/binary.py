@@ -24,14 +24,16 @@ from fastmf._jit.argument_types import Float64, Int8, argument_types
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
 from fastmf._threads.workers import next_task, stopped
-from fastmf.kernels.linear.product import add_multiple, set_to_zero
-from fastmf.special import exp, log1p_of_fraction, softplus
+from fastmf.kernels.linear.product import product, product_address, set_to_zero
+from fastmf.special import exp, log1p_of_fraction
 
 
 class BSLMData(NamedTuple):
     """Distinct rows and their moments."""
 
-    states: Float64[2]  # (n_units, n_rows): distinct rows of -1 and +1, transposed
+    # (n_panels, n_units, panel_width): distinct rows of -1 and +1, transposed and packed for
+    # `product`
+    packed: Float64[3]
     # int8 (n_units, n_rows): the same. Reading two spins per row and coupling from memory limits
     # the speed
     spins: Int8[2]
@@ -50,21 +52,23 @@ class BSLMSettings(NamedTuple):
     l2: float
     tol: float  # stop after a sweep that raises the penalised log-pseudo-likelihood by no more
     max_iter: int
-    odds_and_value: int  # addresses of the functions of these names (this and the next)
+    odds_and_value: int  # addresses of the functions of these names (this and the next 2)
     sweep: int
+    product: int
 
 
 class BSLMWorkspaces(NamedTuple):
     """Memory of each thread that calls `bslm`."""
 
-    odds: Float64[3]  # (n_workers, n_units, n_rows): exp(2 eta_j)
-    nll: Float64[2]  # (n_workers, n_rows): negative log-pseudo-likelihood of each row
+    odds: Float64[3]  # (n_workers, n_units, n_panels * panel_width): exp(2 eta_j)
+    nll: Float64[2]  # (n_workers, n_panels * panel_width): negative log-pseudo-likelihoods
     value: Float64[1]  # (n_workers,): weighted mean log-pseudo-likelihood
 
 
-def bslm_workspaces(n_workers, n_units, n_rows):
+def bslm_workspaces(n_workers, packed):
     """New `BSLMWorkspaces`."""
-    shapes = (n_workers, n_units, n_rows), (n_workers, n_rows), (n_workers,)
+    n_panels, n_units, width = packed.shape
+    shapes = (n_workers, n_units, n_panels * width), (n_workers, n_panels * width), (n_workers,)
     return BSLMWorkspaces(*map(np.empty, shapes))
 
 
@@ -125,21 +129,19 @@ def _change_coupling(change, states_j, states_k, odds_j, odds_k):
 
 
 @kernel(mode="by_address", views=True)
-def _odds_and_value(data, couplings, field, workspaces, worker):
+def _odds_and_value(data, settings, couplings, field, workspaces, worker):
     """Odds of all units from the parameters, and the weighted mean log-pseudo-likelihood."""
-    n_units, n_rows = data.states.shape
-    nll = row(workspaces.nll, (worker, 0), n_rows)
+    n_units, n_rows = data.spins.shape
+    nll, all_odds = row(workspaces.nll, (worker, 0), n_rows), workspaces.odds[worker]
     set_to_zero(nll)
+    product(settings.product, couplings, n_units, 0, data.packed, all_odds, n_rows)
     for j in range(n_units):
-        odds = row(workspaces.odds, (worker, j, 0), n_rows)
+        odds, x = row(workspaces.odds, (worker, j, 0), n_rows), row(data.spins, (j, 0), n_rows)
         for i in range(n_rows):
-            odds[i] = field[j]
-        for k in range(n_units):
-            add_multiple(couplings[j, k], row(data.states, (k, 0), n_rows), odds)
-        states = row(data.states, (j, 0), n_rows)
-        for i in range(n_rows):
-            nll[i] += softplus(-2 * states[i] * odds[i])
-            odds[i] = exp(2 * odds[i])
+            t = 2 * (odds[i] + field[j])
+            e = exp(-abs(t))
+            nll[i] += larger(-x[i] * t, 0.0) + log1p_of_fraction(e)
+            odds[i] = 1 / e if t > 0 else e
     value = 0.0
     for i in range(n_rows):
         value -= data.weights[i] * nll[i]
@@ -219,7 +221,7 @@ def bslm(data, settings, workspaces, queue, couplings, field, history, n_iter):
                 return
             if sweep > 0:
                 call(settings.sweep, (data, settings, J, h, workspaces, worker))
-            call(settings.odds_and_value, (data, J, h, workspaces, worker))
+            call(settings.odds_and_value, (data, settings, J, h, workspaces, worker))
             value = workspaces.value[worker] - _penalty(settings, J, h)
             value *= data.total
             history[start, sweep] = value
@@ -233,10 +235,7 @@ def bslm(data, settings, workspaces, queue, couplings, field, history, n_iter):
 @cache
 def bslm_addresses():
     """Addresses of the functions that `bslm` calls, the last options of `BSLMSettings`."""
-    state = Float64[2], Float64[1], BSLMWorkspaces, int
-
-    def address(function, *arguments):
-        return address_of(function, *argument_types(float, *arguments))
-
-    value = address(_odds_and_value, BSLMData, *state)
-    return value, address(_sweep, BSLMData, BSLMSettings, *state)
+    state = BSLMData, BSLMSettings, Float64[2], Float64[1], BSLMWorkspaces, int
+    arguments = argument_types(float, *state)
+    functions = (address_of(function, *arguments) for function in (_odds_and_value, _sweep))
+    return *functions, product_address(np.dtype(float))

@@ -28,6 +28,7 @@ from scipy.linalg import solve_triangular
 
 from fastmf._common.linalg import LinAlgError, scaled_cholesky
 from fastmf._threads.workers import in_parallel, workers_for
+from fastmf.kernels.linear.product import pack
 from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
 from fastmf.kernels.pseudo_likelihood.binary import BSLMData, BSLMSettings, bslm_workspaces
 from fastmf.learning.pseudo_likelihood.existence import MAX_CONDITION, Existence, Items
@@ -218,7 +219,7 @@ def bslm(objective, starts, *, l1=0.0, tol=1e-5, max_iter=10 * MAX_ITER):
     history = np.empty((len(starts), max_iter + 1))
     n_iter = np.zeros(len(starts), np.int64)
     data = BSLMData(
-        np.ascontiguousarray(objective.states.T),
+        pack(objective.states.T),
         np.ascontiguousarray(objective.states.T.astype(np.int8)), objective.weights,
         objective.mean, objective.second, float(objective.total),
     )  # fmt: skip
@@ -229,7 +230,7 @@ def bslm(objective, starts, *, l1=0.0, tol=1e-5, max_iter=10 * MAX_ITER):
     )  # fmt: skip
     work = len(starts) * 100 * objective.states.size * objective.n_units
     n_workers = workers_for(len(starts), work, objective.n_threads, max_iter)
-    workspaces = bslm_workspaces(n_workers, *data.states.shape)
+    workspaces = bslm_workspaces(n_workers, data.packed)
     queue = np.zeros(2, np.int64)
     arguments = data, settings, workspaces, queue, couplings, field, history, n_iter
     in_parallel(pl_kernels.bslm, arguments, n_workers)

@@ -23,12 +23,12 @@ def _value(data, settings, couplings, field, eta):
     upper = np.triu(couplings, 1)
     squares = (upper**2).sum() + (field**2).sum()
     penalty = settings.l1 * abs(upper).sum() + settings.l2 / 2 * squares
-    return (data.states * eta - log_2_cosh(eta)).sum(0) @ data.weights - penalty
+    return (data.spins * eta - log_2_cosh(eta)).sum(0) @ data.weights - penalty
 
 
 def _sweep(data, settings, J, h, eta):
     """All fields, then all couplings in lexicographic order, each with the newest values."""
-    states, weights = data.states, data.weights
+    states, weights = data.spins, data.weights
     l1, l2 = settings.l1, settings.l2
     tanh = np.tanh(eta)
     for j in range(len(h)):
@@ -51,7 +51,7 @@ def bslm(data, settings, workspaces, queue, couplings, field, history, n_iter):
     """Coordinate-wise maximisation of the penalised log-pseudo-likelihood from several starts."""
     for s, (J, h, values) in enumerate(zip(couplings, field, history, strict=True)):
         n_iter[s] = -settings.max_iter
-        eta = J @ data.states + h[:, None]
+        eta = J @ data.spins + h[:, None]
         values[0] = data.total * _value(data, settings, J, h, eta)
         for sweep in range(1, settings.max_iter + 1):
             _sweep(data, settings, J, h, eta)
