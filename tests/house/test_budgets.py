@@ -14,8 +14,8 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_434,
-    "lines of code": 33_864,
+    "lines": 54_432,
+    "lines of code": 33_862,
     "numeric constants": 279,
     "lines of tests": 41_832,
     "lines of the longest docstring of a function": 60,

@@ -58,16 +58,3 @@ def test_logs_of_products_are_exact_to_rounding(scale, n_hidden, n_units, normal
     expected = exact(weights, messages, hidden, visible, normalisers)
     eps = np.finfo(dtype).eps
     np.testing.assert_allclose(found, expected, rtol=4 * eps, atol=4 * eps * n_hidden**0.5)
-
-
-def test_a_unit_does_not_depend_on_those_beside_it():
-    rng = np.random.default_rng(1)
-    weights = np.exp(rng.normal(size=(N_UNITS, N_PADDED)))
-    p = rng.random(N_PADDED)
-    arguments = np.stack([p, 1 - p, p]), rng.random((2, N_UNITS)), 5, False
-    together = run(weights, np.sqrt(weights), *arguments)
-    for k in range(N_UNITS):
-        hidden, visible, *rest = arguments
-        one = slice(k, k + 1)
-        alone = run(weights[one], np.sqrt(weights[one]), hidden, visible[:, one], *rest)
-        np.testing.assert_allclose(alone, together[one], rtol=1e-14, atol=1e-14)

@@ -77,9 +77,6 @@ def test_source_and_order_of_the_matrix(dtype):
     np.testing.assert_array_equal(run(states, np.asfortranarray(matrix), source=7), expected)
 
 
-# --- layers ---------------------------------------------------------------------------------------
-
-
 def test_uniforms_are_uniform_and_uncorrelated():
     u = np.stack([uniforms(3, step, (400, 50)) for step in range(4)])
     n = u.size

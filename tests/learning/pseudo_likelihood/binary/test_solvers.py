@@ -61,15 +61,6 @@ def test_rounding_errors_count_as_a_maximum(solver, total):
     np.testing.assert_allclose(again.parameters, fit.parameters, atol=1e-6)
 
 
-def test_bslm_from_several_starts_ends_in_one_point():
-    objective, truth = population()
-    rng = np.random.default_rng(2)
-    fits = bslm(objective, list(rng.normal(size=(3, len(truth)))), tol=1e-11)
-    for fit in fits:
-        np.testing.assert_allclose(fit.parameters, truth, atol=1e-5)
-    assert len({len(fit.history) for fit in fits}) > 1
-
-
 def test_ridge_and_lasso_satisfy_their_optimality_conditions():
     objective, _ = population(d=6, l2=0.02)
     l1, d = 0.08, objective.n_units
