@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 import fastmf as mf
-from fastmf.kernels.linear.product import pack, product_address
+from fastmf.kernels.linear.product import TASK_ROWS, pack, product_address
 from fastmf.kernels.sampling.annealing import LayersPath, SampledLayer, layers_work
 from fastmf.priors._compiled import units_of
 from kernel_cases.case import Case, chosen
@@ -50,7 +50,7 @@ def arguments(size, dtype, rows=None, *, kind=binary, betas=(0.0, 0.25, 0.5, 0.7
         LayersPath(*bases, np.array(betas)),
         (v, np.zeros((len(v), size.n_hidden), dtype)),
     )
-    work = layers_work(*layers, model.dtype)
+    work = layers_work(*layers, model.dtype, TASK_ROWS)
     return product_address(dtype), *layers, path, np.uint64(7), chains, np.zeros(len(v)), work
 
 

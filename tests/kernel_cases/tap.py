@@ -111,9 +111,7 @@ def measured_arguments(size, dtype, rows=None, *, machine=rbm, **options):
 
 
 def _workers(layout, settings, dtype):
-    shapes = tap_kernels.worker_shapes(
-        settings, layout.n_units, layout.max_columns, layout.n_group_fields
-    )
+    shapes = tap_kernels.worker_shapes(settings, layout)
     slots = np.full((N_WORKERS, 1, settings.rows_per_worker, tap_kernels.SLOT_SIZE), np.nan)
     parts = (np.full((N_WORKERS, *shape), np.nan, dtype) for shape in shapes)
     return tap_kernels.ActiveRows(slots, *parts)
@@ -165,6 +163,7 @@ CASES = [
     _tap("mean_field", order=1),
     _tap("blocked", large=True, history=True),
     _tap("ten_sweeps", large=True, tol=0.0, max_iter=10),
+    _tap("begun", tol=0.0, max_iter=3, first_block=1),
     _tap("sequential", large=True, schedule="sequential"),
     _tap("third_order", order=3, machine=weak_rbm, single=True),
     _tap("damped", damping=0.5, adaptive=False),

@@ -10,19 +10,17 @@ and, at a solution, log Z = sum_i [log Z_i - b m + a (m^2 + v) / 2] + sum_(i,j) 
 W^2 v_i v_j / 2 + W^3 k_i k_j / 6], with each pair once and the terms of the order asked for.
 """
 
-import math
 from functools import partial
-from itertools import accumulate
 from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf._common.memory import borrowed
+from fastmf._common.memory import aligned
 from fastmf._common.rows import is_sparse
 from fastmf._outcomes import DIVERGED
-from fastmf._threads.workers import VECTOR_SPEED, in_parallel, workers_for
+from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.fixed_point import Question
 from fastmf.inference.mean_field._layouts import (
     layout_of,
@@ -174,13 +172,13 @@ class TapOptions(NamedTuple):
 
 
 class SweepsFromData:
-    """Sweeps of TAP without momentum, for RBMs from rows of data, each call in the same memory."""
+    """Sweeps of TAP without momentum, for RBMs from rows and moments given these, in one memory."""
 
     def __init__(self, order, n_sweeps, n_threads=None):
         self._order, self._n_sweeps, self._n_threads = order, n_sweeps, n_threads
         self._layout, self._prepared = None, {}
 
-    def __call__(self, model, X):
+    def __call__(self, model, X, given):
         """Return mean, var, b and a of each layer, which the next call overwrites."""
         layout = layout_of(model, self._order, "blocked")
         if layout is not self._layout:
@@ -190,6 +188,7 @@ class SweepsFromData:
         start, queue, others, n_workers, moments = self._prepared[len(X)]
         start[:] = queue[:] = 0
         layout.join((X, None), start[0])
+        start[:3, :, X.shape[1] :] = given[[1, 2, 0]]
         in_parallel(solve_rows, (Sweep(layout.layers, layout.blocks), *others), n_workers)
         return moments
 
@@ -198,7 +197,7 @@ class SweepsFromData:
         state = np.zeros((4, n_rows, layout.n_units), dtype)
         record = record_from(state, self._n_sweeps, history=False)
         none = np.zeros((1, layout.n_units), dtype)
-        work = self._n_sweeps * self._order * n_rows * layout.n_couplings // VECTOR_SPEED
+        work = self._n_sweeps * self._order * n_rows * layout.n_couplings
         n_workers = workers_for(n_rows, work, self._n_threads)
         settings = TapSettings(
             order=self._order,
@@ -208,12 +207,10 @@ class SweepsFromData:
             late_residual=0.0,
             rows_per_worker=rows_per_worker(n_rows, n_workers, layout.max_worker_rows),
             resolution=float(np.finfo(dtype).eps),
+            first_block=int(np.count_nonzero(layout.blocks[:, 0] == 1)),
         )
-        shapes = worker_shapes(settings, layout.n_units, layout.max_columns)
-        parts = [np.empty((n_workers, *shape), dtype) for shape in shapes]
-        slots = np.empty((n_workers, 1, settings.rows_per_worker, SLOT_SIZE))
         queue, tilt = np.zeros(2, np.int64), Tilt(none, none, none > 0)
-        others = settings, tilt, ActiveRows(slots, *parts), queue, record
+        others = settings, tilt, _workers(layout, settings, n_workers), queue, record
         parts = dict(zip(("mean", "var", "b", "a"), map(layout.split, state), strict=True))
         return state, queue, others, n_workers, SimpleNamespace(**parts)
 
@@ -226,13 +223,13 @@ def moments_given(model, X, order=1, n_threads=None):
     layout = layout_of(model, order, "blocked")
     if layout.grouped or is_sparse(X) or X.shape[1] != model.n_visible:
         b = data_fields(model.visible, X, model.weights, n_threads)
-        return b, *model.hidden.moments(b, b.dtype.type(0))
+        return np.array([b, *model.hidden.moments(b, b.dtype.type(0))])
     X = np.ascontiguousarray(X, model.dtype)
     moments = np.empty((3, len(X), model.n_hidden), model.dtype)
     n_workers = workers_for(-(-len(X) // TASK_ROWS), len(X) * model.weights.size, n_threads)
     work = given_work(layout.layers.of_model[1], n_workers)
     in_parallel(rows_given, (layout.layers, 1, X, moments, work), n_workers)
-    return tuple(moments)
+    return moments
 
 
 def solve(layout, state, tilt, options):
@@ -267,33 +264,23 @@ def solve(layout, state, tilt, options):
 
 def _call_with_memory(kernel, layout, record, tilt, settings, n_threads, *results):
     """Call a kernel that takes the rows of a record, a part of them in each worker."""
-    _, n_rows, n_units = record.state.shape
+    n_rows = record.state.shape[1]
     work = 10 * n_rows * layout.n_couplings
     n_workers = workers_for(n_rows, work, n_threads, settings.max_iter)
     settings = settings._replace(
         rows_per_worker=rows_per_worker(n_rows, n_workers, layout.max_worker_rows)
     )
-    shapes = worker_shapes(settings, n_units, layout.max_columns, layout.n_group_fields)
-    sizes = [n_workers * math.prod(shape) for shape in shapes]
-    with borrowed((sum(sizes),), record.state.dtype) as memory:
-        # Slices: `np.split` takes as long as a sweep of a small machine.
-        ends = accumulate(sizes)
-        parts = [
-            memory[end - size : end].reshape(n_workers, *shape)
-            for end, size, shape in zip(ends, sizes, shapes, strict=True)
-        ]
-        slots = np.empty((n_workers, 1, settings.rows_per_worker, SLOT_SIZE))
-        queue, workers = np.zeros(2, np.int64), ActiveRows(slots, *parts)
-        arguments = (
-            Sweep(layout.layers, layout.blocks),
-            settings,
-            tilt,
-            workers,
-            queue,
-            record,
-            *results,
-        )
-        in_parallel(kernel, arguments, n_workers)
+    workers, queue = _workers(layout, settings, n_workers), np.zeros(2, np.int64)
+    sweep = Sweep(layout.layers, layout.blocks)
+    in_parallel(kernel, (sweep, settings, tilt, workers, queue, record, *results), n_workers)
+
+
+def _workers(layout, settings, n_workers):
+    """Memory of all workers."""
+    dtype = layout.layers.of_model[0].couplings.dtype
+    slots = np.empty((n_workers, 1, settings.rows_per_worker, SLOT_SIZE))
+    shapes = worker_shapes(settings, layout)
+    return ActiveRows(slots, *(aligned((n_workers, *shape), dtype) for shape in shapes))
 
 
 def log_partition_of_rows(layout, record, tilt, settings, n_threads=None):

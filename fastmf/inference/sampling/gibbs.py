@@ -25,9 +25,9 @@ from scipy.sparse import csr_array, issparse
 from scipy.special import softmax
 
 from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
-from fastmf.inference.mean_field._layouts import layout_of
+from fastmf.inference.mean_field._layouts import layout_of, rows_per_worker
 from fastmf.inference.mean_field._sparse_layout import colours_of, columns_graph, with_units
-from fastmf.kernels.linear.product import TASK_ROWS, pack, product_address
+from fastmf.kernels.linear.product import TASK_ROWS, TILE_ROWS, pack, product_address
 from fastmf.kernels.sampling.annealing import (
     LayersPath,
     SampledLayer,
@@ -71,9 +71,10 @@ def walk(model, base, betas, v, rng, n_threads, layers=None):
     h, log_weights = np.zeros((len(v), model.n_hidden), model.dtype), np.zeros(len(v))
     seed, address = rng.integers(2**64, dtype=np.uint64), product_address(v.dtype)
     work = 2 * len(betas) * len(v) * model.weights.size
-    n_workers = workers_for(-(-len(v) // TASK_ROWS), work, n_threads)
+    n_workers = workers_for(-(-len(v) // TILE_ROWS), work, n_threads)
     path = LayersPath(*(np.ascontiguousarray(c, v.dtype) for c in base), betas)
-    memory = layers_work(*layers, v.dtype, n_workers)
+    task_rows = rows_per_worker(len(v), n_workers, TASK_ROWS)
+    memory = layers_work(*layers, v.dtype, task_rows, n_workers)
     arguments = address, *layers, path, seed, (v, h), log_weights, memory
     in_parallel(anneal_layers, arguments, n_workers)
     check_finite(log_weights, v, h)

@@ -204,11 +204,12 @@ def tap(sweep, settings, tilt, workers, queue, record):
     active = _rows_of_worker(workers, w)
     n_active, more_rows = np.int64(0), True
     while more_rows or n_active > 0:
+        first = settings.first_block if n_active == 0 else np.int64(0)
         if more_rows:
             n_active, more_rows = _load_rows(layers, active, n_active, queue, settings, record)
         if n_active == 0:
             continue
-        for k in range(blocks.shape[0]):
+        for k in range(first, blocks.shape[0]):
             if stopped(queue):
                 return
             layer, panels = layers[blocks[k, 0]], (blocks[k, 1], blocks[k, 2])

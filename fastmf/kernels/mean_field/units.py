@@ -203,6 +203,7 @@ class TapSettings(NamedTuple):
     resolution: float = 2.0**-52  # relative spacing of the floating type
     # Whether `finish` is the measurement of the log-partition, which needs all fields of groups.
     measures: bool = False
+    first_block: int = 0  # block with which the first sweep of a row may begin
 
 
 class Tilt(NamedTuple):
@@ -275,15 +276,15 @@ FIELD, ONSAGER, CUBIC, WHOLE_FIELD = range(4)
 ONE_SOURCE = CUBIC
 
 
-def worker_shapes(settings, n_units, max_columns, n_group_fields=0):
+def worker_shapes(settings, layout):
     """Shapes of the arrays of the `ActiveRows` of a worker, slots left out."""
     n_slots, n_planes = settings.rows_per_worker, 6 if settings.order == 3 else 5
-    width = max(max_columns, n_units)
+    n_units, n_columns, n_fields = layout.n_units, layout.max_columns, layout.n_group_fields
     return (
         (n_planes, n_slots, n_units),
-        (4 if n_group_fields else 3, n_slots, max_columns),
-        (5, width),
-        (1, n_slots, n_group_fields),
+        (4 if n_fields else 3, n_slots, n_columns),
+        (5, max(n_columns, n_units)),
+        (1, n_slots, n_fields),
     )
 
 

@@ -30,7 +30,7 @@ import numpy as np
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, kernel
 from fastmf._threads.workers import next_task, stopped
-from fastmf.kernels.linear.product import TASK_ROWS, new_work, product
+from fastmf.kernels.linear.product import new_work, product
 from fastmf.priors._compiled import tilted_draws, tilted_log_partition
 from fastmf.special import constant, exp
 
@@ -81,16 +81,16 @@ class LayersPath(NamedTuple):
 class LayersMemory(NamedTuple):
     """Scratch memory of each thread."""
 
-    rows: np.ndarray  # (n_workers, TASK_ROWS + 3, n_columns): the last but two is zero
+    rows: np.ndarray  # (n_workers, task_rows + 3, n_columns): the last but two is zero
     uniforms: np.ndarray  # float64 (n_workers, n_columns)
 
 
-def layers_work(visible, hidden, dtype, n_workers=1):
-    """Memory of `anneal_layers` for a number of threads."""
+def layers_work(visible, hidden, dtype, task_rows, n_workers=1):
+    """Memory of `anneal_layers` for a number of rows of each task, and of threads."""
     n_columns = max(
         layer.couplings.shape[0] * layer.couplings.shape[2] for layer in (visible, hidden)
     )
-    rows = np.zeros((n_workers, TASK_ROWS + 3, n_columns), dtype)
+    rows = np.zeros((n_workers, task_rows + 3, n_columns), dtype)
     return new_work(LayersMemory(rows, np.zeros((n_workers, n_columns))))
 
 
@@ -168,16 +168,17 @@ def anneal_layers(address, visible, hidden, path, seed, chains, log_weights, wor
     w = fetch_and_increment(row(queue, (1,), 1))
     if w >= scratch.rows.shape[0]:
         return
-    fields, vectors = scratch.rows[w, :TASK_ROWS], scratch.rows[w, TASK_ROWS:]
+    task_rows = scratch.rows.shape[1] - 3
+    fields, vectors = scratch.rows[w, :task_rows], scratch.rows[w, task_rows:]
     memory, layers = (fields, (vectors, scratch.uniforms[w])), (visible, hidden)
-    first = next_task(queue) * TASK_ROWS
+    first = next_task(queue) * task_rows
     while first < n_rows:
-        of_task = first, smaller(n_rows, first + TASK_ROWS)
+        of_task = first, smaller(n_rows, first + task_rows)
         for step in range(1, path.betas.shape[0]):
             if stopped(queue):
                 return
             _step(address, layers, path, (seed, step), of_task, chains, log_weights, memory)
-        first = next_task(queue) * TASK_ROWS
+        first = next_task(queue) * task_rows
 
 
 # Planes of scratch memory.

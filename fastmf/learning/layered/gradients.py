@@ -364,11 +364,12 @@ class Gradients:
         self._layers = [p._replace(field=x) if alone else None for p, alone, x in parts]
         self._rows = {}
 
-    def __call__(self, model, X, of_model):
+    def __call__(self, model, X, of_model, given=None):
         """Gradient of the log-likelihood, as solutions, samples or exact averages see the model.
 
         Derivatives by couplings are `Pairs`. Also returns the means of each layer over the data,
         and the `products_of_units` whose scale is free. The next call overwrites the results.
+        `given` may have the `moments_given` X.
 
         Notes
         -----
@@ -380,13 +381,13 @@ class Gradients:
         if isinstance(of_model, ExactAverages):
             less = GradientRows([], [], of_model.layers, [of_model.pairwise])
         elif isinstance(of_model, np.ndarray):
-            given = moments_given(model.bipartite(), of_model, self.order, self.n_threads)
-            less = self._of_states(model, of_model, given)
+            odd = moments_given(model.bipartite(), of_model, self.order, self.n_threads)
+            less = self._of_states(model, of_model, odd)
         else:
             less = self._of_solutions(model, of_model, 1 if adaptive else self.order)
             if adaptive:
                 less.effects[0].append(mean_covariance(model, of_model))
-        data, moments = self._of_data(model, X)
+        data, moments = self._of_data(model, X, given)
         couplings = self._of_rows(model, data, less)
         sides = zip(self.field_alone, data.derivatives, less.derivatives, strict=True)
         for k, (alone, plus, minus) in enumerate(sides):
@@ -397,11 +398,12 @@ class Gradients:
         slope = ModelParameters(couplings=couplings, layers=tuple(self._layers))
         return slope, self._means, products_of_units(self.free, moments) if self.free else []
 
-    def _of_data(self, model, X):
+    def _of_data(self, model, X, given):
         """Rows of log sum_h exp(-energy(x, h)), and means and variances of each hidden layer."""
         if not model.deep:
-            hidden = moments_given(model, X, self.order, self.n_threads)
-            return self._of_states(model, X, hidden), [hidden[1:]]
+            if given is None:
+                given = moments_given(model, X, self.order, self.n_threads)
+            return self._of_states(model, X, given), [given[1:]]
         machine, solutions = posterior(model, X, **self.options)
         above = self.above._of_solutions(machine, solutions, self.order)
         visible = _averages(model.layers[0], self.field_alone[0], X, log_prob_gradient, X)

@@ -239,13 +239,15 @@ class Plan(LayeredSteps):
     def gradient(self, state, X, rng):
         """Approximate gradient of the log-likelihood of a batch, and the moments of the batch."""
         self._take_over(state)
-        X = sparse_or_states(state.model.layers[0], X, state.model.dtype)
-        return self.averages(state.model, X, self.states_of_model(state, X, rng))
+        model = state.model
+        X = sparse_or_states(model.layers[0], X, model.dtype)
+        given = None if model.deep else moments_given(model, X, self.order, self.n_threads)
+        return self.averages(model, X, self.states_of_model(state, X, rng, given), given)
 
-    def states_of_model(self, state, X, rng):
+    def states_of_model(self, state, X, rng, given):
         """Mean-field solutions, samples or exact averages of the model.
 
-        Persistent chains in `state` are advanced.
+        Persistent chains in `state` are advanced. `given` has the `moments_given` the rows.
         """
         model, settings = state.model, self.settings
         n_starts = settings.n_starts or X.shape[0]
@@ -255,7 +257,8 @@ class Plan(LayeredSteps):
         if kind not in gradients.MEAN_FIELD:
             return self._samples(state, X, n_starts, rng, kind)
         if self.sweeps and n_starts <= X.shape[0]:
-            return self.sweeps(model, states(model.layers[0], X[:n_starts], model.dtype))
+            rows = states(model.layers[0], X[:n_starts], model.dtype)
+            return self.sweeps(model, rows, given[:, :n_starts])
         persistent = settings.starts == "persistent"
         if persistent and state.chains:
             n_layers = len(model.layers)

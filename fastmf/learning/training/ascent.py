@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf._threads.workers import SHARED_WORK, VECTOR_SPEED, in_parallel, workers_for
+from fastmf._threads.workers import SHARED_WORK, in_parallel, workers_for
 from fastmf.kernels.linear.product import panel_width, product_address
 from fastmf.kernels.training.ascent import AscentStep, Pairs, ascent_work
 from fastmf.kernels.training.ascent import ascend as ascend_kernel
@@ -243,7 +243,7 @@ class MatrixAscent:
             for arguments in calls:
                 ascend_kernel(self._address, *arguments)
 
-        n_workers = workers_for(sum(self._n_tasks), work // VECTOR_SPEED, self._n_threads)
+        n_workers = workers_for(sum(self._n_tasks), work, self._n_threads)
         in_parallel(take, (), n_workers)
         # Larger weights, whose fourth powers overflow in single precision, are of no use.
         moves, largest_square = [], 2.0**64

@@ -93,7 +93,8 @@ def tap(sweep, settings, tilt, workers, queue, record):
         return _iterate(layers, rows, updates, settings, record)
     blocks = _updates(layers, sweep.blocks, settings.one_by_one)
     updates = [partial(_update, *update, settings=settings, rows=rows) for update in blocks]
-    return _iterate(layers, rows, updates, settings, record)
+    first = len(_joined_blocks(layers, sweep.blocks[: settings.first_block]))
+    return _iterate(layers, rows, updates, settings, record, first)
 
 
 def moments_given(layers, k, states, out, work):
@@ -139,13 +140,14 @@ def log_partitions(sweep, settings, tilt, workers, queue, record, values):
             values[r] += log_z[~clamped[units][np.cumsum(sizes) - sizes]].sum()
 
 
-def _iterate(layers, rows, updates, settings, record):
-    """Sweeps of updates until every row has ended."""
+def _iterate(layers, rows, updates, settings, record, first=0):
+    """Sweeps of updates until every row has ended; the first sweep begins with update `first`."""
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         while len(rows.index):
             rows.start_sweep()
-            for update in updates:
+            for update in updates[first:]:
                 update()
+            first = 0
             status = _assess(rows, settings, record)
             _store(layers, rows, status, record)
             rows.keep((status == RUNNING) | (status == CONFIRMING))
