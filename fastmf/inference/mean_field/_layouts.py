@@ -218,7 +218,7 @@ def rows_per_worker(n_rows, n_workers, max_rows=MAX_WORKER_ROWS):
     With a few sweeps each, as in learning, all rows of a round end together; with few rounds, a
     tile of rows too many in each leaves no rows for the last worker.
     """
-    each = -(-n_rows // n_workers)
+    each = -(-n_rows // max(n_workers, 1))
     # Two rounds at least: the rows of the second one are taken by the threads that are free first.
     # But each round reads all couplings, and fewer rows than a few tiles wait for these.
     n_rounds = max(-(-each // max_rows), min(2, n_workers, each // (2 * TILE_ROWS)), 1)

@@ -30,7 +30,7 @@ def test_samples_have_the_exact_averages(hidden):
     n = 10_000
     start = np.zeros((n, 3))
     v, h = gibbs(model, start, 30, rng)
-    assert not start.any()
+    assert not start.any() and not len(gibbs(model, start[:0], 1, rng)[0])
     # `h` was drawn before `v`, from the same stationary chain.
     target = mf.exact(model)
     for sample, mean, var in zip((v, h), target.mean, target.var, strict=True):
