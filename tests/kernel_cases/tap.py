@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 
 from fastmf.inference.mean_field._layouts import layout_of, record_from
+from fastmf.inference.mean_field.tap import workers_of
 from fastmf.kernels.mean_field import units as tap_kernels
 from fastmf.kernels.mean_field.tap import given_work
 from kernel_cases.case import Case, chosen
@@ -84,7 +85,7 @@ def tap_arguments(
             tap_kernels.Sweep(layout.layers, layout.blocks),
             settings,
             tilt,
-            _workers(layout, settings, dtype),
+            _workers(layout, settings),
         ),
         *(np.zeros(2, np.int64), record),
     )
@@ -110,11 +111,11 @@ def measured_arguments(size, dtype, rows=None, *, machine=rbm, **options):
     return arguments[0], settings, *arguments[2:], np.full(record.state.shape[1], np.nan)
 
 
-def _workers(layout, settings, dtype):
-    shapes = tap_kernels.worker_shapes(settings, layout)
-    slots = np.full((N_WORKERS, 1, settings.rows_per_worker, tap_kernels.SLOT_SIZE), np.nan)
-    parts = (np.full((N_WORKERS, *shape), np.nan, dtype) for shape in shapes)
-    return tap_kernels.ActiveRows(slots, *parts)
+def _workers(layout, settings):
+    workers = workers_of(layout, settings, N_WORKERS)
+    for memory in workers:
+        memory.fill(np.nan)
+    return workers
 
 
 def _record(arguments):

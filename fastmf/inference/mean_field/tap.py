@@ -44,7 +44,6 @@ from fastmf.kernels.mean_field.units import (
     TapSettings,
     Tilt,
     units_address,
-    worker_shapes,
 )
 from fastmf.models.boltzmann import check_machine
 from fastmf.priors._protocol import has_log_prob
@@ -210,7 +209,7 @@ class SweepsFromData:
             first_block=int(np.count_nonzero(layout.blocks[:, 0] == 1)),
         )
         queue, tilt = np.zeros(2, np.int64), Tilt(none, none, none > 0)
-        others = settings, tilt, _workers(layout, settings, n_workers), queue, record
+        others = settings, tilt, workers_of(layout, settings, n_workers), queue, record
         parts = dict(zip(("mean", "var", "b", "a"), map(layout.split, state), strict=True))
         return state, queue, others, n_workers, SimpleNamespace(**parts)
 
@@ -270,17 +269,23 @@ def _call_with_memory(kernel, layout, record, tilt, settings, n_threads, *result
     settings = settings._replace(
         rows_per_worker=rows_per_worker(n_rows, n_workers, layout.max_worker_rows)
     )
-    workers, queue = _workers(layout, settings, n_workers), np.zeros(2, np.int64)
+    workers, queue = workers_of(layout, settings, n_workers), np.zeros(2, np.int64)
     sweep = Sweep(layout.layers, layout.blocks)
     in_parallel(kernel, (sweep, settings, tilt, workers, queue, record, *results), n_workers)
 
 
-def _workers(layout, settings, n_workers):
-    """Memory of all workers."""
-    dtype = layout.layers.of_model[0].couplings.dtype
-    slots = np.empty((n_workers, 1, settings.rows_per_worker, SLOT_SIZE))
-    shapes = worker_shapes(settings, layout)
-    return ActiveRows(slots, *(aligned((n_workers, *shape), dtype) for shape in shapes))
+def workers_of(layout, settings, n_workers):
+    """Empty memory of all workers."""
+    n_slots, n_planes = settings.rows_per_worker, 6 if settings.order == 3 else 5
+    n_units, n_columns, n_fields = layout.n_units, layout.max_columns, layout.n_group_fields
+    shapes = [
+        (n_planes, n_slots, n_units),
+        (4 if n_fields else 3, n_slots, n_columns),
+        (5, max(n_columns, n_units)),
+        (1, n_slots, n_fields),
+    ]
+    dtype, slots = layout.layers.of_model[0].couplings.dtype, (n_workers, 1, n_slots, SLOT_SIZE)
+    return ActiveRows(np.empty(slots), *(aligned((n_workers, *shape), dtype) for shape in shapes))
 
 
 def log_partition_of_rows(layout, record, tilt, settings, n_threads=None):

@@ -276,18 +276,6 @@ FIELD, ONSAGER, CUBIC, WHOLE_FIELD = range(4)
 ONE_SOURCE = CUBIC
 
 
-def worker_shapes(settings, layout):
-    """Shapes of the arrays of the `ActiveRows` of a worker, slots left out."""
-    n_slots, n_planes = settings.rows_per_worker, 6 if settings.order == 3 else 5
-    n_units, n_columns, n_fields = layout.n_units, layout.max_columns, layout.n_group_fields
-    return (
-        (n_planes, n_slots, n_units),
-        (4 if n_fields else 3, n_slots, n_columns),
-        (5, max(n_columns, n_units)),
-        (1, n_slots, n_fields),
-    )
-
-
 @kernel(mode="merged")
 def copy_row(old, source, new, target, n_planes):
     """Copy the first planes of a row of one state to a row of another of the same width."""
