@@ -1,14 +1,11 @@
-"""Memory that one solve leaves to the next: fresh pages cost small solves more than their work."""
+"""Arrays that begin with a cache line, and what needs more memory than the machine has."""
 
 import math
 import os
-from contextlib import contextmanager
 
 import numpy as np
 
 LINE_BYTES = 64
-# At most one block, as large as the largest solve so far; a solve beside another makes its own.
-_block: list = []
 
 
 def memory_of_the_machine():
@@ -41,22 +38,3 @@ def aligned(shape, dtype, allocate=np.empty):
     memory = allocate(n_bytes + LINE_BYTES, np.uint8)
     start = -memory.ctypes.data % LINE_BYTES
     return memory[start : start + n_bytes].view(dtype).reshape(shape)
-
-
-@contextmanager
-def borrowed(shape, dtype):
-    """Provide an uninitialised array aligned to a cache line within the block."""
-    n_bytes = math.prod(map(int, shape)) * np.dtype(dtype).itemsize
-    try:
-        memory = _block.pop()
-    except IndexError:
-        memory = np.empty(0, np.uint8)
-    if memory.nbytes < n_bytes:
-        check_available(
-            n_bytes, f"an array of shape {tuple(map(int, shape))} for this solve",
-            "solve fewer rows at a time, use fewer threads or a float32 model, and do without what "
-            "keeps the messages of every row (messages, pairwise, init)",
-        )  # fmt: skip
-        memory = aligned((n_bytes,), np.uint8)
-    yield memory[:n_bytes].view(dtype).reshape(shape)
-    _block[:] = [memory]

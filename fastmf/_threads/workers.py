@@ -105,8 +105,8 @@ def stop(kernel, arguments):
             queue[0] = STOPPED
 
 
-# Multiplications of a call that is worth several threads (1 ms), and of one in which a user who
-# presses Ctrl-C would have to wait (0.1 s).
+# Multiplications of a call that is worth several threads, and of one in which a user who presses
+# Ctrl-C would have to wait: 1 ms and 0.1 s without vectors.
 SHARED_WORK, LONG_WORK = 10**6, 10**8
 # Multiply-adds of vectors that cost as much as one of scalars.
 VECTOR_SPEED = 16

@@ -14,10 +14,10 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_423,
-    "lines of code": 33_853,
+    "lines": 54_412,
+    "lines of code": 33_842,
     "numeric constants": 279,
-    "lines of tests": 41_832,
+    "lines of tests": 41_831,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,

@@ -10,7 +10,7 @@ from fastmf.kernels.pseudo_likelihood import binary
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(library.LEVEL not in ("x86-64-v3", "x86-64-v4"), reason="other instructions")
+@pytest.mark.skipif(library.LEVEL not in ("x86-64-v3", "x86-64-v4"), reason="needs AVX2")
 @pytest.mark.parametrize("kernel, compiled, instruction", [
     (units._update_units, lambda: units.units_address("float32"), "sqrt"),
     (binary._odds_and_value, binary.bslm_addresses, r"fmadd\d+"),

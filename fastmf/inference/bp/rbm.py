@@ -6,6 +6,7 @@ with offsets o and scales s of the two layers, weights W and fields b, c of the 
 units have weights s_v s_h W and fields s_v (b + o_h W 1) and s_h (c + o_v W' 1).
 """
 
+import math
 from copy import copy
 from dataclasses import replace
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf._common.memory import borrowed
+from fastmf._common.memory import aligned, check_available
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.bp._options import (
     MAX_BYTES,
@@ -74,22 +75,28 @@ def _propagated(options, units, n_rows, init=None, assignments=()):
     n_workers, (n_messages, *pair_shape) = message_layout(options, units, n_rows, has_init)
     # Beside the exponentials; rows with messages of their own start from them, others from a copy.
     n_arrays = 1 + n_messages + (n_messages != n_rows)
-    with borrowed((n_arrays, *pair_shape), dtype) as memory:
-        ratios, start = memory[1:][:n_messages], memory[1 if n_messages == n_rows else -1]
-        settings, problem, record = prepared(options, units, dtype, n_rows, (memory[0], start))
-        if options.decodes:
-            _set_assignments(options, units, record, init, assignments)
-        elif init is None:
-            record.hidden[:, : units.model.n_hidden] = units.symmetric_field(1)
-        _set_messages(options, units, None if options.decodes else init, ratios, start, record)
-        workspaces = new_workspaces(n_workers, record, dtype, settings.algorithm)
-        arguments = settings, problem, ratios, record, workspaces, np.zeros(2, np.int64)
-        in_parallel(bp_kernels.belief_propagation, arguments, n_workers)
-        pairs = messages = None
-        if options.pairwise:
-            pairs = pair_products(options, units, problem, ratios, record)
-        if options.messages:
-            messages = log_messages(options, units, ratios)
+    shape = tuple(map(int, (n_arrays, *pair_shape)))
+    check_available(
+        math.prod(shape) * np.dtype(dtype).itemsize, f"an array of shape {shape} for this solve",
+        "solve fewer rows at a time, use fewer threads or a float32 model, and do without what "
+        "keeps the messages of every row (messages, pairwise, init)",
+    )  # fmt: skip
+    memory = aligned(shape, dtype)
+    ratios, start = memory[1:][:n_messages], memory[1 if n_messages == n_rows else -1]
+    settings, problem, record = prepared(options, units, dtype, n_rows, (memory[0], start))
+    if options.decodes:
+        _set_assignments(options, units, record, init, assignments)
+    elif init is None:
+        record.hidden[:, : units.model.n_hidden] = units.symmetric_field(1)
+    _set_messages(options, units, None if options.decodes else init, ratios, start, record)
+    workspaces = new_workspaces(n_workers, record, dtype, settings.algorithm)
+    arguments = settings, problem, ratios, record, workspaces, np.zeros(2, np.int64)
+    in_parallel(bp_kernels.belief_propagation, arguments, n_workers)
+    pairs = messages = None
+    if options.pairwise:
+        pairs = pair_products(options, units, problem, ratios, record)
+    if options.messages:
+        messages = log_messages(options, units, ratios)
     return Ends(record, pairs, messages)
 
 

@@ -171,14 +171,17 @@ class TapOptions(NamedTuple):
 
 
 class SweepsFromData:
-    """Sweeps of TAP without momentum, for RBMs from rows and moments given these, in one memory."""
+    """Sweeps of TAP without momentum, for RBMs from rows of data, each call in the same memory."""
 
     def __init__(self, order, n_sweeps, n_threads=None):
         self._order, self._n_sweeps, self._n_threads = order, n_sweeps, n_threads
         self._layout, self._prepared = None, {}
 
     def __call__(self, model, X, given):
-        """Return mean, var, b and a of each layer, which the next call overwrites."""
+        """Return mean, var, b and a of each layer, which the next call overwrites.
+
+        Half of the first sweep is `given`, the `moments_given` the rows.
+        """
         layout = layout_of(model, self._order, "blocked")
         if layout is not self._layout:
             self._layout, self._prepared = layout, {}
@@ -275,7 +278,7 @@ def _call_with_memory(kernel, layout, record, tilt, settings, n_threads, *result
 
 
 def workers_of(layout, settings, n_workers):
-    """Empty memory of all workers."""
+    """Make empty memory for all workers."""
     n_slots, n_planes = settings.rows_per_worker, 6 if settings.order == 3 else 5
     n_units, n_columns, n_fields = layout.n_units, layout.max_columns, layout.n_group_fields
     shapes = [

@@ -204,6 +204,7 @@ def tap(sweep, settings, tilt, workers, queue, record):
     active = _rows_of_worker(workers, w)
     n_active, more_rows = np.int64(0), True
     while more_rows or n_active > 0:
+        # Beside older rows new ones repeat the blocks before, which does not change them.
         first = settings.first_block if n_active == 0 else np.int64(0)
         if more_rows:
             n_active, more_rows = _load_rows(layers, active, n_active, queue, settings, record)

@@ -203,7 +203,7 @@ class TapSettings(NamedTuple):
     resolution: float = 2.0**-52  # relative spacing of the floating type
     # Whether `finish` is the measurement of the log-partition, which needs all fields of groups.
     measures: bool = False
-    first_block: int = 0  # block with which the first sweep of a row may begin
+    first_block: int = 0  # block with which the first sweep begins: starts agree with those before
 
 
 class Tilt(NamedTuple):

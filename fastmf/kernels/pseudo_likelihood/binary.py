@@ -52,7 +52,7 @@ class BSLMSettings(NamedTuple):
     l2: float
     tol: float  # stop after a sweep that raises the penalised log-pseudo-likelihood by no more
     max_iter: int
-    odds_and_value: int  # addresses of the functions of these names (this and the next 2)
+    odds_and_value: int  # addresses of the functions of these names (this and the next two)
     sweep: int
     product: int
 

@@ -234,7 +234,6 @@ def test_messages_that_do_not_fit_in_memory(monkeypatch):
     memory = sys.modules["fastmf._common.memory"]
     assert memory.memory_of_the_machine() > 1e8
     monkeypatch.setattr(memory, "memory_of_the_machine", lambda: 1e6)
-    monkeypatch.setattr(memory, "_block", [])
     model, field = loopy(), np.zeros((1000, 9))
     assert mf.belief_propagation(model, field=field).converged.all()
     # 1000 rows of 9 x 16 (padded) messages of 8 bytes, and the exponentials of the weights.
