@@ -356,12 +356,6 @@ def log_2_cosh(t):
     return abs(t) + log1p_of_fraction(exp(constant(-2.0, t) * abs(t)))
 
 
-@compilable
-def log_cosh(t):
-    """log(cosh(t))."""
-    return log_2_cosh(t) - constant(LN2, t)
-
-
 # The quantile of the standard normal distribution by Wichura (1988), Algorithm AS 241, PPND16: the
 # coefficients of the numerators and denominators, the highest power first, in p (1 - p) near the
 # middle, and in the square root of -log p in the near and the far tail.
