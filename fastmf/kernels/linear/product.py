@@ -4,7 +4,7 @@ BLAS packs its right operand again at every call, has threads of its own, and ro
 differently with the number of rows beside it. Here the couplings are packed once per solve; a tile
 of rows times one panel of columns stays in registers; and an entry is always the same chain of
 fused multiply-adds, so that a row's result does not depend on which rows are with it. A tile is
-emitted as LLVM vectors because LLVM keeps the accumulators of no loop nest in registers.
+emitted as LLVM vectors (`fastmf._jit.vectors`).
 
 Copies take longer to compile as statements on whole arrays. Kernels that made their own arrays
 would take a third of a second longer to compile: threads that call a kernel at the same time share
@@ -22,6 +22,7 @@ from fastmf._jit.intrinsics import larger, smaller
 from fastmf._jit.kernel import address_of, call, calls, emitted, kernel
 from fastmf._jit.lazily import cgutils, ir, types
 from fastmf._jit.library import LEVEL
+from fastmf._jit.vectors import Vectors, integer, loop
 
 
 @kernel(mode="merged")
@@ -172,94 +173,41 @@ def _tile(n_tile_rows):
     return tile
 
 
-def _integer(value, n_bits=64):
-    """Constant of LLVM."""
-    return ir.Constant(ir.IntType(n_bits), value)
-
-
-def _loop(builder, first, last, body, values):
-    """Emit `for k in range(first, last): values = body(k, values)`; values stay in registers."""
-    before = builder.basic_block
-    head, inside, end = (builder.append_basic_block(f"loop.{x}") for x in ("head", "body", "end"))
-    builder.branch(head)
-    builder.position_at_end(head)
-    phis = [builder.phi(start.type) for start in (first, *values)]
-    for phi, start in zip(phis, (first, *values), strict=True):
-        phi.add_incoming(start, before)
-    k, *values = phis
-    builder.cbranch(builder.icmp_signed("<", k, last), inside, end)
-
-    builder.position_at_end(inside)
-    new = body(k, values)
-    for phi, value in zip(phis, (builder.add(k, _integer(1)), *new), strict=True):
-        phi.add_incoming(value, builder.basic_block)
-    builder.branch(head)
-    builder.position_at_end(end)
-    return values
-
-
-class _TileEmitter:
+class _TileEmitter(Vectors):
     """Emits out[rows, columns] += states[rows, source:] @ panel[:, columns]."""
 
     def __init__(self, context, builder, signature, arguments):
         states_type, packed_type = signature.args[:2]
-        self.builder, number = builder, packed_type.dtype
-        self.item_bytes = number.bitwidth // 8
-        self.n_lanes = VECTOR_BYTES // self.item_bytes
-        self.type = ir.VectorType(context.get_value_type(number), self.n_lanes)
+        number = packed_type.dtype
+        super().__init__(context, builder, number, VECTOR_BYTES // (number.bitwidth // 8))
         self.states, self.packed, self.out = (
             context.make_array(type_)(context, builder, value)
             for type_, value in zip(signature.args[:3], arguments, strict=False)
         )
         self.state_row, self.out_row = self._stride(self.states, 0), self._stride(self.out, 0)
         contiguous = states_type.layout == "C"
-        self.state_column = _integer(1) if contiguous else self._stride(self.states, 1)
+        self.state_column = integer(1) if contiguous else self._stride(self.states, 1)
         self.panel_stride = self._stride(self.packed, 0)
 
     def _stride(self, array, axis):
         """Numbers from an entry to the next one along an axis."""
         n_bytes = self.builder.extract_value(array.strides, axis)
-        return self.builder.sdiv(n_bytes, _integer(self.item_bytes))
-
-    def _pointer(self, data, offset):
-        """Pointer to the vector at an offset in numbers."""
-        pointer = self.builder.gep(data, [offset])
-        return self.builder.bitcast(pointer, self.type.as_pointer())
-
-    def _load(self, data, offset):
-        """The vector at an offset."""
-        value = self.builder.load(self._pointer(data, offset))
-        value.align = self.item_bytes
-        return value
-
-    def _in_all_lanes(self, number):
-        """A vector of equal numbers."""
-        undefined = ir.Constant(self.type, ir.Undefined)
-        lane = self.builder.insert_element(undefined, number, _integer(0, 32))
-        first = ir.Constant(ir.VectorType(ir.IntType(32), self.n_lanes), None)
-        return self.builder.shuffle_vector(lane, undefined, first)
-
-    def _fma(self, x, y, z):
-        """x * y + z, rounded once."""
-        name = f"llvm.fma.v{self.n_lanes}f{8 * self.item_bytes}"
-        function = ir.FunctionType(self.type, [self.type] * 3)
-        function = cgutils.get_or_insert_function(self.builder.module, function, name)
-        return self.builder.call(function, [x, y, z])
+        return self.builder.sdiv(n_bytes, integer(self.item_bytes))
 
     def _sum_of_products(self, *pairs):
-        total = _integer(0)
+        total = integer(0)
         for x, y in pairs:
             total = self.builder.add(total, self.builder.mul(x, y))
         return total
 
     def emit(self, n_tile_rows, n_vectors, position):
         """Emit the tile; the position is a `_Position`."""
-        builder, one = self.builder, _integer(1)
+        builder, one = self.builder, integer(1)
         row, source, panel, skip, first, last, column = position
         corner = self._sum_of_products((row, self.state_row), (source, self.state_column))
         state_rows = [
             builder.gep(
-                self.states.data, [builder.add(corner, builder.mul(_integer(r), self.state_row))]
+                self.states.data, [builder.add(corner, builder.mul(integer(r), self.state_row))]
             )
             for r in range(n_tile_rows)
         ]
@@ -268,30 +216,30 @@ class _TileEmitter:
         target = self._sum_of_products((row, self.out_row), (column, one), (skip, one))
         target = builder.gep(self.out.data, [target])
         places = [
-            self._sum_of_products((_integer(r), self.out_row), (_integer(v), one))
+            self._sum_of_products((integer(r), self.out_row), (integer(v), one))
             for r in range(n_tile_rows)
             for v in range(0, n_vectors * self.n_lanes, self.n_lanes)
         ]
         # The sums begin from 0 in the first chunk of rows of the panel.
-        is_first = builder.icmp_signed("==", first, _integer(0))
+        is_first = builder.icmp_signed("==", first, integer(0))
         sums = [
-            builder.select(is_first, ir.Constant(self.type, None), self._load(target, place))
+            builder.select(is_first, ir.Constant(self.type, None), self.load(target, place))
             for place in places
         ]
 
         def add_terms(k, sums):
             return self._next_sums(sums, state_rows, couplings, k)
 
-        sums = _loop(builder, first, last, add_terms, sums)
+        sums = loop(builder, first, last, add_terms, sums)
         for total, place in zip(sums, places, strict=True):
-            builder.store(total, self._pointer(target, place)).align = self.item_bytes
+            self.store(total, target, place)
 
     def _next_sums(self, sums, state_rows, couplings, k):
         """The sums with the terms of one k, states[:, k] * couplings[k, :]."""
         builder, n_vectors = self.builder, len(sums) // len(state_rows)
-        panel_row = builder.mul(k, _integer(TILE_VECTORS * self.n_lanes))
+        panel_row = builder.mul(k, integer(TILE_VECTORS * self.n_lanes))
         loaded = [
-            self._load(couplings, builder.add(panel_row, _integer(v * self.n_lanes)))
+            self.load(couplings, builder.add(panel_row, integer(v * self.n_lanes)))
             for v in range(n_vectors)
         ]
         if len(state_rows) == TILE_ROWS:
@@ -299,9 +247,9 @@ class _TileEmitter:
         column, new = builder.mul(k, self.state_column), []
         for r, state_row in enumerate(state_rows):
             state = builder.load(builder.gep(state_row, [column]))
-            state = self._in_all_lanes(state)
+            state = self.in_all_lanes(state)
             for v in range(n_vectors):
-                new.append(self._fma(state, loaded[v], sums[r * n_vectors + v]))
+                new.append(self.fma(state, loaded[v], sums[r * n_vectors + v]))
         return new
 
     def _prefetch(self, pointer, n_bytes):
@@ -313,10 +261,10 @@ class _TileEmitter:
         builder, byte = self.builder, ir.IntType(8).as_pointer()
         function = ir.FunctionType(ir.VoidType(), [byte, *[ir.IntType(32)] * 3])
         prefetch = builder.module.declare_intrinsic("llvm.prefetch", (byte,), function)
-        options = [_integer(option, 32) for option in (0, 3, 1)]  # to read, L1, data
+        options = [integer(option, 32) for option in (0, 3, 1)]  # to read, L1, data
         ahead = CHUNK_ROWS * TILE_VECTORS * self.n_lanes
         for line in range(0, n_bytes, LINE_BYTES):
-            here = builder.gep(pointer, [_integer(ahead + line // self.item_bytes)])
+            here = builder.gep(pointer, [integer(ahead + line // self.item_bytes)])
             builder.call(prefetch, [builder.bitcast(here, byte), *options])
 
 

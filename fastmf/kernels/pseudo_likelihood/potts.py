@@ -26,15 +26,16 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.memory import aligned
-from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
+from fastmf._jit.intrinsics import fetch_and_increment, larger, row
 from fastmf._jit.kernel import kernel
 from fastmf._outcomes import ABSENT
 from fastmf._threads.workers import next_task, stopped
 from fastmf.kernels.linear.product import copy, set_to_zero
+from fastmf.kernels.linear.rows import LANES, add_rows, add_to_rows
 from fastmf.special import exp, widen
 
 # Positions of a block. More of them take more memory of the cache, fewer more passes over the rows.
-POSITIONS = 8
+POSITIONS = LANES
 # Field of states that a position does not have.
 LOW_FIELD = -1e30
 
@@ -72,21 +73,8 @@ def _set_fields(rows, table, field, memory, first, last):
         out = row(memory, ((s - first) * width,), width)
         copy(start, out)
         begin, middle, end = rows.spans[s, 0], rows.spans[s, 1], rows.spans[s + 1, 0]
-        # Most states that go are replaced by another one: both in one pass over `out`.
-        n_replaced = smaller(middle - begin, end - middle)
-        for k in range(n_replaced):
-            less = row(table, (rows.changes[begin + k], 0), width)
-            more = row(table, (rows.changes[middle + k], 0), width)
-            for c in range(width):
-                out[c] += more[c] - less[c]
-        for k in range(begin + n_replaced, middle):
-            less = row(table, (rows.changes[k], 0), width)
-            for c in range(width):
-                out[c] -= less[c]
-        for k in range(middle + n_replaced, end):
-            more = row(table, (rows.changes[k], 0), width)
-            for c in range(width):
-                out[c] += more[c]
+        add_rows(out, table, rows.changes, begin, middle, -1)
+        add_rows(out, table, rows.changes, middle, end, 1)
 
 
 @kernel(mode="merged")
@@ -96,14 +84,9 @@ def _add_gradient(rows, residuals, table, field, first, last):
     for t in range(last - first):
         s = last - 1 - t
         of_row = row(residuals, ((s - first) * width,), width)
-        for k in range(rows.spans[s, 0], rows.spans[s, 1]):
-            less = row(table, (rows.changes[k], 0), width)
-            for c in range(width):
-                less[c] -= of_row[c]
-        for k in range(rows.spans[s, 1], rows.spans[s + 1, 0]):
-            more = row(table, (rows.changes[k], 0), width)
-            for c in range(width):
-                more[c] += of_row[c]
+        begin, middle, end = rows.spans[s, 0], rows.spans[s, 1], rows.spans[s + 1, 0]
+        add_to_rows(of_row, table, rows.changes, begin, middle, -1)
+        add_to_rows(of_row, table, rows.changes, middle, end, 1)
         parent = rows.parents[s]
         target = field if parent < 0 else row(residuals, ((parent - first) * width,), width)
         for c in range(width):
