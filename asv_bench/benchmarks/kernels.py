@@ -52,7 +52,6 @@ NAMES = [
     "pseudo_likelihood.hamming.spanning_trees-forests",
     "pseudo_likelihood.ordinal.conditionals-plain",
     "pseudo_likelihood.potts.value_and_gradient-proteins",
-    "pseudo_likelihood.potts.gather_gradient-tiles",
     "bp.convergence.assess_rows-stages",
     "sampling.annealing.anneal_layers-mixed",
     "sampling.annealing.anneal_visible-spins",

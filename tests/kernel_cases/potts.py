@@ -51,20 +51,6 @@ def value_arguments(size, dtype, *, n_states):
     return rows, tables, field, memory, np.zeros(2, np.int64), *outputs
 
 
-def tile_arguments(size, dtype):
-    """Arguments of `gather_gradient`."""
-    layout, _ = layout_and_rows(size, dtype, 11)
-    rng, width, n_blocks = np.random.default_rng(10), layout.width, layout.n_blocks
-    places = np.stack(np.tril_indices(n_blocks), 1)
-    scale = rng.random((len(places), width**2)).astype(dtype)
-    queue = np.zeros(1, np.int64)
-    shape = n_blocks, n_blocks, width**2
-    tiles = rng.normal(size=scale.shape).astype(dtype)
-    tables = rng.normal(size=(2, *shape)).astype(dtype)
-    vectors = rng.normal(size=(2, n_blocks, width)).astype(dtype)
-    return tables, vectors, 0.7, scale, places, queue, np.full_like(tiles, np.nan)
-
-
 _CLOSE = {"float64": 1e-11, "float32": 3e-4}
 # Two states and many, which are added up in parts.
 CASES = [
@@ -74,6 +60,4 @@ CASES = [
              ("gradient", "field_gradient", "values"), _CLOSE, large=name == "proteins")
         for name, n_states in (("proteins", 20), ("spins", 2), ("codons", 100))
     ),
-    Case("pseudo_likelihood.potts.gather_gradient", "tiles", tile_arguments,
-         ("tiles",), {"float64": 1e-13, "float32": 1e-5}, large=True),
 ]  # fmt: skip

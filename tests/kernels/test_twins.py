@@ -34,7 +34,6 @@ TOGETHER = {
     "sampling.effective_couplings.effective_couplings",
     "pseudo_likelihood.hamming.count_similar",
     "pseudo_likelihood.hamming.spanning_trees",
-    "pseudo_likelihood.potts.gather_gradient",
     "pseudo_likelihood.potts.value_and_gradient",
 }
 with_types = pytest.mark.parametrize(

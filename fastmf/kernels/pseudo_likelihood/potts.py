@@ -170,34 +170,3 @@ def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, fiel
                 values[s, block] = _to_residuals(labels, rows.weights[s], fields, largest, sums)
             _add_gradient(rows, memory, gradient[block], of_h, first, last)
         block = next_task(queue)
-
-
-@kernel(views=True)
-def gather_gradient(tables, vectors, l2, scale, places, queue, tiles):
-    """Derivatives by tiles of centred couplings from the tables of both sides.
-
-    In a tile of blocks p, r: scale * (G_pr + G_rp' - f_r g_p' - g_r f_p' - l2 J_pr), where G and J
-    are tables of the gradient and of couplings, f the frequencies of states, by which they are
-    centred, and g the gradient by the field.
-    """
-    width = vectors.shape[2]
-    size = width * width
-    l2 = tables.dtype.type(l2)
-    t = next_task(queue)
-    while t < tiles.shape[0]:
-        p, r = places[t, 0], places[t, 1]
-        of_row, factors = row(tiles, (t, 0), size), row(scale, (t, 0), size)
-        for a in range(width):
-            of_source = row(tables, (1, r, p, a * width), width)
-            for b in range(width):
-                of_row[b * width + a] = of_source[b]
-        f, g = row(vectors, (0, p, 0), width), row(vectors, (1, p, 0), width)
-        for b in range(width):
-            f_b, g_b = vectors[0, r, b], vectors[1, r, b]
-            gradient = row(tables, (1, p, r, b * width), width)
-            J = row(tables, (0, p, r, b * width), width)
-            factor, out = row(factors, (b * width,), width), row(of_row, (b * width,), width)
-            for a in range(width):
-                total = out[a] + gradient[a] - f_b * g[a] - g_b * f[a] - l2 * J[a]
-                out[a] = factor[a] * total
-        t = next_task(queue)

@@ -46,13 +46,3 @@ def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, fiel
         p = np.exp(log_p) * _present(rows, n_blocks, block)
         residuals = weights * (observed - p.reshape(observed.shape))
         gradient[block], field_gradient[block] = x.T @ residuals, residuals.sum(0)
-
-
-def gather_gradient(tables, vectors, l2, scale, places, queue, tiles):
-    """Derivatives by tiles of centred couplings from the tables of both sides."""
-    n_blocks, width = vectors.shape[1:]
-    J, G = tables.reshape(2, n_blocks, n_blocks, width, width)
-    f, g = vectors
-    for t, (p, r) in enumerate(places):
-        total = G[p, r] + G[r, p].T - np.outer(f[r], g[p]) - np.outer(g[r], f[p])
-        tiles[t] = scale[t] * (total - tables.dtype.type(l2) * J[p, r]).reshape(-1)

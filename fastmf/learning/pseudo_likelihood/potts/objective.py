@@ -31,7 +31,7 @@ import copy
 import numpy as np
 
 from fastmf._outcomes import ABSENT
-from fastmf._threads.workers import in_parallel, workers_for
+from fastmf._threads.workers import for_each, in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import hamming
 from fastmf.kernels.pseudo_likelihood import potts as potts_kernels
 from fastmf.kernels.pseudo_likelihood.potts import LOW_FIELD, POSITIONS, PottsRows, aligned
@@ -251,7 +251,6 @@ class SymmetricObjective:
         n_blocks, width = layout.n_blocks, layout.width
         self.places = np.stack(np.tril_indices(n_blocks), 1)
         self.tables = aligned((2, n_blocks, n_blocks * width, width), dtype)
-        self._by_pair = self.tables.reshape(2, n_blocks, n_blocks, width**2)
         f = data.frequencies()
         self.f = layout.to_blocks(f)
         self.field_scale, self.centring = field_scales(data, self.field_ridge)
@@ -316,16 +315,27 @@ class SymmetricObjective:
         return -value
 
     def _collect(self, of_field, gradient):
-        """Minus the gradient in coordinates, from `tables` and that by the field."""
+        """Fill in minus the gradient in coordinates, from `tables` and the gradient by the field.
+
+        In a tile of blocks p, r: -scale * (G_pr + G_rp' - f_r g_p' - g_r f_p' - l2 J_pr), where f
+        are the frequencies of states, by which couplings are centred, and g the gradient by the
+        field.
+        """
         of_field = self.layout.zero_sum(of_field)
-        centred = self.layout.to_blocks(self.centring * of_field)
-        vectors = np.stack([self.f, centred])
+        f, g = self.f, self.layout.to_blocks(self.centring * of_field)
+        width, ridge = self.layout.width, self.layout.dtype.type(self.ridge)
+        J, G = self.tables.reshape(2, len(f), len(f), width, width)
         tiles = self.tiles(gradient)
-        arguments = (self._by_pair, vectors, self.ridge, self.scale, self.places,
-                     np.zeros(1, np.int64), tiles)  # fmt: skip
-        in_parallel(potts_kernels.gather_gradient, arguments, self.n_workers)
-        gradient[self.n_tile_numbers :] = of_field * self.field_scale
-        np.negative(gradient, out=gradient)
+
+        def fill(t):
+            p, r = self.places[t]
+            total = np.outer(f[r], g[p]) + np.outer(g[r], f[p]) + ridge * J[p, r]
+            total -= G[p, r]
+            total -= G[r, p].T
+            np.multiply(total.reshape(-1), self.scale[t], out=tiles[t])
+
+        for_each(fill, range(len(tiles)), self.n_workers)
+        gradient[self.n_tile_numbers :] = -of_field * self.field_scale
 
     def parameters(self, z):
         """Couplings (n_states, n_states) and field, flat and in double precision."""
