@@ -108,10 +108,10 @@ def table(measured):
     return "\n".join(
         [
             f"Seconds of first calls ({platform.machine()}, {os.cpu_count()} cores, Python "
-            f"{platform.python_version()}, Numba {numba.__version__}): with nothing compiled; in "
-            "the same process with other priors, another depth or shape, and in the other "
-            "floating-point type; in a later process, with what was compiled; and from an empty "
-            "cache with kernels that were built ahead. `import fastmf` takes "
+            f"{platform.python_version()}, Numba {numba.__version__}): with an empty cache "
+            "(cold); then in the same process with other priors, another depth or another shape, "
+            "and with the other floating-point type; in a later process, with the cached code; "
+            "and with an empty cache and kernels that were built ahead. `import fastmf` takes "
             f"{imported:.2g} s.",
             "",
             "| first call | cold | second combination | other type | cached | built ahead |",

@@ -40,7 +40,7 @@ def first_failure(folder, file, text, changed, tests):
 
 def main(words):
     """Print a row of a table for each mutation."""
-    print("| term | noticed by |\n|---|---|", flush=True)
+    print("| term | detected by |\n|---|---|", flush=True)
     with Path(__file__).with_suffix(".csv").open(newline="", encoding="utf-8") as file:
         mutations = list(csv.reader(file))[1:]
     with tempfile.TemporaryDirectory() as folder:

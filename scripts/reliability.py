@@ -215,7 +215,7 @@ def main():
     command_line = parser(__doc__)
     command_line.add_argument("--quick", action="store_true", help="three machines of each kind")
     options = command_line.parse_args()
-    print("| solver | units | wrong, right | caught | false | ms: solve + judge |")
+    print("| solver | units | wrong, correct | detected | false alarms | ms: solve, check |")
     print("|---|---|---|---|---|---|")
     for kind, ensembles in ENSEMBLES.items():
         results = defaultdict(list)

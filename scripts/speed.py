@@ -345,7 +345,7 @@ def pseudo_likelihood(repeats):
         X = chain(d, 16_000)
         ours = mf.FullyVisibleBoltzmannMachine(solver="auto")
         gap = abs(ours.fit(X).couplings_ - scipy_maximum(X)).max()
-        note = f"ours decides on existence, too; couplings differ by {gap:.1g} at most"
+        note = f"fastmf also tests existence; couplings differ by at most {gap:.1g}"
         task = f"maximum pseudo-likelihood, {d} units, 16,000 rows"
         peers = {peer: partial(scipy_maximum, X)}
         yield from beside(task, partial(ours.fit, X), peers, repeats, {peer: note})
@@ -445,7 +445,7 @@ def sum_product(repeats):
             peers[name], seconds = built(make)
             gap = abs(np.tanh(peers[name]() / 2) - mean).max() / 2
             assert gap < 1e-3, f"{name} differs by {gap}"
-            notes[name] = f"marginals differ by {gap:.1g} at most; its graph built in {seconds}"
+            notes[name] = f"marginals differ by at most {gap:.1g}; graph built in {seconds}"
         task = f"{SWEEPS} sweeps of sum-product, Ising grid {side} x {side}, float64"
         yield from beside(task, ours, peers, repeats, notes)
 
@@ -471,8 +471,8 @@ def max_product(repeats):
             states @ field + couplings @ states[edges].prod(1)
             for states in (ours().assignment, np.where(solve() > 0, 1.0, -1.0))
         ]
-        note = "log-weight of the state {:.6g} beside {:.6g}; ".format(*values)
-        note += f"its graph built in {seconds}"
+        note = "log-weight of the state {:.6g} : {:.6g}; ".format(*values)
+        note += f"graph built in {seconds}"
         task = f"{name}, Ising grid {side} x {side}"
         yield from beside(task, ours, {peer: solve}, repeats, {peer: note})
 
@@ -501,7 +501,7 @@ def elimination(repeats):
         junction_tree, seconds = built(partial(BeliefPropagation, mf.convert.to_pgmpy(model)))
         ours, peer = partial(mf.exact, model), partial(by_junction_tree, junction_tree)
         np.testing.assert_allclose(peer(), (1 + ours().mean) / 2, atol=1e-10)
-        title, note = "pgmpy, junction tree", f"its junction tree built in {seconds}"
+        title, note = "pgmpy, junction tree", f"junction tree built in {seconds}"
         yield from beside(f"exact marginals, {name}", ours, {title: peer}, repeats, {title: note})
 
 
@@ -543,11 +543,11 @@ def table(rows, n_threads):
     bold = ", whose ratios are bold" if slower else ""
     return "\n".join(
         [
-            f"Medians on {n_threads} thread{'s' * (n_threads > 1)} ({timing.conditions()}); the "
-            "ratio is theirs to ours.",
+            f"Median times on {n_threads} thread{'s' * (n_threads > 1)} ({timing.conditions()}). "
+            "The ratio is the time of the alternative over the time of fastmf.",
             f"fastmf is slower in {slower} of {len(rows)} rows{bold}.",
             "",
-            "| task | fastmf | others | ratio | |",
+            "| task | fastmf | alternative | ratio | |",
             "|---|---|---|---|---|",
             *(f"| {row} |" for row in rows),
         ]

@@ -150,18 +150,18 @@ def table(rows, n_seeds, floor, counts):
     n_all, n_unknown, n_diverged = counts
     return "\n".join(
         [
-            f"Nats an image of {N_TEST:,} test images after this many CPU seconds of one thread; "
-            f"{N_TRAIN:,} training images, mean of {n_seeds} "
-            f"seed{'s' * (n_seeds > 1)} ± half their range. Independent pixels have {floor:.1f}.",
+            f"Log-likelihood in nats per image of {N_TEST:,} test images, by CPU seconds on one "
+            f"thread; {N_TRAIN:,} training images, mean of {n_seeds} "
+            f"seed{'s' * (n_seeds > 1)} ± half the range. Independent pixels have {floor:.1f}.",
             "",
-            f"| machine | learned by | {head} |",
+            f"| machine | training | {head} |",
             "|---|---|" + "---|" * len(SECONDS),
             *rows,
             "",
-            "scikit-learn's steps are those of `fit` with float32 data, which take half of the "
-            "time of `partial_fit`; at each time the best of its settings is shown. Of "
-            f"{n_all} estimates of its machines {n_unknown} have not converged and do not count; "
-            f"{n_diverged} of {n_all // len(SECONDS)} runs have diverged, that is, were "
+            "scikit-learn uses `fit` with float32 data, which takes half of the "
+            "time of `partial_fit`; for each time, the table has its best setting. Of "
+            f"{n_all} estimates for its machines, {n_unknown} have not converged and are left "
+            f"out; {n_diverged} of {n_all // len(SECONDS)} runs have diverged, that is, were "
             f"worse than independent pixels after {SECONDS[-1]} s.",
         ]
     )

@@ -2,8 +2,9 @@
 Belief propagation: exact on trees, approximate on loops
 ========================================================
 
-Sum-product in small machines of binary units: errors of marginals beside errors of naive mean field
-and TAP, as the weights grow, and how messages converge.
+This example applies sum-product to small machines of binary units. It compares the errors of the
+marginals with naive mean field and TAP as the weights grow, and shows the convergence of the
+messages.
 """
 
 import matplotlib.pyplot as plt
@@ -37,14 +38,16 @@ axes.legend(frameon=False)
 plt.show()
 
 # %%
-# On a tree the marginals and the log-partition are exact: here a star, one hidden unit.
+# On a tree the marginals and the log-partition are exact. Here the tree is a star with one hidden
+# unit.
 star = mf.RBM(2 * weights[:, :1], visible, mf.Bernoulli(np.array([0.3])))
 found, exact = mf.belief_propagation(star), mf.exact(star)
 print(f"error of the log-partition: {abs(found.log_partition - exact.log_partition):.1e}")
 
 # %%
-# Residuals by sweep. Weights of both signs frustrate the messages, which then oscillate; with
-# `damping=None` those rows alone are damped, and only after their residual has ceased to fall.
+# The figure shows residuals by sweep. Weights of both signs cause frustration, and the messages may
+# oscillate. With `damping=None`, only the oscillating rows are damped, after their residual has
+# stopped falling.
 figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
 for scale in (0.5, 1.5, 3.0, 4.5):
     model = mf.RBM(scale * weights, visible, hidden)
@@ -55,7 +58,7 @@ axes.legend(frameon=False)
 plt.show()
 
 # %%
-# The most probable assignment, by max-product from 21 starts and local search.
+# Max-product from 21 starts and local search find the most probable assignment.
 decoded = mf.most_probable(model, n_starts=21, rng=0)
 states = 1.0 * ((np.arange(2**12)[:, None] >> np.arange(12)) & 1)
 best = (states @ model.visible.field) + np.maximum(

@@ -2,8 +2,8 @@
 Which pixels tell two digits apart?
 ===================================
 
-Probit classification with a spike-and-slab prior, on scikit-learn's threes and eights. The
-posterior inclusion probabilities say which pixels are needed; few of them are.
+A probit classifier with a spike-and-slab prior separates scikit-learn's threes and eights. The
+posterior inclusion probabilities show which pixels are relevant; only a few are.
 """
 
 import matplotlib.pyplot as plt
@@ -26,7 +26,8 @@ for name, model in (("spike and slab", slab), ("l1, cross-validated", lasso)):
     print(f"{name:20} accuracy {model.score(B, d):.3f}")
 
 # %%
-# Two threes and eights; the probability that a pixel is needed; its coefficient, red for eight.
+# The figure shows two threes and eights, the inclusion probability of each pixel, and its
+# coefficient (red for eight).
 inclusion, coefficients = np.zeros(64), np.zeros(64)
 inclusion[varied], coefficients[varied] = slab.inclusion_probability_, slab.coef_[0]
 figure, panels = plt.subplots(1, 4, figsize=(9, 2.4), layout="constrained")
@@ -43,7 +44,8 @@ for axes in panels:
 plt.show()
 
 # %%
-# The probabilities are calibrated by averaging over the posterior of the coefficients.
+# Predicted probabilities are averages over the posterior of the coefficients, which makes them
+# calibrated.
 probability = slab.predict_proba(B)[:, 1]
 bins = np.clip((probability * 5).astype(int), 0, 4)
 for k in range(5):

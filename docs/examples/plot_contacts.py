@@ -2,11 +2,11 @@
 Contacts of a molecule from its sequences
 =========================================
 
-Positions of a molecule that touch each other change together in evolution. Sequences of a chain
-that folds into a hairpin are made here: facing positions prefer to pair, four letters in all.
-Correlations also link positions that do not touch, for instance both ends of a chain of neighbours.
-The couplings of a Potts machine, fitted by pseudo-likelihood, are what two positions have in common
-given all others.
+Positions of a molecule that are in contact coevolve. This example simulates sequences of a chain
+that folds into a hairpin, in which facing positions prefer to pair; the alphabet has four letters.
+Positions without contact may also be correlated, for instance both ends of a chain of neighbours.
+The couplings of a Potts machine, fitted by pseudo-likelihood, measure the dependence of two
+positions given all other positions.
 """
 
 import matplotlib.pyplot as plt
@@ -20,7 +20,8 @@ positions = np.arange(n_positions)
 facing = positions[:, None] + positions == n_positions - 1
 distances = np.where(facing, 5.0, 20.0)
 
-# A true machine: facing positions pair (0 with 3, 1 with 2), and neighbours in the chain interact.
+# In the true model, facing positions pair (0 with 3, 1 with 2), and neighbours in the chain
+# interact.
 rng = np.random.default_rng(0)
 true = np.zeros((n_positions, n_states, n_positions, n_states))
 for i in range(n_positions // 2):
@@ -38,7 +39,8 @@ for _ in range(100):
         X[:, i] = (tilt + rng.gumbel(size=tilt.shape)).argmax(1)
 
 # %%
-# Two scores of all pairs: mutual information, which sees correlations, and direct couplings.
+# The figure compares two scores of all pairs: mutual information, which measures correlations, and
+# direct couplings.
 machine = mf.PottsMachine(l2=0.02, l2_field=0.02).fit(X)
 
 one_hot = np.eye(n_states)[X].reshape(n_rows, -1)
@@ -56,7 +58,8 @@ for ax, (name, values) in zip(axes, scores.items(), strict=True):
     ax.set(title=f"{name}: {precision:.0%} of the best {n_positions // 2 - 1}")
 
 # %%
-# Contacts predicted by the Potts machine, in the upper triangle, and true ones in the lower.
+# The upper triangle shows the contacts predicted by the Potts machine, and the lower triangle the
+# true contacts.
 from fastmf import plotting  # noqa: E402
 
 contacts = plotting.contact_map(

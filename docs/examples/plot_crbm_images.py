@@ -2,9 +2,9 @@
 Restoring images by a conditional RBM
 =====================================
 
-The features are noisy, occluded digits, the labels are the clean pixels: structured prediction. A
-conditional RBM is trained by maximum likelihood, with the marginals of sum-product belief
-propagation, and compared with a logistic regression for each pixel.
+This is a task of structured prediction: the features are noisy, occluded digits, and the labels are
+the clean pixels. A conditional RBM is trained by maximum likelihood, with the marginals of
+sum-product belief propagation, and compared with a logistic regression for each pixel.
 """
 
 import numpy as np
@@ -31,8 +31,8 @@ crbm = mf.ConditionalRBM(
 crbm.fit(seen[train], clean[train])
 
 # %%
-# The marginals of the pixels given the features, and the share of pixels whose more probable value
-# is wrong: of all pixels, and of the hidden ones.
+# The figure shows the marginals of the pixels given the features. The titles give the share of
+# pixels whose more probable value is wrong, among all pixels and among the hidden pixels.
 means = crbm.predict_proba(seen[test])
 alone = logistic.predict_proba(seen[test])
 figure = mf.plotting.image_rows(
@@ -50,7 +50,7 @@ for name, values in (("pixel by pixel", alone), ("CRBM", means)):
     print(f"{name:15} wrong: {wrong.mean():.2%} of all pixels, {wrong[inside].mean():.2%} inside")
 
 # %%
-# The most probable image as a whole, by mixed-product and local search, instead of the more
+# Mixed-product and local search find the most probable image as a whole, instead of the more
 # probable value of each pixel.
 whole = crbm.predict(seen[test], decode="marginal_map")
 marginal = crbm.predict(seen[test])
@@ -58,6 +58,6 @@ for name, images in (("marginals", marginal), ("whole", whole)):
     print(f"{name:10} images without an error: {(images == clean[test]).all(1).mean():.1%}")
 
 # %%
-# Inference is a call of `fastmf.belief_propagation` on the RBM that the features leave.
+# For inference, call `fastmf.belief_propagation` on the RBM given the features.
 result = mf.belief_propagation(crbm.model_.given(seen[test][0]))
 print(result)

@@ -2,8 +2,9 @@
 A deep Boltzmann machine
 ========================
 
-Two hidden layers, pre-trained one after the other and then trained together. Given the data, the
-hidden layers need a mean-field solution too; the model is otherwise treated like an RBM.
+A deep Boltzmann machine with two hidden layers is pre-trained layer by layer and then trained
+jointly. The hidden layers given the data also need a mean-field solution; otherwise the model is
+treated like an RBM.
 """
 
 # sphinx_gallery_thumbnail_number = 1
@@ -30,14 +31,14 @@ dbm = mf.DeepBoltzmannMachine(
 figure = mf.plotting.learning_curve(dbm)
 
 # %%
-# The first layer's weights, and what the units of the second layer prefer: their weights, carried
-# down through the first.
+# The figure shows the weights of the first layer, and the weights of the second layer projected to
+# the pixels by the weights of the first.
 first, second = dbm.weights_
 fields = mf.plotting.receptive_fields(first, digits.shape, n_fields=40, columns=10)
 figure = mf.plotting.receptive_fields(first @ second, digits.shape, n_fields=40, columns=10)
 
 # %%
-# Noisy and incomplete images are restored as by an RBM.
+# Noisy and incomplete images are restored as with an RBM.
 noisy = mf.evaluation.flip(test, 0.1, rng=0)
 restored = dbm.denoise(noisy, flip_probability=0.1)
 figure = mf.plotting.image_rows(
@@ -45,7 +46,7 @@ figure = mf.plotting.image_rows(
 )
 
 # %%
-# The means of the highest layer as features of a classifier, beside the pixels themselves.
+# The means of the highest layer are features for a classifier. They are compared with the pixels.
 for name, A, B in (
     ("64 pixels", train, test),
     ("100 units of the second layer", dbm.transform(train), dbm.transform(test)),

@@ -2,9 +2,9 @@
 Denoising beside simpler estimates
 ==================================
 
-How well are noisy digits restored, as the noise grows? The posterior means of a trained machine are
-compared with the optimal estimate from each pixel alone, and with the nearest training image. The
-score is Matthews' correlation of an image with its estimate.
+This example restores digits at increasing noise. It compares the posterior means of a trained
+machine with the optimal estimate from each single pixel, and with the nearest training image. The
+score is the Matthews correlation of an image and its estimate.
 """
 
 import numpy as np
@@ -33,9 +33,9 @@ axes = mf.plotting.curves_by_epoch(levels, scores, label="Matthews correlation")
 axes.set_xlabel("flip probability")
 
 # %%
-# Much noise leaves several solutions; with `n_starts` and `candidates` the mean-field equations are
-# solved from the training images under which the observation is most probable, and the solutions
-# are averaged. A single start is faster:
+# With strong noise, the mean-field equations have several solutions. With `n_starts` and
+# `candidates` they are solved from the training images under which the observation is most
+# probable, and the solutions are averaged. A single start is faster:
 for n_starts in (1, 5):
     noisy = mf.evaluation.flip(test, 0.3, rng=1)
     estimate = rbm.denoise(noisy, flip_probability=0.3, n_starts=n_starts, candidates=train)

@@ -2,9 +2,9 @@
 Digits: train, look, sample, denoise, impute
 ============================================
 
-A restricted Boltzmann machine with binary units learns scikit-learn's digits (8 x 8 pixels) by the
-gradient of the TAP log-likelihood. The fitted machine then transforms, samples, denoises and fills
-in missing pixels.
+A restricted Boltzmann machine with binary units learns scikit-learn's digits (8 x 8 pixels) with
+the gradient of the TAP log-likelihood. The fitted machine extracts features, draws samples,
+denoises images and imputes missing pixels.
 """
 
 # sphinx_gallery_thumbnail_number = 2
@@ -22,21 +22,22 @@ rbm = mf.GeneralizedRBM(
 print(f"log-likelihood of test digits: {rbm.score(test):.1f} nats")
 
 # %%
-# The log-likelihood per unit after each epoch, of training data and of the others.
+# The figure shows the log-likelihood per unit after each epoch, for training and validation data.
 figure = mf.plotting.learning_curve(rbm)
 
 # %%
-# The weights of the sixty strongest hidden units, as images: strokes and their absence.
+# The weights of the sixty strongest hidden units, shown as images, detect strokes and their
+# absence.
 figure = mf.plotting.receptive_fields(rbm, digits.shape, n_fields=60, columns=12)
 
 # %%
-# The hidden units' means given the pixels are features for other estimators.
+# The means of the hidden units given the pixels are features for other estimators.
 features = rbm.transform(test)
 print(features.shape, features.dtype)
 
 # %%
-# Samples, by block Gibbs sampling from independent pixels; the means of a last half step are shown
-# beside the samples, because they look smoother.
+# Samples come from block Gibbs sampling, which starts from independent pixels. The figure also
+# shows the means of the last half step, which look smoother.
 samples = rbm.sample(16, n_sweeps=500, random_state=0)
 model = rbm.model_
 given_pixels = model.hidden.moments(samples @ model.weights, 0.0)[0]
@@ -46,8 +47,8 @@ figure = mf.plotting.image_rows(
 )
 
 # %%
-# A tenth of the pixels is flipped, as by a binary symmetric channel. `denoise` returns posterior
-# means, one mean-field solution for each image.
+# A binary symmetric channel flips a tenth of the pixels. `denoise` returns posterior means from one
+# mean-field solution for each image.
 noisy = mf.evaluation.flip(test, 0.1, rng=0)
 restored = rbm.denoise(noisy, flip_probability=0.1)
 figure = mf.plotting.image_rows(

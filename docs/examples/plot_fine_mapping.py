@@ -2,9 +2,9 @@
 Fine mapping: which of many correlated variants
 ===============================================
 
-A locus of 150 genetic variants, many nearly copies of their neighbours, and a trait that two of
-them change. No data can say which of two copies matters: a credible set has the variants of which
-one does, with 95% probability.
+This example has a locus of 150 genetic variants, many of which are nearly copies of their
+neighbours, and a trait that two variants affect. The data cannot distinguish between two copies. A
+credible set contains the variants of which one is causal with a probability of 95%.
 """
 
 import matplotlib.pyplot as plt
@@ -15,7 +15,7 @@ import fastmf as mf
 rng = np.random.default_rng(4)
 n, p = 600, 150
 
-# Two mosaics of 30 ancestors each, whose neighbouring alleles are alike.
+# Each genotype is the sum of two mosaics of 30 ancestors with correlated neighbouring alleles.
 ancestors = rng.normal(size=(30, p))
 for j in range(1, p):
     ancestors[:, j] = 0.97 * ancestors[:, j - 1] + 0.24 * ancestors[:, j]
@@ -31,7 +31,7 @@ age = rng.uniform(20, 80, n)
 trait = genotypes[:, causes] @ [0.5, -0.5] + 0.02 * age + rng.normal(size=n)
 
 # %%
-# Age is kept in, whatever its coefficient: a column that is not penalised.
+# Age is a covariate that is always included: a column that is not penalised.
 X = np.column_stack([age, genotypes])
 model = mf.SpikeSlabRegressor(unpenalised=[0]).fit(X, trait)
 sets = model.credible_sets()
@@ -42,7 +42,7 @@ for found in sets:
     )
 
 # %%
-# Evidence of each variant alone is spread over the neighbours; the probability of inclusion is not.
+# Evidence from single variants is spread over the neighbours; inclusion probabilities are not.
 alone = [np.corrcoef(X[:, j], trait - 0.02 * age)[0, 1] ** 2 * n for j in range(1, p + 1)]
 figure, (above, below) = plt.subplots(2, 1, figsize=(8, 5), sharex=True, layout="constrained")
 above.plot(alone, ".", color="0.6")
@@ -59,14 +59,14 @@ below.set_xlabel("variant (causes: grey lines)")
 below.legend(frameon=False)
 
 # %%
-# Joint draws answer what no table of single probabilities can: the variance that the locus
-# explains, say.
+# Joint draws give quantities that single probabilities do not contain, such as the variance that
+# the locus explains.
 draws = model.sample_coefficients(300, rng=1)[:, 1:]
 explained = (genotypes @ draws.T).var(axis=0) / trait.var()
 print(f"explained variance: {np.quantile(explained, [0.05, 0.5, 0.95]).round(3)}")
 
 # %%
-# The largest coefficients, with two standard deviations.
+# The figure shows the largest coefficients with two standard deviations.
 figure = mf.plotting.coefficient_forest(
     model, names=["age", *(f"variant {j}" for j in range(p))], n_top=12
 )

@@ -2,8 +2,8 @@
 All plots
 =========
 
-Every function of `fastmf.plotting`, each drawn once. They return figures of matplotlib, to be saved
-by ``figure.savefig``; with ``ax`` they draw into axes of yours.
+This page shows one plot of each function of `fastmf.plotting`. The functions return matplotlib
+figures, which ``figure.savefig`` saves. With ``ax``, they draw into existing axes.
 """
 
 # sphinx_gallery_thumbnail_number = 15
@@ -29,7 +29,7 @@ rbm = mf.GeneralizedRBM(
 figure = plotting.learning_curve(rbm)
 
 # %%
-# `curves_by_epoch`: anything else that was followed, here the pseudo-likelihood of test data.
+# `curves_by_epoch`: any other quantity by epoch, here the pseudo-likelihood of test data.
 axes = plotting.curves_by_epoch(
     tracker.epoch, {"pseudo-likelihood": tracker.values["pseudo"]}, label="nats per pixel"
 )
@@ -44,7 +44,7 @@ samples = rbm.sample(12, n_sweeps=300, random_state=0)
 figure = plotting.image_rows({"data": train[:12], "samples": samples}, digits.shape)
 
 # %%
-# The same as a strip of denoising: clean, noisy and restored.
+# `image_rows` also shows clean, noisy and restored images.
 noisy = mf.evaluation.flip(test, 0.1, rng=0)
 restored = rbm.denoise(noisy, flip_probability=0.1)
 figure = plotting.image_rows(
@@ -52,7 +52,7 @@ figure = plotting.image_rows(
 )
 
 # %%
-# The same function draws scores of several estimates by noise level.
+# `curves_by_epoch` also draws scores of several estimates by noise level.
 levels = (0.05, 0.1, 0.2, 0.3)
 scores = {"RBM (TAP)": [], "pointwise": []}
 for p in levels:
@@ -67,7 +67,7 @@ axes = plotting.curves_by_epoch(levels, scores, label="Matthews correlation")
 axes.set_xlabel("flip probability")
 
 # %%
-# `free_energy_by_epoch`: free energies of the solutions, and how many there are.
+# `free_energy_by_epoch`: free energies and number of the solutions.
 axes = plotting.free_energy_by_epoch(tracker.epoch, tracker.values["landscape"])
 
 # %%
@@ -77,7 +77,7 @@ figure = plotting.log_partitions(
 )
 
 # %%
-# `coupling_network`: couplings of a fully visible machine, the paler the less sure they are.
+# `coupling_network`: couplings of a fully visible machine; uncertain couplings are pale.
 rng = np.random.default_rng(0)
 chain = np.cumprod(np.where(rng.random((800, 8)) < 0.7, 1, -1), axis=1)
 machine = mf.FullyVisibleBoltzmannMachine().fit(chain)
@@ -88,8 +88,8 @@ figure = plotting.coupling_network(machine, names="abcdefgh")
 figure = plotting.edge_forest(machine, n_top=12, names="abcdefgh")
 
 # %%
-# `coefficient_forest`: the largest coefficients of a sparse regression, their deviations and the
-# probabilities that they are not zero.
+# `coefficient_forest`: the largest coefficients of a sparse regression with their standard
+# deviations and inclusion probabilities.
 table = rng.normal(size=(60, 80))
 y = table[:, :4] @ [1.5, -1.0, 0.7, 0.4] + 0.5 * rng.normal(size=60)
 fit = mf.SpikeSlabRegressor().fit(table, y)
@@ -97,7 +97,7 @@ names = [f"gene {k}" for k in range(80)]
 figure = plotting.coefficient_forest(fit, names=names, n_top=10)
 
 # %%
-# `contact_map`: couplings of a Potts machine above, true contacts below. The sequences are of a
+# `contact_map`: couplings of a Potts machine above, and true contacts below. The molecule is a
 # hairpin, in which facing positions pair.
 half = rng.integers(0, 4, (1500, 8))
 partners = np.where(rng.random(half.shape) < 0.7, 3 - half, rng.integers(0, 4, half.shape))
@@ -109,12 +109,12 @@ contacts = potts.contact_scores()
 figure = plotting.contact_map(potts, distances, n_top=8, separation=1)
 
 # %%
-# `curves_by_epoch` for the fraction of contacts among the best pairs.
+# `curves_by_epoch` draws the fraction of contacts among the best pairs.
 n_top = np.arange(1, 17)
 precision = mf.evaluation.contact_precision(contacts, distances, n_top, separation=1)
 axes = plotting.curves_by_epoch(n_top, {"Potts machine": precision}, label="share of contacts")
 axes.set_xlabel("predicted pairs")
 
 # %%
-# `mutation_matrix`: what each single mutation of a sequence changes in its log-probability.
+# `mutation_matrix`: the change of the log-probability of a sequence by each single mutation.
 figure = plotting.mutation_matrix(potts, "ACGU", sequence=sequences[0])

@@ -2,9 +2,9 @@
 Grey pixels: truncated spike-and-slab units
 ===========================================
 
-Many pixels of the grey digits are exactly zero, the others lie between zero and one. Visible units
-with a spike at zero and a Gaussian slab, truncated to the range of the data, describe that. The
-machine removes Gaussian noise, by posterior means.
+Many pixels of the grey digits are exactly zero, and all other pixels are between zero and one.
+Visible units with a spike at zero and a Gaussian slab, truncated to the range of the data, describe
+such pixels. The posterior means of the machine remove Gaussian noise.
 """
 
 # sphinx_gallery_thumbnail_number = 1
@@ -27,7 +27,8 @@ rbm = mf.GeneralizedRBM(
 ).fit(train)
 
 # %%
-# The learned prior of one pixel, without couplings: the weight of the spike, and the slab.
+# The figure shows the learned prior of one pixel without couplings: the weight of the spike, and
+# the slab.
 prior = rbm.visible_
 samples = prior.sample(np.zeros((2000, 64)), np.zeros((2000, 64)), np.random.default_rng(0))
 k = 20
@@ -40,7 +41,8 @@ axes.legend(frameon=False)
 plt.show()
 
 # %%
-# Noise of standard deviation 0.3 is removed. Each pixel on its own would allow far less.
+# `denoise` removes noise with a standard deviation of 0.3. An estimate from each single pixel
+# removes far less.
 variance = 0.09
 noise = np.random.default_rng(1).normal(scale=variance**0.5, size=test.shape)
 noisy = test + noise.astype(np.float32)

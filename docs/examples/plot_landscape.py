@@ -2,8 +2,9 @@
 The landscape of solutions
 ==========================
 
-A trained machine has many TAP solutions. From each of a thousand training images the mean-field
-equations are iterated to a fixed point; the distinct ones are counted, epoch by epoch, and mapped.
+A trained machine has many TAP solutions. This example iterates the mean-field equations to a fixed
+point from each of a thousand training images, and shows the number of distinct solutions by epoch
+and a map of them.
 """
 
 # sphinx_gallery_thumbnail_number = 2
@@ -32,13 +33,14 @@ rbm = mf.GeneralizedRBM(
 ).fit(X)
 
 # %%
-# Free energies of the distinct solutions by epoch (dots, larger where more starts lead to them),
-# and their number. At first there is one solution; learning breaks it up.
+# The figure shows the free energies of the distinct solutions by epoch (larger dots for solutions
+# that more starts reach) and their number. In the first epochs there is one solution; learning
+# splits it.
 axes = mf.plotting.free_energy_by_epoch(tracker.epoch, tracker.values["landscape"])
 
 # %%
-# A map of the solutions of the last epoch by Isomap, with some of them as images. Solutions look
-# like digits, and similar ones are neighbours.
+# Isomap gives a map of the solutions of the last epoch. Some solutions are shown as images: they
+# look like digits, and similar solutions are neighbours.
 found = tracker.values["landscape"][-1]
 points = Isomap(n_neighbors=10).fit_transform(found.visible)
 figure, axes = plt.subplots(figsize=(7, 6), layout="constrained")
@@ -50,8 +52,8 @@ for k in np.random.default_rng(0).permutation(len(points))[:24]:
 print(f"{len(found.free_energy)} solutions from {len(X)} starts")
 
 # %%
-# Each of the solutions to which most starts lead (first image of a row), and training images in its
-# basin.
+# Each row shows a solution that many starts reach (first image), and training images in its basin
+# of attraction.
 rows = {}
 for k in np.argsort(-found.counts)[:6]:
     basin = X[found.members == k][:12]

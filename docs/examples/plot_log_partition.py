@@ -2,8 +2,8 @@
 Log-partitions by every method, beside the exact one
 ====================================================
 
-With 14 hidden units the log-partition can be enumerated, so that estimates can be checked: naive
-mean field, TAP, third order, and annealed importance sampling.
+With 14 hidden units, enumeration gives the exact log-partition. This example compares it with naive
+mean field, TAP, the third order, and annealed importance sampling.
 """
 
 import matplotlib.pyplot as plt
@@ -18,12 +18,13 @@ print(report)
 
 # %%
 # "TAP2, log-sum-exp" adds up the weights of the distinct solutions. Annealing from independent
-# units is low on average, annealing from samples of the model high: where both ends meet, the
+# units is too low on average, and annealing from samples of the model too high. If both agree, the
 # estimate is reliable.
 
 # %%
-# When is TAP accurate? Couplings of a random machine are made stronger, from independent units on.
-# Naive mean field is a lower bound; TAP is far closer, until the couplings are strong.
+# To see when TAP is accurate, the couplings of a random machine are increased, beginning with
+# independent units. Naive mean field is a lower bound. TAP is far more accurate unless the
+# couplings are strong.
 rng = np.random.default_rng(0)
 weights = rng.normal(size=(60, 14)) / np.sqrt(60)
 visible, hidden = mf.Ising(0.2 * rng.normal(size=60)), mf.Ising(0.2 * rng.normal(size=14))

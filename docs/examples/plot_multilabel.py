@@ -2,9 +2,9 @@
 Labels that depend on each other
 ================================
 
-The lower half of a digit is 32 labels, to be predicted from the upper half: multi-label
-classification in which the labels depend strongly on each other. Independent regressions cannot
-know that; a chain of classifiers and a conditional RBM can.
+The 32 pixels of the lower half of a digit are labels, which are predicted from the upper half. In
+this multi-label classification the labels depend strongly on each other. Independent regressions
+ignore this dependence; a chain of classifiers and a conditional RBM use it.
 """
 
 # sphinx_gallery_thumbnail_number = 2
@@ -18,7 +18,7 @@ import fastmf as mf
 
 digits = mf.datasets.load_digits(binary=True, dtype=float)
 images = digits.X[np.random.default_rng(0).permutation(len(digits.X))]
-# A pixel that is never on is no label.
+# Pixels that are never on are not used as labels.
 lower = np.flatnonzero(images[:1400].any(0) & ~images[:1400].all(0))
 lower = lower[lower >= 32]
 X, Y = images[:, :32], images[:, lower].astype(int)
@@ -44,14 +44,14 @@ for name, method in methods.items():
     print(f"{name:12} wrong labels {errors[name]:.1%}, all labels right {whole[name]:.1%}")
 
 # %%
-# The upper halves as given, with the predicted lower halves.
+# The figure shows the given upper halves with the predicted lower halves.
 figure = mf.plotting.image_rows(
     {"true": images[test][:14]} | {name: p[:14] for name, p in predictions.items()}, digits.shape
 )
 
 # %%
-# The dependence that the CRBM has learned: the couplings between labels that its hidden units
-# induce, to second order, between a pixel and all others of the lower half.
+# The hidden units of the CRBM induce couplings between the labels. The figure shows these
+# couplings, to second order, between one pixel and all other pixels of the lower half.
 W = methods["CRBM"].model_.weights
 induced = np.full((64, 64), np.nan)
 induced[np.ix_(lower, lower)] = W @ W.T / 4

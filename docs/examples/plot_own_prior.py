@@ -3,8 +3,8 @@ Custom priors
 =============
 
 A unit prior is a NamedTuple with two methods: the log-partition of a tilted unit, and its mean and
-variance. Here units take the values -1, 0 and 1. Every solver accepts them, and compiles the two
-methods as they stand.
+variance. In this example, units have the values -1, 0 and 1. Every solver accepts such a prior, and
+compiles the two methods without changes.
 """
 
 from typing import NamedTuple
@@ -37,7 +37,7 @@ class ThreeLevels(NamedTuple):
 
 
 # %%
-# The two methods must belong together: the mean is the derivative of the log-partition.
+# The two methods must be consistent: the mean is the derivative of the log-partition.
 unit = ThreeLevels(np.array([0.2]), np.array([0.5]))
 b = np.linspace(-3, 3, 121)[:, None]
 mean, var = unit.moments(b, 0.0)
@@ -53,9 +53,9 @@ axes.legend(frameon=False)
 plt.show()
 
 # %%
-# A spin-one model in which all pairs are coupled: with a small cost of non-zero values the order
-# parameter grows continuously with the coupling, with a large one it jumps. The starts are the
-# ordered and the disordered state, so that both solutions are seen where there are two.
+# In a spin-one model in which all pairs are coupled, the order parameter grows continuously with
+# the coupling if the cost of non-zero values is small, and jumps if it is large. The solver starts
+# from the ordered and from the disordered state, and reaches both solutions if there are two.
 n = 200
 pairs = (1 - np.eye(n)) / n
 strengths = np.linspace(0.5, 6, 56)

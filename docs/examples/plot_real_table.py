@@ -2,8 +2,9 @@
 A table of measurements: density, missing values, outliers
 ==========================================================
 
-Thirteen measurements of 178 wines, in units from per cent to milligrams per litre. A machine of
-real-valued units learns their joint density from the table as it is, some of it missing.
+The table has thirteen measurements of 178 wines, in units from per cent to milligrams per litre. A
+machine with real-valued units learns their joint density from the raw table, in which some values
+are missing.
 """
 
 # sphinx_gallery_thumbnail_number = 1
@@ -25,8 +26,8 @@ independent = (alone.log_prob(wine) - alone.log_partition(0.0, 0.0)).sum(1).mean
 print(f"{machine.score(wine):.2f} nats a wine, {independent:.2f} by independent columns")
 
 # %%
-# The missing measurements, filled in by their means given the others. Errors are in standard
-# deviations of each column, which are the errors of the columns' means.
+# The missing measurements are imputed by their means given the observed values. Errors are in units
+# of the standard deviation of each column, which is the error of the column mean.
 filled = machine.impute(seen)
 error = np.sqrt(np.nanmean(np.where(holes, ((filled - wine) / wine.std(0)) ** 2, np.nan), axis=0))
 figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
@@ -47,8 +48,9 @@ axes.set(xlabel=names[first], ylabel=names[second])
 axes.legend()
 
 # %%
-# Outliers are rows of low density. Here each of ten rows has measurements of two different wines,
-# each of which is common: no column alone tells them, but together they do.
+# Outliers are rows of low density. Here each of ten rows combines measurements of two different
+# wines, all of which are common values: no single column identifies these rows, but their joint
+# density does.
 one, other = rng.permutation(len(wine))[:20].reshape(2, 10)
 mixed = wine[one].copy()
 mixed[:, ::2] = wine[other, ::2]

@@ -2,9 +2,10 @@
 Sparse regression with more features than rows
 ==============================================
 
-A hundred rows, a thousand features, ten of which matter. Spike-and-slab regression by expectation
-propagation gives for each coefficient the probability that it is not zero, and learns the noise and
-the sparsity by maximising the evidence. Beside it: scikit-learn's LassoCV.
+The data have a hundred rows and a thousand features, ten of which have an effect. Spike-and-slab
+regression by expectation propagation computes for each coefficient the probability that it is not
+zero, and learns the noise and the sparsity by maximising the evidence. It is compared with
+scikit-learn's LassoCV.
 """
 
 import matplotlib.pyplot as plt
@@ -32,7 +33,8 @@ for name, model in (("spike and slab", slab), ("LassoCV", lasso)):
 print(f"noise: {slab.noise_variance_**0.5:.2f} estimated, 0.50 true")
 
 # %%
-# The lasso shrinks its coefficients, and many that it keeps are zero. Those above 0.01 are shown.
+# The lasso shrinks its coefficients, and selects many features without an effect. Coefficients
+# above 0.01 are shown.
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.5), sharey=True, layout="constrained")
 for axes, (name, model) in zip(panels, (("spike and slab", slab), ("LassoCV", lasso)), strict=True):
     axes.vlines(np.flatnonzero(true), 0, true[true != 0], color="0.7", linewidth=5)
@@ -45,7 +47,8 @@ panels[0].set_ylabel("coefficient (true: grey)")
 plt.show()
 
 # %%
-# Posterior inclusion probabilities, and coefficients with two posterior deviations.
+# The figure shows posterior inclusion probabilities, and coefficients with two posterior standard
+# deviations.
 chosen = np.argsort(-slab.inclusion_probability_)[:14]
 figure, (top, below) = plt.subplots(
     2, 1, figsize=(7, 4.5), sharex=True, height_ratios=(1, 2), layout="constrained"
@@ -60,6 +63,7 @@ below.legend(frameon=False)
 plt.show()
 
 # %%
-# Predictions come with standard deviations; of new rows, the expected share lies within two.
+# Predictions have standard deviations. The expected share of new rows lies within two standard
+# deviations.
 mean, deviation = slab.predict(X_new, return_std=True)
 print(f"within two deviations: {(abs(mean - y_new) < 2 * deviation).mean():.1%}")

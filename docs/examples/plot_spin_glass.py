@@ -2,9 +2,9 @@
 Magnetisation of a spin glass
 =============================
 
-The Sherrington-Kirkpatrick model: all pairs of n spins are coupled, with independent Gaussian
-couplings of variance 1/n at temperature 1. TAP is exact for large n as long as the system is in one
-phase. A field keeps it there: magnetisation and overlap, as functions of temperature, follow the
+In the Sherrington-Kirkpatrick model all pairs of n spins are coupled, with independent Gaussian
+couplings of variance 1/n at temperature 1. TAP is exact for large n as long as the system has a
+single phase. In a field, magnetisation and overlap as functions of the temperature follow the
 replica-symmetric solution down to low temperatures; solutions of naive mean field do not.
 """
 
@@ -31,8 +31,9 @@ for temperature in temperatures:
             print(f"temperature {temperature:.1f}: Plefka's number {plefka:.2f}")
 
 # %%
-# The replica-symmetric equations: the local field is Gaussian of variance q around the external
-# field, q the mean square of the magnetisations. They are iterated with a Gauss-Hermite rule.
+# In the replica-symmetric equations, the local field is Gaussian around the external field with
+# variance q, the mean square of the magnetisations. The equations are iterated with a Gauss-Hermite
+# rule.
 nodes, weights = np.polynomial.hermite_e.hermegauss(80)
 weights /= weights.sum()
 
@@ -60,13 +61,14 @@ panels[1].legend(frameon=False)
 plt.show()
 
 # %%
-# At the lowest temperatures TAP leaves the curve, as the expansion behind it fails: Plefka's
-# number, the mean of (1 - m^2)^2 over the squared temperature, must be below one. It approaches
-# one, and at 0.6 it is above.
+# At the lowest temperatures TAP deviates from the curve, because its expansion is no longer valid:
+# Plefka's number, the mean of (1 - m^2)^2 over the squared temperature, must be below one. It
+# approaches one at low temperatures, and is above one at 0.6.
 
 # %%
-# Small systems can be enumerated: the error of single magnetisations, over ten systems of 14 spins.
-# TAP's largest errors are at low temperature, where some systems have several solutions.
+# Small systems can be enumerated. The figure shows the error of single magnetisations over ten
+# systems of 14 spins. The largest errors of TAP are at low temperature, where some systems have
+# several solutions.
 temperatures = np.linspace(0.6, 3.0, 13)
 errors = {name: np.zeros(len(temperatures)) for name in orders}
 for seed in range(10):

@@ -2,10 +2,10 @@
 Networks of symptoms: which edges are there, and how sure is that
 ==================================================================
 
-Answers of 600 persons to eight questions with the scores 0 to 3, made here from a network that is
-known: five questions about mood in a chain, three about sleep that depend on each other. The
-network is found again by `OrdinalMachine`, with the probability of every edge, the evidence for its
-absence, and what is known of each question from all others.
+This example simulates the answers of 600 persons to eight questions with scores 0 to 3, from a
+known network: five questions about mood in a chain, and three questions about sleep that depend on
+each other. `OrdinalMachine` recovers the network, with the probability of every edge, the evidence
+for its absence, and the predictability of each question from all other questions.
 """
 
 # sphinx_gallery_thumbnail_number = 1
@@ -22,7 +22,7 @@ for i, j in [(0, 1), (1, 2), (2, 3), (3, 4), (5, 6), (6, 7), (5, 7), (1, 5)]:
 thresholds = -np.outer(true.sum(1), 1.5 * np.arange(4))
 society = mf.BoltzmannMachine(true, mf.Ordinal(thresholds))
 
-# All 65,536 rows of answers have their probabilities.
+# Compute the probabilities of all 65,536 possible rows of answers.
 states = np.array(np.unravel_index(np.arange(4**8), [4] * 8)).T.astype(float)
 log_probability = -society.energy(states)
 probability = np.exp(log_probability - log_probability.max())
@@ -34,19 +34,19 @@ edges = machine.edge_inclusion()
 figure = mf.plotting.coupling_network(edges, names=names, groups=groups)
 
 # %%
-# Lines are the paler the less sure an edge is. The eight edges that were put in, beside all others:
+# Uncertain edges have pale lines. The output compares the eight true edges with all other pairs:
 there = true[np.triu_indices(8, 1)] > 0
 probability = edges.probability[np.triu_indices(8, 1)]
 print("edges that are there:", np.sort(probability[there]).round(2))
 print("edges that are not: ", np.sort(probability[~there]).round(2))
 
 # %%
-# Estimates with 95% intervals by the sandwich formula:
+# The figure shows estimates with 95% intervals by the sandwich formula:
 forest = mf.plotting.edge_forest(machine, n_top=15, names=names)
 
 # %%
-# Evidence for absence is more than a probability that is small: with a log Bayes factor of -1 the
-# odds of an edge are 2.7 times smaller than they were before the data.
+# Bayes factors measure evidence for the absence of an edge: with a log Bayes factor of -1, the
+# posterior odds of an edge are 2.7 times smaller than the prior odds.
 factors = edges.log_bayes_factor[np.triu_indices(8, 1)][~there]
 print("log Bayes factors without an edge:", np.median(factors).round(2))
 print("with half, given and twice the scale of couplings:")
@@ -55,8 +55,8 @@ for scale, p in zip(edges.sensitivity.scale, edges.sensitivity.probability, stri
     print(f"  {scale:g}: {values[there].mean():.2f} there, {values[~there].mean():.2f} not")
 
 # %%
-# How well each question is known from all others, and whether centralities would be the same with
-# fewer persons:
+# The last block computes the predictability of each question from all other questions, and the
+# stability of centralities with fewer persons:
 known, strength = machine.predictability(), machine.strength()
 for k, name in enumerate(names):
     print(

@@ -2,9 +2,9 @@
 Do two groups have the same network?
 ====================================
 
-Six yes-or-no questions, asked in two groups of persons whose networks differ in two edges, with
-some answers that are missing. Both networks are fitted to the observed answers, and compared:
-all couplings together, each by itself, and by permutations of the persons.
+Two groups of persons answer six yes-or-no questions. Their networks differ in two edges, and some
+answers are missing. Both networks are fitted to the observed answers and compared, by tests of all
+couplings together, of each single coupling, and by permutations of the persons.
 """
 
 # sphinx_gallery_thumbnail_number = 1
@@ -44,7 +44,8 @@ for machine, ax, title in zip(machines, axes, ("first group", "second group"), s
 plt.show()
 
 # %%
-# Which edges differ? The probability of a difference, and the test of all together:
+# To see which edges differ, compute the probability of a difference for each edge, and a test of
+# all edges together:
 found = mf.compare_groups(*machines)
 for i, j in zip(*np.triu_indices(6, 1), strict=True):
     if found.probability[i, j] > 0.5:
@@ -55,8 +56,8 @@ for i, j in zip(*np.triu_indices(6, 1), strict=True):
 print(f"no difference at all: p = {found.omnibus.p_value:.2g}")
 
 # %%
-# Permutations deal the persons to both groups anew. They are of complete rows, and rely on no
-# formula for errors:
+# Permutations assign the persons to the two groups at random. They use complete rows, and do not
+# rely on a formula for standard errors:
 complete = [mf.FullyVisibleBoltzmannMachine(missing="drop").fit(table) for table in tables]
 permutation = mf.compare_groups(*complete, n_permutations=200).permutation
 print(f"largest difference {permutation.largest:.2f}: p = {permutation.largest_p_value:.3f}")

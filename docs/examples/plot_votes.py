@@ -2,9 +2,10 @@
 Who votes with whom: couplings with standard errors
 ===================================================
 
-A table of votes, yes or no, of twelve members in 1,500 divisions. The votes are made here: three
-parties, agreement within each, opposition between two of them, and one member who follows nobody. A
-fully visible Boltzmann machine is fitted by maximum pseudo-likelihood, and every coupling tested.
+The table has the votes (yes or no) of twelve members in 1,500 divisions. The votes are simulated:
+there are three parties with agreement within each party, opposition between two of them, and one
+independent member. A fully visible Boltzmann machine is fitted by maximum pseudo-likelihood, and
+every coupling is tested.
 """
 
 # sphinx_gallery_thumbnail_number = 2
@@ -42,7 +43,8 @@ significant = tests.adjusted < 0.05
 print(f"{significant.sum()} of {len(significant)} couplings differ from zero (5%, Holm)")
 
 # %%
-# Estimates against the truth, with 95% intervals from Godambe's sandwich covariance.
+# The figure compares estimates with the true couplings, with 95% intervals from Godambe's sandwich
+# covariance.
 pairs = tests.first, tests.second
 figure, axes = plt.subplots(figsize=(5, 4), layout="constrained")
 jitter = rng.normal(scale=0.006, size=len(tests.coupling))
@@ -54,7 +56,7 @@ axes.set(xlabel="true coupling", ylabel="estimate")
 plt.show()
 
 # %%
-# How many of the intervals cover the truth? Of fifty tables together:
+# Compute the coverage of the intervals over fifty tables:
 covered = []
 for _ in range(50):
     low, high = np.moveaxis(mf.FullyVisibleBoltzmannMachine().fit(table()).confint()[0], -1, 0)
@@ -62,7 +64,8 @@ for _ in range(50):
 print(f"{np.mean(covered):.1%} of the intervals")
 
 # %%
-# The network of significant couplings: red for agreement, blue for opposition.
+# The figure shows the network of significant couplings, in red for agreement and blue for
+# opposition.
 angle = 2 * np.pi * np.arange(12) / 12
 place = np.column_stack([np.cos(angle), np.sin(angle)])
 figure, axes = plt.subplots(figsize=(5, 5), layout="constrained")
@@ -79,12 +82,12 @@ axes.axis("off")
 plt.show()
 
 # %%
-# Does C4 follow anybody? One test of all its couplings together.
+# One test of all couplings of C4 shows whether this member follows anybody.
 result = machine.likelihood_ratio_test([(11, k) for k in range(11)])
 print(f"C4 with all others: p = {result.p_value:.2f}")
 
 # %%
-# A vote that is missing is filled in by its mean given the others.
+# A missing vote is imputed by its mean given the other votes.
 division = votes[:1].copy()
 division[0, [0, 5]] = np.nan
 print("A1, B2:", votes[0, [0, 5]], "filled in:", machine.impute(division)[0, [0, 5]].round(2))
