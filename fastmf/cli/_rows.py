@@ -54,8 +54,8 @@ def add_data(parser):
         numbers that mark missing values, such as -9 or 999
     --drop-empty-rows
         leave out rows without any value
-    --dtype {float32,float64} = float32
-        type to compute in
+    --dtype {float32,float64}
+        type to compute in [float32 if it holds the values of the file exactly]
     """
     group = parser.add_argument_group("data")
     _options.add_options(group, add_data)
@@ -149,12 +149,16 @@ def read_numbers(name, arguments, *, all_rows=False, words=None):
         if n := empty[used].sum():
             _options.say(f"{n} of {len(used)} rows of {name} left out: they have no values")
             used = used[~empty[used]]
-    X = X[used].astype(arguments.dtype) / np.dtype(arguments.dtype).type(scale)
+    X = X[used]
+    with np.errstate(over="ignore"):
+        exact = np.isnan(X) | (X.astype(np.float32) == X)
+    dtype = np.dtype(arguments.dtype or (np.float32 if exact.all() else np.float64))
+    X = X.astype(dtype) / dtype.type(scale)
     if arguments.threshold is not None:
         threshold = number("threshold", arguments.threshold, -np.inf, np.inf)
         if np.isnan(X).any():
             raise ValueError(f"{name} holds NaN, which is neither above nor below a threshold.")
-        X = (X > threshold).astype(arguments.dtype)
+        X = (X > threshold).astype(arguments.dtype or np.float32)
     if words is not None:
         X = pandas().DataFrame(X, columns=columns)
         for word in words:

@@ -186,7 +186,6 @@ def impute(arguments):
 
     _rows.check_files(arguments, _options.OUTPUTS + _rows.FASTA)
     machine = _rows.load(arguments.model, "impute")
-    arguments.dtype = "float64"  # observed cells stay as they are
     table, alignment = _rows.read_rows(arguments.data, machine, arguments)
     X = np.asarray(table.X)
     n_missing = int((missing_entries(X) if alignment is None else X < 0).sum())

@@ -91,7 +91,7 @@ def train(arguments):
         X, validation = rows[order[n:]], rows[order[:n]]
     if alignment is not None:
         weights = weights_of(X, arguments.identity)
-        X = X.astype(arguments.dtype)
+        X = X.astype(arguments.dtype or np.float32)
     if arguments.checkpoint:
         options["callbacks"] = [Checkpoint(arguments.checkpoint)]
     machine = fastmf.GeneralizedRBM(**options, verbose=int(not arguments.quiet))

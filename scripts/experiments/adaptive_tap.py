@@ -10,7 +10,6 @@ import experiment
 import numpy as np
 
 import fastmf as mf
-from fastmf.inference.ep.adaptive_tap import parallel_sweeps_alone
 
 METHODS = {"tap": "TAP", "adaptive_tap": "adaptive TAP"}
 # Test images on which machines are measured after each epoch.
@@ -55,9 +54,10 @@ def learner(method, iterations, options, **settings):
 def cost(X, options):
     """Print the time of an iteration by number of starts, in a machine of one epoch."""
     model = learner("tap", 3, options, n_epochs=1).fit(X).model_
+    options = {"schedule": "parallel", "tol": 0}
     solvers = {
         "tap": lambda starts, n: mf.tap(model, starts, max_iter=n, tol=0, log_partition=False),
-        "adaptive_tap": lambda starts, n: parallel_sweeps_alone(model, starts, max_iter=n, tol=0),
+        "adaptive_tap": lambda starts, n: mf.adaptive_tap(model, starts, max_iter=n, **options),
     }
     for size in SIZES:
         starts, times = X[np.arange(size) % len(X)], []

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import numpy as np
@@ -80,11 +81,13 @@ def test_letters_that_are_not_known(family, tmp_path):
 
 def test_cells_that_are_there_stay_as_they_are(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    rows = np.random.default_rng(0).normal(size=(40, 2)).round(3) + [1700001087.86, 0.5]
+    rows = np.random.default_rng(0).normal(size=(40, 2)).round(3) * [1e3, 1] + [1700001087.86, 0.5]
     lines = [f"{a:.2f},{b!r}" for a, b in rows.tolist()]
     (tmp_path / "t.csv").write_text("\n".join(["time,x", *lines]) + "\n")
     train = ["train", "rbm", "t.csv", "--visible", "gaussian", "--hidden-units", "2", "--epochs"]
     assert main([*train, "1", "--output", "m.npz"]) == 0
+    printed = float(re.search(r"(-[\d.]+) nats a row", capsys.readouterr().out)[1])
+    assert printed == pytest.approx(-np.log(2 * np.pi * np.e * rows.var(0)).sum() / 2, abs=0.05)
     lines[3] = lines[3].partition(",")[0] + ","
     (tmp_path / "u.csv").write_text("\n".join(["time,x", *lines]) + "\n")
     assert main(["impute", "m.npz", "u.csv", "--output", "v.csv"]) == 0

@@ -43,7 +43,7 @@ from fastmf.learning.training.trainer import monitor_rows, resampled_rows, strea
 from fastmf.models._checks import unit_prior
 from fastmf.priors import Bernoulli, Categorical, Gaussian, Ordinal
 from fastmf.priors._groups import column_sizes, has_groups, has_groups_of_states
-from fastmf.priors._protocol import is_unit_prior, n_units, repeated
+from fastmf.priors._protocol import as_dtype, is_unit_prior, n_units, repeated
 from fastmf.priors._queries import (
     can_be_fitted,
     common_support,
@@ -402,7 +402,7 @@ class Learning:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of solutions that do not converge
             try:
-                values = self._log_likelihoods(X, self._estimated_log_partition()[0])
+                values = self._in_double_precision()._log_likelihoods(X, self.log_partition_)
             except FloatingPointError:  # annealing diverges
                 return -np.inf
         return float(np.average(values, weights=weights))
@@ -425,13 +425,13 @@ def scored_rows(X, weights, most=2000):
 
 def mean_alone(prior, X, weights=None):
     """Average log-likelihood of rows, given uncoupled units of this prior."""
+    prior = as_dtype(prior, np.float64)  # values may be far from zero
     if is_incomplete(X):
         sizes = column_sizes(prior)
         seen = ~np.isnan(X[:, np.cumsum(sizes) - sizes])
         logs = log_prob_of_seen(prior, X) - seen @ prior.log_partition(0.0, 0.0)
     else:
-        logs = log_prob_of_rows(prior, X, prior.moments(0.0, 0.0)[0].dtype)
-        logs = logs - prior.log_partition(0.0, 0.0).sum()
+        logs = log_prob_of_rows(prior, X, np.float64) - prior.log_partition(0.0, 0.0).sum()
     return float(np.average(logs, weights=weights))
 
 

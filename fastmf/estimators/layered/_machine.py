@@ -432,7 +432,9 @@ class LayeredMachine(
                 "X must be a dense array with NaN for missing values, got a sparse matrix, whose "
                 "zeros that are not stored are values: use X.toarray(), and set NaN."
             )
-        given, X = X, self._dense_data(X, missing=True)
+        frame = X if self.categories_ and is_frame(X) else None
+        given = self._given(X, [np.float64, np.float32], missing=True)  # in their own precision
+        X = self._dense_data(X, missing=True)
         mean, converged = X.copy(), np.ones(len(X), bool)
         incomplete = np.flatnonzero(np.isnan(X).any(1))
         if method != "tap":
@@ -449,12 +451,11 @@ class LayeredMachine(
             mean[rows], converged[rows] = self._average_of_solutions(X[rows], phases, n_starts)
         runs.warn_unless_converged(converged)
         filled = mean if labels == "probabilities" else self._as_given(mean, labels == "mean")
-        if self.categories_ and is_frame(given) and labels == "mode":
-            return decoded_frame(given.columns, filled, self.categories_, given.index)
-        exact = getattr(given, "dtype", None) == np.float64 and filled.dtype.kind == "f"
-        if not exact or filled.shape != given.shape:
-            return filled
-        return np.where(given == given, given, filled)  # not in the precision of the machine
+        if filled.shape == given.shape and filled.dtype.kind == "f":
+            filled = np.where(np.isnan(given), filled, given)
+        if frame is not None and labels == "mode":
+            return decoded_frame(frame.columns, filled, self.categories_, frame.index)
+        return filled
 
     def _fill_exactly(self, X, incomplete):
         """Fill in what can be summed, in place; the rows that are left."""
@@ -662,14 +663,17 @@ class LayeredMachine(
         """Checked rows of any kind for a model, by default the one that was learned."""
         seen = self.starts_ if model is None else None
         model = self.model_ if model is None else model
-        if self.categories_ and is_frame(X) and X.shape[1] == len(self.categories_):
-            X, _ = coded_frame(X, self.categories_)
-        X = checked_rows(self, X, reset=False, dtype=model.dtype, missing=missing)
-        if missing:
-            X = with_nan_labels(model.layers[0], X)
+        X = self._given(X, model.dtype, model, missing)
         if np.shape(seen)[1:] == X.shape[1:] and common_support(model.layers[0]) is None:
             warn_of_missing_codes(self, X, seen=seen)
         return checked_values(model.layers[0], X, model.dtype, missing=missing, means=soft)
+
+    def _given(self, X, dtype, model=None, missing=False):
+        """Rows of this type, with labels of categories, and NaN if values may be missing."""
+        if self.categories_ and is_frame(X) and X.shape[1] == len(self.categories_):
+            X, _ = coded_frame(X, self.categories_)
+        X = checked_rows(self, X, reset=False, dtype=dtype, missing=missing)
+        return with_nan_labels((model or self.model_).layers[0], X) if missing else X
 
     def _dense_data(self, X, **options):
         """Checked rows as a dense array of the values of all units."""

@@ -116,7 +116,13 @@ def warn_of_penalty(shares, what="penalty"):
         )
 
 
-def without_penalty(godambe, contrasts, scale, precision):
+def variances(covariance, sets):
+    """Eigenvalues of the blocks of sets, which do not depend on the coordinates of a set."""
+    blocks = (covariance[np.ix_(members, members)] for members in sets)
+    return np.concatenate([linalg.eigvalsh(block) for block in blocks])
+
+
+def without_penalty(godambe, contrasts, sets, scale, precision):
     """Estimates and information free of the penalty of the fit; None if rows are few."""
     # About any point t, with the mean score g and the negative Hessian H without a penalty, it is
     # as if t + H^-1 g were estimated with the covariance H^-1 J H^-1 / n. As the maximum may be far
@@ -132,7 +138,7 @@ def without_penalty(godambe, contrasts, scale, precision):
         information = Godambe(free, point, godambe.sampling)
         inverse = information.naive_covariance() * objective.total
         covariance = contrasts @ inverse @ contrasts.T / objective.total
-        shares = precision * covariance.diagonal()
+        shares = precision * variances(covariance, sets)
         shares /= 1 + shares
         if not np.median(shares) < MAX_PRIOR_SHARE or (objective.singular and singular(covariance)):
             return None
@@ -155,8 +161,8 @@ def contrast_covariance(godambe, contrasts, sets, errors, least=0.0):
     ridge = np.broadcast_to(godambe.objective.ridge, len(godambe.parameters))[-1]
     ridge = ridge * godambe.objective.total / contrasts[[0]].power(2).sum()
     shares = np.zeros(contrasts.shape[0])
-    for edge, block in zip(edges or [slice(None)], naive, strict=True):
-        shares[edge] = ridge * block.diagonal()
+    for edge, block, parts in zip(edges or [slice(None)], naive, sets_of_blocks, strict=True):
+        shares[edge] = ridge * variances(block, parts)
     warn_of_penalty(shares)
     if errors == "sandwich":
         naive = [
@@ -398,7 +404,7 @@ class Network:
         contrasts, parameters, least = factor * contrasts, godambe.parameters, 0.0
         if scale is not None and np.any(godambe.objective.ridge) and self._completions is None:
             scale = self._prior_factor / scale
-            free = without_penalty(godambe, contrasts, factor * scale, scale**2)
+            free = without_penalty(godambe, contrasts, sets, factor * scale, scale**2)
             parameters, godambe = free or (parameters, godambe)
             least = 0.0 if free else FEW_ROWS_RATIO
         covariance = contrast_covariance(godambe, contrasts, sets, errors, least)

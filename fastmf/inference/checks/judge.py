@@ -11,7 +11,6 @@ values of the unit differ (Weller & Jebara 2014 clamp units for better answers).
 """
 
 from enum import StrEnum
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -539,10 +538,10 @@ class AdaptiveTap:
 
 def adaptive_mixture(machine, **tilts):
     """The mixture of the fixed points of adaptive TAP from several starts."""
-    from fastmf.inference.ep.adaptive_tap import parallel_sweeps_alone
+    from fastmf.inference.ep.adaptive_tap import adaptive_tap
 
-    solve = partial(parallel_sweeps_alone, tol=METHOD_TOL, max_iter=MAX_ITERATIONS)
-    return mixture(solve, machine, N_CHECKED_STARTS, **tilts)
+    options = {"tol": METHOD_TOL, "max_iter": MAX_ITERATIONS, "schedule": "parallel"}
+    return mixture(adaptive_tap, machine, N_CHECKED_STARTS, **options, **tilts)
 
 
 class MessagesFromMeans:

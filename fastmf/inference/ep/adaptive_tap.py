@@ -53,7 +53,7 @@ def adaptive_tap(
     init : None, "up", array, pair (mean, var) or FixedPoint
         Starting point, as in `tap`: one sweep of TAP from there gives the first sites; None: the
         uncoupled units; a result of `adaptive_tap`: its sites.
-    schedule : {"auto", "convergent"}, default "auto"
+    schedule : {"auto", "convergent", "parallel"}, default "auto"
         As in `expectation_propagation`.
     field, precision : array or tuple of arrays, optional
         Extra tilt exp(field x - precision x^2 / 2), as in `tap`.
@@ -92,31 +92,15 @@ def adaptive_tap(
     >>> bool(found.converged), bool(abs(found.log_partition - exact.log_partition) < 0.05)
     (True, True)
     """
-    check.one_of("schedule", schedule, ("auto", "convergent"))
-    options = iteration(damping, tol, max_iter, n_threads)
-    return _with_schedule(schedule, model, init, (field, precision), options, history)
-
-
-def parallel_sweeps_alone(
-    model, init=None, *, field=None, precision=None, tol=1e-8, max_iter=1000, n_threads=None
-):
-    """The result of `adaptive_tap` without a descent where the parallel schedule does not converge.
-
-    For many starts; some need not converge.
-    """
-    options = iteration(None, tol, max_iter, n_threads)
-    return _with_schedule("parallel", model, init, (field, precision), options, False)
-
-
-def _with_schedule(schedule, model, init, tilts, options, history):
-    """Check the model, and solve it."""
+    check.one_of("schedule", schedule, ("auto", "convergent", "parallel"))
+    damping, *options = iteration(damping, tol, max_iter, n_threads)
     model = dense_machine("adaptive_tap", model)
     refuse_groups("adaptive_tap", model.layers, NO_COVARIANCE)
-    damping, *options = options
     # With its units in the order of the layout.
     flat = model.bipartite() if isinstance(model, Layered) else model
-    common = problem_of(flat, -np.inf, *options)
-    return _solved(model, common, init, tilts, schedule, damping, history)
+    with np.errstate(over="ignore", invalid="ignore"):  # rows that meet an infinity say so
+        common = problem_of(flat, -np.inf, *options)
+        return _solved(model, common, init, (field, precision), schedule, damping, history)
 
 
 def few_iterations(model, init, max_iter, damping=None, n_threads=None):

@@ -196,14 +196,11 @@ def test_zeros_that_are_not_stored_count():
         observed.denoise(csr_array(X), flip_probability=0.1)
 
 
-def test_sparse_labels_are_refused():
+def test_sparse_labels_and_missing_values_are_refused():
     with pytest.raises(ValueError, match="dense array of labels"):
         rbm(visible="categorical").fit(csr_array(LABELS))
     with pytest.raises(ValueError, match="one-hot rows of 15 columns"):
         rbm(visible=Categorical(np.zeros((5, 3)))).fit(csr_array(LABELS))
-
-
-def test_sparse_rows_have_no_missing_values():
     with pytest.raises(TypeError, match="NaN for missing values, got a sparse matrix"):
         rbm().fit(X).impute(csr_array(X))
 

@@ -240,11 +240,21 @@ def test_labels_have_modes_means_and_probabilities():
     found = machine.impute(X, labels="probabilities")
     expected = [[*first, 0, 1], [0, 0, 1, *second], [1, 0, 0, 1, 0]]
     np.testing.assert_allclose(found, expected, atol=1e-9)
-    found = machine.impute(X, labels="mean")
+    found = machine.impute(X.astype(float), labels="mean")
     np.testing.assert_allclose(found, [[first @ [0, 1, 2], 1], [2, second[1]], [0, 0]], atol=1e-9)
     assert machine.impute(X).tolist() == [[first.argmax(), 1], [2, second.argmax()], [0, 0]]
     with pytest.raises(ValueError, match="labels"):
         machine.impute(X, labels="modes")
+
+
+def test_single_precision_far_from_zero():
+    X = RNG.normal(size=(200, 2)) * [50, 1] + [1e6, 0]
+    options = {"visible": "gaussian", "n_epochs": 3, "random_state": 0}
+    single, double = (mf.GeneralizedRBM(2, **options).fit(X.astype(t)) for t in ("f4", "f8"))
+    assert single.score(X) == pytest.approx(double.score(X), abs=1e-3)
+    X[0, 1] = np.nan
+    for rows in (X, X.tolist(), pytest.importorskip("pandas").DataFrame(X)):
+        np.testing.assert_array_equal(np.asarray(single.impute(rows))[:, 0], X[:, 0])
 
 
 def test_results_do_not_depend_on_threads():

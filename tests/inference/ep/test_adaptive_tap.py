@@ -3,7 +3,7 @@ import pytest
 from kernel_cases.machines import fully_visible, solved_gaussian
 
 import fastmf as mf
-from fastmf.inference.ep.adaptive_tap import few_iterations, mean_covariance, parallel_sweeps_alone
+from fastmf.inference.ep.adaptive_tap import few_iterations, mean_covariance
 
 
 def machine(n=8, strength=0.4, prior=mf.Ising, seed=0):
@@ -167,7 +167,7 @@ def test_what_does_not_converge_says_so():
     rng = np.random.default_rng(6)
     model = mf.RBM(rng.normal(size=(30, 20)) * 2, *(mf.Bernoulli(np.zeros(n)) for n in (30, 20)))
     starts = rng.integers(0, 2, (13, 30)).astype(float)
-    result = parallel_sweeps_alone(model, starts, max_iter=5)
+    result = mf.adaptive_tap(model, starts, schedule="parallel", max_iter=5)
     assert not result.converged.any()
     assert all(message.startswith("not converged") for message in result.message)
     assert (result.n_iter <= 5).all() and (result.residual > 1e-8).all()
@@ -183,6 +183,12 @@ def test_a_result_is_a_start():
         np.testing.assert_allclose(again.log_partition, result.log_partition, rtol=1e-9)
     # From the solutions of TAP.
     assert mf.adaptive_tap(model, mf.tap(model)).converged
+
+
+def test_improbable_scores():
+    units = mf.Ordinal([[0.0, -712.0]]), mf.Bernoulli(np.zeros(2))  # e^-712 has few digits
+    result = mf.adaptive_tap(mf.RBM(np.ones((1, 2)), *units))
+    assert result.converged and result.log_partition == pytest.approx(2 * np.log(2))
 
 
 def test_type_is_kept():
@@ -205,7 +211,7 @@ def test_bad_arguments():
     with pytest.raises(ValueError, match="numbers of rows differ"):
         mf.adaptive_tap(rbm(), np.ones((2, 7)), field=np.ones((3, 7)))
     unbounded = mf.RBM(np.full((3, 2), 5.0), *(mf.Gaussian(np.zeros(n), 1.0) for n in (3, 2)))
-    assert not parallel_sweeps_alone(unbounded).converged
+    assert not mf.adaptive_tap(unbounded, schedule="parallel").converged
 
 
 def test_units_held_by_large_fields_keep_their_cavities():

@@ -6,7 +6,6 @@ from scipy.special import expit
 
 import fastmf as mf
 from fastmf.inference.ep import mean_descent
-from fastmf.inference.ep.adaptive_tap import parallel_sweeps_alone
 from fastmf.inference.ep.expectation_propagation import start_of
 from fastmf.inference.ep.sites import problem_of
 
@@ -63,7 +62,7 @@ def test_the_model_of_a_step_is_the_hessian():
 def test_strong_couplings_where_the_parallel_schedule_does_not_converge(prior):
     model = machine(prior, (30, 20), 4.0)
     starts = np.random.default_rng(1).integers(0, 2, (2, 30)).astype(float)
-    assert not parallel_sweeps_alone(model, starts, max_iter=300).converged.all()
+    assert not mf.adaptive_tap(model, starts, schedule="parallel", max_iter=300).converged.all()
     for schedule in ("auto", "convergent"):
         result = mf.adaptive_tap(model, starts, schedule=schedule)
         assert result.converged.all() and (result.residual <= 1e-8).all()
