@@ -16,9 +16,9 @@ from fastmf.estimators import (
     PottsMachine,
 )
 
-SMALL = {"n_components": 3, "n_epochs": 2, "batch_size": 10, "random_state": 0}
+SMALL = {"n_components": 2, "n_epochs": 1, "batch_size": 10, "random_state": 0}
 # The checks are of the interface: one hidden layer has the kernels of an RBM, compiled already.
-DEEP = SMALL | {"n_components": (3,), "visible": "gaussian", "pretraining_epochs": 1}
+DEEP = SMALL | {"n_components": (2,), "visible": "gaussian", "pretraining_epochs": 1}
 
 # The checks feed real numbers of any size, which Gaussian units take; machines of items take
 # categories.
@@ -29,7 +29,7 @@ ESTIMATORS = [
     make_pipeline(Binarizer(), FullyVisibleBoltzmannMachine(l2=0.01)),
     make_pipeline(DISCRETE, PottsMachine(n_states=3, l2=0.01, l2_field=0.01)),
     make_pipeline(DISCRETE, OrdinalMachine(n_categories=3, l2=0.01, l2_field=0.01)),
-    ConditionalRBM(3, objective="logistic", n_epochs=8, batch_size=10, learning_rate=0.1),
+    ConditionalRBM(2, objective="logistic", n_epochs=4, batch_size=10, learning_rate=0.1),
 ]
 
 

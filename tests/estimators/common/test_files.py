@@ -218,7 +218,7 @@ def test_constructors_keep_options_as_they_are_given(name):
     assert vars(kind(**given)) == given
 
 
-@pytest.mark.parametrize("options", [{}, {"missing": "em"}, {"l1": "cv"}])
+@pytest.mark.parametrize("options", [{}, {"missing": "em"}, {"l1": "ebic"}])
 def test_files_of_earlier_versions(tmp_path, options):
     """Rows were bits beside a model, sparse arrays had three members, and options have gone."""
     rng = np.random.default_rng(0)

@@ -16,7 +16,7 @@ def chain(p, n, n_rows=4000):
     return np.cumprod(np.where(steps, 1.0, -1.0), axis=1)
 
 
-@pytest.fixture(scope="module", params=[0.75, 0.9, 0.95])
+@pytest.fixture(scope="module", params=[0.75, 0.95])
 def fitted(request):
     return mf.FullyVisibleBoltzmannMachine().fit(chain(request.param, 18))
 

@@ -105,7 +105,7 @@ def test_what_it_offers(trained):
 
 
 def test_samples_have_the_means_of_the_model(trained):
-    samples = trained.sample(4000, n_sweeps=200, random_state=0)
+    samples = trained.sample(2000, n_sweeps=100, random_state=0)
     exact = mf.exact(trained.model_)
     np.testing.assert_allclose(samples.mean(0), exact.mean[0], atol=0.05)
     few, again = (trained.sample(50, n_sweeps=20, random_state=0) for _ in range(2))

@@ -141,9 +141,9 @@ def test_clusters_go_to_files_and_back(tmp_path):
 
 def test_couplings_of_ordinal_items_are_selected():
     rng = np.random.default_rng(0)
-    X = rng.integers(0, 3, (500, 4))
-    X[:, 1] = np.clip(X[:, 0] + rng.integers(-1, 2, 500), 0, 2)
-    X[:, 3] = np.clip(X[:, 2] + rng.integers(-1, 2, 500), 0, 2)
+    X = rng.integers(0, 3, (250, 4))
+    X[:, 1] = np.clip(X[:, 0] + rng.integers(-1, 2, 250), 0, 2)
+    X[:, 3] = np.clip(X[:, 2] + rng.integers(-1, 2, 250), 0, 2)
     machine = mf.OrdinalMachine(l1="ebic").fit(X)
     assert np.argwhere(np.triu(machine.couplings_)).tolist() == [[0, 1], [2, 3]]
     assert machine.path_.n_edges[machine.path_.chosen] == 2

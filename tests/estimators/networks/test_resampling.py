@@ -98,21 +98,21 @@ def test_error_of_ordinal_predictability_is_that_of_the_bootstrap(kind):
 
 @pytest.mark.parametrize("kind", [MACHINES[0], pytest.param(MACHINES[1], marks=pytest.mark.slow)])
 def test_whole_clusters_are_drawn(kind):
-    """Each row eight times: errors are those of the rows that were drawn once."""
+    """Each row four times: errors are those of the rows that were drawn once."""
     X = table(150, 3)
-    clusters = np.repeat(np.arange(150), 8)
-    machine = kind().fit(np.repeat(X, 8, axis=0), clusters=clusters)
+    clusters = np.repeat(np.arange(150), 4)
+    machine = kind().fit(np.repeat(X, 4, axis=0), clusters=clusters)
     errors = kind().fit(X).standard_errors()[0]
     np.testing.assert_allclose(machine.standard_errors()[0], errors, rtol=1e-4)
-    spread = machine.bootstrap(300).couplings.std(0)
+    spread = machine.bootstrap(150).couplings.std(0)
     pairs = np.triu_indices(3, 1)
     np.testing.assert_allclose(spread[pairs], errors[pairs], rtol=0.2)
 
 
 def test_stability_of_fewer_rows(machine):
     with pytest.warns(ConvergenceWarning, match="have no maximum"):  # of 5% of the rows
-        found = machine.stability(40, [0.05, 0.5, 0.95], rng=1)
-    assert found.strength.shape == found.converged.shape == (3, 40)
+        found = machine.stability(20, [0.05, 0.5, 0.95], rng=1)
+    assert found.strength.shape == found.converged.shape == (3, 20)
     assert found.converged[:2].all() and not found.converged[2].all()
     means = np.nanmean(found.strength, axis=1)
     assert means[0] > 0.98 and means[0] > means[1] > means[2]
@@ -121,7 +121,7 @@ def test_stability_of_fewer_rows(machine):
     # The same by hand: rows without some of them, fitted anew.
     X, rng = table(), np.random.default_rng(0)
     by_hand = []
-    for _ in range(40):
+    for _ in range(20):
         kept = rng.choice(len(X), len(X) // 2, replace=False)
         again = mf.FullyVisibleBoltzmannMachine().fit(X[kept])
         strengths = abs(again.couplings_).sum(0), abs(machine.couplings_).sum(0)

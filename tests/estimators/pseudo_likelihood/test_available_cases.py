@@ -173,7 +173,7 @@ def test_reports_of_available_cases(tmp_path):
         assert found.accuracy[i] == pytest.approx((rows[:, i] * means > 0).mean())
         shares = (rows[:, i] > 0).mean()
         assert found.marginal_accuracy[i] == pytest.approx(max(shares, 1 - shares))
-    samples = machine.bootstrap(150, rng=0)
+    samples = machine.bootstrap(100, rng=0)
     there = tuple(np.transpose(EDGES))
     ratios = samples.couplings.std(0)[there] / machine.standard_errors()[0][there]
     assert ((ratios > 0.8) & (ratios < 1.25)).all()
@@ -184,7 +184,7 @@ def test_reports_of_available_cases(tmp_path):
 
 
 def test_errors_of_predictability_are_those_of_the_weights_of_rows():
-    X, *_ = binary_table(n=60, seed=2)
+    X, *_ = binary_table(n=40, seed=2)
     machine = mf.FullyVisibleBoltzmannMachine(graph=EDGES, missing="available", tol=1e-8)
 
     def r2(weights):

@@ -164,7 +164,7 @@ def test_firth_does_not_make_up_for_rows_that_say_nothing():
     """Of equal rows only the sum of a field and the coupling is known, as far as it is."""
     X = np.ones((30, 2))
     with pytest.warns(ConvergenceWarning, match="not unique"):
-        found = mf.FullyVisibleBoltzmannMachine(solver="firth", max_iter=100).fit(X)
+        found = mf.FullyVisibleBoltzmannMachine(solver="firth", max_iter=30).fit(X)
     assert not found.converged_ and found.existence_.exists is False
     X[:10, 0] = -1
     assert mf.FullyVisibleBoltzmannMachine(solver="firth").fit(X).converged_

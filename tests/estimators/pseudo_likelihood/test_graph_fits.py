@@ -78,6 +78,7 @@ SIZES = (2, 3, 2, 4)
 GRAPH = [(0, 1), (1, 3), (2, 3)]
 
 
+@cache
 def labels(seed=0, n=800):
     rng = np.random.default_rng(seed)
     x = np.column_stack([rng.integers(q, size=n) for q in SIZES])

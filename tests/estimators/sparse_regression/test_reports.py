@@ -42,13 +42,13 @@ def test_draws_against_enumeration(kind, moments):
         model.fit_moments(X.T @ X, X.T @ y, y @ y, 40)
     else:
         model.fit(X, y)
-    draws = model.sample_coefficients(4000, np.random.default_rng(0)) * scale
+    draws = model.sample_coefficients(2500, np.random.default_rng(0)) * scale
     np.testing.assert_allclose(draws.mean(0), probability @ means, atol=0.04)
     second = np.tensordot(probability, seconds, 1)
-    np.testing.assert_allclose(draws.T @ draws / 4000, second, atol=0.06)
+    np.testing.assert_allclose(draws.T @ draws / 2500, second, atol=0.06)
     z = (draws != 0).astype(float)
     joint = (patterns.T * probability) @ patterns
-    np.testing.assert_allclose(z.T @ z / 4000, joint, atol=0.035)
+    np.testing.assert_allclose(z.T @ z / 2500, joint, atol=0.035)
 
 
 @pytest.mark.parametrize("kind", ["independent", "copies", "correlated"])
@@ -132,7 +132,7 @@ def test_draws_of_classes():
     model = mf.SpikeSlabClassifier(
         slab_variance=1.0, inclusion_probability=0.2, unpenalised=[4]
     ).fit(X, y)  # fmt: skip
-    draws = model.sample_coefficients(800, 3)
+    draws = model.sample_coefficients(600, 3)
     np.testing.assert_allclose(draws.mean(0), model.coef_[0], atol=0.06)
     np.testing.assert_allclose((draws != 0).mean(0), model.inclusion_probability_, atol=0.05)
     assert model.group_inclusion_probability([0, 1]) > 0.99
@@ -144,8 +144,8 @@ def test_draws_of_classes():
 def test_averages_and_files(tmp_path):
     X, y = data("copies")
     model = mf.SpikeSlabRegressor(average_parameters=True).fit(X, y)
-    draws = model.sample_coefficients(400, 0)
-    assert draws.shape == (400, 7)
+    draws = model.sample_coefficients(200, 0)
+    assert draws.shape == (200, 7)
     deviations = np.sqrt(model.coef_var_)
     assert (abs(draws.mean(0) - model.coef_) < 0.3 * deviations + 0.01).all()
     joint = model.group_inclusion_probability([0, 1])

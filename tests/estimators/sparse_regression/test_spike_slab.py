@@ -97,8 +97,8 @@ def test_learning_finds_the_sparse_solution():
 def test_little_noise_is_found(seed):
     # A state of the search must not pass for the fixed point of any smaller noise, too.
     rng = np.random.default_rng(seed)
-    X, w = rng.normal(size=(60, 2000)), np.zeros(2000)
-    w[rng.choice(2000, 5, replace=False)] = rng.normal(size=5)
+    X, w = rng.normal(size=(60, 1000)), np.zeros(1000)
+    w[rng.choice(1000, 5, replace=False)] = rng.normal(size=5)
     fitted = mf.SpikeSlabRegressor().fit(X, X @ w + 0.01 * rng.normal(size=60))
     assert 0.5e-4 < fitted.noise_variance_ < 2e-4
     np.testing.assert_array_equal(fitted.inclusion_probability_ > 0.5, w != 0)

@@ -295,7 +295,7 @@ def test_a_state_without_an_evidence_is_not_returned():
     w[rng.choice(60, 4, False)] = rng.normal(size=4) * 2
     y = X @ w + 0.5 * rng.normal(size=40) > 0
     model = mf.SpikeSlabClassifier(slab_variance=10.0, inclusion_probability=0.05).fit(X, y)
-    drawn = (model.sample_coefficients(80, rng=0) != 0).reshape(-1, 60).mean(0)
+    drawn = (model.sample_coefficients(40, rng=0) != 0).reshape(-1, 60).mean(0)
     # With blocks, no step leaves a proper state, and inclusions are off by 0.96.
     assert np.isfinite(model.log_evidence_)
     assert abs(model.inclusion_probability_ - drawn).max() < 0.3

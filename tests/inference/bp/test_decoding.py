@@ -30,6 +30,11 @@ def machines():
     return found
 
 
+@functools.cache
+def best(algorithm):
+    return [values(model, algorithm)[0].max() for model in machines()]
+
+
 def values(model, algorithm):
     """The objective of every visible assignment, and the assignments."""
     v = np.array(list(itertools.product((0, 1), repeat=len(model.weights))))
@@ -38,11 +43,11 @@ def values(model, algorithm):
     return v @ model.visible.field + hidden.sum(1), v
 
 
+@functools.cache
 def decoded(algorithm, **options):
     """Shortfall of each machine's decoded assignment, and its result."""
     results = [SOLVERS[algorithm](x, **options) for x in machines()]
-    best = [values(model, algorithm)[0].max() for model in machines()]
-    return np.subtract(best, [r.objective for r in results]), results
+    return np.subtract(best(algorithm), [r.objective for r in results]), results
 
 
 @BOTH

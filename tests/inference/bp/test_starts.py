@@ -1,5 +1,6 @@
 """Fields, initial messages and assignments of belief propagation, checked."""
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -65,6 +66,7 @@ def torus(size, temperature, field, dtype=np.float64):
     return mf.RBM(weights, *priors)
 
 
+@functools.cache
 def bethe_lattice(temperature, field):
     """Mean of a spin of the ferromagnet with four neighbours, from spins of mean 0, by fields.
 
@@ -108,7 +110,7 @@ def multistable(seed, n=10, m=8):
 def test_results_do_not_depend_on_the_coding(algorithm):
     """Negated spins have negated means, and units in {0, 1} those of the spins."""
     n_converged = 0
-    for seed in range(30):
+    for seed in range(15):
         model, rng = multistable(seed), np.random.default_rng(seed)
         spins = propagation(model, algorithm)
         bits, constant = as_bernoulli(model)
@@ -127,7 +129,7 @@ def test_results_do_not_depend_on_the_coding(algorithm):
             assert mirror.converged and mirror.n_iter == spins.n_iter
             for x, y, s in zip(spins.mean, mirror.mean, signs, strict=True):
                 np.testing.assert_allclose(x, s * y, atol=1e-6)
-    assert n_converged >= 12
+    assert n_converged >= 6
 
 
 def test_rows_start_alike_however_messages_are_kept():

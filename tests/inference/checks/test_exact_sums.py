@@ -153,7 +153,7 @@ def verdict(found, exact, width):
 
 def machines():
     """Weak to strong machines of units of all kinds, and the width of their values."""
-    for seed in range(8):
+    for seed in range(4):
         rng = np.random.default_rng(seed)
         scale = 10 ** rng.uniform(-1, 0.3)
         yield mf.BoltzmannMachine(symmetric(rng, 7, scale), mf.Ising(rng.normal(size=7) / 3)), 2
@@ -185,7 +185,7 @@ def test_converged_rows_are_reliable_if_and_only_if_they_are_right():
                 right = verdict(found, exact, width)
                 assert found.reliable == right, (solve.__name__, str(model), found.message)
                 n_wrong, n_right = n_wrong + (not right), n_right + right
-    assert n_wrong > 20 and n_right > 50
+    assert n_wrong > 10 and n_right > 25
 
 
 def test_mixtures_of_starts_and_rows_of_fields():

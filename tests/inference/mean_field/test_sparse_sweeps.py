@@ -132,7 +132,7 @@ def test_any_number_of_threads_gives_the_same_bits(monkeypatch, kind):
     monkeypatch.setattr(_sparse_layout, "CHUNK_UNITS", 16)
     rng = np.random.default_rng(4)
     if kind == "spins":
-        n = 60_000
+        n = 25_000
         chain = sparse.diags_array([0.4 * rng.normal(size=n - 1)], offsets=[1], shape=(n, n))
         machine = mf.BoltzmannMachine(chain + chain.T, mf.Ising(rng.normal(size=n)))
     else:

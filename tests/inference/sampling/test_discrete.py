@@ -84,7 +84,7 @@ def test_a_long_chain_of_strong_couplings():
 @pytest.mark.parametrize("kind", ["ising", "bernoulli", "categorical"])
 def test_phases_have_the_shares_of_the_machine(kind):
     """Complete graphs of spins in a weak field, summed over the number of spins that are up."""
-    n, J, field = 30, 2.4 / 30, 0.02
+    n, J, field = 20, 2.4 / 20, 0.03
     up = np.arange(n + 1)
     logs = np.log(comb(n, up)) + J * (2 * up - n) ** 2 / 2 + field * (2 * up - n)
     right = np.exp(logs - np.logaddexp.reduce(logs)) @ (up > n / 2)
@@ -97,10 +97,10 @@ def test_phases_have_the_shares_of_the_machine(kind):
     elif kind == "bernoulli":
         couplings, units = 4 * couplings, mf.Bernoulli(np.full(n, 2 * (field - J * (n - 1))))
     model = mf.BoltzmannMachine(couplings, units)
-    drawn = sample(model, 3000, np.random.default_rng(0))
+    drawn = sample(model, 2000, np.random.default_rng(0))
     drawn = units.labels(drawn) if kind == "categorical" else drawn > 0
     assert (drawn.sum(1) > n / 2).mean() == pytest.approx(right, abs=0.06)
-    assert right > 0.7  # chains from the tree stay where they are: 0.55
+    assert right > 0.7  # chains from the tree stay where they are
     columns = Columns.of(flat_states(units), couplings)
     p, error = annealed_probabilities(columns, np.random.default_rng(0), 0.03, n_sweeps=2)
     mean = np.exp(logs - np.logaddexp.reduce(logs)) @ up / n

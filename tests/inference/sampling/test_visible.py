@@ -67,7 +67,7 @@ def test_samples_have_the_averages_of_enumeration(units, which):
 @dense_and_sparse
 def test_annealed_weights_have_the_mean_of_enumeration(units, which):
     model = machine(units, 1.0)[which]
-    found = mf.evaluation.annealed_importance_sampling(model, 400, 100, rng=0)
+    found = mf.evaluation.annealed_importance_sampling(model, 400, 40, rng=0)
     exact = mf.exact(model).log_partition
     assert abs(found.log_partition - exact) < 4 * found.error + 1e-6
     assert abs(found.reverse - exact) < 4 * found.reverse_error + 1e-6
@@ -138,7 +138,7 @@ def test_bernoulli_and_float32():
     couplings = np.triu(rng.normal(size=(10, 10)), 1).astype(np.float32)
     prior = mf.Bernoulli(rng.normal(size=10).astype(np.float32))
     for model in pair(couplings + couplings.T, prior):
-        found = mf.evaluation.annealed_importance_sampling(model, 200, 100, rng=0)
+        found = mf.evaluation.annealed_importance_sampling(model, 200, 50, rng=0)
         assert found.samples.dtype == np.float32 and {*found.samples.flat} == {0, 1}
         exact = mf.exact(model).log_partition
         assert abs(found.log_partition - exact) < 5 * found.error + 1e-3
@@ -151,15 +151,15 @@ def test_real_units():
     dense, model = pair(couplings + couplings.T, mf.Gaussian(rng.normal(size=6), np.full(6, 2.0)))
     exact = solved_gaussian(dense)[2]
     for machine in (dense, model):
-        found = mf.evaluation.annealed_importance_sampling(machine, 200, 200, rng=0)
+        found = mf.evaluation.annealed_importance_sampling(machine, 200, 50, rng=0)
         assert abs(found.log_partition - exact) < 5 * found.error + 1e-3
 
 
 def test_mixed_units_and_starts_from_data():
     _, model = MACHINES["mixed"]()
     data = model.prior.sample(np.zeros((5, model.n_units)), 0.0, np.random.default_rng(0))
-    one = mf.evaluation.annealed_importance_sampling(model, 100, 60, rng=0, data=data)
-    other = mf.evaluation.annealed_importance_sampling(model, 100, 60, rng=1)
+    one = mf.evaluation.annealed_importance_sampling(model, 100, 30, rng=0, data=data)
+    other = mf.evaluation.annealed_importance_sampling(model, 100, 30, rng=1)
     assert abs(one.log_partition - other.log_partition) < 5 * (one.error + other.error)
 
 

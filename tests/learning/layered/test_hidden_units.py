@@ -26,7 +26,7 @@ def test_learning_raises_the_likelihood(hidden):
     assert all(np.isfinite(field).all() for field in (*model.visible, model.weights))
     assert machine.history_["log_likelihood"][-1] > machine.history_["log_likelihood"][0] + 0.01
     # By annealed importance sampling, which knows nothing of mean fields, and from both sides.
-    annealed = mf.evaluation.annealed_importance_sampling(model, n_steps=200, data=X[:100], rng=0)
+    annealed = mf.evaluation.annealed_importance_sampling(model, n_steps=100, data=X[:100], rng=0)
     upper = max(annealed.log_partition, annealed.reverse)
     assert abs(annealed.log_partition - annealed.reverse) < 0.5
     independent = pixels.log_prob(test).sum(1).mean() - pixels.log_partition(0.0, 0.0).sum()

@@ -66,7 +66,7 @@ def test_value_and_derivatives(name):
 
 def test_steps_reach_the_maximum_that_scipy_finds():
     model = MODELS["binary"].rebuilt((W[:, :1],), (mf.Bernoulli(F), mf.Bernoulli(G[:1])))
-    X = rows(model, 40)
+    X = rows(model, 20)
     objective = Objective(X, None, 0.05)
     state = initial_state(model)
     for _ in range(60):

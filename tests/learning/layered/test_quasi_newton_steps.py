@@ -94,12 +94,12 @@ def test_log_weights_of_scores_that_do_not_occur_stay():
     X = X.round()
     allowed = np.arange(3) <= np.array([[2], [1], [2]])
     model = machine(X, n=1, visible=mf.Ordinal(np.where(allowed, 0.0, -np.inf)))
-    found = maximise(model, X, 200).model
+    found = maximise(model, X, 60).model
     np.testing.assert_array_equal(np.isfinite(found.visible.log_weights), allowed)
 
     # Without the unit of two scores as an ordinal one: the same model, other variables.
     parts = mf.Ordinal(np.zeros((1, 3))), mf.Bernoulli(np.zeros(1)), mf.Ordinal(np.zeros((1, 3)))
-    other = maximise(machine(X, n=1, visible=mf.Concatenated(*parts)), X, 200).model
+    other = maximise(machine(X, n=1, visible=mf.Concatenated(*parts)), X, 60).model
     log_likelihoods = [
         log_likelihood(m, X, mf.exact(m, averages=False).log_partition).mean()
         for m in (found, other)

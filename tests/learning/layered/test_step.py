@@ -202,7 +202,8 @@ def test_every_gradient_learns(gradient, hidden):
     prior = hidden(np.zeros(N_HIDDEN), 2.0) if hidden is Gaussian else hidden(np.zeros(N_HIDDEN))
     # Spins below spins, the machines that other tests compile.
     visible, X = (Ising, 2 * stripes() - 1) if hidden is Ising else (Bernoulli, stripes())
-    n_epochs, rate = (12, 0.2) if gradient == "adaptive_tap" else (60, 0.05)
+    rate = 0.05 if hidden is Ising else 0.08
+    n_epochs, rate = (10, 0.25) if gradient == "adaptive_tap" else (40, rate)
     settings = quick(gradient=gradient, n_epochs=n_epochs, learning_rate=rate)
     model = train(start(prior, visible=visible), X, settings, seed=0).model
     independent = N_VISIBLE * np.log(0.5)
@@ -226,7 +227,7 @@ def test_the_damping_of_adaptive_tap_is_that_of_the_solver():
 def test_gaussian_units_need_no_bound_on_their_precision():
     """Beyond half the critical coupling, and better than units alone."""
     hidden = Gaussian(np.zeros(N_HIDDEN), 1.0)
-    state = train(start(hidden), stripes(), quick(learning_rate=0.2, n_epochs=60), seed=0)
+    state = train(start(hidden), stripes(), quick(learning_rate=0.4, n_epochs=25), seed=0)
     model = state.model
     broadening = (model.weights**2).sum(0) / 4
     assert (model.hidden.precision < 2 * broadening).any()

@@ -147,7 +147,7 @@ def test_size_of_the_ratio_test_under_the_hypothesis(everything):
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 190, 800, 5886])
 @pytest.mark.parametrize("weight", [1e-8, 0.7, 1e5])
 def test_equal_weights_are_one_chi_squared_variable(n, weight):
-    for p in (0.999, 0.6, 0.5, 0.3, 0.05, 1e-6, 1e-50):
+    for p in (0.999, 0.5, 0.05, 1e-50):
         x = stats.chi2.isf(p, n)
         assert survival(weight * x, np.full(n, weight)) == pytest.approx(p, rel=1e-8)
 

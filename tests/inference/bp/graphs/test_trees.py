@@ -121,9 +121,9 @@ def test_bounds_of_scores(name, edges, n, forbidden):
 
 
 def test_bounds_prove_assignments():
-    """Attractive couplings: the local polytope has an integral maximum (here of 900 spins)."""
-    field = np.random.default_rng(0).normal(size=900)
-    machine = mf.BoltzmannMachine(grid_couplings(30, torus=True), mf.Ising(field))
+    """Attractive couplings: the local polytope has an integral maximum (here of 256 spins)."""
+    field = np.random.default_rng(0).normal(size=256)
+    machine = mf.BoltzmannMachine(grid_couplings(16, torus=True), mf.Ising(field))
     found = mf.most_probable(machine, bound=True)
     assert found.reliable
     assert found.bound == pytest.approx(found.score)
@@ -229,8 +229,8 @@ def test_bound_of_matrices_holds_after_any_number_of_iterations(monkeypatch, max
 
 
 def test_deep_and_wide_trees():
-    """A chain of 200,000 units, and a star: neither is a recursion."""
-    n = 200_000
+    """A chain of 50,000 units, and a star: neither is a recursion."""
+    n = 50_000
     for parents in (np.arange(n - 1), np.zeros(n - 1, int)):
         ends = np.stack([parents, np.arange(1, n)], 1)
         upper = grid_couplings(2)[:0, :0]

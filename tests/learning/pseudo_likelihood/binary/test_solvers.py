@@ -130,7 +130,7 @@ def maximum(states, weights):
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 50.0])
-@pytest.mark.parametrize("n, d, ones", [(25, 4, 0.8), (40, 6, 0.1), (60, 8, 0.2)])
+@pytest.mark.parametrize("n, d, ones", [(25, 4, 0.8), (40, 6, 0.1), (60, 7, 0.2)])
 def test_the_maximum_is_that_of_a_general_optimiser(n, d, ones, scale):
     rng = np.random.default_rng(4)
     states = np.where(rng.random((n, d)) < ones, 1.0, -1.0)

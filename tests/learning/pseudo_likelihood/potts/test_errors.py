@@ -108,7 +108,7 @@ def test_errors_are_the_spread_of_estimates():
 def test_ratio_test_of_independent_positions():
     """p-values of a true hypothesis are uniform."""
     rng, p_values = np.random.default_rng(1), []
-    for _ in range(30):
+    for _ in range(20):
         labels = rng.integers(0, SIZES, (200, 3))
         pairs, ones = np.array([[0, 1], [0, 2]]), np.ones(200)
         found = sandwich(labels, ones, *maximum(labels, ones))
