@@ -16,33 +16,16 @@ def _one_hot(rows, n_blocks, width):
     return out
 
 
-def _by_position(array, n_positions):
-    """(n_rows, width) -> (n_rows, states, positions)."""
-    return array.reshape(len(array), -1, n_positions)
-
-
-def _present(rows, n_blocks, block):
-    """Whether the positions of a block are present, (n_rows, 1, n_positions)."""
-    n_positions = rows.labels.shape[1] // n_blocks
-    return rows.labels[:, None, block * n_positions : (block + 1) * n_positions] != ABSENT
-
-
-def _log_conditionals(rows, x, couplings, field, block):
-    """Log-probabilities of the states of the positions of a block."""
-    n_positions = rows.labels.shape[1] // len(couplings)
-    eta = _by_position(x @ couplings[block] + field[block], n_positions)
-    eta -= eta.max(1, keepdims=True)
-    return eta - np.log(np.exp(eta).sum(1, keepdims=True))
-
-
 def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, field_gradient, values):
     """The log-pseudo-likelihood of rows and its derivatives by the fields of each position."""
     n_blocks, _, width = couplings.shape
     x, weights = _one_hot(rows, n_blocks, width), rows.weights[:, None]
     for block in range(n_blocks):
-        log_p = _log_conditionals(rows, x, couplings, field, block)
+        present = np.split(rows.labels, n_blocks, axis=1)[block][:, None] != ABSENT
+        eta = (x @ couplings[block] + field[block]).reshape(len(x), -1, present.shape[2])
+        log_p = eta - eta.max(1, keepdims=True)
+        log_p -= np.log(np.exp(log_p).sum(1, keepdims=True))
         observed = x[:, block * width : (block + 1) * width]
         values[:, block] = rows.weights * (log_p * observed.reshape(log_p.shape)).sum((1, 2), float)
-        p = np.exp(log_p) * _present(rows, n_blocks, block)
-        residuals = weights * (observed - p.reshape(observed.shape))
+        residuals = weights * (observed - (np.exp(log_p) * present).reshape(observed.shape))
         gradient[block], field_gradient[block] = x.T @ residuals, residuals.sum(0)
