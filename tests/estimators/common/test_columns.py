@@ -21,7 +21,7 @@ def ordinal(X, n_categories=None):
 
 
 def potts(X, n_states=None):
-    return mf.PottsMachine(n_states=n_states, l2=0.1, l2_field=0.1, tol=1e-3).fit(X)
+    return mf.PottsMachine(n_states=n_states, l2=0.1, l2_field=0.1).fit(X)
 
 
 def rows(*values):
