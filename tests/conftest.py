@@ -41,7 +41,6 @@ def pytest_collection():
     try:
         return (yield)
     finally:
-        gc.collect()
         gc.freeze()
         gc.set_threshold(10_000, 20, 20)
 

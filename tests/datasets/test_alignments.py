@@ -335,7 +335,7 @@ def test_a_gzip_bomb_needs_no_more_memory_than_allowed(tmp_path, unit):
 sequence = st.text("ACDEXacdx-.", min_size=1, max_size=6)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(sequence, min_size=1, max_size=5), st.sampled_from(["drop", "keep"]))
 def test_against_a_reader_letter_by_letter(tmp_path_factory, sequences, inserts):
     path = write(
@@ -377,7 +377,7 @@ alignment_bytes = st.lists(
 ).map(b"".join)  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     alignment_bytes | st.binary(max_size=200),
     st.sampled_from(["protein", "rna", None, "_*^"]),

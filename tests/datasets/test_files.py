@@ -265,37 +265,32 @@ def test_compression_is_told_from_the_content(tmp_path, name):
     found[0, 0] = 7  # an array of one's own
 
 
-def bomb(name, megabytes, head=b"", tail=b""):
-    """Zeros, or a table of zeros, in few bytes."""
-    unit = b"0,0,0,0\n" if ".csv" in name else b"\0" * 8
-    return gzip.compress(head + unit * (megabytes * 2**17) + tail, 1)
-
-
-HEAD = struct.pack(">HBB2I", 0, 8, 2, 2**5, 2**20)
+def header(*shape, code=8):
+    return struct.pack(f">HBB{len(shape)}I", 0, code, len(shape), *shape)
 
 
 @pytest.mark.parametrize(
-    "name, content, says",
+    "name, head, unit, n, says",
     [
-        ("x.idx", bomb("x.idx", 8, HEAD), "more than max_bytes=262144"),
+        ("x.idx", header(2**5, 2**20), b"\0", 2**23, "more than max_bytes=262144"),
         # The header announces less, or as much, than there is.
-        ("x.idx", bomb("x.idx", 8, struct.pack(">HBB2I", 0, 8, 2, 2, 8)), "it has more"),
-        ("x.idx", bomb("x.idx", 1, struct.pack(">HBB2I", 0, 8, 2, 1, 2**17)), "it has more"),
-        ("x.idx", gzip.compress(struct.pack(">HBB2I", 0, 8, 2, 1, 2**17) + b"abc"), "it has 15"),
-        ("x.idx", gzip.compress(struct.pack(">HBB3I", 0, 14, 3, *3 * [2**32 - 1])), "max_bytes="),
-        ("x.csv", bomb("x.csv", 8), "more than max_bytes=262144"),
-        ("x.csv.gz", gzip.compress(b"0" * 2**22), "more than max_bytes=262144"),
-        ("x.csv", gzip.compress(b"\n" * 2**22), "more than max_bytes"),
-        ("x.csv", gzip.compress(b"#\n" * 2**20), "more than max_bytes"),
-        ("x.npy.gz", gzip.compress(npy(np.zeros(2**20))), "more than max_bytes=262144"),
-        ("x.npy", gzip.compress(npy(np.zeros(2**20))), "more than max_bytes=262144"),
+        ("x.idx", header(2, 8), b"\0", 2**23, "it has more"),
+        ("x.idx", header(1, 2**17), b"\0", 2**20, "it has more"),
+        ("x.idx", header(1, 2**17), b"abc", 1, "it has 15"),
+        ("x.idx", header(*3 * [2**32 - 1], code=14), b"", 0, "max_bytes="),
+        ("x.csv", b"", b"0,0,0,0\n", 2**20, "more than max_bytes=262144"),
+        ("x.csv.gz", b"", b"0", 2**22, "more than max_bytes=262144"),
+        ("x.csv", b"", b"\n", 2**22, "more than max_bytes"),
+        ("x.csv", b"", b"#\n", 2**18, "more than max_bytes"),
+        ("x.npy.gz", npy(np.zeros(2**20))[:128], b"\0", 2**23, "more than max_bytes=262144"),
+        ("x.npy", npy(np.zeros(2**20))[:128], b"\0", 2**23, "more than max_bytes=262144"),
     ],
-    ids=lambda value: value if isinstance(value, str) else f"{len(value)} bytes",
+    ids=range(11),
 )
-def test_a_bomb_needs_no_more_memory_than_allowed(tmp_path, monkeypatch, name, content, says):
+def test_a_bomb_needs_no_more_memory_than_allowed(tmp_path, monkeypatch, name, head, unit, n, says):
     monkeypatch.setattr("fastmf.models._io.MIN_MEMORY_BYTES", 2**18)
     path = tmp_path / name
-    path.write_bytes(content)
+    path.write_bytes(gzip.compress(head + unit * n, 1))
     tracemalloc.start()
     try:
         with pytest.raises(ValueError, match=says) as caught:

@@ -74,13 +74,12 @@ def test_real_columns_are_learned_in_their_own_units():
     np.testing.assert_allclose(scores[1], scores[0], atol=0.3)
 
 
-@pytest.mark.parametrize("n_components, gradient", [(4, "exact"), (20, "tap")])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_the_same_defaults_and_weights_give_the_same_scores(n_components, gradient, weighted):
+@pytest.mark.parametrize("size, gradient, weighted", [(4, "exact", False), (20, "tap", True)])
+def test_the_same_defaults_and_weights_give_the_same_scores(size, gradient, weighted):
     X, weights = np.tile(binary(), 2), np.arange(230) % 4 if weighted else None
     lazy = da.from_array(X, chunks=(60, 12)), weights if weights is None else da.from_array(weights)
     machines = [
-        mf.GeneralizedRBM(n_components, n_epochs=3, random_state=0).fit(rows, sample_weight=w)
+        mf.GeneralizedRBM(size, n_epochs=3, random_state=0).fit(rows, sample_weight=w)
         for rows, w in ((X, weights), lazy)
     ]
     assert [machine.gradient_ for machine in machines] == [gradient] * 2

@@ -21,7 +21,7 @@ def ordinal(X, n_categories=None):
 
 
 def potts(X, n_states=None):
-    return mf.PottsMachine(n_states=n_states, l2=0.1, l2_field=0.1, tol=1e-3).fit(X)
+    return mf.PottsMachine(n_states=n_states, l2=0.1, l2_field=0.1).fit(X)
 
 
 def rows(*values):
@@ -54,7 +54,6 @@ DECLARED = pd.DataFrame({
         (ordinal, rows(0, 2), (5,), [(0, 1, 2, 3, 4)] * 2),
         (ordinal, rows(0, 4), ([5, 5],), [(0, 1, 2, 3, 4)] * 2),
         (ordinal, rows(-2.0, 0.0, 2.0), (), [(-2, -1, 0, 1, 2)] * 2),
-        (ordinal, rows(-1, 1), (), [(-1, 1)] * 2),
         (ordinal, rows(-1, 0, 1), (), [(-1, 0, 1)] * 2),
         (ordinal, rows(False, True), (), [(False, True)] * 2),
         (ordinal, rows("2", "10", "1"), (), [("1", "2", "10")] * 2),

@@ -31,10 +31,6 @@ def machines():
 
 
 @functools.cache
-def best(algorithm):
-    return [values(model, algorithm)[0].max() for model in machines()]
-
-
 def values(model, algorithm):
     """The objective of every visible assignment, and the assignments."""
     v = np.array(list(itertools.product((0, 1), repeat=len(model.weights))))
@@ -47,7 +43,8 @@ def values(model, algorithm):
 def decoded(algorithm, **options):
     """Shortfall of each machine's decoded assignment, and its result."""
     results = [SOLVERS[algorithm](x, **options) for x in machines()]
-    return np.subtract(best(algorithm), [r.objective for r in results]), results
+    best = [values(model, algorithm)[0].max() for model in machines()]
+    return np.subtract(best, [r.objective for r in results]), results
 
 
 @BOTH

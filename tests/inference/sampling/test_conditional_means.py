@@ -79,7 +79,6 @@ def random_machines():
     rng, n = np.random.default_rng(0), 14
     noise, chain = rng.normal(size=(n, n)), np.eye(n, k=1)
     up = np.r_[0.5, np.zeros(n - 1)]
-    yield "chain of p = 0.95", spins(np.arctanh(0.9) * chain + 0.03 * noise, up)
     yield "chain of p = 0.99", spins(np.arctanh(0.98) * chain + 0.05 * noise, up)
     yield "alternating chain", spins(-2 * chain + 0.1 * noise, up)
     yield "two phases", spins(np.full((n, n), 0.3), np.full(n, 0.01))

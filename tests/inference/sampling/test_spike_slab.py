@@ -22,12 +22,10 @@ def problem(kind):
     return X, X[:, 0] + 0.4 * X[:, 2] + 0.7 * rng.normal(size=25), 0.5
 
 
-@pytest.mark.parametrize("kind, dtype", [
-    *((kind, np.float64) for kind in ("independent", "copies", "correlated", "masked")),
-    ("correlated", np.float32),
-])  # fmt: skip
-def test_against_enumeration(kind, dtype):
+@pytest.mark.parametrize("kind", ["independent", "copies", "correlated", "masked"])
+def test_against_enumeration(kind):
     X, y, noise = problem(kind)
+    dtype = np.float32 if kind == "correlated" else np.float64
     unit = np.geomspace(0.01, 1e4, 6)  # so that logarithms of precisions are large, and differ
     X = (unit * X).astype(dtype)
     log_odds, precision = np.full(6, -1.0), unit**2 * np.linspace(0.5, 2, 6)
