@@ -61,7 +61,7 @@ MODES = ("python", "inner", "inline", "merged", "by_address")
 
 
 def kernel(function=None, *, mode="python", fastmath=False, name="", views=False):
-    """Make a kernel: without Python objects and lock, with NumPy's division, cached on disk."""
+    """Make a kernel: no Python objects, no interpreter lock, NumPy's division, cached on disk."""
     if function is None:
         options = {"mode": mode, "fastmath": fastmath, "name": name, "views": views}
         return lambda f: kernel(f, **options)

@@ -181,7 +181,7 @@ def _arrays_are_as_expected():
 
 
 def _load():
-    """Load the library for this processor; return None without a library, or log why it is unused.
+    """Load the library for this processor; return None, and log why, if it cannot be used.
 
     The environment variable FASTMF_LIBRARY names another folder; 0 disables the library.
     """

@@ -14,11 +14,11 @@ field and argument a scalar). A tilt for which the integral diverges has log-par
     sample(self, b, a, rng)       draws from the tilted distribution
     draw(self, b, a, u)           a draw from the tilted distribution, as a function of a uniform
                                   number: an array expression, by which kernels sample units
-    gradient(self, b, a)          derivatives of log_partition, as a prior of derivatives
+    gradient(self, b, a)          derivatives of log_partition, as the same NamedTuple
     moment_gradient(self, mean, var)   the same as `gradient`, from the moments under the tilt
     mixture_gradient(self, mean, var, nonzero)   also from the probability of a non-zero value
-    log_prob_gradient(self, x)    derivatives of log_prob, as a prior of derivatives
-    third_cumulant(self, mean)    third cumulant as a function of the mean, and its derivative
+    log_prob_gradient(self, x)    derivatives of log_prob, as the same NamedTuple
+    third_cumulant(self, mean)    third cumulant and its derivative, if functions of the mean
     project(self)                 the nearest prior with parameters inside their domain
     precomputed(self)             the same prior with precomputed terms that no tilt changes
     contains(self, x)             whether each value is in the support (default: by log_prob)

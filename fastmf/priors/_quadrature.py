@@ -324,7 +324,7 @@ def _add_nodes_up_to(first, t, linear, quadratic, integral):
 
 @compilable(mode="inline")
 def _start(fraction, linear, quadratic):
-    """Return an approximate quantile: t with linear t + quadratic t^2 = E, E exponential."""
+    """Return t with linear t + quadratic t^2 = E, a quantile of an exponential cut off at t = 1."""
     drop = -log_of_normal(1.0 - fraction * (1.0 - exp(-(linear + quadratic))))
     square = linear * linear + 4.0 * quadratic * drop
     root = linear + np.sqrt(where(square > 0.0, square, 0.0))

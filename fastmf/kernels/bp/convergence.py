@@ -41,8 +41,8 @@ class ConvergenceRecord(NamedTuple):
     status: np.ndarray  # int64 (n_rows,)
     n_iter: np.ndarray  # int64 (n_rows,)
     # float64 (n_rows,): largest change of a belief in the last sweep and, if it was undamped, of
-    # its log-odds and, if these changed by less than the tolerance, of a message; damping of all
-    # sweeps but confirming ones; smallest residual since the damping was last raised
+    # its log-odds and, if these changed by less than the tolerance, of a message; damping, except
+    # of confirming sweeps; smallest residual since the damping was last raised
     residual: np.ndarray
     damping: np.ndarray  # float64 (n_rows,)
     min_residual: np.ndarray  # float64 (n_rows,)

@@ -118,7 +118,7 @@ class GraphState(NamedTuple):
     # (n_rows, n_slots or n_entries): odds of binary units, logarithms otherwise, whose largest
     # entry is 0
     messages: Float64[2]
-    # (n_rows, n_units or n_states): odds or logarithms, from the messages before the last update
+    # (n_rows, n_units or n_states): odds or logarithms, from the messages that each unit last read
     beliefs: Float64[2]
     # (n_rows,): damping; largest relative change of odds, or change of a logarithm x relative to 1
     # + abs(x), in a belief or a message; inf if a unit has no possible state

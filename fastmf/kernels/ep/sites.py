@@ -110,9 +110,9 @@ def visit_block(units, settings, start, low_rank, rows, vector, site, updates):
 
     Notes
     -----
-    Equal to rank-one updates after every site (Hernández-Lobato & Hernández-Lobato 2011, Section
-    3.1); M is changed later. An update that would make the Gaussian improper, or for which moments
-    do not exist, is skipped.
+    Equivalent to rank-one updates after every site (Hernández-Lobato & Hernández-Lobato 2011,
+    Section 3.1); M is changed later. An update that would make the Gaussian improper, or for which
+    moments do not exist, is skipped.
     """
     b, a, mean, var = np.empty(1), np.empty(1), np.empty(1), np.empty(1)
     updates[:, start : start + BLOCK] = 0

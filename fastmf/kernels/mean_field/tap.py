@@ -463,7 +463,7 @@ class SparseCouplings(NamedTuple):
 class SparseWork(NamedTuple):
     """State of all rows, and memory of each thread."""
 
-    queue: Int64[1]  # (2,): next task and next worker not taken yet
+    queue: Int64[1]  # (2,): next task and next worker
     state: Real[4]  # (n_rows, 5 or 6, 1, n_units): planes as of `ActiveRows`
     slots: Float64[4]  # (n_rows, 1, 1, SLOT_SIZE)
     measures: Float64[5]  # (n_rows, n_chunks, 1, 1, SLOT_SIZE): slots of the chunks of a sweep

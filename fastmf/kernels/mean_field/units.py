@@ -111,8 +111,8 @@ SCALARS, GROUP_RUN, GROUP = range(3)
 class Layers(AddressTable):
     """The layers of a model: a table of numbers, for kernels, and the objects that it refers to.
 
-    `of_model` is a tuple of the layers, `units` of their tables of units, and `groups` of their
-    `Groups`; it is None without groups of states.
+    `of_model` is the tuple of layers, `units` the tuple of their tables of units, and `groups` the
+    tuple of their `Groups`, or None without groups of states.
     """
 
     def __new__(cls, layers, groups=None):
