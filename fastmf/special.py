@@ -1,8 +1,8 @@
 """Special functions of NumPy arrays and, inside kernels, of scalars.
 
-Each function is an ordinary NumPy function; an overload of the same name gives kernels a version
-that LLVM can vectorise: Numba has no vector mathematics library, and a call to the scalar one costs
-five times as much as the polynomial below. No function overflows or returns NaN for finite input.
+Each function is an ordinary NumPy function. Kernels get a compiled version that LLVM can vectorise:
+without a vector library, a call of the scalar `exp` would cost five times as much as the polynomial
+below. No function overflows or returns NaN for finite input.
 """
 
 import math
@@ -20,9 +20,9 @@ class Exponential(NamedTuple):
     """Constants of `exp` for a floating type.
 
     Arguments below `low` or above `high` are clipped: results would be subnormal or overflow.
-    Adding `magic` to x / ln 2 rounds it to the integer n and leaves n in the low bits, from where a
-    shift by `n_fraction` moves it into the exponent; `coefficients` belong to the series in
-    x - n ln 2.
+    Adding `magic` to x / ln 2 rounds it to the integer n and leaves n in the low bits; a shift by
+    `n_fraction` moves n into the exponent. `coefficients` are the coefficients of the power series
+    in x - n ln 2.
     """
 
     low: float
@@ -60,7 +60,7 @@ EXPONENTIALS = {
 
 
 def where(condition, x, y):
-    """`x` where the condition holds and `y` elsewhere, without a branch."""
+    """Return `x` where the condition holds and `y` elsewhere, without a branch."""
     return np.where(condition, x, y)
 
 
@@ -75,7 +75,7 @@ def _where(typing_context, condition, x, y):
 
 
 def constant(value, like):
-    """`value` in the precision of `like`: Numba would make `0.5 * x` a float64 for a float32 x."""
+    """Return `value` in the precision of `like`: in Numba, `0.5 * x` is float64 for float32 x."""
     return value
 
 
@@ -85,7 +85,7 @@ def _constant(typing_context, value, like):
 
 
 def _converted(wanted, value, *others):
-    """An intrinsic that converts a number to another type."""
+    """Return an intrinsic that converts a number to another type."""
     given = types.unliteral(value)
 
     def generate(context, builder, signature, values):
@@ -96,12 +96,12 @@ def _converted(wanted, value, *others):
 
 @compilable
 def clip(x, lower, upper):
-    """The number of [lower, upper] nearest to `x`."""
+    """Return the number in [lower, upper] that is nearest to `x`."""
     return where(x < lower, lower, where(x > upper, upper, x))
 
 
 def widen(x):
-    """`x` in double precision."""
+    """Return `x` in double precision."""
     return np.asarray(x, dtype=np.float64)
 
 
@@ -111,7 +111,7 @@ def _widen(typing_context, x):
 
 
 def narrow(x, like):
-    """`x` in the precision of `like`; infinite where it overflows there."""
+    """Return `x` in the precision of `like`, infinite where it overflows."""
     with np.errstate(over="ignore"):
         return np.asarray(x).astype(like.dtype)
 
@@ -123,14 +123,14 @@ def _narrow(typing_context, x, like):
 
 @compilable
 def two_sum(x, y):
-    """x + y rounded, and the rounding error: their sum is x + y exactly (Knuth)."""
+    """Return x + y rounded, and its rounding error: their sum is exactly x + y (Knuth)."""
     total = x + y
     x_part = total - y
     return total, (x - x_part) + (y - (total - x_part))
 
 
 def two_product(x, y):
-    """x * y rounded, and the rounding error: their sum is x * y exactly (Dekker)."""
+    """Return x * y rounded, and its rounding error: their sum is exactly x * y (Dekker)."""
 
     def split(z):
         high = 134217729.0 * z
@@ -152,7 +152,7 @@ def _two_product(x, y):
 
 
 def exp(x):
-    """Exponential, of arguments clipped to the range of the floating-point type."""
+    """Compute the exponential of arguments clipped to the range of the floating-point type."""
     x = np.asarray(x)
     constants = EXPONENTIALS.get(x.dtype.type, EXPONENTIALS[np.float64])
     return np.exp(np.minimum(np.maximum(x, constants.low), constants.high))
@@ -197,7 +197,7 @@ def _exp(x):
 
 
 def exp2_of_product(x, y):
-    """2 to the power x y, between -140 and 140: cheaper than `exp`."""
+    """Compute 2 to the power x y, for x y between -140 and 140: cheaper than `exp`."""
     return np.exp2(x * y)
 
 
@@ -213,7 +213,7 @@ def _exp2_of_product(x, y):
     def double(x, y):
         x, y = float(x), float(y)
         t = fma(x, y, magic)
-        # 2^n and 2^r; without a fused operation, reordering of sums would cancel r.
+        # 2^n and 2^r. Without the fused operation, reordered sums would make r zero.
         r = fma(x, y, magic - t)
         p = fma(fma(fma(c10, r, c9), r, c8), r, c7)
         p = fma(fma(fma(fma(p, r, c6), r, c5), r, c4), r, c3)
@@ -225,7 +225,7 @@ def _exp2_of_product(x, y):
 
 
 def exp_of_small(x):
-    """Exponential of a number between -100 and 100: cheaper than `exp`."""
+    """Compute the exponential of a number between -100 and 100: cheaper than `exp`."""
     return np.exp(x)
 
 
@@ -235,7 +235,7 @@ def _exp_of_small(x):
 
 
 def log(x):
-    """Natural logarithm of a positive number."""
+    """Compute the natural logarithm of a positive number."""
     return np.log(x)
 
 
@@ -245,7 +245,7 @@ def _log(x):
 
 
 def log1p(x):
-    """log(1 + x) for x > -1."""
+    """Compute log(1 + x) for x > -1."""
     return np.log1p(x)
 
 
@@ -255,21 +255,21 @@ def _log1p(x):
 
 
 def _artanh_coefficients(degree, largest):
-    """Polynomial in z with artanh(s) = s + s z p(z) / 2 for z = s^2 from 0 to `largest`."""
+    """Return the polynomial p with artanh(s) = s + s z p(z) / 2 for z = s^2 up to `largest`."""
     series = np.polynomial.Polynomial([2 / (2 * k + 3) for k in range(20)])
     interpolation = np.polynomial.Chebyshev.interpolate(series, degree, domain=[0, largest])
     return interpolation.convert(kind=np.polynomial.Polynomial).coef
 
 
 def log1p_of_fraction(x):
-    """log(1 + x) for x in [0, 1]: cheaper than `log1p`."""
+    """Compute log(1 + x) for x in [0, 1]: cheaper than `log1p`."""
     return np.log1p(x)
 
 
 @compiled_from(log1p_of_fraction)
 def _log1p_of_fraction(x):
     # 2 artanh(s) with s = x / (2 + x): 2 s + s z (2/3 + 2/5 z + 2/7 z^2 + ...), where z = s^2 is at
-    # most 1/9 and the series is interpolated, to 5e-17 or 2e-8 of the whole.
+    # most 1/9 and the series is interpolated, with relative errors of 5e-17 or 2e-8.
     if x == types.float32:
         f = np.float32
         two = f(2.0)
@@ -295,12 +295,12 @@ def _log1p_of_fraction(x):
     return double
 
 
-# The functions below are their own compiled versions: the same text for arrays and scalars.
+# Kernels compile the source of the functions below, which serve arrays and scalars.
 
 
 @compilable
 def sigmoid_pair(t):
-    """sigmoid(t) and sigmoid(-t), each to full relative precision, from one exponential."""
+    """Compute sigmoid(t) and sigmoid(-t), to full relative precision, from one exponential."""
     e = exp(-abs(t))
     one = constant(1.0, t)
     large = one / (one + e)
@@ -310,18 +310,18 @@ def sigmoid_pair(t):
 
 @compilable
 def sigmoid(t):
-    """1 / (1 + exp(-t))."""
+    """Compute 1 / (1 + exp(-t))."""
     return sigmoid_pair(t)[0]
 
 
 @compilable
 def softplus(t):
-    """log(1 + exp(t))."""
+    """Compute log(1 + exp(t))."""
     return where(t > 0, t, constant(0.0, t)) + log1p_of_fraction(exp(-abs(t)))
 
 
 def log_of_normal(x):
-    """Natural logarithm of a positive float64 that is neither subnormal nor infinite.
+    """Compute the natural logarithm of a positive float64, neither subnormal nor infinite.
 
     Unlike `log` it vectorises.
     """
@@ -352,7 +352,7 @@ def _log_of_normal(x):
 
 @compilable
 def log_2_cosh(t):
-    """log(2 cosh(t))."""
+    """Compute log(2 cosh(t))."""
     return abs(t) + log1p_of_fraction(exp(constant(-2.0, t) * abs(t)))
 
 
@@ -394,16 +394,16 @@ _FAR = (
         0.59983220655588793769, 1.0,
     ),
 )  # fmt: skip
-# Random numbers are multiples of 2^-53; nearer to the ends quantiles would be infinite.
+# Random numbers are multiples of 2^-53; the quantiles of 0 and 1 would be infinite.
 _LEAST = 2.0**-54
 
 
 def normal_quantile(p):
-    """The standard normal quantile of a float64 probability, clipped to [2^-54, 1 - 2^-53]."""
+    """Compute the standard normal quantile of a probability, clipped to [2^-54, 1 - 2^-53]."""
     return scipy.special.ndtri(np.clip(p, _LEAST, 1 - 2 * _LEAST))
 
 
-# Too long to be inlined by itself, without which loops would not be vectorised.
+# LLVM would not inline this long function unless told to, and loops would not vectorise.
 @compiled_from(normal_quantile, mode="inline")
 def _normal_quantile(p):
     def polynomials(coefficients):

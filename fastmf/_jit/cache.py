@@ -1,9 +1,9 @@
-"""Compiled code kept in a folder that many processes may share.
+"""Compiled code cached in a folder that many processes may share.
 
-The folder is named after a digest of the package's sources and of what compiles them, so that
-another version leaves the old code behind. In it each compiled function has a file of its own,
-written under another name and then renamed: a reader sees all of it or nothing. Whatever becomes of
-the folder, at worst the code is compiled again.
+The folder is named after a digest of the package's sources and of the versions of the compilers, so
+that another version does not load old code. Each compiled function has a file in it, which is
+written under another name and then renamed, so that a reader sees all of it or nothing. If the
+folder is damaged or removed, the code is compiled again.
 """
 
 import hashlib
@@ -28,15 +28,15 @@ from numba.core.serialize import dumps
 
 from fastmf._jit.library import digest_of_sources
 
-# A file begins with a digest of the rest.
+# A file begins with a digest of the bytes after it.
 DIGEST_BYTES = hashlib.sha256().digest_size
-# Numba's settings that change machine code, beside the processor's.
+# Settings of Numba that change machine code, in addition to the processor.
 SETTINGS = (
     *("OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "USING_SVML", "ENABLE_AVX"),
     *("DEBUGINFO_DEFAULT", "EXTEND_VARIABLE_LIFETIMES", "DEBUG_JIT", "DEBUG_NRT"),
     *("LLVM_REFPRUNE_PASS", "LLVM_REFPRUNE_FLAGS"),
 )
-# What code is compiled by: `-O` leaves assertions out.
+# Versions of the compilers, and the optimisation level of Python: `-O` removes assertions.
 _COMPILERS = (
     sys.version, sys.flags.optimize, numba.__version__, llvmlite.__version__, np.__version__
 )  # fmt: skip
@@ -55,7 +55,7 @@ def _temporary_cache():
         return Path(tempfile.gettempdir()) / "fastmf"
     folder = Path(tempfile.gettempdir()) / f"fastmf-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    # Compiled code is loaded from the folder, so that its owner could run any code as this user.
+    # Compiled code is loaded from the folder: another owner could run any code as this user.
     if folder.stat().st_uid != os.getuid():
         raise PermissionError(f"{folder} belongs to another user")
     return folder
@@ -63,10 +63,10 @@ def _temporary_cache():
 
 @cache
 def folder():
-    """Folder of code compiled from the present sources; those unused for a month are removed.
+    """Return the folder of code for the present sources, and remove folders unused for a month.
 
-    A folder that cannot be written serves as well if there is code in it. None if no folder can be
-    used, or the sources cannot be read.
+    A folder with code may be read-only. The result is None if no folder can be used, or if the
+    sources cannot be read.
     """
     sources = digest_of_sources()
     if sources is None:
@@ -106,9 +106,9 @@ class Cache:
         self.cache_path = str(folder())
 
     def _path(self, signature, codegen):
-        # Processor and operating system too: a home folder may be seen by several machines. The
-        # returned type makes no difference. Numba reads its settings from the environment again
-        # before it compiles.
+        # The key includes processor and operating system, as several machines may share a home
+        # folder, but not the returned type. Settings are read again from the environment, as Numba
+        # does before it compiles.
         config.reload_config()
         settings = [f"{name}={getattr(config, name, None)}" for name in SETTINGS]
         arguments = tuple(getattr(signature, "args", signature))
@@ -116,8 +116,8 @@ class Cache:
         return folder() / f"{self._stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.nbc"
 
     def load_overload(self, signature, target_context):
-        """The compiled function; None without a file, or if it is not what was written."""
-        # Loaded code needs the memory management, but not all that Numba imports for compilation.
+        """Load the compiled function; return None without a file, or if the file is damaged."""
+        # Loaded code needs Numba's memory management, but no module of its compiler.
         rtsys.initialize(target_context)
         try:
             content = self._path(signature, target_context.codegen()).read_bytes()
@@ -128,7 +128,7 @@ class Cache:
             return None
 
     def save_overload(self, signature, compiled):
-        """Keep a compiled function for other processes, if the folder can be written."""
+        """Store a compiled function for other processes, if the folder can be written."""
         path = self._path(signature, compiled.codegen)
         temporary = path.with_suffix(f".{uuid.uuid4().hex}")
         try:
@@ -136,7 +136,7 @@ class Cache:
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary.write_bytes(_digest(content) + content)
             temporary.replace(path)
-        except Exception:  # whatever it is, the function has been compiled
+        except Exception:  # the function has been compiled, and need not be stored
             pass
         finally:
             with suppress(OSError):

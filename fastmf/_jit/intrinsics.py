@@ -1,9 +1,8 @@
 """Functions that kernels call and that are emitted as LLVM instructions.
 
 An array at an address, a row of an array without the checks of a slice, the smaller of two numbers:
-each becomes a few instructions in its caller, where a function of Python would be compiled, and
-its types inferred, in every place that calls it. Where nothing is compiled, the Python bodies are
-called.
+each becomes a few instructions in its caller. A Python function would be compiled, and its types
+inferred, wherever it is called. If compilation is disabled, the Python bodies are called.
 """
 
 import ctypes
@@ -17,7 +16,7 @@ from fastmf._jit.lazily import cgutils, ir, types
 
 
 def view(address, shape, like):
-    """The C-contiguous array at an address, of the type of the array `like`."""
+    """Return the C-contiguous array at an address, with the dtype of the array `like`."""
     if 0 in shape:  # there may be nothing at the address
         return np.empty(shape, like.dtype)
     kind = np.ctypeslib.as_ctypes_type(like.dtype)
@@ -37,9 +36,9 @@ def _view(typing_context, address, shape, like):
 
 
 def row(array, start, n):
-    """The `n` entries of a C-contiguous array, in the order of memory, from the indices `start` on.
+    """Return `n` entries of a C-contiguous array, in the order of memory, from indices `start` on.
 
-    Without the checks of a slice, which take longer to compile than the loops that follow.
+    It omits the checks of a slice, which take longer to compile than the loops over the entries.
     """
     first = 0
     for index, size in zip(start, array.shape, strict=True):
@@ -81,12 +80,12 @@ def _of_two(function, predicate):
 
 
 def smaller(x, y):
-    """The smaller of two numbers; the second if they cannot be compared."""
+    """Return the smaller of two numbers, the second if one is NaN."""
     return x if x < y else y
 
 
 def larger(x, y):
-    """The larger of two numbers; the second if they cannot be compared."""
+    """Return the larger of two numbers, the second if one is NaN."""
     return x if x > y else y
 
 
@@ -95,7 +94,7 @@ _of_two(larger, ">")
 
 
 def fma(x, y, z):
-    """x * y + z, rounded once inside kernels."""
+    """Return x * y + z, rounded once inside kernels."""
     return x * y + z
 
 
@@ -111,12 +110,12 @@ def _fma(typing_context, x, y, z):
 
 
 def float_to_bits(x):
-    """The bits of a float as a signed integer of the same width."""
+    """Return the bits of a float as a signed integer of the same width."""
     return x.view(f"i{x.itemsize}")
 
 
 def bits_to_float(i):
-    """The float with these bits."""
+    """Return the float with these bits."""
     return i.view(f"f{i.itemsize}")
 
 
@@ -154,17 +153,17 @@ def _fetch_and_increment(typing_context, counter):
 
 
 def widest_vectors():
-    """Let the calling function use the machine's widest vectors, for its polynomials.
+    """Let LLVM use the widest vectors of the processor in the calling function.
 
-    By default LLVM uses 256 of Intel's 512 bits, because older processors reduce their frequency
-    for wider vectors.
+    By default LLVM uses 256 of the 512 bits of Intel's vectors, as older processors reduce their
+    frequency for wider vectors.
     """
 
 
 @emitted(widest_vectors)
 def _widest_vectors(typing_context):
     def generate(context, builder, signature, arguments):
-        # llvmlite's own `add` rejects attributes with a value.
+        # The method `add` of llvmlite rejects attributes with a value.
         set.add(builder.function.attributes, '"prefer-vector-width"="512"')
         return context.get_dummy_value()
 

@@ -1,11 +1,10 @@
 """The interface to Numba: compiled kernels, calls by address, methods of unit priors.
 
-A `kernel` is compiled for the types of its arguments. What differs from one unit prior to another
-is not part of these types: a kernel calls a prior's functions by their addresses, which it finds in
-an array (`address_of`, `call`). So a solver is compiled once for each floating type, and a prior's
-functions, or the matrix product, once for all solvers. `unit` and `compile_methods` compile the
-methods of a NamedTuple of per-unit arrays (a unit prior), written once for NumPy arrays, for
-scalars.
+A `kernel` is compiled for the types of its arguments. These do not depend on the unit prior: a
+kernel calls a prior's functions by their addresses, which it reads from an array (`address_of`,
+`call`). A solver is thus compiled once for each floating type, and a prior's functions, or the
+matrix product, once for all solvers. `unit` and `compile_methods` compile the methods of a
+NamedTuple of per-unit arrays (a unit prior), which are written once for NumPy arrays, for scalars.
 """
 
 import inspect
@@ -20,19 +19,19 @@ from fastmf._jit.lazily import activate, cgutils, ir, is_disabled, numba, types,
 
 
 def field(context, builder, type_, array, name):
-    """A field of an array of a Numba type; sizes and strides come as a list."""
+    """Return a field of an array of a Numba type; sizes and strides are lists."""
     value = context.data_model_manager[type_].get(builder, array, name)
     return value if name == "data" else cgutils.unpack_tuple(builder, value)
 
 
 def pointer_to_entry(context, builder, type_, array, indices):
-    """Pointer to an entry of an array, at indices that are LLVM integers and not negative."""
+    """Return a pointer to an entry of an array, at non-negative indices (LLVM integers)."""
     parts = (field(context, builder, type_, array, name) for name in ("data", "shape", "strides"))
     return cgutils.get_item_pointer2(context, builder, *parts, type_.layout, indices)
 
 
 def array_at(context, builder, type_, address, sizes):
-    """Emit a C-contiguous array of a Numba type at an address, of sizes that are LLVM integers."""
+    """Emit a C-contiguous array of a Numba type at an address; its sizes are LLVM integers."""
     n_bytes = context.get_abi_sizeof(context.get_data_type(type_.dtype))
     item = cgutils.intp_t(n_bytes)
     strides, n_items = [item], sizes[0]
@@ -62,7 +61,7 @@ MODES = ("python", "inner", "inline", "merged", "by_address")
 
 
 def kernel(function=None, *, mode="python", fastmath=False, name="", views=False):
-    """Compile a kernel: no Python objects or lock, division as in NumPy, cached on disk."""
+    """Make a kernel: no Python objects, no interpreter lock, NumPy's division, cached on disk."""
     if function is None:
         options = {"mode": mode, "fastmath": fastmath, "name": name, "views": views}
         return lambda f: kernel(f, **options)
@@ -72,10 +71,9 @@ def kernel(function=None, *, mode="python", fastmath=False, name="", views=False
 
 
 class Kernel:
-    """A function that was built ahead for the types of its arguments, or is compiled for them.
+    """A function that was built ahead, or is compiled, for the types of its arguments.
 
-    Numba sees the dispatcher, which is made, and Numba imported, when something is compiled.
-    Parameters as for `kernel`.
+    The dispatcher is made, and Numba imported, at the first compilation. Parameters as in `kernel`.
     """
 
     def __init__(self, function, mode, fastmath, name, views):
@@ -99,7 +97,7 @@ class Kernel:
         if attribute.startswith("__"):
             raise AttributeError(attribute)
         if attribute == "dispatcher":
-            # Of two threads that make one, both have the first.
+            # If two threads make one, both get the first.
             return self.__dict__.setdefault("dispatcher", self._compile())
         return getattr(self.dispatcher, attribute)
 
@@ -127,7 +125,7 @@ class Kernel:
         return dispatcher
 
 
-def _see_kernels():
+def _register_kernel_type():
     from numba.extending import typeof_impl
 
     @typeof_impl.register(Kernel)
@@ -135,14 +133,13 @@ def _see_kernels():
         return types.Dispatcher(value.dispatcher)
 
 
-with_numba(_see_kernels)
+with_numba(_register_kernel_type)
 
 
 def emitted(function):
-    """Decorator: code generator that replaces a Python function inside kernels, as an intrinsic.
+    """Return a decorator that registers a code generator of a function, as an intrinsic in kernels.
 
-    An `overload` would be compiled as a separate function, with all that it calls, even if it is
-    always inlined.
+    An `overload` would be compiled separately, with the functions it calls, even if always inlined.
     """
 
     def decorate(define):
@@ -159,10 +156,9 @@ def emitted(function):
 
 
 def compiled_from(function, **kind):
-    """Decorator: chooses, by the types of the arguments, what kernels compile for a function.
+    """Return a decorator of a function that gives, for argument types, the source kernels compile.
 
-    Numba's `overload` would compile it once for each set of options of its callers, in each
-    process.
+    Numba's `overload` would compile it again for each set of options of callers, in each process.
     """
 
     def register(choose):
@@ -190,7 +186,7 @@ def compiled_from(function, **kind):
 
 
 def compilable(function=None, **kind):
-    """Decorator: kernels compile the text of the function itself; options as `compiled_from`."""
+    """Let kernels compile the source of the function itself; options as in `compiled_from`."""
     if function is None:
         return lambda f: compilable(f, **kind)
     compiled_from(function, **kind)(lambda *arguments: function)
@@ -198,7 +194,7 @@ def compilable(function=None, **kind):
 
 
 def _emitted_with_names(function, define):
-    """Register a code generator of any arguments; Numba reads the names of the function's."""
+    """Register a code generator under the names of the function's arguments, which Numba reads."""
     context = inspect.Parameter("typing_context", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     arguments = inspect.signature(function).parameters.values()
     define.__signature__ = inspect.Signature([context, *arguments])
@@ -207,15 +203,15 @@ def _emitted_with_names(function, define):
 
 # --- calls by address -----------------------------------------------------------------------------
 
-# Python functions by the numbers that replace their addresses where nothing is compiled.
+# Python functions by the numbers that replace their addresses if compilation is disabled.
 _FUNCTIONS: dict[int, Callable] = {}
 
 
 @cache
 def address_of(function, *arguments):
-    """Address of a function of kernel(mode="by_address"), compiled for arguments of such types.
+    """Return the address of a kernel of mode "by_address", compiled for arguments of these types.
 
-    Found once: llvmlite has a lock for it, which a fork waits for.
+    Addresses are cached: llvmlite looks them up under a lock, for which a fork waits.
     """
     if is_disabled():
         _FUNCTIONS[id(function)] = function
@@ -235,7 +231,7 @@ def call(address, arguments):
 
 
 def _canonical(given):
-    """The type as which an argument is passed to a function that is called by its address."""
+    """Return the type of an argument of a function that is called by its address."""
     if isinstance(given, types.Array):
         wanted = given.copy(layout="C" if given.ndim == 1 else "A", readonly=False)
         if wanted.layout == "C" != given.layout:
@@ -265,7 +261,11 @@ def _call(typing_context, address, arguments):
 
 
 def calls(entry=None, parameters=None):
-    """Decorator: in kernels, call the function at an address, with the same arguments."""
+    """Return a decorator: in kernels, the function calls an address, its first argument.
+
+    With `entry`, the first argument is a table, and the address its entry of this index; the entry
+    `parameters` is passed in place of the table.
+    """
 
     def decorate(function):
         def by_address(typing_context, table, *others):
@@ -293,7 +293,7 @@ def calls(entry=None, parameters=None):
 
 
 def unit(prior, i):
-    """One unit of a prior: the same NamedTuple, with the i-th entry of every array field."""
+    """Return unit i of a prior: the same NamedTuple, with the i-th entry of every array field."""
     return prior._make(f[i] if isinstance(f, np.ndarray) else f for f in prior)
 
 
@@ -333,8 +333,8 @@ def compile_methods(*names, of="tilt"):
             return inspect.unwrap(getattr(self.instance_class, name, None))
 
         hooks = {"tilt": of_tilt, "mean": of_mean, "tilt and number": of_number}
-        # Inlined, however long they are, so that loops over units are vectorised. Division is as in
-        # NumPy, and there is no wrapper for calls from C, which would take time to compile.
+        # Always inlined, so that loops over units vectorise. Division is as in NumPy, and there is
+        # no wrapper for calls from C, which would take time to compile.
         options = {"error_model": "numpy", "no_cfunc_wrapper": True, "forceinline": True}
         overload_method(types.BaseNamedTuple, name, jit_options=options)(hooks[of])
 

@@ -1,14 +1,14 @@
 """LLVM vectors in emitted functions, whose sums stay in registers.
 
-LLVM keeps the accumulators of no loop nest in registers, and checks before each short loop whether
-arrays overlap.
+From ordinary loop nests, LLVM makes code that stores the accumulators in memory, and that checks
+before each short loop whether arrays overlap.
 """
 
 from fastmf._jit.lazily import cgutils, ir
 
 
 def integer(value, n_bits=64):
-    """Constant of LLVM."""
+    """Return an LLVM constant."""
     return ir.Constant(ir.IntType(n_bits), value)
 
 
@@ -41,11 +41,11 @@ class Vectors:
         self.type = ir.VectorType(context.get_value_type(number), n_lanes)
 
     def _pointer(self, data, offset):
-        """Pointer to the vector at an offset in numbers."""
+        """Return a pointer to the vector at an offset in numbers."""
         return self.builder.bitcast(self.builder.gep(data, [offset]), self.type.as_pointer())
 
     def load(self, data, offset):
-        """The vector at an offset."""
+        """Load the vector at an offset."""
         value = self.builder.load(self._pointer(data, offset))
         value.align = self.item_bytes
         return value
@@ -55,14 +55,14 @@ class Vectors:
         self.builder.store(value, self._pointer(data, offset)).align = self.item_bytes
 
     def in_all_lanes(self, number):
-        """A vector of equal numbers."""
+        """Return a vector of equal numbers."""
         undefined = ir.Constant(self.type, ir.Undefined)
         lane = self.builder.insert_element(undefined, number, integer(0, 32))
         first = ir.Constant(ir.VectorType(ir.IntType(32), self.n_lanes), None)
         return self.builder.shuffle_vector(lane, undefined, first)
 
     def fma(self, x, y, z):
-        """x * y + z, rounded once."""
+        """Return x * y + z, rounded once."""
         name = f"llvm.fma.v{self.n_lanes}f{8 * self.item_bytes}"
         function = ir.FunctionType(self.type, [self.type] * 3)
         function = cgutils.get_or_insert_function(self.builder.module, function, name)

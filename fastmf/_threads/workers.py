@@ -5,9 +5,9 @@ queue. The calling thread works too, and does not wait for threads of the pool t
 started when the queue is empty. Numba's parallel loops wait at their end for every thread; with
 another busy process on two cores, that made two threads twice as slow as one.
 
-The main thread, in which Python runs the handlers of signals, does not run long kernels: it waits
-for the threads that do. When a handler raises, as Ctrl-C does, or a thread fails, the queue of the
-call is marked. Kernels look at it at each task, and at each sweep of a long task.
+The main thread, in which Python runs signal handlers, does not run long kernels, but waits for the
+threads that do. When a handler raises, as for Ctrl-C, or a thread fails, the queue of the call is
+marked as stopped. Kernels check the mark at each task, and at each sweep of a long task.
 """
 
 import math
@@ -33,11 +33,11 @@ OF_THIS_PROCESS = Path("/proc/self/cgroup")
 
 
 def n_cores():
-    """Cores that this process may use, at least one.
+    """Return the number of cores that this process may use, at least one.
 
-    No more than its affinity has (set by `taskset`, a scheduler or a cpuset), and no more
-    than its quota of time rounded up: beyond it, the kernel pauses all threads for a part of each
-    period, those with work included.
+    It is limited by the affinity (set by `taskset`, a scheduler or a cpuset) and by the quota of
+    CPU time, rounded up: with more threads, the operating system would pause all threads for a part
+    of each period.
     """
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
@@ -50,7 +50,7 @@ def _quota_of_this_process():
 
 
 def quota(root, groups):
-    """Cores' worth of time that control groups leave to a process; infinite without a limit."""
+    """Return the CPU quota of control groups in cores, infinite without a limit."""
     line = next((line for line in _text(groups).splitlines() if line.startswith("0::")), "")
     group = root / line.removeprefix("0::").strip("/")
     folders = [group, *group.parents] if line else []
@@ -58,7 +58,7 @@ def quota(root, groups):
 
 
 def _limit(group):
-    """Cores' worth of time; infinite for "max" and text that is no number."""
+    """Return the quota of a control group in cores; infinite for "max" and invalid text."""
     try:
         time, period = map(int, _text(group / "cpu.max").split())
         return time / period
@@ -67,22 +67,22 @@ def _limit(group):
 
 
 def _text(file):
-    """Text of a file; nothing if there is none, or it may not be read."""
+    """Return the text of a file, empty if it does not exist or cannot be read."""
     try:
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
 
 
-# Next task in the queue of a call that is to stop: more than any call has, and the product with the
-# number of rows of a task is an integer still.
+# Next task in the queue of a call that is to stop: larger than any number of tasks, but its product
+# with the number of rows of a task is in the range of integers.
 STOPPED = 1 << 40
 
 next_task = fetch_and_increment
 
 
 def stopped(queue):
-    """Whether a call is to stop, as its queue says."""
+    """Return whether the queue of a call is marked as stopped."""
     return queue[0] >= STOPPED
 
 
@@ -97,7 +97,7 @@ def _stopped(typing_context, queue):
 
 
 def stop(kernel, arguments):
-    """Stop all threads that are in a kernel with these arguments."""
+    """Stop all threads that run a kernel with these arguments."""
     code = getattr(kernel, "py_func", kernel).__code__
     for name, value in zip(code.co_varnames, arguments, strict=False):
         if name in ("queue", "work"):
@@ -105,12 +105,12 @@ def stop(kernel, arguments):
             queue[0] = STOPPED
 
 
-# Multiplications of a call that is worth several threads, and of one in which a user who presses
-# Ctrl-C would have to wait: 1 ms and 0.1 s without vectors.
+# Multiplications from which a call uses several threads, and from which a user who presses Ctrl-C
+# would notice that it waits: 1 ms and 0.1 s without vectors.
 SHARED_WORK, LONG_WORK = 10**6, 10**8
-# Multiply-adds of vectors that cost as much as one of scalars.
+# Number of vectorised multiply-adds in the time of a scalar one.
 VECTOR_SPEED = 16
-# Rows that BLAS multiplies at a time, at least: it packs the right operand anew each time.
+# Smallest number of rows that BLAS multiplies at a time: it packs the right operand each time.
 MIN_PRODUCT_ROWS = 128
 
 
@@ -118,7 +118,7 @@ class computed_once:
     """A property that is computed at its first use, and cached.
 
     In Python 3.11 `functools.cached_property` computes under one lock for all objects: other
-    threads wait for it, and a child process that is forked meanwhile waits for ever.
+    threads wait for it, and a child process that is forked at this time waits for ever.
     """
 
     def __init__(self, compute):
@@ -135,29 +135,29 @@ class computed_once:
         return value
 
 
-# Whether this thread makes a call of the pool: `is_worker`.
+# The attribute `is_worker` is true in threads that run a call of the pool.
 _thread = threading.local()
 
 
 class _Call(NamedTuple):
-    """A call for another thread, which the caller may take back until it begins."""
+    """A call for another thread, which the caller may cancel until it begins."""
 
     function: Callable
     arguments: tuple
-    begun: threading.Lock  # taken by the thread that begins the call, or that takes it back
-    running: threading.Lock  # taken until the call has ended
+    begun: threading.Lock  # acquired by the thread that begins the call, or that cancels it
+    running: threading.Lock  # held until the call has ended
     errors: list
 
 
 class _Threads:
-    """Threads that take calls from a queue, started when they are needed."""
+    """At most `most` threads that take calls from a queue, started when they are needed."""
 
     def __init__(self, name, most):
         self.name, self.most, self.calls, self.n_started = name, most, SimpleQueue(), 0
 
     def submit(self, function, arguments, n_threads):
-        """Queue a call for one of this number of threads; RuntimeError if none can run."""
-        if sys.is_finalizing():  # threads have stopped for good, and would be waited for
+        """Queue a call for one of `n_threads` threads; raise a RuntimeError if none can run."""
+        if sys.is_finalizing():  # threads have stopped, and the caller would wait for ever
             raise RuntimeError("the interpreter ends.")
         if self.n_started < n_threads:
             threading.Thread(target=self._work, name=self.name, daemon=True).start()
@@ -168,7 +168,7 @@ class _Threads:
         return call
 
     def _work(self):
-        """Make calls for ever, as a worker."""
+        """Run calls from the queue, for ever."""
         _thread.is_worker = True
         while True:
             call = self.calls.get()
@@ -184,23 +184,23 @@ class _Threads:
 class Pool:
     """The threads of a process in which kernels run, started when they are needed.
 
-    The calling thread works, too, and takes back the calls that no helper has begun when its own
-    ends.
+    The calling thread works too. When its call ends, it cancels the calls that no other thread has
+    begun.
     """
 
     def __init__(self):
         self.start_anew()
 
     def start_anew(self):
-        """Have no threads, as in a forked child process, where only the forking one lives."""
+        """Reset to no threads, as in a forked child process, which has a single thread."""
         self._helpers = _Threads("fastmf", os.cpu_count() or 1)
         self._stand_in = _Threads("fastmf-main", 1)
 
     def run(self, function, arguments, n_threads, stop=lambda: None, is_long=False):
-        """Call a function in this thread and up to `n_threads` - 1 others, until all have ended.
+        """Call a function in this thread and up to `n_threads` - 1 other threads, and wait for all.
 
-        If the call is long, the main thread has another thread stand in for it, and waits:
-        meanwhile Python runs the handlers of signals. Calls within the function start no threads.
+        If the call is long, another thread replaces the main thread, which waits, so that Python
+        can run signal handlers in it. Calls within the function start no threads.
         """
         nested, _thread.is_worker = getattr(_thread, "is_worker", False), True
         n_helpers, calls, errors = min(n_threads - 1, self._helpers.most), [], []
@@ -219,8 +219,8 @@ class Pool:
         except BaseException as error:
             errors.append(error)
             stop()
-        # The arguments may hold addresses of memory that the caller frees when this returns: an
-        # exception that the handler of a signal raises waits, too.
+        # The arguments may hold addresses of memory that the caller frees after this returns, so
+        # that an exception of a signal handler must wait for the threads, too.
         begun = [call for call in calls if not call.begun.acquire(blocking=False)]
         while begun:
             try:
@@ -236,7 +236,7 @@ class Pool:
 
 
 class _BLAS:
-    """Number of active blocks that need one thread of BLAS, and the setting before the first."""
+    """Number of active blocks with one thread of BLAS, and the setting before the first block."""
 
     def __init__(self):
         self._start()
@@ -260,14 +260,14 @@ class _BLAS:
                 self._restore()
 
     def hold(self):
-        """Let no thread change the number until `release`.
+        """Let no thread change the setting until `release`.
 
-        threadpoolctl has a lock of its own, which a child that is forked meanwhile waits for.
+        threadpoolctl has a lock, and a child that is forked while it is held would wait for ever.
         """
         self.lock.acquire()
 
     def release(self):
-        """Let threads change the number again."""
+        """Let threads change the setting again."""
         self.lock.release()
 
     def forget(self):
@@ -283,7 +283,7 @@ class _BLAS:
 
 @cache
 def _libraries():
-    """The libraries with threads in this process; None without threadpoolctl."""
+    """Return the controller of threaded libraries in this process; None without threadpoolctl."""
     try:
         from threadpoolctl import ThreadpoolController
     except ImportError:
@@ -295,9 +295,9 @@ def _libraries():
 def _in_control():
     """Let this thread set the number of threads of OpenBLAS.
 
-    From threadpoolctl 3.8 on, the first thread that sets it owns it, and for others that does
-    nothing. Here blocks of all threads are counted together, and the last one may be left by
-    another thread.
+    From threadpoolctl 3.8 on, the first thread that sets this number owns it, and calls of other
+    threads have no effect. Here the blocks of all threads are counted together, and the last block
+    may end in another thread than the first.
     """
     import threadpoolctl
 
@@ -325,10 +325,10 @@ def one_blas_thread(order=0):
     """Limit BLAS to a single thread in a block where small products and kernels alternate.
 
     After each product the threads of BLAS spin for a while, on cores that the next kernel needs,
-    and on a busy machine each product waits for all of them. Without threadpoolctl, a dependency
-    of scikit-learn, nothing is changed, and neither is it where the factorisation of a matrix of
-    this order is long. The whole process has one setting: of overlapping blocks the first one saves
-    it, and the last one restores it.
+    and on a busy machine each product waits for all of them. Nothing is changed without
+    threadpoolctl (a dependency of scikit-learn), nor if the factorisation of a matrix of this order
+    takes long. The process has one setting: of overlapping blocks, the first one saves it, and the
+    last one restores it.
     """
     if order**3 / 3 >= LONG_WORK or _libraries() is None:
         yield
@@ -341,16 +341,16 @@ def one_blas_thread(order=0):
 
 
 class ThreadCount(int):
-    """Number of threads for a call, and the multiplications that it may take."""
+    """Number of threads for a call, and the number of its multiplications (`work`)."""
 
     work = 0
 
 
 def workers_for(n_tasks, work, n_threads=None, n_sweeps=1):
-    """`ThreadCount` of a call with this number of tasks; one thread within another call.
+    """Return the `ThreadCount` of a call with this number of tasks, one thread within another call.
 
-    So the user's limit `n_threads` holds for the calls that a solve consists of, too. `work` is the
-    number of multiplications of one sweep.
+    A limit `n_threads` of the user thus holds for nested calls, too. `work` is the number of
+    multiplications of one sweep.
     """
     if work < SHARED_WORK or getattr(_thread, "is_worker", False):
         n_threads = 1
@@ -364,8 +364,8 @@ def workers_for(n_tasks, work, n_threads=None, n_sweeps=1):
 def in_parallel(kernel, arguments, n_workers):
     """Call `kernel(*arguments)` in several threads at once, and wait until the work is done.
 
-    The main thread waits for another to make a long call, so that Python can run the handlers of
-    signals. A short call, such as a call of a step of learning, it makes itself.
+    The main thread leaves long calls to other threads, so that Python can run signal handlers; it
+    takes part in short calls, such as the calls of a step of learning.
     """
     is_long = getattr(n_workers, "work", 0) >= LONG_WORK
     _pool.run(kernel, arguments, n_workers, partial(stop, kernel, arguments), is_long)
@@ -399,7 +399,7 @@ def in_row_blocks(function, n_rows, work, n_threads=None):
 
 
 def matrix_product(a, b, n_threads=None):
-    """Compute a @ b, some rows at a time in the threads of the pool, and not in those of BLAS."""
+    """Compute a @ b, some rows at a time, in the threads of the pool instead of BLAS threads."""
     if a.size * b.shape[1] < SHARED_WORK:
         return a @ b
     out = np.empty((len(a), b.shape[1]), np.result_type(a, b))
@@ -408,10 +408,10 @@ def matrix_product(a, b, n_threads=None):
 
 
 def default_threads():
-    """Number of threads where none is given.
+    """Return the default number of threads.
 
-    Numba's, if the environment variable NUMBA_NUM_THREADS or `numba.set_num_threads` has set it;
-    otherwise no more than affinity and the container's quota leave to this process.
+    It is Numba's, if the environment variable NUMBA_NUM_THREADS or `numba.set_num_threads` has set
+    it, and otherwise the number of cores that this process may use (`n_cores`).
     """
     chosen = os.environ.get("NUMBA_NUM_THREADS", "").strip()
     if "numba" in sys.modules:

@@ -1,1 +1,1 @@
-"""Compiled kernels: arrays in, arrays changed in place; each has a NumPy twin in `reference`."""
+"""Compiled kernels, which change arrays in place; each has a NumPy twin in `fastmf.reference`."""

@@ -36,9 +36,9 @@ from fastmf.special import (
 # Densities below exp(-MAX_DROP) of the maximum are left out: less than 1e-11 of a variance.
 MAX_DROP = 33.0
 
-# Larger tilts and bounds are as good as infinite; their products still fit into a float64. Mass
-# beyond MAX_BOUND on an interval without end counts as infinite too: cut off there, the mean of
-# a diverging iteration would stop growing, and look like a fixed point.
+# Larger tilts and bounds count as infinite; their products still fit into a float64. If much mass
+# of an infinite interval is beyond MAX_BOUND, the integral counts as infinite too: otherwise the
+# mean of a diverging iteration would stop growing there, and look like a fixed point.
 MAX_BOUND = 1e50
 MAX_TILT = MAX_BOUND**2
 MAX_MASS = float(np.finfo(np.float64).max)
@@ -49,7 +49,7 @@ def _panel_rule(n_nodes, linear):
 
     The substitution concentrates nodes at the anchor. For exponents that drop by at most
     `MAX_DROP`, 20 nodes with linear = 0.6 have errors of 1e-13 (mass), 3e-13 (mean, in standard
-    deviations) and 2e-12 (variance); the plain rule and t = y^2 have larger ones with 24 nodes.
+    deviations) and 2e-12 (variance); the plain rule and t = y^2 are less accurate with 24 nodes.
     """
     y, weights = np.polynomial.legendre.leggauss(n_nodes)
     y, weights = (y + 1) / 2, weights / 2
@@ -58,16 +58,16 @@ def _panel_rule(n_nodes, linear):
 
 
 # Nodes, and weights of the integrals of 1, t and t^2. The density at a node is 2 to the power of
-# the last array times its exponent's mean derivative up to there.
+# an entry of BINARY_NODES times the mean slope of the exponent from the anchor to the node.
 NODES, NODE_WEIGHTS, FIRST_WEIGHTS, SECOND_WEIGHTS, BINARY_NODES = _panel_rule(20, 0.6)
 
 
 @compilable(mode="inline")
 def diverges(b, s, lower, upper):
-    """Whether the integral of exp(b x - s x^2 / 2) over [lower, upper] is infinite.
+    """Return whether the integral of exp(b x - s x^2 / 2) over [lower, upper] is infinite.
 
-    Also where, towards an infinite bound, the exponent does not yet fall at MAX_BOUND, or so
-    slowly that much of the mass is beyond it.
+    It counts as infinite if, towards an infinite bound, the exponent does not fall at MAX_BOUND, or
+    falls so slowly that much of the mass is beyond it.
     """
     drop = s * MAX_BOUND
     below = (lower < -MAX_BOUND) & ((s < 0.0) | (b + drop < 1.0 / MAX_BOUND))
@@ -77,7 +77,7 @@ def diverges(b, s, lower, upper):
 
 @compilable(mode="inline")
 def _derivative(b, b_low, s, s_low, x):
-    """Derivative (b + b_low) - (s + s_low) x of the exponent in two parts, without cancellation."""
+    """Return the derivative (b + b_low) - (s + s_low) x in two parts, without cancellation."""
     product, product_low = two_product(s, x)
     high, low = two_sum(b, -product)
     return high, low + (b_low - product_low - s_low * x)
@@ -85,7 +85,7 @@ def _derivative(b, b_low, s, s_low, x):
 
 @compilable(mode="inline")
 def _window(width, descent, s):
-    """Width of a panel: to where the exponent has dropped by MAX_DROP, and at most `width`.
+    """Return the width in which the exponent drops by MAX_DROP, and at most `width`.
 
     `descent` is minus the derivative of the exponent at the anchor, away from it.
     """
@@ -119,10 +119,10 @@ class Panels(NamedTuple):
 
 @compilable(mode="inline")
 def panels(field, precision, lower, upper, b, a):
-    """The two panels of the exponent (field + b) x - (precision + a) x^2 / 2 on [lower, upper].
+    """Return the panels of the exponent (field + b) x - (precision + a) x^2 / 2 on [lower, upper].
 
-    The rounding errors of field + b, of precision + a and of the derivatives are kept as second
-    parts: where the two ends balance, the ratio of their weights depends on them.
+    The rounding errors of field + b, precision + a and the derivatives are carried as second parts:
+    if both ends have similar weights, the ratio of these weights depends on them.
     """
     b, b_low = two_sum(field, b)
     s, s_low = two_sum(precision, a)
@@ -134,8 +134,8 @@ def panels(field, precision, lower, upper, b, a):
     upper = where(upper > MAX_BOUND, MAX_BOUND, upper)
     width = upper - lower
 
-    # The derivatives of the exponent at the two ends. Their mean times the width is the difference
-    # between the exponents at the upper end and at the lower one.
+    # The derivatives of the exponent at the two ends. Their mean times the width is the exponent at
+    # the upper end less the exponent at the lower end.
     at_lower, at_lower_low = _derivative(b, b_low, s, s_low, lower)
     at_upper, at_upper_low = _derivative(b, b_low, s, s_low, upper)
     rise = 0.5 * width * ((at_lower + at_upper) + (at_lower_low + at_upper_low))
@@ -181,7 +181,7 @@ def _add_node(k, linear, quadratic, m0, m1, m2):
 
 @compilable(mode="inner", fastmath=REORDER)
 def sums_over(p):
-    """Integrals of (1, t, t^2) exp(-linear t - quadratic t^2) over [0, 1], for both panels."""
+    """Integrate (1, t, t^2) exp(-linear t - quadratic t^2) over [0, 1], for both panels."""
     m0 = m1 = m2 = 0.0 * p.linear1
     n0 = n1 = n2 = 0.0 * p.linear2
     for k in range(len(NODES)):
@@ -192,7 +192,7 @@ def sums_over(p):
 
 @compilable(mode="inline")
 def _merge(p, sums):
-    """Mass, mean and variance of the two panels together."""
+    """Return mass, mean and variance of the two panels together."""
     m0, m1, m2, n0, n1, n2 = sums
     t1, t2 = m1 / m0, n1 / n0
     mean1 = p.position1 + p.reach1 * t1
@@ -212,7 +212,7 @@ def _merge(p, sums):
 
 @compilable
 def integrate(field, precision, lower, upper, b, a):
-    """Integral and moments of exp((field + b) x - (precision + a) x^2 / 2) on [lower, upper].
+    """Integrate exp((field + b) x - (precision + a) x^2 / 2) on [lower, upper]; return its moments.
 
     Notes
     -----
@@ -225,13 +225,13 @@ def integrate(field, precision, lower, upper, b, a):
 
 @compilable(mode="inline")
 def log_mass(mass):
-    """Log of a mass, which is infinite where an integral diverges."""
+    """Return the log of a mass, which is infinite where an integral diverges."""
     return where(mass <= MAX_MASS, log_of_normal(mass), mass)
 
 
 @compilable
 def log_integral(field, precision, lower, upper, b, a):
-    """Log of the integral of `integrate`."""
+    """Return the log of the integral of `integrate`."""
     exponent, mass, _, _ = integrate(field, precision, lower, upper, b, a)
     return exponent + log_mass(mass)
 
@@ -249,7 +249,7 @@ NODES_PER_PASS = len(NODES) // 4
 
 @kernel(mode="merged")
 def integrate_block(prior, start, b, a, memory):
-    """`integrate` for a block of the units `start`, ... of a prior with a slab's fields."""
+    """Do as `integrate` for a block of units from `start` on, of a prior with a slab's fields."""
     u, n = UNITS_PER_BLOCK, b.shape[0]
     for i in range(n):
         memory[i], memory[i + u] = prior.field[start + i], prior.precision[start + i]
@@ -302,9 +302,9 @@ def _add_nodes(first, linear, quadratic, m0, m1, m2):
 
 
 # --- quantiles ------------------------------------------------------------------------------------
-# A probability belongs to one of the two panels, in which the part t of its width is sought up to
-# which the integral of exp(-linear t - quadratic t^2) is the given one: by Newton's method, or by
-# bisection where that would leave the bracket, for many units at once.
+# A probability belongs to one of the two panels. Newton's method, or bisection where a step would
+# leave the bracket, finds the part t of the panel's width up to which the integral of exp(-linear t
+# - quadratic t^2) has the given value, for many units at once.
 
 # Newton's method takes a few steps; bisection alone takes one for each bit of the result.
 MAX_QUANTILE_STEPS = np.finfo(np.float64).nmant
@@ -324,7 +324,7 @@ def _add_nodes_up_to(first, t, linear, quadratic, integral):
 
 @compilable(mode="inline")
 def _start(fraction, linear, quadratic):
-    """The solution t of linear t + quadratic t^2 = E, for E exponentially distributed below 1."""
+    """Return t with linear t + quadratic t^2 = E, a quantile of an exponential cut off at t = 1."""
     drop = -log_of_normal(1.0 - fraction * (1.0 - exp(-(linear + quadratic))))
     square = linear * linear + 4.0 * quadratic * drop
     root = linear + np.sqrt(where(square > 0.0, square, 0.0))
@@ -333,9 +333,9 @@ def _start(fraction, linear, quadratic):
 
 @compilable(mode="inline")
 def _step(t, low, high, excess, linear, quadratic):
-    """A step of Newton's method, or of bisection, where an integral is too large, and the bracket.
+    """Return t after a Newton step for an integral with this excess, and the new bracket.
 
-    Bisection where the step would leave the bracket.
+    A bisection replaces a step that would leave the bracket.
     """
     low, high = where(excess > 0.0, low, t), where(excess > 0.0, t, high)
     new = t - excess / exp_of_small(-(linear + quadratic * t) * t)
@@ -344,7 +344,7 @@ def _step(t, low, high, excess, linear, quadratic):
 
 @kernel(mode="inner")
 def fill_quantiles(memory, n):
-    """Replace probabilities, in the first row, by quantiles: NaN where the integral is infinite."""
+    """Replace probabilities in the first row by quantiles, NaN where the integral is infinite."""
     u = UNITS_PER_BLOCK
     value = row(memory, (ARGUMENTS,), n)
     lower = row(memory, (ARGUMENTS + 2 * u,), n)
@@ -378,7 +378,7 @@ def fill_quantiles(memory, n):
             _add_nodes_up_to(node, t, linear, quadratic, excess)
         for i in range(n):
             new, low[i], high[i] = _step(t[i], low[i], high[i], excess[i], linear[i], quadratic[i])
-            # The error of a Newton step is its size squared, times a derivative of 2 MAX_DROP.
+            # The error of a Newton step is its squared size times a derivative of 2 MAX_DROP.
             moving += 1 if abs(new - t[i]) > 1e-8 * t[i] else 0
             t[i] = new
         if moving == 0:

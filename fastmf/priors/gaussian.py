@@ -1,4 +1,4 @@
-"""Gaussian units, and truncated ones: bounded, rectified or unbounded."""
+"""Gaussian units, and truncated Gaussian units: bounded, rectified or unbounded."""
 
 import math
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from fastmf.special import constant, log, narrow, normal_quantile, where, widen
 # Smallest precision of unbounded units: the square of its inverse exists in any floating type.
 MIN_PRECISION = math.sqrt(np.finfo(np.float32).tiny)
 # Variance of fitted columns that are constant, relative to the square of their value if it is not
-# zero, and the largest relative deviation from their mean, in units of rounding errors.
+# zero, and the largest relative standard deviation of such columns, in rounding errors.
 CONSTANT_VARIANCE, MAX_ROUNDING_ERRORS = 1e-3, 8
 
 
@@ -60,7 +60,7 @@ class Gaussian(NamedTuple):
             raise ValueError(f"Gaussian: precision must be positive, got {worst:g}.")
 
     def log_partition(self, b, a):
-        """b^2 / (2 s) + log(2 pi / s) / 2 with b -> field + b and s = precision + a."""
+        """Return t^2 / (2 s) + log(2 pi / s) / 2 with t = field + b and s = precision + a."""
         s = self.precision + a
         half, one, infinity = constant(0.5, s), constant(1.0, s), constant(np.inf, s)
         divisor = where(s > 0, s, one)
@@ -69,7 +69,7 @@ class Gaussian(NamedTuple):
         return where(s > 0, value, infinity)
 
     def moments(self, b, a):
-        """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
+        """Return mean and variance under the tilt exp(b x - a x^2 / 2)."""
         s = self.precision + a
         zero, one, infinity = constant(0.0, s), constant(1.0, s), constant(np.inf, s)
         divisor = where(s > 0, s, one)
@@ -78,20 +78,20 @@ class Gaussian(NamedTuple):
         return where(s > 0, b / divisor, zero), where(s > 0, one / divisor, infinity) + zero * b
 
     def log_prob(self, x):
-        """field x - precision x^2 / 2."""
+        """Return field x - precision x^2 / 2."""
         return self.field * x - self.precision * x * x / 2
 
     def contains(self, x):
-        """Whether values belong to the support: all real numbers."""
+        """Return whether values belong to the support, all real numbers."""
         return np.isfinite(x) & np.ones(self.field.shape, bool)
 
     def draw(self, b, a, u):
-        """The value that a uniform number draws from the tilted distribution: its quantile."""
+        """Return the quantile of the tilted distribution at a uniform number, which is a draw."""
         mean, var = self.moments(b, a)
         return mean + np.sqrt(var) * narrow(normal_quantile(u), mean)
 
     def sample(self, b, a, rng):
-        """Draws from the tilted distribution; a ValueError where it diverges."""
+        """Draw samples from the tilted distribution; raise a ValueError if it diverges."""
         mean, var = self.moments(b, a)
         if not np.isfinite(var).all():
             raise ValueError(
@@ -102,16 +102,16 @@ class Gaussian(NamedTuple):
         return mean + np.sqrt(var) * draws
 
     def moment_gradient(self, mean, var):
-        """Derivatives of the log-partition, from the moments."""
+        """Return derivatives of the log-partition, from the moments."""
         return self._make((mean, -(var + mean * mean) / 2))
 
     def project(self):
-        """The prior with precisions of at least MIN_PRECISION."""
+        """Return the prior with precisions of at least MIN_PRECISION."""
         return self._replace(precision=np.maximum(self.precision, MIN_PRECISION))
 
     @classmethod
     def from_data(cls, X):
-        """Mean and variance of the columns; constant ones get a small variance."""
+        """Fit mean and variance to the columns; constant columns get a small variance."""
         (mean, var), dtype = column_moments(X), floating_type(X)
         rounding = MAX_ROUNDING_ERRORS * np.finfo(dtype).eps * abs(mean)
         constant = np.sqrt(var) <= rounding
@@ -122,14 +122,14 @@ class Gaussian(NamedTuple):
 
 # Smallest distance of means to the bounds, and standard deviation, relative to the interval.
 MIN_DISTANCE = 0.01
-# Share of a range: columns are alike if most of them take up this share of the range of all, and
-# then those share its bounds whose own share is more than the cube. Bounds of a single column are
-# further out by this share of its range.
+# Share of a range: columns have common bounds if most of them span this share of the range of all
+# columns; a column that spans less than the cube of it has its own bounds. These are beyond its
+# values by this share of its range.
 SHARE = 0.1
 
 
 def check_slab(class_name, field, precision, lower, upper):
-    """Raise a ValueError unless exp(field x - precision x^2 / 2) has an integral there."""
+    """Raise a ValueError unless exp(field x - precision x^2 / 2) is integrable within bounds."""
     field, precision, lower, upper = (widen(p) for p in (field, precision, lower, upper))
     largest = _quadrature.MAX_BOUND
     for name, bound, infinity in (("lower", lower, -np.inf), ("upper", upper, np.inf)):
@@ -164,20 +164,20 @@ class TruncatedGaussian(NamedTuple):
     field, precision : float or array of shape (n_units,)
         The precision may have either sign if both bounds are finite.
     lower, upper : float or array of shape (n_units,)
-        Bounds; one infinite bound makes a rectified unit, two make a Gaussian one. Not learned.
+        Bounds; a unit with one infinite bound is rectified, with two Gaussian. Not learned.
 
     Raises
     ------
     ValueError
-        If a lower bound is not below its upper one, or if the weight has no finite integral.
+        If a lower bound is not below its upper bound, or if the weight has no finite integral.
 
     Notes
     -----
     Tramel et al. (2018), Eqs. 70-92, where Eqs. 78 (second branch), 82 and 92 have errors. A tilt
     with precision + a <= 0 on an infinite interval has log-partition and variance +inf, unless
-    precision + a = 0 and the linear term decays. So has one under which much of the mass lies
-    beyond 1e50. The results are accurate to 1e-12 (log-partition and mean) and 1e-10 (variance) for
-    every other tilt; float32 units are computed in float64.
+    precision + a = 0 and the linear term decays; the same holds if much of the mass is beyond 1e50.
+    For all other tilts, results are accurate to 1e-12 (log-partition and mean) and 1e-10
+    (variance); float32 units are computed in float64.
 
     Examples
     --------
@@ -203,49 +203,49 @@ class TruncatedGaussian(NamedTuple):
         check_slab("TruncatedGaussian", *self)
 
     def log_partition(self, b, a):
-        """Log of the integral of exp((field + b) x - (precision + a) x^2 / 2) on the interval."""
+        """Return the log of the integral of exp((field + b) x - (precision + a) x^2 / 2)."""
         value = _quadrature.log_integral(*map(widen, (*self, b, a)))
         return narrow(value, self.field + b + a)
 
     def moments(self, b, a):
-        """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
+        """Return mean and variance under the tilt exp(b x - a x^2 / 2)."""
         _, _, mean, variance = _quadrature.integrate(*map(widen, (*self, b, a)))
         like = self.field + b + a
         return narrow(mean, like), narrow(variance, like)
 
     def log_prob(self, x):
-        """field x - precision x^2 / 2 on the interval, -inf elsewhere."""
+        """Return field x - precision x^2 / 2 on the interval, -inf elsewhere."""
         return np.where(self.contains(x), self.field * x - self.precision * x * x / 2, -np.inf)
 
     def contains(self, x):
-        """Whether values are within the bounds."""
+        """Return whether values are within the bounds."""
         return (x >= self.lower) & (x <= self.upper)
 
     def draw(self, b, a, u):
-        """The value that a uniform number draws from the tilted distribution: its quantile."""
+        """Return the quantile of the tilted distribution at a uniform number, which is a draw."""
         return by_kernels(self, "draws", b, a, u)
 
     def moment_gradient(self, mean, var):
-        """Derivatives of the log-partition, from the moments."""
+        """Return derivatives of the log-partition, from the moments."""
         return self._make((mean, -(var + mean * mean) / 2, 0 * mean, 0 * mean))
 
     def project(self):
-        """The prior with precisions of at least MIN_PRECISION where a bound is infinite."""
+        """Return the prior with precisions of at least MIN_PRECISION if a bound is infinite."""
         unbounded = np.isinf(self.lower) | np.isinf(self.upper)
         least = np.where(unbounded, MIN_PRECISION, -np.inf).astype(self.precision.dtype)
         return self._replace(precision=np.maximum(self.precision, least))
 
     @classmethod
     def from_data(cls, X, lower=None, upper=None):
-        """Truncated Gaussians with the means and variances of the columns.
+        """Fit truncated Gaussians to the means and variances of the columns.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_units)
         lower, upper : float or array of shape (n_units,), optional
-            Bounds; by default the smallest and the largest value of all columns. Columns whose
-            ranges differ, as in other units of measurement, have their own, a tenth of the range
-            beyond their values.
+            Bounds; by default the smallest and the largest value of all columns. If the ranges of
+            columns differ, as in different units of measurement, each column has its own bounds, a
+            tenth of its range beyond its values.
         """
         lower, upper = bounds_given_or_found(X, lower, upper)
         field, precision = fit(*column_moments(X), lower, upper)
@@ -254,12 +254,12 @@ class TruncatedGaussian(NamedTuple):
         )
 
     def refit(self, X):
-        """Truncated Gaussians with the same bounds, fitted to the columns."""
+        """Fit truncated Gaussians with the same bounds to the columns."""
         return self.from_data(X, self.lower, self.upper)
 
     @staticmethod
     def fill_block(prior, start, b, a, memory):
-        """Log-partitions and moments of a block of units, inside kernels."""
+        """Fill in log-partitions and moments of a block of units, inside kernels."""
         _quadrature.integrate_block(prior, start, b, a, memory)
         for i in range(b.shape[0]):
             mass = memory[_quadrature.MASSES + i]
@@ -267,7 +267,7 @@ class TruncatedGaussian(NamedTuple):
 
     @staticmethod
     def draw_block(prior, start, u, out, memory):
-        """Draws of a block of units, inside kernels: quantiles."""
+        """Fill in draws of a block of units, inside kernels, as quantiles."""
         n = u.shape[0]
         for i in range(n):
             memory[i] = u[i]
@@ -280,12 +280,12 @@ class TruncatedGaussian(NamedTuple):
 
 
 def bounds_of_columns(X):
-    """Bounds of each column: the bounds of all columns if they are alike, and else its own.
+    """Return bounds of each column: common bounds if columns are alike, and else its own bounds.
 
-    Columns are alike, such as pixels or marks, if at least half of those that vary take up a tenth
-    of the range of all; a column of less than a thousandth of it has bounds of its own all the
-    same. Its own bounds are a tenth of its range beyond its values, but not beyond zero where all
-    of these have one sign. The bounds of a constant are as far from it as zero is, or 1.
+    Columns, such as pixels or marks, are alike if at least half of the varying columns span a tenth
+    of the range of all columns; a column that spans less than a thousandth of it has its own bounds
+    nevertheless. These are a tenth of its range beyond its values, but not beyond zero if its
+    values have one sign. The bounds of a constant are as far from it as zero is, or 1.
     """
     low, high = (
         np.asarray(x.toarray().ravel() if is_sparse(x) else x, np.float64)
@@ -304,7 +304,7 @@ def bounds_of_columns(X):
 
 
 def bounds_given_or_found(X, lower, upper):
-    """Bounds as given, or of the columns where they are None."""
+    """Return the given bounds, or bounds of the columns in place of None."""
     if lower is None or upper is None:
         smallest, largest = bounds_of_columns(X)
         lower = smallest if lower is None else lower
@@ -313,7 +313,7 @@ def bounds_given_or_found(X, lower, upper):
 
 
 def fit(mean, var, lower, upper):
-    """Field and precision whose truncated Gaussian has these means and variances.
+    """Fit field and precision of truncated Gaussians to means and variances.
 
     Means at a bound, variances of zero and variances too large for the interval are first moved
     inside (by `MIN_DISTANCE`), so that constant and binary columns have a finite fit.
@@ -321,7 +321,7 @@ def fit(mean, var, lower, upper):
     Notes
     -----
     Newton's method on the concave log-likelihood field mean - precision (var + mean^2) / 2 -
-    log-partition, damped by its decrement, in units of the interval.
+    log-partition, damped by the Newton decrement, on standardised intervals.
     """
     mean, var, lower, upper = np.broadcast_arrays(*(widen(p) for p in (mean, var, lower, upper)))
     if not (lower < upper).all():
@@ -350,13 +350,13 @@ def fit(mean, var, lower, upper):
 
 
 def _units(mean, var, lower, upper):
-    """Origin and unit of length in which the interval, or the data, have size one."""
+    """Return origin and scale with which the interval, or the data, have length one."""
     below, above = np.isfinite(lower), np.isfinite(upper)
     origin = np.where(below, lower, np.where(above, upper, mean))
     with np.errstate(invalid="ignore"):
         width = upper - lower
     spread = np.sqrt(var) + abs(mean - origin)
-    # The mean of equal numbers differs from them by rounding.
+    # The mean of equal numbers may differ from them by rounding.
     rounding = MAX_ROUNDING_ERRORS * np.finfo(np.float64).eps * abs(mean)
     spread = np.where(spread > rounding, spread, 0.0)
     scale = np.where(below & above, width, spread)

@@ -1,8 +1,8 @@
-"""Which rows of belief propagation have converged, and how strongly other rows are damped.
+"""Convergence and damping of the rows of belief propagation, for all kinds of messages.
 
-One rule for all kinds of messages. A row has converged when an undamped sweep changes no belief,
-log-odds or message by more than the tolerance; a row whose damped sweeps get there is confirmed by
-such a sweep. Rows are damped, and more so, when their changes have not fallen for some sweeps.
+A row has converged when an undamped sweep changes no belief, log-odds or message by more than the
+tolerance; if a damped sweep changes so little, an undamped sweep must confirm it. The damping of a
+row is raised when its changes have not fallen for some sweeps.
 """
 
 from typing import NamedTuple
@@ -25,24 +25,24 @@ from fastmf._threads.workers import next_task
 
 
 class ConvergenceSettings(NamedTuple):
-    """When rows end, and are damped."""
+    """Options of convergence and damping."""
 
     # Largest change of a row that has converged, and change that rounding may cause (this and the
     # next).
     tol: float
     rounding_error: float
     max_iter: int
-    adaptive: bool  # whether rows are damped that do not converge
+    adaptive: bool  # whether the damping of rows that do not converge is raised
 
 
 class ConvergenceRecord(NamedTuple):
-    """Progress of rows: fields of every record of belief propagation."""
+    """Progress of rows, in fields of every record of belief propagation."""
 
     status: np.ndarray  # int64 (n_rows,)
     n_iter: np.ndarray  # int64 (n_rows,)
     # float64 (n_rows,): largest change of a belief in the last sweep and, if it was undamped, of
-    # its log-odds and, if these are below the tolerance, of a message; damping of all sweeps but
-    # the ones that confirm convergence; smallest residual since the damping was last raised
+    # its log-odds and, if these changed by less than the tolerance, of a message; damping, except
+    # of confirming sweeps; smallest residual since the damping was last raised
     residual: np.ndarray
     damping: np.ndarray  # float64 (n_rows,)
     min_residual: np.ndarray  # float64 (n_rows,)
@@ -54,20 +54,20 @@ class ConvergenceRecord(NamedTuple):
 
 @kernel(mode="merged")
 def sweep_damping(record, r):
-    """Damping of the next sweep of a row: 0 in a sweep that confirms convergence."""
+    """Return the damping of the next sweep of a row, 0 in a sweep that confirms convergence."""
     return 0.0 if record.status[r] == CONFIRMING else record.damping[r]
 
 
 @kernel(mode="merged")
 def assess_row(settings, record, r, change, damping, patience):
-    """Residual, status and damping of a row after a sweep with such a largest change."""
+    """Update the residual, status and damping of a row after a sweep with this largest change."""
     change /= 1 - damping
     n_iter, d = record.n_iter[r], record.damping[r]
     if record.history.shape[0] > 0:
         record.history[r, n_iter] = change
     n_iter += 1
     record.residual[r], record.n_iter[r] = change, n_iter
-    # Undamped sweeps leave a fixed point that is stable only with damping d at most this fast.
+    # If damping d is needed, an undamped sweep may multiply changes by up to (1 + d) / (1 - d).
     limit = larger(settings.tol * (1 - d) / (1 + d), settings.rounding_error)
     confirming, status = damping < d, np.int64(RUNNING)
     if change <= limit and damping == 0:
@@ -77,7 +77,7 @@ def assess_row(settings, record, r, change, damping, patience):
     elif change <= larger(smaller(limit, record.limit[r]), settings.rounding_error):
         status = np.int64(CONFIRMING)
     elif confirming:
-        # Beliefs do not tell how much log-odds and messages will change: the next time, later.
+        # Log-odds and messages changed more than beliefs: confirm again after a smaller change.
         factor = larger(limit / (2 * change), MIN_LIMIT_FACTOR)
         smallest = MIN_LIMIT * limit
         record.limit[r] = larger(smaller(limit, record.limit[r]) * factor, smallest)
@@ -95,7 +95,7 @@ def assess_row(settings, record, r, change, damping, patience):
 
 @kernel
 def assess_rows(settings, record, rows, change, damping, patience, queue):
-    """Residual, status and damping of some rows after a sweep."""
+    """Update the residual, status and damping of some rows after a sweep."""
     k = next_task(queue)
     while k < len(rows):
         assess_row(settings, record, rows[k], change[k], damping[k], patience)

@@ -3,47 +3,47 @@
 A *slot* is a directed edge. The slots of a unit lie side by side, one for each of its neighbours,
 and hold the messages that the unit sends. Units are numbered in breadth-first order.
 
-*Sum-product of units with two states*, in odds: one division a message, no exponential. With
-E = exp(2 K) for the exponent K s s' of an edge, and odds r_ij = m(1) / m(-1) of the message from
-unit i to j,
+*Sum-product of units with two states* is computed in odds, by one division and no exponential per
+message. With E = exp(2 K) for the exponent K s s' of an edge, and odds r_ij = m(1) / m(-1) of the
+message from unit i to j,
 
     R_i = exp(field_i) prod_k r_ki,            belief P_i = R_i / (1 + R_i),  Q_i = 1 / (1 + R_i)
     r_ij = (E P_i + Q_i r_ji) / (E Q_i r_ji + P_i)
 
-as the cavity odds are R_i / r_ji. Messages lie between E and 1 / E, so that E^2 and all products of
-a unit's messages must be numbers. The Bethe log-partition is, but for the terms of s = -1,
+as the cavity odds are R_i / r_ji. Messages lie between E and 1 / E; E^2 and all products of a
+unit's messages must not overflow. The Bethe log-partition is, but for the terms of s = -1,
 
     sum_i log(1 + R_i) + sum_ij [K + log(Q_i + P_i / (E r_ji)) + log(Q_j + P_j r'_ij / r_ij)],
 
 where r' is the message that one more sweep would send: it is stationary in the messages.
 
 *Units with any numbers of states*: messages u_ij are logarithms, functions of the state b of the
-unit j that receives them. With probabilities rho of the edges (1 but for tree-reweighted belief
-propagation), tables J and fields f
+unit j that receives them. With probabilities rho of the edges (1 except in tree-reweighted belief
+propagation), tables J and fields f,
 
     h_i(a) = f_i(a) + sum_k rho_ki u_ki(a)
     u_ij(b) = log sum_a exp(h_i(a) - u_ji(a) + J_ij(a, b) / rho_ij)        (or the maximum over a)
 
 less a constant, so that the largest entry is 0. States whose h is -inf are impossible, and are left
-out of all sums: that is exact, as a state b that is possible cannot be joined to a state a that has
-a message of -inf from j. With A_i = log sum_a exp(h_i(a)) and A_ij likewise over pairs of states,
+out of all sums. This is exact, as a possible state b cannot be joined to a state a that has a
+message of -inf from j. With A_i = log sum_a exp(h_i(a)) and A_ij likewise over pairs of states,
 
-    log Z = sum_i A_i + sum_ij rho_ij (A_ij - A_i - A_j),
+    log Z = sum_i A_i + sum_ij rho_ij (A_ij - A_i - A_j)
 
-stationary in the messages: the Bethe log-partition, or for spanning trees an upper bound
-(Wainwright, Jaakkola & Willsky 2005).
+is stationary in the messages. It is the Bethe log-partition or, if rho are the probabilities of
+edges in spanning trees, an upper bound (Wainwright, Jaakkola & Willsky 2005).
 
-*Decoding*: units are decoded in breadth-first order, each given the units before it: with the
-messages of the units decoded already replaced by their couplings, its state is the one of largest
-log-belief. On a forest that is the backward pass of dynamic programming, and the assignment is the
-most probable one. Then one unit after another moves to its best state given all other units until
-none gains.
+*Decoding*: units are decoded in breadth-first order, each given the units before it. The messages
+of units that are decoded already are replaced by the couplings with their states, and the unit gets
+the state of largest log-belief. On a forest this is the backward pass of dynamic programming, and
+the assignment is the most probable one. Then single units move to their best states given all other
+units until no move gains.
 
-*Moves of the units of random forests* in a graph with cycles: units are taken in a random order
-unless they close a cycle among the units taken. Given all other units, the most probable states of
-these are found by dynamic programming from the leaves of each tree to its root and back; then of a
-forest of the units that are left, and so on. Noise in the fields makes them a sample (Papandreou
-and Yuille 2011).
+*Forest moves* in a graph with cycles: a forest is grown by adding units in a random order unless
+they close a cycle. Dynamic programming, from the leaves of each tree to its root and back, finds
+the most probable states of the forest given all other units. The remaining units form the next
+forest, and so on. With noise in the fields, the result is a perturb-and-MAP sample (Papandreou and
+Yuille 2011).
 """
 
 from functools import cache
@@ -66,7 +66,7 @@ from fastmf._outcomes import (
 from fastmf._threads.workers import next_task, stopped
 from fastmf.special import exp, log
 
-# A sum of exponentials below this may have lost its largest term.
+# A sum of exponentials below this may have lost its largest term to underflow.
 SMALLEST_SUM = float(np.sqrt(np.finfo(np.float64).tiny))
 # Planes of `GraphState.scratch`.
 CAVITY, WEIGHTS, SENT = range(3)
@@ -82,8 +82,8 @@ class BinaryProblem(NamedTuple):
     reverse: Int32[1]  # int32 (n_slots,)
     edges: Int32[1]  # int32 (n_slots,)
     exponentials: Float64[1]  # (n_slots,): exp(2 K)
-    # (1 or n_rows, n_units): exp(field of the state 1 less the field of -1). Clamped units have
-    # fields beside which all messages are rounding
+    # (1 or n_rows, n_units): exp(field of the state 1 less the field of -1). The fields of clamped
+    # units are so large that messages are lost in rounding
     odds: Float64[2]
 
 
@@ -118,10 +118,10 @@ class GraphState(NamedTuple):
     # (n_rows, n_slots or n_entries): odds of binary units, logarithms otherwise, whose largest
     # entry is 0
     messages: Float64[2]
-    # (n_rows, n_units or n_states): odds or logarithms, of the messages that were read
+    # (n_rows, n_units or n_states): odds or logarithms, from the messages that each unit last read
     beliefs: Float64[2]
     # (n_rows,): damping; largest relative change of odds, or change of a logarithm x relative to 1
-    # + abs(x), in a belief or a message; inf if a unit has no state left
+    # + abs(x), in a belief or a message; inf if a unit has no possible state
     damping: Float64[1]
     residual: Float64[1]  # (n_rows,)
     receivers: int  # `ALL`, `FOLLOWING` or `NO_RECEIVERS`
@@ -130,14 +130,14 @@ class GraphState(NamedTuple):
 
 @kernel(mode="merged")
 def _belief(odds):
-    """Probabilities of the states 1 and -1."""
+    """Return the probabilities of the states 1 and -1."""
     q = 1 / (1 + odds)
     return odds * q, q
 
 
 @kernel(mode="merged")
 def receives(state, distance, step):
-    """Whether a unit sends a message to the neighbour at this distance behind it."""
+    """Return whether a unit sends a message to a neighbour whose index is larger by `distance`."""
     if state.receivers == FOLLOWING:
         return (distance > 0) == (step > 0)
     return state.receivers == ALL
@@ -145,9 +145,9 @@ def receives(state, distance, step):
 
 @kernel(mode="by_address", views=True)
 def _send_odds(problem, state, place, step):
-    """Beliefs of the units of a row, one after another, and the messages that they send.
+    """Update the beliefs of a row, unit after unit, and the messages that each unit sends.
 
-    `place` is row and worker; `step` is 1 or -1, the order of the units.
+    `place` is (row, worker); `step` is 1 for ascending units and -1 for descending units.
     """
     (index, _), n_units = place, problem.starts.shape[0] - 1
     messages, damping = state.messages, state.damping[index]
@@ -180,14 +180,14 @@ def _send_odds(problem, state, place, step):
 
 @cache
 def odds_address():
-    """Address of the function that sends the messages of units of two states."""
+    """Return the address of the function that sends the messages of units of two states."""
     types = argument_types(float, BinaryProblem, GraphState, (int, int), int)
     return address_of(_send_odds, *types)
 
 
 @kernel(mode="inner")
 def _terms_of(problem, state, index, i, pairs):
-    """Terms of a unit and of its edges to units behind it."""
+    """Return the terms of a unit and of its edges to units of larger index."""
     odds = state.beliefs[index, i]
     (p, q), total = _belief(odds), log(1 + odds)
     for k in range(problem.starts[i], problem.starts[i + 1]):
@@ -208,7 +208,7 @@ def _terms_of(problem, state, index, i, pairs):
 
 @kernel(views=True)
 def binary_terms(problem, state, terms, pairs, queue):
-    """Terms of the Bethe log-partition, and pair beliefs."""
+    """Compute the terms of the Bethe log-partition, and pair beliefs."""
     n_rows, n_units = terms.shape
     n_blocks = (n_units + BLOCK_UNITS - 1) // BLOCK_UNITS
     task = next_task(queue)
@@ -221,10 +221,10 @@ def binary_terms(problem, state, terms, pairs, queue):
 
 @kernel(mode="inner")
 def _relative_change(new, old):
-    """Change of a logarithm relative to 1 plus its size; 1 if only one of both is -inf.
+    """Return the change of a logarithm relative to 1 + |new|; 1 if only one value is -inf.
 
-    A weight below the rounding of probabilities may fall further: where states are forbidden the
-    log-odds of certain events grow without bound, and their probabilities stand still.
+    A further fall below the rounding error of probabilities is no change: where states are
+    forbidden, the log-odds of certain events grow without bound while probabilities are constant.
     """
     if new == old or (new < old and old < LOG_EPSILON):
         return 0.0
@@ -235,7 +235,7 @@ def _relative_change(new, old):
 
 @kernel(mode="inner")
 def _set_belief(problem, state, index, worker, i):
-    """Logarithms of the belief of a unit; returns their change, inf if all of them are -inf."""
+    """Set the log-belief of a unit; return its change, inf if no state is possible."""
     first, shared = problem.first_state[i], smaller(index, problem.field.shape[0] - 1)
     n = problem.first_state[i + 1] - first
     belief, field = row(state.beliefs, (index, first), n), row(problem.field, (shared, first), n)
@@ -259,7 +259,7 @@ def _set_belief(problem, state, index, worker, i):
 
 @kernel(mode="inner")
 def _set_cavity(belief, message, cavity):
-    """Logarithms of a belief without a message to it; returns the largest."""
+    """Set `cavity` to a log-belief without a message to the unit; return its largest entry."""
     largest = -np.inf
     for a in range(belief.shape[0]):
         cavity[a] = belief[a] - message[a] if belief[a] > -np.inf else -np.inf
@@ -285,7 +285,7 @@ def _add_products(weights, table, transposed, out):
 
 @kernel(mode="inner")
 def _combined(cavity, table, first, stride, maximum):
-    """log sum_a exp(cavity_a + table_a), or the maximum, of a column or row of a table."""
+    """Return log sum_a exp(cavity_a + table_a), or the maximum, for a column or row of a table."""
     top, total = -np.inf, 0.0
     for a in range(cavity.shape[0]):
         top = larger(cavity[a] + table[first + a * stride], top)
@@ -298,7 +298,7 @@ def _combined(cavity, table, first, stride, maximum):
 
 @kernel(mode="inner")
 def _set_message(problem, cavity, top, weights, k, sent):
-    """Message of a slot, its largest entry 0; returns whether there is a state to send."""
+    """Set the message of a slot, with largest entry 0; return whether any state is possible."""
     n, m, edge, maximum = cavity.shape[0], sent.shape[0], problem.edges[k], problem.maximum
     table = row(problem.tables, (problem.first_value[edge],), n * m)
     transposed, largest = problem.transposed[k], -np.inf
@@ -323,7 +323,7 @@ def _set_message(problem, cavity, top, weights, k, sent):
 
 @kernel(mode="inner")
 def _damp(sent, old, damping):
-    """Average of the logarithms of two messages; -inf is a fact, of the new one only."""
+    """Average the logarithms of a new and an old message; keep the new one where either is -inf."""
     largest = -np.inf
     for b in range(sent.shape[0]):
         if sent[b] > -np.inf and old[b] > -np.inf:
@@ -335,7 +335,7 @@ def _damp(sent, old, damping):
 
 @kernel(mode="by_address", views=True)
 def _send(problem, state, place, step):
-    """Beliefs of the units of a row, one after another, and the messages that they send.
+    """Update the beliefs of a row, unit after unit, and the messages that each unit sends.
 
     Arguments as in `_send_odds`.
     """
@@ -372,14 +372,14 @@ def _send(problem, state, place, step):
 
 @cache
 def send_address():
-    """Address of the function that sends the messages of units of any numbers of states."""
+    """Return the address of the function that sends messages of units of any number of states."""
     types = argument_types(float, StatesProblem, GraphState, (int, int), int)
     return address_of(_send, *types)
 
 
 @kernel(views=True)
 def graph_sweep(send, problem, state, rows, step, queue):
-    """One sweep of some rows, unit after unit, forwards or backwards, by the address of `_send`."""
+    """Sweep some rows once, in the direction `step`, by the function at the address `send`."""
     worker = fetch_and_increment(row(queue, (1,), 1))
     k = next_task(queue)
     while k < rows.shape[0]:
@@ -389,7 +389,7 @@ def graph_sweep(send, problem, state, rows, step, queue):
 
 @kernel(mode="inner")
 def _add_couplings(problem, labels, k, n, total):
-    """Add the exponents of the states of a unit with the neighbour of a slot."""
+    """Add the exponents of the states of a unit with the current state of a neighbour."""
     edge, label = problem.edges[k], labels[problem.neighbours[k]]
     start = problem.first_value[edge]
     size = (problem.first_value[edge + 1] - start) // n
@@ -400,7 +400,7 @@ def _add_couplings(problem, labels, k, n, total):
 
 @kernel(mode="inner")
 def _best(total):
-    """State of the largest entry; the first of equal ones."""
+    """Return the state of the largest entry, the first of equal entries."""
     best = np.int64(0)
     for a in range(1, total.shape[0]):
         if total[a] > total[best]:
@@ -410,7 +410,7 @@ def _best(total):
 
 @kernel(mode="inner")
 def _replace_message(problem, message, labels, k, belief, total):
-    """Put the couplings with a decoded neighbour in the place of its message."""
+    """Replace the message of a decoded neighbour by the couplings with its state."""
     probability = problem.probability[problem.edges[k]]
     for a in range(belief.shape[0]):
         # In sequential sweeps some messages are newer than beliefs.
@@ -421,7 +421,7 @@ def _replace_message(problem, message, labels, k, belief, total):
 
 @kernel(mode="inner")
 def _decode(problem, state, place, labels):
-    """Decode one unit after another; `place` is row and worker."""
+    """Decode one unit after another; `place` is (row, worker)."""
     index, worker = place
     for i in range(labels.shape[0]):
         first = problem.first_state[i]
@@ -440,7 +440,7 @@ def _decode(problem, state, place, labels):
 
 @kernel(mode="inner")
 def _climb(problem, state, place, labels, queue):
-    """Move single units while one gains; returns whether none does any more."""
+    """Move single units to their best states; return whether no further move gains."""
     index, worker = place
     shared, n_units = smaller(index, problem.field.shape[0] - 1), labels.shape[0]
     n_tried = n_rejected = np.int64(0)
@@ -465,7 +465,7 @@ def _climb(problem, state, place, labels, queue):
 
 @kernel(mode="inner")
 def _objective(problem, index, labels):
-    """Sum of the fields and couplings of an assignment."""
+    """Return the sum of the fields and couplings of an assignment."""
     shared, total = smaller(index, problem.field.shape[0] - 1), 0.0
     for i in range(labels.shape[0]):
         n = problem.first_state[i + 1] - problem.first_state[i]
@@ -482,7 +482,7 @@ def _objective(problem, index, labels):
 
 @kernel(views=True)
 def decode_graph(problem, state, moves, labels, optimal, objective, queue):
-    """Most probable assignments that the beliefs of max-product suggest."""
+    """Decode assignments from the beliefs of max-product, and improve them if `moves`."""
     worker = fetch_and_increment(row(queue, (1,), 1))
     index = next_task(queue)
     while index < labels.shape[0]:
@@ -494,15 +494,15 @@ def decode_graph(problem, state, moves, labels, optimal, objective, queue):
         index = next_task(queue)
 
 
-# Entries of `above` and `parent` without a unit or slot, and of units that are still to be reached.
+# Entries of `above` and `parent` for no unit or slot, and for units that are not reached yet.
 NONE, UNSEEN = range(-1, -3, -1)
 
 
 class ForestMemory(NamedTuple):
     """Working memory of `forest_move`, for each worker."""
 
-    # (n_workers, n_units): the next unit on the way to the representative of the tree; -1 for units
-    # that are not taken
+    # (n_workers, n_units): union-find links to the representative of a unit's tree; -1 for units
+    # outside the forest
     above: Int64[2]
     parent: Int64[2]  # (n_workers, n_units): slot from each unit to its parent, -1 for roots
     sequence: Int64[2]  # (n_workers, n_units): units of the forest, parents before children
@@ -515,7 +515,7 @@ class ForestMemory(NamedTuple):
 
 @kernel(mode="inner")
 def _root(above, i):
-    """The representative of the tree of a unit; ways are halved."""
+    """Return the representative of the tree of a unit (union-find with path halving)."""
     while above[i] != i:
         above[i] = above[above[i]]
         i = above[i]
@@ -524,7 +524,7 @@ def _root(above, i):
 
 @kernel(mode="inner")
 def _closes_cycle(problem, i, above, mark):
-    """Whether two neighbours of a unit are in one tree."""
+    """Return whether two neighbours of a unit are in one tree."""
     for k in range(problem.starts[i], problem.starts[i + 1]):
         j = np.int64(problem.neighbours[k])
         if above[j] != NONE:
@@ -537,7 +537,7 @@ def _closes_cycle(problem, i, above, mark):
 
 @kernel(mode="inner")
 def _grow(problem, left, n_left, above, mark):
-    """Take units in an order unless they close a cycle; returns the number of units left."""
+    """Add units to a forest in order unless they close a cycle; return the number left out."""
     for i in range(above.shape[0]):
         above[i], mark[i] = NONE, NONE
     n_rejected = np.int64(0)
@@ -557,7 +557,7 @@ def _grow(problem, left, n_left, above, mark):
 
 @kernel(mode="inner")
 def _reach_children(problem, i, tree, n_reached):
-    """Put the neighbours of a unit that are still to be reached at the end of the order."""
+    """Append the neighbours of a unit that are not reached yet to the sequence."""
     above, parent, sequence = tree
     for k in range(problem.starts[i], problem.starts[i + 1]):
         j = np.int64(problem.neighbours[k])
@@ -569,7 +569,7 @@ def _reach_children(problem, i, tree, n_reached):
 
 @kernel(mode="inner")
 def _reach(problem, above, parent, sequence):
-    """Put parents before children, tree after tree; returns the number of units."""
+    """Order the units of a forest, parents before children; return their number."""
     for i in range(above.shape[0]):
         parent[i] = UNSEEN
     n_reached = head = np.int64(0)
@@ -586,7 +586,7 @@ def _reach(problem, above, parent, sequence):
 
 @kernel(mode="inner")
 def _send_up(problem, k, total, sent):
-    """Add the maxima over the states of a unit to the totals of its parent, by the slot to it."""
+    """Add the maxima over the states of a unit to the totals of its parent; `k` is its slot."""
     n, m = total.shape[0], sent.shape[0]
     start = problem.first_value[problem.edges[k]]
     along, across = (np.int64(1), n) if problem.transposed[k] else (m, np.int64(1))
@@ -601,7 +601,7 @@ def _send_up(problem, k, total, sent):
 
 @kernel(mode="inner")
 def _maximise(problem, states, fields, n_taken, memory):
-    """Most probable states of the forest by dynamic programming."""
+    """Set the units of a forest to their most probable states, by dynamic programming."""
     (field, noise), (above, parent, sequence, totals) = fields, memory
     first = problem.first_state
     for t in range(n_taken):

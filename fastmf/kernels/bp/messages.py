@@ -2,8 +2,8 @@
 
 Notation as in `fastmf.kernels.bp.belief_propagation`: e = exp(W), s and r the messages to and from
 the hidden units as ratios m(1) / m(0), (p, q) and (P, Q) the beliefs of the hidden and visible
-units; for max-product W, log s and log r, and cavity log-odds. Messages are made part of the blocks
-of a sweep, which may reorder their sums and products, but for `max_message`.
+units; for max-product W, log s and log r, and cavity log-odds. These functions are merged into the
+blocks of a sweep, which may reorder their sums and products; only `max_message` is not.
 
 With the numerators n = s q + e p and the denominators d = s q + p of the messages r = n / d to a
 visible unit, two products over hidden units are needed, for a few visible units at once,
@@ -11,9 +11,9 @@ visible unit, two products over hidden units are needed, for a few visible units
     of messages      prod r = prod n / prod d
     of normalisers   prod (Q + P / r) = prod (n Q + d P) / prod n
 
-Numerators and denominators are multiplied on their own, so that there is no division for each pair
-of units, and no message is stored. A product is a number in float64 only for a limited number of
-factors: then its logarithm is taken.
+Numerators and denominators are multiplied separately, so that there is no division for each pair of
+units, and no message is stored. After a limited number of factors, before a product could leave the
+range of float64, its logarithm is taken.
 """
 
 import math
@@ -26,8 +26,8 @@ from fastmf._jit.intrinsics import larger, row, smaller
 from fastmf._jit.kernel import REORDER, kernel
 from fastmf.special import log_of_normal
 
-# Visible units whose beliefs are computed together, so that the exponentials vectorise; and of one
-# task of `pair_beliefs`.
+# Visible units of a tile, whose beliefs are computed together so that the exponentials vectorise,
+# and of a task of `pair_beliefs`.
 TILE_UNITS = 16
 # Hidden units are padded to a multiple of this: a vector of float32, or two.
 PADDING_MULTIPLE = {"sum": 16, "max": 32, "mixed": 16}
@@ -60,7 +60,7 @@ class BPSettings(NamedTuple):
     adaptive, tol, rounding_error, max_iter
         As in `ConvergenceSettings`.
     max_factors : int
-        Number of messages to one visible unit whose product is a number in float64.
+        Number of messages to one visible unit whose product is in the range of float64.
     flush_every, log_every : int
         Number of visible units after which the products of their messages to the hidden units are
         moved to float64, and after which their logarithm is taken, a multiple of the first.
@@ -92,8 +92,8 @@ class BPSettings(NamedTuple):
 class BPRecord(NamedTuple):
     """Beliefs and convergence record of all rows."""
 
-    visible: Float64[2]  # (n_rows, n_visible) and (n_rows, n_padded): log-odds of the beliefs
-    hidden: Float64[2]  # (n_rows, n_visible) and (n_rows, n_padded)
+    visible: Float64[2]  # (n_rows, n_visible): log-odds of the beliefs
+    hidden: Float64[2]  # (n_rows, n_padded): log-odds of the beliefs
     # bool (n_rows, n_visible): best assignment of all sweeps, of max- and mixed-product
     best: Bool[2]
     # (n_rows,): log-probability of that assignment plus log Z, with the hidden units maximised
@@ -111,16 +111,13 @@ class BPRecord(NamedTuple):
 
 
 class BPWorkspaces(NamedTuple):
-    """Results of the blocks of a sweep, and the buffers that this needs.
-
-    All have one entry for each worker.
-    """
+    """Results and buffers of the blocks of a sweep, with one entry for each worker."""
 
     # (n_workers, 3, n_padded): p, q and log-odds of the hidden units, in the type of the messages
     beliefs: Real[3]
     # (n_workers, n_blocks, n_padded): sums over a block of the log-messages to each hidden unit
     message_sums: Float64[3]
-    # (n_workers, n_blocks or 0, n_padded): sums over the units decoded as 1 of their couplings;
+    # (n_workers, n_blocks or 0, n_padded): sums of the couplings of the units decoded as 1, for
     # max-product only
     decoded_sums: Float64[3]
     # (n_workers, n_blocks): largest change of a belief or message, -1 before the first sweep of a
@@ -160,7 +157,7 @@ def sum_to_hidden(e, hidden, visible, s, product):
 
 @kernel(mode="merged")
 def add_sum_changes(e, hidden, visible, s, largest):
-    """Update the largest relative changes by the sweep of `sum_to_hidden` to come."""
+    """Update the largest relative changes of messages that `sum_to_hidden` is going to make."""
     (p, q), (high, low), one = hidden, visible, s.dtype.type(1)
     for j in range(s.shape[0]):
         t = s[j] * q[j]
@@ -171,16 +168,16 @@ def add_sum_changes(e, hidden, visible, s, largest):
 
 @kernel(mode="merged")
 def sum_to_hidden_damped(e, hidden, visible, damping, new_fraction, s, product):
-    """The same, with the normalised messages averaged with the old ones.
+    """Update as in `sum_to_hidden`, and average new and old messages after normalising both.
 
-    Normalised messages are messages of spins, s / (sqrt(e) + s): so it does not matter which value
-    of a unit is called 1.
+    Messages are normalised as messages of spins, s / (sqrt(e) + s), so that damping does not depend
+    on which value of a unit is called 1.
     """
     (p, q), (high, low) = hidden, visible
     for j in range(s.shape[0]):
         t = s[j] * q[j]
         above, below = (t + e[j] * p[j]) * low, (t + p[j]) * high
-        # Divided at once: with weights of the largest size no more can be multiplied.
+        # Divided at once: with the largest weights, a further product would overflow.
         new = (above + e[j] * below) / (above + below)
         root = math.sqrt(e[j])
         new_weight, old_weight = new_fraction * (root + s[j]), damping * (root + new)
@@ -214,10 +211,10 @@ def add(row, total):
 
 @kernel(mode="inline")
 def max_message(w, minus_cavity, zero):
-    """Max-product log-message max(0, w + cavity) - max(0, cavity).
+    """Return the max-product log-message max(0, w + cavity) - max(0, cavity).
 
-    Written with -cavity, because w would be lost in rounding where the cavity log-odds are large.
-    Compiled apart, because so would a sum of messages if their differences were reordered.
+    It is written with -cavity, as w would be lost in rounding where the cavity log-odds are large,
+    and compiled apart, as reordered differences would lose w in a sum of messages.
     """
     return larger(w, minus_cavity) - larger(zero, minus_cavity)
 
@@ -232,7 +229,7 @@ def set_to_halves(w, log_s):
 
 @kernel(mode="merged")
 def max_to_visible(w, log_s, log_odds, log_r):
-    """Max-product log-messages from the hidden units of such log-odds; returns their sum."""
+    """Set the max-product log-messages from hidden units, given their log-odds; return the sum."""
     zero, total = w.dtype.type(0), 0.0
     for j in range(w.shape[0]):
         message = max_message(w[j], log_s[j] - log_odds[j], zero)
@@ -243,7 +240,7 @@ def max_to_visible(w, log_s, log_odds, log_r):
 
 @kernel(mode="merged")
 def max_to_hidden(w, log_r, log_odds, damping, new_fraction, log_s, total):
-    """Max-product log-messages to the hidden units, damped, and their sum over visible units."""
+    """Update the damped max-product log-messages to the hidden units, and add them to `total`."""
     zero = w.dtype.type(0)
     for j in range(w.shape[0]):
         new = new_fraction * max_message(w[j], log_r[j] - log_odds, zero) + damping * log_s[j]
@@ -253,7 +250,7 @@ def max_to_hidden(w, log_r, log_odds, damping, new_fraction, log_s, total):
 
 @kernel(mode="merged")
 def add_max_changes(w, log_r, log_odds, log_s, largest):
-    """Update the largest changes by the undamped sweep of `max_to_hidden` to come."""
+    """Update the largest changes of messages that an undamped `max_to_hidden` is going to make."""
     zero = w.dtype.type(0)
     for j in range(w.shape[0]):
         new = max_message(w[j], log_r[j] - log_odds, zero)
@@ -270,7 +267,7 @@ def add_pair_beliefs(e, s, p, q, scale, total):
 
 @kernel(mode="merged")
 def _ratio(e, s, p, q):
-    """Product of the messages n / d to a visible unit."""
+    """Return the product of the messages n / d to a visible unit."""
     above, below = 1.0, 1.0
     for j in range(e.shape[0]):
         t = s[j] * q[j]
@@ -281,7 +278,7 @@ def _ratio(e, s, p, q):
 
 @kernel(mode="merged")
 def _normaliser(e, s, p, q, high, low):
-    """Product of the normalisers (n Q + d P) / n of a visible unit."""
+    """Return the product of the normalisers (n Q + d P) / n of a visible unit."""
     above, below = 1.0, 1.0
     for j in range(e.shape[0]):
         t = s[j] * q[j]
@@ -293,9 +290,9 @@ def _normaliser(e, s, p, q, high, low):
 
 @kernel(mode="by_address", fastmath=REORDER, views=True)
 def pair_logs(e, s, hidden, tile, max_factors, normalisers):
-    """Logarithms of products over all hidden units, for each visible unit of a tile.
+    """Set the logarithms of products over all hidden units, for each visible unit of a tile.
 
-    Few arguments: arguments of a call by address are copied, all fields of every array.
+    Arguments are few, as a call by address copies all fields of every array.
     """
     n, real = hidden.shape[0] // 3, e.dtype.type
     n_units = s.shape[0] // n
@@ -319,7 +316,7 @@ def pair_logs(e, s, hidden, tile, max_factors, normalisers):
 
 @kernel(mode="merged")
 def _product(e, first, second):
-    """Product of first + e second."""
+    """Return the product of first + e second."""
     product = 1.0
     for j in range(e.shape[0]):
         product *= first[j] + e[j] * second[j]
@@ -328,10 +325,10 @@ def _product(e, first, second):
 
 @kernel(mode="by_address", fastmath=REORDER, views=True)
 def log_products(settings, e, hidden, visible, tile):
-    """Logarithms of the products of the mixed-product messages to each unit of a tile.
+    """Set the logarithms of the products of the mixed-product messages to each unit of a tile.
 
-    They are first + e second, of the beliefs (first, second) = (q, p) to a unit that is decoded as
-    0, and e / r with (p, q) to one decoded as 1.
+    A message is r = q + e p to a unit that is decoded as 0. For a unit decoded as 1 the factors are
+    e / r = p + e q: the caller subtracts the logarithm of their product from the sum of weights.
     """
     n, n_units = hidden.shape[0] // 3, visible.shape[0]
     logs = row(tile, (LOGS * TILE_UNITS,), n_units)

@@ -1,14 +1,14 @@
-"""Copies, memory of threads, and products of a few rows with fixed couplings, inside kernels.
+"""Products of a few rows with fixed couplings inside kernels, copies, and memory of threads.
 
-BLAS packs its right operand again at every call, has threads of its own, and rounds a row
-differently with the number of rows beside it. Here the couplings are packed once per solve; a tile
-of rows times one panel of columns stays in registers; and an entry is always the same chain of
-fused multiply-adds, so that a row's result does not depend on which rows are with it. A tile is
-emitted as LLVM vectors (`fastmf._jit.vectors`).
+BLAS packs its right operand again at every call, starts its own threads, and may round a row
+differently if the number of rows changes. Here the couplings are packed once per solve, a tile of
+rows times one panel of columns stays in registers, and an entry is always computed by the same
+chain of fused multiply-adds, so that the result of a row does not depend on the other rows. A tile
+is emitted as LLVM vectors (`fastmf._jit.vectors`).
 
-Copies take longer to compile as statements on whole arrays. Kernels that made their own arrays
-would take a third of a second longer to compile: threads that call a kernel at the same time share
-scratch memory and a queue of tasks (`Work`).
+Copies are loops, which compile faster than statements on whole arrays. Kernels make no arrays,
+which would take a third of a second longer to compile: the threads that call a kernel share scratch
+memory and a queue of tasks (`Work`).
 """
 
 from functools import cache
@@ -49,8 +49,8 @@ def add_multiple(factor, source, target):
 class Work(NamedTuple):
     """Scratch memory and queue of a kernel."""
 
-    # array, or NamedTuple of arrays: the part of each worker, on the first axis. A worker beyond it
-    # leaves at once
+    # array, or NamedTuple of arrays, with the workers on the first axis. A worker whose number is
+    # beyond that axis returns at once
     scratch: np.ndarray
     queue: np.ndarray  # int64 (2,): next task, next worker
 
@@ -60,46 +60,46 @@ def new_work(scratch):
     return Work(scratch, np.zeros(2, np.int64))
 
 
-# Whether the processor has AVX-512 and its 32 registers of 64 bytes, or 16 of 32 as AVX2.
+# Whether the processor has AVX-512 (32 registers of 64 bytes); if not, 16 registers of 32 bytes.
 WIDE = LEVEL == "x86-64-v4"
 VECTOR_BYTES = 64 if WIDE else 32
 # A tile of rows x 3 vectors needs one register per accumulator, 3 for couplings and 1 for a state:
-# all of AVX2's 16 registers with 4 rows, most of AVX-512's 32 with 8.
+# with 4 rows all 16 registers of AVX2, with 8 rows most of the 32 registers of AVX-512.
 TILE_VECTORS = 3
 TILE_ROWS = 8 if WIDE else 4
 # Rows of one task of a worker.
 TASK_ROWS = 24
-# Rows of a panel (12 KiB) that stay in the first-level cache, beside the next ones and some rows of
-# states, while all tiles are computed.
+# Rows of a chunk of a panel (12 KiB), which stays in the first-level cache, with the next chunk and
+# some rows of states, while all tiles are computed.
 CHUNK_ROWS = 12 * 1024 // (TILE_VECTORS * VECTOR_BYTES)
 
 
 def panel_width(dtype):
-    """Number of columns in one panel of packed couplings."""
+    """Return the number of columns in one panel of packed couplings."""
     return TILE_VECTORS * VECTOR_BYTES // np.dtype(dtype).itemsize
 
 
 def pack(matrix):
-    """Divide a matrix into panels of columns, as `product` needs it."""
+    """Copy a matrix to panels of columns, the layout that `product` needs."""
     panels = empty_panels(*matrix.shape, matrix.dtype)
     fill_panels(matrix, panels)
     return panels
 
 
 def empty_panels(n_rows, n_columns, dtype):
-    """An empty packed matrix, (n_panels, n_rows, panel_width)."""
+    """Return an empty packed matrix, (n_panels, n_rows, panel_width)."""
     width = panel_width(dtype)
     return aligned((-(-n_columns // width), n_rows, width), dtype)
 
 
 def fill_panels(matrix, panels):
-    """Set panels[p, k, c] to matrix[k, p * width + c], and to 0 where there is none."""
+    """Set panels[p, k, c] to matrix[k, p * width + c], and the padding to 0."""
     for part, copied in panel_views(matrix, panels):
         copied[:] = part
 
 
 def panel_views(matrix, panels):
-    """Pairs of views of a matrix and of the panels of its columns, in which other entries are 0."""
+    """Return pairs of views of a matrix and of its panels, after setting their padding to 0."""
     _, n_rows, width = panels.shape
     n_whole, n_rest = divmod(matrix.shape[1], width)
     full = matrix[:, : n_whole * width].reshape(n_rows, n_whole, width)
@@ -118,16 +118,16 @@ def product(address, states, n_rows, source, packed, out, n_columns):
 
 @cache
 def product_address(dtype):
-    """Address of the compiled product of matrices of a type."""
+    """Return the address of the compiled product for a floating type."""
     arguments = Strided[2], int, int, Strided[3], Strided[2], int
     return address_of(_product, *argument_types(dtype, *arguments))
 
 
 class _Position(NamedTuple):
-    """Where a tile is, and which rows of the panel it is multiplied by; LLVM integers.
+    """Position of a tile, and the rows of the panel that it is multiplied by; LLVM integers.
 
-    Columns `skip`, ... of the panel go to columns `column + skip`, ... of the result. Rows `first`
-    to `last` of the panel are added, to zeros if `first` is 0.
+    Columns of the panel from `skip` on go to columns of the result from `column + skip` on. Terms
+    of rows `first` to `last` of the panel are added to the result, or replace it if `first` is 0.
     """
 
     row: object
@@ -140,9 +140,9 @@ class _Position(NamedTuple):
 
 
 def _tile(n_tile_rows):
-    """Function for `n_tile_rows` rows of a product, as `_Position` says.
+    """Return a function that computes `n_tile_rows` rows of a product at a `_Position`.
 
-    They are multiplied with a whole panel, or with a single vector of it.
+    The rows are multiplied with a whole panel or, if `single`, with one vector of its columns.
     """
 
     def tile(states, packed, out, position, single):
@@ -190,7 +190,7 @@ class _TileEmitter(Vectors):
         self.panel_stride = self._stride(self.packed, 0)
 
     def _stride(self, array, axis):
-        """Numbers from an entry to the next one along an axis."""
+        """Return the stride along an axis, counted in numbers."""
         n_bytes = self.builder.extract_value(array.strides, axis)
         return self.builder.sdiv(n_bytes, integer(self.item_bytes))
 
@@ -235,7 +235,7 @@ class _TileEmitter(Vectors):
             self.store(total, target, place)
 
     def _next_sums(self, sums, state_rows, couplings, k):
-        """The sums with the terms of one k, states[:, k] * couplings[k, :]."""
+        """Return the sums with the terms of one k added, states[:, k] * couplings[k, :]."""
         builder, n_vectors = self.builder, len(sums) // len(state_rows)
         panel_row = builder.mul(k, integer(TILE_VECTORS * self.n_lanes))
         loaded = [
@@ -253,10 +253,10 @@ class _TileEmitter(Vectors):
         return new
 
     def _prefetch(self, pointer, n_bytes):
-        """Load into the first-level cache what the next chunk of rows has in this place.
+        """Prefetch the corresponding row of the next chunk into the first-level cache.
 
-        The first tile of a chunk would wait for it otherwise. Panels follow one another in memory,
-        so that after the last chunk of one comes the first of the next.
+        Otherwise the first tile of a chunk would wait for memory. Panels are contiguous, so that
+        the last chunk of a panel is followed by the first chunk of the next.
         """
         builder, byte = self.builder, ir.IntType(8).as_pointer()
         function = ir.FunctionType(ir.VoidType(), [byte, *[ir.IntType(32)] * 3])
@@ -264,8 +264,8 @@ class _TileEmitter(Vectors):
         options = [integer(option, 32) for option in (0, 3, 1)]  # to read, L1, data
         ahead = CHUNK_ROWS * TILE_VECTORS * self.n_lanes
         for line in range(0, n_bytes, LINE_BYTES):
-            here = builder.gep(pointer, [integer(ahead + line // self.item_bytes)])
-            builder.call(prefetch, [builder.bitcast(here, byte), *options])
+            target = builder.gep(pointer, [integer(ahead + line // self.item_bytes)])
+            builder.call(prefetch, [builder.bitcast(target, byte), *options])
 
 
 _full_tile = _tile(TILE_ROWS)
@@ -275,7 +275,7 @@ _one_row = _tile(1)
 
 @kernel(mode="by_address")
 def _product(states, n_rows, source, packed, out, n_columns):
-    """`product`, tile by tile."""
+    """Compute `product` tile by tile."""
     n_source, width = packed.shape[1:]
     lanes = width // TILE_VECTORS
     n_chunks = larger(1, -(-n_source // CHUNK_ROWS))

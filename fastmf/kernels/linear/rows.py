@@ -1,7 +1,7 @@
-"""Sums and updates of rows of a table, which are chosen by their numbers, inside kernels.
+"""Sums and updates of indexed rows of a table, inside kernels.
 
-Up to `SUM_BYTES` of a sum stay in registers. Vectors are emitted (`fastmf._jit.vectors`): a
-loop for each row would load and store the sum again, and rows are short.
+Up to `SUM_BYTES` of a sum stay in registers. The loops are emitted as LLVM vectors
+(`fastmf._jit.vectors`): rows are short, and ordinary loops would load and store the sum for each.
 """
 
 from functools import partial
@@ -12,9 +12,9 @@ from fastmf._jit.kernel import emitted, field
 from fastmf._jit.lazily import types
 from fastmf._jit.vectors import Vectors, integer, loop
 
-# Numbers in a vector; the length of all rows is a multiple of it.
+# Numbers in a vector; the length of rows must be a multiple of it.
 LANES = 8
-# Half of the registers of AVX2.
+# Bytes of a sum that are held in registers: half of the registers of AVX2.
 SUM_BYTES = 256
 
 

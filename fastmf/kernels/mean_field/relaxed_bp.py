@@ -40,13 +40,11 @@ from fastmf.priors._compiled import tilted_log_partition, tilted_moments
 
 # Sources whose messages are computed together, so that transposing them writes whole cache lines.
 TILE_SOURCES = 16
-# Planes of the state of a row after moments and damped tilts: the tilts of which these are the
-# moments.
-OWN_B, OWN_A = range(4, 6)
-# Measures of a sweep: largest change of a marginal mean, and of a mean among messages too, both
-# before damping; that of a variance; largest effects on the log-partition (see
-# `fastmf.kernels.mean_field.units`); largest absolute mean, or variance up to 1; and 1 where
-# moments do not exist.
+# Planes of the last undamped tilts in the state of a row, under which units have its moments.
+LAST_B, LAST_A = range(4, 6)
+# Measures of a sweep: largest changes, before damping, of a marginal mean, a message mean, and a
+# variance; largest effects of mean and variance on the log-partition (see
+# `fastmf.kernels.mean_field.units`); largest absolute mean, or variance up to 1; 1 without moments.
 (
     MARGINAL_CHANGE,
     MEAN_CHANGE,
@@ -71,7 +69,7 @@ class LayerView(NamedTuple):
 
 
 class RelaxedBPSettings(NamedTuple):
-    """Options as in `mean_field_types.TapSettings`; damping applies to the tilts b and a."""
+    """Options as in `units.TapSettings`; damping applies to the tilts b and a."""
 
     damping: float
     adaptive: bool
@@ -85,21 +83,21 @@ class RelaxedBPRow(NamedTuple):
     """The row that a worker iterates, and its scratch space."""
 
     # (4, n_messages): means and variances of the messages into the first layer of a sweep, and of
-    # those from it
+    # the messages that it sends
     messages: Real[2]
-    # (6, n_units): mean, variance, damped tilts b and a, and undamped ones: see the planes above
+    # (6, n_units): mean, variance, damped tilts b and a, undamped tilts b and a
     state: Real[2]
     tilt: Real[2]  # (2, n_units): tilts b and a of the newest messages, undamped
     external: Real[2]  # (2, n_units): field and precision
     scratch: Real[2]  # (4, n_units)
     # (2, TILE_SOURCES, n_units): means and variances of messages before they are transposed
     tile: Real[3]
-    measures: Float64[1]  # (N_MEASURES,): measures of the sweep so far: see above
+    measures: Float64[1]  # (N_MEASURES,): measures of the current sweep
 
 
 @kernel(mode="inline", fastmath=REORDER)
 def _tilt_of_messages(w, mean, var):
-    """Sum of all messages to a unit, which is added to its tilt."""
+    """Return the sum of all messages to a unit, its tilt without the external tilt."""
     b = a = w.dtype.type(0)
     for i in range(w.shape[0]):
         b += w[i] * mean[i]
@@ -109,7 +107,7 @@ def _tilt_of_messages(w, mean, var):
 
 @kernel(mode="inline")
 def _cavities(w, mean, var, b, a, cavity_b, cavity_a):
-    """The tilt of each unit without the message from one source."""
+    """Set the tilt of each unit without the message from one source."""
     for i in range(w.shape[0]):
         cavity_b[i] = b[i] - w[i] * mean[i]
         cavity_a[i] = a[i] + w[i] * w[i] * var[i]
@@ -117,13 +115,13 @@ def _cavities(w, mean, var, b, a, cavity_b, cavity_a):
 
 @kernel(mode="merged")
 def _update_marginals(layer, damping, work):
-    """Marginal moments of a layer, and its damped tilts, unless moments do not exist."""
+    """Update the marginal moments and damped tilts of a layer, unless moments do not exist."""
     first, n = layer.start, layer.couplings.shape[1]
     new_b, new_a = row(work.tilt, (0, first), n), row(work.tilt, (1, first), n)
     new_mean, new_var = row(work.scratch, (0, 0), n), row(work.scratch, (1, 0), n)
     mean, var = row(work.state, (MEAN, first), n), row(work.state, (VAR, first), n)
     b, a = row(work.state, (B, first), n), row(work.state, (A, first), n)
-    own_b, own_a = row(work.state, (OWN_B, first), n), row(work.state, (OWN_A, first), n)
+    last_b, last_a = row(work.state, (LAST_B, first), n), row(work.state, (LAST_A, first), n)
     external = row(work.external, (1, first), n)
     tilted_moments(layer.units, 0, new_b, new_a, new_mean, new_var)
     measures, finite, old = work.measures, True, mean.dtype.type(damping)
@@ -146,14 +144,14 @@ def _update_marginals(layer, damping, work):
         measures[MESSAGE_VAR_EFFECT] = larger(measures[MESSAGE_VAR_EFFECT], var_effect)
         scale = larger(per_sd * abs(new_mean[i]), smaller(1.0, new_var[i]))
         measures[LARGEST_MEAN] = larger(measures[LARGEST_MEAN], scale)
-        mean[i], var[i], own_b[i], own_a[i] = new_mean[i], new_var[i], new_b[i], new_a[i]
+        mean[i], var[i], last_b[i], last_a[i] = new_mean[i], new_var[i], new_b[i], new_a[i]
         b[i] = old * b[i] + new * new_b[i]
         a[i] = old * a[i] + new * new_a[i]
 
 
 @kernel(mode="merged")
 def _send_tile(layer, work, outgoing, damping, part):
-    """Transpose messages to sources, `n_here` from `start` on, into the messages of the layer."""
+    """Store the transposed messages to sources `start` to `start + n_here` of the layer."""
     (n_source, n), (start, n_here), measures = layer.couplings.shape, part, work.measures
     for k in range(2 * n):
         plane, j = k // n, k % n
@@ -172,9 +170,9 @@ def _send_tile(layer, work, outgoing, damping, part):
 
 @kernel(mode="by_address", views=True)
 def _update_layer(layer, incoming, damping, work):
-    """Update marginals and messages of one layer, unless moments do not exist.
+    """Update the marginals and messages of one layer, unless moments do not exist.
 
-    `incoming` is the plane of the means of the messages into the layer; `work.measures` grow.
+    `incoming` is the plane of the means of the messages into the layer.
     """
     _update_marginals(layer, damping, work)
     if work.measures[WITHOUT_MOMENTS] == 1:
@@ -201,14 +199,14 @@ def _update_layer(layer, incoming, damping, work):
 
 @cache
 def update_address(dtype):
-    """Address of the compiled update of a layer, for a floating type."""
+    """Return the address of the compiled update of a layer, for a floating type."""
     arguments = LayerView, int, float, RelaxedBPRow
     return address_of(_update_layer, *argument_types(dtype, *arguments))
 
 
 @kernel(mode="merged")
 def _bethe_terms(layer, incoming, work):
-    """Terms of a layer in the Bethe log-partition (Eq. 65), at undamped tilts."""
+    """Return the terms of a layer in the Bethe log-partition (Eq. 65), at undamped tilts."""
     n_source, n = layer.couplings.shape
     b, a = row(work.tilt, (0, layer.start), n), row(work.tilt, (1, layer.start), n)
     cavity_b, cavity_a = row(work.scratch, (2, 0), n), row(work.scratch, (3, 0), n)
@@ -229,7 +227,7 @@ def _bethe_terms(layer, incoming, work):
 
 @kernel(mode="merged")
 def _bethe(layers, settings, work):
-    """The Bethe log-partition of a row."""
+    """Return the Bethe log-partition of a row."""
     total = 0.0
     for k in range(2):
         total += _bethe_terms(layers[k], 2 * k, work)
@@ -241,7 +239,7 @@ def _bethe(layers, settings, work):
 
 @kernel(mode="merged")
 def _start_row(layer, index, record, work):
-    """Start: the messages into and from a layer are the moments of the units that send them."""
+    """Set the messages into and from a layer to the initial moments of the sending units."""
     n_source, n = layer.couplings.shape
     for k in range(2 * n):
         plane, j = k // n, k % n
@@ -266,10 +264,10 @@ def _start_row(layer, index, record, work):
 
 @kernel(mode="merged")
 def _status(measures, sweep, damping, settings):
-    """Whether a row has ended after this many sweeps, and how; and whether its means have settled.
+    """Return the status of a row after a sweep, and whether its marginal means have converged.
 
-    Damped sweeps converge where undamped ones multiply errors by up to (1 + damping) / (1 -
-    damping): changes are tested times that.
+    A damped sweep converges even if an undamped sweep multiplies errors by up to steepness = (1 +
+    damping) / (1 - damping), so that changes are multiplied by it before they are tested.
     """
     tol, resolution = settings.tol, settings.resolution
     steepness = (1 + damping) / (1 - damping)
@@ -289,7 +287,7 @@ def _status(measures, sweep, damping, settings):
 
 @kernel(mode="merged")
 def _iterate_row(layers, settings, index, queue, record, work):
-    """Sweep a row until it ends, and store it; returns its status."""
+    """Sweep a row until it ends, store it, and return its status."""
     status, sweep, damping, old = RUNNING, np.int64(0), settings.damping, 0.0
     min_change, last_min_change, residual, measures = np.inf, np.inf, 0.0, work.measures
     while status == RUNNING and not stopped(queue):
@@ -307,7 +305,7 @@ def _iterate_row(layers, settings, index, queue, record, work):
             record.history[index, sweep] = residual
         sweep += 1
         status, settled = _status(measures, sweep, old, settings)
-        # Where marginal means have settled, messages may oscillate and variances change slowly.
+        # After marginal means have converged, messages may oscillate and variances change slowly.
         min_change = smaller(min_change, residual if settled else measures[MARGINAL_CHANGE])
         if sweep % WINDOW_SWEEPS == 0:
             slowest = 1.0 if settled else 0.7
@@ -322,7 +320,7 @@ def _iterate_row(layers, settings, index, queue, record, work):
 
 
 def relaxed_bp_work(n_workers, n_units, n_messages, dtype):
-    """Memory of `relaxed_bp`: a `RelaxedBPRow` whose arrays have a first axis of threads."""
+    """Return memory of `relaxed_bp`, a `RelaxedBPRow` with the workers on a first axis."""
     shapes = (4, n_messages), (6, n_units), (2, n_units), (2, n_units), (4, n_units)
     parts = (np.empty((n_workers, *shape), dtype) for shape in shapes)
     tile = np.empty((n_workers, 2, TILE_SOURCES, n_units), dtype)

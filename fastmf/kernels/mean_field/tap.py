@@ -1,27 +1,27 @@
 """TAP sweeps: many rows iterated to fixed points of the mean-field equations.
 
 A sweep updates a block of units at a time (`fastmf.kernels.mean_field.units`), from the newest
-values of all units. Rows are independent: each worker iterates a few of them and, when one has
-ended, loads the next, so that the result of a row depends on nothing but the row.
+values of all units. Rows are independent: a worker iterates a few of them, and loads the next row
+when one has ended, so that the result of a row does not depend on the other rows.
 
 *Groups of states* (categorical units) have the covariance C = diag(m) - m m', so that the Onsager
-term of a group i is a matrix. With the field r_k = W_k' m_k of each group k, a whole group of units
-is updated by
+term of a group i is a matrix. With the field r_k = W_k' m_k of each group k, all states of group i
+are updated by
 
-    s = W_i m_i                       fields of the group alone on the units it is coupled to
-    b = W' (m - C s)                  with C s = v s for units that are no groups
+    s = W_i m_i                       fields of group i alone on the units it is coupled to
+    b = W' (m - C s)                  with C s = v s for units outside groups
     a = -sum_j v_j W_j^2 - sum_k [(W_k^2)' m_k - r_k^2]
     m_i = softmax(field_i + b - a / 2)
 
-and a unit that is no group by b = W' m + a m, with the same a. The fields of single groups are kept
-from the update of one side to the update of the other, where they are s. So an RBM of groups beside
-other units needs four products a sweep, and a fully visible machine three. It is order 2 of
-Plefka's expansion at fixed means of all states; for groups of two states, the equations of units.
+and a unit outside groups by b = W' m + a m, with the same a. The fields of single groups that the
+update of one side computes are the s of the other side. An RBM of groups and other units thus needs
+four products per sweep, and a fully visible machine three. This is order 2 of Plefka's expansion at
+fixed means of all states, which for groups of two states gives the equations of single units.
 
-*Sparse couplings* are swept in chunks of units. Units of one colour are not coupled: a chunk of
-them is updated at once, and chunks of one colour by several threads. Each chunk has measures of its
-own, which are put together in the order of the chunks, so that results do not depend on the number
-of threads, however few the rows are.
+*Sparse couplings* are swept in chunks of units. Units of one colour are not coupled: the units of a
+chunk have one colour and are updated together, and chunks of one colour by several threads. Each
+chunk has its own measures, which are combined in the order of the chunks, so that results do not
+depend on the number of threads, even if there is a single row.
 """
 
 from functools import cache
@@ -89,7 +89,7 @@ from fastmf.priors._compiled import third_cumulants, tilted_moments
 
 @kernel(mode="merged")
 def _propagate_change(layer, active, s, panel, i, old, order):
-    """Add to the products of the later units of a block what unit i has changed by.
+    """Add the effect of the change of unit i to the products of the later units of its block.
 
     `old` holds mean, variance and third cumulant of the unit when the products were computed.
     """
@@ -100,7 +100,7 @@ def _propagate_change(layer, active, s, panel, i, old, order):
         packed = packed_couplings(layer, power, panel, panel + 1, active.products)
         couplings = row(packed, (0, unit - layer[SOURCE], 0), width)
         products = row(active.products, (power, s, 0), width)
-        # Products of earlier units are not needed any more: so the loop is one of whole vectors.
+        # Products of earlier units are not needed any more, and including them vectorises the loop.
         for j in range(width):
             products[j] += couplings[j] * change
 
@@ -159,8 +159,8 @@ def _load_rows(layers, active, n_active, queue, settings, record):
 
 @kernel(mode="merged")
 def _store_ended_rows(layers, active, n_active, settings, tilt, record):
-    """Store the rows that have ended, fill their slots by the last ones and count the rest."""
-    s = np.int64(0)  # an integer of Python would be compiled for twice
+    """Store the rows that have ended, move the last rows to their slots; return the number left."""
+    s = np.int64(0)  # with a Python integer, Numba would compile for two types
     while s < n_active:
         slot = row(active.slots, (0, s, 0), SLOT_SIZE)
         status = assess_row(active, s, slot, settings, record)
@@ -169,7 +169,7 @@ def _store_ended_rows(layers, active, n_active, settings, tilt, record):
             s += 1
             continue
         index = np.int64(slot[ROW])
-        # Rows that are confirmed are stored already.
+        # A row in a confirming sweep is stored already.
         if status == CONFIRMING or slot[CONFIRMS] == 0:
             refresh_variances(layers, active, s, slot, tilt)
             copy_row(active.state, s, record.state, index, 4)
@@ -188,7 +188,7 @@ def _store_ended_rows(layers, active, n_active, settings, tilt, record):
 
 @kernel(mode="merged")
 def _rows_of_worker(workers, w):
-    """The rows of one worker, with its scratch space."""
+    """Return the rows of one worker, with its scratch space."""
     return ActiveRows(
         *(workers.slots[w], workers.state[w], workers.products[w]),
         *(workers.scratch[w], workers.group_fields[w]),
@@ -204,7 +204,7 @@ def tap(sweep, settings, tilt, workers, queue, record):
     active = _rows_of_worker(workers, w)
     n_active, more_rows = np.int64(0), True
     while more_rows or n_active > 0:
-        # Beside older rows new ones repeat the blocks before, which does not change them.
+        # New rows beside older ones repeat the blocks before `first`, which does not change them.
         first = settings.first_block if n_active == 0 else np.int64(0)
         if more_rows:
             n_active, more_rows = _load_rows(layers, active, n_active, queue, settings, record)
@@ -220,10 +220,10 @@ def tap(sweep, settings, tilt, workers, queue, record):
 
 @kernel(fastmath=REORDER, views=True)
 def log_partitions(sweep, settings, tilt, workers, queue, record, values):
-    """Compute the log-partition of every row of a record, by sweeps in which nothing moves.
+    """Compute the log-partition of every row of a record, by sweeps that leave moments unchanged.
 
-    The last of `settings.max_iter` sweeps counts: of groups of states, the first one finds the
-    fields of single groups.
+    The last of `settings.max_iter` sweeps gives the result: with groups of states, a first sweep
+    must compute the fields of single groups.
     """
     w, layers, blocks = fetch_and_increment(queue[1:]), sweep.layers, sweep.blocks
     if w >= workers.state.shape[0]:
@@ -244,7 +244,7 @@ def log_partitions(sweep, settings, tilt, workers, queue, record, values):
 
 
 def given_work(layer, n_workers=1):
-    """Memory of `moments_given` for a number of threads."""
+    """Return memory of `moments_given` for a number of workers."""
     n_panels, _, width = layer.couplings.shape
     return new_work(np.zeros((n_workers, TASK_ROWS + 1, n_panels * width), layer.couplings.dtype))
 
@@ -274,7 +274,7 @@ def moments_given(layers, k, states, moments, work):
 
 @cache
 def update_address(dtype, update=update_block):
-    """Address of the compiled update of a block of units, for a floating type."""
+    """Return the address of the compiled update of a block of units, for a floating type."""
     arguments = Int64[1], (int, int), int, ActiveRows, TapSettings, Tilt
     return address_of(update, *argument_types(dtype, *arguments))
 
@@ -284,7 +284,7 @@ def _shift(mean, var, s, shifted, sources):
     """Set `shifted` to m - C s: the means of the sources less their response to a group."""
     for k in range(sources.shape[0]):
         begin, n, kind = sources[k, 0], sources[k, 1], sources[k, 2]
-        # Loops that begin at 0 have no negative index, which would keep them from vectors.
+        # Loops that begin at 0 vectorise: Numba need not handle negative indices.
         m = row(mean, (begin,), n)
         out = row(shifted, (begin,), n)
         field = row(s, (sources[k, 4],), n)
@@ -309,17 +309,17 @@ def subtract_response(mean, field, out):
 
 @kernel(mode="inner")
 def _multiply_source(layer, n_active, states, source, packed, out, n):
-    """Products of one source with its rows of packed couplings, or their squares.
+    """Multiply the states of one source by its rows of packed couplings, or their squares.
 
-    Whole vectors are written: the columns after them are filled later.
+    Whole vectors are written, also beyond column `n`: later columns are filled afterwards.
     """
     begin, packed = layer[SOURCE] + source[0], packed[:, source[0] : source[0] + source[1]]
     product(layer[PRODUCT], states, n_active, begin, packed, out, n)
 
 
 @kernel(mode="inner")
-def _add_own(active, n_active, plane, column, n):
-    """Add the products with one source to their sums."""
+def _add_source(active, n_active, plane, column, n):
+    """Add the products with one source to the sums over sources."""
     for s in range(n_active):
         total = row(active.products, (plane, s, column), n)
         of_source = row(active.products, (ONE_SOURCE, s, 0), n)
@@ -329,7 +329,7 @@ def _add_own(active, n_active, plane, column, n):
 
 @kernel(mode="merged")
 def _add_variances(layer, active, n_active, sources, columns):
-    """Sums of W^2 v, of W^2 m over groups, for some columns of the packed squares."""
+    """Sum W^2 v over sources (W^2 m for groups), for some columns of the packed squares."""
     first, n = columns
     packed = packed_couplings(layer, 1, first, first - (-n // layer[WIDTH]), active.products)
     plane = np.int64(ONSAGER)
@@ -342,13 +342,13 @@ def _add_variances(layer, active, n_active, sources, columns):
         states = active.state[VAR if source[2] == SCALARS else MEAN]
         _multiply_source(layer, n_active, states, source, packed, active.products[plane], n)
         if plane == ONE_SOURCE:
-            _add_own(active, n_active, np.int64(ONSAGER), np.int64(0), n)
+            _add_source(active, n_active, np.int64(ONSAGER), np.int64(0), n)
         plane = np.int64(ONE_SOURCE)
 
 
 @kernel(mode="merged")
 def _add_groups(active, s, sources, target, n, column):
-    """Add the fields of single groups, and to the variances less their squares."""
+    """Add the fields of single groups to the fields, and subtract their squares from `onsager`."""
     field = row(active.products, (FIELD, s, column), n)
     onsager = row(active.products, (ONSAGER, s, column), n)
     for k in range(sources.shape[0]):
@@ -361,9 +361,9 @@ def _add_groups(active, s, sources, target, n, column):
 
 @kernel(mode="merged")
 def _add_fields(layer, active, n_active, target, sources, packed, column):
-    """Fields of some units; fields of single groups are stored, and squared in the variances.
+    """Compute the fields of some units, and store the fields of single groups on them.
 
-    The fields of a group are left out but for the sources that are groups.
+    Their squares enter the Onsager terms. `_multiply_shifted` replaces the fields of groups.
     """
     n, is_group = target[1], target[3] >= 0
     states, of_source = active.state[MEAN], active.products[ONE_SOURCE]
@@ -378,21 +378,21 @@ def _add_fields(layer, active, n_active, target, sources, packed, column):
             _multiply_source(layer, n_active, states, source, packed, out, n)
         elif source[2] == SCALARS and not is_group:
             _multiply_source(layer, n_active, states, source, packed, of_source, n)
-            _add_own(active, n_active, np.int64(FIELD), column, n)
+            _add_source(active, n_active, np.int64(FIELD), column, n)
     for s in range(n_active):
         _add_groups(active, s, sources, target, n, column)
 
 
 @kernel(mode="inner")
 def _multiply_means(layer, active, n_active, target, packed, plane, column):
-    """Fields W' m of a target."""
+    """Compute the fields W' m of a target."""
     states, out = active.state[MEAN], active.products[plane, :, column:]
     product(layer[PRODUCT], states, n_active, layer[SOURCE], packed, out, target[1])
 
 
 @kernel(mode="merged")
 def _multiply_shifted(layer, active, n_active, target, sources, packed, column):
-    """Fields of a group on which its own effect on the neighbours is left out."""
+    """Compute the fields W' (m - C s) of a group, without the group's effect on its neighbours."""
     n_source, n_fields = layer[N_SOURCE], active.group_fields.shape[2] - target[3]
     for s in range(n_active):
         mean = row(active.state, (MEAN, s, layer[SOURCE]), n_source)
@@ -406,7 +406,7 @@ def _multiply_shifted(layer, active, n_active, target, sources, packed, column):
 
 @kernel(mode="merged")
 def _finish_groups(layer, active, s, targets, settings, tilt):
-    """New moments of the units of some targets, of one row, from their products."""
+    """Update the units of some targets in one row, from their products."""
     first, last = targets[0, 0], targets.shape[0] - 1
     n, column = targets[last, 0] + targets[last, 1] - first, targets[0, 4] % layer[WIDTH]
     like, units = active.products, (s, first, n, column)
@@ -441,16 +441,16 @@ def update_groups(layer, block, n_active, active, settings, tilt):
         _finish_groups(layer, active, s, targets, settings, tilt)
 
 
-# Units of a chunk, whose intermediate results stay in the cache, and columns between two checks for
-# KeyboardInterrupt where units are updated one by one.
+# Largest number of units of a chunk, whose intermediate results stay in the cache, and number of
+# columns between two checks for KeyboardInterrupt if units are updated one by one.
 CHUNK_UNITS = 2048
 
 
 class SparseCouplings(NamedTuple):
-    """Couplings by rows of the units; the rows of a group of states have the same sources."""
+    """Couplings in compressed rows, one for each unit; all states of a group have equal sources."""
 
     starts: Int64[1]  # (n_units + 1,)
-    # int32 (n_entries,): ascending in each row. All states of a group are there, or none
+    # int32 (n_entries,): ascending in each row, with all states of a group or none
     sources: Int32[1]
     values: Real[1]  # (n_entries,)
     # int32 (n_units,), or empty: number of states of the group that a unit belongs to, 1 for other
@@ -463,7 +463,7 @@ class SparseCouplings(NamedTuple):
 class SparseWork(NamedTuple):
     """State of all rows, and memory of each thread."""
 
-    queue: Int64[1]  # (2,): next task and next worker not taken yet
+    queue: Int64[1]  # (2,): next task and next worker
     state: Real[4]  # (n_rows, 5 or 6, 1, n_units): planes as of `ActiveRows`
     slots: Float64[4]  # (n_rows, 1, 1, SLOT_SIZE)
     measures: Float64[5]  # (n_rows, n_chunks, 1, 1, SLOT_SIZE): slots of the chunks of a sweep
@@ -474,7 +474,7 @@ class SparseWork(NamedTuple):
 
 @kernel(mode="inner", fastmath=REORDER)
 def _multiply_units(graph, order, active, first, n):
-    """Products of some units that are no states of groups."""
+    """Compute the products of some units outside groups of states."""
     n_units = active.state.shape[2]
     mean, var = row(active.state, (MEAN, 0, 0), n_units), row(active.state, (VAR, 0, 0), n_units)
     third = row(active.state, (THIRD if order == 3 else MEAN, 0, 0), n_units)
@@ -495,7 +495,7 @@ def _multiply_units(graph, order, active, first, n):
 
 @kernel(mode="inner", fastmath=REORDER)
 def _multiply_block(block, mean, var, group, order, out):
-    """Add the products of one column of units with one of its sources.
+    """Add the products of one column, a unit or a group of states, with one of its sources.
 
     See `fastmf.kernels.mean_field.tap`: the fields of a group are W' (m - C s).
     """
@@ -523,7 +523,7 @@ def _multiply_block(block, mean, var, group, order, out):
         total = square = shifted = zero
         for j in range(size):
             total += w[j] * mean[j]
-            # In a group v + m^2 is m.
+            # For states of a group v + m^2 = m.
             square += w[j] * w[j] * (mean[j] if size > 1 else var[j])
             shifted += w[j] * response[j]
         whole_field[i] += total
@@ -533,7 +533,7 @@ def _multiply_block(block, mean, var, group, order, out):
 
 @kernel(mode="inner")
 def _multiply_columns(graph, order, active, first, n):
-    """Products of some columns of units, groups of states among them."""
+    """Compute the products of some columns, each of which is a unit or a group of states."""
     zero, unit, end = active.state.dtype.type(0), first, first + n
     while unit < end:
         size, begin = np.int64(graph.sizes[unit]), graph.starts[unit]
@@ -560,7 +560,7 @@ def _multiply_columns(graph, order, active, first, n):
 
 @kernel(mode="inner")
 def _update_chunk(layer, graph, active, units, settings, tilt):
-    """New moments of some units that are not coupled, and the step towards them."""
+    """Update some units that are not coupled to each other."""
     (first, n), order, alone = units, settings.order, graph.alone
     if alone.shape[0] == 0:
         _multiply_units(graph, order, active, first, n)
@@ -573,7 +573,7 @@ def _update_chunk(layer, graph, active, units, settings, tilt):
 
 @kernel(mode="merged")
 def _size_of_update(graph, first, last, one_by_one):
-    """Number of units that are updated at once: a column if these are updated one by one."""
+    """Return the number of units to update together: one column if `one_by_one`."""
     if not one_by_one:
         return last - first
     return np.int64(graph.sizes[first]) if graph.sizes.shape[0] > 0 else np.int64(1)
@@ -581,7 +581,7 @@ def _size_of_update(graph, first, last, one_by_one):
 
 @kernel(fastmath=REORDER, views=True)
 def sweep_chunks(layer, graph, chunks, rows, settings, tilt, work):
-    """Update the units of some chunks in some rows; each pair of both is a task."""
+    """Update the units of some chunks in some rows; each pair of a row and a chunk is a task."""
     w = fetch_and_increment(work.queue[1:])
     if w >= work.products.shape[0]:
         return
@@ -605,7 +605,7 @@ def sweep_chunks(layer, graph, chunks, rows, settings, tilt, work):
 
 @kernel(views=True)
 def assess_rows(rows, settings, work, status, record):
-    """Status of some rows after a sweep, from the measures of all chunks."""
+    """Set the status of some rows after a sweep, from the measures of all their chunks."""
     k = next_task(work.queue)
     while k < rows.shape[0]:
         r = rows[k]

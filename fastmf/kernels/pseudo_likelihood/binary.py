@@ -34,12 +34,12 @@ class BSLMData(NamedTuple):
     # (n_panels, n_units, panel_width): distinct rows of -1 and +1, transposed and packed for
     # `product`
     packed: Float64[3]
-    # int8 (n_units, n_rows): the same. Reading two spins per row and coupling from memory limits
-    # the speed
+    # int8 (n_units, n_rows): the same rows, as small as possible: reading two spins per row and
+    # coupling limits the speed
     spins: Int8[2]
     weights: Float64[1]  # (n_rows,): adding up to one
-    mean: Float64[1]  # (n_units,) and (n_units, n_units): weighted means of x_j and x_j x_k
-    second: Float64[2]  # (n_units,) and (n_units, n_units)
+    mean: Float64[1]  # (n_units,): weighted means of x_j
+    second: Float64[2]  # (n_units, n_units): weighted means of x_j x_k
     total: float  # weight of all rows, by which values are multiplied
 
 
@@ -66,7 +66,7 @@ class BSLMWorkspaces(NamedTuple):
 
 
 def bslm_workspaces(n_workers, packed):
-    """New `BSLMWorkspaces`."""
+    """Return new `BSLMWorkspaces`."""
     n_panels, n_units, width = packed.shape
     shapes = (n_workers, n_units, n_panels * width), (n_workers, n_panels * width), (n_workers,)
     return BSLMWorkspaces(*map(np.empty, shapes))
@@ -81,7 +81,7 @@ _MAX_ODDS = float(np.sqrt(np.finfo(np.float64).max / 4))
 
 @kernel(fastmath=REORDER, views=True)
 def residuals(field, states, weights, queue, out, value):
-    """Residuals weight * (x - tanh eta) of rows, and their log-pseudo-likelihoods.
+    """Compute residuals weight * (x - tanh eta) of rows, and their log-pseudo-likelihoods.
 
     On entry `out` holds the products of the states with the couplings.
     """
@@ -96,7 +96,7 @@ def residuals(field, states, weights, queue, out, value):
 
 @kernel(mode="merged")
 def _row_residuals(out, field, x, weight):
-    """Residuals of a row in place of products, and its log-pseudo-likelihood."""
+    """Replace the products of a row by its residuals, and return its log-pseudo-likelihood."""
     zero, one, two = out.dtype.type(0), out.dtype.type(1), out.dtype.type(2)
     total = zero
     for j in range(out.shape[0]):
@@ -110,7 +110,7 @@ def _row_residuals(out, field, x, weight):
 
 @kernel(mode="inline", fastmath=REORDER)
 def _mean_pair_terms(weights, states_j, states_k, odds_j, odds_k):
-    """Weighted mean of x_k (1 - tanh eta_j) + x_j (1 - tanh eta_k), with one division a row."""
+    """Average x_k (1 - tanh eta_j) + x_j (1 - tanh eta_k) over rows, with one division per row."""
     total = 0.0
     for i in range(weights.shape[0]):
         p, q = smaller(odds_j[i], _MAX_ODDS) + 1, smaller(odds_k[i], _MAX_ODDS) + 1
@@ -120,7 +120,7 @@ def _mean_pair_terms(weights, states_j, states_k, odds_j, odds_k):
 
 @kernel(mode="inline")
 def _change_coupling(change, states_j, states_k, odds_j, odds_k):
-    """Odds after a change of J_jk: x is -1 or +1, so that two exponentials serve all rows."""
+    """Update odds after a change of J_jk: as x is -1 or +1, one exponential serves all rows."""
     up = exp(2 * change)
     down = 1 / up
     for i in range(odds_j.shape[0]):
@@ -130,7 +130,7 @@ def _change_coupling(change, states_j, states_k, odds_j, odds_k):
 
 @kernel(mode="by_address", views=True)
 def _odds_and_value(data, settings, couplings, field, workspaces, worker):
-    """Odds of all units from the parameters, and the weighted mean log-pseudo-likelihood."""
+    """Compute the odds of all units, and the weighted mean log-pseudo-likelihood."""
     n_units, n_rows = data.spins.shape
     nll, all_odds = row(workspaces.nll, (worker, 0), n_rows), workspaces.odds[worker]
     set_to_zero(nll)
@@ -150,7 +150,7 @@ def _odds_and_value(data, settings, couplings, field, workspaces, worker):
 
 @kernel(mode="merged")
 def _penalty(settings, couplings, field):
-    """l1 sum |J_jk| + l2 (sum J_jk^2 + sum h_j^2) / 2, over pairs."""
+    """Return l1 sum |J_jk| + l2 (sum J_jk^2 + sum h_j^2) / 2, over pairs."""
     absolute, squares = 0.0, 0.0
     for j in range(field.shape[0]):
         squares += field[j] * field[j]
@@ -163,7 +163,7 @@ def _penalty(settings, couplings, field):
 
 @kernel(mode="merged")
 def _maximiser(old, gradient, curvature, l1, l2):
-    """Maximiser of the quadratic minorant of one coordinate, less its penalties."""
+    """Return the maximiser of the quadratic minorant of one coordinate less its penalties."""
     target = old + (gradient - l2 * old) / (curvature + l2)
     threshold = l1 / (curvature + l2)
     return larger(target - threshold, 0.0) + smaller(target + threshold, 0.0)
@@ -187,7 +187,7 @@ def _sweep_fields(data, settings, field, workspaces, worker):
 
 @kernel(mode="by_address", fastmath=REORDER, views=True)
 def _sweep(data, settings, couplings, field, workspaces, worker):
-    """All fields, then all couplings in lexicographic order, each with the newest values."""
+    """Update all fields, then all couplings in lexicographic order, from the newest values."""
     _sweep_fields(data, settings, field, workspaces, worker)
     n_units, n_rows = data.spins.shape
     weights, mean = data.weights, data.mean
@@ -206,7 +206,7 @@ def _sweep(data, settings, couplings, field, workspaces, worker):
 
 @kernel(views=True)
 def bslm(data, settings, workspaces, queue, couplings, field, history, n_iter):
-    """Coordinate-wise maximisation of the penalised log-pseudo-likelihood from several starts.
+    """Maximise the penalised log-pseudo-likelihood, by coordinates, from several starts.
 
     Eqs. 2.4 and 2.7, in the paper's order: all fields, then all couplings, each to the maximum of a
     quadratic minorant, until a sweep raises the value by no more than `tol`.
@@ -234,7 +234,7 @@ def bslm(data, settings, workspaces, queue, couplings, field, history, n_iter):
 
 @cache
 def bslm_addresses():
-    """Addresses of the functions that `bslm` calls, the last options of `BSLMSettings`."""
+    """Return addresses of the functions that `bslm` calls, the last fields of `BSLMSettings`."""
     state = BSLMData, BSLMSettings, Float64[2], Float64[1], BSLMWorkspaces, int
     arguments = argument_types(float, *state)
     functions = (address_of(function, *arguments) for function in (_odds_and_value, _sweep))

@@ -14,10 +14,10 @@ the i-th position of a block is at a * POSITIONS + i, so that inner loops have a
 vectorise. States that a position does not have are padded by a field that is very low. Couplings to
 a block are a table with a row for each state of all positions.
 
-*Trees of rows.* The fields of a row are those of a similar row, its parent in a spanning tree
-under Hamming distance, less and plus the rows of the table for what differs. The gradient is the
-adjoint: from the leaves to the roots, residuals are added to the rows of the table of G for what
-differs, and to the residuals of the parent.
+*Trees of rows.* The fields of a row are the fields of its parent in a spanning tree under Hamming
+distance, less the table rows of states that only the parent has, plus the table rows of states that
+only the row has. The gradient is the adjoint: from the leaves to the roots, residuals are added,
+with the same signs, to these rows of the table of G, and to the residuals of the parent.
 """
 
 import math
@@ -34,7 +34,7 @@ from fastmf.kernels.linear.product import copy, set_to_zero
 from fastmf.kernels.linear.rows import LANES, add_rows, add_to_rows
 from fastmf.special import exp, widen
 
-# Positions of a block. More of them take more memory of the cache, fewer more passes over the rows.
+# Positions of a block. More positions need more cache, fewer need more passes over the rows.
 POSITIONS = LANES
 # Field of states that a position does not have.
 LOW_FIELD = -1e30
@@ -43,29 +43,29 @@ LOW_FIELD = -1e30
 class PottsRows(NamedTuple):
     """Weighted rows of labels, each after its parent."""
 
-    # uint8 (n_rows, n_blocks * POSITIONS): `ABSENT` for absent positions and, at the end, for
-    # positions that there are not
+    # uint8 (n_rows, n_blocks * POSITIONS): `ABSENT` for absent positions and for the padding at the
+    # end
     labels: np.ndarray
     weights: np.ndarray  # (n_rows,)
     parents: np.ndarray  # int64 (n_rows,): -1 for roots
-    # int64 (n_rows + 1, 2): bounds: changes[spans[s, 0]:spans[s, 1]] are the states of the parent
-    # of row s that it has not, and changes[spans[s, 1]:spans[s + 1, 0]] the states that it has
-    # beside those of its parent
+    # int64 (n_rows + 1, 2): bounds. changes[spans[s, 0]:spans[s, 1]] are the states that the parent
+    # of row s has and row s has not, changes[spans[s, 1]:spans[s + 1, 0]] the states that row s has
+    # and its parent has not
     spans: np.ndarray
     changes: np.ndarray  # int32 array: rows of the tables of couplings
-    # int64 (n_forests + 1,): the first row of each forest, a number of whole trees, and the number
-    # of rows
+    # int64 (n_forests + 1,): the first row of each forest, which consists of whole trees, and the
+    # number of rows
     forests: np.ndarray
 
 
 def workspaces(n_workers, forest_rows, width, dtype):
-    """Memory of some threads, for forests of at most this many rows."""
+    """Return memory of some workers, for forests of at most this many rows."""
     return aligned((n_workers, 2 * POSITIONS + forest_rows * width), dtype)
 
 
 @kernel(mode="merged")
 def _set_fields(rows, table, field, memory, first, last):
-    """Local fields of the rows of a forest, each from the fields of its parent."""
+    """Compute the local fields of the rows of a forest, each from the fields of its parent."""
     width = table.shape[1]
     for s in range(first, last):
         parent = rows.parents[s]
@@ -79,7 +79,7 @@ def _set_fields(rows, table, field, memory, first, last):
 
 @kernel(mode="merged")
 def _add_gradient(rows, residuals, table, field, first, last):
-    """Gradient from the residuals of the rows of a forest, which are changed."""
+    """Add the gradient of a forest, from the residuals of its rows, which are overwritten."""
     width = table.shape[1]
     for t in range(last - first):
         s = last - 1 - t
@@ -117,7 +117,7 @@ def _exponentiate(fields, largest, sums):
 
 @kernel(mode="merged")
 def _scale(exponentials, labels, scale, sums):
-    """Multiply probabilities of positions that are present by a scale, and others by zero."""
+    """Normalise exponentials and multiply them by a scale, by 0 for absent positions."""
     for i in range(POSITIONS):
         sums[i] = scale / sums[i] if labels[i] != ABSENT else sums.dtype.type(0)
     for a in range(exponentials.shape[0] // POSITIONS):
@@ -128,7 +128,7 @@ def _scale(exponentials, labels, scale, sums):
 
 @kernel(mode="merged")
 def _to_residuals(labels, weight, fields, largest, sums):
-    """Residuals of a row in place of its local fields, and its log-pseudo-likelihood."""
+    """Replace the local fields of a row by residuals, and return its log-pseudo-likelihood."""
     total, product = 0.0, 1.0
     for i in range(POSITIONS):
         if labels[i] != ABSENT:
@@ -147,7 +147,7 @@ def _to_residuals(labels, weight, fields, largest, sums):
 
 @kernel(views=True)
 def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, field_gradient, values):
-    """The log-pseudo-likelihood of rows and its derivatives by the fields of each position."""
+    """Compute the log-pseudo-likelihood of rows, and derivatives by the fields of each position."""
     n_blocks, n_sources, width = couplings.shape
     worker = fetch_and_increment(row(queue, (1,), 1))
     largest = row(workspaces, (worker, 0), POSITIONS)

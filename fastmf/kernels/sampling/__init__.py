@@ -1,4 +1,4 @@
-"""Gibbs sampling, annealing, and their random numbers.
+"""Gibbs sampling and annealed importance sampling, and couplings that hidden units mediate.
 
 Given one side of a bipartite machine, the units of the other are independent, and drawn from their
 tilted priors. Along a path from independent units (beta = 0) to the model (beta = 1) the weights of
@@ -6,5 +6,5 @@ annealed chains average to the ratio of partition functions (Neal 2001):
 
     log Z - log Z_0 = log <product over steps of p(x; beta') / p(x; beta)>
 
-`annealing` does so for layers and for fully visible machines.
+`annealing` computes these weights for layered and for fully visible machines.
 """

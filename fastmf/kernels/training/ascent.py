@@ -1,16 +1,16 @@
 """One step of gradient ascent on a matrix of couplings W, in one pass over it.
 
-With a gradient G = sum_r l_r r_r' + W * sum_s l_s r_s' + A of rows of the units below and above
-(`Pairs`), offsets m, l of the units below and above, and gradients dv, dh by their
+A gradient G = sum_r l_r r_r' + W * sum_s l_s r_s' + A is given by rows of states of the units below
+and above (`Pairs`). With offsets m, l of the units below and above, and gradients dv, dh by their
 fields,
 
     G <- G - l2 W - l1 S - (m dh' + dv l')
     velocity <- momentum velocity + rate G
     W <- W + velocity
 
-S is a subgradient of the absolute values of the new W, between -1 and 1 where they are 0. So W is
-the soft threshold, by rate l1, of what it would be without S. Within preconditioned gradients S is
-the sign of the old W, for which W does not become 0.
+S is a subgradient of the absolute values of the new W, between -1 and 1 where they are 0. The new W
+is thus its value without S, soft-thresholded by rate l1. In preconditioned gradients S is the sign
+of the old W, which does not set W to 0.
 """
 
 from typing import NamedTuple
@@ -42,7 +42,7 @@ class Pairs(NamedTuple):
 
 
 def ascent_work(shape, dtype, n_workers=1):
-    """Work memory of `ascend` for couplings of a shape."""
+    """Return work memory of `ascend` for couplings of a shape."""
     width = panel_width(dtype)
     return new_work(aligned((n_workers, 2, width, -(-shape[1] // width) * width), dtype))
 
@@ -75,7 +75,7 @@ def _sum_pairs(address, pairs, weights, first, n_units, memory):
 
 @kernel(mode="merged")
 def finish_gradient(weights, gradient, l2, below, above):
-    """Subtract weight decay, and what the fields account for, from the gradient of one unit."""
+    """Subtract weight decay and the terms of centring from the gradient of one unit."""
     (offset, field_gradient), (offsets, field_gradients) = below, above
     decay = weights.dtype.type(l2)
     for j in range(weights.shape[0]):
@@ -87,10 +87,8 @@ def finish_gradient(weights, gradient, l2, below, above):
 def ascend_row(weights, gradient, velocity, step, offsets):
     """Move the couplings of one unit along their gradient, from which l1 S is subtracted.
 
-    Notes
-    -----
-    In two loops: LLVM makes no vectors of one that would have to compare more than a few addresses
-    first.
+    Returns the product of gradient and offsets, and the squared norm of the couplings. There are
+    two loops, as LLVM does not vectorise a loop that needs many checks for overlapping arrays.
     """
     dtype = weights.dtype.type
     rate, momentum, threshold = dtype(step[0]), dtype(step[1]), dtype(step[0] * step[2])
@@ -118,7 +116,7 @@ def _square(source, target):
 
 @kernel(mode="merged")
 def _pack(weights, first, n_units, packed):
-    """Copy the couplings of a panel of units to the panels of both layers, and square them."""
+    """Copy the couplings of a panel of units, and their squares, to the panels of both layers."""
     (above, squares_above), (below, squares_below) = packed
     n, width = weights.shape[1], above.shape[2]
     for p in range(above.shape[0]):
@@ -146,7 +144,7 @@ def ascend(address, pairs, weights, velocity, settings, centring, packed, work, 
     """Take one step of gradient ascent with momentum, weight decay and centring.
 
     The gradient is given by `Pairs`. Packed couplings and their squares, of the layer above and of
-    the layer below, follow the weights; arrays without panels do not.
+    the layer below, are updated with the weights, except for arrays without panels.
     """
     (n_below, n), (below, above), (row_sums, offset_products) = weights.shape, centring, sums
     step, (scratch, queue) = (settings.rate, settings.momentum, settings.l1), work
