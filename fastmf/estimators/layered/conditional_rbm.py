@@ -121,7 +121,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         X : array or sparse matrix of shape (n_samples, n_features)
         y : array or sparse matrix of shape (n_samples, n_labels), or array of shape (n_samples,)
             Labels with two values, the same two in all columns; the last in sorted order is the
-            positive class. With several labels, NaN, None and NA are unknown labels, which are drawn
+            positive class. With several labels, NaN, None and NA are unknown labels; they are drawn
             from the model before each epoch (for support vector machines, the most probable labels
             are used); objective "perceptron" does not accept them.
         validation_data : tuple (X, y) or None
