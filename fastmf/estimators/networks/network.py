@@ -245,8 +245,8 @@ class CouplingNetwork(Network):
         """Return labels, counts and weights (all 1) of the rows of the fit."""
         if self._sampling is not None or isinstance(self.l1, str):
             raise ValueError(
-                "permutations are of rows that weights count, and of all couplings: fit "
-                "without clusters, weights='sampling' and selection of couplings."
+                "a permutation test needs frequency weights and all couplings: fit without "
+                "clusters and without selection of couplings."
             )
         self._refits("a permutation test")
         counts = counts_of(self._row_weights())
