@@ -29,7 +29,7 @@ from fastmf._common.linalg import MIN_EIGENVALUE
 from fastmf._common.rows import row_blocks
 from fastmf._common.stored_columns import StoredColumns, column_squares
 from fastmf._common.warning import listed, warn_user
-from fastmf.estimators.common.data import some, warn_of_missing_codes
+from fastmf.estimators.common.data import dense_rows, warn_of_missing_codes
 
 # Absolute correlation above which two features may share an effect.
 MIN_LINK = 0.5
@@ -458,7 +458,7 @@ def as_floats(X, dtype=np.float32):
 def by_blocks(function, X):
     """Apply a function to blocks of rows in float64; concatenate along the last axis."""
     X = csr_array(X) if issparse(X) else X
-    parts = [function(some(X, rows)) for rows in row_blocks(X, dense=True)]
+    parts = [function(dense_rows(X, rows)) for rows in row_blocks(X, dense=True)]
     return np.concatenate(parts, axis=-1)
 
 
@@ -474,7 +474,7 @@ def rows_of_stored(X, y, weights, offset, scale, constant):
     X = csr_array(X) if issparse(X) else X
     gram, moment = np.zeros((p, p)), np.zeros(p)
     for rows in table_rows.row_blocks(X, dense=True):
-        part = some(X, rows) - offset
+        part = dense_rows(X, rows) - offset
         part *= factors
         part *= roots[rows, None]
         gram += part.T @ part
