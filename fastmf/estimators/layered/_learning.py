@@ -34,7 +34,7 @@ from fastmf.learning.layered.settings import (
     MANY_ROWS,
     LayeredSettings,
     gradient_for,
-    least_rows,
+    min_batch_size,
     steps_for,
 )
 from fastmf.learning.layered.step import Plan
@@ -371,7 +371,7 @@ class Learning:
         settings = replace(settings, gradient=gradient)
         chosen = steps_for(model, settings, 1 - np.isnan(X).mean() if is_incomplete(X) else 1.0)
         if batches and (self.batch_size is None or self.learning_rate is None):
-            least = least_rows(model, *scored_rows(X, weights))
+            least = min_batch_size(model, *scored_rows(X, weights))
             if chosen["batch_size"] == FEW_ROWS["batch_size"]:
                 chosen["learning_rate"] *= max(1.0, FEW_ROWS["batch_size"] / least)
             chosen["batch_size"] = max(chosen["batch_size"], int(least))

@@ -322,7 +322,7 @@ class Steps:
     def prepare(self, state, X):
         """Prepare the next `n_between` steps, given the rows that follow in the epoch."""
 
-    def settle(self, state):
+    def detach(self, state):
         """Give a state, after the steps of an epoch, a model that later steps do not change."""
 
 
@@ -402,7 +402,7 @@ def train(model, X, steps, *, seed=None, validation=None, weights=None, callback
         if complete:
             complete(state, stream(state.seed, state.epoch, -1, 0))
         _take_epoch(state, steps, X, weights)
-        steps.settle(state)
+        steps.detach(state)
         state.epoch += 1
         entry = {"epoch": state.epoch, "learning_rate": learning_rate(settings, state.epoch - 1)}
         entry |= steps.metrics(state, monitored, validation, of_monitored)
