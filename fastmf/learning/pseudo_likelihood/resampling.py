@@ -36,7 +36,7 @@ def counts_of(weights):
     counts = np.rint(weights).astype(np.int64)
     if counts.sum() < 1 or abs(counts - weights).max() > 1e-6 * max(1, weights.max()):
         raise ValueError(
-            f"weights must be numbers of rows, got a sum of {weights.sum():g}: multiply them; for "
+            f"weights must count rows, got a sum of {weights.sum():g}: multiply them; for "
             "bootstraps and stability, fit with clusters=range(len(X)) instead."
         )
     return counts
