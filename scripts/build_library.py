@@ -1,11 +1,11 @@
-"""Build the kernels ahead: machine code of the kernels that `calls.py` calls.
+"""Build the kernels ahead of time: machine code of the kernels that `calls.py` calls.
 
     python scripts/build_library.py [--level x86-64-v3] [--only TEXT] [FOLDER]
 
-For each instruction set a process runs the tasks, compiled for it, and notes which kernels are
-asked for with which types; then LLVM's text of each becomes an object, and `cc -shared` makes a
-library of them. The index says what is in it. The processor must have the instructions:
-`x86-64-v4` needs AVX-512. See `fastmf._jit.library`.
+For each instruction set a process runs the tasks, compiled for this set, and records which kernels
+are called with which types. The LLVM text of each kernel is compiled to an object file, and
+`cc -shared` links these to a library; the index lists its contents. The processor must support the
+instructions: `x86-64-v4` needs AVX-512. See `fastmf._jit.library`.
 """
 
 import argparse
@@ -22,9 +22,9 @@ from multiprocessing import get_context
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# Bytes of an array that NumPy holds its data, sizes and strides at.
+# Byte offsets of data, shape and strides in NumPy's array object.
 DATA, SHAPE, STRIDES = 16, 32, 40
-# Symbols that code may refer to: those of the linker, of the C library and of its mathematics.
+# Symbols that code may refer to: of the linker, the C library and its mathematical functions.
 ALLOWED = re.compile(
     r"_GLOBAL_OFFSET_TABLE_|NRT_MemInfo_(alloc_aligned|call_dtor)|_?(mem(cpy|set|move)|bzero|sched_yield|"
     r"(exp2?|log|log10|log2|log1p|expm1|sqrt|pow|sin|cos|tanh?|floor|ceil|erfc?|lgamma|fmod|round|rint)f?)"
@@ -32,19 +32,19 @@ ALLOWED = re.compile(
 
 
 class Recorder:
-    """Stands in for a library that lacks everything, and notes what it is asked for."""
+    """Empty library that records which kernels are requested."""
 
     def __init__(self):
         self.asked = {}
 
     def entry(self, kernel, arguments):
-        """Note a call from Python."""
+        """Record a call from Python."""
         from fastmf._jit.argument_types import type_of
 
         self._note(kernel, tuple(map(type_of, arguments)), "entry")
 
     def address(self, kernel, types):
-        """Note that the address is asked for."""
+        """Record a request of the address of a kernel."""
         self._note(kernel, types, "address")
 
     def _note(self, kernel, types, kind):
@@ -57,7 +57,7 @@ class Recorder:
 
 
 def leaves_of(types):
-    """Types of the words that Numba's functions take, and of the arrays they are of."""
+    """Yield the types of scalars and arrays in nested argument types."""
     for type_ in types:
         if hasattr(type_, "members"):
             yield from leaves_of(type_.members)
@@ -66,7 +66,7 @@ def leaves_of(types):
 
 
 def entry_text(symbol, main, parameters, types):
-    """LLVM function that takes the words of the arguments, and calls a function of Numba."""
+    """Return an LLVM function that takes the words of the arguments and calls Numba's function."""
     import numpy as np
 
     lines, given, k = [], [], 0
@@ -101,7 +101,7 @@ def entry_text(symbol, main, parameters, types):
 
 
 def address_text(symbol, main, parameters, types):
-    """LLVM function that kernels call by its address, and that calls a function of Numba."""
+    """Return an LLVM function that kernels call by address, and that calls Numba's function."""
     kinds = []
     for type_ in leaves_of(types):
         n_words = 1 if isinstance(type_, str) else 5 + 2 * type_.n_axes
@@ -119,14 +119,14 @@ def address_text(symbol, main, parameters, types):
 
 
 def function_text(head, main, lines, given, returned):
-    """LLVM function that calls a function of Numba."""
+    """Return an LLVM function that calls a function of Numba."""
     call = f'%status = call i32 @"{main}"({", ".join(["ptr %result", "ptr %error", *given])})'
     body = "\n  ".join(["%error = alloca ptr", *lines, call, f"ret {returned}"])
     return f"{head} {{\n  {body}\n}}\n"
 
 
 def object_of(text, kind, symbol, types, machine):
-    """Object code of a compiled kernel, in which one symbol is seen from outside."""
+    """Return the object code of a compiled kernel, with one external symbol, and its text."""
     import llvmlite.binding as llvm
 
     module = llvm.parse_assembly(text)
@@ -139,7 +139,7 @@ def object_of(text, kind, symbol, types, machine):
     )
     parameters = [str(argument.type) for argument in main.arguments][2:]
     name = main.name
-    # What the wrapper is and calls is all that is kept.
+    # All functions except the wrapper become internal, and unused ones are removed.
     wrapper = {"entry": entry_text, "address": address_text}[kind](symbol, name, parameters, types)
     declared = f'declare i32 @"{name}"({", ".join(["ptr", "ptr", *parameters])})\n'
     extra = llvm.parse_assembly(
@@ -163,7 +163,7 @@ _FORMATS = {"int64": "q", "int32": "i", "float64": "d", "float32": "f", "boolean
 
 
 def returns_of(signature):
-    """Formats of what a kernel returns, and whether it is a tuple; None if it is something else."""
+    """Return the formats of a kernel's results, and whether it is a tuple; None if unsupported."""
     from numba.core import types
 
     returned = signature.return_type
@@ -184,7 +184,7 @@ def build_level(level, folder, only):
     from fastmf._jit.argument_types import numba_type
     from fastmf.cli.warmup import run
 
-    cache.folder = lambda: None  # LLVM's text is not kept there
+    cache.folder = lambda: None  # cached kernels have no LLVM text
     recorder = library.ACTIVE = Recorder()
     for name, task in tasks_of_library().items():
         if re.search(only, name):
@@ -231,16 +231,16 @@ def build_level(level, folder, only):
 
 
 def undefined(path):
-    """Symbols that an object refers to, and that neither C nor its mathematics has."""
+    """Return the undefined symbols of an object that are not in `ALLOWED`."""
     lines = subprocess.run(["nm", "-u", path], capture_output=True, text=True, check=True).stdout
     names = (line.split()[-1] for line in lines.splitlines() if line.strip())
-    if sys.platform == "darwin":  # where all symbols of C begin with it
+    if sys.platform == "darwin":  # C symbols have a leading underscore
         names = (name.removeprefix("_") for name in names)
     return [name for name in names if not ALLOWED.fullmatch(name)]
 
 
 def main():
-    """Build the libraries of all instruction sets of this processor, a process each."""
+    """Build the libraries for all instruction sets of this processor, each in a process."""
     from fastmf._jit import library
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

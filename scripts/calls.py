@@ -1,4 +1,4 @@
-"""Small models and fits that `first_call.py` times, and whose kernels `build_library.py` builds."""
+"""Small models and fits, which are timed by `first_call.py` and compiled by `build_library.py`."""
 
 import csv
 from functools import partial
@@ -12,7 +12,7 @@ import fastmf as mf
 
 
 def units(name, n, dtype="float64"):
-    """Units of the name of a prior, with parameters that suit everything."""
+    """Return units with the named prior, with parameters that are valid in all models."""
     zeros, ones = np.zeros(n, dtype), np.ones(n, dtype)
     fields = {
         "Binomial": (zeros, 2 * ones),
@@ -25,44 +25,44 @@ def units(name, n, dtype="float64"):
 
 
 def machine(names, dtype="float64", sizes=(4, 4, 4)):
-    """A machine of two layers, or of more."""
+    """Return a machine with two or more layers."""
     weights = tuple(np.full(shape, 0.1, dtype) for shape in pairwise(sizes[: len(names)]))
     layers = tuple(units(name, n, dtype) for name, n in zip(names, sizes, strict=False))
     return mf.RBM(weights[0], *layers) if len(names) == 2 else mf.DBM(weights, layers)
 
 
 def binary(dtype="float64", n_layers=2):
-    """A machine of Bernoulli units."""
+    """Return a machine with Bernoulli units."""
     return machine(("Bernoulli",) * n_layers, dtype)
 
 
 def pixels(dtype="float64"):
-    """A machine of spike-and-slab pixels."""
+    """Return a machine with spike-and-slab visible units."""
     return machine(("TruncatedGaussBernoulli", "Bernoulli"), dtype)
 
 
 def potts(dtype="float64", q=3):
-    """A machine with visible units of several categories."""
+    """Return a machine with categorical visible units."""
     groups = mf.Categorical(np.zeros((2, q), dtype))
     return mf.RBM(np.full((2 * q, 4), 0.1, dtype), groups, units("Bernoulli", 4, dtype))
 
 
 def own():
-    """A machine with units of a user's own; Numba is imported only here."""
-    from own_priors import Levels  # of the tests
+    """Return a machine with a user-defined prior, which imports Numba."""
+    from own_priors import Levels  # in the folder of tests
 
     return mf.RBM(np.ones((4, 4)), Levels(np.zeros(4)), units("Bernoulli", 4))
 
 
 def spins(dtype="float64", name="Ising"):
-    """A machine without hidden units."""
+    """Return a machine without hidden units."""
     couplings = np.full((4, 4), 0.1, dtype)
     np.fill_diagonal(couplings, 0)
     return mf.BoltzmannMachine(couplings, units(name, 4, dtype))
 
 
 def ring(dtype="float64", name="Ising", closed=True):
-    """A sparse graph, without cycles unless it is closed."""
+    """Return a sparse graph: a ring, or a chain if it is not `closed`."""
     from scipy.sparse import csr_array
 
     couplings = np.diag(np.full(5, 0.1, dtype), 1)
@@ -71,27 +71,27 @@ def ring(dtype="float64", name="Ising", closed=True):
 
 
 def linear(dtype="float64", name="GaussBernoulli"):
-    """A linear model with more features than rows."""
+    """Return a linear model with more features than rows."""
     X = np.random.default_rng(0).normal(size=(6, 9)).astype(dtype)
     return mf.SparseLinearModel(X, X[:, 0], 0.1, units(name, 9, dtype))
 
 
 def rows(dtype="float64", n=5):
-    """Rows of bits."""
+    """Return rows of bits."""
     return (np.random.default_rng(0).random((20, n)) < 0.5).astype(dtype)
 
 
 def grey(dtype="float64"):
-    """Rows of grey levels."""
+    """Return rows of grey levels."""
     return rows(dtype) * np.linspace(0.2, 1, 20, dtype=dtype)[:, None]
 
 
 def labels(dtype="int64"):
-    """Rows of three categories."""
+    """Return rows of labels of three categories."""
     return np.random.default_rng(0).integers(0, 3, (20, 4)).astype(dtype)
 
 
-# Options of estimators that learn layers.
+# Options of layered estimators.
 ONCE = {"n_epochs": 1, "random_state": 0}
 
 
@@ -113,7 +113,7 @@ def fit_potts(dtype="float64"):
 
 
 def moments(prior):
-    """Moments and log-partitions of units."""
+    """Compute moments and log-partitions of units."""
     zeros = np.zeros(len(prior[0]), prior[0].dtype)
     prior.moments(zeros, zeros)
     prior.log_partition(zeros, zeros)
@@ -137,15 +137,15 @@ def solve_graph(model):
 
 
 def groups(dtype):
-    """A sparse graph of two groups of three states."""
+    """Return a sparse graph of two groups of three states."""
     from scipy.sparse import csr_array
 
     couplings, prior = np.kron([[0, 1], [1, 0]], np.full((3, 3), 0.1)), np.zeros((2, 3), dtype)
     return mf.BoltzmannMachine(csr_array(couplings.astype(dtype)), mf.Categorical(prior))
 
 
-# Expressions of calls. Named ones are timed, as the first of a process and as a second one; of all,
-# kernels are built ahead. A call that has a `dtype` is made in both floating-point types.
+# Expressions of calls, whose kernels are built ahead. Named rows are timed, as the first and second
+# call of a process. A call with a `dtype` is made in both floating-point types.
 with Path(__file__).with_suffix(".csv").open(newline="", encoding="utf-8") as _file:
     _LINES = list(csv.DictReader(_file))
 TYPES = "float64", "float32"
@@ -153,7 +153,7 @@ ROWS = {line["name"]: (line["first"], line["second"]) for line in _LINES if line
 
 
 def tasks_of_library():
-    """All calls whose kernels are built ahead: in both types, and not of a user's own units."""
+    """Return all calls whose kernels are built ahead; user-defined priors are excluded."""
     from fastmf.cli import warmup
 
     tasks = dict(warmup.STANDARD)

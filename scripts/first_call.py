@@ -1,9 +1,9 @@
-"""Seconds of first calls: with nothing compiled, with compiled code, and with kernels built ahead.
+"""Time first calls: with an empty cache, with cached kernels, and with kernels built ahead.
 
-One process calls a solver or estimator for the first time, then with other priors, another depth or
-shape, then in the other floating-point type; a second one makes the first call with the code that
-the first has compiled; a third, with an empty cache, with the library of `make wheel`, if there is
-one. Modules that are imported when they are needed count, `import fastmf` does not.
+A process calls a solver or estimator for the first time, then with other priors, another depth or
+shape, and then in the other floating-point type. A second process makes the first call with the
+kernels cached by the first process; a third one with an empty cache and the library of `make
+wheel`, if there is one. Times include modules that are imported on demand, but not `import fastmf`.
 """
 
 import argparse
@@ -27,7 +27,7 @@ LIBRARY = ROOT / "build" / "library"
 
 PROGRAM = """
 import json, time, warnings
-warnings.simplefilter("ignore")  # nobody waits for convergence
+warnings.simplefilter("ignore")  # calls do not converge
 clock = time.perf_counter
 start = clock()
 import fastmf as mf
@@ -43,7 +43,7 @@ print(json.dumps(seconds))
 
 
 class Seconds(NamedTuple):
-    """The measurement of a row; None for what the row does not have."""
+    """The times of a row; None for calls that the row does not have."""
 
     cold: float
     second: float
@@ -54,12 +54,12 @@ class Seconds(NamedTuple):
 
 
 def run(calls, folder, library="0"):
-    """Seconds of the import, and of each of several calls, in a new process with a cache folder.
+    """Time the import, and each of several calls, in a new process with a cache folder.
 
     The library is a folder of kernels built ahead.
     """
     program = PROGRAM.format(calls=", ".join(f"lambda: {call}" for call in calls))
-    # The package of this process, whether or not it is installed.
+    # Use the package of this process, whether or not it is installed.
     package = Path(fastmf.__file__).parents[1]
     folders = ROOT / "scripts", ROOT / "tests", package, os.environ.get("PYTHONPATH")
     environment = os.environ | {
@@ -74,12 +74,12 @@ def run(calls, folder, library="0"):
 
 
 def in_type(call, dtype="float64"):
-    """An expression in which `dtype` is a type of floating-point numbers."""
+    """Return an expression in which `dtype` is a floating-point type."""
     return f"(lambda dtype: {call})({dtype!r})"
 
 
 def measure(row):
-    """Measure a row in new processes, with a cache of their own."""
+    """Measure a row in new processes, with a separate cache."""
     first, second = (in_type(call) for call in row)
     calls = [first, second] + [in_type(row[0], "float32")] * ("dtype" in row[0])
     with tempfile.TemporaryDirectory() as folder:
@@ -95,13 +95,13 @@ def measure(row):
 
 
 def line(name, seconds):
-    """A row of the table."""
+    """Return a row of the table."""
     cells = ["" if value is None else f"{value:.2g}" for value in seconds[:5]]
     return f"| {name} | {' | '.join(cells)} |"
 
 
 def table(measured):
-    """All rows as Markdown, with what they were measured on."""
+    """Return all rows as Markdown, with the conditions of the measurement."""
     import numba
 
     imported = min(seconds.imported for seconds in measured.values())

@@ -1,11 +1,11 @@
-"""CPU time of each kernel beside its NumPy twin, line by line; and what a change has moved.
+"""Compare the CPU time of each kernel with its NumPy twin, and with earlier measurements.
 
     python scripts/kernel_ratios.py                           # all kernels, both float types
     python scripts/kernel_ratios.py --only moments --write r.json
     python scripts/kernel_ratios.py --compare old.json new.json
 
-One thread each. Kernel and twin alternate, so that a ratio holds also on a machine that does other
-things; milliseconds do not.
+One thread is used. Kernel and twin alternate, so that ratios are also valid on a busy machine, in
+contrast to milliseconds.
 """
 
 import json
@@ -23,15 +23,15 @@ from kernel_cases import CASES, Size  # isort: skip  # noqa: E402  (found throug
 from kernel_cases.moments import MOMENTS  # isort: skip  # noqa: E402
 
 SIZE, TINY = Size(784, 500, 100), Size(20, 10, 4)
-# Ratios kernel : twin that differ by less than this factor are taken as equal.
+# Ratios kernel : twin that differ by less than this factor count as equal.
 FACTOR = 1.4
 TIMED = [case for case in [*CASES, *MOMENTS] if getattr(case, "large", True)]
 
 
 def measure(case, dtype):
-    """Milliseconds of kernel and twin: the best of up to 30 alternating calls, in half a second.
+    """Return milliseconds of kernel and twin, the best of up to 30 alternating calls.
 
-    Three calls are made if they take no more than three seconds.
+    Calls end after half a second, but at least three are made if they take at most three seconds.
     """
     best = {"compiled": np.inf, "twin": np.inf}
     for which in best:
@@ -49,14 +49,14 @@ def measure(case, dtype):
 
 
 def measure_all(only=("",)):
-    """Milliseconds of all cases with one of `only` in their names; each is printed when known."""
+    """Measure and print all cases with one of `only` in their names; return milliseconds."""
     print(f"{'kernel':64}{'type':9}{'ms':>10}{'NumPy':>10}{'faster':>9}", flush=True)
     milliseconds = {}
     for case in TIMED:
         for dtype in case.dtypes if any(text in str(case) for text in only) else ():
             try:
                 kernel, twin = measure(case, dtype)
-            except Exception as error:  # another version, whose kernel has other arguments
+            except Exception as error:  # kernels of another version may have other arguments
                 print(f"{case!s:64}{dtype:9}failed: {error!s:.40}", flush=True)
                 continue
             milliseconds[f"{case} {dtype}"] = [float(f"{kernel:.3g}"), float(f"{twin:.3g}")]
@@ -67,7 +67,7 @@ def measure_all(only=("",)):
 
 
 def changes(old, new, factor=FACTOR):
-    """Lines that say which ratios kernel : twin have changed by more than a factor."""
+    """Return lines for the ratios kernel : twin that have changed by more than a factor."""
     lines = []
     for name in sorted(old.keys() | new.keys()):
         if name not in old or name not in new:
@@ -81,7 +81,7 @@ def changes(old, new, factor=FACTOR):
 
 
 def main(argv=None):
-    """Read the command line."""
+    """Measure or compare, as told by the command line."""
     command_line = parser(__doc__)
     add = command_line.add_argument
     add("--only", nargs="+", default=[""], metavar="TEXT", help="kernels with TEXT in their name")

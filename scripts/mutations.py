@@ -1,12 +1,12 @@
 """Change one term of an equation by 10 %, and print the first test that notices it.
 
-The tests of public names run against a copy of the package, one mutation at a time; comparisons
-of kernels with their twins are left out. Mutations are in mutations.csv: the term, a file of the
-package, text in it, the changed text, and the tests. One takes some seconds to minutes:
+The tests of public names run against a copy of the package with one mutation; comparisons of
+kernels with their twins are excluded. Mutations are listed in mutations.csv: the term, a file of
+the package, text in it, the changed text, and the tests. Each takes seconds to minutes:
 
     python scripts/mutations.py [WORD ...]
 
-Words choose mutations whose names contain one of them.
+Words select mutations whose names contain one of them.
 """
 
 import csv
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def first_failure(folder, file, text, changed, tests):
-    """The name of the first test that fails after a mutation of a copy, None if none does."""
+    """Return the name of the first test that fails after a mutation of a copy, or None."""
     path = folder / "fastmf" / file
     source = path.read_text(encoding="utf-8")
     if text not in source:

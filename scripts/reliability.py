@@ -1,11 +1,11 @@
-"""Rates at which `reliable` finds wrong answers and doubts right ones, without exact sums.
+"""Measure how often `reliable` detects wrong answers and rejects right ones, without exact sums.
 
 python scripts/reliability.py            the table of docs/project/design.md
-python scripts/reliability.py --quick    few machines, to see that it runs
+python scripts/reliability.py --quick    few machines, for a test of the script
 
-Machines are drawn at random, small enough for exact sums, which the judge of `reliable` is denied.
-An answer is wrong if its log-partition is off by more than 1 nat, or means by more than 0.05 of the
-range of a unit on average or 0.2 of one; right within half of these. Answers between do not count.
+Random machines are small enough for exact sums, which `reliable` may not use. An answer is wrong if
+the error of its log-partition exceeds 1 nat, or errors of means exceed 0.05 of the range of a unit
+on average or 0.2 for any unit; it is right within half of these limits. Other answers are ignored.
 """
 
 import itertools
@@ -175,18 +175,18 @@ SOLVERS = {
 
 
 def measured(solve, models):
-    """(error, reason, seconds of CPU of the solve, of the judge) of rows; reason None: unknown."""
+    """Yield error, reason (None: unknown), and CPU seconds of solver and judge, for each model."""
     for model, right, width in models:
         start = time.process_time()
         try:
             answer = solve(model)
-        except ValueError:  # categorical units
+        except ValueError:  # the solver does not support categorical units
             continue
         solved = time.process_time()
         if not answer.converged:
             continue
         question = answer.__dict__["_check"]
-        if not isinstance(question, Question):  # a forest
+        if not isinstance(question, Question):  # exact for a forest
             continue
         reasons = reasons_of(answer, question, exact_sums=False)
         end = time.process_time()

@@ -1,11 +1,11 @@
-"""How time grows with size, rows and threads, on this machine: fastmf beside NumPy.
+"""Measure how time grows with size, rows and threads: fastmf compared with NumPy.
 
     python scripts/scaling.py tap bp ep fvbm
 
-Each name writes scaling_NAME.csv and scaling_NAME.png. Solvers of a point alternate, with pinned
-threads, beside a ceiling (as in the roofline model): the time of the work's matrix products at the
-largest rate of a single large product so far, or of moving its arrays at that of a copy of arrays
-too large for the caches (smaller ones can be faster). Compilation is not timed.
+Each name writes scaling_NAME.csv and scaling_NAME.png. The solvers of a point alternate, with
+pinned threads. They are compared with a ceiling, as in the roofline model: the time of the matrix
+products at the best rate of a single large product, or of the data transfer at the best rate of a
+copy of arrays larger than the caches (smaller ones can be faster). Compilation is not timed.
 """
 
 import csv
@@ -30,7 +30,7 @@ TAP = case("mean_field.tap.tap-blocked")
 
 
 class Point(NamedTuple):
-    """One measurement: what varies (a panel of the picture), its value, and the problem."""
+    """One measurement: the quantity that varies (a panel), its value, and the problem."""
 
     axis: str
     x: int
@@ -41,12 +41,12 @@ class Point(NamedTuple):
     threads: int
 
 
-# Operations or bytes a second, by kind of work, type and threads.
+# Best operations or bytes per second, by kind of work, type and threads.
 BEST: dict = {}
 
 
 def ceiling(point, quick, operations=0.0, moved=0.0):
-    """Least seconds for operations in matrix products and for bytes moved, zero without work."""
+    """Return a lower bound of the seconds for matrix products and data transfer; 0 without work."""
     seconds = 0.0
     for amount, rate in ((operations, product_rate), (moved, copy_rate)):
         if amount:
@@ -57,7 +57,7 @@ def ceiling(point, quick, operations=0.0, moved=0.0):
 
 
 def product_rate(dtype, threads, quick):
-    """Operations a second of NumPy's matrix product (a multiply-add is two), the best of five."""
+    """Measure operations per second of NumPy's matrix product (2 per multiply-add), best of 5."""
     n = 512 if quick else 1024
     a = np.random.default_rng(0).random((n, n)).astype(dtype)
     out = np.empty_like(a)
@@ -66,7 +66,7 @@ def product_rate(dtype, threads, quick):
 
 
 def copy_rate(dtype, threads, quick):
-    """Bytes a second, read and written, of a copy in several threads, the best of five."""
+    """Measure bytes per second, read and written, of a copy by several threads, best of five."""
     source = np.ones((threads, (1 << 20 if quick else 1 << 26) // 8))
     target = np.zeros_like(source)
     with ThreadPoolExecutor(threads) as pool:
@@ -76,7 +76,7 @@ def copy_rate(dtype, threads, quick):
 
 
 def over_threads(task, dtype, size, n_rows, options):
-    """Points of strong and weak scaling; `n_rows` is for the largest number of threads."""
+    """Yield points of strong and weak scaling; `n_rows` is for the largest number of threads."""
     counts = [n for n in (1, 2, 4, 8, 16, 32, 64) if n <= options.threads]
     yield from (Point(STRONG, n, task, dtype, size, n_rows, n) for n in counts)
     for n in counts:
@@ -87,7 +87,7 @@ def over_threads(task, dtype, size, n_rows, options):
 
 
 def tap_points(options):
-    """Hidden units, rows and threads of machines strong enough that solves take tens of sweeps."""
+    """Yield points by hidden units, rows and threads, for solves with tens of sweeps."""
     n_visible, units, n_hidden, rows, many = {
         True: (60, (10, 30), 30, (4, 20), 20),
         False: (784, (25, 100, 400, 1600), 100, (1, 10, 100, 1000), 1000),
@@ -103,7 +103,7 @@ def tap_points(options):
 
 
 def tap(point, options):
-    """The kernel and its twin in NumPy, from the same starts."""
+    """Compare the kernel with its NumPy twin, from the same starts."""
     size, n_sweeps = Size(*point.size, point.n_rows), {}
     TAP.compiled(*TAP.build(Size(20, 10, 2), point.dtype))  # compiles
 
@@ -114,7 +114,7 @@ def tap(point, options):
         n_sweeps[which] = arguments[-1].n_iter.sum()
         return seconds
 
-    # Means and variances, from layer to layer and back.
+    # Products for means and variances in both directions.
     per_sweep = 4 * 2.0 * size.n_visible * size.n_hidden
     solvers = {"fastmf": partial(solve, "compiled"), "NumPy": partial(solve, "twin")}
     return solvers, lambda: {"operations": per_sweep * n_sweeps["compiled"]}
@@ -126,7 +126,7 @@ SWEEPS = 10
 
 
 def by_odds(model, n_sweeps):
-    """Sum-product with ratios of messages m(1) / m(0) in NumPy: one array of messages, in place."""
+    """Run sum-product with message ratios m(1) / m(0) in NumPy, on one array in place."""
     e = np.exp(model.weights)
     s, a, b = np.ones_like(e), np.empty_like(e), np.empty_like(e)
     b1, b2 = (prior.field for prior in model.layers)
@@ -148,7 +148,7 @@ def by_odds(model, n_sweeps):
 
 
 def bp_points(options):
-    """Couplings of one row on one thread, rows, and threads."""
+    """Yield points by couplings (one row on one thread), rows, and threads."""
     sizes, many, n_rows = {
         True: (((50, 20), (200, 100)), (100, 50), 30),
         False: (((100, 50), (300, 150), (1000, 500), (3000, 1000)), (784, 256), 100),
@@ -162,8 +162,8 @@ def bp_points(options):
 
 
 def bp(point, options):
-    """Ten sweeps; for one row on one thread also in NumPy."""
-    # Weights so weak that ten sweeps do not saturate the beliefs.
+    """Time ten sweeps; for one row on one thread also in NumPy."""
+    # Weights are weak enough that ten sweeps do not saturate the beliefs.
     model = rbm(Size(*point.size, 1), point.dtype, patterns=0.0, noise=2.0)
     field = np.random.default_rng(1).normal(size=(point.n_rows, point.size[0])).astype(point.dtype)
     ours = partial(
@@ -174,7 +174,7 @@ def bp(point, options):
     solvers = {"fastmf": ours}
     if point.n_rows == point.threads == 1:
         solvers["NumPy"] = partial(by_odds, model, SWEEPS)
-    # Couplings are read, messages read and written, twice a sweep.
+    # Twice per sweep, couplings are read, and messages read and written.
     moved = 6.0 * model.weights.nbytes * SWEEPS * point.n_rows
     return solvers, lambda: {"moved": moved}
 
@@ -183,7 +183,7 @@ def bp(point, options):
 
 
 def regression(n, d):
-    """A regression with some twenty non-zero coefficients."""
+    """Return a regression with about twenty non-zero coefficients."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, d))
     prior_odds = 0.1 * n / d
@@ -193,7 +193,7 @@ def regression(n, d):
 
 
 def numpy_iterations(model, n_iter, damping=0.1):
-    """Parallel expectation propagation by NumPy, without checks."""
+    """Run parallel expectation propagation in NumPy, without checks."""
     X, y, s2, prior = model.X, model.y, model.noise_variance, model.prior
     odds = np.exp(prior.log_odds)
     var = odds / (1 + odds) / prior.precision
@@ -219,7 +219,7 @@ def numpy_iterations(model, n_iter, damping=0.1):
 
 
 def ep_points(options):
-    """Features, rows, threads (more of them: more features)."""
+    """Yield points by features, rows and threads; weak scaling increases the features."""
     n, d, features = {True: (30, 150, (60, 150)), False: (200, 5000, (1000, 5000, 10_000, 50_000))}[
         options.quick
     ]
@@ -235,7 +235,7 @@ def ep_points(options):
 
 
 def ep(point, options):
-    """An iteration or a fit; NumPy but for the convergent double loop."""
+    """Time an iteration or a fit, also in NumPy except for the convergent double loop."""
     model = regression(point.n_rows, *point.size)
     solve = partial(mf.expectation_propagation, model, n_threads=point.threads)
     n_fit = solve().n_iter
@@ -265,7 +265,7 @@ def ep(point, options):
 
 
 def chain(n_units, n_rows, agreement=0.75, seed=0):
-    """Rows of a Markov chain along the units: a fully visible machine that is drawn at once."""
+    """Draw rows of a Markov chain along the units, which is a fully visible machine."""
     rng = np.random.default_rng(seed)
     agrees = rng.random((n_rows, n_units)) < agreement
     agrees[:, 0] = rng.random(n_rows) < 0.6
@@ -273,7 +273,7 @@ def chain(n_units, n_rows, agreement=0.75, seed=0):
 
 
 def fvbm_points(options):
-    """Units, and threads."""
+    """Yield points by units and threads."""
     n, units = {True: (640, (5, 10)), False: (16_000, (20, 40, 100, 200, 1000))}[options.quick]
     for d in units:
         for task in ("fit", "errors")[: 2 if d <= 40 else 1]:
@@ -282,7 +282,7 @@ def fvbm_points(options):
 
 
 def fvbm(point, options):
-    """A fit from raw rows, the decision on existence included, perhaps with standard errors."""
+    """Time a fit of raw rows, with the decision on existence, and optionally standard errors."""
     (d,) = point.size
     X = chain(d, point.n_rows)
     learner = mf.FullyVisibleBoltzmannMachine(n_threads=point.threads)
@@ -290,7 +290,7 @@ def fvbm(point, options):
     solvers = {"fastmf": partial(learner.fit, X)}
     if point.task == "errors":
         solvers = {"fastmf": lambda: learner.fit(X).standard_errors()}
-    # Fields and gradient, a product each, for every value of the objective.
+    # Each evaluation of the objective has one product for fields and one for the gradient.
     n_distinct = len(np.unique(X, axis=0))
     return solvers, lambda: {"operations": 4.0 * n_distinct * d * d * len(learner.history_)}
 
@@ -306,7 +306,7 @@ TASKS = {
 
 
 def measure(name, options):
-    """Measure all points of a task, and write the table and the picture."""
+    """Measure all points of a task; write the table and the figure."""
     points, problem = TASKS[name]
     table = []
     with open(options.output / f"scaling_{name}.csv", "w", newline="") as file:
@@ -329,7 +329,7 @@ def measure(name, options):
 
 
 def draw(table, path):
-    """A panel for each axis; the ceilings dotted."""
+    """Draw a panel for each axis, with dotted ceilings."""
     from matplotlib.figure import Figure
 
     curves = {}
@@ -348,14 +348,14 @@ def draw(table, path):
     for axis, panel in panels.items():
         panel.set(xlabel=axis)
         panel.grid(alpha=0.3, which="both")
-        # Below, where no curve is.
+        # Place the legend below the panel.
         panel.legend(fontsize=6, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     panels[axes[0]].set_ylabel("seconds")
     figure.savefig(path, dpi=150)
 
 
 def main(argv=None):
-    """Measure the tasks that the command line names."""
+    """Measure the tasks named on the command line."""
     command_line = timing.parser(__doc__)
     add = command_line.add_argument
     add("tasks", nargs="+", choices=TASKS)

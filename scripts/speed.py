@@ -1,11 +1,11 @@
-"""The tables of SPEED.md but for the first: fastmf beside NumPy, SciPy and other packages.
+"""Compare fastmf with NumPy, SciPy and other packages: all tables of SPEED.md but the first.
 
     python scripts/speed.py --write              # all tables; minutes on an idle machine
-    python scripts/speed.py regression epoch     # parts of them, printed
+    python scripts/speed.py regression epoch     # print some parts
 
-SPEED.md says how times are measured. Graphs of peers are built and compiled before, and the last
-column says how long building took. PGMax 0.6.1 does not run with new versions of JAX:
-`pip install --no-deps pgmax` beside "jax<0.5".
+SPEED.md describes how times are measured. Graphs of other packages are built and compiled before
+the measurement; the last column has the time for building them. PGMax 0.6.1 does not run with new
+versions of JAX: use `pip install --no-deps pgmax` with "jax<0.5".
 """
 
 import os
@@ -36,9 +36,9 @@ SPIN = np.array([-1.0, 1.0])
 
 
 def by_numpy(seconds_of, *arguments):
-    """The smaller of the seconds with one thread of BLAS and with all: small products lose by many.
+    """Return the smaller of the times with one BLAS thread (better for small products) and all.
 
-    One comes first, as after a call threads of BLAS spin for a while.
+    One thread comes first, because BLAS threads spin for a while after a call.
     """
     seconds = []
     for n_threads in sorted({1, THREADS}):
@@ -48,21 +48,21 @@ def by_numpy(seconds_of, *arguments):
 
 
 def show(seconds):
-    """Time in s, ms or µs."""
+    """Format a time in s, ms or µs."""
     for unit, scale in (("s", 1), ("ms", 1e3), ("µs", 1e6)):
         if seconds * scale >= 1 or unit == "µs":
             return f"{seconds * scale:.3g} {unit}"
 
 
 def line(task, ours, theirs, other, note=""):
-    """One row of the table, for two lists of seconds; a ratio below 1 is bold."""
+    """Format a row of the table for two lists of seconds; a ratio below 1 is bold."""
     times = f"{show(np.median(ours))} | {show(np.median(theirs))} ({other})"
     faster = ratio(theirs, ours)
     return f"{task} | {times} | {f'**{faster:.2g}**' if faster < 1 else f'{faster:.2g}'} | {note}"
 
 
 def beside(task, ours, peers, repeats, notes=None):
-    """The rows of one solver beside each of its peers."""
+    """Yield the rows that compare a solver with each of its peers."""
     times = interleaved({"ours": ours} | peers, repeats)
     for name in peers:
         yield line(task, times["ours"], times[name], name, (notes or {}).get(name, ""))
@@ -72,7 +72,7 @@ def beside(task, ours, peers, repeats, notes=None):
 
 
 class NumPySweep:
-    """A blocked binary TAP sweep as well as NumPy does it: in place, all rows at once."""
+    """An efficient blocked binary TAP sweep in NumPy: in place, for all rows at once."""
 
     def __init__(self, model, n_rows):
         W = model.weights
@@ -114,7 +114,7 @@ class NumPySweep:
 
 
 def compiled_sweeps(size, dtype, n_sweeps, **options):
-    """Seconds of one of several compiled sweeps."""
+    """Return the seconds per sweep of several compiled sweeps."""
     options |= {"tol": 0.0, "max_iter": n_sweeps}
     options["rows_per_worker"] = rows_per_worker(size.n_rows, THREADS)
     arguments = tap_arguments(size, dtype, **options)
@@ -122,7 +122,7 @@ def compiled_sweeps(size, dtype, n_sweeps, **options):
 
 
 def one_sweep(n_hidden, dtype, repeats, n_sweeps=20):
-    """Blocked sweeps of 100 rows against in-place NumPy and against its products alone."""
+    """Compare blocked sweeps of 100 rows with in-place NumPy, and with its matrix products."""
     size = Size(784, n_hidden, 100)
     plain = NumPySweep(rbm(size, dtype), size.n_rows)
     times = interleaved(
@@ -139,7 +139,7 @@ def one_sweep(n_hidden, dtype, repeats, n_sweeps=20):
 
 
 def numpy_unit_by_unit(model, mean, var, order):
-    """One sequential TAP sweep in NumPy: unit after unit, each seeing the newest values."""
+    """Make one sequential TAP sweep in NumPy, in which each unit uses the latest values."""
     W, W_T = model.weights, np.ascontiguousarray(model.weights.T)
     rows = {0: (W, W * W, model.visible.field), 1: (W_T, W_T * W_T, model.hidden.field)}
     for layer, i in order:
@@ -151,7 +151,7 @@ def numpy_unit_by_unit(model, mean, var, order):
 
 
 def sequential(n_hidden, dtype, repeats):
-    """Sequential sweeps, against NumPy unit by unit."""
+    """Compare sequential sweeps with NumPy, unit by unit."""
     size = Size(784, n_hidden, 100)
     model = rbm(size, dtype)
     order = sorted(
@@ -170,7 +170,7 @@ def sequential(n_hidden, dtype, repeats):
 
 
 def all_starts(n_hidden, dtype, repeats):
-    """All of 100 data starts to 1e-8 on a trained machine."""
+    """Compare the solution of 100 data starts to 1e-8 on a trained machine."""
     trained = timing.trained_machine(n_hidden)
     model = mf.RBM(trained.weights.astype(dtype), *trained.layers)
     starts, solutions = timing.images(10_000)[:100], {}
@@ -187,7 +187,7 @@ def all_starts(n_hidden, dtype, repeats):
         return seconds
 
     def fixed_points(name):
-        # A row that passes a saddle slowly can stop there: compared are the points it converges to.
+        # A row that passes a saddle slowly can stop there: compare the points of convergence.
         options = {"tol": 1e-12, "max_iter": 100_000, "acceleration": False}
         return np.hstack(mf.tap(trained, solutions[name], n_threads=THREADS, **options).mean)
 
@@ -210,7 +210,7 @@ def all_starts(n_hidden, dtype, repeats):
 
 
 def epoch(n_hidden, dtype, repeats):
-    """Training epochs beside scikit-learn's persistent contrastive divergence."""
+    """Compare training epochs with scikit-learn's persistent contrastive divergence."""
     from sklearn.neural_network import BernoulliRBM
 
     from fastmf.learning.layered.settings import LayeredSettings
@@ -221,8 +221,8 @@ def epoch(n_hidden, dtype, repeats):
     rng = np.random.default_rng(0)
     weights = rng.normal(0, 0.01, (784, n_hidden)).astype(dtype)
     model = mf.RBM(weights, mf.Bernoulli.from_data(X), mf.Bernoulli(np.zeros(n_hidden)))
-    # Rows of a step and options by name; the first are the default ones. TAP from half as many
-    # starts as a batch has rows takes 8 products for 14.
+    # Batch sizes and options by name; the first one is the default. TAP with half as many starts as
+    # rows in a batch takes 8 instead of 14 products.
     gradients = {
         "TAP, 3 sweeps, 20 rows a step": (20, {"gradient": "tap", "n_sweeps": 3}),
         "TAP, 3 sweeps": (100, {"gradient": "tap", "n_sweeps": 3}),
@@ -261,7 +261,7 @@ def epoch(n_hidden, dtype, repeats):
 
 
 def design(n, d, correlation, seed=0):
-    """Features whose correlations fall off from one to the next, and ten coefficients far apart."""
+    """Draw features with correlations that decrease with distance, and ten distant coefficients."""
     rng = np.random.default_rng(seed)
     X, w = rng.normal(size=(n, d)), np.zeros(d)
     for j in range(1, d):
@@ -271,7 +271,7 @@ def design(n, d, correlation, seed=0):
 
 
 def regression(repeats):
-    """Sparse linear regressions with more features than rows: errors beside times."""
+    """Compare times and errors of sparse linear regression with more features than rows."""
     from sklearn.linear_model import ARDRegression, ElasticNetCV, LassoCV
 
     for n, d, correlation in ((100, 1000, 0.0), (300, 1000, 0.9)):
@@ -292,7 +292,7 @@ def regression(repeats):
 
 
 def classification(repeats):
-    """Sparse classification by a probit model, beside logistic regression with an L1 penalty."""
+    """Compare sparse probit classification with L1-penalised logistic regression."""
     from sklearn.linear_model import LogisticRegressionCV
 
     for correlation in (0.0, 0.9):
@@ -309,14 +309,14 @@ def classification(repeats):
 
 
 def compared(task, correlation, ours, peers, rows, w, repeats):
-    """Rows of all estimators of the package beside all peers, with the errors of both."""
+    """Yield rows that compare estimators of the package with all peers, with errors of both."""
     task += f"{', correlations of 0.9' * (correlation > 0)}, ten coefficients"
     X, y, X_new, y_new = rows
     fits = {name: partial(one.fit, X, y) for name, one in (ours | peers).items()}
     for name in ours:
         fits[name]()  # compiles
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what has not converged is seen by its errors
+        warnings.simplefilter("ignore")  # errors show fits that have not converged
         times = interleaved(fits, repeats)
     errors = {name: errors_of(one, w, X_new, y_new) for name, one in (ours | peers).items()}
     for how in ours:
@@ -327,7 +327,7 @@ def compared(task, correlation, ours, peers, rows, w, repeats):
 
 
 def errors_of(one, w, X_new, y_new):
-    """Features found and false ones, and errors of coefficients and of predictions on new rows."""
+    """Return true and false discoveries, and errors of coefficients and of new predictions."""
     probability = getattr(one, "inclusion_probability_", None)
     chosen = np.ravel(one.coef_) != 0 if probability is None else np.ravel(probability) > 0.5
     errors = {"features found": chosen[w != 0].sum(), "false": chosen[w == 0].sum()}
@@ -339,7 +339,7 @@ def errors_of(one, w, X_new, y_new):
 
 
 def pseudo_likelihood(repeats):
-    """Maximum pseudo-likelihood from raw rows, where the maximum exists."""
+    """Compare maximum pseudo-likelihood fits of raw rows for which the maximum exists."""
     peer = "SciPy, L-BFGS-B on distinct rows"
     for d in (10, 20):
         X = chain(d, 16_000)
@@ -352,7 +352,7 @@ def pseudo_likelihood(repeats):
 
 
 def scipy_maximum(X):
-    """Couplings that maximise the pseudo-likelihood, with NumPy and SciPy alone."""
+    """Maximise the pseudo-likelihood with NumPy and SciPy; return the couplings."""
     rows, counts = np.unique(X, axis=0, return_counts=True)
     weights, d = counts / len(X), X.shape[1]
     upper = np.triu_indices(d, 1)
@@ -375,15 +375,15 @@ def scipy_maximum(X):
 
 
 def tree(n_units):
-    """Edges of a tree in which each unit is joined to a random one before it."""
+    """Return the edges of a tree in which each unit is joined to a random previous unit."""
     rng = np.random.default_rng(0)
     return np.array([(rng.integers(k), k) for k in range(1, n_units)])
 
 
 def spins(edges):
-    """Spins with random couplings on these edges, and the couplings.
+    """Return a machine with random couplings on these edges, and the couplings.
 
-    Parallel sweeps without damping converge on grids of such couplings.
+    Undamped parallel sweeps converge on grids with such couplings.
     """
     rng, n = np.random.default_rng(1), edges.max() + 1
     couplings, field = rng.normal(scale=0.3, size=len(edges)), rng.normal(scale=0.3, size=n)
@@ -392,16 +392,16 @@ def spins(edges):
 
 
 def built(make):
-    """What a function makes, and the time that it takes as text."""
+    """Return the result of a function, and its time as text."""
     start = time.perf_counter()
     return make(), show(time.perf_counter() - start)
 
 
 def pgmax(edges, couplings, field, double, **options):
-    """Belief propagation of PGMax as one compiled function, for the log-odds of the beliefs.
+    """Return a compiled function of PGMax that computes the log-odds of the beliefs.
 
-    Temperature 1 is sum-product, 0 max-product. Its messages start uniform, and are all sent at
-    once.
+    Temperature 1 is sum-product, 0 max-product. Messages are initially uniform, and updated in
+    parallel.
     """
     import jax
     from jax.experimental import enable_x64
@@ -431,7 +431,7 @@ def pgmax(edges, couplings, field, double, **options):
 
 
 def sum_product(repeats):
-    """Marginals of grids after this many sweeps, which both have converged by then."""
+    """Compare marginals of grids after `SWEEPS` sweeps, by which both packages converge."""
     for side in GRIDS:
         edges = grid(side, side)
         model, couplings = spins(edges)
@@ -451,10 +451,10 @@ def sum_product(repeats):
 
 
 def max_product(repeats):
-    """The most probable state of a grid: after the same sweeps, and as ours is by default.
+    """Compare the most probable state of a grid, after equal sweeps and with default options.
 
-    By default it sweeps until messages converge or cycle, and improves the state, which takes
-    much longer than the sweeps.
+    By default, `most_probable` sweeps until messages converge or cycle, and then improves the
+    state, which takes much longer.
     """
     sweeps, peer = dict(max_iter=SWEEPS, search=False), f"PGMax, float32, {SWEEPS} sweeps"
     names = f"{SWEEPS} sweeps of max-product", "most probable state, default options"
@@ -478,7 +478,7 @@ def max_product(repeats):
 
 
 def by_junction_tree(junction_tree):
-    """Probabilities of state 1 of all units from pgmpy's `BeliefPropagation`, calibrated anew."""
+    """Calibrate pgmpy's `BeliefPropagation`; return the probabilities of state 1 of all units."""
     junction_tree.calibrate()
     probability = {}
     for clique, table in junction_tree.get_clique_beliefs().items():
@@ -491,7 +491,7 @@ def by_junction_tree(junction_tree):
 
 
 def elimination(repeats):
-    """Exact marginals of all units."""
+    """Compare exact marginals of all units."""
     from pgmpy.inference import BeliefPropagation
 
     graphs = {"Ising grid {} x {}".format(*STRIP): grid(*STRIP)}
@@ -509,7 +509,7 @@ def elimination(repeats):
 
 
 def of_sizes(function, sizes, dtypes=("float64", "float32")):
-    """A part of a table: the rows of a function for several sizes and types."""
+    """Return a part of a table: the rows of a function for several sizes and dtypes."""
 
     def part(repeats):
         for n in sizes:
@@ -519,7 +519,7 @@ def of_sizes(function, sizes, dtypes=("float64", "float32")):
     return part
 
 
-# Parts by table, and threads.
+# Parts of each table.
 TABLES = {
     "speed": {
         "sweep": of_sizes(one_sweep, (100, 500, 2000)),
@@ -538,7 +538,7 @@ PARTS = {part: function for parts in TABLES.values() for part, function in parts
 
 
 def table(rows, n_threads):
-    """The rows as Markdown, with their conditions, and how many fastmf loses."""
+    """Return the rows as Markdown, with their conditions, and the number of slower rows."""
     slower = sum("| **" in row for row in rows)
     bold = ", whose ratios are bold" if slower else ""
     return "\n".join(
@@ -555,7 +555,7 @@ def table(rows, n_threads):
 
 
 def main(argv=None):
-    """Measure, print the rows, and write the tables to the page if asked to."""
+    """Measure and print the rows; with --write, write the tables to the page."""
     command_line = timing.parser(__doc__)
     add = command_line.add_argument
     add("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)} [all]")

@@ -1,13 +1,13 @@
-"""The first table of SPEED.md: log-likelihood of test digits after some CPU seconds of learning.
+"""The first table of SPEED.md: log-likelihood of test digits after given CPU seconds of training.
 
     python scripts/time_to_quality.py --write     # half an hour on two idle cores
-    python scripts/time_to_quality.py --quick     # small machines, does it run?
+    python scripts/time_to_quality.py --quick     # small machines, a test of the script
 
-Binary images (MNIST if FASTMF_DATA has it), one thread each, a run on each core. A run is looked at
-after the first pass over its images that ends beyond each number of seconds. Log-likelihoods are
-the middle of the two ends of annealing, in nats an image; they count if annealing has converged: if
-its ends agree, and are not below the certain lower bound of the log-partition. Of BernoulliRBM's
-settings the best at that time counts, by `fit` with float32 data.
+Images are binary (MNIST if it is in FASTMF_DATA); each run has one thread, and each core one run. A
+run is evaluated after the first epoch that ends after each number of seconds. Log-likelihoods, in
+nats per image, use the mean of the forward and reverse estimates of annealing. They are used only
+if these agree, and are not below the lower bound of the log-partition. For BernoulliRBM the best of
+several settings at each time is shown, with `fit` on float32 data.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from fastmf.evaluation.log_partition import annealed_quietly  # noqa: E402
 
 SECONDS, N_TRAIN, N_TEST = (1, 3, 10), 5000, 2000
 PEER = "scikit-learn, `BernoulliRBM.fit`"
-# (rows a step, rate): those with which it is best after few seconds, or after many.
+# (batch size, rate): the best ones after few, and after many seconds.
 SETTINGS = (20, 0.01), (20, 0.02), (20, 0.05), (100, 0.05), (100, 0.1), (100, 0.2)
 METHODS = {
     "default options": {},
@@ -40,7 +40,7 @@ METHODS = {
 
 
 def by_fastmf(options, n_hidden, X, seed, seconds):
-    """The machines after given numbers of CPU seconds."""
+    """Return the machines after given numbers of CPU seconds."""
     models, marks = [], list(seconds)
 
     def look(state):
@@ -57,11 +57,11 @@ def by_fastmf(options, n_hidden, X, seed, seconds):
 
 
 class Stop(Exception):
-    """Raised in a fit that has gone on for long enough."""
+    """Raised to stop a fit."""
 
 
 def by_scikit_learn(setting, n_hidden, X, seed, seconds):
-    """The same, by persistent contrastive divergence: `fit`, looked at after its passes."""
+    """Return machines trained by scikit-learn's `fit` (PCD), recorded after epochs."""
     from sklearn.neural_network import BernoulliRBM
 
     batch, rate = setting
@@ -87,7 +87,7 @@ def by_scikit_learn(setting, n_hidden, X, seed, seconds):
 
 
 def quality(model, test, data, n_steps):
-    """Mean log-likelihood of test images, NaN if annealing has not converged."""
+    """Return the mean log-likelihood of test images, NaN if annealing has not converged."""
     layers = (mf.Bernoulli(layer.field.astype(float)) for layer in model.layers)
     model = mf.RBM(model.weights.astype(float), *layers)
     options = {"max_steps": 2 * n_steps, "data": data[:100], "rng": 0, "n_threads": 1}
@@ -97,19 +97,19 @@ def quality(model, test, data, n_steps):
 
 
 def of_independent_pixels(train, test):
-    """Mean log-likelihood of test images under the means of the pixels, by Laplace's rule."""
+    """Return the mean log-likelihood for independent pixels, with Laplace's rule for means."""
     mean = (train.sum(0) + 1) / (len(train) + 2)
     return float((test @ np.log(mean) + (1 - test) @ np.log(1 - mean)).mean())
 
 
 def data_of(quick):
-    """Training and test images."""
+    """Return training and test images."""
     n, n_test = (500, 100) if quick else (N_TRAIN, N_TEST)
     return np.split(np.asarray(images(N_TRAIN + N_TEST), np.float32)[: n + n_test], [n])
 
 
 def run(name, n_hidden, seed, quick):
-    """Log-likelihoods of a method after each number of seconds."""
+    """Return the log-likelihoods of a method after each number of seconds."""
     train, test = data_of(quick)
     seconds = [s / 20 for s in SECONDS] if quick else SECONDS
     learn = by_scikit_learn if name.startswith(PEER) else by_fastmf
@@ -118,7 +118,7 @@ def run(name, n_hidden, seed, quick):
 
 
 def cell(values, setting=""):
-    """Mean and half the range over the seeds whose log-likelihoods are estimated."""
+    """Format the mean and half the range over seeds with known log-likelihoods."""
     values = np.asarray(values)[~np.isnan(values)]
     if not len(values):
         return "not known"
@@ -127,7 +127,7 @@ def cell(values, setting=""):
 
 
 def rows_of(n_hidden, by_method):
-    """Lines of the table for a size, from the log-likelihoods by method, seed and time."""
+    """Return the lines of the table for a size, given log-likelihoods by method, seed and time."""
     by_method = {name: np.array(values) for name, values in by_method.items()}
     peers = {name: values for name, values in by_method.items() if name.startswith(PEER)}
     lines = [(name, map(cell, by_method[name].T)) for name in METHODS if name not in peers]
@@ -145,7 +145,7 @@ def rows_of(n_hidden, by_method):
 
 
 def table(rows, n_seeds, floor, counts):
-    """The lines below their head, with the settings and counts of runs."""
+    """Return the table as Markdown, with the settings and counts of runs."""
     head = " | ".join(f"{s} s" for s in SECONDS)
     n_all, n_unknown, n_diverged = counts
     return "\n".join(
@@ -168,7 +168,7 @@ def table(rows, n_seeds, floor, counts):
 
 
 def main(argv=None):
-    """Learn, evaluate, print the table, and write it to the page if asked to."""
+    """Train, evaluate and print the table; with --write, write it to the page."""
     command_line = parser(__doc__)
     add = command_line.add_argument
     add("--quick", action="store_true", help="500 images, a twentieth of the time, one seed")
@@ -188,7 +188,7 @@ def main(argv=None):
                 by_method[name] = [future.result() for future in futures]
                 print(n_hidden, name, np.round(np.mean(by_method[name], axis=0), 1), flush=True)
             rows += rows_of(n_hidden, by_method)
-            # Of the peer: estimates, those not converged, and runs that end too low.
+            # Counts for scikit-learn: estimates, unconverged estimates, and diverged runs.
             values = np.array([of for name, of in by_method.items() if name.startswith(PEER)])
             low = (values[:, :, -1] <= floor).sum()
             counts = counts + np.array([values.size, np.isnan(values).sum(), low])

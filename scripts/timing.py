@@ -1,4 +1,4 @@
-"""Interleaved timing, and machines to time, for the scripts of this folder."""
+"""Interleaved timing, and data and machines for benchmarks, shared by the scripts."""
 
 import argparse
 import os
@@ -19,18 +19,18 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "scripts" / "SPEED.md"
 sys.path.insert(0, str(ROOT / "tests"))  # for the table of kernel cases
 
-# Seconds of pause before each run: threads of a pool spin for a while after their work, on cores
-# that the next solver needs. Those of OpenBLAS do so for 0.05 to 0.2 seconds.
+# Pause before each run in seconds: threads of a pool spin for some time after their work, on cores
+# needed by the next solver; OpenBLAS threads for 0.05 to 0.2 seconds.
 REST = 0.3
 
 POOLS, THREADS = ThreadpoolController(), os.cpu_count() or 1
 
 
 def conditions():
-    """What times were measured on: processor, versions, and the kernels of BLAS.
+    """Return processor, versions, and BLAS kernels, as text.
 
-    With those of another processor (OPENBLAS_CORETYPE), products of matrices can take 1.6 times as
-    long.
+    With BLAS kernels for another processor (OPENBLAS_CORETYPE), matrix products can take 1.6 times
+    as long.
     """
     kernels = {pool["architecture"] for pool in POOLS.info() if "architecture" in pool}
     blas = f", OpenBLAS {' and '.join(sorted(kernels))}" if kernels else ""
@@ -39,7 +39,7 @@ def conditions():
 
 
 def blas_threads(n_threads):
-    """Context in which NumPy's BLAS uses at most `n_threads` threads."""
+    """Return a context in which NumPy's BLAS uses at most `n_threads` threads."""
     return POOLS.limit(limits=n_threads, user_api="blas")
 
 
@@ -57,27 +57,27 @@ def pinned(n_threads):
 
 def _bind(cores):
     for thread in os.listdir("/proc/self/task") if cores else ():
-        with suppress(ProcessLookupError):  # it has ended
+        with suppress(ProcessLookupError):  # the thread has ended
             os.sched_setaffinity(int(thread), cores)
 
 
 def parser(text):
-    """A command line whose help is the text of a script."""
+    """Return a command-line parser whose help is the docstring of a script."""
     as_written = argparse.RawDescriptionHelpFormatter
     return argparse.ArgumentParser(description=text, formatter_class=as_written)
 
 
 def timed(function, *arguments):
-    """Seconds of one call."""
+    """Return the seconds of one call."""
     start = time.perf_counter()
     function(*arguments)
     return time.perf_counter() - start
 
 
 def interleaved(solvers, repeats=5, rest=REST):
-    """Seconds of each solver by round: in a round each runs once, after a pause of `rest` seconds.
+    """Time several solvers in rounds; each runs once in a round, after a pause of `rest` seconds.
 
-    A solver is a function without arguments; if it returns a number, that is its time.
+    A solver is a function without arguments; if it returns a float, this is taken as its time.
     """
     times = {name: [] for name in solvers}
     for _ in range(repeats):
@@ -91,12 +91,12 @@ def interleaved(solvers, repeats=5, rest=REST):
 
 
 def ratio(slow, fast):
-    """Median of the ratios of the same round."""
+    """Return the median of the ratios in the same round."""
     return statistics.median(s / f for s, f in zip(slow, fast, strict=True))
 
 
 def write(name, text, path=PAGE):
-    """Put a table between its markers on a page, and change nothing else."""
+    """Replace the table between its markers on a page."""
     parts = path.read_text(encoding="utf-8").partition(f"<!-- {name} table: begin -->")
     _, end, after = parts[2].partition(f"<!-- {name} table: end -->")
     if not end:
@@ -105,13 +105,13 @@ def write(name, text, path=PAGE):
 
 
 def images(n_rows):
-    """Binary images of 784 pixels: MNIST if $FASTMF_DATA has it, digits enlarged otherwise."""
+    """Return binary images of 784 pixels: MNIST in $FASTMF_DATA, or enlarged digits."""
     path = Path(os.environ.get("FASTMF_DATA", "."), "mnist", "train-images-idx3-ubyte.gz")
     if path.is_file():
         X = (mf.datasets.read_array(path).reshape(-1, 784) > 127.5).astype(np.float32)
     else:
         small = mf.datasets.load_digits().X.reshape(-1, 8, 8)
-        # Each digit in several positions, so that no two rows are alike.
+        # Shift each digit to several positions, so that rows are distinct.
         enlarged = np.kron(small, np.ones((3, 3), np.float32)) > 0.5
         X = np.zeros((5, 5, len(small), 28, 28), np.float32)
         for i, j in np.ndindex(5, 5):
@@ -121,14 +121,14 @@ def images(n_rows):
 
 
 def grid(n_rows, n_columns):
-    """Edges between neighbours of a grid."""
+    """Return the edges between neighbours on a grid."""
     unit = np.arange(n_rows * n_columns).reshape(n_rows, n_columns)
     across, down = (unit[:, :-1], unit[:, 1:]), (unit[:-1], unit[1:])
     return np.concatenate([np.stack([a.ravel(), b.ravel()], 1) for a, b in (across, down)])
 
 
 def symmetric(values, n, edges=None):
-    """Couplings of all pairs of units, or of some, as a matrix."""
+    """Return couplings of all pairs of units, or of some edges, as a symmetric matrix."""
     couplings = np.zeros((n, n))
     i, j = np.triu_indices(n, 1) if edges is None else edges.T
     couplings[i, j] = couplings[j, i] = values
@@ -137,7 +137,7 @@ def symmetric(values, n, edges=None):
 
 @cache
 def trained_machine(n_hidden):
-    """An RBM trained by scikit-learn on `images`."""
+    """Return an RBM trained by scikit-learn on `images`."""
     from sklearn.neural_network import BernoulliRBM
 
     learner = BernoulliRBM(

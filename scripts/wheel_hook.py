@@ -1,6 +1,6 @@
-"""Part of the wheel for a platform: the kernels that were built ahead (`make wheel`).
+"""Build hook that adds kernels built ahead of time to a wheel (`make wheel`).
 
-Without them the wheel is for all platforms, and kernels are compiled at first calls.
+Without these the wheel is for all platforms, and kernels are compiled at first calls.
 """
 
 import os
@@ -10,10 +10,10 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class CustomBuildHook(BuildHookInterface):
-    """Adds the folder FASTMF_BUILT, and the tag of the platform."""
+    """Add the folder FASTMF_BUILT and the platform tag to a wheel."""
 
     def initialize(self, version, build_data):
-        """Called by hatchling before it builds a wheel."""
+        """Set the build data; called by hatchling before it builds a wheel."""
         folder = os.environ.get("FASTMF_BUILT")
         if not folder or version == "editable":
             return

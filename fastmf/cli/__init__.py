@@ -1,4 +1,4 @@
-"""The command `fastmf`: train machines on files of data, apply and describe them."""
+"""The command line `fastmf`: train machines on files of data, apply them, and describe files."""
 
 from fastmf.cli.command import main
 

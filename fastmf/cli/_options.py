@@ -1,4 +1,4 @@
-"""Options of commands from the signatures of functions, and checks of the files they name."""
+"""Command-line options made from docstrings and signatures, and checks of output files."""
 
 import argparse
 import ast
@@ -9,7 +9,7 @@ from textwrap import dedent
 
 from fastmf._jit.messages import to_stderr
 
-# Flags of the parameters whose names are others on the command line.
+# Flags of parameters that have another name on the command line.
 _FLAGS = {
     "n_components": ("-n", "--hidden-units"),
     "n_samples": ("-n", "--n-samples"),
@@ -26,7 +26,7 @@ _FLAGS = {
 
 
 def docstring(thing):
-    """The docstring of a module, class or function; from its source if python -OO left it out."""
+    """Return the docstring of a module, class or function; from its source under python -OO."""
     if thing.__doc__ is not None:
         return inspect.getdoc(thing)
     tree = ast.parse(dedent(inspect.getsource(thing)))
@@ -34,18 +34,18 @@ def docstring(thing):
 
 
 class NumberOrPair(argparse.Action):
-    """Store one number alone, and several as a tuple."""
+    """Store a single number as a scalar, and several numbers as a tuple."""
 
     def __call__(self, parser, namespace, values, option_string=None):
-        """Store the values."""
+        """Store the values in the namespace."""
         setattr(namespace, self.dest, values[0] if len(values) == 1 else tuple(values))
 
 
 def add_options(parser, function):
-    """Add the options that the docstring of a function lists, if any, as --help shows them.
+    """Add the options listed in the section "Options" of a function's docstring.
 
-    Above the text of an option is a line with its flags, the name of the value, "..." for several
-    values, and "=" before a default. A value N is an integer, R a number, {a,b} one of these words.
+    The first line of an option has its flags, the name of its value, "..." for several values, and
+    "=" before a default; its help is below. A value N is an integer, R a float, {a,b} a choice.
     """
     section = docstring(function).partition("Options\n-------\n")[2] + "\n"
     for usage, lines in re.findall(r"^(\S.*)\n((?: .*\n)+)", section, re.MULTILINE):
@@ -58,7 +58,7 @@ def add_options(parser, function):
             options["action"] = "store_true"
         elif value.startswith("{"):
             options |= {"choices": value[1:-1].split(","), "default": default}
-        else:  # argparse converts defaults
+        else:  # argparse converts default values
             kind = {"N": int, "R": float}.get(value, str)
             options |= {"metavar": value, "type": kind, "default": default or None}
         if several:
@@ -72,8 +72,8 @@ def add_options(parser, function):
 def add_parameters(parser, function, names, **defaults):
     """Add an option for each named parameter of a function or class.
 
-    Its numpydoc gives kind and help. An option that is not given is None, so that the
-    function's own default holds, unless there is one in `defaults`.
+    Type and help come from its docstring. An omitted option is None, so that the default of the
+    function applies, unless `defaults` has a value.
     """
     texts, signature = _documented(function), inspect.signature(function).parameters
     for name in names:
@@ -92,7 +92,7 @@ def add_parameters(parser, function, names, **defaults):
 
 
 def _documented(function):
-    """Kind and first sentence of each parameter in a docstring in numpydoc's format."""
+    """Return type and first sentence of each parameter in a numpydoc docstring."""
     text = docstring(function).partition("Parameters\n----------\n")[2]
     pattern = r"^(\w[\w, ]*) : (.*)\n((?:    .*\n|\n(?=    ))*)"
     parts = {}
@@ -104,7 +104,7 @@ def _documented(function):
 
 
 def _converter(kind):
-    """Options of an argument of a kind of numpydoc."""
+    """Return argparse options for a type in numpydoc's notation."""
     number = {"int": int, "float": float}
     first = next((number[word] for word in re.findall(r"\w+", kind) if word in number), str)
     options = {"type": first, "metavar": {int: "N", float: "R", str: "TEXT"}[first]}
@@ -114,16 +114,16 @@ def _converter(kind):
 
 
 def given(arguments, *names):
-    """The options among these that were given, by their names."""
+    """Return the named options that were given, as a dict."""
     values = {name: getattr(arguments, name, None) for name in names}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def in_options(message, parser):
-    """Replace the names of parameters in a message by the flags of the command's options.
+    """Replace names of parameters in a message by the flags of the command's options.
 
-    Names are replaced before a sign of equality, if they have an underscore, and at the start
-    before "must"; not within quotes, paths or longer names.
+    A name is replaced if it precedes an equals sign, has an underscore, or begins the message and
+    precedes "must"; names within quotes, paths or longer names are left unchanged.
     """
     flags = {action.dest: action.option_strings[-1] for action in parser._actions
              if action.option_strings}  # fmt: skip
@@ -140,7 +140,7 @@ def in_options(message, parser):
 
 
 def say(text, quiet=False):
-    """Print a line to stderr, unless it is about progress and the user wants none."""
+    """Print a line to stderr, unless `quiet`."""
     if not quiet:
         to_stderr(f"fastmf: {text}")
 
@@ -156,7 +156,7 @@ def check_outputs(inputs, *outputs):
 
     `outputs` are pairs of a path, or None, and the suffixes that it may have.
     """
-    taken = {_identity(path): "a file that is read" for path in inputs if path is not None}
+    roles = {_identity(path): "a file that is read" for path in inputs if path is not None}
     for name, suffixes in outputs:
         if name is None:
             continue
@@ -169,16 +169,16 @@ def check_outputs(inputs, *outputs):
             raise ValueError(f"{path}: there is no folder {path.parent}.")
         if path.is_dir():
             raise ValueError(f"{path} is a folder; give the name of a file.")
-        if (replaced := taken.get(_identity(path))) is not None:
+        if (replaced := roles.get(_identity(path))) is not None:
             raise ValueError(
                 f"output {path} would replace {replaced}: give another name of output."
             )
-        taken[_identity(path)] = "another output"
+        roles[_identity(path)] = "another output"
 
 
 def _identity(path):
-    """Tell files apart whatever links to them; .npz files may name one of their arrays."""
+    """Return a key that is equal for links to the same file; ".npz:KEY" is the .npz file."""
     head, separator, _ = str(path).rpartition(".npz:")
     path = Path(head + ".npz" if separator else path).resolve()
-    # Links of one file have the same number; elsewhere there may be none, 0.
+    # Hard links have the same inode and device; on some file systems the inode is 0.
     return path.stat()[1:3] if path.exists() and path.stat().st_ino else path

@@ -1,4 +1,4 @@
-"""Pages of results: HTML that needs no other file."""
+"""Self-contained HTML pages of results."""
 
 import base64
 import re
@@ -9,7 +9,7 @@ from string import Template
 
 from fastmf.models._io import replacing
 
-# Figures have the colours of the page: matplotlib's black has no colour of its own.
+# Figures use the text colour of the page instead of black.
 _FIGURE_STYLE = (
     "<style>svg{fill:currentColor;color:#1f2328}"
     "@media (prefers-color-scheme:dark){svg{color:#e6e6e6}}</style>"
@@ -17,7 +17,7 @@ _FIGURE_STYLE = (
 
 
 class Html(str):
-    """A part of a page that is written as it stands; all other text is escaped."""
+    """HTML that is inserted without escaping; all other text is escaped."""
 
 
 def paragraph(text):
@@ -26,7 +26,7 @@ def paragraph(text):
 
 
 def table(header, rows):
-    """Return a table in HTML; the first cell of a row is its name, and numbers have two digits."""
+    """Return a table in HTML; the first cell of a row is its header; numbers have two decimals."""
     cells = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
     head = f"<thead><tr>{cells}</tr></thead>" if header else ""
     lines = []
@@ -39,7 +39,7 @@ def table(header, rows):
 
 
 def figure(drawn, caption):
-    """Return a figure of matplotlib in HTML, as SVG, with a caption."""
+    """Return a matplotlib figure in HTML, as SVG with a caption."""
     buffer = StringIO()
     drawn.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     text = buffer.getvalue()
@@ -58,14 +58,14 @@ def code(language, text):
 
 
 def section(heading, *parts):
-    """Return a section in HTML, to which the page has a link."""
+    """Return a section in HTML, which is linked at the top of the page."""
     return Html(f"<section>\n<h2>{escape(heading)}</h2>\n{_html(parts)}\n</section>")
 
 
 def write_page(path, name, values):
-    """Write the page whose text is a file of this folder, with values in the place of $names.
+    """Write a page from a template in this folder, with $names replaced by values.
 
-    A value is HTML, any other object that is escaped, or a list of these.
+    A value is `Html`, another object, which is escaped, or a list of these.
     """
     body = Template(_text(name)).substitute({key: _html(x) for key, x in values.items()})
     links = []

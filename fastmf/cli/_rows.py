@@ -1,4 +1,4 @@
-"""Machines in files, and the rows that they take and give: numbers, or sequences of letters."""
+"""Reading of machines, and reading and writing of rows: numbers, categories or sequences."""
 
 import csv
 import io
@@ -25,7 +25,7 @@ from fastmf.datasets.alignments import (
 from fastmf.datasets.files import is_text, is_word, read_named, read_text
 from fastmf.models._io import reading, replacing, shown
 
-# Suffixes of files of sequences, which are written like the first one.
+# Suffixes of FASTA files.
 FASTA = (".fasta", ".fa", ".afa", ".faa", ".fna")
 
 
@@ -35,27 +35,27 @@ FASTA = (".fasta", ".fa", ".afa", ".faa", ".fna")
 def check_files(arguments, formats=_options.OUTPUTS):
     """Raise early if an output cannot be written: see `_options.check_outputs`."""
     inputs = [getattr(arguments, name, None) for name in ("model", "data", "candidates")]
-    # Tables alone have names of rows.
+    # Only tables can have row names.
     formats = (".csv",) if getattr(arguments, "id_column", None) else formats
     plot = getattr(arguments, "plot", None), _options.PICTURES
     _options.check_outputs(inputs, (arguments.output, formats), plot)
 
 
 def add_data(parser):
-    """Add the options that convert the numbers of a file to values of visible units.
+    """Add options for the conversion of numbers in a file to values of visible units.
 
     Options
     -------
     --scale R = 1
         divide all values by R (255 for grey levels of 8 bits)
     --threshold R
-        then make values above R 1 and all others 0
+        after scaling, replace values above R by 1 and all other values by 0
     --missing-code R ...
         numbers that mark missing values, such as -9 or 999
     --drop-empty-rows
         leave out rows without any value
     --dtype {float32,float64}
-        type to compute in [float32 if it holds the values of the file exactly]
+        floating-point type of the computation [float32 if it holds the file's values exactly]
     """
     group = parser.add_argument_group("data")
     _options.add_options(group, add_data)
@@ -63,16 +63,16 @@ def add_data(parser):
 
 
 def add_limits(group):
-    """Add the options that leave out rows, and columns of a table of text.
+    """Add options for the rows and columns of a table to use.
 
     Options
     -------
     --rows N
         use the first N rows only
     --ignore NAME ...
-        columns of a table, by their names, that are left out
+        names of columns of a table that are left out
     --id NAME
-        column of names of rows: no data, and the first column of tables that are written
+        column of row names, which is not used as data; it is the first column of written tables
     """
     _options.add_options(group, add_limits)
 
@@ -91,7 +91,7 @@ def add_alignment(parser, *names):
 
 
 class Rows(NamedTuple):
-    """Rows of a file: values, names of columns or None, and names of rows, numbers by default."""
+    """Rows of a file: values, column names or None, and row names, by default numbers."""
 
     X: Any
     columns: list | None
@@ -100,17 +100,17 @@ class Rows(NamedTuple):
 
 
 def ignored(arguments, *names):
-    """Names of the columns of a table that hold no numbers to read."""
+    """Return the names of the columns of a table that are not read as numbers."""
     return [*arguments.ignore, *names, *filter(None, [arguments.id_column])]
 
 
 def read_frame(name, arguments):
-    """Read `Rows` whose columns may be of any kinds, as a data frame unless all are in [0, 1]."""
+    """Read `Rows` with columns of numbers or words, as a data frame unless all are in [0, 1]."""
     try:
         table = read_numbers(name, arguments)
     except ValueError:
         words = []
-        with suppress(ValueError):  # the error above says more
+        with suppress(ValueError):  # the first error is more specific
             words = _columns_of_words(name, arguments)
         if not words:
             raise
@@ -125,7 +125,7 @@ def read_frame(name, arguments):
 
 
 def _columns_of_words(name, arguments):
-    """Names of the columns that hold words alone, some of them in several rows."""
+    """Return the names of columns that contain only words, at least one of them repeatedly."""
     texts = dict(zip(*read_text(name), strict=True)) if is_text(name) else {}
     cells = {column: list(filter(None, texts[column])) for column in texts}
     candidates = [column for column in texts if column not in ignored(arguments)]
@@ -134,7 +134,7 @@ def _columns_of_words(name, arguments):
 
 
 def read_numbers(name, arguments, *, all_rows=False, words=None):
-    """Read `Rows` of numbers, or a data frame with columns of these words."""
+    """Read `Rows` of numbers; with `words`, a data frame in which these columns are words."""
     array, columns = read_named(name, ignored(arguments, *(words or ())))
     X, texts = as_matrix(array, name), {}
     if words or arguments.id_column:
@@ -162,7 +162,7 @@ def read_numbers(name, arguments, *, all_rows=False, words=None):
     if words is not None:
         X = pandas().DataFrame(X, columns=columns)
         for word in words:
-            X[word] = pandas().Categorical(texts[word][used])  # of all rows, however they are split
+            X[word] = pandas().Categorical(texts[word][used])  # before rows are split
         X = X[[column for column in texts or columns if column in X]]
         columns = list(X)
     names = texts[arguments.id_column][used] if arguments.id_column else used + 1
@@ -170,7 +170,7 @@ def read_numbers(name, arguments, *, all_rows=False, words=None):
 
 
 def as_matrix(array, name):
-    """The array of a file with one sample per row: images are flattened."""
+    """Return the array of a file with one sample per row; images are flattened."""
     if array.ndim < 2:
         raise ValueError(
             f"{name} holds an array of shape {array.shape}; expected one sample per row."
@@ -179,7 +179,7 @@ def as_matrix(array, name):
 
 
 def n_rows(arguments):
-    """Number of rows to use, None for all."""
+    """Return the number of rows to use; None for all."""
     return count("n_rows", arguments.n_rows, optional=True)
 
 
@@ -192,7 +192,7 @@ def warn_of_codes(X, names):
 
 
 def check_case(name, values):
-    """Raise if words of a column differ in upper and lower case alone."""
+    """Raise if words of a column differ only in upper and lower case."""
     seen = {}
     for value in values:
         if (first := seen.setdefault(value.lower(), value)) != value:
@@ -206,8 +206,8 @@ def check_case(name, values):
 
 
 def load(path, method=None):
-    """The fitted estimator, or the bare model, in a file."""
-    from fastmf import estimators  # needs scikit-learn
+    """Load the fitted estimator, or the model, in a file."""
+    from fastmf import estimators  # requires scikit-learn
 
     with reading(path, "a machine or model") as arrays:
         name = arrays.texts("estimator")[0] if "estimator" in arrays else None
@@ -223,24 +223,24 @@ def load(path, method=None):
 
 
 def keep_names(machine, names):
-    """Give a fitted machine the names of its columns, if each has its own."""
+    """Store column names in a fitted machine, if they are distinct."""
     if names is not None and len(set(names)) == len(names) == machine.n_features_in_:
         machine.feature_names_in_ = np.array(names, object)
 
 
 def names_of(machine):
-    """Names of the columns that a machine has learned from, None if they had none."""
+    """Return the names of the training columns of a machine; None without names."""
     names = getattr(machine, "feature_names_in_", None)
     return None if names is None else [str(name) for name in names]
 
 
 def keep_alignment(machine, alignment):
-    """Give a fitted machine the letters of its states and the columns that it learned from."""
+    """Store the alphabet and the columns of the training alignment in a fitted machine."""
     machine.alphabet_, machine.columns_ = alignment.alphabet, alignment.columns
 
 
 def alphabet_of(machine, arguments):
-    """Letters of the states of a machine: its own, or the option's."""
+    """Return the alphabet of a machine, or of the option --alphabet."""
     alphabet = getattr(machine, "alphabet_", None) or arguments.alphabet
     if alphabet is None:
         raise ValueError(
@@ -253,13 +253,13 @@ def alphabet_of(machine, arguments):
 
 
 def read_rows(name, machine, arguments):
-    """Read `Rows` of a file as a machine takes them, and their `Alignment` or None."""
+    """Read `Rows` of a file for a machine, and their `Alignment` or None."""
     if not is_alignment(name):
         return read_table(name, machine, arguments), None
     alphabet = alphabet_of(machine, arguments)
     gaps = "state" if gap_state(alphabet) is not None else "missing"
     options = _options.given(arguments, "focus", "inserts")
-    # No row is left out: the output has a line for each.
+    # No row is dropped, as the output has a line for each row.
     alignment = load_alignment(name, alphabet, gaps=gaps, outside="missing", **options)
     X, columns = alignment.X, alignment.columns
     if X.shape[1] != machine.n_features_in_:
@@ -276,7 +276,7 @@ def read_rows(name, machine, arguments):
 
 
 def read_table(name, machine, arguments, *, all_rows=False):
-    """Read `Rows`, with columns in the order of the machine's where both have names."""
+    """Read `Rows`, with columns in the order of the machine's columns if both have names."""
     learned = names_of(machine)
     words = None if learned is None else _words_of(machine, learned)
     table = read_numbers(name, arguments, all_rows=all_rows, words=words)
@@ -295,19 +295,19 @@ def read_table(name, machine, arguments, *, all_rows=False):
 
 
 def _words_of(machine, names):
-    """Columns of words that a machine has learned from; None if it takes arrays of numbers."""
+    """Return the training columns of words; None if the machine takes arrays of numbers."""
     categories = getattr(machine, "categories_", None) or [None] * len(names)
     words = [
         name for name, listed in zip(names, categories, strict=True)
         if listed is not None and any(isinstance(value, str) for value in listed)
     ]  # fmt: skip
-    # Machines with hidden units take numbers for labels, unless they are in a data frame.
+    # Machines with hidden units take numbers in arrays as labels; categories need a data frame.
     labelled = hasattr(machine, "solutions") and any(listed is not None for listed in categories)
     return words if words or labelled else None
 
 
 def write_rows(path, table, machine, arguments):
-    """Write rows as numbers and texts, or as sequences by the suffix of the file."""
+    """Write rows as numbers and texts, or as sequences if the file has a FASTA suffix."""
     X = np.asarray(table.X)
     if path.lower().endswith(FASTA):
         write_fasta(path, X, alphabet_of(machine, arguments), table.names)
@@ -317,7 +317,7 @@ def write_rows(path, table, machine, arguments):
 
 
 def write(path, table):
-    """Write `Rows` as .npy, .npz or .csv, the latter with names of columns and in `id_column`."""
+    """Write `Rows` as .npy, .npz or .csv, the latter with column names and row names."""
     suffix, array = Path(path).suffix.lower(), table.X
     if suffix == ".csv":
         array = array.astype(float) if array.dtype.kind == "b" else array
@@ -334,7 +334,7 @@ def write(path, table):
 
 
 def write_table(path, rows):
-    """Write texts and numbers, by the digits that are read back alike, with commas, atomically."""
+    """Write a table with commas atomically; numbers have enough digits to be read unchanged."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(
         [x if isinstance(x, str) else str(x).removesuffix(".0") for x in row] for row in rows

@@ -34,8 +34,8 @@ import fastmf
 from fastmf.cli._options import add_options, docstring, in_options
 from fastmf.models._io import UnknownPrior
 
-# A command is a function of its name, whose docstring has its description, options and examples, in
-# the module of its name or in `machines`; `add_NAME` adds further options to its parser.
+# A command is a function with its name, in the module of this name or in `machines`. Its docstring
+# contains description, options and examples; `add_NAME` adds further options to its parser.
 COMMANDS = {
     "demo": "learn digits, denoise them, and write a report",
     "train": "train a machine on data",
@@ -53,7 +53,7 @@ COMMANDS = {
     "warmup": "compile the kernels beforehand",
 }
 
-# Errors in data, options and resources; any other error is a bug, and is shown with its traceback.
+# Errors in data, options and resources; other errors are bugs, and are shown with a traceback.
 _USER_ERRORS = (
     ValueError, TypeError, OSError, ImportError, FloatingPointError, MemoryError, UnknownPrior,
     BrokenProcessPool,
@@ -72,14 +72,14 @@ def _complete(command, name):
 
 
 def _description_and_examples(thing):
-    """A docstring up to its examples, and these with all that follows but the options."""
+    """Split a docstring without its options at the examples."""
     text = docstring(thing).partition("\n\nOptions\n")[0]
     description, examples, text = text.partition("\n\nexample")
     return description, (examples + text).strip()
 
 
 def parser(chosen=None):
-    """The parser of the command line; with the options of one command, which import estimators."""
+    """Return the parser of the command line, with options of the chosen command only."""
     layout = argparse.RawDescriptionHelpFormatter
     description, epilog = _description_and_examples(sys.modules[__name__])
     main_parser = argparse.ArgumentParser(
@@ -100,7 +100,7 @@ def main(argv=None):
     Parameters
     ----------
     argv : sequence of str, optional
-        Arguments after the name of the command; by default the process's.
+        Command-line arguments after the program name; default: ``sys.argv[1:]``.
 
     Returns
     -------
@@ -114,21 +114,21 @@ def main(argv=None):
     """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            # Names in files may have letters that a console of another encoding has not.
+            # Names in files may have letters that the encoding of the console lacks.
             stream.reconfigure(errors="backslashreplace")
     argv, arguments = sys.argv[1:] if argv is None else list(argv), None
     try:
         arguments = parser(*argv[:1]).parse_args(argv)
         with warnings.catch_warnings():
             warnings.showwarning = partial(_show_warning, arguments.parser)
-            # Commands match columns by their names themselves.
+            # Commands match columns by name before they call estimators.
             warnings.filterwarnings("ignore", "X does not have valid feature names")
             arguments.run(arguments)
             sys.stdout.flush()
     except KeyboardInterrupt:
         return _print_error("interrupted", 130)
     except BrokenPipeError:
-        # The reader has closed the pipe: nothing can be written, not even by the flush at exit.
+        # The reader has closed the pipe: redirect stdout, as Python would flush it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except _USER_ERRORS as error:

@@ -1,4 +1,4 @@
-"""Contacts of proteins and RNA from alignments."""
+"""The command `dca`: prediction of contacts in proteins and RNA from alignments."""
 
 import time
 
@@ -14,7 +14,7 @@ _READING = ("focus", "gaps", "outside", "inserts", "max_gaps")
 
 
 def add_dca(parser):
-    """Add the options of `dca` that follow from signatures."""
+    """Add the options of `dca` that are made from signatures."""
     _rows.add_alignment(parser, *_READING, "identity")
     group = parser.add_argument_group("penalties, with l2_field = l2 by default")
     _options.add_parameters(group, fastmf.PottsMachine, ("l2", "l2_field"), l2=0.02, l2_field=None)
@@ -33,11 +33,11 @@ def dca(arguments):
       fastmf dca RF00162.fasta --alphabet rna --distances distances.npy --plot contacts.png
           compare with a structure: precision of the predictions, and true contacts in the picture
 
-    The table has one line a pair of columns, best first: their numbers i and j among the columns
-    that are kept and in the file, from 1, and the score: the Frobenius norm of their couplings in a
-    Potts model (maximum pseudo-likelihood, zero-sum gauge, without the gap state), less what these
-    columns have on average (APC). With --focus also its residues there, such as K12, numbered from
-    the number in its title (NAME/12-80) or 1.
+    The table has one line for each pair of columns, best first: their numbers i and j among the
+    columns that are kept and in the file, from 1, and the score: the Frobenius norm of their
+    couplings in a Potts model (maximum pseudo-likelihood, zero-sum gauge, without the gap state),
+    with average product correction (APC). With --focus there are also its residues, such as K12,
+    numbered from the number in its title (NAME/12-80) or 1.
 
     Options
     -------
@@ -52,11 +52,11 @@ def dca(arguments):
     --top N
         best pairs to write and draw [the number of columns]
     --separation N = 5
-        of columns, at least
+        smallest distance of two columns of a pair in the sequence
     --distances FILE
         matrix of distances of the columns that are kept (.npy, .npz, .csv); contacts are below 8
     -q, --quiet
-        no progress
+        do not show progress
     """
     _options.check_outputs(
         [arguments.alignment, arguments.distances],
@@ -112,7 +112,7 @@ def dca(arguments):
 
 
 def read_alignment(name, arguments):
-    """Read an alignment, and tell of rows and columns left out."""
+    """Read an alignment; report the rows and columns that are left out."""
     options = _options.given(arguments, *_READING)
     alignment, left_out = load_and_compare(name, arguments.alphabet, **options)
     for text in left_out:
@@ -121,7 +121,7 @@ def read_alignment(name, arguments):
 
 
 def weights_of(X, identity):
-    """Weights of the rows of an alignment; warn of alignments without information."""
+    """Compute the weights of the rows of an alignment; warn if it has too little information."""
     weights = fastmf.datasets.sequence_weights(X, identity)
     constant = (np.where(X < 0, np.iinfo(X.dtype).max, X).min(0) >= X.max(0)).sum()
     n_columns = X.shape[1]

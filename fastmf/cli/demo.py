@@ -1,4 +1,4 @@
-"""Machines that learn digits, and a report about them."""
+"""The command `demo`: train machines on digits, and write a report."""
 
 import shlex
 from pathlib import Path
@@ -41,9 +41,9 @@ _CHOSEN = (
 def demo(arguments):
     """Train two machines on digits, restore noisy digits, and write a report.
 
-    A binary and a real-valued machine learn the 8 x 8 digits that come with scikit-learn, and
-    restore digits that they have never seen. The report is one page of HTML with all figures; the
-    machines are beside it.
+    A binary and a real-valued machine are trained on the 8 x 8 digits of scikit-learn, and restore
+    test digits. The report is a single page of HTML with all figures; the machines are saved in
+    the same folder.
 
     example:
       fastmf demo --output report
@@ -54,17 +54,17 @@ def demo(arguments):
     Options
     -------
     -o, --output FOLDER = report
-        where to write
+        folder of the report
     --quick
-        small machines, little learning
+        use small machines and few epochs
     --seed N = 0
-        of random numbers
+        seed of the random numbers
     -q, --quiet
-        no progress
+        do not show progress
     """
     from fastmf.plotting import axes
 
-    axes(None, (1, 1))  # without matplotlib it fails here rather than after learning
+    axes(None, (1, 1))  # raise an error before training if matplotlib is missing
     folder = Path(arguments.output)
     folder.mkdir(parents=True, exist_ok=True)
     demo = Demo(arguments.random_state, arguments.quick, arguments.quiet)
@@ -79,9 +79,9 @@ def demo(arguments):
 
 
 class Demo:
-    """Two machines that learn digits and restore other digits, and the page about them."""
+    """Two machines trained on digits, tests of their restoration of digits, and the report."""
 
-    # Digits that are learned (of 1797) and shown, and noisy versions of each of the other ones.
+    # Number of training digits (of 1797), of digits shown, and of noisy versions of a test digit.
     n_train, n_shown, n_draws, noise_variance = 1400, 12, 5, 0.09
 
     def __init__(self, seed=0, quick=False, quiet=False):
@@ -93,7 +93,7 @@ class Demo:
         self.ones, self.test_ones = ((X > 0.5).astype(X.dtype) for X in (self.train, self.test))
 
     def learn(self):
-        """Fit both machines."""
+        """Train both machines."""
         _options.say("learning binary digits", self.quiet)
         self.binary = self._fit("bernoulli", BINARY, self.ones, self.test_ones)
         _options.say("learning real-valued digits", self.quiet)
@@ -108,7 +108,7 @@ class Demo:
         return machine.fit(X, validation_data=validation)
 
     def page(self, folder):
-        """Sample, denoise and compare; return the values of the page."""
+        """Compute samples, likelihoods and restorations; return the values of the page."""
         rng, file = np.random.default_rng(self.seed), str(folder / "binary.npz")
         _options.say("sampling, noise and log Z", self.quiet)
         samples = self.binary.sample(self.n_shown, n_sweeps=1000, random_state=self.seed)
@@ -152,7 +152,7 @@ class Demo:
         return figure(fields, caption)
 
     def _images(self, rows, caption):
-        """The first images of named rows as a figure."""
+        """Return a figure of the first images of named rows."""
         rows = {name: X[: self.n_shown] for name, X in rows.items()}
         return figure(fastmf.plotting.image_rows(rows, self.shape), caption)
 

@@ -1,4 +1,4 @@
-"""Commands that use trained machines and models, or describe them."""
+"""Commands that apply or describe trained machines and models."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ from fastmf.priors._protocol import is_unit_prior, n_units
 
 
 def add_rows(parser):
-    """Add the options of commands that read rows of numbers or sequences."""
+    """Add options for reading rows of numbers or sequences."""
     _rows.add_data(parser)
     _rows.add_alignment(parser, "focus", "inserts")
 
@@ -26,18 +26,18 @@ add_predict = _rows.add_data
 
 
 def score(arguments):
-    """Log-likelihood of each row of data under a trained machine, in nats.
+    """Compute the log-likelihood of each row of data under a trained machine, in nats.
 
     examples:
       fastmf score model.npz test.npy
           log-likelihood of each row, in scores.csv, and their mean
       fastmf score family.npz sequences.fasta --energy --output energies.csv
-          energies of sequences; -energy is the log-probability but for a constant
+          energies of sequences; -energy is the log-probability up to a constant
 
-    Machines with hidden units give log-likelihoods. The log-partition of machines too large for an
-    exact sum is annealed, and its standard error is printed. Machines of visible units alone give
-    log-pseudo-likelihoods. All are in nats a row. In rows with missing values, observed cells
-    count.
+    For machines with hidden units these are log-likelihoods; if the exact log-partition is too
+    expensive, it is estimated by annealing, and its standard error is printed. For machines without
+    hidden units they are log-pseudo-likelihoods. Missing values in a row are ignored. All values
+    are in nats per row.
 
     Options
     -------
@@ -48,7 +48,7 @@ def score(arguments):
     -o, --output FILE = scores.csv
         where to write: .npy, .npz or .csv
     --energy
-        energies in place of likelihoods
+        write energies instead of likelihoods
     """
     _rows.check_files(arguments)
     machine = _rows.load(arguments.model, "score_samples")
@@ -73,22 +73,22 @@ def score(arguments):
 
 
 def add_sample(parser):
-    """Add the options of `sample` that follow from signatures."""
+    """Add the options of `sample` that are made from signatures."""
     names = ("n_samples", "n_sweeps", "start")
     _options.add_parameters(parser, fastmf.GeneralizedRBM.sample, names, n_samples=1000)
     _rows.add_alignment(parser)
 
 
 def sample(arguments):
-    """Draw rows from a trained machine by Gibbs sampling, small ones exactly.
+    """Draw samples from a trained machine, by Gibbs sampling or, for small machines, exactly.
 
     examples:
       fastmf sample model.npz -n 1000 --output samples.npy
-          a thousand rows, each the end of a Gibbs chain of 100 sweeps
+          a thousand samples, each the last state of a Gibbs chain of 100 sweeps
       fastmf sample model.npz -n 100 --sweeps 1000 --start data
           chains that start at data
       fastmf sample family.npz -n 5000 --output samples.fasta
-          sequences, of a machine that fastmf dca or fastmf train has learned from an alignment
+          sequences, from a machine trained on an alignment by fastmf dca or fastmf train
 
     Options
     -------
@@ -97,7 +97,7 @@ def sample(arguments):
     -o, --output FILE = samples.npy
         where to write: .npy, .npz, .csv or .fasta
     --seed N = 0
-        of random numbers
+        seed of the random numbers
     """
     _rows.check_files(arguments, _options.OUTPUTS + _rows.FASTA)
     machine = _rows.load(arguments.model, "sample")
@@ -114,7 +114,7 @@ def sample(arguments):
 
 
 def add_denoise(parser):
-    """Add the options of `denoise` that follow from signatures."""
+    """Add the options of `denoise` that are made from signatures."""
     method = fastmf.GeneralizedRBM.denoise
     _options.add_parameters(parser, method, ("n_starts",))
     noise = parser.add_argument_group("noise (one of them)")
@@ -124,7 +124,7 @@ def add_denoise(parser):
 
 
 def denoise(arguments):
-    """Posterior means of the visible units given noisy observations of them.
+    """Compute posterior means of the visible units given noisy observations.
 
     examples:
       fastmf denoise model.npz noisy.npy --flip-probability 0.1 --output restored.npy
@@ -132,7 +132,7 @@ def denoise(arguments):
       fastmf denoise model.npz noisy.npy --noise-variance 0.04 --output restored.csv
           real values with Gaussian noise of standard deviation 0.2
       fastmf denoise model.npz noisy.npy --flip-probability 0.3 --n-starts 10 --candidates train.npy
-          strong noise: average over several mean-field solutions, which start at the training data
+          strong noise: average over several mean-field solutions, starting at the training data
           nearest to the noisy data
 
     Options
@@ -146,7 +146,7 @@ def denoise(arguments):
     --candidates FILE
         clean data to start from [rows in the model]
     --seed N = 0
-        of random numbers
+        seed of the random numbers
     """
     _rows.check_files(arguments)
     machine = fastmf.GeneralizedRBM.load(arguments.model)
@@ -169,9 +169,9 @@ def impute(arguments):
     examples:
       fastmf train rbm table.csv --visible gaussian --hidden-units 8 --output model.npz
       fastmf impute model.npz table.csv --output complete.csv
-          empty cells are replaced, by conditional means or, of categories, the most probable one
+          empty cells are replaced by conditional means, or by the most probable category
       fastmf impute family.npz fragments.fasta --output whole.fasta
-          letters that are not known (X) and, if the machine has no state for gaps, gaps
+          unknown letters (X) are replaced, and gaps if the machine has no state for gaps
 
     Options
     -------
@@ -182,7 +182,7 @@ def impute(arguments):
     -o, --output FILE = imputed.npy
         where to write: .npy, .npz, .csv or .fasta
     """
-    from fastmf.estimators.common.data import missing_entries  # needs scikit-learn
+    from fastmf.estimators.common.data import missing_entries  # requires scikit-learn
 
     _rows.check_files(arguments, _options.OUTPUTS + _rows.FASTA)
     machine = _rows.load(arguments.model, "impute")
@@ -198,7 +198,7 @@ def impute(arguments):
 
 
 def mutants(arguments):
-    """Changes of log-probability by all changes of a single letter of a sequence.
+    """Compute the changes of log-probability by all single mutations of a sequence.
 
     examples:
       fastmf dca DHFR.a2m --focus DYR_ECOLI --model family.npz
@@ -206,19 +206,19 @@ def mutants(arguments):
           all single mutations of E. coli's sequence
       fastmf mutants family.npz sequences.fasta --sequence second
 
-    The table has one line a mutation: site (from 1), column of the alignment, letter before, letter
-    after, the change of the log-probability in nats (above 0, the family's model prefers the
-    mutant), and the number of the residue in the sequence, from that in its title (NAME/24-45) or
-    from 1.
+    The table has one line for each mutation: site (from 1), column of the alignment, letter before
+    and after, the change of the log-probability in nats (positive if the mutant is more probable),
+    and the number of the residue in the sequence, counted from the number in its title
+    (NAME/24-45) or from 1.
 
     Options
     -------
     MODEL
         machine written by fastmf dca --model
     DATA
-        alignment of sequences that are aligned as the machine's
+        sequences with the same alignment as the machine's training data
     --sequence NAME
-        which of them [that of --focus, or the first]
+        name of the sequence to mutate [that of --focus, or the first]
     -o, --output CSV = mutants.csv
         table
     --plot PNG
@@ -265,12 +265,12 @@ def mutants(arguments):
 
 
 def predict(arguments):
-    """Predict targets of new rows by the model of a regression, or labels by a conditional machine.
+    """Predict targets of new rows by a regression model, or labels by a conditional machine.
 
     example:
       fastmf regress table.csv --target yield --model model.npz
       fastmf predict model.npz new.csv --output predictions.csv
-          a line a row, in the order of the rows; columns go by their names
+          one line for each row; columns are matched by their names
 
     Options
     -------
@@ -296,18 +296,18 @@ def predict(arguments):
 
 
 def tap(arguments):
-    """Marginals and log-partition of a model by mean field (TAP) or other solvers.
+    """Compute marginals and log-partition of a model by mean field (TAP) or other solvers.
 
     examples:
       fastmf tap model.npz
           means and variances of all units in marginals.csv, and the log-partition
       fastmf tap model.npz --method bp
-          by belief propagation; also relaxed_bp, adaptive_tap and, of small models, exact
+          by belief propagation; also relaxed_bp, adaptive_tap and, for small models, exact
       fastmf tap grid.uai --evidence grid.uai.evid --method bp
           a model in UAI format (.uai, or .LG for logarithms), with observed variables
 
-    MODEL is a model that its method save has written, a trained machine, or a network in UAI
-    format. The table has one line a unit; a variable with several states is a group of units, whose
+    MODEL is a model written by its method save, a trained machine, or a network in UAI format. The
+    table has one line for each unit; a variable with several states is a group of units, whose
     means are the probabilities of the states.
 
     Options
@@ -321,7 +321,7 @@ def tap(arguments):
     --evidence FILE
         observed variables of a UAI network
     --max-iter N
-        most sweeps [the default of the method]
+        largest number of sweeps [the default of the method]
     """
     method = arguments.method
     _options.check_outputs([arguments.model, arguments.clamp], (arguments.output, (".csv",)))
@@ -336,7 +336,7 @@ def tap(arguments):
     solver = "belief_propagation" if method == "bp" else method
     result = getattr(fastmf, solver)(model, **options)
     means, variances = result.mean, getattr(result, "var", None)
-    if n_variables is not None:  # without the auxiliary units of factors
+    if n_variables is not None:  # omit the auxiliary units of factors
         n = model.prior.sizes[:n_variables].sum()
         means, variances = means[:n], None if variances is None else variances[:n]
     _write_marginals(arguments.output, means, variances)
@@ -347,7 +347,7 @@ def tap(arguments):
 
 
 def _model_to_solve(arguments):
-    """Model, clamped units, logarithm of a constant factor, and number of variables of a file."""
+    """Load a model; return it with clamped units, log of a constant factor, number of variables."""
     if arguments.model.lower().removesuffix(".gz").endswith((".uai", ".lg")):
         return fastmf.datasets.load_uai(arguments.model, arguments.clamp)
     if arguments.clamp is not None:
@@ -357,7 +357,7 @@ def _model_to_solve(arguments):
 
 
 def _write_marginals(path, means, variances):
-    """Write a line for each unit: layer, number within the layer, mean and variance."""
+    """Write one line for each unit: layer, number within the layer, mean and variance."""
     means, variances = (x if isinstance(x, tuple) else (x,) for x in (means, variances))
     sizes = list(map(len, means))
     table = {
@@ -374,24 +374,24 @@ def _write_marginals(path, means, variances):
 
 
 def add_info(parser):
-    """Add the options of `info` that follow from signatures."""
+    """Add the options of `info` that are made from signatures."""
     _rows.add_alignment(parser, "identity")
 
 
 def info(arguments):
-    """Describe a file: a trained machine, a bare model, a checkpoint, an alignment or an array.
+    """Describe a file: a trained machine, a model, a checkpoint, an alignment or an array.
 
     examples:
       fastmf info model.npz
       fastmf info run.npz
-          how far a run has come, whose checkpoint it is
+          the number of finished epochs of a checkpoint
       fastmf info PF00014.fasta.gz
       fastmf info potts3.a2m --alphabet '_*^'
 
     Options
     -------
     FILE
-        such as one of fastmf train
+        file to describe
     """
     if is_alignment(arguments.file):
         properties = _alignment(arguments)
@@ -432,7 +432,7 @@ def _model(model):
 
 
 def _described(part):
-    """Units, the shape of an array, a number, or each of several parts."""
+    """Return a text with units, the shape of an array, or a number, for each part."""
     if is_unit_prior(part):
         return f"{n_units(part)} {type(part).__name__}"
     if type(part) is tuple:

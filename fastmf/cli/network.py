@@ -1,4 +1,4 @@
-"""Networks of tables of items, as pages."""
+"""The command `network`: network analysis of a table of items, reported as a page."""
 
 import time
 import warnings
@@ -14,54 +14,54 @@ from fastmf.cli import _options, _rows
 from fastmf.cli._page import figure, paragraph, section, table, write_page
 from fastmf.datasets.files import number_of, read_text
 
-# Categories of an item beyond which a column is no item.
+# Largest number of categories of an item.
 _MAX_CATEGORIES = 20
 
 
 def add_network(parser):
-    """Add the options of `network` that follow from signatures."""
+    """Add the options of `network` that are made from signatures."""
     defaults = {"missing": "drop", "l2": 0.0}
     _options.add_parameters(parser, fastmf.OrdinalMachine, defaults, **defaults)
 
 
 def network(arguments):
-    """Fit a network to a table of items, and write a page about it.
+    """Fit a network to a table of items, and write a report.
 
     examples:
       fastmf network symptoms.csv
-          network.html: which items go together given all others, and how sure that is
+          network.html: which items depend on each other given all other items, with uncertainty
       fastmf network symptoms.csv --group diagnosis --permutations 1000
-          also, which couplings differ between two groups of rows, or more
+          also compares the couplings of two or more groups of rows
       fastmf network answers.csv --missing em --output report.html
-          empty cells are summed over
+          sums over missing values
 
-    TABLE is a .csv, .tsv or .txt file with a line of names, one row a person; cells are separated
-    by commas, semicolons or tabs; it may be compressed by gzip. Items of two values are binary
-    units, items of more ordinal ones; codes, numbers and strings are taken as they come. Couplings
-    are those of items with the scores 0, 1, 2, ...
+    TABLE is a .csv, .tsv or .txt file with a line of names and one row for each person; cells are
+    separated by commas, semicolons or tabs; it may be compressed by gzip. Items with two values are
+    binary, items with more values ordinal. Values may be numbers or strings; couplings refer to
+    their scores 0, 1, 2, ...
 
     Options
     -------
     TABLE
         table of items, with a line of names
     -o, --output PAGE = network.html
-        page to write, and the table of edges beside it
+        page to write; the table of edges is written to the same folder
     --group COLUMN
-        column that holds groups of rows
+        column with the group of each row
     --weight COLUMN
         column of weights of the rows
     --cluster COLUMN
         column of groups that were sampled together
     --ignore COLUMN ...
-        left out
+        columns that are left out
     --bootstraps N = 0
-        samples of rows for stability
+        number of samples of rows for stability
     --permutations N = 0
-        permutations of groups
+        number of permutations for the comparison of groups
     --seed N = 0
-        of random numbers
+        seed of the random numbers
     -q, --quiet
-        no progress
+        do not show progress
     """
     output = Path(arguments.output)
     edges = output.with_suffix(".csv")
@@ -86,7 +86,7 @@ def network(arguments):
 
 
 def read_items(path):
-    """Read the columns of a table by their names, as strings, None where empty."""
+    """Read the columns of a table as lists of strings by name; empty cells are None."""
     names, columns = read_text(path)
     if len(set(names)) < len(names) or "" in names:
         wrong = next(name for name in names if name == "" or names.count(name) > 1)
@@ -99,7 +99,7 @@ def read_items(path):
 
 
 def _numbers(name, cells):
-    """Cells of a column as numbers."""
+    """Convert the cells of a column to numbers."""
     numbers = [None if cell is None else number_of(cell) for cell in cells]
     if None in numbers:
         k = numbers.index(None)
@@ -110,14 +110,14 @@ def _numbers(name, cells):
 
 
 def _groups(name, cells):
-    """Cells of a column that names groups of rows."""
+    """Return the cells of a column that defines groups of rows."""
     if None in cells:
         raise ValueError(f"column {name!r} must have no empty cells.")
     return np.array(cells)
 
 
 def _scores(items, columns):
-    """Scores of items, (n_rows, n_items), NaN where empty, and the categories of each."""
+    """Return scores of items, (n_rows, n_items), NaN if empty, and the categories of each item."""
     if len(items) < 2:
         raise ValueError("a network needs at least two items.")
     scores, categories, items_of = [], [], {}
@@ -140,7 +140,7 @@ def _scores(items, columns):
 
 
 def _warn_of_order(names, values):
-    """Warn of categories in order whose scores may be others than 0, 1, 2, ..."""
+    """Warn if the order or the spacing of categories may not be the one of 0, 1, 2, ..."""
     columns = f"in column{'s' * (len(names) > 1)} {listed(names, 5, repr)}: {', '.join(values)}."
     if len(values) > 2 and _order(values[-1])[0]:
         warn_user(
@@ -157,7 +157,7 @@ def _warn_of_order(names, values):
 
 
 def _order(text):
-    """Numbers by their values, before strings."""
+    """Return a sort key: numbers by value, followed by strings."""
     value = number_of(text)
     return value is None, value or 0.0, text
 
@@ -166,16 +166,16 @@ def _order(text):
 
 
 class TableNetwork:
-    """The network of a table, and the page about it."""
+    """The network of a table, and its report."""
 
     def __init__(self, arguments):
         self.options, columns = arguments, read_items(arguments.table)
         roles = arguments.group, arguments.weight, arguments.cluster
-        others = [*filter(None, roles), *arguments.ignore]
-        for name in others:
+        non_items = [*filter(None, roles), *arguments.ignore]
+        for name in non_items:
             if name not in columns:
                 raise ValueError(f"{arguments.table} has no column {name!r}: {', '.join(columns)}.")
-        self.items = [name for name in columns if name not in others]
+        self.items = [name for name in columns if name not in non_items]
         self.groups, self.weights, self.clusters = (
             read(name, columns[name]) if name else None
             for read, name in zip((_groups, _numbers, _groups), roles, strict=True)
@@ -220,7 +220,7 @@ class TableNetwork:
         }
 
     def _fitted(self, rows=slice(None), whose=""):
-        """A machine fitted to rows, with the categories of all rows."""
+        """Fit a machine to some rows, with the categories of all rows."""
         sizes = [len(values) for values in self.categories]
         options = {"l2": self.options.l2, "missing": self.options.missing}
         if max(sizes) == 2:
@@ -228,7 +228,7 @@ class TableNetwork:
         else:
             machine = fastmf.OrdinalMachine(n_categories=sizes, l2_field=self.options.l2, **options)
         weights, clusters = (None if x is None else x[rows] for x in (self.weights, self.clusters))
-        from sklearn.exceptions import ConvergenceWarning  # not before it is used
+        from sklearn.exceptions import ConvergenceWarning  # imported late to start quickly
 
         with warnings.catch_warnings():
             warnings.simplefilter("error", ConvergenceWarning)
@@ -242,7 +242,7 @@ class TableNetwork:
         return machine
 
     def columns(self):
-        """Means, deviations, ends of intervals, probabilities and Bayes factors of all pairs."""
+        """Return means, deviations, intervals, probabilities and Bayes factors of all pairs."""
         lower, upper = self.edges.interval().T
         values = {"mean": self.edges.mean, "std": self.edges.std, "lower": lower, "upper": upper}
         values |= {name: getattr(self.edges, name) for name in ("probability", "log_bayes_factor")}
@@ -307,12 +307,12 @@ class TableNetwork:
         machines = [self._fitted(self.groups == name, f"group {name}: ") for name in names]
         sections, header = [], ("pair", "difference", "error", "p-value", "probability")
         for a, b in combinations(range(len(names)), 2):
-            one = fastmf.compare_groups(
+            result = fastmf.compare_groups(
                 machines[a], machines[b], n_permutations=self.options.n_permutations,
                 rng=self.options.random_state, verbose=not self.options.quiet,
             )  # fmt: skip
             sizes = [int((self.groups == names[k]).sum()) for k in (a, b)]
-            omnibus = one.omnibus
+            omnibus = result.omnibus
             text = (
                 f"{sizes[0]} and {sizes[1]} rows. Test that no coupling differs: chi-squared "
                 f"{omnibus.statistic:.1f} with {omnibus.n_degrees} degrees of freedom, p = "
@@ -320,13 +320,13 @@ class TableNetwork:
             )
             if min(sizes) < 5 * omnibus.n_degrees:
                 text += " With fewer than five rows a coupling it rejects too often."
-            if (test := one.permutation) is not None:
+            if (test := result.permutation) is not None:
                 text += (
                     f" By {test.n} permutations: largest difference {test.largest:.2f} (p = "
                     f"{test.largest_p_value:.3g}), difference of all moduli {test.strength:.2f} "
                     f"(p = {test.strength_p_value:.3g})."
                 )
-            values = (one.difference, one.std, one.p_value, one.probability)
+            values = (result.difference, result.std, result.p_value, result.probability)
             rows = zip(self._pair_names(), *(x[self.pairs] for x in values), strict=True)
             differences = table(header, sorted(rows, key=lambda row: -row[4]))
             heading = f"Groups {names[a]} and {names[b]}"
@@ -334,7 +334,7 @@ class TableNetwork:
         return sections
 
     def summary(self):
-        """One line about the network."""
+        """Return a line that summarises the network."""
         p = self.edges.probability[self.pairs]
         likely, unlikely = (p > 0.9).sum(), (p < 0.1).sum()
         return (

@@ -1,4 +1,4 @@
-"""Sparse regression and classification of tables."""
+"""The command `regress`: sparse regression and classification of tables."""
 
 import warnings
 from contextlib import suppress
@@ -13,7 +13,7 @@ from fastmf.datasets.files import is_text, number_of, read_array, read_named, re
 
 
 def add_regress(parser):
-    """Add the options of `regress` that follow from signatures."""
+    """Add the options of `regress` that are made from signatures."""
     _options.add_parameters(parser, fastmf.SpikeSlabRegressor, ("inclusion_probability",))
     _rows.add_limits(parser)
 
@@ -27,12 +27,12 @@ def regress(arguments):
       fastmf regress genotypes.npy --target phenotype.csv --plot forest.png
           features and target in two files
       fastmf regress table.csv --target ill --classify --unpenalised age sex --model model.npz
-          a class, as numbers or words; two columns that are in the model in any case
+          a class, as numbers or words; two columns are always included in the model
       fastmf regress table.csv --target yield --ignore id place
-          two columns, of words perhaps, that are no features
+          two columns, possibly of words, are not used as features
 
-    The table has one line a feature, the most probable first: name, posterior mean and standard
-    deviation of its coefficient, and the posterior probability that it is not zero.
+    The table has one line for each feature, the most probable first: name, posterior mean and
+    standard deviation of its coefficient, and the posterior probability that it is not zero.
 
     Options
     -------
@@ -49,9 +49,9 @@ def regress(arguments):
     --classify
         the target is a class
     --unpenalised NAME ...
-        columns that are in the model in any case
+        columns that are always included in the model
     -q, --quiet
-        no progress
+        do not show progress
     """
     _options.check_outputs(
         [arguments.data, arguments.target],
@@ -82,7 +82,7 @@ def regress(arguments):
 
 
 def _table(arguments):
-    """Features, target, and names of the features, None if they have none."""
+    """Read features, target, and names of the features (None without names)."""
     y = _classes(arguments) if arguments.classify else None
     ignored = [] if y is None else [arguments.target]
     table, names = read_named(arguments.data, _rows.ignored(arguments, *ignored))
@@ -105,7 +105,7 @@ def _table(arguments):
 
 
 def _check(X, y, names, arguments):
-    """Raise for values that are missing and constant targets; warn of likely mistakes."""
+    """Raise for missing values and constant targets; warn of likely mistakes."""
     for array in (X, y):
         finite = np.True_ if array.dtype.kind == "O" else np.isfinite(array)
         if not finite.all():
@@ -133,7 +133,7 @@ def _check(X, y, names, arguments):
 
 
 def _classes(arguments):
-    """Classes in a named column of words; None if there is no such column, or numbers are there."""
+    """Return the classes in a column of words; None if there is no such column of words."""
     names = ()
     if is_text(arguments.data):
         with suppress(ValueError):  # no names
@@ -146,7 +146,7 @@ def _classes(arguments):
 
 
 def _place(name, names, n=None):
-    """Place of a column, by its name or its number from 1."""
+    """Return the index of a column, given its name or its number from 1."""
     n = len(names) if n is None else n
     if names and names.count(name) > 1:
         places = ", ".join(str(j + 1) for j, column in enumerate(names) if column == name)
@@ -160,7 +160,7 @@ def _place(name, names, n=None):
 
 
 def _write(path, model, names):
-    """Write one line a feature, the most probable first."""
+    """Write one line for each feature, the most probable first."""
     probability, coefficient = model.inclusion_probability_, np.ravel(model.coef_)
     order = np.lexsort((-abs(coefficient), -probability))
     table = {

@@ -1,4 +1,4 @@
-"""Training of restricted Boltzmann machines."""
+"""The command `train`: training of restricted Boltzmann machines."""
 
 import inspect
 import sys
@@ -13,7 +13,7 @@ from fastmf.cli.dca import read_alignment, weights_of
 from fastmf.datasets.alignments import is_alignment
 from fastmf.evaluation import Checkpoint
 
-# Parameters of the estimator, but for those that other options set, or that no text can give.
+# Parameters of the estimator, except those set by other options or not representable as text.
 _NAMES = [
     name
     for name in inspect.signature(fastmf.GeneralizedRBM).parameters
@@ -22,7 +22,7 @@ _NAMES = [
 
 
 def add_train(parser):
-    """Add the options of `train` that follow from signatures."""
+    """Add the options of `train` that are made from signatures."""
     _rows.add_data(parser)
     _rows.add_alignment(parser, "identity", "outside", "inserts", "max_gaps")
     group = parser.add_argument_group("machine and learning")
@@ -34,25 +34,25 @@ def train(arguments):
 
     examples:
       fastmf train rbm train-images-idx3-ubyte.gz --scale 255 --threshold 0.5 --epochs 20
-          binary MNIST, straight from its file
+          binary MNIST, read from its original file
       fastmf train rbm faces.npy --visible truncated_gauss_bernoulli --learning-rate 1e-2 1e-5
           real values in [0, 1], many of them exactly 0; a learning rate that decreases by epoch
       fastmf train rbm table.csv --visible gaussian --hidden-units 8 --epochs 100
-          columns of numbers in their own units of measurement, with empty cells
+          columns of numbers on any scale, with empty cells
       fastmf train rbm survey.csv --id person --hidden-units 8 --epochs 100
-          columns of words, counts and real values, whose units are inferred, and names of rows
+          columns of words, counts and real values, whose units are inferred, and row names
       fastmf train rbm votes.csv --hidden-units 10 --validation-share 0.2 --early-stopping 10
           stop when the log-likelihood of validation rows no longer increases
       fastmf train rbm big.npy --checkpoint run.npz
-          if it is interrupted, the same command resumes after the last whole epoch
+          after an interruption, the same command resumes after the last complete epoch
       fastmf train rbm PF00014.fasta --gradient pcd --epochs 100
-          an alignment of sequences: categorical units, similar sequences share their weight
+          an alignment of sequences: categorical units; similar sequences share their weight
 
-    Options are those of `fastmf.GeneralizedRBM`, whose documentation says more. Units "bernoulli"
-    take values in [0, 1], as probabilities, "ising" units -1 and 1, others real values, in any unit
-    of measurement. Tables may have a line of names, and empty cells, which are missing values. The
-    log-likelihood shown is the mean of 100 rows of data, by annealing or, for small machines,
-    exact: in nats per unit, visible and hidden, and in nats a row.
+    Options are explained in the documentation of `fastmf.GeneralizedRBM`. Units "bernoulli" take
+    values in [0, 1], as probabilities, "ising" units -1 and 1, real-valued units numbers on any
+    scale. Tables may have a line of names, and empty cells, which are missing values. The
+    log-likelihood shown is the mean over 100 rows of data, by annealing or, for small machines,
+    exact: in nats per unit, visible and hidden, and in nats per row.
 
     Options
     -------
@@ -63,16 +63,16 @@ def train(arguments):
     -o, --output FILE = model.npz
         model to write
     --seed N = 0
-        of random numbers
+        seed of the random numbers
     --validation-share R
-        fraction of the rows that are not learned from, whose log-likelihood is computed after each
-        epoch; with --early-stopping it decides when to stop
+        fraction of the rows used for validation: their log-likelihood is computed after each
+        epoch, and determines when to stop with --early-stopping
     --early-stopping N
         stop when the log-likelihood of validation rows has not risen for N epochs
     --checkpoint FILE
-        file written after each epoch, with which the same command resumes
+        file written after each epoch, from which the same command resumes
     -q, --quiet
-        no progress
+        do not show progress
     """
     inputs = arguments.data, arguments.checkpoint
     _options.check_outputs(inputs, (arguments.output, (".npz",)))
@@ -114,7 +114,7 @@ def train(arguments):
 
 
 def _rows_of(arguments, options):
-    """`Rows` of the file, and the alignment or None."""
+    """Read `Rows` of the file, and the alignment or None."""
     if not is_alignment(arguments.data):
         inferred = options.get("visible", "auto") == "auto"
         read = _rows.read_frame if inferred else _rows.read_numbers
@@ -138,7 +138,7 @@ def _summary(machine):
     names = "log_likelihood", "validation_log_likelihood"
     history = [machine.history_[name] for name in names if name in machine.history_]
     if history:
-        # Early stopping keeps the best model rather than the last one.
+        # With early stopping, the model is the best rather than the last one.
         epoch = int(np.argmax(history[-1])) if machine.early_stopping else -1
         units = sum(machine.model_.sizes)
         for factor, form, what in ((1, ".4f", "nats per unit"), (units, ".2f", "nats a row")):

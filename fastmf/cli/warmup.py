@@ -1,4 +1,4 @@
-"""The command `warmup`, and its calls: a few units and rows each, which compile kernels."""
+"""The command `warmup`: calls with a few units and rows, which compile kernels."""
 
 import os
 import time
@@ -21,7 +21,7 @@ NORMALS, LABELS = _RNG.normal(size=(6, 9)), _RNG.integers(0, 3, (9, 4))
 
 
 def layered(n_layers=2, dtype="float64"):
-    """A machine of layers of Bernoulli units."""
+    """Return a machine with layers of Bernoulli units."""
     sizes = (4, 3, 2)[:n_layers]
     layers = tuple(mf.Bernoulli(np.zeros(n, dtype)) for n in sizes)
     weights = tuple(np.full(shape, 0.1, dtype) for shape in pairwise(sizes))
@@ -29,7 +29,7 @@ def layered(n_layers=2, dtype="float64"):
 
 
 def fully_visible():
-    """A machine without hidden units."""
+    """Return a machine without hidden units."""
     return mf.BoltzmannMachine(0.1 - 0.1 * np.eye(4), mf.Ising(np.zeros(4)))
 
 
@@ -94,13 +94,13 @@ def potts():
 
 
 def linear_model(dtype="float64", n_features=5):
-    """A sparse linear model."""
+    """Return a sparse linear model."""
     units = mf.GaussBernoulli(*np.array([[0.0], [1], [0]], dtype).repeat(n_features, axis=1))
     X = NORMALS[:, :n_features].astype(dtype)
     return mf.SparseLinearModel(X, X[:, 0], 0.1, units)
 
 
-# The longest first; neighbours have little code in common. Wheels have them in either `dtype`.
+# The slowest first, and such that neighbours share little code. Wheels include both dtypes.
 STANDARD: dict[str, Callable] = {
     "tap": lambda dtype="float64": tap(layered(dtype=dtype)),
     "belief_propagation": lambda: mf.belief_propagation(layered(), field=np.zeros((2, 4))),
@@ -132,7 +132,7 @@ STANDARD: dict[str, Callable] = {
 
 
 def run(task):
-    """Run a task, or the standard one of a name; return an error in one line, or an empty text."""
+    """Run a task, or the standard task of a name; return an error in one line, or ""."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # two sweeps do not converge
         try:
@@ -143,30 +143,30 @@ def run(task):
 
 
 def warmup(arguments):
-    """Compile kernels beforehand, and keep them in the cache, so that no first call has to.
+    """Compile kernels and store them in the cache, so that first calls need not compile.
 
-    These are the kernels that README.md, `fastmf demo` and the estimators use. Kernels that are in
-    the cache are not compiled again.
+    These are the kernels used by README.md, `fastmf demo` and the estimators. Kernels that are
+    already in the cache are not compiled again.
 
     examples:
       fastmf warmup
           after an installation, or in the build of a container
       NUMBA_CACHE_DIR=/srv/cache fastmf warmup
-          fill a folder that many users or machines of one kind share
+          fill a folder that is shared by several users or similar machines
 
     The estimators need scikit-learn: pip install scikit-learn
 
     Options
     -------
     -q, --quiet
-        no progress
+        do not show progress
     """
-    mf.GeneralizedRBM  # noqa: B018  says what to install where scikit-learn is missing
+    mf.GeneralizedRBM  # noqa: B018  raises an error with advice if scikit-learn is missing
     if cache.folder() is None:
         raise OSError(
             "there is no folder for a cache that can be written: set NUMBA_CACHE_DIR to one."
         )
-    # Compilation has one thread; more of BLAS would only spin.
+    # Compilation uses one thread; further BLAS threads would only spin.
     os.environ.update(FASTMF_QUIET="1", OPENBLAS_NUM_THREADS="1")
     names, failures, start = list(STANDARD), [], time.perf_counter()
     with ProcessPoolExecutor(min(n_cores(), len(names)), get_context("spawn")) as processes:

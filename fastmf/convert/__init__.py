@@ -1,6 +1,6 @@
-"""Models from and to networks of pgmpy.
+"""Conversion of models from and to networks of pgmpy.
 
-Networks are read by their attributes, without an import; to make one, pgmpy must be installed.
+Networks are read through their attributes, without importing pgmpy; `to_pgmpy` needs pgmpy.
 """
 
 from importlib import import_module
@@ -27,10 +27,10 @@ class Converted(NamedTuple):
     model : BoltzmannMachine
         Sparse couplings.
     names : list
-        Names of the first units in the other package, in the order of units. Factors of more than
-        two variables are units after them, as in `datasets.load_uai`.
+        Names of the network's variables, in the order of the units. Further units represent factors
+        of more than two variables, as in `datasets.load_uai`.
     states : list of lists
-        Names of the values of each of these units, in the order of states.
+        Names of the values of each variable, in the order of states.
     log_factor : float, default 0
         Logarithm of a constant factor that is not part of the model.
 
@@ -46,32 +46,32 @@ class Converted(NamedTuple):
 
 
 def from_pgmpy(network):
-    """A machine of categorical units from a network of pgmpy.
+    """Convert a network of pgmpy to a machine of categorical units.
 
     Parameters
     ----------
     network : pgmpy.models.DiscreteMarkovNetwork, MarkovNetwork or DiscreteBayesianNetwork
         Or any object with a method get_factors, or get_cpds, whose factors have the attributes
-        variables, values and perhaps state_names.
+        variables, values and optionally state_names.
 
     Returns
     -------
     Converted
-        Factors of no variable are in `log_factor`. States of a variable that factors list in
-        different orders are matched by their names.
+        Factors without variables are in `log_factor`. If factors list the states of a variable in
+        different orders, they are matched by name.
 
     Raises
     ------
     TypeError
-        If the object has none of these methods.
+        If the object has neither method.
     ValueError
-        If there is no factor, one has negative entries or none that is positive, or if variables
-        have no factor, or states that do not match.
+        If there are no factors, a factor has negative or only zero entries, a variable has no
+        factor, or states do not match.
 
     Notes
     -----
-    Zeros become couplings or fields of -inf. A variable with one state gets a second one that never
-    occurs, and has the name None.
+    Zeros become couplings or fields of -inf. A variable with one state gets a second state named
+    None, which has probability zero.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def from_pgmpy(network):
         for variable, n in zip(factor.variables, np.shape(factor.values), strict=True):
             states.setdefault(variable, _state_names(factor, variable, n))
     missing = [name for name in getattr(network, "nodes", list)() if name not in states]
-    missing = [name for name in missing if not hasattr(name, "variables")]  # of factor graphs
+    missing = [name for name in missing if not hasattr(name, "variables")]  # nodes of factors
     if missing or not states:
         raise ValueError(
             f"network must have a factor for each variable, got none of {missing!r:.80}."
@@ -123,7 +123,7 @@ def _state_names(factor, variable, n):
 
 
 def _logarithms(factor, states):
-    """The logarithms of a factor, with the states of its variables in this order."""
+    """Return the logarithm of a factor, with the states of its variables in this order."""
     variables, values = list(factor.variables), np.asarray(factor.values, float)
     if not (np.isfinite(values) & (values >= 0)).all() or not values.any():
         raise ValueError(
@@ -142,22 +142,22 @@ def _logarithms(factor, states):
 
 
 def to_pgmpy(model, names=None, states=None):
-    """A Markov network of pgmpy with the distribution of a machine.
+    """Convert a machine to a Markov network of pgmpy with the same distribution.
 
     Parameters
     ----------
     model : BoltzmannMachine
-        Discrete units.
+        Units must be discrete.
     names : sequence, optional
         Variable of each unit; default 0, 1, ...
     states : sequence of sequences, optional
-        Names of the values of each unit, from the lowest up; default 0, 1, ...
+        Names of the values of each unit, in ascending order; default 0, 1, ...
 
     Returns
     -------
     pgmpy.models.DiscreteMarkovNetwork
-        Or MarkovNetwork, in older versions. A factor for each unit and each pair of coupled ones,
-        or several equal ones where the exponentials of one would overflow.
+        Or MarkovNetwork, in older versions. There is a factor for each unit and each coupled pair;
+        it is split into several equal factors if its exponentials would overflow.
 
     Raises
     ------

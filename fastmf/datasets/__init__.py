@@ -1,4 +1,4 @@
-"""Data sets, alignments of sequences and their weights, files of arrays and of models."""
+"""Data sets, sequence alignments and sequence weights, and files of arrays and models."""
 
 from fastmf.datasets.alignments import Alignment, load_alignment, sequence_weights, write_fasta
 from fastmf.datasets.files import read_array

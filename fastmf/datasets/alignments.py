@@ -24,11 +24,11 @@ _INSERTS = string.ascii_lowercase.encode() + b"."
 _OUTSIDE = np.iinfo(np.int8).min
 _SPACES = b" \t\r\n\v\f"
 _TEXT = bytes([*range(33, 127), *_SPACES])
-# First words of Clustal's format, as other programs write it, too.
+# First words of files in Clustal's format, which other programs write as well.
 _CLUSTAL = (b"CLUSTAL", b"MUSCLE", b"PROBCONS", b"MSAPROBS", b"Kalign")
-# In Clustal's files, marks of conserved columns below a block, and the count at the end of a line.
+# Line of Clustal's format that marks conserved columns below a block.
 _CONSERVED = re.compile(rb"[*:. ]*")
-# In Stockholm's files these are gaps, too.
+# Further gap characters of Stockholm's format.
 _GAPS_OF_STOCKHOLM = bytes.maketrans(b"~_", b"..")
 _COUNT = re.compile(rb"\s+[0-9]+$")
 
@@ -41,10 +41,10 @@ class Alignment(NamedTuple):
     X : int8 array of shape (n_rows, n_columns)
         States: ``alphabet[X[s, i]]`` is a letter; -1 is missing data.
     names : list of str of length n_rows
-        First word of each sequence's title.
+        First word of the title of each sequence.
     rows, columns : int array of shape (n_rows,) and (n_columns,)
-        Numbers of the sequences and columns in the file, from 0; in A2M files without dots, of
-        match columns.
+        Indices of the sequences and columns in the file, from 0; in A2M files without dots, indices
+        of match columns.
     alphabet : str
         Letters of the states.
 
@@ -61,7 +61,7 @@ class Alignment(NamedTuple):
 
 
 class _Text(NamedTuple):
-    """The sequences of a file, as they stand."""
+    """The sequences of a file before processing."""
 
     path: Path
     names: list[str]
@@ -77,27 +77,27 @@ def load_alignment(
     Parameters
     ----------
     path : str or path
-        The file, compressed by gzip or not; its content tells its format.
+        The file, optionally compressed by gzip; its format is detected from its content.
     alphabet : {"protein", "rna", "dna"}, str or None, default "protein"
         ``-ACDEFGHIKLMNPQRSTVWY``, ``-ACGU``, ``-ACGT``, or letters and signs in the order of the
-        states. None: the smallest of the three that holds nearly the most letters,
-        where N may be an unknown base.
+        states. None: the smallest of the three that contains nearly as many letters of the file as
+        the best one, where N may be an unknown base.
     focus : str, optional
-        Title, or its beginning, of a sequence: keep the columns of its upper-case letters (plmc's
+        Title of a sequence, or its beginning: keep the columns of its upper-case letters (plmc's
         option -f).
     gaps : {"state", "missing"}, default "state"
-        Whether a gap is a state, or -1, missing, and the alphabet without it.
+        Whether a gap is a state, or missing (-1), in which case the alphabet has no gap.
     inserts : {"drop", "keep"}, default "drop"
-        Whether columns of lower-case letters and dots alone are left out. In all columns that are
-        kept, lower-case letters are read as upper-case ones.
+        Whether columns with only lower-case letters and dots are dropped. In the other columns,
+        lower-case letters are read as upper-case ones.
     outside : {"drop", "gap", "missing"}, default "drop"
-        Whether a row with letters outside the alphabet, such as X, is left out, or these letters
-        are read as gaps or as missing data, -1.
+        Whether rows with letters outside the alphabet, such as X, are dropped, or these letters are
+        read as gaps or as missing data (-1).
     max_gaps : float or (float, float), default 1
-        Largest fraction of gaps and missing data of a row, and then of a column of the remaining
-        rows; leave out rows and columns with more.
+        Largest fraction of gaps and missing data in a row, and then in a column of the remaining
+        rows; rows and columns with more are dropped.
     max_bytes : int, default 2**29
-        Largest text that is read, uncompressed; memory needed is about three times the text.
+        Largest size of the uncompressed text; reading needs about three times as much memory.
 
     Returns
     -------
@@ -106,16 +106,16 @@ def load_alignment(
     Raises
     ------
     FileNotFoundError, ValueError
-        If the file is missing, empty, damaged, too large, of another format, or ragged, if nothing
-        is left, if the focus is missing or fits several sequences, or if an option is unknown.
+        If the file is missing, empty, damaged, too large, ragged, or of another format, if no row
+        or column remains, if no sequence or several match `focus`, or if an option is unknown.
 
     Notes
     -----
-    "." and "-" are one sign, but for columns of inserts and alphabets with a dot. In `A2M
-    <https://compbio.soe.ucsc.edu/a2m-desc.html>`_ files without dots, and A3M files, rows are
-    aligned after their lower-case letters are removed. "*" at the end of a row is no letter, unless
-    the alphabet has it. Lines before the first title that begin with "#" or ";" are comments.
-    `Stockholm <https://sonnhammer.sbc.su.se/Stockholm.html>`_ files hold one alignment.
+    "." and "-" are equivalent, except in insert columns and in alphabets with a dot. In `A2M
+    <https://compbio.soe.ucsc.edu/a2m-desc.html>`_ files without dots, and in A3M files, rows are
+    aligned by removing their lower-case letters. "*" at the end of a row is ignored, unless the
+    alphabet contains it. Lines before the first title that begin with "#" or ";" are comments.
+    `Stockholm <https://sonnhammer.sbc.su.se/Stockholm.html>`_ files must have a single alignment.
 
     Examples
     --------
@@ -136,20 +136,18 @@ def load_alignment(
 
 
 def sequence_weights(X, identity=0.8, *, n_threads=None):
-    """Weights 1 / (number of rows that agree in at least a fraction of the columns).
+    """Compute weights of related sequences, 1 / (number of similar rows, including the row itself).
 
-    Rows of an alignment are related; so weighted, a cluster of similar rows counts as about one
-    (Morcos et al. 2011). A row is similar to itself.
+    With these weights a cluster of similar rows counts as about one row (Morcos et al. 2011).
 
     Parameters
     ----------
     X : int array of shape (n_rows, n_groups)
-        Labels; all negative ones together are a letter like any other.
+        Labels; all negative labels count as one additional letter.
     identity : float, default 0.8
-        Fraction of equal columns, in [0, 1], from which on rows are similar. (In plmc's terms
-        ``1 - theta``.)
+        Smallest fraction of equal columns of similar rows, in [0, 1] (``1 - theta`` in plmc).
     n_threads : int, optional
-        Default Numba's number of threads. Results do not depend on it.
+        Default: Numba's number of threads. Results do not depend on it.
 
     Returns
     -------
@@ -159,12 +157,12 @@ def sequence_weights(X, identity=0.8, *, n_threads=None):
     Raises
     ------
     TypeError, ValueError
-        If `X` is not a matrix of integers, or `identity` is not such a number.
+        If `X` is not a matrix of integers, or `identity` is not a number in [0, 1].
 
     Notes
     -----
-    Exact: all pairs of rows are compared, some 10^8 a second on one core for 150 columns. Their sum
-    is called the effective number of sequences. Reference: Morcos et al., "Direct-coupling
+    All pairs of rows are compared, about 10^8 a second on one core for 150 columns. The sum of the
+    weights is called the effective number of sequences. Reference: Morcos et al., "Direct-coupling
     analysis of residue coevolution captures native contacts across many protein families", PNAS 108
     (2011).
 
@@ -179,26 +177,26 @@ def sequence_weights(X, identity=0.8, *, n_threads=None):
     n_rows, n_columns = codes.shape
     identity = number("identity", identity, 0, 1)
     n_threads = count("n_threads", n_threads, optional=True)
-    # By rounding, the product of a fraction and a number may be just above an integer.
-    most = n_columns - math.ceil(identity * n_columns * (1 - 4 * np.finfo(float).eps))
+    # The product may be just above an integer due to rounding.
+    max_differences = n_columns - math.ceil(identity * n_columns * (1 - 4 * np.finfo(float).eps))
     labels = hamming.padded(codes)
     n_tasks = -(-n_rows // hamming.QUERY_ROWS)
     work = n_rows * labels.size // VECTOR_SPEED
     n_workers = workers_for(n_tasks, work, n_threads)
     counts = np.zeros((n_workers, n_rows), np.int64)
     queue = np.zeros(2, np.int64)
-    in_parallel(hamming.count_similar, (labels, most, queue, counts), n_workers)
+    in_parallel(hamming.count_similar, (labels, max_differences, queue, counts), n_workers)
     return 1 / counts.sum(0)
 
 
 def write_fasta(path, X, alphabet="protein", names=None):
-    """Write sequences of letters as a FASTA file, one line each.
+    """Write sequences to a FASTA file, each on one line.
 
     Parameters
     ----------
     path : str or path
     X : int array of shape (n_rows, n_columns)
-        States of the positions; negative ones, which are missing, are written as gaps.
+        States of the positions; negative (missing) ones are written as gaps.
     alphabet : {"protein", "rna", "dna"} or str, default "protein"
         Letters of the states, as in `load_alignment`.
     names : sequence of str of length n_rows, optional
@@ -244,7 +242,7 @@ def load_and_compare(
     path, alphabet="protein", focus=None, gaps="state", *, inserts="drop", outside="drop",
     max_gaps=1.0, max_bytes=2**29,
 ):  # fmt: skip
-    """The result of `load_alignment`, and texts about the rows and columns that it lacks."""
+    """Return the result of `load_alignment`, and messages about dropped rows and columns."""
     one_of("gaps", gaps, ("state", "missing"))
     one_of("inserts", inserts, ("drop", "keep"))
     one_of("outside", outside, ("drop", "gap", "missing"))
@@ -258,7 +256,7 @@ def load_and_compare(
         alphabet = checked_alphabet(alphabet)
     text = _read(Path(path), max_bytes)
     if focus is None and inserts == "drop":
-        # If all letters are lower-case, gaps alone do not tell which columns are inserts.
+        # If all letters are lower-case, inserts cannot be identified.
         signs = b"".join(text.rows).translate(None, _GAPS)
         if signs and not signs.translate(None, _INSERTS):
             raise ValueError(f"{text.path}: no column is left, as {_ALL_LOWER}.")
@@ -278,11 +276,11 @@ def load_and_compare(
         )
     row_mask, column_mask = _few_gaps(X, gap_state(alphabet), max_gaps, text.path)
     row_numbers, column_numbers = np.flatnonzero(valid)[row_mask], columns[column_mask]
-    why = f"letters outside the alphabet {alphabet} ({' '.join(strange[:5])})"
+    reason = f"letters outside the alphabet {alphabet} ({' '.join(strange[:5])})"
     left_out = [
-        f"{np.sum(~mask)} of {n} {what} left out: {why}"
-        for mask, n, what, why in (
-            (valid, len(valid), "sequences", why),
+        f"{np.sum(~mask)} of {n} {what} left out: {reason}"
+        for mask, n, what, reason in (
+            (valid, len(valid), "sequences", reason),
             (row_mask, len(valid), "sequences", f"more than {max_gaps[0]:.0%} gaps"),
             (column_mask, len(columns), "columns", f"more than {max_gaps[1]:.0%} gaps"),
         )
@@ -293,10 +291,10 @@ def load_and_compare(
 
 
 def residues_of(path, name, alignment, inserts="drop"):
-    """Letter and number of a sequence's residue in each column of an alignment, as "K12".
+    """Return letter and number of a sequence's residue in each column, such as "K12".
 
-    Numbers begin with the title's, as in NAME/12-80, otherwise with 1; inserts count. An
-    empty text for gaps.
+    Numbers begin with the number in the title, as in NAME/12-80, otherwise with 1, and include
+    inserts. Gaps have an empty text.
     """
     text = _read(Path(path), 2**29)
     row = _focus_row(text, name)
@@ -305,7 +303,7 @@ def residues_of(path, name, alignment, inserts="drop"):
     first = re.search(r"/(\d{1,9})-\d+$", text.names[row])
     numbers = np.cumsum(residue) + (int(first[1]) if first else 1) - 1
     width = _aligned_in(alignment.alphabet, text, inserts).shape[1]
-    # Where inserts are removed, or the sign of a stop at the end.
+    # Map columns to letters: inserts, or the stop sign at the end, may have been removed.
     places = np.arange(width)
     if len(letters) > width:
         places = np.flatnonzero(~_IS_INSERT[letters])
@@ -314,7 +312,7 @@ def residues_of(path, name, alignment, inserts="drop"):
 
 
 def is_alignment(path):
-    """Whether a file begins like an alignment; False for a pipe."""
+    """Whether the beginning of a file looks like an alignment; False for a pipe."""
     text = beginning(path, 4096) if Path(path).is_file() else b""
     text = text.removeprefix(_BOM).lstrip()
     while text.startswith((b"#", b";")) and not text.startswith(b"# STOCKHOLM"):
@@ -323,7 +321,7 @@ def is_alignment(path):
 
 
 def gap_state(alphabet):
-    """The state of the gap, None if there is none."""
+    """Return the state of the gap; None if the alphabet has no gap."""
     return next((state for state, letter in enumerate(alphabet) if letter in "-."), None)
 
 
@@ -331,7 +329,7 @@ def gap_state(alphabet):
 
 
 def checked_alphabet(alphabet):
-    """The letters of an alphabet, or of its name."""
+    """Return the letters of an alphabet given by its name or letters; raise if it is invalid."""
     if not isinstance(alphabet, str):
         raise TypeError(f"alphabet must be a str or None, got {type(alphabet).__name__}.")
     if alphabet.lower() in ALPHABETS:
@@ -350,7 +348,7 @@ def checked_alphabet(alphabet):
 
 
 def _few_gaps(X, gap, max_gaps, path):
-    """Masks of the rows, and of the columns of these, that do not hold too many gaps."""
+    """Return masks of the rows, and of the columns in these rows, with few enough gaps."""
     gaps = np.isin(X, [-1] if gap is None else [-1, gap])
     rows = gaps.mean(1) <= max_gaps[0]
     columns = gaps[rows].mean(0) <= max_gaps[1] if rows.any() else rows[:0]
@@ -361,7 +359,7 @@ def _few_gaps(X, gap, max_gaps, path):
 
 
 def _states(alphabet, gaps, outside="drop"):
-    """State of each byte, `_OUTSIDE` of the alphabet; and the letters of the states."""
+    """Return a table of the state of each byte, `_OUTSIDE` if it has none, and the letters."""
     gap = gap_state(alphabet)
     letters = re.sub("[-.]", "", alphabet) if gaps == "missing" else alphabet
     table = np.full(256, _OUTSIDE, np.int8)
@@ -378,18 +376,18 @@ def _states(alphabet, gaps, outside="drop"):
 
 
 def _fitting_alphabet(rows, columns):
-    """The smallest alphabet that holds at least 95% of the letters that the best one holds."""
+    """Return the smallest alphabet with at least 95% of the letters that the best one contains."""
     blocks = (rows[block][:, columns].ravel() for block in row_blocks(rows))
     counts = sum(np.bincount(letters, minlength=256) for letters in blocks)
     counts[list(_GAPS)] = 0
-    # N is an amino acid, too, but among bases one that is not known.
+    # N is an amino acid, or an unknown base.
     unknown = counts[ord("N")] + counts[ord("n")]
-    held = {
+    n_known = {
         name: counts[_states(alphabet, "state")[0] >= 0].sum() + (name != "protein") * unknown
         for name, alphabet in ALPHABETS.items()
     }
-    most = max(held.values())
-    return ALPHABETS[next(n for n in ("rna", "dna", "protein") if held[n] >= 0.95 * most)]
+    largest = max(n_known.values())
+    return ALPHABETS[next(n for n in ("rna", "dna", "protein") if n_known[n] >= 0.95 * largest)]
 
 
 # --- files --------------------------------------------------------------------------------------
@@ -405,7 +403,7 @@ def _read(path, max_bytes):
 
 
 def _letters_of(line, place):
-    """The letters of a line of a sequence, the number of which is for messages."""
+    """Return the letters of a line of a sequence; `place` is its number in the file."""
     if strange := line.translate(None, _TEXT):
         raise ValueError(
             f"line {place} holds the byte 0x{strange[0]:02x}, which is no letter; it is "
@@ -415,9 +413,9 @@ def _letters_of(line, place):
 
 
 def sequences(lines):
-    """First words of titles, and letters of sequences, from numbered lines.
+    """Parse numbered lines; return the first words of titles, and the letters of sequences.
 
-    Lines before the first title that begin with '#', as HHblits writes, or ';' are comments.
+    Lines before the first title that begin with '#', as written by HHblits, or ';' are comments.
     """
     for _, line in lines:
         if line.startswith(b"# STOCKHOLM"):
@@ -450,7 +448,7 @@ def _fasta(lines, title):
 
 
 def _in_blocks(lines, clustal=False):
-    """Sequences of Stockholm or Clustal, whose blocks may each hold a part of every sequence."""
+    """Parse Stockholm or Clustal format, in which sequences may be split into blocks."""
     sequences_by_name, block, closed = {}, set(), False
     for place, line in lines:
         if closed and line:
@@ -479,7 +477,7 @@ _ALL_LOWER = "all its letters are lower-case, which marks inserts; pass inserts=
 
 
 def _table(signs):
-    """Which of all bytes are among some signs."""
+    """Return a mask over all bytes of the given signs."""
     return np.isin(np.arange(256), list(signs))
 
 
@@ -487,7 +485,7 @@ _IS_GAP, _IS_INSERT = _table(_GAPS), _table(_INSERTS)
 
 
 def _aligned(text, inserts):
-    """Rows of one length; A2M without dots loses its inserts."""
+    """Return rows of equal length, without inserts for A2M files without dots."""
     rows = text.rows
     if inserts == "drop" and all(rows) and _lacks_dots(rows):
         matches = [row.translate(None, _INSERTS) for row in rows]
@@ -506,17 +504,17 @@ def _aligned(text, inserts):
 
 
 def _aligned_in(alphabet, text, inserts):
-    """Letters of rows; '*' after the last one of a row is no letter but of one's own alphabet."""
+    """Return the aligned letters; '*' at the end of a row is removed unless in the alphabet."""
     if alphabet is not None and "*" in alphabet:
         rows = _aligned(text, inserts)
     else:
-        without = text._replace(rows=[row.removesuffix(b"*") for row in text.rows])
+        without_stops = text._replace(rows=[row.removesuffix(b"*") for row in text.rows])
         try:
             all_stop = all(row.endswith(b"*") for row in text.rows)
-            rows = _aligned(without if all_stop else text, inserts)
+            rows = _aligned(without_stops if all_stop else text, inserts)
         except ValueError:
-            # Where some rows end in a stop that is no column of the others.
-            rows = _aligned(without, inserts)
+            # Some rows end in a stop sign that has no column in the other rows.
+            rows = _aligned(without_stops, inserts)
         rows = [re.sub(rb"\*([-.]*)\Z", rb"-\1", row) if b"*" in row else row for row in rows]
     return np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), -1)
 
@@ -531,7 +529,7 @@ def _lacks_dots(rows):
 
 
 def _columns_read(text, rows, focus, inserts):
-    """Columns that are read: of the letters of the focus, or all but insert columns."""
+    """Return the columns to read: those of the focus's letters, or all except inserts."""
     if focus is None and inserts == "keep":
         return np.arange(rows.shape[1])
     if focus is None:
@@ -545,19 +543,19 @@ def _columns_read(text, rows, focus, inserts):
     return np.flatnonzero(keep)
 
 
-def rows_named(names, wanted):
-    """Rows whose names are `wanted`, else are it up to a slash, else begin with it."""
+def rows_named(names, title):
+    """Return rows with this name, else with this name before a slash, else beginning with it."""
     rules = (
-        lambda name: name == wanted,
-        lambda name: name.partition("/")[0] == wanted,
-        lambda name: name.startswith(wanted),
+        lambda name: name == title,
+        lambda name: name.partition("/")[0] == title,
+        lambda name: name.startswith(title),
     )
     matches = ([k for k, name in enumerate(names) if rule(name)] for rule in rules)
     return next(filter(None, matches), [])
 
 
 def _focus_row(text, focus):
-    """The row of the focus; several rows of one name are alike."""
+    """Return the row of the focus, the first one if several have the same name."""
     rows = rows_named(text.names, focus) if focus else []
     if not rows:
         raise ValueError(f"{text.path}: no sequence's title begins with focus={focus!r:.60}.")
@@ -571,7 +569,7 @@ def _focus_row(text, focus):
 
 
 def _encoded(rows, columns, table):
-    """States of the rows within the alphabet, which rows these are, and counts of other letters."""
+    """Return states of rows within the alphabet, a mask of these, and counts of other letters."""
     encoded, valid, outside = [], [], np.zeros(256, int)
     for block in row_blocks(rows):
         letters = rows[block][:, columns]
@@ -584,7 +582,7 @@ def _encoded(rows, columns, table):
 
 
 def _codes(X):
-    """Labels as numbers from 0 to 255, all negative ones as one of them."""
+    """Return labels as codes from 0 to 255; all negative labels have one code."""
     X = real_array("X", X)
     if X.dtype.kind not in "iub":
         raise TypeError(f"X must be an array of integer labels, got dtype {X.dtype}.")
@@ -594,7 +592,7 @@ def _codes(X):
         )
     if X.dtype.kind == "i" and X.max() < 255:
         return np.maximum(X, -1).astype(np.int16) + 1
-    # Letters are compared within columns only.
+    # Labels are only compared within columns, so that each column can have its own codes.
     codes = [
         np.unique(np.maximum(column, -1), return_inverse=True)[1] for column in X.T.astype(int)
     ]

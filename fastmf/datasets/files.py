@@ -1,6 +1,6 @@
-"""Arrays from files: .npy, .npz, text and the IDX format of MNIST. Nothing is ever unpickled.
+"""Reading of arrays from .npy, .npz, text and IDX (MNIST) files; pickles are never loaded.
 
-Files may be compressed by gzip; commas, semicolons, tabs or blanks separate cells of text.
+Files may be compressed by gzip; cells of text are separated by commas, semicolons, tabs or blanks.
 """
 
 import csv
@@ -23,13 +23,13 @@ from fastmf.models._io import Archive, memory_limit, read_header, reason
 
 
 def is_compressed(path):
-    """Whether a file begins like one of gzip, or is named so."""
+    """Whether a file begins with gzip's signature, or has the suffix .gz."""
     with open(path, "rb") as file:
         begins = file.read(2) == b"\x1f\x8b"
     return begins or str(path).lower().endswith(".gz")
 
 
-# How files of other compressions and encodings begin.
+# First bytes of files with unsupported compressions and encodings.
 _OTHER_FORMATS = {
     b"BZh": "compressed by bzip2: decompress it first, or compress it by gzip",
     b"\xfd7zXZ": "compressed by xz: decompress it first, or compress it by gzip",
@@ -41,7 +41,7 @@ _OTHER_FORMATS = {
 
 
 def check_file(path):
-    """Raise if there is no such file, nothing in it, or if it is of a format that is not read."""
+    """Raise if a file does not exist, is empty, or has an unsupported format."""
     if str(path) == "-":
         raise ValueError("standard input (-) is not read: write its data to a file first.")
     if not path.exists():
@@ -53,25 +53,25 @@ def check_file(path):
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty.")
     with open(path, "rb") as file:
-        begin = file.read(8)
-    for sign, what in _OTHER_FORMATS.items():
-        if begin.startswith(sign) and not path.name.lower().endswith(".npz"):
+        head = file.read(8)
+    for signature, what in _OTHER_FORMATS.items():
+        if head.startswith(signature) and not path.name.lower().endswith(".npz"):
             raise ValueError(f"{path} is {what}.")
 
 
 def open_decompressed(path):
-    """The file for reading bytes, uncompressed."""
+    """Open a file for reading its uncompressed bytes."""
     return gzip.open(path, "rb") if is_compressed(path) else open(path, "rb")
 
 
 def contents(path, max_bytes, n_copies=1):
-    """All bytes of a file, uncompressed, of which a reader makes some copies within the memory."""
-    pieces, n_left = [], max_bytes // n_copies + 1
+    """Read the uncompressed bytes of a file; `n_copies` of them may take at most `max_bytes`."""
+    pieces, n_remaining = [], max_bytes // n_copies + 1
     with open_decompressed(path) as file:
-        while piece := file.read(int(min(io.DEFAULT_BUFFER_SIZE, n_left))):
+        while piece := file.read(int(min(io.DEFAULT_BUFFER_SIZE, n_remaining))):
             pieces.append(piece)
-            n_left -= len(piece)
-    if n_left == 0:
+            n_remaining -= len(piece)
+    if n_remaining == 0:
         raise ValueError(
             f"it is larger than max_bytes={max_bytes:.0f} allows; pass a larger one if there is "
             f"memory for {max(3, n_copies)} times the text"
@@ -80,7 +80,7 @@ def contents(path, max_bytes, n_copies=1):
 
 
 def beginning(path, n_bytes):
-    """The first bytes of a file, uncompressed; none if it is damaged."""
+    """Read the first uncompressed bytes of a file; none if it is damaged."""
     with open_decompressed(path) as file:
         try:
             return file.read(n_bytes)
@@ -90,19 +90,19 @@ def beginning(path, n_bytes):
 
 @contextmanager
 def reading(path, what):
-    """Check that there is a file, and say in one line of it that its contents are not `what`."""
+    """Check that a file exists; convert errors of reading it to one-line errors with its name."""
     check_file(path)
     try:
         yield
     except MemoryError as error:
         raise MemoryError(f"{path}: there is not enough memory for its array.") from error
-    # On damaged files parsers raise errors of many types, some with the whole file as message.
+    # For damaged files, parsers raise errors of many types, and may quote the entire file.
     except Exception as error:
         raise ValueError(f"{path} cannot be read as {what}: {reason(error)}") from error
 
 
 def check_memory(n_bytes, max_bytes):
-    """Raise if the contents of a file would take more memory than there may be."""
+    """Raise if the contents of a file need more memory than allowed."""
     if n_bytes > max_bytes:
         raise ValueError(
             f"it needs {n_bytes:.0f} bytes, more than max_bytes={max_bytes}; decompress it, or "
@@ -113,7 +113,7 @@ def check_memory(n_bytes, max_bytes):
 # --- tables of text -------------------------------------------------------------------------------
 
 
-# A missing value, in lower case; an empty cell is one, too.
+# Texts of missing values, in lower case, in addition to empty cells.
 MISSING_CELLS = (
     "na", "n/a", "nan", "null", "none", "?", ".",
     "#n/a", "#num!", "#value!", "#div/0!", "#ref!", "#name?", "#null!",
@@ -121,11 +121,11 @@ MISSING_CELLS = (
 _TRUTH_VALUES = {"true": 1.0, "false": 0.0}
 _NAN_OF = {**dict.fromkeys(("", *MISSING_CELLS), np.nan), **_TRUTH_VALUES}
 _QUOTED = re.compile(r'"[^"]*"')
-# The line by which spreadsheets are told the separator.
+# A line that declares the separator to spreadsheets.
 _SEPARATOR_LINE = re.compile(r'"?sep=.?"?')
 _DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
 _DECIMAL_POINT = re.compile(r"[+-]?\d*\.\d")
-# A number whose comma may separate thousands: three digits behind it, one to three in front.
+# A number whose comma may separate thousands: one to three digits before it, three after it.
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 _WITH_THOUSANDS = re.compile(r"[+-]?(\d{1,3}([.,' \xa0]\d{3})+([.,]\d*)?|\d*,\d+)")
 _NO_THOUSANDS = "write decimal points, and no separators of thousands"
@@ -133,20 +133,20 @@ _NO_THOUSANDS = "write decimal points, and no separators of thousands"
 
 @contextmanager
 def opened(path, max_bytes):
-    """Open a table: names of columns or None, their number, lines and their rows, separator."""
+    """Open a table: yield column names or None, number of columns, numbered rows, separator."""
     with open_decompressed(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
         try:
-            begin = list(islice(_without_comments(_Lines(text, max_bytes)), 2))
-            # Again from the first one, so that the last line read is the row that messages are of.
+            first_lines = list(islice(_without_comments(_Lines(text, max_bytes)), 2))
+            # Start again, so that the number of the last line read is the number of the row.
             text.seek(0)
             lines = _Lines(text, max_bytes)
-            separator = _separator(begin[-1]) if begin else ","
+            separator = _separator(first_lines[-1]) if first_lines else ","
             rows = _rows(_without_comments(lines), separator)
-            bare = (_QUOTED.sub("", line).strip(separator + " \r\n") for line in begin)
-            quoted = [text == "" for text in bare]  # all cells are
-            has_names = begin and not _is_numeric(_cells(begin[0], separator))
-            names = next(rows) if has_names or quoted == [True, False] else None
+            unquoted = (_QUOTED.sub("", line).strip(separator + " \r\n") for line in first_lines)
+            is_quoted = [text == "" for text in unquoted]  # all cells are
+            has_names = first_lines and not _is_numeric(_cells(first_lines[0], separator))
+            names = next(rows) if has_names or is_quoted == [True, False] else None
             if (first := next(rows, None)) is None:
                 raise ValueError("it has no line of numbers, and no rows below a line of names")
             rows = _checked_rows(names, len(first), chain([first], rows), separator, lines)
@@ -158,7 +158,7 @@ def opened(path, max_bytes):
 
 
 def read_table(path, max_bytes, ignored=()):
-    """Read the numbers of a table, and the names of its columns, None without names."""
+    """Read the numbers of a table, and the names of its columns (None if it has no names)."""
     with opened(path, max_bytes) as (names, n_columns, rows, separator):
         cells, used = _Numbers(names, separator), _used(names, n_columns, ignored)
         for number, row in rows:
@@ -175,7 +175,7 @@ def read_table(path, max_bytes, ignored=()):
 
 
 def read_text(path, names_of_rows=None):
-    """Read names of columns and columns of text, None where missing but in names of rows."""
+    """Read column names and columns of text; missing cells are None, except in row names."""
     path = Path(path)
     if not is_text(path):
         raise ValueError(f"{path}: the name of a table must end in {' or '.join(TEXT_SUFFIXES)}.")
@@ -203,7 +203,7 @@ def _read_texts(path, names_of_rows):
 
 
 def number_of(text):
-    """The number that a cell holds, or None."""
+    """Convert a cell to a number; None if it is not a number."""
     try:
         return float(text)
     except ValueError:
@@ -211,13 +211,13 @@ def number_of(text):
 
 
 def is_word(cell):
-    """Whether a cell holds no number or truth value, nor a number with signs in it."""
+    """Whether a cell is neither a number, with or without separators, nor a truth value."""
     signed = cell.lower() in _TRUTH_VALUES or _WITH_THOUSANDS.fullmatch(cell)
     return number_of(cell) is None and not signed
 
 
 def _with_missing(cells, has_commas):
-    """Cells with decimal points, and None where missing; "none" is an answer beside other words."""
+    """Replace decimal commas, and missing cells by None; "none" among other words is a value."""
     missing = {"", *MISSING_CELLS}
     if has_commas:
         cells = [_DECIMAL_COMMA.sub(r"\1.\2", cell) for cell in cells]
@@ -228,12 +228,12 @@ def _with_missing(cells, has_commas):
 
 
 class _Numbers:
-    """The numbers of a table, row after row."""
+    """Numbers of a table, collected row by row."""
 
     def __init__(self, names, separator):
         self.names, self.values, self.n_rows = names, array("d"), 0
         self.has_commas = separator in ";\t"
-        # The first number with a decimal comma, one that cannot be of thousands, and with a point.
+        # The first number with a comma, whether any comma must be decimal, the first with a point.
         self.comma = self.certain = self.point = None
 
     def add(self, line, row, used):
@@ -244,7 +244,7 @@ class _Numbers:
             self.point = next(filter(_DECIMAL_POINT.match, cells), None)
         n_values = len(self.values)
         try:
-            # Python's numbers may have underscores.
+            # Python accepts underscores in numbers.
             if "_" not in "".join(cells):
                 self.values.extend(map(float, cells))
                 return
@@ -253,7 +253,7 @@ class _Numbers:
         self.values.extend(self._number(*cell, line) for cell in zip(cells, used, strict=True))
 
     def _number(self, cell, place, line):
-        """Convert a cell that may be missing, a truth value or a number with a decimal comma."""
+        """Convert a cell: a missing value, a truth value, or a number with a decimal comma."""
         cell = cell.strip()
         if (value := _NAN_OF.get(cell.lower())) is not None:
             return value
@@ -272,7 +272,7 @@ class _Numbers:
         )
 
     def check_signs(self):
-        """Raise unless a comma or point in a number has one meaning."""
+        """Raise if the meaning of commas or points in numbers is ambiguous."""
         if self.comma and self.point:
             raise ValueError(
                 f"it has numbers with commas, such as {self.comma}, and with points, such as "
@@ -289,7 +289,7 @@ class _Numbers:
 
 
 class _Lines:
-    """The lines of a file that are not empty, and the number of the last one."""
+    """Iterator over the non-empty lines of a file; `number` is the number of the last one."""
 
     def __init__(self, text, max_bytes):
         self.text, self.max_bytes, self.number = text, max_bytes, 0
@@ -305,7 +305,7 @@ class _Lines:
 
 
 def _without_comments(lines):
-    """Yield the lines of a table without comments above it, and the line that names a separator."""
+    """Yield the lines of a table, without comments above it and without a separator line."""
     doubtful, lines = None, iter(lines)
     for line in lines:
         separator = _separator(line)
@@ -324,15 +324,15 @@ def _without_comments(lines):
 
 
 def _separator(line):
-    """The delimiter of the cells of a line; a comma if there is one cell."""
+    """Return the separator of the cells of a line; a comma if there is a single cell."""
     line = _QUOTED.sub("x", line.strip("\r\n"))
-    # In this order: the later ones may stand within cells, as decimal commas do.
+    # The order matters: later ones may occur within cells, such as decimal commas.
     sign = next((sign for sign in "\t;," if sign in line), None)
     return sign or (" " if len(line.split()) > 1 else ",")
 
 
 def _rows(lines, separator):
-    """Yield lists of the cells of lines."""
+    """Return an iterator over lists of the cells of lines."""
     if separator == " ":
         lines = (" ".join(line.split()) for line in lines)
     elif separator != "\t":
@@ -345,7 +345,7 @@ def _cells(line, separator):
 
 
 def _is_numeric(cells):
-    """Whether any cell is a number, or all are truth values: a line of names has none."""
+    """Whether any cell is a number, or all are truth values, so that it is no line of names."""
     if any(number_of(cell.replace(",", ".")) is not None for cell in cells):
         return True
     return all(cell.lower() in _TRUTH_VALUES for cell in cells)
@@ -355,11 +355,11 @@ def _is_numeric(cells):
 
 
 def _fitted(names, row):
-    """The names of the cells of a row: "" for a column of names of rows."""
+    """Return one name for each cell of a row; "" for a column of row names."""
     if names is None:
         return None
     names, n_cells = [name.strip() for name in names], len(row)
-    if len(names) == n_cells - 1:  # R writes names of rows so, pandas with an empty name
+    if len(names) == n_cells - 1:  # R omits the name of row names; pandas writes an empty one
         return ["", *names]
     while len(names) > n_cells and names[-1] == "":
         names.pop()
@@ -369,7 +369,7 @@ def _fitted(names, row):
 
 
 def _used(names, n_cells, ignored=()):
-    """Places of the columns that are read: neither names of rows nor ignored."""
+    """Return the indices of the columns to read: neither row names nor ignored."""
     if unknown := set(ignored) - set(names or ()):
         raise ValueError(f"it has no column {min(unknown)!r}")
     if names is None:
@@ -379,7 +379,7 @@ def _used(names, n_cells, ignored=()):
 
 
 def _checked_rows(names, n_cells, rows, separator, lines):
-    """Yield numbers of lines and rows of one length, unless a pair may be one decimal number."""
+    """Yield numbered rows; raise if lengths differ, or a pair may be a number with a comma."""
     is_pair = separator == "," and n_cells == 2
     for row in rows:
         if len(row) != n_cells:
@@ -399,19 +399,19 @@ def _checked_rows(names, n_cells, rows, separator, lines):
 
 
 def _warn_of_numeric_names(numbers):
-    """Warn if the first row may be a line of names: different whole numbers unlike those below.
+    """Warn if the first row may be a line of names, because its numbers are distinct integers.
 
-    They count from 0 or 1, or no number below is whole, or all are farther from the numbers below
-    than these are from each other.
+    They must also count from 0 or 1, or differ from the numbers below: these include non-integers
+    only, or each is farther from the range of its column than the width of this range.
     """
     first, below = numbers[0], numbers[1:]
     n = len(first)
     if n < 2 or len(below) < 2 or (first != np.rint(first)).any() or len(set(first.tolist())) < n:
         return
     low, high = np.fmin.reduce(below), np.fmax.reduce(below)
-    away = np.maximum(low - first, first - high) > high - low
-    counted = n > 2 and first[0] in (0, 1) and (np.diff(first) == 1).all()
-    if counted or (below != np.rint(below)).all() or (away & (high > low)).all():
+    distant = np.maximum(low - first, first - high) > high - low
+    consecutive = n > 2 and first[0] in (0, 1) and (np.diff(first) == 1).all()
+    if consecutive or (below != np.rint(below)).all() or (distant & (high > low)).all():
         warn_user(
             f"the first line, {listed(first, 4, '{:g}'.format)}, is read as a row of numbers: "
             "write names of columns in quotes, or with a letter."
@@ -433,10 +433,10 @@ def read_array(path, *, max_bytes=None):
     path : str or path
         A file named ``*.npy``; ``*.npz`` with one array, or ``*.npz:key`` to choose one of several;
         a table of text (``*.csv``, ``*.tsv``, ``*.txt``, ``*.dat``), one sample per line; or any
-        other file in IDX format. All but .npz may be compressed by gzip (``*.gz``, or any name).
+        other file in IDX format. All except .npz may be compressed by gzip, with any name.
     max_bytes : int, optional
-        Largest memory that the array of a compressed file may take; default 1 GiB, or the size of
-        the file if that is more. Other arrays are bounded by the size of their file.
+        Memory limit for the array of a compressed file; default 1 GiB, or the size of the file if
+        that is larger. Other arrays are bounded by the size of their file.
 
     Returns
     -------
@@ -448,21 +448,21 @@ def read_array(path, *, max_bytes=None):
     FileNotFoundError
         If there is no such file.
     ValueError
-        If the file is empty, truncated, corrupted or of another format, does not hold numbers, or
-        would take more memory, or if a key is missing or unknown.
+        If the file is empty, truncated, corrupted or of another format, does not contain numbers,
+        or needs more memory than allowed, or if a key is missing or unknown.
     MemoryError
         If there is not enough memory.
 
     Notes
     -----
-    The cells of a table of text (UTF-8) are separated by commas, semicolons, tabs or blanks,
-    whichever the second line has, and may be quoted. Between semicolons or tabs numbers may have
-    decimal commas. The first line may hold names of the columns; names that are numbers need
-    quotes. A first column without a name, as R and pandas write it, holds names of the rows, and is
-    left out. Lines above the table that begin with ``#`` are comments. Empty cells, ``NA``,
-    ``N/A``, ``null``, ``none``, ``?``, ``.`` and errors of spreadsheets (``#N/A``) are NaN; TRUE
-    and FALSE are 1 and 0. Tables that can be read in two ways are refused, such as those with
-    commas that may be decimal or separate thousands.
+    The cells of a table of text (UTF-8) are separated by commas, semicolons, tabs or blanks, which
+    is detected from the second line, and may be quoted. With semicolons or tabs, numbers may have
+    decimal commas. The first line may contain column names; names that are numbers need quotes. A
+    first column without a name, as written by R and pandas, contains row names and is ignored.
+    Lines above the table that begin with ``#`` are comments. Empty cells, ``NA``, ``N/A``,
+    ``null``, ``none``, ``?``, ``.`` and errors of spreadsheets (``#N/A``) are NaN; TRUE and FALSE
+    are 1 and 0. Ambiguous tables raise an error, for example if commas may be decimal or separate
+    thousands.
 
     Examples
     --------
@@ -478,7 +478,7 @@ def read_array(path, *, max_bytes=None):
 
 
 def read_named(path, ignored=(), max_bytes=None):
-    """Read the array of a file and the names of its columns, None if it has no names."""
+    """Read the array of a file and the names of its columns (None if it has no names)."""
     if is_text(path):
         path = Path(path)
         with reading(path, "a table"):
@@ -504,7 +504,7 @@ def read_named(path, ignored=(), max_bytes=None):
 
 
 def _limit(path, max_bytes):
-    """Largest memory of the array of a compressed file; other arrays have about the file's size."""
+    """Return the memory limit for an array; only compressed files have one by default."""
     if not is_compressed(path) and max_bytes is None:
         return sys.maxsize - 1
     return memory_limit(path.stat().st_size, max_bytes)
@@ -512,7 +512,7 @@ def _limit(path, max_bytes):
 
 def _read_npy(path, max_bytes):
     with open_decompressed(path) as file:
-        # NumPy takes any unknown format for a pickle, and its error would be about pickles.
+        # NumPy would take an unknown format for a pickle, and raise a misleading error.
         shape, dtype = read_header(file)
         n_bytes = math.prod(shape) * dtype.itemsize
         if not is_compressed(path) and path.stat().st_size < n_bytes:
@@ -531,24 +531,24 @@ def _read_npz(path, key, max_bytes):
             return archive[key]
     if not names:
         raise ValueError(f"{path} holds no arrays.")
-    asked = "several arrays" if key is None else f"no array {key!r}"
+    problem = "several arrays" if key is None else f"no array {key!r}"
     listed = reason(", ".join(names))
-    raise ValueError(f"{path} holds {asked}: choose one of {listed} by {path}:KEY.")
+    raise ValueError(f"{path} holds {problem}: choose one of {listed} by {path}:KEY.")
 
 
 def is_text(path):
-    """Whether a file has the name of a table of text."""
+    """Whether a file has the suffix of a table of text."""
     return str(path).lower().removesuffix(".gz").endswith(TEXT_SUFFIXES)
 
 
 def _read_idx(path, max_bytes):
     with open_decompressed(path) as file:
-        begin = file.read(4)
-        if len(begin) < 4 or begin[:2] != b"\0\0" or begin[2] not in _IDX_TYPES:
+        head = file.read(4)
+        if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in _IDX_TYPES:
             raise ValueError(
                 "it does not begin like one (nor is it named .npy, .npz, .csv, .tsv, .txt or .dat)"
             )
-        dtype, n_dimensions = np.dtype(_IDX_TYPES[begin[2]]), begin[3]
+        dtype, n_dimensions = np.dtype(_IDX_TYPES[head[2]]), head[3]
         sizes = file.read(4 * n_dimensions)
         if len(sizes) < 4 * n_dimensions:
             raise ValueError("it ends within its header")
@@ -559,7 +559,7 @@ def _read_idx(path, max_bytes):
         if not is_compressed(path) and path.stat().st_size != expected:
             raise ValueError(f"{needs}{path.stat().st_size}")
         check_memory(expected, max_bytes)
-        # No more than one byte beyond what the header announces is decompressed.
+        # Decompress at most one byte more than announced by the header.
         content = file.read(expected - start + 1)
     n_bytes = start + len(content)
     if n_bytes != expected:

@@ -1,4 +1,4 @@
-"""Images in the unit interval, one per row."""
+"""Images with grey levels in [0, 1], one per row."""
 
 from typing import NamedTuple
 
@@ -11,11 +11,11 @@ class Images(NamedTuple):
     Parameters
     ----------
     X : array of shape (n_samples, height * width)
-        Grey levels in [0, 1], or exactly 0 and 1 for binary data; each image row by row.
+        Grey levels in [0, 1], or 0 and 1 for binary data; pixels are in row-major order.
     shape : tuple of int
         Height and width: ``X[k].reshape(shape)`` is the k-th image.
     labels : array of shape (n_samples,) or None
-        Class of each image, where there are classes.
+        Class of each image, or None without classes.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def load_digits(*, binary=False, dtype=np.float32):
     Parameters
     ----------
     binary : bool, default False
-        Whether grey levels above 1/2 become 1 and all others 0.
+        Set grey levels above 1/2 to 1 and all other levels to 0.
     dtype : float32 or float64, default float32
 
     Returns

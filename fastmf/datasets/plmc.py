@@ -1,4 +1,4 @@
-"""Parameters of Potts models in the binary files of plmc."""
+"""Reading and writing of the binary parameter files of plmc (Potts models)."""
 
 import re
 from pathlib import Path
@@ -20,21 +20,21 @@ class PlmcParameters(NamedTuple):
     couplings : array of shape (n_columns, n_states, n_columns, n_states)
         Symmetric, diagonal blocks zero.
     field : array of shape (n_columns, n_states)
-        Their sum with the couplings is the exponent of a sequence.
+        The sum of fields and couplings is the exponent of a sequence.
     alphabet : str
         Letters of the states.
     frequencies : array of shape (n_columns, n_states)
         Weighted frequencies of the states of each column.
     pair_frequencies : array of shape (n_columns, n_states, n_columns, n_states)
-        Frequencies of pairs of columns; diagonal blocks, which are not stored, zero.
+        Weighted frequencies of pairs of states; diagonal blocks, which are not stored, are zero.
     target : str of length n_columns
-        The focus sequence; without one, the first letter of plmc's alphabet, repeated.
+        The focus sequence; without a focus, the first letter of plmc's alphabet, repeated.
     positions : int array of shape (n_columns,)
         Number of each column, in the focus sequence if there is one.
     n_neighbours : array of shape (n_rows + n_skipped,)
-        For each sequence of the alignment the inverse of its weight; 0 for those left out.
+        Inverse weight of each sequence of the alignment; 0 for skipped sequences.
     n_rows, n_skipped : int
-        Sequences used and left out; the first None on writing: those with neighbours.
+        Number of used and of skipped sequences.
     n_iter : int
         Largest number of iterations.
     theta, lambda_field, lambda_couplings, lambda_group, n_effective : float
@@ -42,7 +42,7 @@ class PlmcParameters(NamedTuple):
 
     Examples
     --------
-    See `write_plmc`, which writes such a file and reads it again.
+    See `write_plmc`.
     """
 
     couplings: np.ndarray
@@ -77,7 +77,7 @@ def read_plmc(path):
     Returns
     -------
     parameters : PlmcParameters
-        Arrays in the file's type, which is float32 unless its size says float64.
+        Arrays in the type of the file, float32 or float64, which is inferred from its size.
 
     Raises
     ------
@@ -87,11 +87,11 @@ def read_plmc(path):
     Notes
     -----
     T. A. Hopf et al., Nature Biotechnology 35 (2017) 128-135. Little-endian: sizes, options,
-    alphabet, weights, target, positions, frequencies, fields, then pairs i < j.
+    alphabet, weights, target, positions, frequencies, fields, followed by pairs i < j.
 
     Examples
     --------
-    See `write_plmc`, which writes such a file and reads it again.
+    See `write_plmc`.
     """
     path = Path(path)
     with reading(path, "parameters of plmc"), open(path, "rb") as file:
@@ -110,7 +110,7 @@ def read_plmc(path):
 
 
 def write_plmc(path, couplings, field, alphabet="protein", **more):
-    """Write parameters of a Potts model as plmc's binary file, in float32.
+    """Write parameters of a Potts model to a binary file of plmc, in float32.
 
     Parameters
     ----------
@@ -121,15 +121,15 @@ def write_plmc(path, couplings, field, alphabet="protein", **more):
     alphabet : {"protein", "rna", "dna"} or str, default "protein"
         Letters of the states.
     **more
-        Further fields of `PlmcParameters`. By default frequencies, weights and numbers are 0, and
-        positions 1, 2, ...
+        Further fields of `PlmcParameters`. By default frequencies, weights and numbers are 0,
+        positions are 1, 2, ..., and `n_rows` and `n_skipped` follow from `n_neighbours`.
 
     Raises
     ------
     ValueError
-        If an array does not have its shape, is not finite, or couplings are not symmetric.
+        If an array has another shape or is not finite, or couplings are not symmetric.
     TypeError
-        For an unknown keyword, or an array that is not of real numbers.
+        If a keyword is unknown, or an array does not have real numbers.
 
     Examples
     --------
@@ -151,14 +151,14 @@ def write_plmc(path, couplings, field, alphabet="protein", **more):
     with replacing(path) as file:
         file.write(np.array(sizes, "<i4").tobytes() + head.tobytes())
         for name in _PAIRS:
-            # Row by row of pairs: all of them at once would double the memory.
+            # Convert one row of pairs at a time, as a copy of all pairs would double the memory.
             for i in range(sizes[0] - 1):
                 pairs = values[name][i, :, i + 1 :].transpose(1, 0, 2)
                 file.write(pairs.astype("<f4").tobytes())
 
 
 def _layout(L, q, n_rows, n_skipped, real):
-    """Type of the parts of a file between the sizes and the pairs, in their order."""
+    """Return the dtype of the part of a file between the sizes and the pairs."""
     names = "theta", "lambda_field", "lambda_couplings", "lambda_group", "n_effective"
     return np.dtype([
         *((name, real) for name in names),
@@ -172,7 +172,7 @@ def _layout(L, q, n_rows, n_skipped, real):
 
 
 def _type(size, sizes):
-    """The type of the numbers: the one with which the file has its size."""
+    """Return the type of the numbers, inferred from the size of the file."""
     if len(sizes) < 5 or min(sizes[:2]) < 1 or sizes[1] > 127 or min(sizes[2:4]) < 0:
         raise ValueError(f"it begins with the sizes {sizes}.")
     L, q, n_rows, n_skipped, _ = sizes
@@ -181,8 +181,8 @@ def _type(size, sizes):
     for dtype in ("<f4", "<f8"):
         if size == n_bytes + n_numbers * np.dtype(dtype).itemsize:
             return dtype
-    old = 8 + 5 * L + 4 * (2 * L * q + L * (L - 1) * (1 + q * q))
-    if size in (old, 2 * old - 8 - 5 * L - 4 * L * (L - 1)):
+    old_size = 8 + 5 * L + 4 * (2 * L * q + L * (L - 1) * (1 + q * q))
+    if size in (old_size, 2 * old_size - 8 - 5 * L - 4 * L * (L - 1)):
         raise ValueError("it has plmc's older format, without an alphabet: fit by a newer plmc.")
     raise ValueError(
         f"{L} columns of {q} states and {n_rows + n_skipped} sequences need "
@@ -191,7 +191,7 @@ def _type(size, sizes):
 
 
 def _read_pairs(file, field):
-    """Tables of all pairs of columns, of the shape and type of the fields."""
+    """Read tables of all pairs of columns, with the sizes and the dtype of the fields."""
     L, q = field.shape
     tables = np.zeros((L, q, L, q), field.dtype)
     for i in range(L - 1):
@@ -202,7 +202,7 @@ def _read_pairs(file, field):
 
 
 def _checked(values, alphabet):
-    """All contents of a file, from those that the caller gave, with the right shapes."""
+    """Check the given contents of a file; return them with defaults for all others."""
     names = tuple(PlmcParameters.__annotations__)
     if unknown := set(values) - set(names):
         raise TypeError(f"write_plmc has no argument {sorted(unknown)}; expected {names[3:]}.")
@@ -234,7 +234,7 @@ def _checked(values, alphabet):
 
 
 def _check_couplings(couplings):
-    """Raise unless couplings are symmetric, and none couples a column with itself."""
+    """Raise unless couplings are symmetric, with zero diagonal blocks."""
     for i in range(len(couplings)):
         if couplings[i, :, i].any():
             raise ValueError(f"couplings of column {i} with itself must be 0; they are not stored.")

@@ -1,4 +1,4 @@
-"""Files of the UAI inference competitions: models and evidence."""
+"""Reading and writing of models and evidence in the format of the UAI inference competitions."""
 
 import gzip
 import math
@@ -28,15 +28,15 @@ class UAIModel(NamedTuple):
     Parameters
     ----------
     model : BoltzmannMachine
-        Categorical units, with sparse couplings: the variables, then a unit for each factor of more
-        than two variables.
+        Categorical units with sparse couplings: the variables, followed by a unit for each factor
+        of more than two variables.
     clamp : array of shape (n_units,), or None
-        Evidence: labels of observed variables, NaN where free; the `clamp` of solvers.
+        Evidence: labels of observed variables, NaN for free ones; the argument `clamp` of solvers.
     log_factor : float
-        Logarithm of the product of the factors without variables. The file's partition function is
-        exp(log_factor) times the model's.
+        Logarithm of the product of the factors without variables. The partition function of the
+        network is exp(log_factor) times the partition function of `model`.
     n_variables : int
-        Number of variables of the file, which are the first units.
+        Number of variables of the network, which are the first units.
 
     Examples
     --------
@@ -55,12 +55,12 @@ def load_uai(path, evidence=None, *, max_bytes=2**33):
     Parameters
     ----------
     path : str or path
-        MARKOV or BAYES network; gzip or not. Tables of files named ``*.LG`` or ``*.LG.gz`` hold
-        natural logarithms.
+        MARKOV or BAYES network, optionally compressed by gzip. Tables of files named ``*.LG`` or
+        ``*.LG.gz`` contain natural logarithms.
     evidence : str or path, optional
         File of observed variables (.evid).
     max_bytes : int, default 2**33
-        Largest memory that reading may take, judged by the numbers at the file's beginning.
+        Memory limit, checked with the sizes announced in the file.
 
     Returns
     -------
@@ -72,14 +72,14 @@ def load_uai(path, evidence=None, *, max_bytes=2**33):
         If there is no such file.
     ValueError
         If a file is of another kind, damaged, or too large, or if a factor has negative entries or
-        is zero everywhere; with the line.
+        is zero everywhere; the message names the line.
 
     Notes
     -----
-    Factors become logarithms: of one variable fields, of two couplings, and zeros -inf. A factor of
-    more variables becomes an auxiliary unit, whose states are the possible entries of its table,
-    and whose couplings of -inf forbid other values of the variables. Factors of the same two
-    variables are multiplied. A variable with one state gets a second one that never occurs.
+    The logarithm of a factor is a field for one variable and a coupling for two; it is -inf for
+    zeros. A factor of more variables becomes an auxiliary unit, whose states are the possible
+    entries of its table, and whose couplings of -inf forbid other values of the variables. Factors
+    of the same two variables are multiplied. Variables with one state get a second, impossible one.
 
     Examples
     --------
@@ -106,12 +106,12 @@ def load_uai(path, evidence=None, *, max_bytes=2**33):
 
 
 def _has_logarithms(path):
-    """Whether the tables of a file with this name hold logarithms."""
+    """Whether the tables of a file with this name contain logarithms."""
     return path.name.lower().removesuffix(".gz").endswith(".lg")
 
 
 def _read_model(words, max_bytes, logarithms):
-    """Tables of a network, its constant factor, and the number of variables."""
+    """Read the tables of a network, the log of its constant factor, and the number of variables."""
     kind = words.take("its kind")
     if kind.upper() not in _NETWORKS:
         words.fail(f"it begins with {kind[:20]!a}, not with MARKOV or BAYES")
@@ -129,13 +129,13 @@ def _read_model(words, max_bytes, logarithms):
 
 
 def _read_scope(words, factor, sizes, max_bytes):
-    """The variables of a factor."""
+    """Read the variables of a factor."""
     arity = words.number(f"the number of variables of {factor}")
     scope = words.numbers(arity, f"a variable of {factor}", int, 0, len(sizes) - 1)
-    twice = np.flatnonzero(np.bincount(scope) > 1)
-    if len(twice):
-        words.fail(f"{factor} has variable {twice[0]} twice")
-    if arity > 2:  # an entry of the couplings of a unit takes some 160 bytes while they are made
+    repeated = np.flatnonzero(np.bincount(scope) > 1)
+    if len(repeated):
+        words.fail(f"{factor} has variable {repeated[0]} twice")
+    if arity > 2:  # the construction of couplings needs about 160 bytes per entry
         n_states = math.prod(sizes[scope].tolist())
         n_bytes = 160 * n_states * int(sizes[scope].sum())
         if n_bytes > max_bytes:
@@ -147,7 +147,7 @@ def _read_scope(words, factor, sizes, max_bytes):
 
 
 def _read_table(words, factor, sizes, logarithms):
-    """The logarithms of a factor's table."""
+    """Read the table of a factor; return its logarithm."""
     n_entries = words.number(f"the number of entries of {factor}")
     if n_entries != math.prod(sizes.tolist()):
         words.fail(
@@ -165,9 +165,9 @@ def _read_table(words, factor, sizes, logarithms):
 
 
 def _read_evidence(words, n_states, n_units):
-    """Labels of the units, NaN where they are not observed; None if none is."""
+    """Read labels of the units, NaN if not observed; return None without observations."""
     values = words.numbers(words.n_left, "a variable or state", int).tolist()
-    # Older files begin with the number of samples, 1.
+    # Files in the older format begin with the number of samples, 1.
     if len(values) % 2 == 0 and values[:1] == [1]:
         values = values[1:]
     if not values or len(values) != 1 + 2 * values[0]:
@@ -183,18 +183,18 @@ def _read_evidence(words, n_states, n_units):
 
 
 def save_uai(model, path, *, clamp=None, log_factor=0.0):
-    """Write a model in UAI format, and evidence beside it.
+    """Write a model in UAI format, and optionally evidence.
 
     Parameters
     ----------
     model : BoltzmannMachine
-        Discrete units; states are counted from the lowest value.
+        Units must be discrete; states are numbered in ascending order of the values.
     path : str or path
-        Compressed if named ``*.gz``. Tables of files named ``*.LG`` or ``*.LG.gz`` hold natural
+        Compressed if named ``*.gz``. Tables of files named ``*.LG`` or ``*.LG.gz`` contain natural
         logarithms.
     clamp : array of shape (n_units,), optional
-        Values of observed units, NaN where free; of categorical units also labels (n_groups,). They
-        are written to the file with this name, without .gz, and ``.evid``.
+        Values of observed units, NaN for free ones; for categorical units also labels (n_groups,).
+        They are written to a file with the name of `path`, without .gz, followed by ``.evid``.
     log_factor : float, default 0
         Logarithm of a factor without variables.
 
@@ -203,12 +203,12 @@ def save_uai(model, path, *, clamp=None, log_factor=0.0):
     TypeError
         If the model is of another class.
     ValueError
-        If units are not discrete, or clamped to a value that they do not have.
+        If units are not discrete, or clamped to a value outside their support.
 
     Notes
     -----
-    Numbers have the digits that give the same float when they are read again. Tables whose
-    exponentials would overflow or become 0 are divided among several factors.
+    Numbers are written with enough digits to read the same float. Tables whose exponentials would
+    overflow or underflow are split into several factors.
 
     Examples
     --------
@@ -257,32 +257,32 @@ def _write(path, lines):
 
 
 class Words:
-    """The words of a file between blanks, taken one after the other."""
+    """The words of a file, separated by white space, which are read in order."""
 
     def __init__(self, path, max_bytes):
-        # Words and their numbers take some 16 times the space of their text.
+        # Words and their numbers need about 16 times the memory of their text.
         self._text = contents(path, max_bytes, 16).removeprefix(b"\xef\xbb\xbf")
         self._words, self._n_taken = self._text.split(), 0
 
     @property
     def n_left(self):
-        """Number of words that were not taken."""
+        """Number of words that have not been read."""
         return len(self._words) - self._n_taken
 
     def take(self, what):
-        """Take the next word; `what` names it in errors."""
+        """Read the next word; `what` names it in errors."""
         if not self.n_left:
             raise ValueError(f"it ends on line {self._line()}, within {what}.")
         self._n_taken += 1
         return self._words[self._n_taken - 1]
 
     def numbers(self, n, what, kind, low=0, high=np.inf):
-        """Take the next n words as finite numbers of a kind, int or float, in [low, high]."""
-        values, most = [], min(high, 2**63 - 1 if kind is int else np.finfo(float).max)
+        """Read the next n words as finite numbers of a kind, int or float, in [low, high]."""
+        values, highest = [], min(high, 2**63 - 1 if kind is int else np.finfo(float).max)
         for _ in range(n):
             word = self.take(what)
             values.append(_number(word, kind))
-            if not low <= values[-1] <= most:
+            if not low <= values[-1] <= highest:
                 name = "an integer" if kind is int else "a number"
                 limit = f"at least {low}" if high == np.inf else f"from {low} to {high}"
                 text = word.decode("ascii", "replace")
@@ -290,29 +290,29 @@ class Words:
         return np.array(values, kind)
 
     def number(self, what, low=0, high=np.inf):
-        """Take the next word as an integer."""
+        """Read the next word as an integer."""
         return int(self.numbers(1, what, int, low, high)[0])
 
     def end(self):
-        """Raise a ValueError unless no word is left."""
+        """Raise a ValueError if any word is left."""
         if self.n_left:
             word = self.take("")
             self.fail(f"there are more words than were announced, from {word[:20]!a} on")
 
     def fail(self, message):
-        """Raise a ValueError with the line of the last word that was taken."""
+        """Raise a ValueError with the line of the last word read."""
         raise ValueError(f"line {self._line()}: {message}.")
 
     def _line(self):
-        """Number of the line of the last word that was taken."""
+        """Return the number of the line of the last word read."""
         numbers = np.cumsum([len(line.split()) for line in self._text.split(b"\n")])
         return int(np.searchsorted(numbers, self._n_taken)) + 1
 
 
 def _number(word, kind):
-    """A word as a number, NaN if it is none."""
+    """Convert a word to a number; NaN if it is not a number."""
     try:
-        # Python's numbers may have underscores, and any number of digits.
+        # Python accepts underscores in numbers.
         return kind(word.replace(b"_", b"?"))
     except ValueError:
         return np.nan

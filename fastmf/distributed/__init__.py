@@ -1,12 +1,12 @@
 """Inference and learning for the rows of Dask arrays, in one process or on a cluster.
 
-Each block of rows is one call of `fastmf.tap`, and results are lazy: nothing is computed before
-`compute`. Learning is the loop of `fastmf.learning.training.trainer`, in which the
-gradient of a batch is computed in chunks of rows. Tasks run on the cluster of the current
-`dask.distributed.Client`, or in this process if there is none.
+Inference calls `fastmf.tap` for each block of rows, and returns lazy arrays, which are evaluated by
+`compute`. Learning uses the loop of `fastmf.learning.training.trainer`, with the gradient of a
+batch computed in chunks of rows. Tasks run on the cluster of the current `dask.distributed.Client`,
+or in this process without a client.
 
-Chunks have a fixed number of rows, and their gradients are added in order. So the result does not
-depend on the blocks of the array, on the workers, or on tasks that run twice as a worker was lost.
+Chunks have a fixed number of rows, and their gradients are added in order, so that the result does
+not depend on the blocks of the array, on the workers, or on the repetition of lost tasks.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ from fastmf.models._checks import states_of
 
 __all__ = ["LayeredSettings", "fit", "score_samples", "tap", "transform"]
 
-# One type for all blocks: as wide as the longest message.
+# All blocks have one dtype for messages, with the width of the longest message.
 _MESSAGE = np.dtype(f"U{max(map(len, MESSAGES.values()))}")
 
 
@@ -55,7 +55,7 @@ def tap(model, init=None, *, field=None, precision=None, clamp=None, n_threads=1
     Returns
     -------
     FixedPoint
-        Its fields are Dask arrays, blocked as the rows are.
+        Its fields are Dask arrays with the blocks of the rows.
 
     Examples
     --------
@@ -83,25 +83,25 @@ def tap(model, init=None, *, field=None, precision=None, clamp=None, n_threads=1
     if np.isnan(rows.shape[0]):
         raise ValueError("rows must be of a known number: x.compute_chunk_sizes() counts them.")
     arguments = {name: _map(partial(_cut, name, rows), x) for name, x in arguments.items()}
-    # A solve of one row tells the fields and their types, and raises for invalid options at once.
+    # Solving one row determines the fields and their dtypes, and raises for invalid options early.
     options = options | {"n_threads": n_threads}
     start = {name: _map(partial(_one_row, name == "clamp"), x) for name, x in arguments.items()}
-    like = _solve((model, options | {"max_iter": 1}), start)
+    template = _solve((model, options | {"max_iter": 1}), start)
     shared = dask.delayed((model, options), traverse=False)
     task = dask.delayed(_solve, pure=False)
-    of_blocks = {
+    by_block = {
         name: _map(lambda x: iter(blocks(x)) if is_dask(x) else repeat(x), value)
         for name, value in arguments.items()
     }
     results = [
-        task(shared, {name: _map(next, value) for name, value in of_blocks.items()})
+        task(shared, {name: _map(next, value) for name, value in by_block.items()})
         for _ in rows.chunks[0]
     ]
-    # Histories are as long as the longest row of each block.
-    like = dataclasses.replace(like, history=None)
-    names = [field.name for field in dataclasses.fields(like) if field.name != "method"]
-    lazy = {name: _lazy(getattr(like, name), results, rows.chunks[0], name) for name in names}
-    return dataclasses.replace(like, **lazy)
+    # Histories are omitted, as their lengths differ between blocks.
+    template = dataclasses.replace(template, history=None)
+    names = [field.name for field in dataclasses.fields(template) if field.name != "method"]
+    lazy = {name: _lazy(getattr(template, name), results, rows.chunks[0], name) for name in names}
+    return dataclasses.replace(template, **lazy)
 
 
 def score_samples(estimator, X, log_partition="auto"):
@@ -117,7 +117,7 @@ def score_samples(estimator, X, log_partition="auto"):
     Returns
     -------
     Dask array of shape (n_rows,)
-        Nats.
+        In nats.
 
     Examples
     --------
@@ -136,19 +136,19 @@ def score_samples(estimator, X, log_partition="auto"):
 
 
 def of_rows(X, function, n_columns, dtype=np.float64):
-    """Lazy results of a function of the rows of a Dask array, of shape (n_rows, n_columns)."""
+    """Apply a function to blocks of rows of a Dask array lazily; shape (n_rows, n_columns)."""
 
-    def of_block(block):
-        # A selection of rows can leave blocks without rows.
+    def apply(block):
+        # Blocks may be empty after a selection of rows.
         return np.asarray(function(block) if len(block) else np.empty((0, n_columns)), dtype)
 
     rows = X.rechunk({1: -1})
     chunks = rows.chunks[0], (n_columns,)
-    return rows.map_blocks(of_block, dtype=dtype, chunks=chunks, meta=np.empty((0, 0), dtype))
+    return rows.map_blocks(apply, dtype=dtype, chunks=chunks, meta=np.empty((0, 0), dtype))
 
 
 def checked_dask(name, X, known_sizes=False):
-    """Return `X` if it is a Dask array with two axes, and with chunks of known sizes if asked."""
+    """Return `X`; raise unless it is a Dask array with two axes and, if asked, known sizes."""
     if not is_dask(X):
         remedy = ": take its to_dask_array(lengths=True)" * hasattr(X, "to_dask_array")
         raise TypeError(f"{name} must be a Dask array, got {type(X).__name__}{remedy}.")
@@ -163,7 +163,7 @@ def checked_dask(name, X, known_sizes=False):
 
 
 def blocks(rows):
-    """The blocks of an array that is divided along its rows only, each as one task."""
+    """Return the blocks of an array with chunks along its rows, as delayed tasks."""
     return rows.to_delayed().ravel()
 
 
@@ -175,7 +175,7 @@ def _map(function, value):
 
 
 def _cut(name, rows, value):
-    """Return an array of rows as a Dask array in the blocks of `rows`, and all else as it is."""
+    """Return an array of rows as a Dask array with the blocks of `rows`; other values unchanged."""
     import dask.array as da
 
     if isinstance(value, np.ndarray) and value.ndim == 2 and len(value) > 1:
@@ -191,7 +191,7 @@ def _cut(name, rows, value):
 
 
 def _one_row(missing, value):
-    """Return a row of zeros, or of NaN if `missing`, for a Dask array."""
+    """Return a row of zeros, or of NaN if `missing`, in place of a Dask array."""
     if not is_dask(value):
         return value
     fill = np.nan if missing and value.dtype.kind == "f" else 0
@@ -203,19 +203,19 @@ def _solve(model_and_options, arguments):
     return solve_tap(model, **arguments, **options)
 
 
-def _lazy(like, results, sizes, name, *layer):
-    """One field of the results of all blocks, as a Dask array or a tuple of them."""
+def _lazy(template, results, sizes, name, *layer):
+    """Return one field of the results of all blocks, as a Dask array or a tuple of arrays."""
     import dask
     import dask.array as da
 
-    if like is None:
+    if template is None:
         return None
-    if isinstance(like, tuple):
-        return tuple(_lazy(part, results, sizes, name, k) for k, part in enumerate(like))
-    dtype = _MESSAGE if name == "message" else like.dtype
+    if isinstance(template, tuple):
+        return tuple(_lazy(part, results, sizes, name, k) for k, part in enumerate(template))
+    dtype = _MESSAGE if name == "message" else template.dtype
     pick = dask.delayed(_part, pure=False)
     blocks = [
-        da.from_delayed(pick(block, dtype, name, *layer), (size, *like.shape[1:]), dtype)
+        da.from_delayed(pick(block, dtype, name, *layer), (size, *template.shape[1:]), dtype)
         for size, block in zip(sizes, results, strict=True)
     ]
     return da.concatenate(blocks)
@@ -227,7 +227,7 @@ def _part(block, dtype, name, *layer):
 
 
 def train(model, X, settings, *, chunk_rows, n_threads, validation=None, **options):
-    """Maximise the log-likelihood of the rows of a Dask array, each chunk of rows as one task."""
+    """Maximise the log-likelihood of the rows of a Dask array, with one task for each chunk."""
     check.count("chunk_rows", chunk_rows)
     if settings.n_starts is not None:
         raise ValueError(f"n_starts must be None in chunks, got {settings.n_starts}.")
@@ -245,16 +245,16 @@ def train(model, X, settings, *, chunk_rows, n_threads, validation=None, **optio
 
 
 class _ChunkedPlan(Plan):
-    """Steps along gradients that are computed in chunks of rows."""
+    """Steps of training with gradients computed in chunks of rows."""
 
-    draw = None  # type: ignore[assignment]  # missing values are refused
+    draw = None  # type: ignore[assignment]  # missing values are not supported
 
     def __init__(self, model, settings, n_threads, chunk_rows):
         super().__init__(model, settings, n_threads)
         self._chunk_rows = chunk_rows
 
     def gradient(self, state, X, rng):
-        """Gradient and moments of a batch: sums over its chunks, in their order."""
+        """Compute gradient and moments of a batch as averages over its chunks, in order."""
         import dask
 
         chunks = X.rechunk({0: self._chunk_rows})
@@ -276,16 +276,16 @@ class _ChunkedPlan(Plan):
         return first.combine(average, *others), *(list(map(average, *kind)) for kind in moments)
 
     def metrics(self, state, monitored, validation, weights=None):
-        """Log-likelihoods per unit."""
+        """Compute log-likelihoods per unit."""
         return super().metrics(state, monitored.compute(), validation, weights)
 
     def prepare(self, state, X):
-        """Estimate the preconditioners of a state anew."""
+        """Update the preconditioners of a state."""
         super().prepare(state, X.compute())
 
 
 def _chunk_gradient(model, chunk, settings, rng, n_threads):
-    """Gradient and moments of one chunk, whose rows are checked when they are first read."""
+    """Compute gradient and moments of a chunk; raise unless its rows are finite."""
     if not np.isfinite(chunk).all():
         raise ValueError(
             "X must be finite, got NaN or infinity: missing values need an array in memory, as "
@@ -299,43 +299,42 @@ def _chunk_gradient(model, chunk, settings, rng, n_threads):
 def fit(
     estimator, X, *, validation_data=None, sample_weight=None, chunk_rows=256, n_threads=1
 ):  # fmt: skip
-    """Fit a machine with hidden units to the rows of a Dask array, a chunk of rows as one task.
+    """Fit a machine with hidden units to the rows of a Dask array, with one task for each chunk.
 
-    The estimators' method `fit` does the same when it is given a Dask array.
+    The method `fit` of the estimators calls this function for Dask arrays.
 
     Parameters
     ----------
     estimator : GeneralizedRBM or DeepBoltzmannMachine
-        Persistent chains ("pcd"), `n_starts`, checkpoints and `early_stopping` are not possible;
-        a deep machine has no pre-training.
+        Persistent chains ("pcd"), `n_starts`, checkpoints and `early_stopping` are not supported;
+        deep machines are not pre-trained.
     X : Dask array of shape (n_rows, n_features)
-        Complete rows; to be persisted, or every batch is read again.
+        Rows without missing values. Persist the array, as otherwise each batch is read repeatedly.
     validation_data : array or Dask array, optional
         Data whose log-likelihood is computed after each epoch, in this process.
     sample_weight : array or Dask array of shape (n_rows,), optional
-        As in the estimator's method; it is loaded.
+        As in the estimator's method; it is loaded into memory.
     chunk_rows : int, default 256
-        Rows of one task; choose a `batch_size` of several chunks.
+        Number of rows of a task; `batch_size` should be several times larger.
     n_threads : int, default 1
         Threads of each task.
 
     Returns
     -------
     estimator
-        Fitted.
+        The fitted estimator.
 
     Raises
     ------
     TypeError, ValueError
-        If `X` is no Dask array, for options that are not possible in chunks, and for rows that are
-        not finite.
+        If `X` is not a Dask array, an option is not supported, or rows are not finite.
 
     Notes
     -----
-    Visible units are first fitted to the first rows, of four million values together, from which
-    `starts_` and the default step size are taken, too: rows should be in random order.
-    Defaults and scores agree with rows in memory, except that gradient "auto" is "cd" in the place
-    of "pcd". Where it is "exact", all rows are loaded, at most 2^28 / n_components values.
+    Visible units are initialised from the first rows (four million values), which also determine
+    `starts_` and the default step size: rows should be in random order. Defaults and scores are
+    those for rows in memory, except that gradient "auto" uses "cd" instead of "pcd". If it selects
+    "exact", all rows are loaded into memory, at most 2^28 / n_components values.
 
     Examples
     --------
@@ -356,14 +355,14 @@ def fit(
     if hasattr(estimator, "pretraining_epochs"):
         begin["pretraining_epochs"] = 0
     first = X[row_blocks(X)[0]].compute()
-    of_first = None if weights is None else weights[: len(first)]
-    untrained = copy(estimator).set_params(**begin).fit(first, sample_weight=of_first)
+    first_weights = None if weights is None else weights[: len(first)]
+    untrained = copy(estimator).set_params(**begin).fit(first, sample_weight=first_weights)
     estimator.__dict__ = vars(untrained) | {name: getattr(estimator, name) for name in begin}
     model = estimator.model_
     scaling = scaling_of(estimator.pointwise_, model, False, estimator.centred)
     scaled, rows = scaling.model(model), _states(X, model)
     first = scaling.data(first, model.dtype)
-    settings = estimator._with_steps(settings, scaled, first, of_first, len(X))
+    settings = estimator._with_steps(settings, scaled, first, first_weights, len(X))
     if estimator.gradient == "auto" and settings.gradient == "exact":
         X, options = X.compute(), {"sample_weight": weights}
         return estimator.fit(X, validation_data=validation_data, **options)
@@ -391,13 +390,13 @@ def transform(estimator, X):
     Parameters
     ----------
     estimator : GeneralizedRBM or DeepBoltzmannMachine
-        Fitted.
+        A fitted estimator.
     X : Dask array of shape (n_rows, n_features)
 
     Returns
     -------
     Dask array of shape (n_rows, n_components)
-        With the blocks of rows of `X`.
+        Means, with the blocks of rows of `X`.
 
     Examples
     --------
@@ -413,7 +412,7 @@ def transform(estimator, X):
 
 
 def _states(X, model):
-    """Lazy rows as values of all units; labels of categorical ones become states."""
+    """Convert lazy rows to values of all units; labels of categorical units become states."""
     width, rows = model.sizes[0], X.astype(model.dtype)
     if X.shape[1] == width:
         return rows

@@ -1,14 +1,14 @@
 """scikit-learn estimators, each imported when it is first used.
 
-Its rooms; each imports only rooms above it:
+Subpackages; each imports only subpackages above it:
 
-    common               data, names, weights and files: what several systems share
+    common               data, names, weights and files, shared by all estimators
     networks             errors, tests, edges and centralities of a fitted network
     pseudo_likelihood    fully visible machines: binary, ordinal and Potts
     layered              RBMs, DBMs and conditional RBMs
     sparse_regression    spike-and-slab regression and classification
 
-Names of modules that hold no public class begin with an underscore where the room holds any.
+In subpackages with public classes, modules without public classes begin with an underscore.
 """
 
 from contextlib import suppress
@@ -16,8 +16,8 @@ from importlib import import_module
 
 from fastmf._common.deferred import deferred
 
-# scikit-learn imports it for one function that is not used here: three quarters of the time that
-# its import takes, and half of an estimator's first call with compiled code.
+# scikit-learn imports scipy.stats for one function that is not used here. This takes three quarters
+# of its import time, and half of the first call of an estimator with compiled kernels.
 with suppress(ModuleNotFoundError), deferred("scipy.stats"):  # estimators say what is missing
     import sklearn.base  # noqa: F401
 

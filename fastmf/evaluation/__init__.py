@@ -1,4 +1,4 @@
-"""Log-partitions and likelihoods of models, scores of estimates, and baseline estimators."""
+"""Log-partitions, likelihoods, samples and linear response of models; scores and baselines."""
 
 from fastmf.evaluation.chains import gibbs_chains
 from fastmf.evaluation.contacts import (

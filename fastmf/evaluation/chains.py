@@ -1,4 +1,4 @@
-"""Chains of Gibbs samples, several from one model, to judge whether they have converged."""
+"""Several Gibbs chains from one model, for convergence diagnostics."""
 
 import numpy as np
 
@@ -14,20 +14,20 @@ from fastmf.priors._protocol import n_units, sample
 def gibbs_chains(
     model, n_chains=4, n_draws=1000, *, n_warmup=500, thin=1, init=None, n_threads=None, rng=None
 ):
-    """Draws of several Gibbs chains, one array for each layer of units.
+    """Draw samples by several Gibbs chains, one array for each layer of units.
 
     Parameters
     ----------
     model : RBM, DBM or BoltzmannMachine
-        Such as `model_` of an estimator.
+        For example, `model_` of an estimator.
     n_chains, n_draws : int
     n_warmup : int, default 500
         Sweeps of each chain before its first draw.
     thin : int, default 1
         Sweeps from one draw to the next.
     init : array of shape (n_chains, n_visible), optional
-        Visible states from which the chains start, such as rows of data; labels of categorical
-        units. Default: draws of the units without couplings.
+        Initial visible states, for example rows of data; labels for categorical units. Default:
+        draws of the uncoupled units.
     n_threads : int, optional
         Results do not depend on it.
     rng : numpy.random.Generator or int, optional
@@ -35,9 +35,9 @@ def gibbs_chains(
     Returns
     -------
     dict of str to array of shape (n_chains, n_draws, n_columns)
-        "visible" and, of an RBM, "hidden"; of a DBM "hidden_1", "hidden_2" and so on. Categorical
-        units have one integer label each. This is the layout of ArviZ:
-        ``arviz.from_dict({"posterior": draws})`` (ArviZ 1; before, ``from_dict(posterior=draws)``).
+        "visible", and "hidden" for an RBM, "hidden_1", "hidden_2", ... for a DBM. Categorical units
+        have one integer label each. ArviZ reads it by ``arviz.from_dict({"posterior": draws})``
+        (before ArviZ 1 by ``from_dict(posterior=draws)``).
 
     Raises
     ------
@@ -70,7 +70,7 @@ def gibbs_chains(
                 f"init must have {n_chains} rows, one a chain, got shape {visible.shape}."
             )
     units = model.bipartite() if layered else sampled_units(model)
-    # Of even and odd layers.
+    # States of the even layers, or of all units.
     states = even_layers(model, visible, rng) if layered else visible.astype(model.dtype)
     draws = []
     for n_sweeps in [n_warmup] * (n_warmup > 0) + [thin] * n_draws:
@@ -85,7 +85,7 @@ def gibbs_chains(
 
 
 def _by_layer(model, states):
-    """States of each layer by name, given the states of even layers, or of these and odd layers."""
+    """Return the states of each layer by name, given states of even layers, and of odd layers."""
     n_hidden = len(model.layers) - 1
     names = ["hidden"] if n_hidden == 1 else [f"hidden_{k + 1}" for k in range(n_hidden)]
     bounds = model.bounds if isinstance(model, Layered) else (slice(None),)

@@ -1,4 +1,4 @@
-"""Scores of contacts from couplings, and couplings that the hidden units of an RBM mediate."""
+"""Contact scores from couplings, and effective couplings mediated by hidden units of an RBM."""
 
 import numpy as np
 
@@ -14,20 +14,20 @@ from fastmf.priors._groups import as_labels, column_is_group
 
 
 def contact_scores(couplings, gauge="zero-sum", ignore=None, apc=True, *, sizes=None):
-    """Frobenius norms of the couplings of all pairs of positions, corrected for positions' means.
+    """Compute the Frobenius norms of the couplings of all pairs of positions.
 
     Parameters
     ----------
     couplings : array of shape (n_groups, q, n_groups, q), or (n_states, n_states) with `sizes`
-        Symmetric, such as those that `effective_couplings` gives of an RBM.
+        Symmetric, for example the result of `effective_couplings`.
     gauge : {"zero-sum", None}, default "zero-sum"
-        None: the couplings as they are.
+        None: the couplings as given.
     ignore : int, optional
-        State that is left out of the norms, such as gaps.
+        Index of a state, such as the gap, that is omitted from the norms.
     apc : bool, default True
-        Average product correction: less ``F_i. F_.j / F_..`` (Dunn, Wahl & Gloor 2008).
+        Average product correction: subtract ``F_i. F_.j / F_..`` (Dunn, Wahl & Gloor 2008).
     sizes : int array of shape (n_groups,), optional
-        States of each position, for couplings of flat states.
+        Number of states of each position, for couplings of shape (n_states, n_states).
 
     Returns
     -------
@@ -65,23 +65,23 @@ def contact_scores(couplings, gauge="zero-sum", ignore=None, apc=True, *, sizes=
 
 
 def contact_precision(scores, distances, n_top, separation=5, cutoff=8.0):
-    """Share of true contacts among the pairs of the largest scores (PPV).
+    """Compute the share of true contacts among the pairs with the largest scores (PPV).
 
     Parameters
     ----------
     scores, distances : array of shape (n_columns, n_columns)
-        Symmetric; pairs whose distance is NaN are left out.
+        Symmetric; pairs whose distance is NaN are ignored.
     n_top : int or array of int
-        How many of the best pairs count.
+        Number of pairs with the largest scores.
     separation : int, default 5
-        Least ``|i - j|`` of the pairs that count.
+        Smallest ``|i - j|`` of the pairs considered.
     cutoff : float, default 8.0
-        Pairs at a smaller distance are contacts; in Angstrom usually.
+        Pairs at a smaller distance are contacts; usually in Angstrom.
 
     Returns
     -------
     precision : float or array
-        Precision, of the shape of `n_top`. Pairs of equal scores come in the order of columns.
+        Precision, of the shape of `n_top`. Pairs with equal scores are in the order of columns.
 
     Notes
     -----
@@ -119,21 +119,21 @@ def contact_precision(scores, distances, n_top, separation=5, cutoff=8.0):
 
 
 def ranked_pairs(scores, separation=5, allowed=None):
-    """Pairs of columns by falling score.
+    """Sort pairs of columns by decreasing score.
 
     Parameters
     ----------
     scores : array of shape (n_columns, n_columns)
         Symmetric.
     separation : int, default 5
-        Least ``|i - j|``.
+        Smallest ``|i - j|`` of the pairs.
     allowed : bool array of shape (n_columns, n_columns), optional
-        Pairs to leave out are False.
+        Pairs that are False are omitted.
 
     Returns
     -------
     first, second : int array of shape (n_pairs,)
-        ``first < second``; equal scores are in the order of columns.
+        ``first < second``; pairs with equal scores are in the order of columns.
 
     Examples
     --------
@@ -168,18 +168,18 @@ def _square(name, values):
 
 
 def effective_couplings(model, X, *, n_background=50, sample_weight=None, n_threads=None, rng=0):
-    """Pair couplings of the visible groups of an RBM in the zero-sum gauge.
+    """Compute effective couplings between the visible groups of an RBM, in the zero-sum gauge.
 
     Parameters
     ----------
     model : RBM
-        With categorical visible units, and any hidden units, which are summed exactly.
+        Visible units must be categorical; hidden units of any kind are summed out exactly.
     X : array of shape (n_rows, n_groups)
-        Labels of background sequences: couplings are averaged over them.
+        Labels of background sequences, over which couplings are averaged.
     n_background : int, default 50
         Number of rows of `X` that are drawn as background.
     sample_weight : array of shape (n_rows,), optional
-        Rows are drawn in proportion to it.
+        Rows are drawn with probabilities proportional to these weights.
     n_threads : int, optional
     rng : numpy.random.Generator or int, default 0
 
@@ -199,7 +199,7 @@ def effective_couplings(model, X, *, n_background=50, sample_weight=None, n_thre
     -----
     J_ij(a, b) is the zero-sum part, over a and b, of the mean over background rows of
     sum_k log Z_k(I_k + W_iak + W_jbk), where I is the field on the hidden units of all other
-    groups. For Gaussian hidden units it is W V^-1 W' whatever the background.
+    groups. For Gaussian hidden units it is W V^-1 W' for any background.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The binary symmetric channel: noise, score, and two estimators without couplings.
+"""The binary symmetric channel: noise, a score, and two baseline estimators.
 
 A binary signal x in {0, 1} is observed as y, each entry flipped with probability p. See Tramel et
 al. (2018), section VII.4; Eqs. 43, 44 and 46 are used with their errors corrected.
@@ -11,7 +11,7 @@ from fastmf._common.rows import blocks
 
 
 def flip(X, p, rng):
-    """Binary data sent through the channel.
+    """Flip entries of binary data at random (binary symmetric channel).
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def flip(X, p, rng):
     Returns
     -------
     Y : array like X
-        The observation.
+        The noisy observation.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def flip(X, p, rng):
 
 
 def pointwise_estimate(Y, means, flip_probability):
-    """Optimal pointwise estimate: P(x_i = 1 | y_i) for independent units.
+    """Compute the optimal pointwise estimate P(x_i = 1 | y_i) for independent units.
 
     Parameters
     ----------
@@ -57,13 +57,13 @@ def pointwise_estimate(Y, means, flip_probability):
     Returns
     -------
     estimate : array of shape (n_samples, n_features)
-        Posterior means, float32 if `means` are, else float64. Where an observation is impossible
-        under the prior and the noise, the observation itself.
+        Posterior means, float32 if `means` are, else float64. If an observation is impossible under
+        the prior and the noise, the observation itself.
 
     Notes
     -----
     Tramel et al. (2018), Eq. 46 with both lines corrected: the log-odds of the prior plus
-    ``(2 y - 1) log((1 - p) / p)``. In this form p = 0 and p = 1 need no limit.
+    ``(2 y - 1) log((1 - p) / p)``, which is evaluated without dividing by zero for p = 0 and p = 1.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def pointwise_estimate(Y, means, flip_probability):
 
 
 def nearest_neighbour(Y, X):
-    """The row of X nearest to each row of Y in Hamming distance.
+    """Find the row of X nearest to each row of Y in Hamming distance.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def nearest_neighbour(Y, X):
     Returns
     -------
     estimate : array of shape (n_samples, n_features)
-        Rows of X, in its type: the first of several at the same distance.
+        Rows of X, in its dtype; the first one if several have the same distance.
 
     Examples
     --------
@@ -113,30 +113,29 @@ def nearest_neighbour(Y, X):
             "nearest_neighbour: Y and X must have shapes (n_samples, n_features) and "
             f"(n_candidates, n_features) with at least one candidate, got {Y.shape} and {X.shape}."
         )
-    # The distance is sum(y) + sum(x) - 2 x.y: whole numbers, which float32 holds exactly to 2^24.
+    # The distance sum(y) + sum(x) - 2 x.y is an integer, which is exact in float32 up to 2^24.
     candidates = X.astype(np.float32)
     nearest = nearest_rows(2 * Y.astype(np.float32), candidates, candidates.sum(1), 1)
     return X[nearest[:, 0]]
 
 
 def matthews_correlation(truth, estimate):
-    """Matthews correlation coefficient of a binary signal and its estimate.
+    """Compute the Matthews correlation coefficient of a binary signal and its estimate.
 
     Parameters
     ----------
     truth, estimate : array
-        Broadcast against each other; entries above 1/2 count as 1, all others as 0.
+        Broadcast against each other; entries above 1/2 count as 1, all other entries as 0.
 
     Returns
     -------
     coefficient : float or array
-        Between -1 and 1, of the entries along the last axis: one for each row of (n_samples,
-        n_features); 0 where the truth or the estimate is constant.
+        Between -1 and 1, computed along the last axis; 0 if the truth or the estimate is constant.
 
     Notes
     -----
-    ``(TP TN - FP FN) / sqrt((TP + FP) (TP + FN) (TN + FP) (TN + FN))`` of the counts of true and
-    false positives and negatives: B. W. Matthews, Biochim. Biophys. Acta 405 (1975) 442-451.
+    ``(TP TN - FP FN) / sqrt((TP + FP) (TP + FN) (TN + FP) (TN + FN))``, where T, F, P and N are for
+    true, false, positive and negative: B. W. Matthews, Biochim. Biophys. Acta 405 (1975) 442-451.
 
     Examples
     --------
@@ -167,7 +166,7 @@ def matthews_correlation(truth, estimate):
 
 
 def nearest_rows(fields, X, costs, n_nearest):
-    """The rows x of X with the smallest cost(x) - field.x, for each of several fields."""
+    """Find the rows x of X with the smallest cost(x) - field.x, for each field."""
     nearest = np.empty((len(fields), n_nearest), np.intp)
     for block in blocks(len(fields), len(fields) * len(X)):
         misfit = costs - fields[block] @ X.T

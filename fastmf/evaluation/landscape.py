@@ -1,4 +1,4 @@
-"""Free-energy landscapes: distinct solutions, and quantities recorded in training."""
+"""Free-energy landscapes: distinct solutions, and a tracker of quantities during training."""
 
 import numpy as np
 
@@ -14,27 +14,27 @@ SOLVERS = {"tap": collapsed_tap, "relaxed_bp": relaxed_bp, "adaptive_tap": adapt
 
 
 def solutions(model, starts=1000, *, solver="tap", merge_tol=1e-2, **options):
-    """Distinct fixed points of a model that a solver reaches from many starts.
+    """Find the distinct fixed points of a model that a solver reaches from many starts.
 
     Parameters
     ----------
     model : RBM, DBM or BoltzmannMachine
     starts : int or array of shape (n_starts, n_units)
-        Data, or the number of random starts of the first layer's uncoupled units (by `rng`,
-        default 0).
+        Initial values of the first layer, for example data, or the number of random starts, drawn
+        from its uncoupled units (by `rng`, default 0).
     solver : {"tap", "relaxed_bp", "adaptive_tap"}, default "tap"
         Adaptive TAP converges in spin glasses below their critical temperature, where TAP does not
-        or has solutions that are wrong.
+        converge, or has wrong solutions.
     merge_tol : float, default 1e-2
-        Solutions are the same if no mean of the first layer differs by more, and no variance by
-        more than twice that (relative to the variance where it exceeds 1).
+        Solutions are merged if no mean of the first layer differs by more, and no variance by more
+        than twice this value (relative to the variance if that exceeds 1).
     **options
-        Options of the solver: tol, max_iter, n_threads, rng, order of `tap` and so on.
+        Options of the solver, such as tol, max_iter, n_threads, rng, and order of `tap`.
 
     Returns
     -------
     Solutions
-        Their `reliable` and `message` say which of them can be believed.
+        See its attributes `reliable` and `message` for the checks of each solution.
 
     Examples
     --------
@@ -55,12 +55,12 @@ def solutions(model, starts=1000, *, solver="tap", merge_tol=1e-2, **options):
 
 
 class Tracker:
-    """A callback for training that records functions of the model by epoch.
+    """Training callback that records functions of the model after each epoch.
 
     Parameters
     ----------
     epochs : sequence of int, optional
-        Record at these epochs only, such as range(10, 101, 10); default: at all.
+        Epochs at which to record, for example range(10, 101, 10); default: all epochs.
     **quantities : callable
         Functions of the model, by name.
 
@@ -68,7 +68,7 @@ class Tracker:
     ----------
     epoch : list of int
     values : dict of list
-        Results of each function, epoch by epoch.
+        Results of each function at these epochs.
 
     Examples
     --------
@@ -93,12 +93,12 @@ class Tracker:
         self.values = {name: [] for name in quantities}
 
     def __call__(self, state):
-        """Record after an epoch of training, if it is one of those asked for."""
+        """Record the quantities if the epoch is among `epochs`."""
         if self.epochs is None or state.epoch in self.epochs:
             self.record(state.model, state.epoch)
 
     def record(self, model, epoch):
-        """Append the quantities of a model, such as the one before training as epoch 0."""
+        """Record the quantities of a model, for example of the initial model as epoch 0."""
         for name, function in self.quantities.items():
             self.values[name].append(function(model))
         self.epoch.append(epoch)

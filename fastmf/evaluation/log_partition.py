@@ -1,21 +1,21 @@
-"""Log-partitions by annealed importance sampling, and estimates by several methods side by side.
+"""Log-partitions by annealed importance sampling, and a report that compares several methods.
 
-1. Annealing of `n_steps / 2` steps from units without bias gives samples of the model. A second
-   one starts from independent units with half of the fields that give them the means of these
-   samples: as accurate with a tenth of the steps, and it misses fewer phases than with the whole
-   fields. With `data`, a third starts from units matched to Gibbs chains from there; the better one
-   is used.
-2. The forward estimate has this base, and steps that add equally to the variance of the
-   log-weights. The reverse chains start from its resampled ends, after `n_steps / 2` Gibbs sweeps.
-3. An estimate of the exploration replaces the forward one where it is higher by three standard
-   errors and more than about ten chains contribute to it: the matched base is biased to the phase
-   that has more of the samples. (To select single chains would select those above the truth.)
-4. The reverse chains start from data only if few chains contribute to the forward estimate, or it
-   is lower than the exploration's: weights of phases in the data differ from those in the model.
-5. Naive mean field bounds the log-partition from below, from data, samples, states from all over
-   the machine, solutions of TAP, and the state that max-product finds. If an estimate is below the
-   bound, by three of its standard errors or by 0.5 nats, chains start from the units of the
-   mean-field solutions of largest weight, and each counts by the probability that its end belongs
+1. Exploration: annealing with `n_steps / 2` steps from unbiased units yields samples of the model.
+   A second run starts from a base of independent units, whose fields are half of those that
+   reproduce the means of these samples: it is as accurate with a tenth of the steps, and misses
+   fewer phases than with the full fields. With `data`, a third run starts from units matched to
+   Gibbs chains from the data; the better base is used.
+2. The forward estimate anneals from this base, with steps that contribute equally to the variance
+   of the log-weights. Its resampled ends, after `n_steps / 2` Gibbs sweeps, start reverse chains.
+3. An estimate from the exploration replaces the forward estimate if it is higher by three standard
+   errors and has an effective size of about ten chains: the matched base is biased to the phase
+   with most of the samples. (Selecting single chains instead would bias the estimate upwards.)
+4. The reverse chains start from data only if the effective size of the forward estimate is small,
+   or it is lower than the exploration's, since phases have other weights in data than in the model.
+5. Naive mean field bounds the log-partition from below, starting at data, samples, states spread
+   over the state space, TAP solutions, and the result of max-product. If an estimate is below the
+   bound, by three standard errors or by 0.5 nats, chains start from the units of the mean-field
+   solutions with the largest weights, and each is weighted by the probability that its end belongs
    to its phase. An estimate that remains below the bound is not converged.
 """
 
@@ -63,10 +63,10 @@ from fastmf.priors._groups import as_states
 from fastmf.priors._protocol import has_log_prob, has_third_cumulant, n_units, parts_of
 from fastmf.priors._queries import is_discrete, two_values
 
-# Standard errors by which an estimate is clearly higher than another.
+# Number of standard errors for a significant difference of two estimates.
 CLEAR_ERRORS = 3
-# Effective number of chains, of each end, below which an estimate does not count as converged (half
-# of the chains if they are fewer than twenty).
+# Effective number of chains below which an estimate, forward or reverse, has not converged (half of
+# the chains if there are fewer than twenty).
 MIN_EFFECTIVE_SIZE = 10
 
 
@@ -82,17 +82,17 @@ class AnnealedEstimate(NamedTuple):
         Reverse estimate, from samples of the model to independent units, and its standard error.
         With exact samples it is high on average.
     log_weights, reverse_log_weights : array of shape (n_chains,)
-        Estimates of the chains, by their starts; the estimates are their (harmonic) log-means.
+        Estimate for each start of a chain; the total is their log-mean (harmonic for `reverse`).
         Infinite for a start without descendants, as chains are resampled.
     samples : array of shape (n_chains, n_visible)
-        The samples of the model from which the reverse chains start.
+        Samples of the model at which the reverse chains start.
     n_steps : int
-        Steps of the annealing that was accepted: more than those asked for if they were doubled.
+        Number of steps of this estimate, which is larger than the argument if it was doubled.
     tolerance : float
-        Largest gap and standard errors at which the two ends count as closed, in nats.
+        Largest gap and standard errors of converged estimates, in nats.
     lower_bound : float
-        The log-partition is certainly not lower: the bound of naive mean field, or a sum over
-        states. An estimate that is lower is wrong.
+        Rigorous lower bound of the log-partition, from naive mean field or a sum over states. Lower
+        estimates are wrong.
 
     Examples
     --------
@@ -142,13 +142,13 @@ class AnnealedEstimate(NamedTuple):
 
     @property
     def lacking(self):
-        """Nats by which the lower end is certainly too low; 0 if that is not known."""
+        """Difference of the lower bound and the lower estimate in nats, or 0."""
         lower_end = min(self.log_partition, self.reverse)
         return max(0.0, self.lower_bound - lower_end)
 
     @property
     def message(self):
-        """How it ended, and what to raise."""
+        """Whether the estimates have converged, and which argument to increase if not."""
         text = (
             f"forward and reverse estimates are {abs(self.gap):.3g} nats apart, with standard "
             f"errors of {self.error:.2g} and {self.reverse_error:.2g} (tolerance "
@@ -200,17 +200,17 @@ def annealed_importance_sampling(
     Parameters
     ----------
     model : RBM, DBM or BoltzmannMachine
-        Machine of any unit priors that can be sampled. A DBM is annealed as `bipartite()`; units of
-        a BoltzmannMachine that are not coupled are drawn at once.
+        Machine with any unit priors that can be sampled. A DBM is annealed as `bipartite()`;
+        uncoupled units of a BoltzmannMachine are sampled in parallel.
     n_chains : int, default 100
     n_steps : int, default 1000
         Gibbs sweeps on the path between independent units and the model, in each direction.
-        Exploring the model and drawing samples of it takes one to two times this number again.
+        Exploration and sampling of the model take one to two times as many additional sweeps.
     data : array of shape (n_rows, n_visible), optional
-        Starts of chains that sample the model, for instance training data.
+        Starts of chains that sample the model, for example training data.
     tolerance : float, default 0.5
-        Largest difference between the two estimates, and largest standard error of each, in nats,
-        at which they count as converged.
+        Largest difference between the two estimates, and largest standard error of each, for
+        convergence, in nats.
     max_steps : int, optional
         Double `n_steps`, to at most this number, until the estimates have converged. Default:
         `n_steps`.
@@ -218,7 +218,7 @@ def annealed_importance_sampling(
         Default: Numba's number of threads. Results do not depend on it.
     rng : numpy.random.Generator or int, optional
     verbose : bool, default False
-        Whether to print each step and estimate to stderr.
+        Print each stage and estimate to stderr.
 
     Returns
     -------
@@ -235,15 +235,14 @@ def annealed_importance_sampling(
     Warns
     -----
     UserWarning
-        If the estimates have not converged; the message says which argument to raise.
+        If the estimates have not converged; the message says which argument to increase.
 
     Notes
     -----
     Neal (2001); Salakhutdinov & Murray (2008); in reverse Burda, Grosse & Salakhutdinov (2015);
-    with resampling Del Moral, Doucet & Jasra (2006). `fastmf.evaluation.log_partition` states the
-    steps.
-    Estimates that agree can still miss phases that neither chains nor mean field visit: pass the
-    `data` of a trained machine.
+    with resampling Del Moral, Doucet & Jasra (2006). `fastmf.evaluation.log_partition` describes
+    the algorithm. Estimates that agree can still miss phases that neither chains nor mean field
+    reach; for a trained machine, pass its training `data`.
 
     Examples
     --------
@@ -286,15 +285,15 @@ def annealed_importance_sampling(
 
 
 def annealed_quietly(model, n_chains, n_steps, **options):
-    """The estimate without its warning, where its caller says how it ended."""
+    """Call `annealed_importance_sampling` without its warning on convergence."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "annealed importance sampling: not converged")
         return annealed_importance_sampling(model, n_chains, n_steps, **options)
 
 
 def estimated_log_partition(model, data, tolerance, n_threads=None, rng=0, n_steps=200):
-    """Mean of the forward and the reverse estimate, whose biases cancel, and its error in nats."""
-    # The mean of both ends has smaller errors than each.
+    """Return the mean of the forward and reverse estimates, whose biases cancel, and its error."""
+    # The mean has a smaller error than each estimate, so that the tolerance can be larger.
     options = {"max_steps": 8 * n_steps, "n_threads": n_threads, "tolerance": tolerance * 2**0.5}
     estimate = annealed_quietly(model, 100, n_steps, data=data, rng=rng, **options)
     value = (estimate.log_partition + estimate.reverse) / 2
@@ -303,7 +302,7 @@ def estimated_log_partition(model, data, tolerance, n_threads=None, rng=0, n_ste
 
 
 def _check_sizes(model):
-    """Raise a ValueError for discrete units whose energies are too large to be told to a nat."""
+    """Raise a ValueError if rounding errors of energies of discrete units may exceed a nat."""
     couplings = model.couplings if isinstance(model, BoltzmannMachine) else model.weights
     parts = [part for layer in model.layers for part in parts_of(layer)]
     if not all(map(is_discrete, parts)):
@@ -321,11 +320,11 @@ def _check_sizes(model):
 
 
 class Exploration:
-    """The base and the schedule of a path, and earlier estimates.
+    """Choice of the base distribution and the annealing schedule, and the best estimate so far.
 
-    Arrays: `starts` (n_chains, n_visible) or None, `from_data` the ends of Gibbs chains from there,
-    `best` (n_chains,) log-weights of the preferred forward estimate. `phases` are the independent
-    units, `leg` is the last forward annealing from there.
+    `phases` is the base of independent units, `leg` the last forward annealing from this base, and
+    `best` (n_chains,) the log-weights of the preferred forward estimate. `from_data` are the ends
+    of Gibbs chains that start at `starts` (n_chains, n_visible), or None.
     """
 
     def __init__(self, path, two_valued, starts, n_steps):
@@ -352,13 +351,13 @@ class Exploration:
             pass
 
     def _is_lacking(self):
-        """Whether the bound shows that the estimate so far is too low."""
+        """Whether the best estimate is significantly below the lower bound."""
         value, error = log_mean(self.best)
-        allowed = min(CLEAR_ERRORS * error, MAX_LACKING)
-        return lacking(value, self.lower_bound, self.path.model.dtype, allowed) > 0
+        tolerance = min(CLEAR_ERRORS * error, MAX_LACKING)
+        return lacking(value, self.lower_bound, self.path.model.dtype, tolerance) > 0
 
     def _anneal_from_phases(self, betas):
-        """Anneal from the phases of mean field; whether this raises an estimate that is too low."""
+        """Anneal from mean-field phases; return whether this gives a higher estimate."""
         phases = Phases(self.path, self._bases_of_phases())
         leg = phases.forward(betas)
         is_higher = log_mean(leg.log_weights)[0] > log_mean(self.best)[0]
@@ -368,23 +367,23 @@ class Exploration:
         return is_higher
 
     def _bound(self, starts):
-        """Bound the log-partition from below."""
+        """Compute a lower bound of the log-partition from these starts; keep the highest."""
         bounded = lower_bound(self.path.model, starts)
         if self.path.shift + bounded.value > self.lower_bound:
             self.lower_bound, self._bounded = self.path.shift + bounded.value, bounded
 
     def _bases_of_phases(self):
-        """Units of the mean-field solutions of largest weight."""
+        """Return independent units of the mean-field solutions with the largest weights."""
         bound, model = self._bounded, self.path.model
-        most = max(1, self.path.n_chains // MIN_EFFECTIVE_SIZE)
-        # Phases whose weight single precision resolves beside the largest one.
-        least = bound.bounds[0] + np.log(np.finfo(np.float32).eps)
-        near = [k for k in bound.phases if bound.bounds[k] > least]
+        max_phases = max(1, self.path.n_chains // MIN_EFFECTIVE_SIZE)
+        # Omit phases whose weight relative to the largest is below single precision.
+        threshold = bound.bounds[0] + np.log(np.finfo(np.float32).eps)
+        retained = [k for k in bound.phases if bound.bounds[k] > threshold]
         ends = np.cumsum([n_units(layer) for layer in model.layers])[:-1]
-        return [np.split(bound.b[k].astype(model.dtype), ends) for k in near[:most]]
+        return [np.split(bound.b[k].astype(model.dtype), ends) for k in retained[:max_phases]]
 
     def estimate(self, n_steps, tolerance):
-        """Anneal in both directions."""
+        """Anneal in both directions; return the `AnnealedEstimate`."""
         path, betas = self.path, refined(self.leg, n_steps)
         explored, self.leg = self.best, self.phases.forward(betas)
         self.best = _higher(self.leg.log_weights, explored)
@@ -404,7 +403,7 @@ class Exploration:
 
 
 def starts_of_bound(model, starts):
-    """States of much weight that chains may not reach."""
+    """Return states of large weight that chains may not reach: TAP solutions and max-product."""
     with np.errstate(all="ignore"):  # units without moments
         states = [starts_at(collapsed_tap(model, starts, max_iter=100))]
     if all(map(two_values, model.layers)):
@@ -414,30 +413,30 @@ def starts_of_bound(model, starts):
 
 
 def _is_reliable(log_weights):
-    """Whether ten chains or more contribute to an estimate."""
+    """Whether the effective size of an estimate is at least ten chains, by its error."""
     return log_mean(log_weights)[1] < MIN_EFFECTIVE_SIZE**-0.5
 
 
-def _is_higher(one, other):
-    """Whether the estimate of some log-weights is higher by three standard errors."""
-    (mean, error), (other_mean, other_error) = log_mean(one), log_mean(other)
-    return mean - other_mean > CLEAR_ERRORS * np.hypot(error, other_error)
+def _is_higher(first, second):
+    """Whether the first estimate is higher than the second by three standard errors."""
+    (mean, error), (second_mean, second_error) = log_mean(first), log_mean(second)
+    return mean - second_mean > CLEAR_ERRORS * np.hypot(error, second_error)
 
 
 def _higher(usual, other):
-    """The log-weights of the usual estimate, or of the other where it is clearly higher."""
+    """Return `other` if its estimate is reliable and significantly higher, else `usual`."""
     return other if _is_higher(other, usual) and _is_reliable(other) else usual
 
 
-def _is_better(one, other):
-    """Whether one forward estimate is clearly higher, or else has the smaller error."""
-    if _higher(one, other) is other:
+def _is_better(first, second):
+    """Whether the first forward estimate is significantly higher, or has the smaller error."""
+    if _higher(first, second) is second:
         return False
-    return log_mean(one)[1] < log_mean(other)[1] or _higher(other, one) is one
+    return log_mean(first)[1] < log_mean(second)[1] or _higher(second, first) is first
 
 
 def _agree(explored, forward):
-    """Whether many chains contribute to the forward estimate, which is as high as the earlier."""
+    """Whether the forward estimate is reliable and not lower than the exploration's."""
     return _is_reliable(forward) and not _is_higher(explored, forward)
 
 
@@ -448,17 +447,17 @@ ORDERS = {1: "NMF", 2: "TAP2", 3: "TAP3"}
 
 
 class LogPartitionEntry(NamedTuple):
-    """One line of a `LogPartitionReport`.
+    """One row of a `LogPartitionReport`.
 
     Parameters
     ----------
     name : str
     log_partition : float
-        Nats.
+        In nats.
     error : float or None
-        Standard error, for estimates by sampling.
+        Standard error of estimates by sampling.
     seconds : float
-        Wall time of the method; the same in all lines of one method.
+        Wall time of the method; the same in all rows of one method.
     remark : str
     """
 
@@ -472,8 +471,8 @@ class LogPartitionEntry(NamedTuple):
 class LogPartitionReport(tuple):
     """Estimates of a log-partition: a tuple of `LogPartitionEntry` that prints as a table.
 
-    `report["AIS"]` is the entry of that name. The column "off by" of the table is the difference
-    from the first line: the exact value if there is one, else AIS.
+    `report["AIS"]` is the entry with this name. The column "off by" of the table is the difference
+    from the first row, which is the exact value if it was computed, otherwise AIS.
 
     Examples
     --------
@@ -485,7 +484,7 @@ class LogPartitionReport(tuple):
     """
 
     def __getitem__(self, key):
-        """The entry of a name, or of an index as in any tuple."""
+        """Return an entry by its name, or by its index."""
         if not isinstance(key, str):
             return super().__getitem__(key)
         for entry in self:
@@ -497,9 +496,9 @@ class LogPartitionReport(tuple):
         lines = [f"{'log-partition':26}{'nats':>12}{'error':>9}{'off by':>10}{'seconds':>9}"]
         for entry in self:
             error = "" if entry.error is None else f"{entry.error:.3f}"
-            off = entry.log_partition - self[0].log_partition
+            difference = entry.log_partition - self[0].log_partition
             lines.append(
-                f"{entry.name:26}{entry.log_partition:12.3f}{error:>9}{off:+10.3f}"
+                f"{entry.name:26}{entry.log_partition:12.3f}{error:>9}{difference:+10.3f}"
                 f"{entry.seconds:9.2f}  {entry.remark}".rstrip()
             )
         return "\n".join(lines)
@@ -507,7 +506,7 @@ class LogPartitionReport(tuple):
     __repr__ = __str__
 
     def as_frame(self):
-        """Return the entries as the rows of a data frame of pandas."""
+        """Return the entries as the rows of a pandas data frame."""
         return pandas().DataFrame(list(self))
 
 
@@ -528,33 +527,33 @@ def log_partition_report(
     ----------
     model : RBM, DBM or BoltzmannMachine
     X : array of shape (n_starts, n_visible), optional
-        Starts of the mean-field solutions and of the chains that sample the model, such as a
-        thousand rows of training data. Samples of the model are starts, too.
+        Starts of mean-field iterations, in addition to samples of the model, and of the chains that
+        sample the model; for example, a thousand rows of training data.
     n_chains, n_steps : int
-        Numbers of chains and steps of annealed importance sampling.
+        Number of chains and steps of annealed importance sampling.
     include_exact : bool, optional
-        True sums exactly, and estimates beside it; False estimates only. Default: exact if that is
-        quick (2^24 states of the smaller layer times units of the other; graphs of small width of
-        any size), and for a BoltzmannMachine then alone.
+        True: include the exact sum; False: omit it. Default: include it if it is fast (2^24 states
+        of the smaller layer times units of the other; graphs of small width of any size), and for a
+        BoltzmannMachine then omit the estimates.
     n_threads : int, optional
     rng : numpy.random.Generator or int, default 0
     verbose : bool, default False
-        Whether to print each estimate to stderr as soon as it is known.
+        Print each estimate to stderr once it is computed.
 
     Returns
     -------
     LogPartitionReport
-        Entries "exact" (if summed), "AIS", "reverse AIS", and for each of NMF, TAP2 and TAP3 (of
-        binary and categorical units): "TAP2, log-sum-exp" over the distinct solutions, each taken
-        as a phase, "TAP2, largest" and "TAP2, mean" (Tramel et al. 2018). Where all solutions
-        diverge there is one entry, -inf.
+        Entries "exact" (if included), "AIS", "reverse AIS", and for each of NMF, TAP2 and TAP3 (the
+        latter for binary and categorical units): "TAP2, log-sum-exp" over the distinct solutions,
+        "TAP2, largest" and "TAP2, mean" (Tramel et al. 2018). If all solutions diverge, there is a
+        single entry with the value -inf.
 
     Raises
     ------
     ValueError, TypeError
         If the model is of another class, or an argument is invalid.
     FloatingPointError
-        If the samples of annealed importance sampling diverge.
+        If samples of annealed importance sampling diverge.
 
     Examples
     --------
@@ -583,10 +582,10 @@ def log_partition_report(
     start = clock()
     value = _exact_value(model, include_exact)
     if value is not None:
-        alone = include_exact is None and not isinstance(model, Layered)
-        remark = "estimates are left out: include_exact=True makes them, too" if alone else ""
+        exact_only = include_exact is None and not isinstance(model, Layered)
+        remark = "estimates are left out: include_exact=True makes them, too" if exact_only else ""
         add("exact", value, None, clock() - start, remark)
-        if alone:
+        if exact_only:
             return LogPartitionReport(entries)
     start = clock()
     ais = annealed_quietly(model, n_chains, n_steps, data=X, n_threads=n_threads, rng=rng)
@@ -604,7 +603,7 @@ def log_partition_report(
 
 
 def _add_mean_field(add, model, X, ais, n_threads):
-    """Add the entries of all mean-field methods, from data and the samples of annealing."""
+    """Add the entries of mean-field methods, starting from data and samples by annealing."""
     starts = ais.samples if X is None else np.vstack([X, ais.samples])
     clock = time.perf_counter
     for order, name in ORDERS.items():
@@ -623,15 +622,15 @@ def _add_mean_field(add, model, X, ais, n_threads):
             add(name, -np.inf, None, seconds, "diverged: " + remark)
             continue
         total = log_partition_estimate(solutions)
-        if too_low := lacking(total, ais.lower_bound, model.dtype, ais.tolerance):
-            remark += f", wrong: at least {too_low:.3g} nats too low"
+        if shortfall := lacking(total, ais.lower_bound, model.dtype, ais.tolerance):
+            remark += f", wrong: at least {shortfall:.3g} nats too low"
         add(f"{name}, log-sum-exp", total, None, seconds, remark)
         add(f"{name}, largest", float(values.max()), None, seconds, "")
         add(f"{name}, mean", log_partition_estimate(solutions, "mean"), None, seconds, "")
 
 
 def _exact_value(model, include_exact):
-    """The exact log-partition; by default None where it is not quick."""
+    """Return the exact log-partition, or None; by default None if it is not fast."""
     if include_exact is None and isinstance(model, Layered):
         include_exact = enumerable(model)
     if include_exact is not None:
@@ -641,5 +640,5 @@ def _exact_value(model, include_exact):
         return None
     try:
         return exact(model, averages=False, max_bytes=2**29).log_partition
-    except ValueError:  # its graph is too wide, or no state is possible
+    except ValueError:  # the graph is too wide, or no state is possible
         return None

@@ -15,15 +15,15 @@ def pseudo_log_likelihood(model, X):
     Parameters
     ----------
     model : RBM
-        With discrete visible units (priors that have a `support`) and any hidden units, which are
+        Visible units must be discrete (priors with a `support`); hidden units of any kind are
         summed out exactly.
     X : array of shape (n_rows, n_visible)
-        Rows of data; of categorical units, labels or one-hot states; a group is one unit.
+        Rows of data; labels or one-hot states for categorical units, whose groups are one unit.
 
     Returns
     -------
     array of shape (n_rows,), float64
-        Nats.
+        In nats.
 
     Raises
     ------
@@ -34,9 +34,9 @@ def pseudo_log_likelihood(model, X):
 
     Notes
     -----
-    Besag (1975). No log-partition is needed, but one evaluation of all hidden units for each value
-    of each visible unit. The sum is exact, whereas scikit-learn's `BernoulliRBM.score_samples`
-    estimates it from one random unit of each row.
+    Besag (1975). The log-partition is not needed; the cost is one evaluation of all hidden units
+    for each value of each visible unit. The sum is exact, whereas scikit-learn's
+    `BernoulliRBM.score_samples` estimates it from one random unit of each row.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def pseudo_log_likelihood(model, X):
 
 @one_blas_thread()
 def _sums_of_columns(model, columns, X):
-    """Sums over the units, or groups, given by their values."""
+    """Sum over the units, or groups; `columns` has the values of each."""
     first, zero = 0, model.dtype.type(0)
     fields = X @ model.weights
     current = model.hidden.log_partition(fields, zero).sum(-1, dtype=np.float64)

@@ -1,14 +1,14 @@
-"""Linear response of solutions: derivatives of all means with respect to all fields.
+"""Linear response of fixed points: derivatives of all means with respect to all fields.
 
-Naive mean field, TAP and adaptive TAP have tilts b = field + J m + a m and a, a function of the
-variances v. With the derivatives of the moments of each unit by its tilts,
+In naive mean field, TAP and adaptive TAP, units have the tilts b = field + J m + a m and a, where a
+is a function of the variances v. The derivatives of the moments of each unit by its tilts give
 
     dm = v db + M da,    dv = V db + U da,    db = dfield + J dm + a dm + m da,    da = S dv,
     M = -V / 2 - m v,    S = 0,    -J o J    or    (C o C)^-1 - diag(1 / v^2),
 
-where o is the elementwise product and C the covariance of the Gaussian of adaptive TAP. Of belief
+where o is the elementwise product and C the covariance of the Gaussian of adaptive TAP. For belief
 propagation, the inverse of dm / dfield is the Hessian of the Bethe free energy: the sum over edges
-of the inverse covariances of two units, less (number of neighbours - 1) / v of each unit.
+of the inverse covariance of two units, minus (number of neighbours - 1) / v for each unit.
 """
 
 import numpy as np
@@ -24,31 +24,31 @@ from fastmf.priors.concatenated import concatenate
 
 
 def susceptibility(model, result):
-    """Compute d mean_i / d field_j of a solution, its estimate of the covariance of two units.
+    """Compute the linear response d mean_i / d field_j, an estimate of the covariance of units.
 
     Parameters
     ----------
     model : RBM, DBM or BoltzmannMachine
     result : FixedPoint
-        Of `tap` (order 1 or 2), `adaptive_tap` or, with pairwise=True and units of two values,
-        `belief_propagation`; solved with tol=1e-12 for eight digits.
+        Result of `tap` (order 1 or 2), `adaptive_tap` or, with pairwise=True and two-valued units,
+        `belief_propagation`; use tol=1e-12 for eight digits.
 
     Returns
     -------
     array of shape (n_units, n_units) or (n_rows, n_units, n_units)
-        Units in the order of the layers; zeros for clamped units. Its sum is the response of the
-        sum of all means to a field on all units.
+        Units in the order of the layers; zeros for clamped units. The sum of its elements is the
+        response of the sum of all means to a uniform field.
 
     Raises
     ------
     ValueError, TypeError
-        If the result has not converged, is not stable (the matrix is not positive definite), or is
-        of other units, other solvers, or with an external precision.
+        If the result has not converged or is not stable (the matrix is not positive definite); if
+        units or the solver are not supported; or with an external precision.
 
     Notes
     -----
-    Opper & Winther (2001); Welling & Teh (2004) for belief propagation, which is exact on trees. Of
-    `model.at_temperature(T)` it is T times the susceptibility to the fields of `model`.
+    Opper & Winther (2001); Welling & Teh (2004) for belief propagation, which is exact on trees.
+    For `model.at_temperature(T)` it is T times the susceptibility to the fields of `model`.
 
     Examples
     --------
@@ -62,12 +62,12 @@ def susceptibility(model, result):
     if not np.all(result.converged):
         raise ValueError("susceptibility: the result has not converged.")
     J, mean, var = _couplings(model), _flat(result.mean), _flat(result.var)
-    of_row = _of_beliefs if isinstance(result, Beliefs) else _of_tilts
+    response = _bethe_response if isinstance(result, Beliefs) else _mean_field_response
     rows = []
     for k in range(len(mean)):
         free, matrix = var[k] > 0, np.zeros(J.shape)
         try:
-            chi = of_row(model, result, k, J, mean[k], var[k])[np.ix_(free, free)]
+            chi = response(model, result, k, J, mean[k], var[k])[np.ix_(free, free)]
             np.linalg.cholesky((chi + chi.T) / 2)
         except np.linalg.LinAlgError:
             raise ValueError("susceptibility: the solution is not stable.") from None
@@ -77,12 +77,12 @@ def susceptibility(model, result):
 
 
 def _flat(x):
-    """Values of all layers side by side, one row for each row of the result."""
+    """Concatenate the values of all layers, one row for each row of the result."""
     return np.atleast_2d(np.concatenate(x, -1) if isinstance(x, tuple) else x).astype(np.float64)
 
 
 def _couplings(model):
-    """Couplings of all units, as a dense matrix, in the order of the layers."""
+    """Return the couplings of all units in the order of the layers, as a dense matrix."""
     if not isinstance(model, Layered):
         J = model.couplings
         return (J.toarray() if is_sparse(J) else J).astype(np.float64)
@@ -93,9 +93,9 @@ def _couplings(model):
     return J + J.T
 
 
-def _of_beliefs(model, result, k, J, m, v):
-    """The inverse of the Hessian of the Bethe free energy."""
-    n_axes = np.ndim(result.converged) + 1 + isinstance(model, Layered)  # fewer of a mean over rows
+def _bethe_response(model, result, k, J, m, v):
+    """Invert the Hessian of the Bethe free energy."""
+    n_axes = np.ndim(result.converged) + 1 + isinstance(model, Layered)  # less for means over rows
     if np.ndim(result.pairwise) != n_axes or not all(map(two_values, model.layers)):
         raise TypeError("susceptibility: needs pairwise=True and units of two values.")
     if isinstance(model, Layered):
@@ -114,8 +114,8 @@ def _of_beliefs(model, result, k, J, m, v):
     return np.linalg.inv(hessian)
 
 
-def _of_tilts(model, result, k, J, m, v):
-    """The derivative of the fixed point of means and variances."""
+def _mean_field_response(model, result, k, J, m, v):
+    """Differentiate the fixed-point equations of means and variances."""
     if result.b is None or any(map(has_groups, model.layers)):
         raise TypeError("susceptibility: needs one solution, of units without groups of states.")
     n, b, a = len(m), _flat(result.b)[k], _flat(result.a)[k]
@@ -123,7 +123,7 @@ def _of_tilts(model, result, k, J, m, v):
     v = np.where(free, v, 1.0)
     if isinstance(result, ExpectationPropagation):
         precision = np.reshape(result.sites, (-1, 2, n))[k, 1]
-        if isinstance(model, Layered):  # even layers come first there
+        if isinstance(model, Layered):  # sites are ordered with even layers first
             precision = np.concatenate([precision[units] for units in model.bounds])
         C, onsager = np.linalg.inv(np.diag(precision) - J), 1 / v - precision
         slope, error = np.linalg.inv(C * C) - np.diag(1 / v**2), abs(C.diagonal() / v - 1).max()
@@ -140,21 +140,21 @@ def _of_tilts(model, result, k, J, m, v):
     V, U = (np.where(free, x, 0.0) for x in _slopes_of_variance(model, b, a, v))
     M, v = np.where(free, -V / 2 - m * v, 0), v * free
     columns = (v, V), (v * m + M, V * m + U)
-    of_field, of_slope = (np.vstack([np.diag(x) for x in pair]) for pair in columns)
-    system = np.eye(2 * n) - np.hstack([of_field @ (J + np.diag(onsager)), of_slope @ slope])
-    return np.linalg.solve(system, of_field)[:n]
+    by_field, by_slope = (np.vstack([np.diag(x) for x in pair]) for pair in columns)
+    system = np.eye(2 * n) - np.hstack([by_field @ (J + np.diag(onsager)), by_slope @ slope])
+    return np.linalg.solve(system, by_field)[:n]
 
 
 def _slopes_of_variance(model, b, a, v):
-    """Derivatives of the variances by b and a: differences of sixth order at the best of steps."""
+    """Yield derivatives of variances by b and a: sixth-order differences with the best step."""
     moments = concatenate(list(model.layers)).moments
     fractions = 2.0 ** -np.arange(3, 24)[:, None]
-    for of_b in (True, False):
-        steps, total = fractions / (np.sqrt(v) if of_b else v), 0.0
+    for is_b in (True, False):
+        steps, total = fractions / (np.sqrt(v) if is_b else v), 0.0
         with np.errstate(all="ignore"):
             for times, weight in ((1, 3 / 4), (2, -3 / 20), (3, 1 / 60)):
                 ends = (times * s * steps for s in (1, -1))
-                up, down = (moments(b + x * of_b, a + x * (not of_b))[1] for x in ends)
+                up, down = (moments(b + x * is_b, a + x * (not is_b))[1] for x in ends)
                 total = total + weight * (up - down) / steps
             changes = np.nan_to_num(abs(np.diff(total, axis=0)), nan=np.inf)
         yield total[changes.argmin(0), np.arange(len(b))]

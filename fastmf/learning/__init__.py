@@ -1,1 +1,1 @@
-"""Learning: gradients of the log-likelihood, and the loop that climbs them."""
+"""Learning: objectives, their gradients, and training loops."""

@@ -1,19 +1,19 @@
 """Maximum likelihood of Potts machines by persistent Gibbs chains (Figliuzzi et al. 2018, bmDCA).
 
-With z = x - f of one-hot rows x and the frequencies f of the data, and covariances C of the data,
+With frequencies f and covariances C of one-hot data, z = x - f, and J varied at constant h + J f,
 
     dl/dJ = C - <z z'> - l2 J + u f' + f u',    u = l2_field h      (blocks of pairs i != j)
     dl/dh = f - <x> - u
 
-by J at constant h + J f. The stiff terms in u are taken at the end of a step, by h <- (1 + rate
-l2_field M)^-1 h, M_ii = 1 / D_i + sum_j f_j^2 / D_ij, M_ij = f_i f_j / D_ij. Steps are divided by
-the curvature at independent positions,
+The stiff terms in u are treated implicitly at the end of a step, by h <- (1 + rate l2_field M)^-1
+h, M_ii = 1 / D_i + sum_j f_j^2 / D_ij, M_ij = f_i f_j / D_ij. Steps are divided by the curvature at
+independent positions,
 
     D_ij(a, b) = v_i(a) v_j(b) + l2,    D_i(a) = v_i(a) + l2_field,    v = f (1 - f)
 
-Let L be the largest eigenvalue of the covariance matrix of all zz' of the data on this scale. Rates
-fall geometrically from L^-1/2 to 1 / L, at which steps in all directions converge, and parameters
-are averaged over the second half of the steps (Polyak & Juditsky 1992).
+Let L be the largest eigenvalue of the covariance matrix of all scaled zz' of the data. Rates fall
+geometrically from L^-1/2 to 1 / L, at which steps converge in all directions, and parameters are
+averaged over the second half of the steps (Polyak & Juditsky 1992).
 """
 
 import numpy as np
@@ -30,7 +30,7 @@ from fastmf.models._gauge import PositionStates
 
 
 class ChainSteps(Steps):
-    """Steps up the penalised log-likelihood of a Potts machine, in single precision."""
+    """Gradient steps on the penalised log-likelihood of a Potts machine, in single precision."""
 
     score, label = "correlation", "correlation of covariances"
 
@@ -56,7 +56,7 @@ class ChainSteps(Steps):
 
     def largest_curvature(self, n_products=10):
         """Return the largest eigenvalue of the covariances of scaled zz' of the starts, or 1."""
-        # Power iteration on the matrix of products of rows, which has the same eigenvalues.
+        # Power iteration on the Gram matrix of the rows, which has the same non-zero eigenvalues.
         z, largest = self.starts - self.f, 0.0
         vector = np.random.default_rng(0).normal(size=len(z))
         for _ in range(n_products):
@@ -68,7 +68,7 @@ class ChainSteps(Steps):
         return max(1.0, float(largest))
 
     def __call__(self, state, batch, rate, rng):
-        """Draw all positions of all chains, and take a step."""
+        """Advance all chains by a Gibbs sweep, and take a gradient step."""
         model, f, options = state.model, self.f, self.options
         (chains,) = state.chains or (self.starts,)
         x = SequentialUnits(model).sample(chains, 1, rng, self.n_threads)
@@ -76,26 +76,26 @@ class ChainSteps(Steps):
         self.of_chains = np.where(self.coupled, z.T @ z / np.float32(len(z)), 0)
         J, rate, l2_field = model.couplings, np.float32(rate), np.float32(options.l2_field)
         slope = self.covariances - self.of_chains - np.float32(options.l2) * J
-        move = rate * self.weights * slope
-        h = model.prior.field - rate * z.mean(0) / self.scales[1] - move @ f
+        direction = rate * self.weights * slope
+        h = model.prior.field - rate * z.mean(0) / self.scales[1] - direction @ f
         values, vectors = self.stiffness
         h = vectors @ ((h @ vectors) / (1 + rate * l2_field * values))
         pull = np.outer(l2_field * h, f)
-        move += rate * self.weights * (pull + pull.T)
-        state.model = BoltzmannMachine(J + move, model.prior._replace(field=h))
+        direction += rate * self.weights * (pull + pull.T)
+        state.model = BoltzmannMachine(J + direction, model.prior._replace(field=h))
 
     def metrics(self, state, monitored, validation, weights=None):
-        """Correlation of the covariances of all pairs in the chains and in the data."""
+        """Compute the correlation between the covariances of the chains and of the data."""
         x, y = self.covariances, self.of_chains
         sizes = np.linalg.norm(x) * np.linalg.norm(y)
         return {self.score: float(np.vdot(x, y) / sizes) if sizes else 0.0}
 
 
 def fit(model, data, options, n_steps, edges=None, n_chains=1000):
-    """Fit a machine by chains from rows of the data; also the memory of the chains.
+    """Fit a machine by chains that start at rows of the data; return the fit and their memory.
 
-    The memory is the share of equal positions of a chain at the end and half-way, beyond the share
-    in different chains: 0 where chains have renewed, and 1 where they have not moved.
+    The memory is the fraction of positions at which a chain is the same half-way and at the end,
+    in excess of different chains: 0 for decorrelated chains, 1 for chains that have not moved.
     """
     steps = ChainSteps(data, options, edges, n_chains, n_steps)
     average, middle = IterateAverage(first_epoch=n_steps // 2 + 1), [steps.starts]
@@ -110,9 +110,9 @@ def fit(model, data, options, n_steps, edges=None, n_chains=1000):
     with one_blas_thread():
         state = train(model, data.labels, steps, seed=0, callbacks=[average, follow])
     x, before, d = state.chains[0], middle[-1], len(data.sizes)
-    equal = np.einsum("ij,ij->", x, before, dtype=float) / (len(x) * d)
-    by_chance = x.mean(0, dtype=float) @ before.mean(0, dtype=float) / d
+    overlap = np.einsum("ij,ij->", x, before, dtype=float) / (len(x) * d)
+    expected_overlap = x.mean(0, dtype=float) @ before.mean(0, dtype=float) / d
     model, history = average.model, np.array(state.history[steps.score])
     parameters = (x.astype(np.float64) for x in (model.couplings, model.prior.field))
     fit = PottsFit(*parameters, history, True)
-    return fit, float((equal - by_chance) / (1 - by_chance))
+    return fit, float((overlap - expected_overlap) / (1 - expected_overlap))

@@ -4,14 +4,14 @@ Labels y and hidden units h have the conditional energy
 
     -E(y, h | x) = y' W h + b(x)' y + c(x)' h,    b(x) = V x + b,  c(x) = U x + c.
 
-The gradient of each objective is a difference of statistics,
+The gradient of each objective is a difference of two averages,
 
     dW = <y h'>_labels - <y h'>_model,    db(x) = y - <y>_model,    dc(x) = <h | y> - <h>_model,
 
-the first with the hidden units given the labels. Objectives differ in the second: beliefs of belief
-propagation or mean-field means (likelihood), Gibbs samples (contrastive divergence, perceptron) or
-the labels of largest augmented score (structured support vector machines), or the pseudo-marginals
-of mixed-product for these.
+where the first one is over the hidden units given the labels. Objectives differ in the average over
+the model: it is computed from beliefs of belief propagation or mean-field means (likelihood), from
+Gibbs samples (contrastive divergence, perceptron), or from the labels with the largest augmented
+score or their pseudo-marginals by mixed-product (structured support vector machines).
 """
 
 from dataclasses import dataclass
@@ -37,13 +37,13 @@ from fastmf.learning.training.trainer import Steps
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli
 
-# Objectives whose models give probabilities of labels, and all of them.
+# Probabilistic objectives, and all objectives.
 PROBABILISTIC = ("likelihood", "logistic", "cd")
 OBJECTIVES = (*PROBABILISTIC, "perceptron", "latent_svm", "marginal_svm", "marginal_svm_beliefs")
-# Inferences that give means, and all of them.
+# Inference methods for marginals, and all methods.
 MARGINAL = ("bp", "bp_uniform", "mean_field")
 INFERENCES = (*MARGINAL, "max_product", "mixed_product")
-# The inference of each objective, where it is not mean field.
+# Default inference of each objective; mean field for all others.
 MATCHED_INFERENCE = {
     "latent_svm": "max_product",
     "marginal_svm": "mixed_product",
@@ -57,12 +57,12 @@ class ConditionalSettings(AscentSettings):
     """Options of learning a conditional RBM; see also `AscentSettings`."""
 
     objective: str = "likelihood"
-    # For prediction, and for the gradient of "likelihood"; None: the matched inference.
+    # Method of prediction, and of the gradient of "likelihood"; None: `MATCHED_INFERENCE`.
     inference: str | None = None
     # Gibbs sweeps of "cd" and "perceptron", and the start of the chains of "cd".
     n_gibbs: int = 1
     gibbs_start: str = "data"
-    # Iterations of inference; None for 7 + epoch, the epochs being counted from 1.
+    # Iterations of inference; None for 7 + epoch, with epochs counted from 1.
     n_sweeps: int | None = None
 
     def __post_init__(self):
@@ -82,12 +82,12 @@ class ConditionalSettings(AscentSettings):
 
     @property
     def prediction_inference(self):
-        """The inference of prediction."""
+        """Inference method for prediction."""
         return self.inference or MATCHED_INFERENCE.get(self.objective, "mean_field")
 
 
 def sweeps(settings, epoch):
-    """Iterations of inference in an epoch, counted from 0."""
+    """Return the number of iterations of inference in an epoch, counted from 0."""
     return 8 + epoch if settings.n_sweeps is None else settings.n_sweeps
 
 
@@ -96,10 +96,10 @@ class ConditionalMoments(NamedTuple):
 
     visible: np.ndarray
     hidden: np.ndarray
-    # Mean over rows of the beliefs of (1, 1), (n_visible, n_hidden), if asked for; None where they
-    # are the products of the means.
+    # Mean over rows of pair beliefs of (1, 1), (n_visible, n_hidden), if requested; None if they
+    # are products of the means.
     pairs: np.ndarray | None
-    # Zero where the inference gives none.
+    # Zero if the inference method does not compute it.
     log_partition: np.ndarray
     residual: np.ndarray
 
@@ -108,7 +108,7 @@ def infer(
     model, fields, inference, n_sweeps, n_threads=None, *, log_partition=False, pairs=False,
     tol=0.0, **search,
 ):  # fmt: skip
-    """Beliefs under given fields; for max- and mixed-product labels of 0 and 1."""
+    """Compute beliefs under given fields; labels of 0 and 1 for max- and mixed-product."""
     b, c = fields
     zeros = np.zeros(len(b))
     if model.n_hidden == 0:
@@ -127,7 +127,7 @@ def infer(
         result = tap(rbm, expit(b), order=1, log_partition=log_partition, **options)
         values = result.log_partition if log_partition else zeros
         return ConditionalMoments(*result.mean, None, values, result.residual)
-    # Rows that have not converged depend on the start: learning and prediction take the same one.
+    # Rows that do not converge depend on the start, which is the same in learning and prediction.
     if inference == "bp_uniform":
         options["init"] = np.zeros_like(model.weights)
     result = belief_propagation(rbm, pairwise="mean" if pairs else False, **options)
@@ -136,17 +136,17 @@ def infer(
 
 
 def _rbm(model):
-    """The RBM of the labels and hidden units, without fields."""
+    """Return the RBM of the labels and hidden units, with zero fields."""
     return RBM(model.weights, *(Bernoulli(np.zeros(n, model.dtype)) for n in model.weights.shape))
 
 
 def hidden_means(model, visible, field):
-    """Means of the hidden units given the labels, under the field of the features."""
+    """Return the means of the hidden units given the labels and the field of the features."""
     return expit(visible @ model.weights + field)
 
 
 def _gibbs(model, visible, fields, n_sweeps, rng, drawn=True):
-    """Labels after `n_sweeps` Gibbs sweeps of the `drawn` ones from `visible`, and last means."""
+    """Run Gibbs sweeps of the labels in the mask `drawn`; return labels and their last means."""
     b, c = fields
     mean = visible
     for _ in range(n_sweeps):
@@ -158,19 +158,19 @@ def _gibbs(model, visible, fields, n_sweeps, rng, drawn=True):
 
 
 def gradient(model, Y, X, settings, *, n_sweeps=10, rng=None, n_threads=None):
-    """Direction in which the objective improves, averaged over rows.
+    """Compute the ascent direction of the objective, averaged over rows.
 
     Ping & Ihler (2017), Eqs. 5-7 and Appendix A; perceptron loss of Mnih, Larochelle & Hinton
-    (2011): zero for rows whose labels by Gibbs sampling, the most probable ones given the
-    hidden units of the last sweep, are not of lower free energy than the given labels.
+    (2011), which is zero for rows in which the most probable labels given the hidden units of the
+    last Gibbs sweep do not have a lower free energy than the given labels.
     """
     fields = model.fields(X)
     at_labels = hidden_means(model, Y, fields[1])
     pairs, objective = None, settings.objective
     if objective in ("likelihood", "logistic"):
         inference = settings.prediction_inference
-        # The gradient resolves no less. In predictions rows end at no residual: a row that leaves
-        # an unstable point slowly would end beside it.
+        # Smaller residuals do not change the gradient. Predictions have no tolerance, as a row that
+        # leaves an unstable point slowly would stop near it.
         tol = 8 * np.finfo(model.dtype).eps
         beliefs = infer(model, fields, inference, n_sweeps, n_threads, pairs=True, tol=tol)
         visible, hidden, pairs = beliefs[:3]
@@ -199,25 +199,25 @@ def gradient(model, Y, X, settings, *, n_sweeps=10, rng=None, n_threads=None):
 
 
 def _mixed_product_beliefs(model, fields, n_sweeps, n_threads):
-    """Beliefs of the last sweep of mixed-product, and average beliefs of pairs.
+    """Return the beliefs of the last sweep of mixed-product, and average pair beliefs.
 
-    Unit h has the log-odds H + W (1 - [V > 0]) given v = 1, without the message from v and with W.
+    With the log-odds V of v and H of h, the log-odds of h given v = 1 are H + W (1 - [V > 0]).
     """
     options = {"field": fields, "max_iter": n_sweeps, "n_threads": n_threads, "search": False}
     result = most_probable(_rbm(model), sum_hidden=True, **options)
     visible, hidden = result.mean
     pairs = np.zeros_like(model.weights)
-    for mean, log_odds, above in zip(visible, *result.b, strict=True):
-        odds = above + np.where(log_odds[:, None] > 0, 0, model.weights)
+    for mean, log_odds, hidden_log_odds in zip(visible, *result.b, strict=True):
+        odds = hidden_log_odds + np.where(log_odds[:, None] > 0, 0, model.weights)
         pairs += mean[:, None] * expit(odds).astype(model.dtype)
     return ConditionalMoments(visible, hidden, pairs / len(visible), None, result.residual)
 
 
 def _sampled_moments(model, Y, X, fields, settings, rng):
-    """Labels by Gibbs sampling, and means of the hidden units given them.
+    """Draw labels by Gibbs sampling; return them and the means of the hidden units given them.
 
-    States of "perceptron" are the most probable ones given the hidden units of the last sweep, as
-    labels drawn at random have a lower free energy than the given ones in hardly any row.
+    For "perceptron" the labels are the most probable ones given the hidden units of the last sweep,
+    because sampled labels rarely have a lower free energy than the given labels.
     """
     b, c = fields
     start = Y
@@ -234,20 +234,20 @@ def _sampled_moments(model, Y, X, fields, settings, rng):
 
 
 class ConditionalSteps(Steps):
-    """Steps of a conditional RBM; data are pairs (Y, X) of labels and features."""
+    """Training steps of a conditional RBM; data are pairs (Y, X) of labels and features."""
 
     score, label = "accuracy", "fraction of correct labels"
 
     def __call__(self, state, batch, rate, rng):
-        """Move a state one step up the objective of a batch."""
+        """Take a gradient step on the objective of a batch."""
         settings, n_threads = self.settings, self.n_threads
         options = {"n_sweeps": sweeps(settings, state.epoch), "rng": rng, "n_threads": n_threads}
         direction = gradient(state.model, *batch, settings, **options)
-        moved = ascend(state, direction, settings, rate, n_threads)
-        state.model = state.model.moved(vars(moved))
+        parameters = ascend(state, direction, settings, rate, n_threads)
+        state.model = state.model.moved(vars(parameters))
 
     def metrics(self, state, monitored, validation, weights=None):
-        """Fractions of correct labels, and of rows whose inference has converged to 1e-3."""
+        """Compute the fractions of correct labels, and of rows converged to 1e-3."""
         names = "accuracy", "converged"
         metrics = dict(zip(names, self._accuracy(state, monitored, weights), strict=True))
         if validation is not None:
@@ -259,34 +259,34 @@ class ConditionalSteps(Steps):
         model, inference = state.model, self.settings.prediction_inference
         n_sweeps = sweeps(self.settings, state.epoch - 1)
         beliefs = infer(model, model.fields(X), inference, n_sweeps, self.n_threads)
-        right = (beliefs.visible > 0.5) == (Y > 0.5)
+        is_correct = (beliefs.visible > 0.5) == (Y > 0.5)
         of_rows = np.ones(len(Y)) if weights is None else weights
-        correct = np.average(right, weights=of_rows[:, None] * ~np.isnan(Y))
+        correct = np.average(is_correct, weights=of_rows[:, None] * ~np.isnan(Y))
         converged = np.average(beliefs.residual < 1e-3, weights=weights)
         return float(correct), float(converged)
 
     def draw(self, model, data, missing, n_sweeps, rng):
-        """Labels with draws, or for other losses the best values, in the place of unknown ones."""
+        """Fill in unknown labels by draws, or by modes for objectives that are no likelihoods."""
         Y, X = data
         draws = self.settings.objective in PROBABILISTIC
         return drawn_labels(model, Y, missing, model.fields(X), n_sweeps, rng, draws=draws)
 
 
 def drawn_labels(model, Y, missing, fields, n_sweeps, rng, *, draws=True):
-    """Labels with draws in the place of those that are not known, by Gibbs sampling."""
+    """Replace unknown labels by draws from Gibbs sampling, or with `draws=False` by the mode."""
     y = np.where(np.isnan(Y), expit(fields[0]), Y).astype(model.dtype)
     y, mean = _gibbs(model, y, fields, n_sweeps, rng, missing)
     return y if draws else np.where(missing, mean > 0.5, y).astype(model.dtype)
 
 
 def exact_log_partitions(model, X):
-    """Log-partition given each row of features, or None if both sides have too many states."""
+    """Compute the log-partition given each row of features; None with too many states."""
     if model.n_hidden == 0 or not enumerable(_rbm(model), MAX_WORK_OF_ROW // LOG_PARTITION_COST):
         return None
     (b, c), weights = model.fields(X), np.asarray(model.weights, np.float64)
     if len(weights) < weights.shape[1]:
         b, c, weights = c, b, weights.T
-    # All states of the smaller side.
+    # Enumerate the states of the smaller layer.
     states = (np.arange(1 << weights.shape[1])[:, None] >> np.arange(weights.shape[1])) & 1
     fields = states @ weights.T
     rows = zip(np.asarray(b, np.float64), np.asarray(c, np.float64), strict=True)
@@ -295,7 +295,7 @@ def exact_log_partitions(model, X):
 
 
 def annealed_log_partitions(model, X, n_threads=None):
-    """Log-partition given each row of features by annealing, and its standard error."""
+    """Estimate the log-partition given each row of features by annealing, with its error."""
     fields, tiny = model.fields(X), np.finfo(model.dtype).eps
     means = infer(model, fields, "mean_field", 50, n_threads)[:2]
     base = [MATCHING * logit(np.clip(mean, tiny, 1 - tiny)) for mean in means]
@@ -303,7 +303,7 @@ def annealed_log_partitions(model, X, n_threads=None):
 
 
 def log_weights_of_known(model, Y, X):
-    """Log of the sum over hidden units and unknown labels of exp(-energy), for each row."""
+    """Compute the log of the sum over hidden units and unknown labels of exp(-energy), by row."""
     out = np.empty(len(Y))
     unknown = np.isnan(Y).any(1)
     if not unknown.all():
@@ -312,8 +312,8 @@ def log_weights_of_known(model, Y, X):
         if not model.n_hidden:
             out[r] = np.where(np.isnan(Y[r]), np.logaddexp(0, b), np.nan_to_num(Y[r]) * b).sum()
             continue
-        of_row = RBM(model.weights, Bernoulli(b), Bernoulli(c))
+        machine = RBM(model.weights, Bernoulli(b), Bernoulli(c))
         y = Y[r : r + 1]
-        seen = log_prob_of_seen(of_row.visible, y)
-        out[r] = (seen + means_given_seen(of_row, y).log_partition)[0]
+        visible_part = log_prob_of_seen(machine.visible, y)
+        out[r] = (visible_part + means_given_seen(machine, y).log_partition)[0]
     return out

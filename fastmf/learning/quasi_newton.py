@@ -1,8 +1,8 @@
 """Quasi-Newton minimisation in a box and a trust region, for costly functions of few variables.
 
-The model of the objective f at x is f + g's + s'Hs / 2. H is what the objective gives at x, changed
-by the last steps as in BFGS, damped (Powell 1978): so the curvature there is not lost, and its
-errors are corrected. Directions of L-BFGS are for functions of many variables.
+The quadratic model of the objective f at x is f + g's + s'Hs / 2. H is the estimate of the
+curvature supplied by the objective at x, corrected by damped BFGS updates (Powell 1978) for the
+last steps. `direction_of` is the L-BFGS direction, for functions of many variables.
 """
 
 from typing import NamedTuple
@@ -13,48 +13,47 @@ from scipy import linalg
 
 from fastmf._common.linalg import cholesky
 
-# Smallest fraction of the predicted decrease of a step that is accepted; that above which the trust
+# Ratios of actual to predicted decrease above which a step is accepted, and above which the trust
 # region may grow.
 MIN_RATIO, GOOD_RATIO = 1e-2, 0.5
-# Points without a value that end the search: fixed points may cease to exist before its end, and
-# every other step would then lead beyond.
+# Number of failures of the objective that end the search: fixed points may not exist beyond some
+# point, and every second step would then lead there.
 MAX_FAILURES = 3
-# Steps that change the curvatures.
+# Number of BFGS updates of the curvature.
 N_UPDATES = 2
 
 
 class SearchPoint(NamedTuple):
     """The result of an objective at a point x."""
 
-    # inf if there is none; nothing else is read then.
+    # inf if the objective has no value; the other fields are then ignored.
     value: float
     gradient: np.ndarray | None = None
-    # Positive definite: an estimate of the matrix of second derivatives.
+    # Positive definite estimate of the matrix of second derivatives.
     curvature: np.ndarray | None = None
-    # Smallest curvatures of the model by each variable, where differences of gradients at earlier
-    # points are too small.
+    # Lower bounds of the diagonal of the updated curvature matrix.
     smallest: np.ndarray | float = 0.0
-    # Whether the value is of another objective than before: the search then continues from there,
-    # whatever the value, and forgets the changes of the gradient.
+    # Whether the objective has changed since the last point: the search then continues from this
+    # point, whatever its value, and discards earlier changes of the gradient.
     changed: bool = False
 
 
 def minimise(objective, start, low, high, *, tol=1e-6, max_iter=50, report=None):
-    """Minimise by quasi-Newton steps in a box and in a trust region; returns the lowest point.
+    """Minimise by quasi-Newton steps in a box and a trust region; return the lowest point.
 
-    A line search would try points far away, which for some functions cost a thousand times more
-    than nearby points: here the first step is at most 1 long in each variable, and a step at most
-    twice as long as a step that went as predicted.
+    The first step changes each variable by at most 1, and the trust region grows at most by a
+    factor of 2 beyond a successful step. A line search would try distant points, at which some
+    objectives are a thousand times more expensive.
     """
-    x, point, radius, failures, changes = start, objective(start), 1.0, 0, []
+    x, point, max_step, failures, changes = start, objective(start), 1.0, 0, []
     for k in range(max_iter):
         if report is not None:
             report(k, point.value)
         hessian = _model(point, changes)
         step = -np.linalg.solve(hessian, point.gradient)
-        step *= min(1.0, radius / max(abs(step).max(), 1e-300))
+        step *= min(1.0, max_step / max(abs(step).max(), 1e-300))
         if (x + step < low).any() or (x + step > high).any():
-            sides = np.maximum(low - x, -radius), np.minimum(high - x, radius)
+            sides = np.maximum(low - x, -max_step), np.minimum(high - x, max_step)
             step = _lowest_in_box(hessian, point.gradient, sides)
         trial = np.clip(x + step, low, high)
         step = trial - x
@@ -63,7 +62,7 @@ def minimise(objective, start, low, high, *, tol=1e-6, max_iter=50, report=None)
             return trial if predicted_decrease >= 0 else x
         new, length = objective(trial), abs(step).max()
         if not new.value < np.inf:
-            radius, failures = length / 4, failures + 1
+            max_step, failures = length / 4, failures + 1
             if failures == MAX_FAILURES:
                 break
             continue
@@ -73,16 +72,16 @@ def minimise(objective, start, low, high, *, tol=1e-6, max_iter=50, report=None)
         changes = [*changes[1 - N_UPDATES :], (step, new.gradient - point.gradient)]
         ratio = (point.value - new.value) / predicted_decrease
         if ratio < MIN_RATIO:
-            radius = length / 4
+            max_step = length / 4
             continue
         if ratio > GOOD_RATIO:
-            radius = max(radius, 2 * length)
+            max_step = max(max_step, 2 * length)
         x, point = trial, new
     return x
 
 
 def _model(point, changes):
-    """The matrix of the model at a point, after these steps and changes of the gradient."""
+    """Return the curvature matrix at a point, updated by steps and changes of the gradient."""
     hessian = point.curvature
     for step, change in changes:
         hessian = _updated(hessian, step, change)
@@ -90,14 +89,14 @@ def _model(point, changes):
 
 
 def _lowest_in_box(hessian, gradient, sides):
-    """Step to the minimum of the quadratic model in the box; a clipped Newton step might ascend."""
+    """Minimise the quadratic model in the box, as a clipped Newton step might ascend."""
     lower = cholesky(hessian).lower
     right = linalg.solve_triangular(lower, -gradient, lower=True)
     return scipy.optimize.lsq_linear(lower.T, right, sides, method="bvls").x
 
 
 def _updated(hessian, step, change):
-    """The BFGS update, damped so that the matrix stays positive definite (Powell 1978)."""
+    """Return the BFGS update, damped to keep the matrix positive definite (Powell 1978)."""
     product = hessian @ step
     old, new = step @ product, step @ change
     weight = 1.0 if new >= 0.2 * old else 0.8 * old / (old - new)
@@ -113,7 +112,7 @@ def _updated(hessian, step, change):
 
 
 def direction_of(gradient, steps, changes):
-    """The inverse Hessian of L-BFGS times a gradient, by the two-loop recursion (Nocedal 1980)."""
+    """Return the L-BFGS inverse Hessian times a gradient (two-loop recursion, Nocedal 1980)."""
     pairs = [(s, y, s @ y) for s, y in zip(steps, changes, strict=True) if is_convex(s, y)]
     factors, direction = [], gradient.copy()
     for s, y, curvature in reversed(pairs):
@@ -132,5 +131,5 @@ def is_convex(step, change):
 
 
 def curvature_scale(step, change):
-    """The inverse curvature along a step."""
+    """Return the inverse curvature along a step."""
     return step @ change / (change @ change)

@@ -1,9 +1,9 @@
-"""Figures of learning, images, sequences, couplings, coefficients and solvers.
+"""Plots of training, images, couplings, coefficients, sequences and log-partitions.
 
-matplotlib is imported when a figure is drawn, and pyplot never: no display is needed. Without `ax`
-a function returns a new `matplotlib.figure.Figure`, to be saved by `figure.savefig(path)`; with
-`ax`, the figure of these axes. `curves_by_epoch` and `free_energy_by_epoch` return the axes, whose
-attribute `figure` is the figure.
+matplotlib is imported when a figure is drawn; pyplot is not used, so that no display is needed.
+Functions return the `matplotlib.figure.Figure` of the argument `ax`, by default a new one, which
+can be saved by `figure.savefig(path)`. `curves_by_epoch` and `free_energy_by_epoch` return the axes
+instead.
 """
 
 import math
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def axes(ax, size):
-    """The caller's axes, or new ones in a figure of this width and height in inches."""
+    """Return the given axes, or new ones in a figure of this width and height in inches."""
     try:
         from matplotlib.axes import Axes
         from matplotlib.figure import Figure
@@ -60,8 +60,8 @@ def bare(ax):
 
 
 def coloured(ax, values, label, quantile, shrink=1.0, **options):
-    """Draw an image in red and blue, symmetric about 0, with a bar of its colours."""
-    # A quantile: scaled by a single large value all others would be pale.
+    """Draw an image with a red-blue colour map that is symmetric about 0, and a colour bar."""
+    # Scale by a quantile: scaled by the maximum, most values would be pale.
     sizes = abs(values[~np.isnan(values)])
     scale = (np.quantile(sizes, quantile) if len(sizes) else 0) or 1.0
     colours = {"cmap": "RdBu_r", "vmin": -scale, "vmax": scale, "interpolation": "nearest"}
@@ -71,7 +71,7 @@ def coloured(ax, values, label, quantile, shrink=1.0, **options):
 
 
 def forest(ax, values, spread, labels, **points):
-    """Draw values with bars below each other, the first on top; return the axes and the points."""
+    """Draw values with error bars, from top to bottom; return the axes and the points."""
     rows = range(len(values))
     ax = axes(ax, (6, 1.2 + 0.25 * len(values)))
     ax.errorbar(values, rows, xerr=spread, fmt="none", ecolor="0.6", zorder=1)
@@ -83,7 +83,7 @@ def forest(ax, values, spread, labels, **points):
 
 
 def names_of(names, n, what):
-    """Names for all, by default numbers."""
+    """Return `n` names, by default numbers."""
     if names is None:
         return [str(k) for k in range(n)]
     if not hasattr(names, "__len__"):
@@ -94,14 +94,14 @@ def names_of(names, n, what):
 
 
 def with_attributes(name, value, class_name, *attributes):
-    """`value`, provided that it has what an object of a class has."""
+    """Return `value`; raise unless it has the attributes of a class."""
     if isinstance(value, type) or not all(hasattr(value, attribute) for attribute in attributes):
         raise TypeError(f"{name} must be a {class_name}, got {type(value).__name__}.")
     return value
 
 
 def mapping(name, value, what=None):
-    """`value`, provided that it is a dict, and if `what` it holds is said, not an empty one."""
+    """Return `value`; raise unless it is a dict, or with `what`, a dict that is not empty."""
     if not isinstance(value, Mapping):
         raise TypeError(f"{name} must be a dict, got {type(value).__name__}.")
     if what and not value:
@@ -112,7 +112,7 @@ def mapping(name, value, what=None):
 # --- curves ---------------------------------------------------------------------------------------
 
 
-# What a history holds, and the name of its axis.
+# Keys of a history, and labels of the vertical axis.
 _METRICS = {
     "log_likelihood": "log-likelihood per unit (nats)",
     "accuracy": "fraction of correct labels",
@@ -121,19 +121,19 @@ _METRICS = {
 
 
 def learning_curve(history, *, label=None, ax=None):
-    """Log-likelihood, or accuracy, by epoch or iteration of a fit; dashed for validation data.
+    """Plot log-likelihood or accuracy by epoch or iteration; dashed for validation data.
 
     Parameters
     ----------
     history : fitted estimator, dict of lists, or array of shape (n_iter,)
-        An estimator with the attribute `history_`, or the value of that attribute: "epoch",
-        "log_likelihood" per unit, or "accuracy" of labels, and perhaps "validation_log_likelihood"
-        or "validation_accuracy"; of machines without hidden units, the objective after each
-        iteration.
+        An estimator with the attribute `history_`, or its value: a dict with "epoch" and
+        "log_likelihood" (per unit) or "accuracy" (of labels), and optionally
+        "validation_log_likelihood" or "validation_accuracy"; for machines without hidden units, the
+        objective after each iteration.
     label : str, optional
-        Name of the machine in the legend, to compare several on one `ax`.
+        Name of the machine in the legend, for comparing several on the same `ax`.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default in a new figure.
+        Axes to draw on; by default in a new figure.
 
     Returns
     -------
@@ -183,18 +183,18 @@ def learning_curve(history, *, label=None, ax=None):
 
 
 def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=None):
-    """Several measures by epoch or another number, such as likelihoods by TAP and by annealing.
+    """Plot several quantities by epoch, such as likelihoods by TAP and by annealing.
 
     Parameters
     ----------
     epoch : array of shape (n_epochs,)
     curves : dict of str to array of shape (n_epochs,)
     errors : dict of str to array of shape (n_epochs,), optional
-        Standard errors of some of them.
+        Standard errors, for any of the curves.
     label : str, default "nats per unit"
         Label of the vertical axis.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default in a new figure.
+        Axes to draw on; by default in a new figure.
 
     Returns
     -------
@@ -224,7 +224,7 @@ def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=Non
 
 
 def free_energy_by_epoch(epoch, solutions, *, ax=None):
-    """Free energies of the distinct solutions, epoch by epoch, and how many there are.
+    """Plot the free energies of the distinct solutions, and their number, by epoch.
 
     Parameters
     ----------
@@ -232,17 +232,17 @@ def free_energy_by_epoch(epoch, solutions, *, ax=None):
     solutions : sequence of Solutions
         One for each epoch, from `fastmf.evaluation.solutions`.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default in a new figure.
+        Axes to draw on; by default in a new figure.
 
     Returns
     -------
     matplotlib.axes.Axes
-        Its dots are solutions, larger if more starts led to them; on a second vertical axis their
-        number.
+        Dots are solutions, whose size grows with the number of starts that reach them; a second
+        vertical axis shows their number.
 
     Notes
     -----
-    As in the figures on landscapes of Tramel et al. (2018), section VII.3.
+    See the figures on landscapes in Tramel et al. (2018), section VII.3.
 
     Examples
     --------
@@ -255,22 +255,22 @@ def free_energy_by_epoch(epoch, solutions, *, ax=None):
     'free energy per unit (nats)'
     """
     epoch = np.atleast_1d(real_array("epoch", epoch))
-    for one in with_attributes("solutions", solutions, "sequence", "__len__", "__iter__"):
-        with_attributes("solutions", one, "sequence of Solutions", "free_energy", "visible")
+    for result in with_attributes("solutions", solutions, "sequence", "__len__", "__iter__"):
+        with_attributes("solutions", result, "sequence of Solutions", "free_energy", "visible")
     if len(epoch) != len(solutions) or not len(epoch):
         raise ValueError(
             f"solutions must have one entry an epoch, got {len(solutions)} for {len(epoch)} epochs."
         )
     ax = axes(ax, (6, 4))
-    for when, one in zip(epoch, solutions, strict=True):
-        n_hidden = 0 if one.hidden is None else one.hidden.shape[1]
-        per_unit = one.free_energy / (one.visible.shape[1] + n_hidden)
-        style = {"s": 8 + 8 * np.sqrt(one.counts), "color": "C0", "alpha": 0.35, "linewidths": 0}
-        ax.scatter(np.full(len(per_unit), when), per_unit, **style)
+    for x, result in zip(epoch, solutions, strict=True):
+        n_hidden = 0 if result.hidden is None else result.hidden.shape[1]
+        per_unit = result.free_energy / (result.visible.shape[1] + n_hidden)
+        style = {"s": 8 + 8 * np.sqrt(result.counts), "color": "C0", "alpha": 0.35, "linewidths": 0}
+        ax.scatter(np.full(len(per_unit), x), per_unit, **style)
     ax.xaxis.get_major_locator().set_params(integer=True)
     tidy(ax, "epoch", "free energy per unit (nats)")
     second = ax.twinx()
-    second.plot(epoch, [len(one.free_energy) for one in solutions], color="C1")
+    second.plot(epoch, [len(result.free_energy) for result in solutions], color="C1")
     second.set(ylabel="distinct solutions", yscale="log")
     second.yaxis.label.set_color("C1")
     second.spines[["top"]].set_visible(False)
@@ -278,15 +278,15 @@ def free_energy_by_epoch(epoch, solutions, *, ax=None):
 
 
 def log_partitions(report, *, ax=None):
-    """Log-partitions of one model by several methods, with bars of two standard errors.
+    """Plot log-partitions of a model by several methods, with bars of two standard errors.
 
     Parameters
     ----------
     report : LogPartitionReport
-        Report of `fastmf.evaluation.log_partition_report`. The vertical line is its first entry:
-        the exact value, if there is one.
+        Report of `fastmf.evaluation.log_partition_report`. The vertical line is its first entry,
+        the exact value if there is one.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default in a new figure.
+        Axes to draw on; by default in a new figure.
 
     Returns
     -------
@@ -323,7 +323,7 @@ def log_partitions(report, *, ax=None):
 
 
 def _mosaic(images, shape, columns):
-    """Images side by side in one, with a pixel of NaN between them."""
+    """Arrange images in a grid, as one image with one pixel of NaN between them."""
     if not isinstance(shape, tuple | list) or len(shape) != 2:
         raise TypeError(f"shape must be (height, width), got {shape!r:.60}.")
     images, (height, width) = real_array("images", images), (count("shape", n) for n in shape)
@@ -340,7 +340,7 @@ def _mosaic(images, shape, columns):
 
 
 def receptive_fields(weights, shape, *, n_fields=100, columns=None, order=None, ax=None):
-    """Weights of hidden units as images, on one scale of colours.
+    """Plot the weights of hidden units as images with a common colour scale.
 
     Parameters
     ----------
@@ -351,11 +351,11 @@ def receptive_fields(weights, shape, *, n_fields=100, columns=None, order=None, 
     n_fields : int, default 100
         Largest number of units shown.
     columns : int, optional
-        Images in a row; by default a square.
+        Number of images in a row; by default the grid is square.
     order : int array of shape (n_hidden,), optional
-        Hidden units in the order in which they are shown; by default by norm, the largest first.
+        Indices of hidden units in the order shown; by default by decreasing norm.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default in a new figure.
+        Axes to draw on; by default in a new figure.
 
     Returns
     -------
@@ -391,16 +391,16 @@ def receptive_fields(weights, shape, *, n_fields=100, columns=None, order=None, 
 
 
 def image_rows(rows, shape, *, ax=None):
-    """Named rows of images under each other, such as clean, noisy and denoised.
+    """Plot named rows of images, for example clean, noisy and denoised images.
 
     Parameters
     ----------
     rows : dict of str to array of shape (n_images, height * width)
-        All of the same number of images; 0 is black, 1 white, and NaN blank.
+        Rows with equal numbers of images; 0 is black, 1 white, and NaN blank.
     shape : tuple of int
         Height and width of each image.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default in a new figure.
+        Axes to draw on; by default in a new figure.
 
     Returns
     -------
@@ -426,7 +426,7 @@ def image_rows(rows, shape, *, ax=None):
     ax = axes(ax, (9, 9 * tiles.shape[0] / tiles.shape[1]))
     ax.imshow(tiles, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     bare(ax)
-    # Between rows there is a line of one pixel.
+    # Rows are separated by a line of one pixel.
     height = (len(tiles) + 1) / len(rows)
     ax.set_yticks(height * np.arange(len(rows)) + height / 2 - 1, list(rows))
     ax.tick_params(length=0)
@@ -437,7 +437,7 @@ def image_rows(rows, shape, *, ax=None):
 
 
 LAYOUTS = ("auto", "spring", "circle")
-# Of positive and negative couplings in R's qgraph.
+# Colours of positive and negative couplings in R's qgraph.
 QGRAPH = ("#0000D5", "#BF0000")
 
 
@@ -445,30 +445,29 @@ def coupling_network(
     edges, *, names=None, groups=None, layout="auto", minimum=0.5, legend=True, ax=None,
     colours=("C3", "C0"),
 ):  # fmt: skip
-    """Features as dots, and lines between those whose couplings differ from zero.
+    """Plot the network of features, with a line for each pair that is probably coupled.
 
     Parameters
     ----------
     edges : fitted machine or EdgeInclusion
         A `FullyVisibleBoltzmannMachine`, `OrdinalMachine` or `PottsMachine`, or the result of
-        `edge_inclusion`: the more probable a coupling, from `minimum` to 1, the less transparent
-        its line. Lines are grey for pairs of positions of a Potts machine, and the wider the
-        stronger.
+        `edge_inclusion`. The width of a line shows the strength of the coupling, its opacity the
+        probability from `minimum` to 1. Lines of Potts machines are grey.
     names : sequence of str of length n_features, optional
         Default: the machine's names, or numbers.
     groups : sequence of str of length n_features, optional
-        Groups of the features, which have a colour each.
+        Group of each feature; features of a group have the same colour.
     layout : {"auto", "spring", "circle"}, default "auto"
-        Coupled features are near each other in "spring", which needs networkx; "auto" is "spring"
-        if networkx is installed.
+        "spring" places coupled features near each other, and needs networkx; "auto" is "spring" if
+        networkx is installed.
     minimum : float, default 0.5
         Couplings with a smaller probability are not drawn.
     legend : bool, default True
-        Whether to explain widths, colours and transparency.
+        Add a legend of widths, colours and transparency.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default in a new figure.
+        Axes to draw on; by default in a new figure.
     colours : pair of colours or "qgraph", default ("C3", "C0")
-        Of positive and negative couplings: red and blue, or qgraph's, which are blue and red.
+        Colours of positive and negative couplings: red and blue; with "qgraph", blue and red.
 
     Returns
     -------
@@ -495,11 +494,11 @@ def coupling_network(
     first, second = pairs = np.nonzero(np.triu(p >= max(minimum, np.finfo(float).tiny), 1))
     if mean.shape == p.shape and hasattr(tests, "std"):
         coupling, colour_of = mean[pairs], np.where(mean[pairs] > 0, *colours)
-    else:  # pairs of positions: norms of couplings, or their evidence if sizes differ
+    else:  # Potts machines: norms of couplings, or log Bayes factors if sizes differ
         colour_of = np.full(len(first), "0.4", object)
         norms = np.sqrt(np.square(mean).sum((1, 3))) if mean.ndim == 4 else tests.log_bayes_factor
         coupling = np.asarray(norms)[pairs]
-    # From the least probable coupling that may be drawn: above one half few alphas differ visibly.
+    # Scale from `minimum`, as differences of opacity are hardly visible above one half.
     certainty = (p[pairs] - minimum) / (1 - minimum) if minimum < 1 else np.ones(len(first))
     alpha = 0.15 + 0.85 * certainty
     names = names_of(tests.names if names is None else names, len(p), "units")
@@ -513,8 +512,8 @@ def coupling_network(
             x[pair], y[pair], color=colour_of[k], zorder=1, alpha=alpha[k],
             linewidth=5 * abs(coupling[k] / strongest), solid_capstyle="round",
         )  # fmt: skip
-    kinds = sorted(set(groups))
-    dots = [f"C{(2 + kinds.index(group)) % 10}" for group in groups] if kinds else "0.2"
+    kind_names = sorted(set(groups))
+    dots = [f"C{(2 + kind_names.index(group)) % 10}" for group in groups] if kind_names else "0.2"
     ax.scatter(x, y, s=80, c=dots, zorder=2)
     for name, right, up in zip(names, x, y, strict=True):
         side = "center" if abs(right) < 0.1 else ("left" if right > 0 else "right")
@@ -531,14 +530,14 @@ def coupling_network(
             styles.append((f"{strongest * share:.2g}", {"color": "0.4", "lw": 5 * share}))
         if (alpha < 1).any():
             styles.append(("uncertain", {"color": "0.2", "lw": 2.5, "alpha": alpha.min()}))
-        markers = ((kind, f"C{(2 + k) % 10}") for k, kind in enumerate(kinds))
+        markers = ((kind, f"C{(2 + k) % 10}") for k, kind in enumerate(kind_names))
         styles += [(kind, {"color": c, "marker": "o", "ls": ""}) for kind, c in markers]
         _explain(ax, styles)
     return ax.figure
 
 
 def _explain(ax, styles):
-    """Draw a legend of lines by their names, beside the axes: lines and dots usually fill them."""
+    """Draw a legend of lines beside the axes, which are usually full of lines and dots."""
     from matplotlib.lines import Line2D
 
     lines = [Line2D([], [], label=name, **style) for name, style in styles]
@@ -547,7 +546,7 @@ def _explain(ax, styles):
 
 
 def _positions(n, first, second, coupling, layout):
-    """Places on a circle, or where springs between coupled features are at rest."""
+    """Return positions on a circle, or of the spring layout of coupled features."""
     angle = np.pi / 2 - 2 * np.pi * np.arange(n) / n
     circle = np.cos(angle), np.sin(angle)
     if layout == "circle":
@@ -568,20 +567,20 @@ def _positions(n, first, second, coupling, layout):
 
 
 def edge_forest(machine, *, level=0.95, n_top=30, names=None, ax=None):
-    """Couplings with their confidence intervals, the strongest on top.
+    """Plot the strongest couplings with their confidence intervals.
 
     Parameters
     ----------
     machine : fitted FullyVisibleBoltzmannMachine or OrdinalMachine, or GroupComparison
-        Couplings, or their differences, in {0, 1} coding: log-odds ratios of binary units.
+        Couplings, or their differences, in {0, 1} coding; for binary units log-odds ratios.
     level : float
-        Probability of the intervals, by the sandwich formula.
+        Confidence level of the intervals, from sandwich standard errors.
     n_top : int, default 30
-        How many are drawn.
+        Number of couplings drawn.
     names : sequence of str of length n_features, optional
         Default: the machine's names.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default in a new figure.
+        Axes to draw on; by default in a new figure.
 
     Returns
     -------
@@ -609,26 +608,26 @@ def edge_forest(machine, *, level=0.95, n_top=30, names=None, ax=None):
         factor = machine._coupling_factor
         values, errors = factor * values, factor * errors
     names = names_of(given if names is None else names, n, "features")
-    top = np.argsort(-abs(values), kind="stable")[:n_top]
-    values, width = values[top], ndtri((1 + level) / 2) * errors[top]
-    labels = [f"{names[first[k]]} - {names[second[k]]}" for k in top]
+    strongest = np.argsort(-abs(values), kind="stable")[:n_top]
+    values, width = values[strongest], ndtri((1 + level) / 2) * errors[strongest]
+    labels = [f"{names[first[k]]} - {names[second[k]]}" for k in strongest]
     ax, _ = forest(ax, values, width, labels, c=np.where(values > 0, "C3", "C0"), s=25)
     return tidy(ax, f"{title}, with {level:.0%} intervals", "pair of items")
 
 
 def coefficient_forest(model, *, names=None, n_top=20, ax=None):
-    """Posterior means of the most probable coefficients, with bars of two standard deviations.
+    """Plot posterior means of the most probable coefficients, with two standard deviations.
 
     Parameters
     ----------
     model : fitted spike-and-slab estimator
-        The darker a point, the more probable it is that the coefficient is not zero.
+        The colour of a point shows the probability that the coefficient is not zero.
     names : sequence of str of length n_features, optional
         Default: names of the estimator's data frame, or numbers.
     n_top : int, default 20
-        How many are drawn.
+        Number of coefficients drawn.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default in a new figure.
+        Axes to draw on; by default in a new figure.
 
     Returns
     -------
@@ -650,10 +649,10 @@ def coefficient_forest(model, *, names=None, n_top=20, ax=None):
     probability, n_top = model.inclusion_probability_, count("n_top", n_top)
     names = getattr(model, "feature_names_in_", None) if names is None else names
     names = names_of(names, len(values), "coefficients")
-    top = np.lexsort((-abs(values), -probability))[:n_top]
-    spread, labels = 2 * np.sqrt(variances[top]), [names[k] for k in top]
-    colours = {"c": probability[top], "cmap": "viridis_r", "vmin": 0, "vmax": 1}
-    ax, points = forest(ax, values[top], spread, labels, **colours)
+    shown = np.lexsort((-abs(values), -probability))[:n_top]
+    spread, labels = 2 * np.sqrt(variances[shown]), [names[k] for k in shown]
+    colours = {"c": probability[shown], "cmap": "viridis_r", "vmin": 0, "vmax": 1}
+    ax, points = forest(ax, values[shown], spread, labels, **colours)
     ax.figure.colorbar(points, ax=ax, label="inclusion probability")
     return tidy(ax, "coefficient (two standard deviations)", "feature")
 
@@ -662,23 +661,24 @@ def coefficient_forest(model, *, names=None, n_top=20, ax=None):
 
 
 def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0, ax=None):
-    """Pairs of the largest scores over the true contacts.
+    """Plot the pairs with the largest scores, and the true contacts.
 
     Parameters
     ----------
     scores : fitted PottsMachine, or array of shape (n_columns, n_columns)
-        Symmetric, such as `PottsMachine.contact_scores` gives, which takes the state of gaps.
+        Symmetric; for example the result of `PottsMachine.contact_scores`, whose argument `ignore`
+        is the state of gaps.
     distances : array of shape (n_columns, n_columns), optional
-        With it contacts are grey, and predicted pairs that are none have another colour; pairs
-        whose distance is unknown (NaN) are not drawn.
+        If given, contacts are drawn in grey, and predicted pairs without a contact in another
+        colour; pairs whose distance is unknown (NaN) are not drawn.
     n_top : int, optional
-        Predicted pairs to draw; by default the number of columns.
+        Number of predicted pairs; by default the number of columns.
     separation : int, default 5
-        Least ``|i - j|`` of these pairs.
+        Smallest ``|i - j|`` of these pairs.
     cutoff : float, default 8.0
         Pairs at a smaller distance are contacts.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default in a new figure.
+        Axes to draw on; by default in a new figure.
 
     Returns
     -------
@@ -722,28 +722,28 @@ def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0,
             ax.plot(*both, ".", color=colour, markersize=4, label=label)
     ends = 0.5, len(scores) + 0.5
     ax.set(xlim=ends, ylim=ends[::-1], aspect="equal", xlabel="column", ylabel="column")
-    # Pairs are far from the diagonal, so the corners above it may be full: the legend is outside.
+    # Pairs far from the diagonal may fill the corners: place the legend outside.
     outside = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "ncols": 3, "fontsize": "small"}
-    if ax.get_legend_handles_labels()[0]:  # none where columns are few
+    if ax.get_legend_handles_labels()[0]:  # there may be no pairs if columns are few
         ax.legend(frameon=False, **outside)
     return ax.figure
 
 
 def mutation_matrix(effects, alphabet=None, *, sequence=None, ax=None):
-    """Effects of all single mutations of a sequence as colours, on a scale symmetric about 0.
+    """Plot the effects of all single mutations of a sequence, with colours symmetric about 0.
 
     Parameters
     ----------
     effects : fitted PottsMachine, or array of shape (n_columns, n_states)
-        Effects, for instance changes of the log-probability; NaN is left white. A machine has those
-        of the mutations of `sequence`.
+        Effects, for example changes of the log-probability; NaN is white. For a machine, they are
+        computed for the mutations of `sequence`.
     alphabet : str, optional
-        Letters of the states; needed unless the machine has its own (``fastmf dca``).
+        Letters of the states; needed unless the machine has an alphabet (``fastmf dca``).
     sequence : int array of shape (n_columns,), optional
-        States of the sequence that is mutated, marked by dots; -1 where there is none. A machine
-        needs all of them.
+        States of the sequence that is mutated, marked by dots; -1 for unknown states, which are not
+        allowed for a machine.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default in a new figure.
+        Axes to draw on; by default in a new figure.
 
     Returns
     -------

@@ -1,1 +1,1 @@
-"""Data, names of features, weights, missing values, warnings and files of estimators."""
+"""Shared by all estimators: data, names, weights, missing values, warnings and files."""

@@ -1,8 +1,8 @@
-"""Tables of values of any kind, and the categories of their columns: the values, in order.
+"""Categories of the columns of a table, and its encoding by category indices.
 
-One table has three views: pairs of values of binary columns (`two_categories`), ordered codes of
-items (`item_categories`), and labels of categorical positions, negative where missing
-(`position_categories`). All are encoded by `codes`.
+Categories are defined for binary columns (`two_categories`), for ordinal items with ordered codes
+(`item_categories`), and for categorical positions, with negative labels for missing values
+(`position_categories`). Values of all three are encoded by `codes`.
 """
 
 from numbers import Real
@@ -20,13 +20,13 @@ from fastmf.estimators.common.data import (
     types_of_columns,
 )
 
-# Categories of a column, which fit into a byte; beyond, numbers are measurements.
+# Largest number of categories of a column, which fits into a byte.
 MAX_CATEGORIES = 254
 _SPINS, _BITS = (-1.0, 1.0), (0.0, 1.0)
 
 
 def checked_table(estimator, X, *, reset, missing=False):
-    """Rows of numbers, booleans or strings."""
+    """Check a table of numbers, booleans or strings."""
     X = dense_frame(X)
     X = checked_data(estimator, X, reset=reset, missing=missing, dtype=None, order="C")
     if X.dtype == object:
@@ -45,7 +45,7 @@ def checked_table(estimator, X, *, reset, missing=False):
     elif X.dtype.kind not in "fiubU":
         raise TypeError(f"X must hold numbers, booleans or strings, got dtype {X.dtype}.")
     if X.dtype.kind == "f" and X.dtype not in (np.float32, np.float64):
-        X = X.astype(np.float64)  # half and extended precision, which kernels do not take
+        X = X.astype(np.float64)  # kernels do not support half and extended precision
     return X
 
 
@@ -55,7 +55,7 @@ def is_numeric(X):
 
 
 def declared_categories(X):
-    """Categories of the columns of a data frame that are pandas' categoricals or polars Enums."""
+    """Return the categories of columns that are pandas categoricals or polars Enums."""
     is_pandas = hasattr(X, "iloc")
     dtypes = enumerate(types_of_columns(X))
     declared = {j: d for j, d in dtypes if is_pandas or type(d).__name__ == "Enum"}
@@ -63,7 +63,7 @@ def declared_categories(X):
 
 
 def as_array(values):
-    """Values as an array: of strings or numbers if all are, else of objects."""
+    """Return values as an array of strings or numbers if all are, else of objects."""
     array = np.asarray(list(values))
     is_plain = array.dtype.kind not in "US" or all(
         isinstance(value, str | bytes) for value in values
@@ -72,18 +72,18 @@ def as_array(values):
 
 
 def learned_categories(estimator, X, declared):
-    """Categories of all columns: declared ones, or sorted values of all that share a value."""
-    alphabets = []  # pairs of the columns and the values that they have together
+    """Return the categories of columns, declared or sorted values; columns may share a list."""
+    alphabets = []  # groups of columns connected by common values, with the union of their values
     for j in sorted(set(range(X.shape[1])) - declared.keys()):
         present = column_values(estimator, X[:, j], j)
         columns, values = [j], {(isinstance(value, bool), value) for value in present}
-        apart = []
+        disjoint = []
         for alphabet in alphabets:
             if values.isdisjoint(alphabet[1]):
-                apart.append(alphabet)
+                disjoint.append(alphabet)
             else:
                 columns, values = columns + alphabet[0], values | alphabet[1]
-        alphabets = [*apart, (columns, values)]
+        alphabets = [*disjoint, (columns, values)]
     out = dict(declared)
     for columns, values in alphabets:
         out |= dict.fromkeys(columns, as_array(value for _, value in sorted(values)))
@@ -91,7 +91,7 @@ def learned_categories(estimator, X, declared):
 
 
 def column_values(estimator, column, j):
-    """Sorted distinct values of a column, as Python's own."""
+    """Return the sorted distinct values of a column as Python objects."""
     present = column[~missing_entries(column)]
     name = column_name(estimator, j)
     if not len(present):
@@ -106,7 +106,7 @@ def column_values(estimator, column, j):
 
 
 def codes(estimator, X, categories):
-    """Return numbers of the categories that entries are, int64, and -1 where they are missing."""
+    """Return the category index of each entry, int64; -1 for missing entries."""
     out, absent = np.empty(X.shape, np.int64, order="F"), missing_entries(X)
     for j, values in enumerate(categories):
         column, name = np.ascontiguousarray(X[:, j]), column_name(estimator, j)
@@ -126,17 +126,17 @@ def codes(estimator, X, categories):
 
 
 def _listed(values):
-    """Return the text of the first values in a message."""
+    """Format the first values for a message."""
     return ", ".join(map(_shown, values[:10].tolist())) + ", ..." * (len(values) > 10)
 
 
 def _shown(value):
-    """Return the text of a value in a message."""
+    """Format a value for a message."""
     return f"{value:g}" if type(value) is float else repr(value)
 
 
 def decoded(labels, categories):
-    """The categories of these numbers, an array of a type that holds all of them."""
+    """Return the categories of these indices, as an array with a common dtype."""
     columns = [listed[labels[:, j]] for j, listed in enumerate(categories)]
     kinds = {column.dtype.kind in "US" for column in columns}
     if len(kinds) > 1 or any(column.dtype == object for column in columns):
@@ -145,7 +145,7 @@ def decoded(labels, categories):
 
 
 def given_sizes(name, given, X):
-    """Numbers of categories of each column by an option of this name."""
+    """Check an option that gives the number of categories; return the number for each column."""
     sizes = real_array(name, given)
     if sizes.dtype.kind not in "iu" or sizes.shape not in ((), (X.shape[1],)):
         raise TypeError(
@@ -163,7 +163,7 @@ def given_sizes(name, given, X):
 
 
 def _checked(estimator, categories):
-    """Categories of columns that have two or more, but not too many."""
+    """Return the categories; raise if a column has a single one or too many."""
     for j, values in enumerate(categories):
         if len(values) < 2:
             raise ValueError(
@@ -182,7 +182,7 @@ def _checked(estimator, categories):
 
 
 def two_categories(estimator, X, declared):
-    """The two values of each column."""
+    """Return the two values of each column."""
     if is_numeric(X) and not declared:
         for values in (_SPINS, _BITS):
             if (np.isin(X, values) | missing_entries(X)).all():
@@ -192,11 +192,11 @@ def two_categories(estimator, X, declared):
 
 
 def _pair(estimator, X, listed, j, declared):
-    """The two values of column j, one of the columns with these values."""
+    """Return the two values of column j, given the values `listed` of columns that share any."""
     if len(listed) == 1 and listed[0] in (-1, 0, 1):
         listed = np.array(_SPINS if listed[0] else _BITS)
     present = column_values(estimator, X[:, j], j)
-    # -1, 0 and 1 are spins, and zeros of another meaning, whatever column has them.
+    # Columns with values -1, 0 and 1 are not reduced to two values: 0 may mark missing spins.
     is_code = not is_numeric(listed) or (
         not {-1, 0, 1}.issuperset(listed.tolist()) and (listed == np.rint(listed)).all()
     )
@@ -215,7 +215,7 @@ def _pair(estimator, X, listed, j, declared):
 
 
 def from_spins(means, categories):
-    """Return spins, or their means, in the values of the data; in between for numbers only."""
+    """Convert spins, or their means, to values of the data; interpolate if these are numbers."""
     if not all(is_numeric(values) for values in categories):
         return decoded((means > 0).astype(int), categories)
     low, high = np.transpose(np.array(categories, float))
@@ -226,7 +226,7 @@ def from_spins(means, categories):
 
 
 def item_categories(estimator, X, n_categories, declared):
-    """The values of each item with the scores 0, 1, ..."""
+    """Return the values of each item that have the scores 0, 1, ..."""
     if n_categories is not None:
         first, sizes = int(not (X == 0).any()), given_sizes("n_categories", n_categories, X)
         return [np.arange(first, first + size) for size in sizes]
@@ -250,7 +250,7 @@ def item_categories(estimator, X, n_categories, declared):
 
 
 def _range(estimator, values, j):
-    """All integers from the smallest to the largest value, or the codes -1 and +1."""
+    """Return all integers from the smallest to the largest value, or the codes -1 and +1."""
     low, high = values[0], values[-1]
     if len(values) == 2 and (low, high) == (-1, 1):
         return np.array([-1, 1])
@@ -261,7 +261,7 @@ def _range(estimator, values, j):
             f"{column_name(estimator, j)}: bin values first, as by "
             "sklearn.preprocessing.KBinsDiscretizer."
         )
-    # More are refused by their number.
+    # One more than allowed, so that `_checked` raises an error.
     return np.arange(int(low), min(int(high), int(low) + MAX_CATEGORIES) + 1)
 
 
@@ -269,7 +269,7 @@ def _range(estimator, values, j):
 
 
 def position_categories(estimator, X, n_states, declared):
-    """The values of each position with the states 0, 1, ..."""
+    """Return the values of each position that have the states 0, 1, ..."""
     if n_states is not None:
         return [np.arange(size) for size in given_sizes("n_states", n_states, X)]
     if is_numeric(X) and not declared:
@@ -290,7 +290,7 @@ def position_categories(estimator, X, n_states, declared):
 
 
 def whole_labels(X):
-    """Numbers as int64 labels, -1 where missing: negative, or NaN."""
+    """Return numbers as int64 labels; missing ones, negative or NaN, are -1."""
     if X.dtype.kind == "f":
         X = np.where(np.isnan(X), -1, X)
         if (X != np.rint(X)).any():
@@ -299,10 +299,10 @@ def whole_labels(X):
                 f"X must hold integer labels (negative or NaN: missing) or strings, got {wrong:g}: "
                 "encode values first, as by sklearn.preprocessing.KBinsDiscretizer."
             )
-    # Beyond, integers are not told apart by every type.
+    # Larger integers are not exact in floating-point types.
     return np.clip(X, -1, 2**53).astype(np.int64)
 
 
 def coded_labels(estimator, X, categories):
-    """Return numbers of the states of a table, int64, -1 where missing or negative."""
+    """Return the state index of each entry, int64; -1 for missing or negative entries."""
     return codes(estimator, np.where(X < 0, np.nan, X) if is_numeric(X) else X, categories)

@@ -1,4 +1,4 @@
-"""Data as users pass them: masked arrays, frames, strings, NaN; checked rows, and their weights."""
+"""Checks of data: masked arrays, data frames, strings, missing values, and row weights."""
 
 import re
 
@@ -14,7 +14,7 @@ from fastmf.priors._groups import column_is_group, column_sizes, has_groups, has
 from fastmf.priors._protocol import is_unit_prior
 from fastmf.priors._registry import REGISTRY
 
-# What to do about missing values, for estimators that can fill them in and for those that cannot.
+# Advice on missing values, for estimators with and without `impute`.
 _IMPUTE = "fill them in by `impute`, or leave such rows out"
 _NO_IMPUTE = (
     "leave such rows out, or fill them in first, as by the `impute` of a machine of fastmf or by "
@@ -29,15 +29,15 @@ _ENCODE = (
 
 
 def checked_data(estimator, X, y="no_validation", *, reset, missing=False, **options):
-    """Rows of data as scikit-learn checks them, with errors that say where and what to do."""
+    """Validate data with scikit-learn; errors name the location and a remedy."""
     options |= {"reset": reset, "ensure_all_finite": False}
-    X, alone = with_nan(X), isinstance(y, str)
+    X, without_y = with_nan(X), isinstance(y, str)
     refuse_dates("X", X)
-    numeric_y = not alone and options.get("y_numeric")
+    numeric_y = not without_y and options.get("y_numeric")
     if numeric_y:
         refuse_dates("y", y)
     try:
-        checked = validate_data(estimator, X, y if alone else complete_target(y), **options)
+        checked = validate_data(estimator, X, y if without_y else complete_target(y), **options)
     except (TypeError, ValueError, OverflowError) as error:
         # scikit-learn's messages of several lines, without the name of the argument.
         text, kind = " ".join(str(error).split()), type(error)
@@ -46,7 +46,7 @@ def checked_data(estimator, X, y="no_validation", *, reset, missing=False, **opt
         if re.search(r"\b[Xy]\b", text):
             raise
         raise (TypeError if kind is TypeError else ValueError)(f"X: {text}") from error
-    X = checked if alone else checked[0]
+    X = checked if without_y else checked[0]
     if numeric_y and checked[1].dtype.kind not in "fiub":
         raise ValueError(
             f"y must hold numbers, got {checked[1].item(0)!r:.40} in row 0: of classes take a "
@@ -58,23 +58,23 @@ def checked_data(estimator, X, y="no_validation", *, reset, missing=False, **opt
 
 
 def types_of_columns(X):
-    """Types of the columns of a data frame; the one of anything else, None if it has none."""
+    """Return the types of the columns of a data frame; of other data their dtype, or None."""
     types = getattr(X, "dtypes", getattr(X, "dtype", None))
     return np.atleast_1d(np.asarray(types, object)).tolist()
 
 
 def refuse_dates(name, data):
-    """Raise for columns of dates or times, which would count from 1970 in some unit."""
+    """Raise for columns of dates or times, which have no natural origin and unit."""
     columns = list(getattr(data, "columns", []))
     for k, dtype in enumerate(types_of_columns(data)):
-        temporal = getattr(dtype, "is_temporal", bool)()  # of polars
+        temporal = getattr(dtype, "is_temporal", bool)()  # a dtype of polars
         if temporal or getattr(dtype, "kind", "") in ("m", "M"):
             column = f" in column {k} ({columns[k]!r})" if columns else ""
             raise ValueError(f"{name} must hold numbers, got {dtype}{column}: {_DATES}.")
 
 
 def dense_frame(X):
-    """A data frame of pandas with dense columns in the place of sparse ones; all else as it is."""
+    """Convert sparse columns of a pandas data frame to dense ones; return other data unchanged."""
     dtypes = enumerate(types_of_columns(X))
     sparse = {k: dtype.subtype for k, dtype in dtypes if hasattr(dtype, "fill_value")}
     if not sparse:
@@ -85,7 +85,7 @@ def dense_frame(X):
 
 
 def with_nan(X):
-    """Data with NaN in the place of masked entries, None or pandas' NA."""
+    """Replace masked entries, None and pandas' NA by NaN."""
     if np.ma.isMaskedArray(X):
         return unmasked("X", X, missing=True)
     if hasattr(X, "isna") and hasattr(X, "iloc"):
@@ -104,15 +104,15 @@ def with_nan(X):
 
 
 def _holds_objects(rows):
-    """Whether lists hold other things than numbers and strings, as None and NA are."""
+    """Whether lists contain objects other than numbers and strings, such as None and NA."""
     try:
         return np.asarray(rows).dtype == object
-    except ValueError:  # rows of unequal lengths: scikit-learn says so
+    except ValueError:  # rows of unequal lengths: scikit-learn raises an error
         return False
 
 
 def missing_entries(X):
-    """Which entries of an array of any type are NaN, None or pandas' NA."""
+    """Return a mask of the entries that are NaN, None or pandas' NA, for any dtype."""
     if X.dtype.kind == "f":
         return np.isnan(X)
     if X.dtype != object:
@@ -151,13 +151,13 @@ def check_finite(estimator, X, missing=False):
 
 
 def column_name(estimator, column):
-    """The number of a column, and its name if there is one."""
+    """Return the index of a column as text, with its name if there is one."""
     names = getattr(estimator, "feature_names_in_", None)
     return f"{column}" if names is None else f"{column} ({names[column]!r})"
 
 
 def complete_target(y):
-    """Targets as they are given, provided that none is missing or masked."""
+    """Return targets unchanged; raise if any is missing or masked."""
     if is_sparse(y) or y is None:
         return y
     if np.ma.isMaskedArray(y):
@@ -184,15 +184,15 @@ def complete_target(y):
     return y
 
 
-# --- rows, their weights and moments of columns ---------------------------------------------------
+# --- rows, weights and moments of columns ---------------------------------------------------------
 
 
-# Usual codes of missing values; -1, 8 and 9 are values too often.
+# Usual codes of missing values, except for -1, 8 and 9, which are often valid values.
 CODES = -9, *(sign * (10**n_digits - 1) for n_digits in (2, 3, 4) for sign in (-1, 1))
 
 
 def checked_rows(estimator, X, *, reset, dtype, missing=False):
-    """Rows of data with the right number of columns, finite or in dense rows perhaps `missing`."""
+    """Check rows and their number of columns; NaN is accepted in dense rows if `missing`."""
     missing = missing and not is_sparse(X)
     if is_sparse(X):
         X = canonical(X)
@@ -205,7 +205,7 @@ def checked_rows(estimator, X, *, reset, dtype, missing=False):
 
 
 def with_nan_labels(visible, X):
-    """Rows with NaN in the place of negative labels of categorical units."""
+    """Replace negative labels of categorical units by NaN."""
     kind = REGISTRY.get(visible) if isinstance(visible, str) else visible
     if is_sparse(X) or X.dtype.kind not in "if":
         return X
@@ -219,7 +219,7 @@ def with_nan_labels(visible, X):
 
 
 def check_seen(estimator, X, weights=None, columns=True):
-    """Raise for rows, and columns, without any value."""
+    """Raise for rows, and optionally columns, without any observed value."""
     if not is_incomplete(X):
         return
     seen = ~np.isnan(X)
@@ -238,42 +238,42 @@ def check_seen(estimator, X, weights=None, columns=True):
         )
 
 
-def some(X, rows):
-    """Some rows in double precision."""
+def dense_rows(X, rows):
+    """Return some rows as a dense array in double precision."""
     part = X[rows]
     return (part.toarray() if is_sparse(part) else part).astype(np.float64, copy=False)
 
 
 def mean_and_deviation(name, X, centred, weights=None):
-    """Mean and standard deviation of columns, or of one, around 0 if not centred."""
-    # Rounding errors of differences to the first row do not grow with the number of rows, and no
-    # square in units of the largest difference overflows.
+    """Compute mean and standard deviation of columns, or of a vector; around 0 if not centred."""
+    # Rounding errors of differences to the first row do not grow with the number of rows, and
+    # squares relative to the largest difference do not overflow.
     columns = X if X.ndim > 1 else X[:, None]
     weights = np.ones(columns.shape[0]) if weights is None else weights
-    mean, size, square = np.zeros((3, columns.shape[1]))
+    mean, largest, square = np.zeros((3, columns.shape[1]))
     blocks = row_blocks(columns, dense=True)
     if centred:
-        first = some(columns, slice(0, 1))[0]
-        differences = sum(weights[rows] @ (some(columns, rows) - first) for rows in blocks)
+        first = dense_rows(columns, slice(0, 1))[0]
+        differences = sum(weights[rows] @ (dense_rows(columns, rows) - first) for rows in blocks)
         mean = first + differences / weights.sum()
     for rows in blocks:
-        size = np.maximum(size, abs(some(columns, rows) - mean).max(0))
-    size[size == 0] = 1.0
+        largest = np.maximum(largest, abs(dense_rows(columns, rows) - mean).max(0))
+    largest[largest == 0] = 1.0
     for rows in blocks:
-        square += weights[rows] @ ((some(columns, rows) - mean) / size) ** 2
-    deviation = size * np.sqrt(square / weights.sum())
-    # Constant columns have none.
+        square += weights[rows] @ ((dense_rows(columns, rows) - mean) / largest) ** 2
+    deviation = largest * np.sqrt(square / weights.sum())
+    # Rounding errors of constant columns.
     deviation[deviation <= 10 * np.finfo(np.float64).eps * abs(mean)] = 0
     check_squares(name, deviation)
     return mean.reshape(X.shape[1:])[()], deviation.reshape(X.shape[1:])[()]
 
 
 def check_squares(name, sizes, dtype=np.float64):
-    """Raise unless sums of squares of values of these sizes are finite, and 0 only if they are."""
-    largest = np.sqrt(np.finfo(dtype).max) / 1e4  # with room for sums of 1e8 squares
+    """Raise if sums of squares of values of these sizes would overflow or underflow."""
+    limit = np.sqrt(np.finfo(dtype).max) / 1e4  # for sums of up to 1e8 squares
     for wrong, what, remedy in (
-        (~(sizes <= largest), "finite", "divide"),
-        ((sizes > 0) & (sizes < 1 / largest), "not rounded to 0", "multiply"),
+        (~(sizes <= limit), "finite", "divide"),
+        ((sizes > 0) & (sizes < 1 / limit), "not rounded to 0", "multiply"),
     ):
         if wrong.any():
             column = int(np.argmax(wrong))
@@ -284,10 +284,10 @@ def check_squares(name, sizes, dtype=np.float64):
 
 
 def missing_code(X, codes=CODES, seen=None):
-    """A code of missing values in numbers, and its first column; None if there seems to be none.
+    """Return a code that seems to mark missing values, and its first column; None without one.
 
-    A code is far from all other values of its column, farther than they are from each other; or it
-    is negative and they are not.
+    A code is the extreme value of a column and farther from the next value than the range of all
+    other values; or it is negative, and no other value is.
     """
     with np.errstate(invalid="ignore"):
         low, high = np.fmin.reduce(X, axis=0), np.fmax.reduce(X, axis=0)
@@ -304,9 +304,9 @@ def missing_code(X, codes=CODES, seen=None):
             if code in n_entries and (gap > spread or code == values[0] < 0 <= values[1]):
                 first.setdefault(code, int(j))
                 n_entries[code] += n
-    # One entry alone may be a mistake of another kind.
-    fewest = 2 if seen is None else 1
-    return next(((int(c), j) for c, j in first.items() if n_entries[c] >= fewest), None)
+    # A single entry may be an error of another kind.
+    min_entries = 2 if seen is None else 1
+    return next(((int(c), j) for c, j in first.items() if n_entries[c] >= min_entries), None)
 
 
 def warn_of_missing_codes(estimator, X, name="X", codes=CODES, seen=None):
@@ -325,9 +325,9 @@ def warn_of_missing_codes(estimator, X, name="X", codes=CODES, seen=None):
 
 
 def check_counts(total, n_rows, option=""):
-    """Warn if weights that count rows add up to next to none, as those that add up to 1 do."""
+    """Warn if frequency weights sum to less than two rows, for example if normalised to 1."""
     float64 = np.finfo(float)
-    # Squares of sums over rows are not rounded to 0, and numbers of rows are told apart.
+    # Squares of sums over rows do not underflow, and sums of weights resolve single rows.
     low, high = np.sqrt(float64.tiny) / float64.eps, 2 / float64.eps
     if not low <= total <= high:
         raise ValueError(
@@ -343,12 +343,12 @@ def check_counts(total, n_rows, option=""):
 
 
 def class_factors(class_weight, y, weights):
-    """Factors of the weights of rows, by their classes; balanced classes have one total weight."""
+    """Return factors of row weights by class; balanced classes have equal total weights."""
     if isinstance(class_weight, str) and class_weight == "balanced":
-        which = np.unique(y, return_inverse=True)[1]
-        of_classes = np.bincount(which, weights)
-        total = of_classes.sum() / np.count_nonzero(of_classes)
-        return (total / np.where(of_classes > 0, of_classes, 1.0))[which]
+        index = np.unique(y, return_inverse=True)[1]
+        totals = np.bincount(index, weights)
+        total = totals.sum() / np.count_nonzero(totals)
+        return (total / np.where(totals > 0, totals, 1.0))[index]
     if not isinstance(class_weight, dict):
         raise ValueError(
             f"class_weight must be None, 'balanced' or a dict by class, got {class_weight!r:.60}."

@@ -1,4 +1,4 @@
-"""Fitted estimators in .npz files."""
+"""Saving and loading of fitted estimators in .npz files."""
 
 import json
 from numbers import Integral
@@ -19,15 +19,15 @@ from fastmf.models._io import (
 
 
 def _options(estimator):
-    """The constructor's options as text, and the priors among them as arrays."""
+    """Return the constructor's options for JSON, and options that are priors as arrays."""
     options, arrays = {}, {}
     for name, value in estimator.get_params(deep=False).items():
         if name in estimator._forgotten:
             continue
         if name == "random_state" and not isinstance(value, Integral):
-            continue  # the state of a generator is no option of a fit to come
+            continue  # the state of a generator cannot be stored as an option
         if name in ("visible", "hidden") and not isinstance(value, str):
-            # A class or an instance: the fitted prior is saved in its place.
+            # For a class or an instance, save the fitted prior instead.
             arrays |= field_to_arrays(f"option.{name}", getattr(estimator, f"{name}_"))
             continue
         if name == "graph" and value is not None:
@@ -42,31 +42,31 @@ def _options(estimator):
 
 
 def _plain_or_list(value):
-    """Numbers and arrays as JSON knows them."""
+    """Convert numbers and arrays to types that JSON supports."""
     if hasattr(value, "to_numpy"):
         value = value.to_numpy()
     return value.tolist() if isinstance(value, np.ndarray) else plain(value)
 
 
 class Saved:
-    """Estimators with options and fitted values, which are kept in files.
+    """Mixin for saving estimators with their options and fitted values to files.
 
-    A class gives `_saved()`, fitted values that JSON holds, which are attributes, and arrays; and
+    A subclass defines `_saved()`, which returns fitted attributes for JSON, and arrays; and
     `_restore(arrays)`, which sets all other attributes.
     """
 
-    # Options that say how to train rather than what was learned, and may hold anything.
+    # Options that are not saved: they do not affect fitted values, and may be of any type.
     _forgotten: tuple = ("callbacks",)
 
-    # Names of the classes that the model may have; none: any.
+    # Allowed names of the class of the model; empty: any.
     _models: tuple = ()
 
     def _store(self, given):
-        """Options as attributes, from all local variables of a constructor."""
+        """Set options as attributes, given the local variables of a constructor."""
         vars(self).update({k: v for k, v in given.items() if k not in ("self", "__class__")})
 
     def __getattr__(self, name):
-        """Raise an AttributeError; before `fit`, for what it sets, scikit-learn's kind of it."""
+        """Raise an AttributeError, or NotFittedError for a fitted attribute before `fit`."""
         if name.startswith("_") != name.endswith("_") and not self.__sklearn_is_fitted__():
             raise NotFittedError(f"This {type(self).__name__} is not fitted yet: call `fit` first.")
         return self.__getattribute__(name)
@@ -75,7 +75,7 @@ class Saved:
         return "n_iter_" in vars(self)
 
     def _model_from(self, arrays):
-        """The model in an `Archive`, of a class that suits."""
+        """Read the model from an `Archive`; raise if its class is not allowed."""
         model = model_from_arrays(arrays)
         name = type(model).__name__
         if self._models and name not in self._models:
@@ -85,8 +85,8 @@ class Saved:
     def save(self, path):
         """Write the fitted estimator to `path` (.npz, without pickles, atomically).
 
-        Its options are kept, but for `callbacks`, `init` of machines that are
-        trained, and a `random_state` that is no integer.
+        Options are saved as well, except for `callbacks`, `init` of layered machines, and a
+        `random_state` that is not an integer.
 
         Parameters
         ----------
@@ -125,16 +125,16 @@ class Saved:
         Raises
         ------
         ValueError
-            If the file is damaged, not such an estimator, or would take more memory.
+            If the file is damaged, holds another estimator, or would need more memory.
         LookupError
-            If its units have a prior that is not this package's, and not registered.
+            If its units have a custom prior that is not registered.
         """
         with reading(path, f"a {cls.__name__}", max_bytes) as arrays:
             return _from_arrays(cls, arrays)
 
 
 def _from_arrays(cls, arrays):
-    """The estimator of a class that `save` wrote, in an `Archive`."""
+    """Read an estimator of a class from an `Archive` written by `save`."""
     if "estimator" not in arrays:
         raise ValueError("it holds no estimator (fastmf.load reads models).")
     name, options, fitted = arrays.texts("estimator", 3)
@@ -172,7 +172,7 @@ def _from_arrays(cls, arrays):
 
 
 def check_n_features(estimator, n_features):
-    """Raise unless the model has the number of features that the estimator has seen."""
+    """Raise unless `n_features_in_` agrees with the model."""
     if estimator.n_features_in_ not in n_features:
         raise ValueError(
             f"n_features_in_ must be {' or '.join(map(str, n_features))}, as the model says, got "
@@ -181,7 +181,7 @@ def check_n_features(estimator, n_features):
 
 
 def _named(what, text):
-    """Values by their names, of text in JSON."""
+    """Parse a JSON object."""
     values = json.loads(text)
     if not isinstance(values, dict):
         raise ValueError(f"its {what} must be named, got {shown(text)}.")

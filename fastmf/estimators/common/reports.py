@@ -1,4 +1,4 @@
-"""Results with names of features, as data frames of pandas, and credible intervals."""
+"""Names of features, results as pandas data frames, and credible intervals."""
 
 import numpy as np
 from scipy.special import ndtri
@@ -7,7 +7,7 @@ from fastmf._common.names import pandas
 
 
 def feature_names(estimator):
-    """Names of the features, array of str: of the data frame `fit` was given, or x0, x1, ..."""
+    """Return the names of features, array of str: column names of the frame, or x0, x1, ..."""
     names = getattr(estimator, "feature_names_in_", None)
     if names is None:
         names = [f"x{j}" for j in range(estimator.n_features_in_)]
@@ -15,34 +15,34 @@ def feature_names(estimator):
 
 
 def features_frame(estimator, columns):
-    """Columns over features, a NamedTuple, as a data frame."""
+    """Return a NamedTuple of arrays over features as a data frame."""
     return pandas().DataFrame(columns._asdict(), index=feature_names(estimator))
 
 
 def pairs_frame(estimator, tests):
-    """Columns over pairs of features, whose numbers are the first two, as a data frame."""
+    """Return a NamedTuple of arrays over pairs (`first`, `second`, ...) as a data frame."""
     names, columns = feature_names(estimator), tests._asdict()
     columns |= {which: names[columns[which]] for which in ("first", "second")}
     return pandas().DataFrame(columns)
 
 
 def like_frame(X, values):
-    """Values as a data frame with the names of one, or as they are if `X` is no data frame."""
+    """Return values with the index and columns of `X` if it is a data frame; else unchanged."""
     if not is_frame(X):
         return values
     return pandas().DataFrame(values, index=X.index, columns=X.columns).infer_objects()
 
 
 def is_frame(X):
-    """Whether rows are a data frame of pandas."""
+    """Whether `X` is a pandas data frame."""
     return hasattr(X, "iloc") and hasattr(X, "columns")
 
 
 def coded_frame(X, categories=None):
-    """A data frame with numbers in the place of categories, and the categories by column.
+    """Encode categories by numbers; return the data frame and the categories of each column.
 
-    Categories are those given, or pandas', or the sorted values of a column of strings; None of
-    columns of numbers.
+    Categories are the given ones, pandas categories, or the sorted values of a column of strings;
+    they are None for numeric columns.
     """
     listed, columns = [], {}
     for j in range(X.shape[1]):
@@ -66,7 +66,7 @@ def coded_frame(X, categories=None):
 
 
 def decoded_frame(names, values, categories, index=None):
-    """Values of columns of numbers and numbers of categories, as a data frame."""
+    """Return values as a data frame; columns with categories are decoded."""
     columns = {
         j: values[:, j] if listed is None
         else pandas().Categorical.from_codes(values[:, j].astype(int), listed)
@@ -75,27 +75,27 @@ def decoded_frame(names, values, categories, index=None):
     return pandas().DataFrame(columns, index).set_axis(names, axis=1)
 
 
-# --- quantities that are zero with some probability, and else Gaussian ----------------------------
+# --- mixtures of a point mass at zero and a Gaussian ----------------------------------------------
 
 
 def slab_moments(mean, variance, included):
-    """Mean and variance where a quantity is not zero, from those with the mass at zero."""
+    """Return mean and variance given a non-zero value, from those including the mass at zero."""
     positive = np.maximum(included, 1e-300)
     slab_mean = mean / positive
     return slab_mean, np.maximum((variance + mean**2) / positive - slab_mean**2, 0.0)
 
 
 def slab_interval(level, included, mean, variance):
-    """Ends of equal-tailed intervals of this probability, of quantities with these moments."""
+    """Compute the limits of equal-tailed intervals, given moments including the mass at zero."""
     moments = slab_moments(mean, variance, included)
     return [_quantile((1 + side * level) / 2, included, *moments) for side in (-1, 1)]
 
 
 def _quantile(tail, included, mean, variance):
-    """Quantiles of a mass at zero and a Gaussian."""
+    """Compute quantiles of a mixture of a point mass at zero and a Gaussian."""
     deviation = np.sqrt(variance)
     with np.errstate(divide="ignore", invalid="ignore"):
         safe = np.where(included > 0, included, 1.0)
-        below = mean + deviation * ndtri(np.clip(tail / safe, 0, 1))
-        above = mean + deviation * ndtri(np.clip((tail - (1 - included)) / safe, 0, 1))
-    return np.where(below < 0, below, np.where(above > 0, above, 0.0))
+        negative = mean + deviation * ndtri(np.clip(tail / safe, 0, 1))
+        positive = mean + deviation * ndtri(np.clip((tail - (1 - included)) / safe, 0, 1))
+    return np.where(negative < 0, negative, np.where(positive > 0, positive, 0.0))

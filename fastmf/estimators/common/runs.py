@@ -1,4 +1,4 @@
-"""Runs of learning: seeds, settings, and warnings of what has not converged."""
+"""Training runs: seeds, settings, and convergence warnings."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,12 +15,12 @@ from fastmf.learning.training.trainer import Checkpoint, train
 
 
 def seed_of(random_state):
-    """The seed of a run, or None to draw one."""
+    """Return the seed of a run; None if `random_state` is None."""
     return None if random_state is None else drawn_seed(random_state)
 
 
 def drawn_seed(random_state):
-    """A seed that an int, a RandomState or None gives."""
+    """Draw a seed from an int, a RandomState or None."""
     try:
         return int(check_random_state(random_state).randint(2**31 - 1))
     except (TypeError, ValueError, OverflowError) as error:
@@ -31,12 +31,12 @@ def drawn_seed(random_state):
 
 
 def generator_of(random_state):
-    """The generator of random numbers of `random_state`."""
+    """Return a random generator for `random_state`."""
     return np.random.default_rng(drawn_seed(random_state))
 
 
 def split(n_rows, seed):
-    """Numbers of the rows to learn from, and of a tenth that is set aside for early stopping."""
+    """Return indices of training rows, and of a tenth of the rows for early stopping."""
     n = max(1, round(0.1 * n_rows))
     if n >= n_rows:
         raise ValueError(f"early_stopping needs more than {n_rows} sample to set some aside.")
@@ -44,9 +44,9 @@ def split(n_rows, seed):
     return order[n:], order[:n]
 
 
-def settings_of(estimator, class_, **others):
-    """The estimator's options as settings of this class, checked; `others` replace some."""
-    settings = class_(**options_of(estimator, class_) | others)
+def settings_of(estimator, class_, **overrides):
+    """Return the estimator's options as checked settings of a class, with `overrides`."""
+    settings = class_(**options_of(estimator, class_) | overrides)
     if estimator.weight_scale is not None:
         number("weight_scale", estimator.weight_scale, 0, np.inf, below=True)
     if not isinstance(estimator.verbose, bool | np.bool_):
@@ -56,7 +56,7 @@ def settings_of(estimator, class_, **others):
 
 
 def run(estimator, model, data, steps, seed, validation, raw=None, **options):
-    """Train from a model; sets `model_`, `history_` and `n_iter_`, and returns the last state."""
+    """Train a model; set `model_`, `history_` and `n_iter_`, and return the last state."""
     options |= {
         "seed": seed,
         "validation": validation,
@@ -71,7 +71,7 @@ def run(estimator, model, data, steps, seed, validation, raw=None, **options):
 
 
 def _with_raw_models(callbacks, raw):
-    """Callbacks that see models of data as given; anything but a list of callbacks is returned."""
+    """Wrap callbacks so that they see models on the data's scale; return invalid values as is."""
     if raw is None or not (isinstance(callbacks, Iterable) and all(map(callable, callbacks))):
         return () if callbacks is None else callbacks
 
@@ -90,20 +90,20 @@ def _with_raw_models(callbacks, raw):
 
 # Largest error of log-likelihoods without a warning, in nats.
 MAX_ERROR = 0.1
-# Learning counts as diverged at this many nats a unit below independent units, and of labels below
-# values drawn uniformly at random.
+# Training has diverged if the log-likelihood is lower than for independent units, or for uniformly
+# random labels, by this many nats per unit.
 BELOW_INDEPENDENT = 0.02
-# Share of what the best epoch gained over independent units that the last one may have lost.
+# Share of the gain of the best epoch over independent units that the last epoch may have lost.
 LOST_GAIN = 0.5
 
 
 def warn_of_convergence(message):
-    """Warn with scikit-learn's category for iterations that have not converged."""
+    """Issue scikit-learn's `ConvergenceWarning`."""
     warn_user(message, ConvergenceWarning)
 
 
 def warn_unless_converged(converged):
-    """Warn of rows whose means are no solution."""
+    """Warn of rows whose mean-field solutions have not converged."""
     n = np.count_nonzero(~converged)
     if n:
         warn_of_convergence(
@@ -113,13 +113,13 @@ def warn_unless_converged(converged):
 
 
 def warn_of_approximation(what, approximate, sums):
-    """Warn if approximate log-likelihoods of some rows differ from annealed ones with errors."""
+    """Warn if approximate log-likelihoods differ from annealed ones by more than their errors."""
     values, errors = sums
-    off = np.mean(approximate - values)
-    if not abs(off) <= MAX_ERROR + errors.mean():
+    bias = np.mean(approximate - values)
+    if not abs(bias) <= MAX_ERROR + errors.mean():
         warn_of_convergence(
-            f"log-likelihoods {what} are about {abs(off):.3g} nats too "
-            f"{'high' if off > 0 else 'low'}, by annealing of {len(values)} rows. Penalties (l2) "
+            f"log-likelihoods {what} are about {abs(bias):.3g} nats too "
+            f"{'high' if bias > 0 else 'low'}, by annealing of {len(values)} rows. Penalties (l2) "
             "and fewer epochs keep couplings weak; few units are summed exactly."
         )
 
@@ -136,14 +136,14 @@ def warn_if_below_uniform(value, n_labels):
 
 
 def warn_of_likelihood(model, history, independent, epoch, score):
-    """Warn if learning ended below independent units, or far below its best epoch."""
+    """Warn if the final likelihood is below independent units, or far below the best epoch."""
     if not epoch:
         return
     values = np.array(history["log_likelihood"][:epoch]) * sum(model.sizes)
-    value, largest = values[-1], values[np.isfinite(values)].max(initial=-np.inf)
-    small = BELOW_INDEPENDENT * model.sizes[0]
-    least = max(independent - small, largest - max(LOST_GAIN * (largest - independent), small))
-    if np.isfinite(value) and value < least:
+    value, best = values[-1], values[np.isfinite(values)].max(initial=-np.inf)
+    margin = BELOW_INDEPENDENT * model.sizes[0]
+    threshold = max(independent - margin, best - max(LOST_GAIN * (best - independent), margin))
+    if np.isfinite(value) and value < threshold:
         value = max(value, score())
     advice = (
         "Use a smaller learning_rate, larger batches (batch_size), with chains more of them "
@@ -155,28 +155,28 @@ def warn_of_likelihood(model, history, independent, epoch, score):
             "have no moments: compare `score` with that of independent units. Bounded units, such "
             "as 'truncated_gaussian', have moments always."
         )
-    elif value < independent - small:
+    elif value < independent - margin:
         warn_of_convergence(
             f"learning has diverged: the log-likelihood of epoch {epoch}, {value:.4g} nats a row, "
             "is below that of the independent units that learning began with, "
             f"{independent:.4g}. {advice}"
         )
-    elif value < least:
+    elif value < threshold:
         warn_of_convergence(
-            f"learning has not converged: the log-likelihood fell from {largest:.4g} nats a row, "
+            f"learning has not converged: the log-likelihood fell from {best:.4g} nats a row, "
             f"in epoch {int(np.nanargmax(values)) + 1}, to {value:.4g} in epoch {epoch} "
             f"(independent units: {independent:.4g}). {advice}"
         )
 
 
-def warn_of_little_gain(gain, better, n_visible, possible):
-    """Warn if learning has gained little over independent units and one hidden unit gains more."""
-    if not abs(gain) < BELOW_INDEPENDENT * n_visible:  # far below, it has diverged
+def warn_of_little_gain(gain, exact_gain, n_visible, reachable):
+    """Warn if the gain over independent units is smaller than with one binary hidden unit."""
+    if not abs(gain) < BELOW_INDEPENDENT * n_visible:  # training has diverged if far below
         return
-    gain, attained = better(), possible()
-    if gain < LOST_GAIN * attained:
+    gain, best = exact_gain(), reachable()
+    if gain < LOST_GAIN * best:
         warn_of_convergence(
             f"learning has hardly begun: the machine has gained {gain:.3g} nats a row over "
-            f"independent units, where one binary hidden unit alone gains {attained:.3g}. Use more "
+            f"independent units, where one binary hidden unit alone gains {best:.3g}. Use more "
             "epochs (n_epochs), a smaller l2, or few hidden units with gradient='exact'."
         )

@@ -34,7 +34,7 @@ from fastmf.learning.layered.settings import (
     MANY_ROWS,
     LayeredSettings,
     gradient_for,
-    least_rows,
+    min_batch_size,
     steps_for,
 )
 from fastmf.learning.layered.step import Plan
@@ -60,7 +60,7 @@ from fastmf.priors.ordinal import MAX_SCORE
 
 
 def _class(name, spec):
-    """The class of a registered name, or a class itself; None for an instance."""
+    """Return the class that `spec` names or is; None if it is an instance."""
     if isinstance(spec, str):
         if spec not in REGISTRY:
             raise ValueError(f"{name} must be one of {sorted(REGISTRY)} or a prior, got {spec!r}.")
@@ -69,14 +69,14 @@ def _class(name, spec):
 
 
 def _instance(name, prior, n, dtype):
-    """A prior of `n` units; a single unit is repeated."""
+    """Return the prior with `n` units; a single unit is repeated."""
     if is_unit_prior(prior):
         prior = repeated(prior, n)
     return unit_prior(name, prior, n, dtype)
 
 
-def visible_prior(spec, X, rows=None, more=False, categories=None):
-    """Make the initial visible prior, fitted to the columns if `spec` is a name or class."""
+def visible_prior(spec, X, rows=None, online=False, categories=None):
+    """Return the initial visible prior, fitted to the columns if `spec` is a name or class."""
     if categories is not None:
         prior = _of_kinds(X, categories)
         return prior if rows is None else independent_units(prior, X[rows])
@@ -89,7 +89,8 @@ def visible_prior(spec, X, rows=None, more=False, categories=None):
         raise TypeError(f"visible: {class_.__name__} has no from_data; give an instance.")
     if has_groups_of_states(class_):
         labels = _labels(X)
-        prior = class_.from_data(labels, sizes=max(int(labels.max()), 1) + 1 if more else None)
+        # Later batches may hold labels that are absent from this one.
+        prior = class_.from_data(labels, sizes=max(int(labels.max()), 1) + 1 if online else None)
     else:
         if common_support(class_):
             check_part(class_, X)
@@ -101,7 +102,7 @@ def visible_prior(spec, X, rows=None, more=False, categories=None):
 
 
 def _of_kinds(X, categories):
-    """Units of columns of any kinds, with lists of categories, or None of numbers."""
+    """Return units for columns of mixed kinds; `categories` is None for numeric columns."""
     kinds = [_kind(X[:, [j]], listed) for j, listed in enumerate(categories)]
     parts = []
     for kind, numbers in groupby(range(len(kinds)), kinds.__getitem__):
@@ -113,10 +114,9 @@ def _of_kinds(X, categories):
 
 
 def _kind(column, categories):
-    """The class of the units of a column.
+    """Return the class of unit for a column.
 
-    Whole numbers from 0 are scores where a weight of each explains them better than a normal
-    density, by the Bayesian information criterion.
+    Non-negative integers are ordinal if that has a better BIC than a normal density.
     """
     if categories is not None:
         return Categorical
@@ -135,7 +135,7 @@ def _kind(column, categories):
 
 
 def _labels(X):
-    """Data as labels of groups, complete and not too large for a table of states."""
+    """Return `X` if it holds labels of categorical units; raise an error otherwise."""
     if is_sparse(X):
         raise ValueError(
             "X must be a dense array of labels of categorical units, got a sparse matrix: use "
@@ -152,7 +152,7 @@ def _labels(X):
 
 
 def hidden_prior(spec, n_components, dtype):
-    """The hidden prior to start from: centred units if `spec` is a name or class."""
+    """Return the initial hidden prior; centred units if `spec` is a name or class."""
     class_ = _class("hidden", spec)
     if class_ is None:
         return _instance("hidden", spec, n_components, dtype)
@@ -163,7 +163,7 @@ def hidden_prior(spec, n_components, dtype):
 
 
 def given_layers(init, X, *kinds):
-    """Couplings, in the type of the data, and layers of a model that learning begins with."""
+    """Return the couplings, in the dtype of the data, and the layers of the option `init`."""
     if not isinstance(init, kinds):
         names = " or ".join(kind.__name__ for kind in kinds)
         raise TypeError(f"init must be of type {names}, or None, got {type(init).__name__}.")
@@ -193,34 +193,34 @@ class Learning:
         X : array, data frame, sparse matrix or Dask array of shape (n_samples, n_features)
             Categorical units have one label each. Sparse rows and integers are made dense and
             floating point a batch at a time; integers count as float64. NaN, or a negative label
-            of a categorical unit, is a missing value. A Dask array is learned block by block
-            (`fastmf.distributed.fit`), which says how results may differ.
+            of a categorical unit, is a missing value. A Dask array is processed block by block;
+            see `fastmf.distributed.fit` for how results may differ.
         y : ignored
         validation_data : array or sparse matrix of shape (n_rows, n_features) or None
-            Data whose log-likelihood is followed and decides on early stopping.
+            Data whose log-likelihood is recorded and used for early stopping.
         sample_weight : array of shape (n_samples,) or None
-            An epoch has each row as often as its weight says, on average; rows of weight 0 are left
-            out.
+            In each epoch, rows are resampled in proportion to their weights; rows of weight 0 are
+            not used.
 
         Raises
         ------
         FloatingPointError
-            If learning diverges, and couplings grow beyond all bounds.
+            If learning diverges and the couplings overflow.
 
         Warns
         -----
         ConvergenceWarning
-            If the data are in the end explained worse than by independent units, or more than half
-            of the gain of an earlier epoch is lost.
+            If the final log-likelihood is lower than for independent units, or if more than half
+            of the gain of the best epoch has been lost.
         UserWarning
-            If mean-field iterations have no moments, and learning continues with "pcd".
+            If mean-field iterations yield no finite moments, so that training continues with "pcd".
 
         Notes
         -----
-        The likelihood of the observed entries is maximised, which is right where values are missing
-        at random, independently of themselves given the observed ones. It is exact with gradient
-        "exact", unless there is `l1` or `preconditioning`; otherwise missing values are drawn anew
-        before each epoch, by Gibbs sampling of the model given the observed ones.
+        The likelihood of the observed entries is maximised, which is valid for values missing at
+        random. Its gradient is exact with gradient "exact" if `l1` and `preconditioning` are not
+        used; otherwise missing values are resampled before each epoch, by Gibbs sampling of the
+        model given the observed entries.
         """
         if hasattr(X, "to_delayed"):
             from fastmf.distributed import fit
@@ -232,7 +232,7 @@ class Learning:
         weights = check.row_weights(sample_weight, X.shape[0])
         check_seen(self, X, weights)
         X, weights = present_rows(X, weights)
-        raw, scaled, model, scaling, independent = self._begin(X, seed or 0, weights, more=False)
+        raw, scaled, model, scaling, independent = self._begin(X, seed or 0, weights, online=False)
         first = scaling.undone(model)
         if validation_data is not None:
             validation = self._data(validation_data, missing=True, model=first)
@@ -251,21 +251,21 @@ class Learning:
         self.model_ = scaling.undone(self.model_)
         self._remember(raw, settings, weights, seed)
         epoch = self.n_iter_
-        if self.early_stopping and epoch:  # the best one is kept
+        if self.early_stopping and epoch:  # `model_` is the best model
             epoch = int(np.argmax(self.history_["validation_log_likelihood"])) + 1
-        # Units of the data without couplings: fitted to them, and those before learning.
+        # Independent units: fitted to the data, and those of the initial model.
         units, scored = (independent, first.layers[0]), partial(scored_rows, raw, weights)
         monitored = monitor_rows(raw, settings, state.seed, weights)
-        alone = min(mean_alone(prior, *monitored) for prior in units)
+        baseline = min(independent_score(prior, *monitored) for prior in units)
         runs.warn_of_likelihood(
-            self.model_, self.history_, alone, epoch, lambda: self._score_of(*scored())
+            self.model_, self.history_, baseline, epoch, lambda: self._score_of(*scored())
         )
-        # Hidden units of real values may not do what a binary one does, however they are learned.
+        # The gain of one binary hidden unit is no yardstick for real-valued hidden units.
         if is_discrete(self.model_.layers[1]) and epoch >= LayeredSettings.n_epochs:
             value = self.history_["log_likelihood"][epoch - 1] * sum(self.model_.sizes)
             runs.warn_of_little_gain(
-                value - alone,
-                lambda: self._score_of(*scored()) - mean_alone(independent, *scored()),
+                value - baseline,
+                lambda: self._score_of(*scored()) - independent_score(independent, *scored()),
                 self.model_.sizes[0],
                 lambda: gain_of_one_unit(
                     scaling.units(independent), *scored_rows(scaled, weights), settings.l2
@@ -275,7 +275,7 @@ class Learning:
         return self
 
     def partial_fit(self, X, y=None):
-        """Take one step of learning on a batch of data, at the rate of the first epoch.
+        """Take one gradient step on a batch of data, with the learning rate of the first epoch.
 
         The first call initialises the model as `fit` does, but without pre-training.
 
@@ -331,22 +331,22 @@ class Learning:
         return X
 
     def _kind_of_visible(self):
-        """The option `visible`, or the units of `init`."""
+        """Return the visible prior of `init`, or the option `visible` without `init`."""
         return self.visible if self.init is None else getattr(self.init, "layers", (None,))[0]
 
-    def _begin(self, X, seed, weights=None, more=True):
-        """Data as given and standardised, machine and scaling of the latter, independent units."""
+    def _begin(self, X, seed, weights=None, online=True):
+        """Return raw data, scaled data, initial scaled model, scaling and independent units."""
         rows = None if weights is None else _repeated_rows(weights)
-        lacking = is_incomplete(X)
-        values = with_values_of_columns(X) if lacking else X
-        model = self._initial_model(values, seed, rows, more)
-        X = checked_values(model.layers[0], X, model.dtype, missing=lacking)
+        incomplete = is_incomplete(X)
+        values = with_values_of_columns(X) if incomplete else X
+        model = self._initial_model(values, seed, rows, online)
+        X = checked_values(model.layers[0], X, model.dtype, missing=incomplete)
         independent = independent_of_seen(model.layers[0], X if rows is None else X[rows])
-        if lacking and not is_unit_prior(self._kind_of_visible()):  # it was fitted, and to more
+        if incomplete and not is_unit_prior(self._kind_of_visible()):  # refit to observed values
             model = model.rebuilt(model.couplings, (independent, *model.layers[1:]))
         scaling = scaling_of(independent, model, is_sparse(X), self.centred)
         if self.init is None:
-            # The couplings that were drawn are meant for the units of measurement of learning.
+            # The scale of the random couplings refers to standardised columns.
             model = model.rebuilt(model.couplings, scaling.of_layers(model.layers))
         else:
             model = scaling.model(model)
@@ -354,9 +354,9 @@ class Learning:
         return X, scaling.data(X, model.dtype), model, scaling, independent
 
     def _with_steps(self, settings, model, X, weights, n_rows, batches=True):
-        """The settings with gradient and sizes of steps for `n_rows` rows, such as these.
+        """Return settings with the gradient, batch size and rate chosen for `n_rows` rows.
 
-        Without `batches` the size and the rate of steps do not depend on correlations of columns.
+        Without `batches`, correlations of columns do not affect the batch size and the rate.
         """
         gradient = self.gradient
         if gradient == "auto":
@@ -371,7 +371,7 @@ class Learning:
         settings = replace(settings, gradient=gradient)
         chosen = steps_for(model, settings, 1 - np.isnan(X).mean() if is_incomplete(X) else 1.0)
         if batches and (self.batch_size is None or self.learning_rate is None):
-            least = least_rows(model, *scored_rows(X, weights))
+            least = min_batch_size(model, *scored_rows(X, weights))
             if chosen["batch_size"] == FEW_ROWS["batch_size"]:
                 chosen["learning_rate"] *= max(1.0, FEW_ROWS["batch_size"] / least)
             chosen["batch_size"] = max(chosen["batch_size"], int(least))
@@ -381,14 +381,14 @@ class Learning:
         return {name: value for name, value in defaults.items() if getattr(self, name) is None}
 
     def _steps(self, model, settings, X, weights, scaling):
-        """The steps of learning."""
+        """Return the callable that takes the steps of an epoch."""
         first_order = settings.l1 or settings.preconditioning is not None
         if settings.gradient != "exact" or first_order:
             return Plan(model, settings, self.n_threads, scaling)
         return QuasiNewtonSteps(settings, X, weights, scaling, self.n_threads)
 
     def _pretrained(self, model, X, settings, seed, row_weights):
-        """The model from which `fit` starts."""
+        """Return the model at which `fit` starts."""
         return model
 
     def _settings(self):
@@ -398,7 +398,7 @@ class Learning:
         return runs.settings_of(self, LayeredSettings, **chosen)
 
     def _score_of(self, X, weights):
-        """The average of `score_samples`."""
+        """Return the average of `score_samples`, without warnings."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of solutions that do not converge
             try:
@@ -415,16 +415,16 @@ class Learning:
         self.starts_ = states(self.visible_, starts, self.model_.dtype)
 
 
-def scored_rows(X, weights, most=2000):
-    """Rows and weights that are scored after learning, chosen at random if there are more."""
-    if X.shape[0] <= most:
+def scored_rows(X, weights, max_rows=2000):
+    """Return at most `max_rows` random rows, and their weights, to score after learning."""
+    if X.shape[0] <= max_rows:
         return X, weights
-    rows = np.random.default_rng(0).choice(X.shape[0], most, replace=False)
+    rows = np.random.default_rng(0).choice(X.shape[0], max_rows, replace=False)
     return X[rows], weights if weights is None else weights[rows]
 
 
-def mean_alone(prior, X, weights=None):
-    """Average log-likelihood of rows, given uncoupled units of this prior."""
+def independent_score(prior, X, weights=None):
+    """Return the average log-likelihood of rows under uncoupled units of this prior."""
     prior = as_dtype(prior, np.float64)  # values may be far from zero
     if is_incomplete(X):
         sizes = column_sizes(prior)
@@ -436,5 +436,5 @@ def mean_alone(prior, X, weights=None):
 
 
 def _repeated_rows(weights):
-    """Rows as often as their weights say, 50,000 or more."""
+    """Return indices of 50,000 or more rows, resampled in proportion to their weights."""
     return resampled_rows(weights, max(len(weights), 50_000), 0.5)

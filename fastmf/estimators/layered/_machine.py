@@ -1,4 +1,4 @@
-"""Common parts of the estimators of RBMs and DBMs: likelihoods, sampling, restoring, files.
+"""Base class of the RBM and DBM estimators: likelihoods, sampling, imputation, denoising, files.
 
 An observation y of visible units x through a noisy channel acts on them as a tilt
 exp(b x - a x^2 / 2):
@@ -6,8 +6,8 @@ exp(b x - a x^2 / 2):
     binary symmetric channel, flip probability p    b = +-log((1 - p) / p) / (high - low), a = 0
     additive Gaussian noise of variance s2          b = y / s2, a = 1 / s2
 
-(Tramel et al. 2018, Eqs. 43 and 44, the latter with its sign corrected.) The estimate is the mean
-of the visible units of the tilted model.
+(Tramel et al. 2018, Eqs. 43 and 44; the sign of Eq. 44 is corrected.) The denoised estimate of x
+is the mean of the visible units of the tilted model.
 """
 
 from copy import copy
@@ -59,7 +59,7 @@ from fastmf.priors._values import checked_values, data_fields, states
 
 
 def noise_tilt(Y, noise_variance):
-    """Field and precision by which observations with Gaussian noise act; 0 where there are none."""
+    """Return the field and precision of observations with Gaussian noise; 0 where y is missing."""
     variance = positive("noise_variance", noise_variance)
     field, precision = Y / Y.dtype.type(variance), np.full_like(Y, 1 / variance)
     field[np.isnan(Y)] = precision[np.isnan(Y)] = 0
@@ -67,7 +67,7 @@ def noise_tilt(Y, noise_variance):
 
 
 def flip_field(Y, prior, flip_probability):
-    """Field by which observations through a binary symmetric channel act; 0 where there is none."""
+    """Return the field of observations through a binary symmetric channel; 0 where y is missing."""
     p = number("flip_probability", flip_probability, 0, 1)
     if not two_values(prior):
         raise ValueError(
@@ -75,8 +75,8 @@ def flip_field(Y, prior, flip_probability):
             "real units take noise_variance."
         )
     low, high = two_values(prior)
-    least = np.finfo(np.float64).eps  # a flip probability of 0 would be an infinite field
-    p = min(max(p, least), 1 - least)
+    smallest = np.finfo(np.float64).eps  # a flip probability of 0 would be an infinite field
+    p = min(max(p, smallest), 1 - smallest)
     field = np.log((1 - p) / p) / (high - low)
     fields = np.where(Y == high, Y.dtype.type(field), Y.dtype.type(-field))
     fields[np.isnan(Y)] = 0
@@ -84,12 +84,12 @@ def flip_field(Y, prior, flip_probability):
 
 
 def denoising_starts(Y, pointwise, candidates, n_starts, field, precision, rng):
-    """Starts of all rows of `Y`, row by row: (n_rows * n_starts, n_units).
+    """Return the starts of all rows of `Y`, row by row: (n_rows * n_starts, n_units).
 
-    The pointwise optimal estimate (Eq. 46, corrected) leads to a solution unlike all data under
-    much noise. Better starts are rows of data under which the observation is probable, and draws
-    from the pointwise posterior if there are too few. Their solutions count equally: log-partitions
-    would prefer solutions that have taken much of the noise for signal.
+    At high noise, iterations from the pointwise optimal estimate (Eq. 46, corrected) end in a
+    solution unlike all data. Better starts are the candidate rows under which the observation is
+    most probable; draws from the pointwise posterior are added if these are too few. Solutions are
+    averaged with equal weights, because log-partitions favour solutions that fit the noise.
     """
     a = field.dtype.type(0) if precision is None else precision
     if candidates is None:
@@ -113,10 +113,10 @@ STARTS_OF_CHAINS = ("independent", "data", "solutions", "annealed")
 class LayeredMachine(
     Learning, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, BaseEstimator
 ):
-    """Base of `GeneralizedRBM` and `DeepBoltzmannMachine`, which give the layers."""
+    """Base of `GeneralizedRBM` and `DeepBoltzmannMachine`; subclasses define `_layers_above`."""
 
     _forgotten = (*Saved._forgotten, "init")
-    # By column, of a data frame whose kinds of columns were inferred: categories, None of numbers.
+    # For a data frame with inferred kinds: the categories of each column, None if it is numeric.
     categories_ = None
 
     @property
@@ -135,11 +135,11 @@ class LayeredMachine(
     def _order(self):
         return ORDER_OF_GRADIENT.get(self.gradient, 2)
 
-    def _initial_model(self, X, seed, rows=None, more=True):
-        """The model before learning: `init`, below layers of small random weights."""
+    def _initial_model(self, X, seed, rows=None, online=True):
+        """Return the initial model: `init`, with added layers of small random weights above it."""
         rng, dtype = np.random.default_rng([seed, 0, 3]), floating_type(X)
         if self.init is None:
-            options = rows, more, self.categories_
+            options = rows, online, self.categories_
             weights, layers = (), (visible_prior(self.visible, X, *options),)
         else:
             kinds = [getattr(models, name) for name in self._models]
@@ -155,12 +155,12 @@ class LayeredMachine(
         return machine_of(weights, layers)
 
     def transform(self, X):
-        """Means of the highest hidden layer given the visible units, of several ones by mean field.
+        """Compute means of the top layer given the data, by mean field in deep machines.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
-            With NaN, or negative labels, for missing values: see `score_samples`.
+            NaN, or a negative label, is a missing value: see `score_samples`.
 
         Returns
         -------
@@ -187,27 +187,27 @@ class LayeredMachine(
     # --- likelihoods and solutions ------------------------------------------------------------
 
     def score_samples(self, X, log_partition="auto"):
-        """Log-likelihood of each row.
+        """Compute the log-likelihood of each row.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
-            With NaN, or negative labels, for missing values: of these rows, the log-likelihood of
-            what was seen.
+            NaN, or a negative label, is a missing value; observed values alone are scored then.
         log_partition : {"auto", "exact", "log_sum_exp", "mean"} or float
-            As in `log_partition`; a number is taken as the log-partition itself.
+            Method, as for `log_partition`, or the value of the log-partition.
 
         Returns
         -------
         array of shape (n_samples,)
-            Nats.
+            In nats.
 
         Notes
         -----
-        Hidden layers are summed exactly given the data, in a deep machine only if it is small, and
-        else by mean field, with a warning if annealing of ten rows differs by more than 0.1 nats on
-        average. Missing units are summed together with the hidden ones, exactly where `impute` is
-        exact, and else by chains; a warning says if standard errors are above 0.2 nats on average.
+        The sum over hidden states given the data is exact for one hidden layer and for small deep
+        machines. For larger deep machines it is a mean-field approximation; a warning is issued if
+        annealing of ten rows differs from it by more than 0.1 nats on average. Missing and hidden
+        units are summed together, exactly where `impute` is exact and otherwise by sampling; a
+        warning is issued if the standard errors exceed 0.2 nats on average.
         """
         double = self._in_double_precision()
         X, model = double._data(X, missing=True), double.model_
@@ -233,7 +233,7 @@ class LayeredMachine(
         return values
 
     def _warn_of_mean_field(self, X, approximate):
-        """Warn if hidden layers given some rows of data have other sums by annealing."""
+        """Warn if annealing of ten rows contradicts their mean-field log-likelihoods."""
         rows = np.linspace(0, X.shape[0] - 1, min(10, X.shape[0])).astype(int)
         scored = states(self.visible_, X[rows], self.model_.dtype)
         if exact_given(self.model_, scored[:1]).exact.all():
@@ -244,7 +244,7 @@ class LayeredMachine(
         runs.warn_of_approximation(what, approximate[rows], (values, errors))
 
     def _in_double_precision(self):
-        """Return the machine in a type in which values far from zero lose no digits."""
+        """Return the machine in float64 if its values are unbounded: float32 loses digits there."""
         if self.model_.dtype == np.float64 or common_support(self.visible_) is not None:
             return self
         double, model = copy(self), self.model_
@@ -255,21 +255,21 @@ class LayeredMachine(
         return double
 
     def _log_likelihoods(self, X, log_partition):
-        """Log-likelihood of each of some rows that `_data` returned, or those that `fit` learns."""
-        # Values between the two of a binary unit are means of the row, not states.
+        """Return the log-likelihood of each row of checked data."""
+        # Values between the two states of a binary unit count as means of the unit.
         return log_likelihoods(self.model_, X, log_partition, **self._options)
 
     def log_partition(self, how="auto"):
-        """The log-partition that `score_samples` takes.
+        """Compute the log-partition of the model.
 
         Parameters
         ----------
         how : {"auto", "exact", "log_sum_exp", "mean"}, default "auto"
-            "auto": `log_partition_`, exact or annealed, whose error is `log_partition_error_`.
-            "exact": `fastmf.exact`, by enumeration. "log_sum_exp": log of the summed weights of
-            the distinct mean-field solutions reached from `starts_` (of solutions that no barrier
-            separates one counts); low by a nat or two for machines trained by mean field. "mean":
-            the mean of their log-partitions, as in the figures of Tramel et al. (2018).
+            "auto": `log_partition_`, exact or annealed, with error `log_partition_error_`. "exact":
+            `fastmf.exact`, by enumeration. "log_sum_exp": log of the summed weights of the distinct
+            mean-field solutions reached from `starts_` (solutions not separated by a barrier count
+            once); low by a nat or two for machines trained by mean field. "mean": the mean of their
+            log-partitions, as in the figures of Tramel et al. (2018).
 
         Returns
         -------
@@ -309,10 +309,10 @@ class LayeredMachine(
             )
         if not np.isfinite(value) or how != ESTIMATES[0]:
             return value
-        least = lower_bound(self.model_.bipartite(), [starts_at(solved)]).value
-        if too_low := lacking(value, least, self.model_.dtype):
+        bound = lower_bound(self.model_.bipartite(), [starts_at(solved)]).value
+        if shortfall := lacking(value, bound, self.model_.dtype):
             runs.warn_of_convergence(
-                f"the log-partition {value:.6g} is at least {too_low:.3g} nats too low, and "
+                f"the log-partition {value:.6g} is at least {shortfall:.3g} nats too low, and "
                 "log-likelihoods too high: the mean-field solutions from starts_ miss the states "
                 "of most weight, as happens where training has diverged. Train with a smaller "
                 "learning_rate, or take log_partition='auto'."
@@ -321,16 +321,16 @@ class LayeredMachine(
 
     @property
     def log_partition_(self):
-        """The log-partition: exact if its sum is quick, else annealed, once a model."""
+        """Log-partition, exact for small models, else annealed; cached until `model_` changes."""
         return self._estimated_log_partition()[0]
 
     @property
     def log_partition_error_(self):
-        """Standard error of `log_partition_`, in nats: 0 if exact, NaN of units without samples."""
+        """Standard error of `log_partition_` in nats: 0 if exact, NaN if unknown."""
         return self._estimated_log_partition()[1]
 
     def _estimated_log_partition(self):
-        """Log-partition and error of `model_`, which are estimated anew for another model."""
+        """Return the log-partition of `model_` and its error, cached until `model_` changes."""
         estimate = vars(self).get("_log_partition")
         if estimate is None or estimate[0] is not self.model_:
             double = self._in_double_precision()
@@ -349,7 +349,7 @@ class LayeredMachine(
         return estimate[1:]
 
     def score(self, X, y=None):
-        """Average of `score_samples`.
+        """Compute the average of `score_samples`.
 
         Parameters
         ----------
@@ -363,23 +363,23 @@ class LayeredMachine(
         return float(np.mean(self.score_samples(X)))
 
     def solutions(self, X=None, merge_tol=1e-2):
-        """The distinct mean-field solutions reached from data.
+        """Find the distinct mean-field solutions reached from data.
 
         Parameters
         ----------
         X : array of shape (n_starts, n_features) or None
-            Starts (None: `starts_`).
+            Starts of the iterations; None: `starts_`.
         merge_tol : float
-            Solutions whose visible means differ nowhere by more are the same.
+            Solutions are merged if no visible mean differs by more.
 
         Returns
         -------
         Solutions
             With `visible` and `hidden` means, `free_energy`, `log_partition`, `converged`, one row
-            a solution, lowest free energy first, and `members`, for each start its solution.
+            per solution, lowest free energy first, and `members`, the solution of each start.
         """
-        reached = self._solve(self.starts_ if X is None else self._dense_data(X))
-        return distinct_solutions(reached, merge_tol)
+        solved = self._solve(self.starts_ if X is None else self._dense_data(X))
+        return distinct_solutions(solved, merge_tol)
 
     @property
     def _options(self):
@@ -392,37 +392,37 @@ class LayeredMachine(
     # --- restoring --------------------------------------------------------------------------------
 
     def impute(self, X, *, method="auto", n_starts=8, labels="mode"):
-        """Fill in missing values by their means given the others.
+        """Fill in missing values by their posterior means given the observed values of the row.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            With NaN for missing values, or a negative label for a missing categorical one.
+            NaN, or a negative label of a categorical unit, is a missing value.
         method : {"auto", "exact", "tap"}, default "auto"
-            - "exact": the sum over all states of the hidden layer (up to some 12 units of two
-              values next to 784), or of a row's missing units, the other side summed analytically.
-              In a deep machine the sides are the even and the odd layers.
-            - "tap": the means of distinct mean-field solutions from `n_starts` starts, weighted by
-              their log-partitions.
-            - "auto": "exact" for rows that it takes, "tap" for all others.
+            - "exact": enumeration of the states of the hidden layer (up to about 12 binary units
+              next to 784 visible units) or of the missing units of a row; the units of the other
+              side are summed analytically. The sides of a deep machine are its even and odd layers.
+            - "tap": the means of the distinct mean-field solutions reached from `n_starts` starts,
+              weighted by their log-partitions.
+            - "auto": "exact" for rows with few enough states, "tap" for all other rows.
         n_starts : int, default 8
-            Number of starts of "tap": the mean of independent units, the distinct
+            Number of starts of "tap": the means of independent units, the distinct
             `solutions` under which the observed values are most probable, and the nearest rows of
-            `starts_`. With 1, a single solution, which may be one of several phases.
+            `starts_`. With 1, a single solution is used, which may be one of several phases.
         labels : {"mode", "mean", "probabilities"}, default "mode"
-            Values of categorical units: the most probable label, which is wrong least often; the
-            average label, whose squared error is least where labels are scores, such as ratings;
-            or the probabilities of all states. Units of other kinds have means.
+            Values of categorical units: the most probable label, which minimises the error rate;
+            the mean label, which minimises the squared error of ordered scores, such as ratings;
+            or the probabilities of all states. All other units have their means.
 
         Returns
         -------
         array of shape (n_samples, n_features)
-            Rows that are filled in; with "probabilities" a column for each state.
+            The completed rows; with "probabilities", one column for each state.
 
         Warns
         -----
         ConvergenceWarning
-            If the solutions of some rows have not converged.
+            If the solutions of some rows do not converge.
         """
         one_of("method", method, ("auto", "exact", "tap"))
         one_of("labels", labels, ("mode", "mean", "probabilities"))
@@ -458,7 +458,7 @@ class LayeredMachine(
         return filled
 
     def _fill_exactly(self, X, incomplete):
-        """Fill in what can be summed, in place; the rows that are left."""
+        """Fill in rows with few enough states, in place; return the other incomplete rows."""
         unfilled = []
         for rows in blocks(len(incomplete), len(incomplete) * X.shape[1]):
             rows = incomplete[rows]
@@ -468,7 +468,7 @@ class LayeredMachine(
         return np.concatenate(unfilled) if unfilled else incomplete
 
     def _phases(self):
-        """The distinct mean-field solutions of the model itself, of finite log-partition."""
+        """Return the distinct mean-field solutions of the model that have finite log-partitions."""
         solutions = self._solve(self.starts_)
         rows = distinct(solutions)[0]
         rows = rows[np.isfinite(solutions.log_partition[rows])]
@@ -476,7 +476,7 @@ class LayeredMachine(
         return replace(solutions, mean=mean, b=b, a=a, log_partition=solutions.log_partition[rows])
 
     def _average_of_solutions(self, X, phases, n_starts):
-        """Means over mean-field solutions of each row, and whether one has converged."""
+        """Return the weighted mean of each row's solutions, and whether one has converged."""
         zero, prior = X.dtype.type(0), self.visible_
         starts = np.broadcast_to(self.pointwise_.moments(zero, zero)[0], X.shape)[:, None]
         if phases is not None:
@@ -495,25 +495,25 @@ class LayeredMachine(
         self, Y, *, flip_probability=None, noise_variance=None, n_starts=1, candidates=None,
         random_state=None,
     ):  # fmt: skip
-        """Posterior means of the visible units given noisy observations of them, by mean field.
+        """Compute mean-field posterior means of the visible units given noisy observations.
 
         Parameters
         ----------
         Y : array of shape (n_samples, n_features)
-            Observations: states of two-valued units, any numbers for real units. NaN where there is
-            none.
+            Observations: states of two-valued units, any numbers for real units. NaN is a missing
+            observation.
         flip_probability : float
             Flip probability of the binary symmetric channel, in [0, 1].
         noise_variance : float
             Variance of additive Gaussian noise, positive.
         n_starts : int, default 1
-            Starts of the mean-field solution for each row; solutions are averaged. A single one
-            is the pointwise estimate, as in the paper, unless there are `candidates`; several are
-            those `candidates` under which the observation is most probable. Take five to ten under
-            much noise (flip probabilities above 0.2, say).
+            Number of starts for each row, whose solutions are averaged. Without `candidates`, a
+            single start is the pointwise estimate, as in the paper; otherwise the starts are the
+            `candidates` under which the observation is most probable. Use five to ten starts at
+            high noise (for example, flip probabilities above 0.2).
         candidates : array of shape (n_candidates, n_features), optional
-            Rows of clean data to start from, such as all training data under much noise; with
-            several starts the default is `starts_`.
+            Rows of clean data to start from, for example all training data at high noise. The
+            default is `starts_` if `n_starts` is above 1.
         random_state : int, RandomState or None
 
         Returns
@@ -523,7 +523,7 @@ class LayeredMachine(
         Warns
         -----
         ConvergenceWarning
-            If for some rows no solution has converged.
+            If none of the solutions of some row converges.
         """
         n_starts = count("n_starts", n_starts)
         if (flip_probability is None) == (noise_variance is None):
@@ -542,34 +542,34 @@ class LayeredMachine(
         rng = runs.generator_of(random_state)
         starts = denoising_starts(Y, self.pointwise_, candidates, n_starts, b, a, rng)
         b, a = (x if x is None else np.repeat(x, n_starts, axis=0) for x in (b, a))
-        reached = self._solve(starts, field=b, precision=a, log_partition=False)
-        counted = reached.converged.reshape(len(Y), n_starts)
-        converged = counted.any(1)
+        solutions = self._solve(starts, field=b, precision=a, log_partition=False)
+        averaged = solutions.converged.reshape(len(Y), n_starts)
+        converged = averaged.any(1)
         runs.warn_unless_converged(converged)
-        counted = counted | ~converged[:, None]  # where none has, all count
-        weights = (counted / counted.sum(1, keepdims=True)).astype(Y.dtype)
-        return np.einsum("rs,rsu->ru", weights, reached.mean[0].reshape(len(Y), n_starts, -1))
+        averaged = averaged | ~converged[:, None]  # average all if none has converged
+        weights = (averaged / averaged.sum(1, keepdims=True)).astype(Y.dtype)
+        return np.einsum("rs,rsu->ru", weights, solutions.mean[0].reshape(len(Y), n_starts, -1))
 
     # --- samples ----------------------------------------------------------------------------------
 
     def sample(self, n_samples=1, *, n_sweeps=100, start="annealed", init=None, random_state=None):
-        """Draw from the model by Gibbs sampling.
+        """Draw samples from the model by Gibbs sampling.
 
         Parameters
         ----------
         n_samples : int
         n_sweeps : int
-            Sweeps from the start of each chain. Chains of well separated phases do not change
-            phase: they keep the weights of the start (see `fastmf.evaluation.gibbs_chains`).
+            Number of sweeps of each chain. Chains do not move between well separated phases, so
+            the starts determine the phases' weights (see `fastmf.evaluation.gibbs_chains`).
         start : {"annealed", "independent", "data", "solutions"}, default "annealed"
-            Where the chains start, without `init`. "annealed": the ends of 100 chains, or
+            Starts of the chains; ignored if `init` is given. "annealed": the ends of 100 chains, or
             `n_samples` if that is more, annealed from independent units in `n_sweeps` steps and
             resampled by their importance weights, so that phases have the weights of the model.
             "independent": draws from independent units fitted to the data. "data": rows of
-            `starts_`. "solutions": draws from the distinct mean-field `solutions`, as often as
-            their log-partitions say.
+            `starts_`. "solutions": draws from the distinct mean-field `solutions`, with weights
+            proportional to their partition functions.
         init : array of shape (n_samples, n_features) or None
-            Rows at which the chains start, in place of `start`.
+            Rows at which the chains start; replaces `start`.
         random_state : int, RandomState or None
 
         Returns
@@ -579,7 +579,7 @@ class LayeredMachine(
         Raises
         ------
         FloatingPointError
-            With "annealed", if the units of a step on the way have no distribution.
+            With "annealed", if an intermediate distribution cannot be normalised.
         """
         n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps, 0)
         one_of("start", start, STARTS_OF_CHAINS)
@@ -598,7 +598,7 @@ class LayeredMachine(
         return decoded_frame(feature_names(self), drawn, self.categories_)
 
     def _as_given(self, x, means=False):
-        """Values of the visible units in the form of the data that were learned from."""
+        """Return values of the visible units in the format of the training data."""
         labelled = self.n_features_in_ != n_units(self.visible_)
         return as_labels(self.visible_, x, means) if labelled else x
 
@@ -607,13 +607,13 @@ class LayeredMachine(
         return sample(self.pointwise_, zero, zero, rng)
 
     def _data_starts(self, n_samples, n_sweeps, rng):
-        """Rows of `starts_`, none twice before all have been drawn."""
+        """Draw rows of `starts_`; none is drawn again before all others have been drawn."""
         n_rounds = -(-n_samples // len(self.starts_))
         rows = [rng.permutation(len(self.starts_)) for _ in range(n_rounds)]
         return self.starts_[np.concatenate(rows)[:n_samples]]
 
     def _solutions_starts(self, n_samples, n_sweeps, rng):
-        """Draws from mean-field solutions, or from independent units if there are none."""
+        """Draw from mean-field solutions, or from independent units if there are none."""
         phases = self._phases()
         if not len(phases.log_partition):
             return self._independent_starts(n_samples, n_sweeps, rng)
@@ -621,7 +621,7 @@ class LayeredMachine(
         return sample(self.visible_, phases.b[0][rows], phases.a[0][rows], rng)
 
     def _annealed_starts(self, n_samples, n_sweeps, rng):
-        """Ends of annealed chains, drawn without replacement."""
+        """Draw ends of annealed chains without replacement."""
         n_chains = max(n_samples, MIN_ANNEALED)
         data = self._data_starts(n_chains, 0, rng)
         samples, _ = annealed_samples(self.model_, data, n_sweeps, rng, self.n_threads)
@@ -660,7 +660,7 @@ class LayeredMachine(
         return tags
 
     def _data(self, X, *, missing=False, soft=True, model=None):
-        """Checked rows of any kind for a model, by default the one that was learned."""
+        """Check rows of any type for a model, by default `model_`."""
         seen = self.starts_ if model is None else None
         model = self.model_ if model is None else model
         X = self._given(X, model.dtype, model, missing)
@@ -669,12 +669,12 @@ class LayeredMachine(
         return checked_values(model.layers[0], X, model.dtype, missing=missing, means=soft)
 
     def _given(self, X, dtype, model=None, missing=False):
-        """Rows of this type, with labels of categories, and NaN if values may be missing."""
+        """Return rows of a type, with labels of categories, and NaN if values may be missing."""
         if self.categories_ and is_frame(X) and X.shape[1] == len(self.categories_):
             X, _ = coded_frame(X, self.categories_)
         X = checked_rows(self, X, reset=False, dtype=dtype, missing=missing)
         return with_nan_labels((model or self.model_).layers[0], X) if missing else X
 
     def _dense_data(self, X, **options):
-        """Checked rows as a dense array of the values of all units."""
+        """Check rows; return them as a dense array with the values of all units."""
         return states(self.visible_, self._data(X, **options), self.model_.dtype)

@@ -25,26 +25,26 @@ class GeneralizedRBM(LayeredMachine):
     visible, hidden : str, class or unit prior
         A name such as "bernoulli", "ising", "binomial", "categorical", "gaussian",
         "truncated_gaussian", "gauss_bernoulli" or "truncated_gauss_bernoulli". Visible units given
-        by name or class are fitted to the columns first. Bernoulli units accept probabilities;
-        categorical units have one label each, an integer from 0. "auto" is "bernoulli", but for
-        data frames with values beyond 0 to 1: strings and pandas' categories are categorical, whole
-        numbers from 0 ordinal where that has the better BIC, all other columns Gaussian.
+        by name or class are first fitted to the columns. Bernoulli units accept probabilities;
+        categorical units have one label each, an integer from 0. "auto": "bernoulli"; for data
+        frames not within [0, 1], by column: "bernoulli" for 0 and 1, "categorical" for strings and
+        pandas categories, "ordinal" for non-negative integers if BIC prefers it, else "gaussian".
     gradient : {"auto", "tap", "mean_field", "adaptive_tap", "bp", "cd", "pcd", "exact"}
-        How averages over the model are computed; for this and the options that follow see
-        `fastmf.distributed.LayeredSettings`. "auto": "exact" (quasi-Newton steps from all rows)
+        Method for the averages over the model; for this and the options that follow see
+        `fastmf.distributed.LayeredSettings`. "auto": "exact" (quasi-Newton steps on all rows)
         where sums over states are cheap, "pcd" with unbounded units, otherwise "tap".
     learning_rate : None, float, (start, end), (start, end, "linear") or callable
-        None: 0.05; up to about 0.3 by mean-field solutions from data of discrete units, as far as
-        the noise of a batch along the first principal component of the data permits.
+        None: 0.05; for mean-field solutions from data of discrete units up to about 0.3, limited by
+        the noise of a batch along the first principal component of the data.
     momentum : float
     l2 : float or None
         Weight decay. None: 0.005 for discrete units and mean-field solutions from data, otherwise
-        0.001, times the share of the data that is not missing.
+        0.001, times the fraction of observed values.
     l1 : float
     n_epochs : int
-        Learning needs some thousands of steps, `n_epochs * n_rows / batch_size`.
+        Training needs thousands of steps, `n_epochs * n_rows / batch_size`.
     batch_size : int or None
-        None: 20 where the default of `l2` is 0.005, otherwise 100; more for correlated columns.
+        None: 20 where the default of `l2` is 0.005, otherwise 100; larger for correlated columns.
     n_starts : int or None
         Mean-field solutions or Gibbs chains per step; None: the batch size.
     n_sweeps : int
@@ -52,17 +52,17 @@ class GeneralizedRBM(LayeredMachine):
         Damping of mean-field solutions; None: adaptive.
     starts : {"data", "noise", "persistent", "random"}
     centred : bool
-        Learn with units counted from their means, and real columns standardised. False: steps of
-        the parameters themselves, as in the paper.
+        Use centred gradients and standardised real columns. False: plain gradients, as in the
+        paper.
     preconditioning : float or None
-        Variance of units above which natural-gradient steps are shortened; None: no such steps.
+        Variance of units above which natural-gradient steps are shortened; None: plain gradients.
     early_stopping : bool or int
         Stop when the log-likelihood of validation data, a tenth of the rows unless given to `fit`,
         has not risen for this many epochs (True: 5), and keep the best model.
     weight_scale : float or None
-        Standard deviation of the first weights, on standardised columns; None: by kinds of units.
+        Standard deviation of the initial weights on standardised columns; None: set by unit types.
     init : RBM or None
-        The first model; replaces `n_components`, `visible`, `hidden` and `weight_scale`.
+        Initial model; replaces `n_components`, `visible`, `hidden` and `weight_scale`.
     callbacks : sequence of callable or None
         Called as `callback(state)` after each epoch; training stops when one returns True. With
         `fastmf.evaluation.Checkpoint` an interrupted `fit` resumes.
@@ -80,18 +80,18 @@ class GeneralizedRBM(LayeredMachine):
     starts_ : array of shape (n_rows, n_features)
         Up to 100 rows of data from which solutions and chains start.
     categories_ : list or None
-        Of the columns of a data frame, None of numbers; `sample` and `impute` return frames then.
+        Categories of a frame's columns (None: numeric); `sample` and `impute` then return frames.
     history_ : dict of lists
-        By epoch: "epoch", "learning_rate", "log_likelihood" (nats per unit, visible and hidden) and
-        "validation_log_likelihood".
+        Values of each epoch: "epoch", "learning_rate", "log_likelihood" (nats per unit, visible and
+        hidden) and "validation_log_likelihood".
     log_partition_, log_partition_error_ : float
     gradient_ : str
     n_iter_, n_features_in_ : int
 
     Notes
     -----
-    Tramel et al. (2018), Algorithm 2. Attributes are in the units of the data. float32 data are
-    computed in float32. Sparse rows are not made dense. For options see the guide on training.
+    Tramel et al. (2018), Algorithm 2. Attributes are on the original scale of the data. float32
+    data are processed in float32. Sparse rows stay sparse. The guide on training explains options.
 
     Examples
     --------
@@ -119,7 +119,7 @@ class GeneralizedRBM(LayeredMachine):
 
     @property
     def components_(self):
-        """Couplings as scikit-learn has them, (n_components, n_features)."""
+        """Couplings in scikit-learn's orientation, (n_components, n_features)."""
         return self.model_.weights.T
 
     @property
@@ -137,28 +137,28 @@ class DeepBoltzmannMachine(LayeredMachine):
     Parameters
     ----------
     n_components : tuple of int, or int
-        Units of each hidden layer, from the lowest up. A number, or a tuple of one, makes an RBM.
+        Units of each hidden layer, from the lowest up. An int, or a tuple of one, makes an RBM.
     pretraining_epochs : int
-        Epochs of each layer's pre-training as the RBM of the layer below, before all layers learn
-        together; 0 for none, and none with `init`.
+        Epochs for which each pair of adjacent layers is trained as an RBM before joint training;
+        0: no pre-training. Ignored if `init` is given.
     visible : str, class or unit prior
         As for `GeneralizedRBM`.
     hidden : str, class, unit prior, or tuple of these
         Prior of all hidden layers, or of each.
     gradient : {"auto", "tap", "mean_field", "pcd"}
-        Averages over the model, as for `GeneralizedRBM`; "auto" is "pcd" wherever there are
-        unbounded units. Averages over the data are of mean-field solutions of the same order, with
-        "pcd" of naive mean field.
+        Method for the averages over the model, as for `GeneralizedRBM`; "auto" is "pcd" if there
+        are unbounded units. Averages over the data use mean-field solutions of the same order, and
+        naive mean field with "pcd".
     learning_rate, momentum, l2, n_epochs, batch_size, n_starts, n_sweeps, starts, \
     centred, preconditioning, early_stopping, weight_scale, callbacks, n_threads, random_state, \
     verbose
-        As for `GeneralizedRBM`, but for 10 sweeps and a rate of 0.05. Batches of machines of
-        several hidden layers have 100 rows by default, `l2` is 0.001, and weights above the first
-        are of scale 0.001, except between an unbounded and a bounded hidden layer. A run that
+        As for `GeneralizedRBM`, except for 10 sweeps and a rate of 0.05. With several hidden
+        layers the defaults are batches of 100 rows, `l2` 0.001, and initial weights of scale 0.001
+        between hidden layers, unless one of them is bounded and the other is not. A run that
         resumes from a checkpoint repeats its pre-training.
     init : RBM, DBM or None
-        The first model, such as the `model_` of another machine. Layers of `n_components` above
-        its own are added, coupled by small random weights.
+        Initial model, for example the `model_` of another machine. If `n_components` has more
+        hidden layers, these are added on top, with small random weights.
 
     Attributes
     ----------
@@ -173,9 +173,9 @@ class DeepBoltzmannMachine(LayeredMachine):
 
     Notes
     -----
-    Tramel et al. (2018), Appendix E and Algorithm 4, in which the data of the l-th RBM are samples
-    of the hidden units below it (the printed indices are shifted); momentum and decay as in
-    Algorithm 2; with "pcd" Salakhutdinov & Hinton (2009).
+    Tramel et al. (2018), Appendix E and Algorithm 4, with momentum and decay as in Algorithm 2; the
+    data of the l-th RBM are samples of the hidden units below it (the printed indices are shifted).
+    With "pcd", the algorithm is the one of Salakhutdinov & Hinton (2009).
 
     Examples
     --------
@@ -185,7 +185,7 @@ class DeepBoltzmannMachine(LayeredMachine):
     >>> dbm.transform(X).shape
     (200, 4)
 
-    An RBM first, and then a layer above it:
+    Train an RBM first, then add a layer above it:
 
     >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
     >>> dbm = mf.DeepBoltzmannMachine((8, 4), init=rbm.model_, n_epochs=2, random_state=0).fit(X)
@@ -246,7 +246,7 @@ class DeepBoltzmannMachine(LayeredMachine):
         return list(zip(kinds, sizes, strict=True))[len(given) :]
 
     def _pretrained(self, model, X, settings, seed, row_weights):
-        """Each layer trained as the RBM of the one below (Algorithm 4, first part)."""
+        """Train each pair of adjacent layers as an RBM (Algorithm 4, first part)."""
         if self.pretraining_epochs == 0 or not model.deep or self.init is not None:
             return model
         settings = replace(settings, n_epochs=self.pretraining_epochs, early_stopping=False)

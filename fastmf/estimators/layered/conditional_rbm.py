@@ -43,18 +43,18 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         contrastive divergence; CD-PercLoss; latent and marginal structured support vector machine
         (Hamming loss), the latter with labels or with pseudo-marginals of mixed-product.
     inference : {"bp", "bp_uniform", "mean_field", "max_product", "mixed_product"} or None
-        For prediction, and for objective="likelihood" also for learning. None: sum-product belief
-        propagation for "likelihood", max-product for "latent_svm", mixed-product for
-        marginal support vector machines, mean field otherwise. The first messages of "bp" prefer
-        no value of a unit; those of "bp_uniform" are 1/2, as in the paper, which prefer one where
-        couplings are strong.
+        Method of prediction, and with objective="likelihood" also of learning. None: sum-product
+        belief propagation for "likelihood", max-product for "latent_svm", mixed-product for
+        marginal support vector machines, mean field otherwise. The initial messages of "bp" favour
+        neither value of a unit; the initial messages of "bp_uniform" are 1/2, as in the paper,
+        which favours one value if couplings are strong.
     n_gibbs : int
         Gibbs sweeps of "cd" (CD-k) and "perceptron" (10 in the paper).
     gibbs_start : {"data", "logistic", "random"}
-        Start of the chains of "cd". Chains from the data hardly learn from small weights.
+        Start of the chains of "cd". With "data", learning from small weights is very slow.
     n_sweeps : int or None
-        Iterations of inference, undamped; None for 7 + epoch, as in the paper. In training, rows
-        end earlier where their beliefs have converged to the precision of the type.
+        Iterations of inference, undamped; None for 7 + epoch, as in the paper. In training, a row
+        stops earlier if its beliefs have converged to floating-point precision.
     learning_rate, momentum, l2, n_epochs, batch_size, early_stopping
         As for `GeneralizedRBM`. Weight decay applies to all three weight matrices, and early
         stopping is by the error of validation data.
@@ -62,9 +62,9 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         Standard deviation of the initial `weights`; all other parameters are initially 0. Larger
         weights, such as 0.1, let the hidden units of support vector machines differ sooner.
     standardize : bool
-        Learn from standardised features (sparse ones over their root mean squares), so that rates,
-        `weight_scale` and weight decay suit features of any unit. `model_`, `init` and the models
-        that `callbacks` see are of the features as they are given; a checkpoint's are not.
+        Standardise features for training (divide sparse ones by their root mean squares), so that
+        rates, `weight_scale` and weight decay suit features on any scale. `model_`, `init` and the
+        models passed to `callbacks` refer to the original features; checkpoints do not.
     init : CRBM or None
         Initial model. Without hidden units (a logistic regression) it gives the weights and biases
         of the labels only.
@@ -80,16 +80,16 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         `values_`, repeated for each label if `y` had two axes; `predict_proba` then returns one
         array.
     history_ : dict of lists
-        By epoch: "accuracy" (fraction of correct labels) and "converged" (fraction of rows whose
-        beliefs, and log-odds relative to their size, change by at most 1e-3 in the last sweep) of
-        100 rows of data, and "validation_accuracy".
+        Values of each epoch: "accuracy" (fraction of correct labels) and "converged" (fraction of
+        rows whose beliefs, and log-odds relative to their size, change by at most 1e-3 in the last
+        sweep), both for 100 rows of data, and "validation_accuracy".
     n_iter_, n_features_in_ : int
     n_sweeps_ : int
-        Iterations of inference in prediction, as in the epoch of the model.
+        Iterations of inference in prediction: as many as in the epoch of `model_`.
 
     Notes
     -----
-    Ping & Ihler (2017). float32 features are computed in float32, all others in float64.
+    Ping & Ihler (2017). float32 features are processed in float32, all others in float64.
 
     Examples
     --------
@@ -120,15 +120,15 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
         y : array or sparse matrix of shape (n_samples, n_labels), or array of shape (n_samples,)
-            Labels of two values, the same two in all columns; the second, in their order, is the
-            positive one. NaN, None or pandas' NA for unknown labels in rows of several labels,
-            which are drawn from the model before each epoch (support vector machines take the most
-            probable ones); "perceptron" takes none.
+            Labels with two values, the same two in all columns; the last in sorted order is the
+            positive class. With several labels, NaN, None and NA are unknown labels; they are drawn
+            from the model before each epoch (for support vector machines, the most probable labels
+            are used); objective "perceptron" does not accept them.
         validation_data : tuple (X, y) or None
-            Decides on early stopping.
+            Data for early stopping.
         sample_weight : array of shape (n_samples,), float or None
-            An epoch has each row as often as its weight says, on average; rows of weight 0 are left
-            out.
+            In each epoch, rows are resampled in proportion to their weights; rows of weight 0 are
+            not used.
 
         Raises
         ------
@@ -138,7 +138,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         Warns
         -----
         ConvergenceWarning
-            If labels are in the end less probable than if they were drawn uniformly at random
+            If the final likelihood of the labels is lower than for labels drawn uniformly at random
             (objectives "likelihood", "logistic" and "cd").
         """
         settings = self._settings()
@@ -163,8 +163,8 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
             weights = weights if weights is None else weights[rows]
         model = self._initial_model(X, Y, seed or 0)
         state = self._run(model, Y, X, settings, seed, validation, weights)
-        from_epoch = state.epoch - (state.waited if self.early_stopping else 0)
-        self.n_sweeps_ = conditional.sweeps(settings, max(from_epoch - 1, 0))
+        last_epoch = state.epoch - (state.waited if self.early_stopping else 0)
+        self.n_sweeps_ = conditional.sweeps(settings, max(last_epoch - 1, 0))
         if self.objective in conditional.PROBABILISTIC and self.history_:
             rows = np.linspace(0, len(Y) - 1, min(settings.monitor_rows, len(Y))).astype(int)
             values = self._log_likelihood(X[rows], Y[rows])
@@ -173,7 +173,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         return self
 
     def _check_known(self, Y):
-        """Raise for rows without a known label, and for unknown ones where none may be."""
+        """Raise for rows without known labels, and for unknown labels with "perceptron"."""
         unknown = np.isnan(Y)
         if unknown.all(1).any():
             raise ValueError(
@@ -187,7 +187,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
             )
 
     def _run(self, model, Y, X, settings, seed, validation, weights):
-        """The last state of learning, on standardised features if asked for."""
+        """Train the model, on standardised features if asked for; return the last state."""
         self._scale, start = None, model
         if flag("standardize", self.standardize):
             self._scale = FeatureScale.of(X, weights)
@@ -198,7 +198,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         steps = conditional.ConditionalSteps(settings, self.n_threads)
         state = runs.run(self, start, (Y, X), steps, seed, validation, **options)
         if self._scale is not None:
-            # A model that has not learned keeps its bits.
+            # A model without any epoch of training is kept without rounding errors.
             self.model_ = model if self.model_ is start else self._scale.undone(self.model_)
         return state
 
@@ -208,7 +208,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         return settings
 
     def _features(self, X, dtype=None):
-        """Checked rows, of a type where it is given; else they are the rows to learn from."""
+        """Check rows; without a `dtype` they are training data and set the features' number."""
         reset = dtype is None
         dtype = [np.float64, np.float32] if reset else dtype
         X = checked_data(self, X, reset=reset, dtype=dtype, order="C", accept_sparse="csr")
@@ -217,7 +217,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         return X
 
     def _labels(self, Y, X, n_labels=None):
-        """Labels as 0 and 1, one row each; in `fit` they determine the number and values."""
+        """Return labels as 0 and 1, NaN if unknown; without `n_labels`, learn their values."""
         Y, unknown = partly_known_labels(Y)
         if len(Y) != X.shape[0]:
             raise ValueError(f"X has {X.shape[0]} rows and y has {len(Y)}.")
@@ -265,25 +265,25 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
 
     @property
     def classes_(self):
-        """The two values of the labels, or one row of them for each label."""
+        """The two values of the labels, repeated for each label if `y` had two axes."""
         return (
             self.values_ if self._one_column else np.tile(self.values_, (self.model_.n_visible, 1))
         )
 
     def predict(self, X, decode=None):
-        """Labels of each row.
+        """Predict the labels of each row.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
         decode : {"marginal_modes", "marginal_map", "joint_map"} or None
-            "marginal_modes": the most probable value of each label, with the fewest wrong labels on
-            average (mean field or sum-product). "marginal_map": the most probable set of labels,
-            with the hidden units summed out (mixed-product), for the fewest wrong rows.
-            "joint_map": the labels in the most probable state of labels and hidden units together
-            (max-product), as structured perceptrons and latent support vector machines predict.
-            None: the one that `inference` gives. MAP labels are the best of nine searches, all but
-            the first from random labels.
+            "marginal_modes": the most probable value of each label, which minimises the expected
+            number of wrong labels (mean field or sum-product). "marginal_map": the most probable
+            set of labels, with the hidden units summed out (mixed-product), which minimises the
+            probability of a wrong row. "joint_map": the labels in the most probable state of labels
+            and hidden units together (max-product), as in structured perceptrons and latent support
+            vector machines. None: determined by `inference`. MAP labels are the best of nine
+            searches, eight of which start from random labels.
 
         Returns
         -------
@@ -306,9 +306,9 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         return predicted[:, 0] if self._one_column else predicted
 
     def predict_proba(self, X):
-        """Marginal probability of the second value of each label.
+        """Compute the marginal probability of the second value of each label.
 
-        By mean field if that is the inference, otherwise by sum-product belief propagation.
+        The method is mean field with inference="mean_field", otherwise sum-product.
 
         Parameters
         ----------
@@ -317,40 +317,40 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         Returns
         -------
         array of shape (n_samples, n_labels)
-            Or (n_samples, 2), the probabilities of both values, if `y` had one axis.
+            If `y` had one axis, shape (n_samples, 2): the probabilities of both values.
         """
         mean = self._infer(self._features(X, self.model_.dtype), self._marginal_inference()).visible
         return np.column_stack([1 - mean, mean]) if self._one_column else mean
 
     def score_samples(self, X, y=None):
-        """Log p(y | x) of each row, in nats: exact where labels or hidden units are few.
+        """Compute log p(y | x) of each row in nats, exactly if labels or hidden units are few.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
         y : array of shape (n_samples, n_labels) or (n_samples,), or None
-            None for the labels that `predict` gives. Unknown labels are summed over: exactly where
-            they or the hidden units are few, and else by mean field.
+            None: the labels that `predict` returns. The probability is summed over unknown labels,
+            exactly if these or the hidden units are few, otherwise by mean field.
 
         Returns
         -------
         array of shape (n_samples,)
-            Exact if the states of the labels, or of the hidden units, times the units of the other
-            side are at most 2^19, such as 12 hidden units next to 128 labels. Otherwise with the
-            mean-field or Bethe log-partition.
+            Exact if the number of states of the labels, or of the hidden units, times the number of
+            units of the other side is at most 2^19; for example, 12 hidden units and 128 labels.
+            Otherwise the log-partition is a mean-field or Bethe approximation.
 
         Warns
         -----
         ConvergenceWarning
             If the approximate log-partitions of ten rows differ by more than 0.1 nats on average
-            from values by annealing.
+            from estimates by annealing.
         """
         X = self._features(X, self.model_.dtype)
         Y = self._labels(self.predict(X) if y is None else y, X, self.model_.n_visible)
         return self._log_likelihood(X, Y, check=True)
 
     def _log_likelihood(self, X, Y, check=False):
-        """Log-probabilities of rows of labels 0 and 1."""
+        """Return the log-probabilities of rows of labels 0 and 1."""
         log_partition = conditional.exact_log_partitions(self.model_, X)
         if log_partition is None:
             inference = self._marginal_inference()
@@ -365,7 +365,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         return conditional.log_weights_of_known(self.model_, Y, X) - log_partition
 
     def score(self, X, y, sample_weight=None):
-        """Fraction of correct labels, averaged over labels and rows.
+        """Compute the fraction of correct labels, averaged over labels and rows.
 
         Parameters
         ----------
@@ -387,7 +387,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
 
     def _saved(self):
         names = "n_iter_", "n_sweeps_", "n_features_in_", "history_", "_one_column"
-        # Strings in arrays of objects, as pandas passes them, are stored as arrays of strings.
+        # Strings in object arrays, as passed by pandas, are stored as arrays of strings.
         classes = np.array(self.values_.tolist()) if self.values_.dtype.hasobject else self.values_
         arrays = model_to_arrays(self.model_) | {"classes": classes}
         return {name: getattr(self, name) for name in names}, arrays
@@ -406,7 +406,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
 
     @one_blas_thread()
     def _infer(self, X, inference, log_partition=False, rows=500, **search):
-        """Beliefs, `rows` rows at a time to bound the memory."""
+        """Compute beliefs, `rows` rows at a time to limit memory."""
         fixed = inference, self.n_sweeps_, self.n_threads
         search["log_partition"] = log_partition
         parts = [
@@ -431,27 +431,27 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
 
 
 class FeatureScale(NamedTuple):
-    """Units of features: x becomes (x - offset) / scale, in float64."""
+    """Standardisation of features, (x - offset) / scale, in float64."""
 
     offset: np.ndarray
     scale: np.ndarray
 
     @classmethod
     def of(cls, X, weights=None):
-        """Means and standard deviations of columns, 1 if constant; of sparse ones around 0."""
+        """Compute mean and standard deviation of columns; of sparse ones the root mean square."""
         if is_sparse(X):
-            of_rows = np.ones(X.shape[0]) if weights is None else weights
+            counts = np.ones(X.shape[0]) if weights is None else weights
             squares = X.astype(np.float64)
             with np.errstate(over="ignore"):
                 squares.data = squares.data**2
-            offset, scale = np.zeros(X.shape[1]), np.sqrt(of_rows @ squares / of_rows.sum())
+            offset, scale = np.zeros(X.shape[1]), np.sqrt(counts @ squares / counts.sum())
             check_squares("X", scale)
         else:
             offset, scale = mean_and_deviation("X", X, True, weights)
         return cls(offset, np.where(scale == 0, 1.0, scale))
 
     def standardised(self, X):
-        """Rows in these units, of the same type."""
+        """Return standardised rows in their dtype."""
         if is_sparse(X):
             out = X.copy()
             out.data /= self.scale[X.indices].astype(X.dtype)
@@ -462,7 +462,7 @@ class FeatureScale(NamedTuple):
         return out
 
     def model(self, model):
-        """The same model of standardised features, given one of features in their own units."""
+        """Convert a model of the original features to a model of the standardised features."""
         changes = {}
         for layer in ("visible", "hidden"):
             weights, bias = (getattr(model, f"{layer}_{part}") for part in ("weights", "bias"))
@@ -471,12 +471,12 @@ class FeatureScale(NamedTuple):
         return replace(model, **changes)
 
     def undone(self, model):
-        """The same model of features in their own units, given one of standardised features."""
+        """Convert a model of the standardised features to a model of the original features."""
         return FeatureScale(-self.offset / self.scale, 1 / self.scale).model(model)
 
 
 def partly_known_labels(y):
-    """Labels of any type, dense, and which of them are not known."""
+    """Return labels of any type as a dense array, and a mask of the unknown ones."""
     if y is None:
         raise ValueError("ConditionalRBM requires y to be passed, but the target y is None.")
     if is_sparse(y):

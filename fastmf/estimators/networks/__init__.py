@@ -1,7 +1,7 @@
 """Reports on networks: errors of couplings, tests, edges, centralities, groups, resampling.
 
-Files of the room:
+Modules:
 
     edges.py      covariances of couplings, the posterior of edges, and differences between groups
-    network.py    methods of machines whose couplings are numbers, and results of resampled rows
+    network.py    methods of machines with scalar couplings, and bootstrap results
 """

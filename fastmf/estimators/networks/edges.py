@@ -24,35 +24,35 @@ from fastmf.learning.pseudo_likelihood.rows import distinct
 from fastmf.special import sigmoid
 
 ERRORS = ("sandwich", "naive")
-# Couplings up to which the covariances of all of them are taken; beyond, feature by feature.
+# Largest number of couplings with a joint covariance matrix; with more, it has a block per feature.
 MAX_JOINT = 1000
 
-# Share of a penalty in the curvature of a coupling beyond which its error says little.
+# Share of a penalty in the curvature of a coupling above which its standard error is unreliable.
 MAX_PENALTY_SHARE = 0.3
-# Median share of the prior from which rows are too few to take a penalty off: in simulated tables
-# of 50 to 150 rows edges were better with a penalty of 0.02 to 0.1 than without.
+# Median share of the prior in the information above which the penalty of the fit is kept: in
+# simulations with 50 to 150 rows, edges were better with a penalty of 0.02 to 0.1 than without.
 MAX_PRIOR_SHARE = 0.1
 # Prior precision of fields relative to couplings.
 FIELD_SHARE = 0.01
-# Smallest ratio of variances of the sandwich to naive ones where rows are few, whose sandwich is
-# too small: the ratio of independent features. With 200 rows and more it makes no difference.
+# Smallest ratio of sandwich to naive variances for few rows, where the sandwich is too small: the
+# ratio for independent features. It has no effect with 200 rows or more.
 FEW_ROWS_RATIO = 2.0
 
 
 class NodeCovariances(NamedTuple):
-    """Covariances of the couplings of each feature, without pairs that share none."""
+    """Covariance matrices of the couplings of each feature."""
 
-    features: tuple  # numbers of the features that have couplings
-    edges: tuple  # int arrays: numbers of the couplings of each feature
-    blocks: tuple  # covariances of these
+    features: tuple  # indices of the features that have couplings
+    edges: tuple  # int arrays: indices of the couplings of each feature
+    blocks: tuple  # covariance matrices of these couplings
 
     def __add__(self, other):
-        """Covariances of sums of independent estimates."""
+        """Return the covariances of sums of independent estimates."""
         blocks = tuple(a + b for a, b in zip(self.blocks, other.blocks, strict=True))
         return self._replace(blocks=blocks)
 
     def diagonal(self):
-        """Variances."""
+        """Return the variances of all couplings."""
         out = np.empty(max(members.max() for members in self.edges) + 1)
         for members, block in zip(self.edges, self.blocks, strict=True):
             out[members] = block.diagonal()
@@ -60,11 +60,11 @@ class NodeCovariances(NamedTuple):
 
 
 def shrunk(sandwich, naive, n_rows, sets):
-    """Covariance with blocks of the sandwich within sets, and mixed correlations between sets."""
-    # The sandwich of p couplings is the covariance of scores of n rows, whose inverse is too large
-    # in the directions in which rows happen to vary little. Mixed with the naive correlations with
-    # weight p / (p + n), probabilities of edges are calibrated for few rows, too. The result does
-    # not depend on the coordinates of a set, an int array.
+    """Shrink the correlations between sets of the sandwich covariance to the naive ones."""
+    # The inverse of the sandwich covariance of p couplings, from n rows, is too large in directions
+    # in which the rows happen to vary little. Shrinking to the naive correlations with weight
+    # p / (p + n) calibrates the probabilities of edges for few rows. Blocks within sets, which are
+    # int arrays, are those of the sandwich, and the result does not depend on coordinates in a set.
     p = len(sandwich)
     weight = p / (p + n_rows)
     ratio = np.zeros((p, p))
@@ -75,7 +75,7 @@ def shrunk(sandwich, naive, n_rows, sets):
 
 
 def _ratio(sandwich, naive):
-    """The positive semidefinite matrix M with M naive M = sandwich."""
+    """Return the positive semidefinite matrix M with M naive M = sandwich."""
     values, vectors = linalg.eigh(naive)
     values = np.maximum(values, np.finfo(float).eps * values[-1])
     root = (vectors * np.sqrt(values)) @ vectors.T
@@ -84,19 +84,19 @@ def _ratio(sandwich, naive):
     return inverse @ (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T @ inverse
 
 
-def raised(sandwich, naive, least, sets):
-    """Covariance with at least `least` times the naive variances in all directions of sets."""
+def raised(sandwich, naive, min_ratio, sets):
+    """Raise variances to at least `min_ratio` times naive ones, in all directions of each set."""
     out = sandwich.copy()
     for members in sets:
         block = np.ix_(members, members)
         values, vectors = linalg.eigh(sandwich[block], naive[block])
         root = naive[block] @ vectors
-        out[block] += (root * np.maximum(least - values, 0)) @ root.T
+        out[block] += (root * np.maximum(min_ratio - values, 0)) @ root.T
     return out
 
 
 def singular(covariance):
-    """Whether a covariance has directions, beside its variances, without any."""
+    """Whether a covariance matrix is not finite or, as a correlation matrix, singular."""
     deviations = np.sqrt(np.maximum(covariance.diagonal(), 0))
     if not (np.isfinite(covariance).all() and (deviations > 0).all()):
         return True
@@ -105,7 +105,7 @@ def singular(covariance):
 
 
 def warn_of_penalty(shares, what="penalty"):
-    """Warn if a penalty, beside the rows, determines some couplings."""
+    """Warn if a penalty has a large share of the information about some couplings."""
     n = int((shares > MAX_PENALTY_SHARE).sum())
     if n:
         warn_user(
@@ -117,20 +117,20 @@ def warn_of_penalty(shares, what="penalty"):
 
 
 def variances(covariance, sets):
-    """Eigenvalues of the blocks of sets, which do not depend on the coordinates of a set."""
+    """Return eigenvalues of the blocks of sets, which no change of a set's coordinates moves."""
     blocks = (covariance[np.ix_(members, members)] for members in sets)
     return np.concatenate([linalg.eigvalsh(block) for block in blocks])
 
 
 def without_penalty(godambe, contrasts, sets, scale, precision):
-    """Estimates and information free of the penalty of the fit; None if rows are few."""
-    # About any point t, with the mean score g and the negative Hessian H without a penalty, it is
-    # as if t + H^-1 g were estimated with the covariance H^-1 J H^-1 / n. As the maximum may be far
-    # away, or not exist, t is the mode with the prior of the couplings, of this scale. Of few rows
-    # edges would then be too likely: the penalty counters that, and so does `FEW_ROWS_RATIO`.
+    """Return estimates and information without the penalty of the fit; None if rows are few."""
+    # A Newton step from any point t, with mean score g and negative Hessian H of the unpenalised
+    # objective, gives the estimate t + H^-1 g with covariance H^-1 J H^-1 / n. As the maximum may
+    # be far away, or not exist, t is the posterior mode with a prior of this scale. For few rows
+    # edges would be too probable, and the penalty is kept, together with `FEW_ROWS_RATIO`.
     objective, n = godambe.objective, len(godambe.parameters)
     ridge = np.full(n, scale**2 / objective.total)
-    # Weak for fields: it matters where the rows have a single value.
+    # A weak prior for fields, which matters if a column is constant.
     ridge[: objective.n_fields] *= FIELD_SHARE
     with contextlib.suppress(LinAlgError), few_blas_threads(n):
         point = newton(objective.with_ridge(ridge), godambe.parameters).parameters
@@ -147,8 +147,8 @@ def without_penalty(godambe, contrasts, sets, scale, precision):
     return None
 
 
-def contrast_covariance(godambe, contrasts, sets, errors, least=0.0):
-    """Covariance along contrasts, of all or of each feature, not below `least` naive ones."""
+def contrast_covariance(godambe, contrasts, sets, errors, min_ratio=0.0):
+    """Return the covariance of contrasts, joint or in blocks by feature; see `MAX_JOINT`."""
     pairs, features, edges = godambe.objective.pairs, np.zeros(0, int), ()
     sets_of_blocks, subsets = [sets], [contrasts]
     if not godambe.objective.singular and len(sets) > MAX_JOINT:
@@ -157,7 +157,7 @@ def contrast_covariance(godambe, contrasts, sets, errors, least=0.0):
         subsets = [contrasts[edge] for edge in edges]
         sets_of_blocks = [np.arange(len(edge))[:, None] for edge in edges]
     sandwich, naive = godambe.covariances_along(subsets)
-    # Contrasts are multiples of orthonormal ones, of couplings with one penalty.
+    # Contrasts are multiples of orthonormal contrasts of couplings with a common penalty.
     ridge = np.broadcast_to(godambe.objective.ridge, len(godambe.parameters))[-1]
     ridge = ridge * godambe.objective.total / contrasts[[0]].power(2).sum()
     shares = np.zeros(contrasts.shape[0])
@@ -166,14 +166,14 @@ def contrast_covariance(godambe, contrasts, sets, errors, least=0.0):
     warn_of_penalty(shares)
     if errors == "sandwich":
         naive = [
-            shrunk(raised(a, b, least, sets), b, godambe.effective_rows, sets)
+            shrunk(raised(a, b, min_ratio, sets), b, godambe.effective_rows, sets)
             for a, b, sets in zip(sandwich, naive, sets_of_blocks, strict=True)
         ]
     return NodeCovariances(tuple(features.tolist()), edges, tuple(naive)) if edges else naive[0]
 
 
 class ScaleSensitivity(NamedTuple):
-    """Results with other scales of the slab."""
+    """Results for half, once and twice the scale of the slab."""
 
     scale: np.ndarray  # (3,)
     log_evidence: np.ndarray  # (3,)
@@ -181,7 +181,7 @@ class ScaleSensitivity(NamedTuple):
 
 
 class PairsResult:
-    """Matrices over pairs of features, which print as a line and convert to a data frame."""
+    """Base class of results with matrices over pairs of features."""
 
     def __repr__(self):
         return f"{type(self).__name__}({len(self.names)} features)"
@@ -199,7 +199,7 @@ class PairsResult:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class EdgeInclusion(PairsResult):
-    """Posterior of couplings that are zero or not; see `edge_inclusion` of a machine.
+    """Posterior of couplings under a spike-and-slab prior; see `edge_inclusion` of a machine.
 
     Parameters
     ----------
@@ -207,13 +207,13 @@ class EdgeInclusion(PairsResult):
         Posterior probabilities that the couplings of a pair are not all zero, symmetric, with zero
         diagonal, like all matrices over pairs.
     log_bayes_factor : array of shape (n_features, n_features)
-        Log of the evidence for couplings over that for their absence: negative where the data speak
-        for absence.
+        Log-ratio of the evidences with and without the couplings of a pair; negative if the data
+        favour their absence.
     mean : array
-        Posterior means with the weight at zero: of couplings in {0, 1} coding, (n_features,
-        n_features), or as `couplings_` of a Potts machine, in the zero-sum gauge.
+        Posterior means, including the mass at zero, of couplings in {0, 1} coding, (n_features,
+        n_features); for Potts machines of couplings in the zero-sum gauge, shaped as `couplings_`.
     std : array of shape (n_features, n_features), or None for Potts machines
-        Posterior standard deviations, with the weight at zero.
+        Posterior standard deviations, including the mass at zero.
     log_evidence : float
         Log-density of the estimates, in nats.
     inclusion_probability, scale : float
@@ -221,7 +221,7 @@ class EdgeInclusion(PairsResult):
     slab : str
     converged : bool
     sensitivity : ScaleSensitivity
-        The same with half and twice the scale.
+        Log-evidence and probabilities for half, once and twice the scale.
     names : array of str of shape (n_features,)
     """
 
@@ -245,7 +245,7 @@ class EdgeInclusion(PairsResult):
         )
 
     def interval(self, level=0.95):
-        """Equal-tailed credible intervals of single couplings, which may end at zero."""
+        """Compute equal-tailed credible intervals of single couplings, which may end at zero."""
         level = proper_fraction("level", level)
         if self.std is None:
             raise ValueError("intervals are of single couplings: those of Potts machines are sets.")
@@ -262,27 +262,27 @@ class EdgeInclusion(PairsResult):
 
 
 class Estimates(NamedTuple):
-    """Contrasts of couplings that no change of gauge moves, with their covariance."""
+    """Gauge-invariant contrasts of couplings, with their covariance."""
 
     values: np.ndarray
     covariance: np.ndarray | NodeCovariances
     pairs: tuple
     names: np.ndarray
-    sets: Sequence  # int arrays: the contrasts of each pair, one for a coupling in {0, 1} coding
-    unpacked: Callable | None = None  # makes couplings of contrasts, unless these are couplings
+    sets: Sequence  # int arrays: indices of the contrasts of each pair; one if couplings are scalar
+    unpacked: Callable | None = None  # maps contrasts to couplings; None if they are the same
 
     def matrix(self, values):
-        """Values of pairs as a symmetric matrix with zero diagonal."""
+        """Return values of pairs as a symmetric matrix with zero diagonal."""
         out = np.zeros((len(self.names), len(self.names)))
         out[tuple(self.pairs)] = values
         return out + out.T
 
     def couplings(self, values):
-        """Contrasts as matrices of couplings."""
+        """Return contrasts as matrices of couplings."""
         return self.matrix(values) if self.unpacked is None else self.unpacked(values)
 
     def variances_of_sums(self, signs):
-        """Variances of the sums of the couplings of each feature, each with its sign."""
+        """Compute the variances of the signed sums of the couplings of each feature."""
         incidence = np.zeros((len(self.names), len(signs)))
         for ends in self.pairs:
             incidence[ends, np.arange(len(signs))] = signs
@@ -294,14 +294,14 @@ class Estimates(NamedTuple):
         return out
 
     def inclusion(self, inclusion_probability, scale, slab="gaussian", sensitivity=True):
-        """Compute the `EdgeInclusion` of checked arguments, and with other scales."""
+        """Check the prior; compute the `EdgeInclusion`, and its sensitivity to the scale."""
         log_odds = checked_prior(inclusion_probability, scale)
         one_of("slab", slab, SLABS)
         estimates, factor = self._effects()
 
         def with_prior(log_odds, scale):
             scale = None if scale is None else scale / factor
-            return self._of(estimates.posterior(log_odds, scale, slab, 1 / factor), factor, slab)
+            return self._wrap(estimates.posterior(log_odds, scale, slab, 1 / factor), factor, slab)
 
         result = with_prior(log_odds, scale)
         if not sensitivity:
@@ -314,17 +314,17 @@ class Estimates(NamedTuple):
         return replace(result, sensitivity=ScaleSensitivity(scales, evidence, probability))
 
     def _effects(self):
-        """The effects whose posterior there is, and the factor of their scale."""
+        """Return the object that computes the posterior, and the factor of its scale."""
         if self.unpacked is not None:
-            # The difference of two contrasts of states of a position has twice the deviation.
+            # A log-odds ratio of two states of either position has twice the deviation.
             return EffectSets(self.values, self.covariance, self.sets), 2.0
         if isinstance(self.covariance, NodeCovariances):
             nodes = self.covariance.blocks, self.covariance.edges
             return SingleEffects.of_nodes(self.values, *nodes), 1.0
         return SingleEffects.of(self.values, self.covariance), 1.0
 
-    def _of(self, effects, factor, slab):
-        """Results for the matrices of estimates; warns unless they have converged."""
+    def _wrap(self, effects, factor, slab):
+        """Return the `EdgeInclusion` of a posterior; warn unless it has converged."""
         if not effects.converged:
             warn_of_convergence(
                 "Expectation propagation has not converged: probabilities of inclusion are "
@@ -345,14 +345,14 @@ class Estimates(NamedTuple):
         )
 
     def deviations(self):
-        """Standard errors of the couplings."""
+        """Compute the standard errors of the couplings."""
         if self.unpacked is None:
             return self.matrix(np.sqrt(self.covariance.diagonal()))
         factor = np.linalg.cholesky(self.covariance)
         return np.sqrt(sum(np.square(self.unpacked(column)) for column in factor.T))
 
     def chi_squares(self):
-        """Squared contrasts of each pair in units of their covariance."""
+        """Compute the Wald statistic of each pair."""
         if self.unpacked is None:
             return self.values**2 / self.covariance.diagonal()
         return np.array([
@@ -361,14 +361,14 @@ class Estimates(NamedTuple):
         ])  # fmt: skip
 
     def chi_square(self):
-        """The same of all contrasts; NaN where only covariances of each feature are known."""
+        """Compute the Wald statistic of all contrasts; NaN without a joint covariance."""
         if isinstance(self.covariance, NodeCovariances):
             return np.nan
         return Whitened.of(self.values, self.covariance).chi_square
 
 
 def checked_prior(inclusion_probability, scale):
-    """Log-odds of the prior, None if they are to be learned; both arguments are checked."""
+    """Check both arguments; return the prior log-odds, None if they are to be learned."""
     if inclusion_probability is not None:
         positive("inclusion_probability", inclusion_probability, 1.0)
     if scale is not None:
@@ -377,15 +377,15 @@ def checked_prior(inclusion_probability, scale):
 
 
 class Network:
-    """Tests and edges of a machine; `_at_maximum` gives its objective, parameters and sampling."""
+    """Mixin for tests and edges; `_at_maximum` returns objective, parameters and sampling."""
 
-    # A coupling in {0, 1} coding is this times the parameter.
+    # Ratio of a coupling in {0, 1} coding to the parameter of the objective.
     _coupling_factor = 1.0
-    # Prior deviations of couplings are deviations of contrasts times this.
+    # Ratio of the prior deviation of couplings to the deviation of contrasts.
     _prior_factor = 1.0
 
     def _godambe(self):
-        """Godambe's information about the parameters, if there is a maximum."""
+        """Return Godambe's information about the parameters; raise if no maximum exists."""
         if self.existence_.exists is False:
             raise ValueError(f"there are no standard errors: {self.existence_.message}.")
         objective, parameters, sampling = self._at_maximum()
@@ -394,51 +394,51 @@ class Network:
         return Godambe(objective, parameters, sampling)
 
     def _edge_estimates(self, errors, scale=None):
-        """Couplings in {0, 1} coding, or contrasts, with their covariance."""
-        # With the scale of a prior they are free of the penalty of the fit, if rows are not few.
+        """Return the estimates of couplings in {0, 1} coding, or of contrasts."""
+        # With the scale of a prior, the penalty of the fit is removed unless rows are few.
         one_of("errors", errors, ERRORS)
         godambe, factor = self._godambe(), self._coupling_factor
         if godambe.objective.n_parameters == godambe.objective.n_fields:
             raise ValueError("the fit has no couplings: its graph, or the selection, has none.")
         contrasts, sets, pairs = godambe.objective.contrasts()
-        contrasts, parameters, least = factor * contrasts, godambe.parameters, 0.0
+        contrasts, parameters, min_ratio = factor * contrasts, godambe.parameters, 0.0
         if scale is not None and np.any(godambe.objective.ridge) and self._completions is None:
             scale = self._prior_factor / scale
-            free = without_penalty(godambe, contrasts, sets, factor * scale, scale**2)
-            parameters, godambe = free or (parameters, godambe)
-            least = 0.0 if free else FEW_ROWS_RATIO
-        covariance = contrast_covariance(godambe, contrasts, sets, errors, least)
+            unpenalised = without_penalty(godambe, contrasts, sets, factor * scale, scale**2)
+            parameters, godambe = unpenalised or (parameters, godambe)
+            min_ratio = 0.0 if unpenalised else FEW_ROWS_RATIO
+        covariance = contrast_covariance(godambe, contrasts, sets, errors, min_ratio)
         return Estimates(
             contrasts @ parameters, covariance, pairs, feature_names(self), sets,
             self._unpacked_contrasts(godambe.objective, contrasts),
         )  # fmt: skip
 
     def _unpacked_contrasts(self, objective, contrasts):
-        """Function of contrasts to couplings, if these are no numbers."""
+        """Return a function from contrasts to couplings; None if couplings are scalar."""
 
     def likelihood_ratio_test(self, pairs=None):
-        """Composite likelihood ratio test of some couplings against zero.
+        """Perform a composite likelihood ratio test of couplings being zero.
 
         Parameters
         ----------
         pairs : int array of shape (n_pairs, 2), optional
-            Couplings that are zero under the hypothesis; default all: independent features.
+            Couplings that are zero under the null hypothesis; default: all couplings.
 
         Returns
         -------
         RatioTest
-            `statistic`, `p_value`, the `weights` of the chi-squared variables whose sum has the
-            distribution of the statistic, and the restricted `parameters`, fields first.
+            `statistic`, `p_value`, the `weights` of the chi-squared variables in its distribution
+            under the null hypothesis, and the restricted `parameters`, fields first.
 
         Raises
         ------
         ValueError
-            If there is no maximum, or a penalty, or for more than 6,000 parameters.
+            If there is no maximum, or a penalty, or more than 6,000 parameters.
 
         Notes
         -----
-        Twice the difference of two log-pseudo-likelihoods is not chi-squared, but a sum of
-        chi-squares with weights from the Godambe information (Kent 1982; Varin, Reid & Firth 2011).
+        Twice a difference of log-pseudo-likelihoods is a sum of chi-squared variables with weights
+        from the Godambe information (Kent 1982; Varin, Reid & Firth 2011).
         """
         godambe = self._godambe()
         if self.l2 or getattr(self, "l2_field", 0) or self.solver == "firth":
@@ -455,18 +455,18 @@ class Network:
         Parameters
         ----------
         inclusion_probability : float or None
-            Prior probability that a pair is coupled. None: the value with the largest evidence,
+            Prior probability that a pair is coupled. None: the value that maximises the evidence
             times a uniform prior.
         scale : float or None
-            Prior standard deviation of couplings that are not zero, or scale of their Cauchy
-            distribution, in {0, 1} coding, where couplings of binary units are log-odds ratios; for
-            pairs of positions, of log-odds ratios of two states of either. None: the value with the
-            largest evidence, times a log-normal prior (median 1, deviation 1).
+            Prior standard deviation (or scale of the Cauchy slab) of non-zero couplings in {0, 1}
+            coding, where couplings of binary units are log-odds ratios; for Potts machines, of the
+            log-odds ratios of two states of either position. None: the value that maximises the
+            evidence times a log-normal prior (median 1, deviation 1).
         slab : {"gaussian", "cauchy"}
             Prior of couplings that are not zero.
         errors : {"sandwich", "naive"}
-            Covariance of the estimates: Godambe's, or that which takes the pseudo-likelihood for a
-            likelihood and is too small.
+            Covariance of the estimates: Godambe's, or the inverse Hessian, which would be right for
+            a likelihood and is too small here.
 
         Returns
         -------
@@ -482,11 +482,11 @@ class Network:
 
         Notes
         -----
-        Estimates are taken as normal, and expectation propagation includes or excludes couplings;
-        of two positions with q and r states, all (q - 1) (r - 1) contrasts that no change of gauge
-        moves. A penalty `l2` of the fit makes no difference, unless rows are few (the prior has
-        10 % or more of the information about most couplings) or completed ("em"). More than 1,000
-        single couplings are taken feature by feature, and results are the means of both ends.
+        Expectation propagation for normally distributed estimates and a spike-and-slab prior. The
+        (q - 1) (r - 1) gauge-invariant contrasts of two positions with q and r states are included
+        or excluded together. A penalty `l2` of the fit is removed, unless rows are few (the prior
+        has 10 % or more of the information about most couplings) or completed ("em"). More than
+        1,000 scalar couplings are treated by feature, and both results for a pair are averaged.
 
         Examples
         --------
@@ -506,7 +506,7 @@ class Network:
 
 
 def warn_of_refits(converged):
-    """Which refits have a maximum, an array; warns unless all have."""
+    """Return a mask of the refits that have a maximum; warn unless all have."""
     converged = np.array(converged)
     if not converged.all():
         warn_of_convergence(
@@ -536,10 +536,10 @@ class Omnibus(NamedTuple):
 
 
 class PermutationTest(NamedTuple):
-    """Differences of two groups beside differences after dealing rows to them at random.
+    """Permutation test of the differences between two groups.
 
-    The couplings of a pair of positions of Potts machines count as one, by their Frobenius norm in
-    the zero-sum gauge, and so do their differences.
+    For Potts machines, the couplings of a pair of positions, and their differences, are measured by
+    their Frobenius norm in the zero-sum gauge.
 
     Parameters
     ----------
@@ -548,13 +548,13 @@ class PermutationTest(NamedTuple):
     largest, largest_p_value : float
         Largest absolute difference of a coupling, and its p-value.
     strength, strength_p_value : float
-        Difference of the sums of all absolute couplings, the first group's less the second's, and
-        its two-sided p-value.
+        Sum of absolute couplings of the first group minus the sum for the second group, and its
+        two-sided p-value.
     p_value : array of shape (n_features, n_features)
         Two-sided p-values of single couplings, not adjusted for their number; 1 on the diagonal.
     converged : float
-        Share of the permutations whose maxima were found. All others are left out of the p-values,
-        which are then exact for the permutations under which both maxima exist.
+        Share of the permutations for which both maxima exist. The p-values are exact given these
+        permutations.
     """
 
     n: int
@@ -573,17 +573,17 @@ class GroupComparison(PairsResult):
     Parameters
     ----------
     difference, std : array of shape (n_features, n_features)
-        The couplings of the first machine less the couplings of the second, and standard errors;
-        for Potts machines as `couplings_`, in the zero-sum gauge.
+        Couplings of the first machine minus couplings of the second, and standard errors; for Potts
+        machines in the zero-sum gauge, shaped as `couplings_`.
     p_value : array of shape (n_features, n_features)
         p-values of two-sided Wald tests, not adjusted for their number; 1 on the diagonal. For
         pairs of positions, chi-squared tests of all their couplings.
     probability : array of shape (n_features, n_features)
         Posterior probabilities that couplings differ.
     log_bayes_factor : array of shape (n_features, n_features)
-        Log of the evidence for a difference over that for none.
+        Log-ratio of the evidences with and without a difference.
     omnibus : Omnibus
-        NaN for more than 1,000 couplings, whose covariances are known feature by feature.
+        NaN for more than 1,000 couplings, which have no joint covariance.
     names : array of str of shape (n_features,)
     permutation : PermutationTest, optional
     """
@@ -607,17 +607,17 @@ def compare_groups(
     Parameters
     ----------
     machine_a, machine_b : FullyVisibleBoltzmannMachine, OrdinalMachine or PottsMachine
-        Fitted to independent rows of the same features, one for each group.
+        Machines fitted to independent samples of the same features.
     inclusion_probability, scale : float or None
         Prior of the differences, as in `FullyVisibleBoltzmannMachine.edge_inclusion`.
     errors : {"sandwich", "naive"}
     n_permutations : int
-        Permutations of the rows for tests that do not rely on many rows; each takes two
-        fits; 0 for none.
+        Number of permutations for tests that are exact for few rows, with two fits each; 0: no
+        permutation test.
     rng : int, RandomState or None, default 0
-        For permutations.
+        Random state of the permutations.
     verbose : bool, default False
-        Whether to show on stderr how many permutations are done.
+        Show the number of finished permutations on stderr.
 
     Returns
     -------
@@ -632,10 +632,10 @@ def compare_groups(
 
     Notes
     -----
-    Tests without permutations are for many rows: with few rows for each coupling they reject too
-    often. Permutations reassign the rows to the groups at random: under their hypothesis both
-    groups have one distribution, fields included. A penalty `l2` of the fits stays, and pulls
-    differences to zero: it should be small. Rows of Potts machines keep their weights.
+    Wald tests are asymptotic, and reject too often with few rows for each coupling. Permutations
+    assign rows to the groups at random; their null hypothesis is that both groups have the same
+    distribution, fields included. A penalty `l2` of the fits is kept, and shrinks differences to
+    zero: it should be small. Rows of Potts machines keep their weights.
 
     Examples
     --------
@@ -698,8 +698,8 @@ def _check_alike(machine_a, machine_b, a, b):
 
 
 def _permutation_test(machines, n, rng, verbose=False):
-    """The test for the rows of two machines, dealt to them anew."""
-    machine, parts = machines[0], [one._counted_rows() for one in machines]
+    """Perform the permutation test with the rows of two machines."""
+    machine, parts = machines[0], [each._counted_rows() for each in machines]
     labels, counts, weights = map(np.concatenate, zip(*parts, strict=True))
     first, used = np.arange(len(labels)) < len(parts[0][0]), counts * weights > 0
     labels, counts, weights, first = (x[used] for x in (labels, counts, weights, first))
@@ -709,9 +709,9 @@ def _permutation_test(machines, n, rng, verbose=False):
     counts, labels, weights = sums.astype(np.int64), rows[:, :-1], kinds[rows[:, -1]]
     objective = machine._objective_of(labels, counts * weights)
     contrasts, sets, pairs = objective.contrasts()
-    starts = np.array([one[0] for one in sets])
+    starts = np.array([contrast[0] for contrast in sets])
 
-    def norms(couplings):  # moduli, where a pair has one coupling
+    def norms(couplings):  # absolute values if a pair has one coupling
         return np.sqrt(np.add.reduceat(np.square(couplings), starts))
 
     with few_blas_threads(objective.n_parameters):
@@ -729,18 +729,18 @@ def _permutation_test(machines, n, rng, verbose=False):
             differences(rng.multivariate_hypergeometric(counts, of_first.sum(), method="marginals"))
             for _ in followed(range(n), "permutations", verbose)
         ]
-    moved, strengths, stopped = map(np.array, zip(*results, strict=True))
+    permuted, strengths, stopped = map(np.array, zip(*results, strict=True))
     share, stopped = float(stopped.mean()), warn_of_refits(stopped)
-    moved, strengths = moved[stopped], strengths[stopped]
+    permuted, strengths = permuted[stopped], strengths[stopped]
     p_value = np.ones((objective.n_units, objective.n_units))
-    p_value[pairs] = p_value.T[pairs] = _p_value(moved >= delta)
+    p_value[pairs] = p_value.T[pairs] = _p_value(permuted >= delta)
     largest = delta.max()
     return PermutationTest(
-        n, float(largest), float(_p_value(moved.max(1) >= largest)), float(strength),
+        n, float(largest), float(_p_value(permuted.max(1) >= largest)), float(strength),
         float(_p_value(abs(strengths) >= abs(strength))), p_value, share,
     )  # fmt: skip
 
 
 def _p_value(as_large):
-    """Share of permutations, with the data as one of them, whose statistic is as large."""
+    """Return the share of permutations, the data included, with a statistic as large."""
     return (1 + as_large.sum(0)) / (1 + len(as_large))

@@ -1,4 +1,4 @@
-"""Reports on networks: errors, tests, edges, centralities, predictability and resampled rows."""
+"""Reports on networks: errors, tests, edges, centralities, predictability and resampling."""
 
 from typing import NamedTuple
 
@@ -22,13 +22,13 @@ from fastmf.learning.pseudo_likelihood.resampling import (
     without,
 )
 
-# Clusters below which errors warn: 95 % intervals of binary items held the truth in 90 % of
-# simulated tables with 10 clusters, 93 % with 20.
+# Number of clusters below which standard errors warn: the coverage of 95 % intervals of binary
+# items was 90 % in simulations with 10 clusters, 93 % with 20.
 MIN_CLUSTERS = 20
 
 
 class Centrality(NamedTuple):
-    """A number for each feature, with its standard error.
+    """Centrality of each feature, with its standard error.
 
     Parameters
     ----------
@@ -40,18 +40,18 @@ class Centrality(NamedTuple):
 
 
 class Predictability(NamedTuple):
-    """How well each feature is known from all others.
+    """How well each feature can be predicted from all other features.
 
     Parameters
     ----------
     r2 : array of shape (n_features,)
-        Share of its variance that its conditional means explain.
+        Share of the variance explained by the conditional means.
     standard_error : array of shape (n_features,)
         Standard errors of `r2`.
     accuracy : array of shape (n_features,)
         Share of rows in which the most probable value is right.
     marginal_accuracy : array of shape (n_features,)
-        The same if nothing is known of the others: the share of the most frequent value.
+        Accuracy without the other features: the share of the most frequent value.
     """
 
     r2: np.ndarray
@@ -61,15 +61,15 @@ class Predictability(NamedTuple):
 
 
 class Bootstrap(NamedTuple):
-    """Estimates of resampled rows.
+    """Estimates from bootstrap samples of the rows.
 
     Parameters
     ----------
     couplings : array of shape (n, n_features, n_features)
     field : array of shape (n, n_features)
-        Fields; or the parameters of thresholds, item by item, (n, n_thresholds).
+        Fields; for ordinal items the parameters of thresholds, item by item, (n, n_thresholds).
     converged : bool array of shape (n,)
-        False where the maximum of a sample was not found, as it may not exist.
+        False for samples without a maximum, or whose maximum was not found.
     """
 
     couplings: np.ndarray
@@ -78,15 +78,15 @@ class Bootstrap(NamedTuple):
 
 
 class Stability(NamedTuple):
-    """Correlations of centralities with centralities of fewer rows.
+    """Correlations between centralities from all rows and from subsets of the rows.
 
     Parameters
     ----------
     dropped : array of shape (n_shares,)
         Shares of the rows that are dropped.
     strength, expected_influence : array of shape (n_shares, n)
-        Correlation over features with the values of all rows, for each sample; NaN where the
-        maximum of a sample was not found, as it may not exist.
+        Correlation over features with the values of all rows, for each sample; NaN for samples
+        without a maximum, or whose maximum was not found.
     converged : bool array of shape (n_shares, n)
     """
 
@@ -96,10 +96,10 @@ class Stability(NamedTuple):
     converged: np.ndarray
 
     def coefficient(self, name="strength", correlation=0.7, probability=0.95):
-        """Largest share of rows that can be dropped with little change of the centralities."""
-        reached = (getattr(self, name) >= correlation).mean(1) >= probability
-        enough = np.logical_and.accumulate(reached[np.argsort(self.dropped)])
-        return float(np.sort(self.dropped)[enough].max(initial=0.0))
+        """Compute the largest share of rows that can be dropped with stable centralities."""
+        attained = (getattr(self, name) >= correlation).mean(1) >= probability
+        stable = np.logical_and.accumulate(attained[np.argsort(self.dropped)])
+        return float(np.sort(self.dropped)[stable].max(initial=0.0))
 
     def as_frame(self):
         """One line for each share and sample, as a pandas data frame."""
@@ -109,12 +109,12 @@ class Stability(NamedTuple):
 
 
 class CouplingNetwork(Network):
-    """Reports on the couplings of a machine that are numbers."""
+    """Mixin for reports on machines with scalar couplings."""
 
     # --- errors ---------------------------------------------------------------------------------
 
     def _at_maximum(self):
-        """The objective, parameters and sampling; of the fit without `l1`, if it had one."""
+        """Return objective, parameters and sampling, refitted without `l1` if it is positive."""
         if self._sampling is not None and self._sampling.shape[0] < MIN_CLUSTERS:
             warn_user(
                 f"errors of {self._sampling.shape[0]} clusters are too small, and probabilities of "
@@ -133,11 +133,11 @@ class CouplingNetwork(Network):
 
     @property
     def _tol(self):
-        """The option `tol` as a number that has a square."""
+        """The option `tol`, limited so that its square is finite."""
         return min(float(self.tol), 1e100)
 
     def _without_l1(self):
-        """The objective with the couplings that are not zero alone, and its maximum."""
+        """Return the objective restricted to non-zero couplings, and its maximum."""
         n, pairs = self._objective.n_fields, np.stack(self._objective.pairs, axis=1)
         nonzero = self._parameters[n:] != 0
         objective = self._objective.restricted(pairs[nonzero])
@@ -152,12 +152,12 @@ class CouplingNetwork(Network):
         return objective, result.parameters
 
     def covariance(self):
-        """Sandwich (Godambe) covariance H^-1 J H^-1 / n of the estimate.
+        """Compute the sandwich (Godambe) covariance H^-1 J H^-1 / n of the estimate.
 
         Returns
         -------
         array of shape (n_parameters, n_parameters)
-            Fields first, or parameters of thresholds item by item, then the couplings of pairs
+            Fields, or parameters of thresholds item by item, followed by the couplings of pairs
             j < k, row by row: J_jk of binary units in {-1, +1}, sigma_jk of ordinal items.
 
         Raises
@@ -168,38 +168,38 @@ class CouplingNetwork(Network):
         Warns
         -----
         UserWarning
-            With `l1`: errors are taken from a fit without it of the couplings that are not zero.
-            With fewer than 20 clusters: errors are too small.
+            With `l1`, as errors are for a refit of the non-zero couplings without it, and are too
+            small; with fewer than 20 clusters, as errors are too small.
         """
         return self._godambe().covariance()
 
     def standard_errors(self, pairs=None):
-        """Standard errors by the sandwich covariance.
+        """Compute standard errors from the sandwich covariance.
 
         Parameters
         ----------
         pairs : int array of shape (n_pairs, 2), optional
-            Only the errors of these couplings, or of the field where both units are the same.
+            Compute only the errors of these couplings, or of the field if both units are equal.
 
         Returns
         -------
         couplings : array of shape (n_features, n_features)
             Symmetric, with zero diagonal.
         field : array of shape (n_features,), or thresholds : list of arrays of shape (m_i,)
-            Instead of both, with `pairs` an array of shape (n_pairs,).
+            With `pairs`, a single array of shape (n_pairs,) is returned instead.
 
         Raises
         ------
         ValueError
             If there is no maximum.
         MemoryError
-            If the machine has no room for what all errors take.
+            If there is not enough memory for the errors of all parameters.
 
         Notes
         -----
-        Errors and warnings are as in `covariance`. All errors take three matrices of n_parameters^2
-        numbers and n_samples n_parameters^2 + 3 n_parameters^3 operations. Beyond 6,000 parameters
-        each of the errors of `pairs` takes some twenty gradients instead.
+        Errors and warnings are as in `covariance`. Errors of all parameters need three matrices of
+        n_parameters^2 numbers and n_samples n_parameters^2 + 3 n_parameters^3 operations. Beyond
+        6,000 parameters, each error of `pairs` takes about twenty gradients instead.
         """
         godambe = self._godambe()
         if pairs is not None:
@@ -207,15 +207,15 @@ class CouplingNetwork(Network):
         return self._errors_of_all(godambe)
 
     def _errors_of_all(self, godambe):
-        """Errors of couplings and fields."""
+        """Compute the standard errors of couplings and fields."""
         return godambe.objective.unpacked(godambe.standard_errors())
 
     def _fields_of(self, parameters):
-        """Fields, or thresholds, of their parameters."""
+        """Return fields, or thresholds, given their parameters."""
         return parameters
 
     def confint(self, level=0.95):
-        """Confidence intervals from the normal distribution, not adjusted for their number.
+        """Compute Wald confidence intervals, not adjusted for their number.
 
         Parameters
         ----------
@@ -224,7 +224,7 @@ class CouplingNetwork(Network):
         Returns
         -------
         couplings : array of shape (n_features, n_features, 2)
-            Lower and upper ends.
+            Lower and upper limits.
         field : array of shape (n_features, 2), or thresholds : list of arrays of shape (m_i, 2)
         """
         ends = ndtri((1 + proper_fraction("level", level)) / 2) * np.array([-1.0, 1.0])
@@ -242,24 +242,24 @@ class CouplingNetwork(Network):
     # --- tests and edges ------------------------------------------------------------------------
 
     def _counted_rows(self):
-        """Labels of the rows of the fit, the number and the weight of equal ones."""
+        """Return labels, counts and weights (all 1) of the rows of the fit."""
         if self._sampling is not None or isinstance(self.l1, str):
             raise ValueError(
-                "permutations are of rows that weights count, and of all couplings: fit "
-                "without clusters, weights='sampling' and selection of couplings."
+                "a permutation test needs frequency weights and all couplings: fit without "
+                "clusters and without selection of couplings."
             )
         self._refits("a permutation test")
         counts = counts_of(self._row_weights())
         return self._items()[0], counts, np.ones(len(counts))
 
     def test_couplings(self, adjust="holm", *, as_frame=False):
-        """Wald tests of every coupling against zero.
+        """Perform Wald tests of each coupling being zero.
 
         Parameters
         ----------
         adjust : {"holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none"}
         as_frame : bool, default False
-            A pandas data frame instead, in which `first` and `second` are names of features.
+            Return a pandas data frame, in which `first` and `second` are names of features.
 
         Returns
         -------
@@ -272,28 +272,28 @@ class CouplingNetwork(Network):
         return pairs_frame(self, tests) if as_frame else tests
 
     def strength(self, *, as_frame=False):
-        """Sum of the moduli of the couplings of each feature, in {0, 1} coding.
+        """Compute the sum of the absolute couplings of each feature, in {0, 1} coding.
 
         Parameters
         ----------
         as_frame : bool, default False
-            A pandas data frame instead, with the names of the features.
+            Return a pandas data frame with the names of the features.
 
         Returns
         -------
         Centrality
-            `value` and `standard_error`, by the delta method, which is for couplings that are not
-            near zero: moduli of small ones are too large.
+            `value` and `standard_error`, by the delta method. Absolute values of couplings near
+            zero are biased upwards.
         """
         return self._sums(np.sign, as_frame)
 
     def expected_influence(self, *, as_frame=False):
-        """Sum of the couplings of each feature, in {0, 1} coding.
+        """Compute the sum of the couplings of each feature, in {0, 1} coding.
 
         Parameters
         ----------
         as_frame : bool, default False
-            A pandas data frame instead, with the names of the features.
+            Return a pandas data frame with the names of the features.
 
         Returns
         -------
@@ -303,7 +303,7 @@ class CouplingNetwork(Network):
         return self._sums(np.ones_like, as_frame)
 
     def _sums(self, signs_of, as_frame):
-        """Sums of signed couplings of each feature, with their standard errors."""
+        """Compute signed sums of the couplings of each feature, with standard errors."""
         estimates = self._edge_estimates("sandwich")
         signs = signs_of(estimates.values)
         values = estimates.matrix(signs * estimates.values).sum(0)
@@ -314,23 +314,23 @@ class CouplingNetwork(Network):
     # --- resampling -----------------------------------------------------------------------------
 
     def predictability(self, *, as_frame=False):
-        """How well each feature is known from all others, in the rows of the fit.
+        """Compute how well each feature of the training rows is predicted from all other features.
 
         Parameters
         ----------
         as_frame : bool, default False
-            A pandas data frame instead, with the names of the features.
+            Return a pandas data frame with the names of the features.
 
         Returns
         -------
         Predictability
-            `r2` of binary units is the Brier skill of the conditional probabilities; its
+            For binary units, `r2` is the Brier skill score of the conditional probabilities; its
             `standard_error` is by the delta method.
 
         Notes
         -----
-        Values of the rows of the fit are larger than values of other rows would be. Scores of
-        ordinal items are taken as numbers.
+        Values for training rows are optimistic for new rows. Scores of ordinal items are treated as
+        numbers.
         """
         godambe = self._godambe()
         objective, parameters = godambe.objective, godambe.parameters
@@ -356,7 +356,7 @@ class CouplingNetwork(Network):
         return features_frame(self, result) if as_frame else result
 
     def _refits(self, what):
-        """Fits for other weights, from the estimate."""
+        """Return an object that refits the model with other weights, starting at the estimate."""
         if self._completions is not None:
             raise ValueError(f"{what} is for complete rows: fit with missing='drop'.")
         if self.solver == "firth":
@@ -366,15 +366,15 @@ class CouplingNetwork(Network):
         return Refits(self._objective, self._parameters, self._penalty_l1, self._tol)
 
     def bootstrap(self, n=1000, rng=0, verbose=False):
-        """Estimates of rows that are drawn with replacement.
+        """Fit bootstrap samples of the rows.
 
         Parameters
         ----------
         n : int
-            Number of samples, each of the size that all weights count, or of all clusters.
+            Number of samples. The size of each is the sum of weights, or the number of clusters.
         rng : int, RandomState or None, default 0
         verbose : bool, default False
-            Whether to show on stderr how many samples are done.
+            Show the number of finished samples on stderr.
 
         Returns
         -------
@@ -384,17 +384,17 @@ class CouplingNetwork(Network):
         Raises
         ------
         ValueError
-            With Firth's penalty, or rows that were completed.
+            If the fit has Firth's penalty or completed rows ("em").
 
         Warns
         -----
         ConvergenceWarning
-            If some samples have no maximum, as where values are rare: leave out samples that have
-            not `converged`, or fit with a penalty `l2`.
+            If some samples have no maximum, for example because a value is rare: omit samples that
+            have not `converged`, or fit with a penalty `l2`.
 
         Notes
         -----
-        Couplings that were selected by `l1` are selected in all samples.
+        The selection of couplings by `l1` is not repeated.
         """
         with few_blas_threads():
             refits = self._refits("bootstrap")
@@ -407,32 +407,32 @@ class CouplingNetwork(Network):
         return Bootstrap(*map(np.array, estimates), warn_of_refits([fit.stopped for fit in fits]))
 
     def _row_weights(self):
-        """Weights of the rows of the objective."""
+        """Return the weights of the rows of the objective."""
         return self._objective.weights * self._objective.total
 
     def stability(self, n=100, dropped=(0.1, 0.25, 0.5, 0.75), rng=0, verbose=False):
-        """Whether centralities stay as they are if fewer rows had been seen.
+        """Compute how stable centralities are if rows are dropped at random.
 
         Parameters
         ----------
         n : int
-            Samples of each share.
+            Number of samples for each share.
         dropped : sequence of float
             Shares of the rows, or clusters, that are dropped at random.
         rng : int, RandomState or None, default 0
         verbose : bool, default False
-            Whether to show on stderr how many samples are done.
+            Show the number of finished samples on stderr.
 
         Returns
         -------
         Stability
             Correlations with the centralities of all rows; its `coefficient` is the largest share
-            at which 95% of the samples have correlations of 0.7 or more.
+            up to which 95% of the samples have correlations of 0.7 or more.
 
         Raises
         ------
         ValueError
-            As `bootstrap`; if weights do not count rows.
+            As in `bootstrap`; if weights are not numbers of rows.
         """
         refits = self._refits("stability")
         n, rng, weights = count("n", n), generator_of(rng), self._row_weights()
@@ -455,7 +455,7 @@ class CouplingNetwork(Network):
 
 
 def correlation(x, y):
-    """Correlation of two vectors, 0 if one does not vary."""
+    """Compute the correlation of two vectors; 0 if one is constant."""
     x, y = x - x.mean(), y - y.mean()
     norm = np.sqrt((x @ x) * (y @ y))
     return float(x @ y / norm) if norm > 0 else 0.0

@@ -1,4 +1,4 @@
-"""Rows, fits, warnings and files of the machines of binary, ordinal and categorical items."""
+"""Base class of the machines of binary, ordinal and categorical items."""
 
 import numpy as np
 from scipy import sparse
@@ -31,34 +31,34 @@ from fastmf.learning.pseudo_likelihood.rows import (
 )
 from fastmf.models import BoltzmannMachine
 
-# Iterations of solvers that do not take `MAX_ITER`.
+# Default numbers of iterations that differ from `MAX_ITER`.
 ITERATIONS = {"newton": MAX_ITER // 10, "bslm": 10 * MAX_ITER, "likelihood": 300}
 
 
 class ItemMachine(Saved, BaseEstimator):
-    """Base of machines of items.
+    """Base class of machines of items.
 
-    A subclass gives `_solvers` and `_missing`, values of options; `_learned_labels`, which sets
-    `categories_`; `_labels_of`, the numbers of the categories of rows, -1 where missing;
-    `_log_conditionals` and `_probabilities`, the values of `score_samples` and `conditional_proba`
-    for these; `_unit_model`, the machine that is sampled, if its units are not those of `model_`;
-    `_seen_only`, whether completions have observed categories alone; and `_item_name` for warnings.
+    A subclass defines `_solvers` and `_missing`, the allowed values of options; `_learned_labels`,
+    which sets `categories_`; `_labels_of`, which encodes rows as category numbers, -1 where
+    missing; `_log_conditionals` and `_probabilities`, which compute `score_samples` and
+    `conditional_proba` from these; `_unit_model`, the machine to sample from, if not `model_`;
+    `_seen_only`, whether completions use observed categories only; and `_item_name` for warnings.
     """
 
-    # Name in files of the labels of the rows of the fit.
+    # Name of the array of training labels in files.
     _member = "rows"
 
     @property
     def _sizes(self):
-        """Numbers of categories of the items."""
+        """Number of categories of each item."""
         return np.array([len(listed) for listed in self.categories_])
 
     def score(self, X, y=None):
-        """Mean of `score_samples`."""
+        """Compute the mean of `score_samples`."""
         return float(np.mean(self.score_samples(X)))
 
     def score_samples(self, X):
-        """Log-pseudo-likelihood of each row: the sum of the terms of the values that are present.
+        """Compute the log-pseudo-likelihood of each row, summed over its observed values.
 
         Parameters
         ----------
@@ -67,37 +67,37 @@ class ItemMachine(Saved, BaseEstimator):
         Returns
         -------
         array of shape (n_samples,)
-            Nats.
+            In nats.
         """
         return self._log_conditionals(self._labels_of(X))
 
     def conditional_proba(self, X):
-        """Probabilities of the values of each feature given all others.
+        """Compute the conditional probabilities of each feature given all other features.
 
         Parameters
         ----------
         X : array or data frame of shape (n_samples, n_features)
-            Missing values are for Potts machines alone, and have no influence.
+            Only Potts machines accept missing values, which are ignored.
 
         Returns
         -------
         array of shape (n_samples, n_states)
-            The categories of all features side by side; of binary units the higher values alone.
+            Probabilities of all categories of all features; of binary units the second one only.
         """
         return self._probabilities(self._labels_of(X))
 
     def sample(self, n_samples=1, *, n_sweeps=100, temperature=1.0, random_state=None):
-        """Draw rows: exactly where there are few states, and beyond by annealed Gibbs chains.
+        """Draw samples: exactly from machines with few states, otherwise by annealed Gibbs chains.
 
         Parameters
         ----------
         n_samples : int
         n_sweeps : int
-            Gibbs sweeps of each of 100 chains or more, where there are more than 20 binary units,
-            or 2^16 states of other items together. Chains start from exact draws of the maximum
+            Gibbs sweeps of each chain. Chains, at least 100, are used for more than 20 binary
+            units or 2^16 joint states of other items. They start from exact samples of the maximum
             spanning tree, are annealed, and resampled by their importance weights.
         temperature : float
-            Divides the energy: below 1 rows are more probable, and less diverse.
+            Divides the energy: below 1, samples have higher probability and are less diverse.
         random_state : int, RandomState or None
 
         Returns
@@ -114,40 +114,40 @@ class ItemMachine(Saved, BaseEstimator):
         return self._values_of(prior, sample(model, n_samples, rng, n_sweeps))
 
     def _unit_model(self):
-        """The machine with one unit, or group of states, for each item."""
+        """Return the machine with one unit, or group of states, for each item."""
         return self.model_
 
     def _units_of(self, prior, labels):
-        """Values of these units, NaN where labels are negative."""
+        """Return the values of the prior's units, NaN where labels are negative."""
         return prior.one_hot(labels)
 
     def _values_of(self, prior, means):
-        """The table of the most probable categories, given means of these units."""
+        """Return the most probable categories given the means of the prior's units."""
         return decoded(prior.labels(means), self.categories_)
 
     def impute(self, X, *, method="auto", random_state=0):
-        """Fill in missing values given all others.
+        """Fill in missing values given the observed values of the row.
 
         Parameters
         ----------
         X : array or data frame of shape (n_samples, n_features)
-            With NaN or None for missing values; for Potts machines also with negative labels.
+            NaN and None are missing values; for Potts machines also negative labels.
         method : {"auto", "exact", "annealing", "tap"}, default "auto"
-            - "exact": the sum over all states of a row's missing values, which are at most 2^20.
-            - "annealing": sequential Monte Carlo from the spanning tree of the strongest couplings
-              with standard errors of about 0.003 of a probability; exact where couplings are a
-              tree. Each of several phases has its weight.
+            - "exact": enumeration of the states of a row's missing values, at most 2^20 states.
+            - "annealing": sequential Monte Carlo from the maximum spanning tree of the couplings,
+              with standard errors of probabilities of about 0.003; exact if the couplings form a
+              tree. Phases have their correct weights.
             - "tap": the solution of `fastmf.tap` from uncoupled units: fast for hundreds of missing
-              values, but wrong for strong couplings and several phases.
-            - "auto": "exact" for rows that it takes, "annealing" for all others.
+              values, but inaccurate for strong couplings and several phases.
+            - "auto": "exact" for rows with few enough states, "annealing" for all other rows.
         random_state : int, RandomState or None, default 0
-            Random state of annealing. Equal rows have equal results, in any company.
+            Random state of annealing. The result for a row does not depend on the other rows.
 
         Returns
         -------
         array or data frame of shape (n_samples, n_features)
-            The most probable values of `categories_`; means between the two values of a binary unit
-            if these are numbers. A data frame if `X` is one.
+            The most probable values of `categories_`; for binary units with numeric values, the
+            mean between the two values. A data frame if `X` is one.
 
         Raises
         ------
@@ -157,7 +157,7 @@ class ItemMachine(Saved, BaseEstimator):
         Warns
         -----
         ConvergenceWarning
-            If standard errors of some rows are above 0.01, or their solutions have not converged.
+            If standard errors of some rows exceed 0.01, or their solutions do not converge.
         """
         one_of("method", method, METHODS)
         seed, model = drawn_seed(random_state), self._unit_model()
@@ -175,7 +175,7 @@ class ItemMachine(Saved, BaseEstimator):
         return like_frame(X, self._values_of(model.prior, result.mean))
 
     def _edges(self):
-        """The pairs of items that `graph` couples, or None without it."""
+        """Return the pairs of items that `graph` couples; None without a graph."""
         if getattr(self, "graph", None) is None:
             return None
         names = getattr(self, "feature_names_in_", None)
@@ -183,7 +183,7 @@ class ItemMachine(Saved, BaseEstimator):
         return self.graph_
 
     def _check_options(self):
-        """Check the options that several machines have."""
+        """Check the options that several machines share."""
         one_of("solver", self.solver, self._solvers)
         one_of("missing", self.missing, self._missing)
         for name in ("l2", "l2_field", "ebic_gamma", "tol"):
@@ -193,16 +193,16 @@ class ItemMachine(Saved, BaseEstimator):
         count("n_threads", self.n_threads, optional=True)
 
     def _iterations(self, solver):
-        """Largest number of iterations of a solver."""
+        """Return the largest number of iterations of a solver."""
         return self.max_iter or ITERATIONS.get(solver, MAX_ITER)
 
     # --- fits ----------------------------------------------------------------------------------
 
     def _observed(self, X, sample_weight, clusters=None, merge=True):
-        """Check options and rows, set the attributes of rows; return labels and weights to fit.
+        """Check options and rows, set attributes of the data; return labels and weights to fit.
 
-        Labels are complete but for available cases, and distinct if rows may `merge`; `_sampling`
-        (n_clusters, n_rows) is of rows that may be incomplete.
+        Labels are complete except for available cases. Equal rows are merged if `merge`. The
+        columns of `_sampling` (n_clusters, n_rows) are rows before completion.
         """
         self._check_options()
         declared, missing = declared_categories(X), self.missing
@@ -215,7 +215,7 @@ class ItemMachine(Saved, BaseEstimator):
             usable = np.ones(len(labels), bool)
             usable[weights > 0] = _summable(labels[weights > 0], self._sizes, edges)
         elif missing == "absent":
-            # Rows without any label make no difference, unless all rows are.
+            # Rows without any label do not contribute; they are kept if no row has a label.
             usable = (labels >= 0).any(1) | (labels < 0).all()
         else:
             terms = available(labels, edges if missing == "available" else None)
@@ -248,16 +248,16 @@ class ItemMachine(Saved, BaseEstimator):
 
     @property
     def _penalty_l1(self):
-        """Penalty `l1` of the fit; none after a selection of couplings."""
+        """Penalty `l1` of the fit; 0 after a selection of couplings."""
         l1 = getattr(self, "l1", 0.0)
         return 0.0 if isinstance(l1, str) else float(l1)
 
     def _maximised(self, solve, start):
-        """`Fit` of the objective, by expectation and maximisation if rows are incomplete."""
+        """Maximise the objective, by expectation maximisation if rows are incomplete."""
         if self._completions is None:
             return solve(self._objective, start)
 
-        def from_last(objective, last):
+        def solve_from(objective, last):
             return solve(objective, objective.independent() if last is None else last)
 
         def exists(completions, parameters):
@@ -265,22 +265,22 @@ class ItemMachine(Saved, BaseEstimator):
             return self._existence(parameters).exists is not False
 
         fit, self._completions, self._objective = expectation_maximisation(
-            self._completions, self._objective.reweighted, from_last, exists
+            self._completions, self._objective.reweighted, solve_from, exists
         )
         return fit
 
     def _likely_objective(self):
-        """The objective without completions of rows of negligible probability."""
+        """Return the objective without completions of negligible probability."""
         if self._completions is None:
             return self._objective
         return self._objective.reweighted(self._completions.likely_weights)
 
     def _existence(self, parameters):
-        """`Existence` of the maximum, from where a solver stopped."""
+        """Return the `Existence` of the maximum, given the parameters of the fit."""
         return decided(self._likely_objective(), parameters, self._penalty_l1)
 
     def _keep_fit(self, fit, existence, max_iter):
-        """Attributes of a fit with a `history` that `stopped`; warn where it is no maximum."""
+        """Set attributes from a fit; warn if it is not a maximum."""
         self.history_, self.n_iter_ = np.array(fit.history), len(fit.history)
         self.existence_, exists = existence, existence.exists is not False
         self.converged_ = bool(fit.stopped and exists)
@@ -303,7 +303,7 @@ class ItemMachine(Saved, BaseEstimator):
             warn_of_convergence(f"{message}.")
 
     def __sklearn_tags__(self):
-        """Tags for scikit-learn: strings are values, and values may be missing if so told."""
+        """Return scikit-learn's tags: strings are accepted, and NaN unless missing="error"."""
         tags = super().__sklearn_tags__()
         tags.input_tags.string = True
         tags.input_tags.allow_nan = self.missing != "error"
@@ -312,7 +312,7 @@ class ItemMachine(Saved, BaseEstimator):
     # --- files ----------------------------------------------------------------------------------
 
     def _saved_fit(self, *names):
-        """Attributes of these names and of all machines, and arrays of all machines."""
+        """Return the attributes `names`, and the attributes and arrays common to all machines."""
         names = (
             "n_iter_", "converged_", "n_features_in_", "n_missing_", "n_dropped_", "existence_",
             *names,
@@ -328,7 +328,7 @@ class ItemMachine(Saved, BaseEstimator):
         return fitted, arrays
 
     def _restored_fit(self, arrays):
-        """Restore the attributes that `_saved_fit` kept; return the labels and weights of rows."""
+        """Restore the attributes written by `_saved_fit`; return labels and weights of rows."""
         exists, units, message = self.existence_
         self.existence_ = Existence(exists, tuple(units), message)
         self.categories_ = [as_array(listed) for listed in self.categories_]
@@ -344,9 +344,9 @@ class ItemMachine(Saved, BaseEstimator):
         weights, n = arrays.member("weights", "f", (len(labels),), low=0), len(labels)
         self._completions = self._sampling = None
         if "share" in arrays or "row_weights" in arrays:
-            of_rows = arrays.member("row_weights", "f", (None,), low=0)
-            share = _sparse_in("share", arrays, n, len(of_rows))
-            self._completions, n = Completions(labels, share, of_rows), len(of_rows)
+            raw_weights = arrays.member("row_weights", "f", (None,), low=0)
+            share = _sparse_in("share", arrays, n, len(raw_weights))
+            self._completions, n = Completions(labels, share, raw_weights), len(raw_weights)
         if "sampling" in arrays:
             self._sampling = _sparse_in("sampling", arrays, n)
         return labels, weights
@@ -356,7 +356,7 @@ class ItemMachine(Saved, BaseEstimator):
 
 
 def labels_from(name, arrays, sizes):
-    """Rows of labels in an archive, each a state of its position or -1."""
+    """Read rows of labels from an archive; each is a state of its position, or -1."""
     labels = arrays.member(name, "iu", (None, len(sizes)), low=-1)
     if (labels >= sizes).any():
         raise ValueError(f"member {name!r} must hold states of its positions, got larger labels.")
@@ -364,9 +364,9 @@ def labels_from(name, arrays, sizes):
 
 
 def _summable(labels, sizes, edges=None):
-    """Which rows have values, and few enough completions for `missing="em"`; others may warn.
+    """Return a mask of rows with few enough completions for `missing="em"`, at least one value.
 
-    So do pairs of columns, of `edges` if given, that no row has both values of.
+    Warn about rows with too many completions and pairs of columns that never occur together.
     """
     empty = np.flatnonzero((labels < 0).all(0))
     if len(empty):
@@ -375,11 +375,11 @@ def _summable(labels, sizes, edges=None):
         )
     seen = (labels >= 0).astype(np.float32)
     pairs = np.triu_indices(len(sizes), 1) if edges is None else tuple(np.transpose(edges))
-    apart = np.flatnonzero((seen.T @ seen)[pairs] == 0)
-    if len(apart):
-        named = ", ".join(f"{pairs[0][k]} and {pairs[1][k]}" for k in apart[:5])
+    unseen = np.flatnonzero((seen.T @ seen)[pairs] == 0)
+    if len(unseen):
+        named = ", ".join(f"{pairs[0][k]} and {pairs[1][k]}" for k in unseen[:5])
         warn_user(
-            f"no row has values of both columns of {len(apart)} pairs, such as {named}: rows say "
+            f"no row has values of both columns of {len(unseen)} pairs, such as {named}: rows say "
             "nothing of their couplings; leave the pairs out (graph), or give a ridge penalty l2."
         )
     excessive = n_completions(labels, sizes) > MAX_OF_A_ROW
@@ -416,13 +416,13 @@ def _check_clusters(clusters, n_rows):
 
 
 def _coordinates(matrix):
-    """Rows, columns and values of the entries of a sparse array, (3, n_entries)."""
+    """Return row, column and value of the entries of a sparse array, (3, n_entries)."""
     matrix = sparse.coo_array(matrix)
     return np.stack([*matrix.coords, matrix.data])
 
 
 def _sparse_in(name, arrays, n_columns, n_rows=None):
-    """A sparse array of coordinates, or of compressed rows in files of earlier versions."""
+    """Read a sparse array of coordinates, or of compressed rows in files of earlier versions."""
     if f"{name}_indptr" in arrays:
         column = arrays.member(f"{name}_indices", "iu", (None,), low=0)
         ends = arrays.member(f"{name}_indptr", "iu", (None,), low=0, high=len(column))

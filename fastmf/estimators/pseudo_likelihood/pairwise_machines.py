@@ -50,10 +50,10 @@ MISSING = ("error", "drop", "available", "em")
 
 
 class PairwiseMachine(CouplingNetwork, ItemMachine):
-    """Base of machines whose `_objective` is a `PairwiseLikelihood`.
+    """Base class of machines whose `_objective` is a `PairwiseLikelihood`.
 
-    A subclass gives, beside the parts of `ItemMachine`, `_objective_of` rows; `_set_parameters`;
-    and `_items`, the rows as scores, negative where missing, and their thresholds.
+    In addition to the methods named in `ItemMachine`, a subclass defines `_objective_of`,
+    `_set_parameters`, and `_items`: rows as scores, negative where missing, and their thresholds.
     """
 
     _missing = MISSING
@@ -64,19 +64,19 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
         Parameters
         ----------
         X : array or data frame of shape (n_samples, n_features)
-            Two values in each column of a `FullyVisibleBoltzmannMachine`: -1 and +1, 0 and 1, two
-            other numbers, booleans, two strings or pandas' categories, in their order (others are
-            sorted); a column of a single value has both values of other columns in which it occurs.
-            Integer codes, strings or pandas' categories of an `OrdinalMachine`. NaN or None where
-            missing.
+            For a `FullyVisibleBoltzmannMachine`, two values in each column: -1 and +1, 0 and 1, two
+            other numbers, booleans, two strings, or pandas categories. Categories keep their order;
+            all other values are sorted. A constant column gets its second value from columns that
+            contain the same value. For an `OrdinalMachine`, integer codes, strings or pandas
+            categories. NaN and None are missing values.
         y : ignored
         sample_weight : array of shape (n_samples,), optional
-            Number of equal rows that each row replaces. A factor of all weights changes no estimate
-            without Firth's penalty, and divides the variances of errors.
+            Frequency weights: the number of equal rows that each row represents. A common factor
+            divides the variances of estimates; it changes estimates only with Firth's penalty.
         clusters : array of shape (n_samples,), optional
-            Labels of what was sampled independently, such as persons with several rows each: for
-            errors, tests and bootstraps. With ``range(n_samples)`` a weight is the sampling weight
-            of one observation, as in surveys, in the place of a number of rows.
+            Labels of independently sampled clusters, such as persons with several rows each, used
+            for errors, tests and bootstraps. With ``range(n_samples)``, weights are sampling
+            weights of single observations, as in surveys, instead of numbers of rows.
         """
         rows = self._observed(X, sample_weight, clusters)
         with few_blas_threads():
@@ -85,7 +85,7 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
                 self._select_couplings()
         solver, n = self._chosen_solver(self.solver), self._objective.n_parameters
         max_iter = self._iterations(solver)
-        # The largest matrix that is factorised has a row for each parameter.
+        # Newton's method factorises a matrix with a row for each parameter.
         with few_blas_threads(n if solver == "newton" else 0):
             fit = self._solved(solver, max_iter)
             self._set_parameters(fit.parameters)
@@ -93,7 +93,7 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
         return self
 
     def _solved(self, solver, max_iter):
-        """`Fit` by a solver."""
+        """Maximise the objective by a solver; return the `Fit`."""
         objective, solve = self._objective, partial(newton, tol=self._tol, max_iter=max_iter)
         if solver == "lbfgs":
             solve = partial(lbfgs, l1=self._penalty_l1, tol=self._tol, max_iter=max_iter)
@@ -113,7 +113,7 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
             raise ValueError(f"l1={self.l1!r} needs complete rows: missing='error' or 'drop'.")
 
     def _select_couplings(self):
-        """Leave the couplings to the objective that `l1` selects, and keep the path."""
+        """Restrict the objective to the couplings selected by `l1`; store the path."""
         objective, gamma, tol = self._objective, float(self.ebic_gamma), self._tol
         if self.l1 in RULES:
             states, thresholds = self._items()
@@ -127,7 +127,7 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
         self.path_, self._objective = path, objective.restricted(edges)
 
     def _chosen_solver(self, solver):
-        """Newton's method or L-BFGS for "auto"."""
+        """Resolve solver "auto" to Newton's method or L-BFGS."""
         n = self._objective.n_parameters
         if solver == "auto":
             small = n <= MAX_NEWTON_PARAMETERS
@@ -140,7 +140,7 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
         return solver
 
     def _labels_of(self, X, missing=False):
-        """Numbers of the categories of rows, -1 where missing."""
+        """Encode rows as category numbers, -1 where missing."""
         X = checked_table(self, X, reset=False, missing=missing)
         return codes(self, X, self.categories_)
 
@@ -179,66 +179,66 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
 class FullyVisibleBoltzmannMachine(PairwiseMachine):
     """Binary units with pairwise couplings, p(x) ~ exp(x'Jx / 2 + h'x) for x in {-1, +1}.
 
-    Fitted by maximum pseudo-likelihood: the sum over units of the log-probability of each given all
-    others. A fit warns where the data separate units, so that no maximum exists.
+    Fitted by maximum pseudo-likelihood, the sum over units of the log-probability of each unit
+    given all other units. A warning is issued if no maximum exists because the data are separable.
 
     Parameters
     ----------
     solver : {"auto", "newton", "lbfgs", "bslm", "firth"}
-        "newton" takes few steps, "lbfgs" is for many units or `l1`, and "auto" chooses between the
-        two. "bslm" makes the coordinate updates of Nguyen & Wood (2016).
-        "firth" adds half the log-determinant of the Hessian to the objective (Firth 1993), for up
-        to some 50 units: estimates are then finite under separation, unless units depend on each
-        other linearly.
+        "newton" converges in few iterations, "lbfgs" is for many units or `l1`, and "auto" chooses
+        one of these. "bslm" uses the coordinate updates of Nguyen & Wood (2016). "firth" adds half
+        the log-determinant of the Hessian to the objective (Firth 1993), for up to about 50 units;
+        estimates are then finite under separation, unless units are linearly dependent.
     l1 : float, "ebic", "and", "or" or "cv"
-        Penalty ``l1 sum |J_jk|`` per row, or selection of couplings along a path of penalties: by
-        the extended Bayesian information criterion of all couplings together ("ebic") or of the
-        regressions of each unit on all others, where both units of a coupling must select it
-        ("and"), or one of them ("or"; van Borkulo et al. 2014); or by ten-fold cross-validation.
-        Selected couplings are fitted again without `l1`. Errors treat the selection as known.
+        Penalty ``l1 sum |J_jk|`` per row, or selection of couplings along a path of penalties.
+        "ebic": by the extended Bayesian information criterion for all couplings jointly. "and",
+        "or": by this criterion for the regression of each unit on all other units, with couplings
+        selected by both of their units or by at least one (van Borkulo et al. 2014). "cv": by
+        ten-fold cross-validation. Selected couplings are refitted without `l1`; standard errors
+        ignore the selection.
     l2 : float
-        Penalty ``l2 (sum J_jk^2 + sum h_j^2) / 2`` per row. With it the maximum always exists.
+        Penalty ``l2 (sum J_jk^2 + sum h_j^2) / 2`` per row. If positive, the maximum always exists.
     tol : float
-        Tolerance in nats of 100,000 rows: of the gain of an iteration ("bslm"), or of the predicted
-        gain, below tol^2 ("newton") or tol / 100 ("lbfgs").
+        Tolerance in nats for 100,000 rows. The solver stops if the gain of an iteration is below
+        tol ("bslm"), or the predicted gain below tol^2 ("newton") or tol / 100 ("lbfgs").
     max_iter : int or None
         None: 100 for "newton", 10,000 for "bslm", 1,000 for "lbfgs" and "firth".
     graph : array, SciPy sparse matrix, list of pairs, or graph of networkx, optional
         Pairs of units that may be coupled, by numbers or names of columns; default all. For the
         solvers "newton" and "lbfgs".
     ebic_gamma : float
-        Weight of the number of units in the criterion of `l1`: 0 is BIC, and more leaves out more
-        couplings.
+        Weight of the number of units in the criterion of `l1`. With 0 it is the BIC; larger values
+        select fewer couplings.
     missing : {"error", "drop", "available", "em"}
-        "drop" leaves out rows with missing values. "available" keeps the conditional probabilities
-        of units seen together with all their neighbours in `graph`. Both are right where values
-        are missing completely at random. "em" sums over the missing values by expectation and
-        maximisation, right where they are missing at random, for up to 12 in a row.
+        "drop" omits rows with missing values. "available" uses the conditional probabilities of
+        units that are observed together with all their neighbours in `graph`. Both are valid if
+        values are missing completely at random. "em" sums over missing values by expectation
+        maximisation, which is valid if values are missing at random, for up to 12 in a row.
     n_threads : int or None
         Threads of the compiled kernels; results do not depend on it.
 
     Attributes
     ----------
     couplings_ : array of shape (n_features, n_features)
-        J, symmetric with zero diagonal, of units in {-1, +1} whatever the data's values.
+        J for units in {-1, +1}, whatever the values of the data; symmetric with zero diagonal.
     field_ : array of shape (n_features,)
     model_ : BoltzmannMachine
-        The same with Ising units, for `fastmf.tap` and other solvers.
+        The machine with Ising units, for `fastmf.tap` and other solvers.
     categories_ : list of arrays of shape (2,)
         The two values of each column; the second is +1.
     existence_ : Existence
         `exists` (True: proved; False: disproved; None: not decided), the separated `units`, and a
         `message`.
     history_, n_iter_, converged_
-        Penalised log-pseudo-likelihood after each iteration, their number, and whether the solver
-        stopped by its own rule at a maximum that is not disproved.
+        Penalised log-pseudo-likelihood after each iteration, number of iterations, and whether the
+        stopping rule was met and the existence of the maximum is not disproved.
     graph_, path_
-        Pairs of `graph`; `SelectionPath` of a selection by `l1` (not in files).
+        Pairs of `graph`; `SelectionPath` of a selection by `l1` (not saved in files).
     n_missing_, n_dropped_, n_available_
-        Missing values, rows that were left out for them, and weight of the rows with a term of each
-        unit.
+        Number of missing values, number of rows omitted for them, and, for each unit, the weight of
+        the rows that have a term for it.
     gradient_norm_ : float
-        Largest absolute derivative per row where the solver stopped.
+        Largest absolute derivative per row at the estimate.
 
     Examples
     --------
@@ -295,7 +295,7 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         return super()._solved(solver, max_iter)
 
     def _set_parameters(self, parameters):
-        """Couplings and field, and the model, of a vector of parameters."""
+        """Set couplings, field and model from a vector of parameters."""
         self._parameters = parameters
         self.couplings_, self.field_ = self._objective.unpacked(parameters)
         self.model_ = BoltzmannMachine(self.couplings_, Ising(self.field_))
@@ -317,12 +317,12 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         return expit(2 * ((2.0 * labels - 1) @ self.couplings_ + self.field_))
 
     def pmf(self, X=None):
-        """Probabilities of rows, by enumeration of all states; up to 20 units.
+        """Compute probabilities of rows by enumeration of all states; for up to 20 units.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features), optional
-            Default all 2^n_features rows, the first unit alternating fastest.
+            Default: all 2^n_features rows, in which the first unit varies fastest.
 
         Returns
         -------
@@ -345,7 +345,7 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         return from_spins(means, self.categories_)
 
     def _rows_in(self, arrays):
-        """Labels of the rows; files of earlier versions have a model, and rows as bits."""
+        """Read labels of the rows; files of earlier versions hold a model, and rows as bits."""
         if "model" not in arrays:
             return super()._rows_in(arrays)
         n = self.n_features_in_
@@ -372,24 +372,24 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
 
     @property
     def n_available_(self):
-        """Weight of the rows that have a part in the conditional probability of each unit."""
+        """Weight of the rows that have a term for the conditional probability of each unit."""
         return self._row_weights() @ (self._objective.targets != 0)
 
     def _items(self):
-        """The rows as items with the categories 0 and 1, and their thresholds."""
+        """Return the rows as items with the categories 0 and 1, and their thresholds."""
         states = self._objective.states
         return np.where(states == 0, -1, states > 0), Thresholds(np.full(states.shape[1], 2))
 
     # --- codings --------------------------------------------------------------------------------
 
     def in_coding(self, coding):
-        """Couplings and field of units in other values.
+        """Convert couplings and field to a coding of the units.
 
         Parameters
         ----------
         coding : {"01", "-1+1"}
             "01": p(y) ~ exp(y'Sy / 2 + m'y) for y in {0, 1}, with S = 4 J and
-            m_i = 2 h_i - 2 sum_j J_ij. "-1+1": J and h, as they are in `couplings_` and `field_`.
+            m_i = 2 h_i - 2 sum_j J_ij. "-1+1": J and h, as in `couplings_` and `field_`.
 
         Returns
         -------
@@ -417,35 +417,35 @@ class OrdinalMachine(PairwiseMachine):
     """Ordinal items with all pairs coupled, p(x) ~ exp(sum_ij sigma_ij x_i x_j + sum_i mu_i(x_i)).
 
     Items have the scores x_i = 0..m_i, and the first sum is over pairs i < j (Marsman et al.,
-    Psychometrika 90, 2025). Fitted by maximum pseudo-likelihood: the sum over items of the
-    log-probability of each given all others. Items of two categories are the Ising model in {0, 1}
-    coding: sigma = 4 J and mu = 2 h_i - 2 sum_j J_ij of `FullyVisibleBoltzmannMachine`.
+    Psychometrika 90, 2025). Fitted by maximum pseudo-likelihood, the sum over items of the
+    log-probability of each item given all other items. With two categories it is the Ising model in
+    {0, 1} coding: sigma = 4 J and mu = 2 h_i - 2 sum_j J_ij of `FullyVisibleBoltzmannMachine`.
 
     Parameters
     ----------
     n_categories : int, sequence of int of length n_features, or None
-        Categories of all or of each item, whose codes are 0, 1, ... if any entry of the table is
-        0, and else 1, 2, .... None: all integers from the smallest to the largest of each column;
-        strings in alphabetical order (which warns if there are more than two) or sorted by their
-        numbers; the categories of pandas' categorical columns.
+        Number of categories of all items or of each item. Codes are 0, 1, ... if any entry of the
+        table is 0, otherwise 1, 2, .... None: all integers from the smallest to the largest of each
+        column; strings in numerical order if they are numbers, otherwise in alphabetical order
+        (with a warning if there are more than two); the categories of categorical columns.
     thresholds : {"free", "blume_capel"}
         One threshold mu_i(c) for each category c > 0, or mu_i(c) = alpha_i c + beta_i c^2.
     l1 : float, "ebic", "and", "or" or "cv"
         Penalty ``l1 sum |sigma_ij|`` per row, or selection of couplings, as in
         `FullyVisibleBoltzmannMachine`.
     l2, l2_field : float
-        Penalties ``(l2 sum sigma_ij^2 + l2_field sum theta_k^2) / 2`` per row of couplings and of
-        the parameters theta of thresholds. With both the maximum always exists.
+        Penalties ``(l2 sum sigma_ij^2 + l2_field sum theta_k^2) / 2`` per row, on couplings and on
+        the parameters theta of thresholds. If both are positive, the maximum always exists.
     missing : {"error", "drop", "available", "em"}
-        As in `FullyVisibleBoltzmannMachine`, with all pairs coupled ("available" is "drop"). "em"
-        is for rows of up to 4,096 completions.
+        As in `FullyVisibleBoltzmannMachine`, with all pairs coupled, so that "available" is "drop".
+        "em" is for rows with up to 4,096 completions.
     ebic_gamma : float
         As in `FullyVisibleBoltzmannMachine`.
     solver : {"auto", "newton", "lbfgs"}
-        "newton" takes few steps; "lbfgs" is for many parameters, or `l1`.
+        "newton" converges in few iterations; "lbfgs" is for many parameters, or `l1`.
     tol : float
-        Newton's method stops when the predicted rise of the log-pseudo-likelihood of 100,000 rows
-        is below tol^2, L-BFGS below tol / 100.
+        The solver stops if the predicted gain of the log-pseudo-likelihood of 100,000 rows is below
+        tol^2 ("newton") or tol / 100 ("lbfgs"), in nats.
     max_iter : int or None
         None: 100 for "newton", 1,000 for "lbfgs".
     n_threads : int or None
@@ -458,12 +458,12 @@ class OrdinalMachine(PairwiseMachine):
     thresholds_ : list of arrays of shape (m_i,)
         mu_i(1), ..., mu_i(m_i) of each item; mu_i(0) = 0.
     categories_ : list of arrays of shape (m_i + 1,)
-        The values of the scores of each item.
+        The values of each item, in the order of their scores.
     n_categories_ : int array of shape (n_features,)
     model_ : BoltzmannMachine
-        The same with `Ordinal` units, for `fastmf.tap` and other solvers.
+        The machine with `Ordinal` units, for `fastmf.tap` and other solvers.
     log_pseudo_likelihood_ : float
-        Value for the data, per unit of weight and without penalties.
+        Log-pseudo-likelihood of the data, per unit of weight and without penalties.
     existence_, history_, n_iter_, converged_, path_, n_missing_, n_dropped_
         As in `FullyVisibleBoltzmannMachine`.
 
@@ -491,7 +491,7 @@ class OrdinalMachine(PairwiseMachine):
     def _learned_labels(self, X, used, declared):
         if not declared:
             warn_of_missing_codes(self, X)
-        # Rows that are not used may have categories of their own.
+        # Unused rows may have further categories, which are ignored.
         absent = missing_entries(X)
         if self.missing in ("drop", "available"):
             used = used & ~absent.any(1)
@@ -527,7 +527,7 @@ class OrdinalMachine(PairwiseMachine):
         return result._replace(message=message)
 
     def _objective_of(self, rows, weights):
-        """The likelihood of rows."""
+        """Return the objective for rows of labels."""
         thresholds = Thresholds(self.n_categories_, self.thresholds)
         return OrdinalLikelihood(
             rows, weights, thresholds, l2=float(self.l2), l2_field=float(self.l2_field),
@@ -535,11 +535,11 @@ class OrdinalMachine(PairwiseMachine):
         )  # fmt: skip
 
     def _items(self):
-        """The rows, and the thresholds of their items."""
+        """Return the rows and the thresholds of their items."""
         return self._objective.states, self._objective.thresholds
 
     def _set_parameters(self, parameters):
-        """Couplings and thresholds from the vector of all parameters."""
+        """Set couplings and thresholds from the vector of all parameters."""
         self._parameters = parameters
         self.couplings_, fields = self._objective.unpacked(parameters)
         self.thresholds_ = self._fields_of(fields)
@@ -547,12 +547,12 @@ class OrdinalMachine(PairwiseMachine):
         self.log_pseudo_likelihood_ = value / self._objective.total
 
     def _by_item(self, values):
-        """Values of the thresholds of all items, item by item."""
+        """Split values of all thresholds by item."""
         return np.split(values, np.cumsum(self.n_categories_ - 1)[:-1])
 
     @property
     def n_categories_(self):
-        """Numbers of categories of the items."""
+        """Number of categories of each item."""
         return self._sizes
 
     # --- models ---------------------------------------------------------------------------------
@@ -565,7 +565,7 @@ class OrdinalMachine(PairwiseMachine):
         return BoltzmannMachine(self.couplings_, Ordinal(table))
 
     def _unit_model(self):
-        """The machine with one state for each category of each item."""
+        """Return the machine with one state for each category of each item."""
         score = np.concatenate([np.arange(float(q)) for q in self.n_categories_])
         item = np.repeat(np.arange(len(self.n_categories_)), self.n_categories_)
         couplings = self.couplings_[np.ix_(item, item)] * np.outer(score, score)
@@ -575,7 +575,7 @@ class OrdinalMachine(PairwiseMachine):
     # --- rows -----------------------------------------------------------------------------------
 
     def _conditionals(self, scores):
-        """Result of `OrdinalLikelihood.conditionals` for rows."""
+        """Call `OrdinalLikelihood.conditionals` for rows of scores."""
         fitted = self._objective
         rows = OrdinalLikelihood(
             scores, np.ones(len(scores)), fitted.thresholds, pairs=fitted.pairs,

@@ -34,67 +34,66 @@ from fastmf.priors import Categorical
 class PottsMachine(Network, ItemMachine):
     """Categorical positions, all pairs coupled: p(x) ~ exp(sum_ij J_ij(x_i, x_j) + sum_i h_i(x_i)).
 
-    Fitted by maximum pseudo-likelihood: the sum over positions of the log-probability of each given
-    all others. With sequences it is what direct coupling analysis fits (Ekeberg et al., Physical
-    Review E 87, 2013).
+    Fitted by maximum pseudo-likelihood, the sum over positions of the log-probability of each
+    position given all other positions. For sequences this is direct coupling analysis (Ekeberg et
+    al., Physical Review E 87, 2013).
 
     Parameters
     ----------
     n_states : int, sequence of int of length n_groups, or None
-        States of all or of each position, whose labels are 0, 1, ... None: labels up to the largest
-        of all positions, from 0, or from 1 if no label is 0; of other numbers and of strings, the
-        values in the data. For an alignment give the number of its letters, as one may not occur.
+        Number of states of all or of each position, with labels 0, 1, ... None: integer labels from
+        0, or from 1 if no label is 0, to the largest one; other numbers and strings: the values in
+        the data. For an alignment, give the size of its alphabet, as a letter may be absent.
     l2, l2_field : float
-        Penalty per unit of weight, ``(l2 sum_{i<j} |J_ij|^2 + l2_field sum_i |h_i|^2) / 2``. plmc
-        penalises the whole data without the half: for its lambda_e (``-le``) and lambda_h (``-lh``)
-        give ``l2 = 2 * lambda_e / sum(weights)`` and ``l2_field = 2 * lambda_h / sum(weights)``.
-        Alignments need `l2`; ``l2_field = l2`` is a good start.
+        Penalty per unit of weight, ``(l2 sum_{i<j} |J_ij|^2 + l2_field sum_i |h_i|^2) / 2``. plmc's
+        penalty refers to the sum over the data, without the factor 1/2: its lambda_e (``-le``) is
+        ``l2 = 2 * lambda_e / sum(weights)``, and its lambda_h (``-lh``) is ``l2_field = 2 *
+        lambda_h / sum(weights)``. Alignments need `l2`; ``l2_field = l2`` is a good start.
     solver : {"auto", "lbfgs", "newton", "asymmetric", "naive_mean_field", "likelihood"}
-        "lbfgs" ("auto" is the same) computes in single precision beyond 500,000 parameters.
-        "newton" is exact, for up to 6,000 parameters. "asymmetric" fits each position alone, with
-        couplings of its own and half the penalty, and averages the two estimates of each coupling
-        (PlmDCA); it takes less memory. "naive_mean_field" inverts a covariance matrix, to whose
-        diagonal `l2` is added (Morcos et al., PNAS 108, 2011): half of its frequencies are uniform,
-        which halves weak couplings and leaves the order of contacts. "likelihood" is for samples
-        like the data: from the pseudo-likelihood it ascends the likelihood itself by 1,000
-        persistent Gibbs chains, which start from rows (bmDCA; Figliuzzi et al. 2018).
+        "lbfgs" (also "auto") uses single precision beyond 500,000 parameters. "newton" is more
+        precise, for up to 6,000 parameters. "asymmetric" fits each position separately, with half
+        the penalty, and averages the two estimates of each coupling (PlmDCA); it needs less memory.
+        "naive_mean_field" inverts a covariance matrix, to whose diagonal `l2` is added (Morcos et
+        al., PNAS 108, 2011); its pseudocount of 1/2 halves weak couplings, but keeps their order.
+        "likelihood" is for generating samples: it starts at the pseudo-likelihood estimate and
+        maximises the likelihood with 1,000 persistent Gibbs chains (bmDCA; Figliuzzi et al. 2018).
     tol : float
-        Ends when the predicted rise of the penalised log-pseudo-likelihood of 100,000 rows is less,
-        or too small to be told from rounding errors.
+        Stop if the predicted gain of the penalised log-pseudo-likelihood of 100,000 rows is less,
+        or within rounding errors.
     max_iter : int or None
         None: 1,000 for "lbfgs" and "asymmetric", 300 steps for "likelihood", 100 for "newton".
     graph : array, SciPy sparse matrix, list of pairs, or graph of networkx, optional
         Pairs of positions that may be coupled, by numbers or names of columns; default all. For
         "lbfgs", "newton" and "likelihood".
     missing : {"absent", "available", "em"}
-        "absent" leaves missing labels out of all terms, which is biased where the graph has loops.
+        "absent" omits missing labels from all terms, which is biased if the graph has loops.
         "available" and "em" are as in `FullyVisibleBoltzmannMachine`, by Newton's method; "em" is
-        for rows of up to 4,096 completions.
+        for rows with up to 4,096 completions.
     n_threads : int or None
         Threads of the compiled kernels; results do not depend on it.
     verbose : bool
-        Whether the iteration of L-BFGS is shown on stderr every few seconds.
+        Show the iteration of L-BFGS on stderr every few seconds.
 
     Attributes
     ----------
     couplings_ : array of shape (n_groups, q, n_groups, q)
         J as estimated, symmetric, zero within positions; (n_states, n_states) if positions have
-        different numbers of states. With 20 times more states than rows, and `l2`, it is made at
-        each access; `contact_scores`, `score_samples`, `energy` and `mutants` do not need it.
+        different numbers of states. With 20 times more states than rows, and `l2`, it is computed
+        at each access; `contact_scores`, `score_samples`, `energy` and `mutants` do not need it.
     field_ : array of shape (n_groups, q), or (n_states,)
     categories_ : list of arrays
-        The values of the states of each position: of strings and other numbers the sorted values of
-        all positions that have one in common, or the categories of a pandas column.
+        The values of the states of each position. For strings and other numbers, positions with a
+        common value share the sorted list of their values; or the categories of a pandas column.
     sizes_ : int array of shape (n_groups,)
         States of each position.
     model_ : BoltzmannMachine
-        The same with `Categorical` units, for `fastmf.tap` and other solvers.
+        The machine with `Categorical` units, for `fastmf.tap` and other solvers.
     log_pseudo_likelihood_ : float
         Log-pseudo-likelihood of the data, per unit of weight and without penalties.
     memory_ : float or None
-        With "likelihood", the share of equal positions of a chain half-way and at the end of the
-        fit, beyond the share in different chains: near 0 where chains have renewed. Above 1/e
-        `fit` warns. `history_` has the correlations of the covariances of chains and data.
+        With "likelihood", the fraction of positions at which a chain is the same half-way and at
+        the end of the fit, in excess of different chains: near 0 if chains decorrelate; `fit` warns
+        above 1/e. `history_` has the correlations between the covariances of chains and data.
     existence_, history_, n_iter_, converged_, graph_, n_missing_, n_dropped_, n_available_
         As in `FullyVisibleBoltzmannMachine`.
 
@@ -130,10 +129,10 @@ class PottsMachine(Network, ItemMachine):
         Parameters
         ----------
         X : array or data frame of shape (n_samples, n_groups)
-            Labels, missing where negative or NaN, or strings, missing where None.
+            Labels, negative or NaN if missing, or strings, None if missing.
         y : ignored
         sample_weight : array of shape (n_samples,), optional
-            Such as `fastmf.datasets.sequence_weights` gives.
+            For example, the result of `fastmf.datasets.sequence_weights`.
         """
         self.memory_ = None
         rows = self._labels, self._weights = self._observed(X, sample_weight, merge=False)
@@ -187,11 +186,11 @@ class PottsMachine(Network, ItemMachine):
 
     @property
     def _symmetric(self):
-        """Whether positions share their couplings in the fit."""
+        """Whether the fit has one coupling matrix, rather than one for each position."""
         return self.solver != "asymmetric"
 
     def _by_newton(self, max_iter):
-        """Fit by Newton's method in all parameters, and `Existence` of the maximum."""
+        """Fit all parameters by Newton's method; return the fit and its `Existence`."""
         self._objective.check_size()
         solve = partial(newton, tol=self._tol, max_iter=max_iter)
         fit = self._maximised(solve, self._objective.independent())
@@ -204,7 +203,7 @@ class PottsMachine(Network, ItemMachine):
         return fit, self._existence(self._objective.packed(couplings, field))
 
     def _without_hessian(self, solver, data, max_iter):
-        """Fit by another solver than Newton's method, and `Existence` of the maximum."""
+        """Fit by a solver other than Newton's method; return the fit and its `Existence`."""
         if solver == "naive_mean_field":
             shares = data.weights / data.total
             couplings, field = naive_mean_field(
@@ -269,21 +268,22 @@ class PottsMachine(Network, ItemMachine):
         return self._sizes
 
     def _by_position(self, array, n_axes):
-        """Axes for positions and states in place of the last ones, if positions have one size."""
+        """Split the last axes into positions and states if all positions have one size."""
         sizes = self.sizes_
         if (sizes != sizes[0]).any():
             return array
         return array.reshape(*array.shape[: array.ndim - n_axes], *(len(sizes), sizes[0]) * n_axes)
 
     def in_gauge(self, gauge, reference=0):
-        """Couplings and field in a gauge, with the same probabilities.
+        """Transform couplings and field to a gauge, which leaves probabilities unchanged.
 
         Parameters
         ----------
         gauge : {"zero-sum", "lattice"}
-            Means over the states of a position are zero, or all parameters of one state are.
+            "zero-sum": means over the states of a position are zero. "lattice": all parameters of
+            a reference state are zero.
         reference : int, default 0
-            Number of that state: its place in `categories_`.
+            The reference state of "lattice": its index in `categories_`.
 
         Returns
         -------
@@ -297,16 +297,16 @@ class PottsMachine(Network, ItemMachine):
         return self._by_position(result[0], 2), self._by_position(result[1], 1)
 
     def contact_scores(self, gauge="zero-sum", ignore=None, apc=True):
-        """Frobenius norms of the couplings of all pairs of positions, less their positions' means.
+        """Compute the Frobenius norms of the couplings of all pairs of positions.
 
         Parameters
         ----------
         gauge : {"zero-sum", None}, default "zero-sum"
-            None: couplings as estimated, as plmc scores them.
+            None: couplings as estimated, as in plmc.
         ignore : int, optional
-            Number of the state, such as the gap, that is left out of the norms.
+            Index of a state, such as the gap, that is omitted from the norms.
         apc : bool, default True
-            Average product correction: less ``F_i. F_.j / F_..`` (Dunn, Wahl & Gloor 2008).
+            Average product correction: subtract ``F_i. F_.j / F_..`` (Dunn, Wahl & Gloor 2008).
 
         Returns
         -------
@@ -329,7 +329,7 @@ class PottsMachine(Network, ItemMachine):
 
     @property
     def n_available_(self):
-        """Weight of the rows that have a part in the conditional probability of each position."""
+        """Weight of the rows that have a term for the conditional probability of each position."""
         return self._weights @ (self._objective_of(self._labels, self._weights).targets >= 0)
 
     # --- errors, tests and edges ----------------------------------------------------------------
@@ -349,13 +349,13 @@ class PottsMachine(Network, ItemMachine):
         return objective, parameters, sampling
 
     def standard_errors(self, gauge="zero-sum"):
-        """Standard errors by the sandwich (Godambe) covariance.
+        """Compute standard errors from the sandwich (Godambe) covariance.
 
         Parameters
         ----------
         gauge : {"zero-sum", "lattice", None}, default "zero-sum"
-            The gauge of the parameters whose errors they are (for "lattice", of reference state 0);
-            None for parameters as estimated.
+            The gauge of the parameters ("lattice" has the reference state 0); None: the parameters
+            as estimated.
 
         Returns
         -------
@@ -366,13 +366,13 @@ class PottsMachine(Network, ItemMachine):
         Raises
         ------
         ValueError
-            If there is no maximum, the fit has no such errors ("asymmetric", naive mean field), or
-            there are more than 6,000 parameters.
+            If there is no maximum, the solver is "asymmetric", "naive_mean_field" or "likelihood",
+            or there are more than 6,000 parameters.
 
         Notes
         -----
-        A row of weight w counts as one observation whose score is multiplied by w, as it should for
-        weights of similar sequences; rows that were counted should be repeated instead.
+        A row of weight w counts as one observation whose score is multiplied by w, which is right
+        for weights of similar sequences. For frequency weights, repeat the rows instead.
         """
         one_of("gauge", gauge, (*GAUGES, None))
         godambe = self._godambe()
@@ -380,7 +380,7 @@ class PottsMachine(Network, ItemMachine):
         return self._by_position(couplings, 2), self._by_position(field, 1)
 
     def _counted_rows(self):
-        """Labels of the rows of the fit, each of them once, and their weights."""
+        """Return labels, counts (all 1) and weights of the rows of the fit."""
         if self._completions is not None:
             raise ValueError(
                 "a permutation test is for rows as they were seen: fit with missing='absent' or "
@@ -389,7 +389,7 @@ class PottsMachine(Network, ItemMachine):
         return np.maximum(self._labels, -1), np.ones(len(self._labels), int), self._weights
 
     def _unpacked_contrasts(self, objective, contrasts):
-        """Function of contrasts to couplings in the zero-sum gauge."""
+        """Return a function from contrasts to couplings in the zero-sum gauge."""
 
         def unpacked(values):
             return self._by_position(objective.unpacked(contrasts.T @ values)[0], 2)
@@ -405,8 +405,8 @@ class PottsMachine(Network, ItemMachine):
             raise ValueError("X must have no missing labels here: `impute` them first.")
         return labels
 
-    def _own(self, array, labels):
-        """Entries of flat rows at the labels, zero where they are missing."""
+    def _at_labels(self, array, labels):
+        """Select the entries of flat rows at the labels; zero for missing labels."""
         states = PositionStates(self.sizes_).first + np.maximum(labels, 0)
         result = np.take_along_axis(array, states, axis=1)
         return np.where(labels >= 0, result, 0.0)
@@ -421,7 +421,7 @@ class PottsMachine(Network, ItemMachine):
         return PositionStates(self.sizes_).softmax(self._local_fields(labels))
 
     def energy(self, X):
-        """Energy -x'Jx / 2 - h'x; missing positions add nothing.
+        """Compute the energy -x'Jx / 2 - h'x; missing positions contribute nothing.
 
         Parameters
         ----------
@@ -433,10 +433,10 @@ class PottsMachine(Network, ItemMachine):
         """
         labels = self._labels_of(X)
         halves = local_fields(self._couplings, labels, self.sizes_) / 2 + self._field
-        return -self._own(halves, labels).sum(1)
+        return -self._at_labels(halves, labels).sum(1)
 
     def mutants(self, X):
-        """Changes of log-probability by all changes of a single position.
+        """Compute the changes of log-probability by all substitutions at a single position.
 
         Parameters
         ----------
@@ -446,13 +446,13 @@ class PottsMachine(Network, ItemMachine):
         Returns
         -------
         array of shape (n_groups, q) or (n_samples, n_groups, q)
-            log p(x with state b at position i) - log p(x). The last two axes are one, flat, if
-            positions have different numbers of states.
+            log p(x with state b at position i) - log p(x). The last two axes are merged into one
+            if positions have different numbers of states.
         """
         single = np.ndim(X) == 1
         labels = self._labels_of(np.asarray(X)[None] if single else X, missing=False)
         fields = self._local_fields(labels)
-        change = fields - np.repeat(self._own(fields, labels), self.sizes_, axis=1)
+        change = fields - np.repeat(self._at_labels(fields, labels), self.sizes_, axis=1)
         change = self._by_position(change, 1)
         return change[0] if single else change
 

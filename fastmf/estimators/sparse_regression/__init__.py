@@ -1,8 +1,8 @@
 """Regression and classification with spike-and-slab priors, by expectation propagation.
 
-Files of the room:
+Modules:
 
     spike_slab.py              the estimators
-    _spike_slab.py             their base: options, the search, credible sets, reports, files
-    _rows.py                   rows from moments, summaries or files, without columns of flat prior
+    _spike_slab.py             their base class: fits, credible sets, reports, files
+    _rows.py                   rows from moments, summary statistics or files; unpenalised columns
 """

@@ -1,17 +1,17 @@
-"""Rows of sparse regressions: from moments, summaries, stored features, and without flat columns.
+"""Data of sparse regressions: moments, summary statistics, stored features, unpenalised columns.
 
-A linear model needs no more of its data than X'X, X'y and y'y. With U'U = X'X a pivoted Cholesky
-factorisation, of as many rows as the matrix has rank, the rows U with the target v of U'v = X'y
-have the same moments. The rest of y'y is orthogonal to all features.
+The moments X'X, X'y and y'y are sufficient statistics of a linear model. Let U'U = X'X be a pivoted
+Cholesky factorisation, where U has rank(X) rows, and U'v = X'y. Then the regression of v on U has
+the same moments, except for a part of y'y that is orthogonal to all features.
 
 Sparse matrices, memory-mapped files, and integers of one or two bytes, such as genotypes, are
-converted in blocks. If there are no fewer rows than features, rows are read twice, for means and
-scales and for the moments, which take their place; with fewer, columns are converted in each
-iteration.
+converted in blocks. If there are at least as many rows as features, the rows are read twice, once
+for means and scales and once for the moments, which replace them; otherwise columns are converted
+in each iteration.
 
-Columns of flat prior are never selected: they are projected out of y and the features. With W these
-columns and X the other features, the coefficients w of X have the posterior given the residuals of
-y and X after regression on W; given w the coefficients of W are Gaussian, with
+Unpenalised columns, which have a flat prior, are projected out of y and the features. Let W be
+these columns and X the other features. The posterior of the coefficients w of X is the one for the
+residuals of y and X after regression on W; given w, the coefficients of W are Gaussian, with
 
     mean  W+ y - K w,  K = W+ X,      covariance  noise variance times (W'W)+
 """
@@ -29,16 +29,16 @@ from fastmf._common.linalg import MIN_EIGENVALUE
 from fastmf._common.rows import row_blocks
 from fastmf._common.stored_columns import StoredColumns, column_squares
 from fastmf._common.warning import listed, warn_user
-from fastmf.estimators.common.data import some, warn_of_missing_codes
+from fastmf.estimators.common.data import dense_rows, warn_of_missing_codes
 
-# Correlation from which on features may have the same effect, or depend on each other's.
+# Absolute correlation above which two features may share an effect.
 MIN_LINK = 0.5
-# Most features of blocks that are joined.
+# Number of features up to which small blocks are joined.
 MAX_JOINED = 200
 
 
 def factor(gram):
-    """Rows U with U'U equal to a positive semidefinite matrix, and the order of the pivots."""
+    """Return rows U with U'U equal to a positive semidefinite matrix, and the pivots."""
     n = len(gram)
     scale = np.sqrt(np.maximum(gram.diagonal(), 0))
     scale[scale == 0] = 1.0
@@ -49,15 +49,15 @@ def factor(gram):
     probe = np.random.default_rng(0).choice([-1.0, 1.0], (n, 4))
     expected = scaled @ probe
     error = abs(U.T @ (U @ probe) - expected).max(initial=0)
-    # Smaller pivots than `MIN_EIGENVALUE` are rounding, and so are columns of their roots.
+    # Pivots below `MIN_EIGENVALUE` are rounding errors, and the same holds for their square roots.
     limit = np.sqrt(n * MIN_EIGENVALUE) * max(1.0, abs(expected).max(initial=0))
     if not error <= limit:
         raise ValueError("not positive semidefinite")
     return U * scale, pivots[:rank] - 1
 
 
-def solved(X, pivots, moment):
-    """The target of rows of `factor` that has these moments."""
+def target_of(X, pivots, moment):
+    """Return the target y of rows X from `factor` with X'y equal to `moment`."""
     y = np.zeros(len(X))
     if len(pivots):
         y[:] = scipy.linalg.solve_triangular(X[:, pivots], moment[pivots], trans=1)
@@ -65,7 +65,7 @@ def solved(X, pivots, moment):
 
 
 def parts_of_moments(gram, moment, y_square):
-    """The features of each block of X'X, with rows and a target of these moments."""
+    """Return the features of each block of X'X, and rows and a target with these moments."""
     blocks, moment = blocks_of(gram), doubles("moment", moment)
     n_features = sum(len(units) for units, _ in blocks)
     if moment.shape != (n_features,):
@@ -77,7 +77,7 @@ def parts_of_moments(gram, moment, y_square):
 
 
 def rows_of_moments(gram, moment, y_square):
-    """Rows and target with these moments; raise for numbers that are none."""
+    """Return rows and a target with these moments; raise if no data have these moments."""
     for name, value in {"gram": gram, "moment": moment}.items():
         if not np.isfinite(value).all():
             raise ValueError(f"{name} must be finite, got NaN or infinity.")
@@ -98,7 +98,7 @@ def rows_of_moments(gram, moment, y_square):
             "gram must be positive semidefinite, as X'X is: it is not, beyond rounding. Add a "
             "multiple of the identity, or compute it in double precision."
         ) from None
-    y = solved(X, pivots, moment)
+    y = target_of(X, pivots, moment)
     error = abs(moment - y @ X)
     limit = 1e-5 * np.sqrt(np.maximum(diagonal * y_square, 0)) + 1e-300
     if (error > limit).any():
@@ -113,19 +113,19 @@ def rows_of_moments(gram, moment, y_square):
     return X, y
 
 
-def absent_of(targets, y_square, n):
-    """The number of rows, and the part of y'y that the targets of blocks of features lack."""
-    # Correlations of a reference panel may explain more than y'y, or have a higher rank than there
-    # are rows: the model is then one of the rows of the blocks alone.
+def unexplained_of(targets, y_square, n):
+    """Return the number of rows, and the part of y'y that no block explains."""
+    # Correlations from a reference panel may explain more than y'y, or have a rank that exceeds the
+    # number of rows: then the rows of the blocks are all the data.
     rank = sum(map(len, targets))
-    absent = y_square - sum(float(y @ y) for y in targets)
-    if rank > n or absent < -1e-6 * y_square:
+    unexplained = y_square - sum(float(y @ y) for y in targets)
+    if rank > n or unexplained < -1e-6 * y_square:
         return float(rank), 0.0
-    return float(n), max(absent, 0.0)
+    return float(n), max(unexplained, 0.0)
 
 
 def blocks_of(matrix, name="gram"):
-    """The blocks of a block-diagonal matrix, each with the features in it."""
+    """Return the blocks of a block-diagonal matrix, as pairs of features and block."""
     if isinstance(matrix, (list, tuple)) and len(matrix) and np.ndim(matrix[0]) == 2:
         parts = [_square(f"{name}[{k}]", doubles(name, part)) for k, part in enumerate(matrix)]
         ends = np.cumsum([len(part) for part in parts])
@@ -137,7 +137,7 @@ def blocks_of(matrix, name="gram"):
     pattern = _square(name, scipy.sparse.csr_array(matrix, dtype=np.float64))
     _, labels = scipy.sparse.csgraph.connected_components(pattern, directed=False)
     order = np.argsort(labels, kind="stable")
-    # Small ones are joined: a problem of several features costs no more than one of a single one.
+    # Join small blocks: a problem with several features costs no more than with a single feature.
     ends, first, cuts = np.cumsum(np.bincount(labels)), 0, []
     for before, end in pairwise(ends.tolist()):
         if end - first > MAX_JOINED:
@@ -147,7 +147,7 @@ def blocks_of(matrix, name="gram"):
 
 
 def _square(name, matrix):
-    """The matrix, provided that it is one, with as many columns as rows."""
+    """Return the matrix; raise unless it is square."""
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"{name} must be a square matrix, got shape {matrix.shape}.")
     return matrix
@@ -155,52 +155,52 @@ def _square(name, matrix):
 
 # --- z-scores -------------------------------------------------------------------------------------
 #
-# With standardised features and target the moments are X'X = n R and X'y = n r, where r are the
-# correlations of features and target, r^2 = z^2 / (n - 2 + z^2). Printed z-scores are rounded, and
-# R may come from other rows than z. Then, with effects b,
+# For standardised features and target the moments are X'X = n R and X'y = n r, where r are the
+# correlations of features and target, r^2 = z^2 / (n - 2 + z^2). Published z-scores are rounded,
+# and R may come from another sample than z. In the model for effects b
 #
-#     z  ~  N(sqrt(n) R b, noise variance * ((1 - s) R + s I))
+#     z  ~  N(sqrt(n) R b, noise variance * ((1 - s) R + s I)),
 #
-# has a share s of variance that no correlation explains: a floor under the noise where R has small
-# eigenvalues (for s = 0 and s = 1 see Zou, Carbonetto, Wang & Stephens 2022). With the eigenvectors
-# u_i and eigenvalues l_i of R, the rows
+# s is the share of variance that correlations do not explain: it bounds the noise from below where
+# R has small eigenvalues (for s = 0 and s = 1 see Zou, Carbonetto, Wang & Stephens 2022). With the
+# eigenvectors u_i and eigenvalues l_i of R, the rows
 #
 #     sqrt(n) l_i / sqrt(v_i) u_i',  v_i = (1 - s) l_i + s,  with targets  u_i'z / sqrt(v_i)
 #
-# are a regression with this likelihood. The estimate of s maximises the likelihood in which effects
-# give u_i'z the variance t l_i^2 sum_j u_ij^2 z_j^2 + v_i; t is at most 1, its value for 1 effect.
-# s is 0 unless another value is likelier by Schwarz's criterion. The sign of a score is turned if
-# that makes it likelier, given the other scores, by a factor of the square of their number: with a
-# prior probability of 1 / p of a wrong sign, the posterior odds are then p.
+# form a regression with this likelihood. The estimate of s maximises the likelihood in which u_i'z
+# has the variance t l_i^2 sum_j u_ij^2 z_j^2 + v_i due to effects and noise; t is at most 1, its
+# value for a single effect. s is 0 unless another value is better by Schwarz's criterion (BIC). The
+# sign of one of p scores is flipped if this raises its likelihood given the other scores by a
+# factor above p^2: for a prior probability 1 / p of a wrong sign, the posterior odds are then p.
 #
-# Whatever the effects are, scores are not smaller than noise alone would make them: z'z is at least
-# about p, with the deviation of p / (number of independent features) chi-squared variables. Smaller
-# values are no z-scores, but p-values or coefficients.
+# With or without effects, z'z is not smaller than expected from noise: about p, with the relative
+# deviation of a chi-squared variable that has as many degrees of freedom as there are independent
+# features. Smaller values are not z-scores, but p-values or coefficients.
 
-# The message names a share above NOTABLE_SHARE; and features whose probability, together with the
-# features that are linked to it, exceeds PROBABLE although their scores are small.
+# Warnings report a share above NOTABLE_SHARE, and features with small scores whose probability,
+# together with the features that are linked to them, exceeds PROBABLE.
 NOTABLE_SHARE, PROBABLE = 0.02, 0.95
 # Grids of the share s and of t.
 SHARES, EFFECTS = np.geomspace(1e-12, 1.0, 121), np.geomspace(1e-5, 1.0, 11)
-# Smallest credible probability of such small z-scores without effects.
+# Probability of z-scores as small without any effect below which they are not taken as z-scores.
 MIN_NULL_PROBABILITY = 1e-3
-# Different moduli of correlations from which one decimal is no coincidence.
+# Number of different absolute correlations from which R counts as rounded to one decimal.
 MIN_MODULI = 4
 
 
 class Summary(NamedTuple):
-    """Rows with the moments of a summary, block by block."""
+    """Rows with the moments of summary statistics, block by block."""
 
-    units: list  # int arrays: the features of every block
+    units: list  # int arrays: the features of each block
     rows: list  # pairs of rows and their target
     blocks: list  # correlations
     z: np.ndarray  # (n_features,)
     share: float  # largest share s of a block: 0 if R fits z
-    flipped: np.ndarray  # features whose z-scores have other signs than the remaining ones say
-    remarks: list  # texts about other faults of z and R
+    flipped: np.ndarray  # features whose z-scores have a sign that contradicts the other scores
+    remarks: list  # warnings about z and R
 
     def message(self, names=None):
-        """Text about a mismatch and other remarks, or None."""
+        """Return a warning about a mismatch of z and R, with all remarks, or None."""
         faults, remarks = [], self.remarks
         if self.share > NOTABLE_SHARE:
             faults.append(
@@ -219,14 +219,14 @@ class Summary(NamedTuple):
         return " ".join(remarks) or None
 
     def message_of_hidden(self, included, noise_variance, names=None):
-        """Text about features that are in although no score near them exceeds chance, or None."""
+        """Return a warning about included features without large correlated scores, or None."""
         hidden, limit = [], largest_by_chance(len(self.z)) * np.sqrt(noise_variance)
         for units, block in zip(self.units, self.blocks, strict=True):
-            near = abs(block) > MIN_LINK
+            linked = abs(block) > MIN_LINK
             probability = included[units]
-            certain = near @ probability > PROBABLE
-            small = np.where(near, abs(self.z[units]), 0).max(1) < limit
-            is_largest = probability >= np.where(near, probability, 0).max(1)
+            certain = linked @ probability > PROBABLE
+            small = np.where(linked, abs(self.z[units]), 0).max(1) < limit
+            is_largest = probability >= np.where(linked, probability, 0).max(1)
             hidden += [*units[certain & small & is_largest]]
         if hidden:
             return (
@@ -238,20 +238,20 @@ class Summary(NamedTuple):
 
 
 def named(units, names=None):
-    """Text that names the first of some features."""
+    """Return a text that names the first of some features."""
     text = listed(units, text=lambda unit: str(unit if names is None else names[unit]))
     return f"feature{'s' * (len(units) > 1)} {text}"
 
 
 def largest_by_chance(p):
-    """The |z| that one of p independent scores without effects is expected to exceed."""
+    """Return the |z| that one of p independent null scores is expected to exceed."""
     return -float(scipy.special.ndtri(0.5 / p))
 
 
 def summary_of(z, R, n, names=None):
-    """Rows with the moments of z-scores, correlations and a number of rows."""
+    """Return the `Summary` of z-scores, correlations and a number of rows."""
     z, n = _checked(z, n, names)
-    # In the range of R, if that is of the same rows; z itself is not.
+    # Unlike z itself, sqrt(n) r is in the range of R if both are from the same rows.
     z = z * np.sqrt(n / (n - 2 + z * z))
     blocks = blocks_of(R, "R")
     if (total := sum(len(units) for units, _ in blocks)) != len(z):
@@ -279,68 +279,68 @@ class Scores(NamedTuple):
 
     @classmethod
     def of(cls, z, R):
-        """Scores of features with these correlations; eigenvalues below 0 are cut."""
+        """Make scores of features with these correlations; eigenvalues up to 0 are dropped."""
         values, vectors = np.linalg.eigh(R)
         positive = values > MIN_EIGENVALUE
         return cls(z, values[positive], vectors[:, positive].T)
 
     def noise(self, share):
-        """Variances of noise along the eigenvectors."""
+        """Return the noise variances along the eigenvectors."""
         return (1 - share) * self.values + share
 
     def maximum(self):
-        """The likeliest variances along the eigenvectors, and share of no correlation."""
+        """Return maximum-likelihood variances along the eigenvectors, and the share s."""
         projected = self.vectors @ self.z
         residual = self.z - projected @ self.vectors
         residual[abs(residual) < MIN_EIGENVALUE * abs(self.z).max()] = 0
-        # Copies with equal scores say nothing: the same rows have the same scores.
+        # Copies of a feature with equal scores carry no information about s.
         n_null = min(len(self.z) - len(self.values), np.count_nonzero(residual))
         shares = SHARES if n_null else np.append(0, SHARES)
         effects = np.square(self.vectors) @ np.square(self.z) * self.values**2
-        minus = np.empty((len(EFFECTS), len(shares)))
+        loss = np.empty((len(EFFECTS), len(shares)))
         for k, t in enumerate(EFFECTS):
             variances = t * effects + self.noise(shares[:, None])
-            minus[k] = (np.log(variances) + projected**2 / variances).sum(1) / 2
+            loss[k] = (np.log(variances) + projected**2 / variances).sum(1) / 2
         if n_null:
-            minus += (n_null * np.log(shares) + residual @ residual / shares) / 2
-        best = int(np.argmin(minus.min(0)))
-        if minus[:, 0].min() - minus[:, best].min() < np.log(1 + len(self.z)) / 2:
+            loss += (n_null * np.log(shares) + residual @ residual / shares) / 2
+        best = int(np.argmin(loss.min(0)))
+        if loss[:, 0].min() - loss[:, best].min() < np.log(1 + len(self.z)) / 2:
             best = 0
         share = shares[best]
-        return EFFECTS[np.argmin(minus[:, best])] * effects + self.noise(share), share
+        return EFFECTS[np.argmin(loss[:, best])] * effects + self.noise(share), share
 
     def with_right_signs(self):
-        """The scores, signs turned that contradict the other scores, and their features."""
-        z, turned = self.z.copy(), np.zeros(len(self.z), bool)
-        while not turned.all():
+        """Return scores with flipped signs where these contradict the other scores, and where."""
+        z, flipped = self.z.copy(), np.zeros(len(self.z), bool)
+        while not flipped.all():
             variances, share = self._replace(z=z).maximum()
             share = max(share, MIN_EIGENVALUE)
             shrunk = (1 / variances - 1 / share)[:, None] * self.vectors
             precision = 1 / share + (self.vectors * shrunk).sum(0)
             solved = z / share + (self.vectors @ z) @ shrunk
-            # Nats that the other sign of a score gains, given the other scores.
-            gain = np.where(turned, 0, 2 * z * (solved - precision * z))
+            # Log-likelihood ratio of the opposite sign of each score, given the other scores.
+            gain = np.where(flipped, 0, 2 * z * (solved - precision * z))
             worst = int(np.argmax(gain))
             if gain[worst] <= 2 * np.log(1 + len(z)):
                 break
             z[worst] *= -1
-            turned[worst] = True
-        return self._replace(z=z), np.flatnonzero(turned)
+            flipped[worst] = True
+        return self._replace(z=z), np.flatnonzero(flipped)
 
     def rows(self, share, n):
-        """Rows and target of a regression with this likelihood."""
+        """Return rows and target of a regression with this likelihood."""
         deviations = np.sqrt(self.noise(share))
         X = (np.sqrt(n) * self.values / deviations)[:, None] * self.vectors
         return X, self.vectors @ self.z / deviations
 
 
 def too_small(z, blocks):
-    """Text about values that are too small for z-scores, if they are."""
+    """Yield a remark if values are too small for z-scores."""
     n_independent = _n_independent(blocks)
     kind = "coefficients"
     probability = float(scipy.special.chdtr(n_independent, n_independent * np.mean(z * z)))
     if (z >= 0).all() and (z <= 1).all() and z.any():
-        # Between 0 and 1, and the smallest one as near to 0 as it is, as p-values of effects are.
+        # Probability that all z are in [0, 1], the smallest one as close to 0, as for p-values.
         inside, beyond = scipy.special.ndtr(1.0) - scipy.special.ndtr([0.0, z[z > 0].min()])
         in_unit = inside**n_independent - beyond**n_independent
         probability, kind = min(probability, in_unit), "p-values"
@@ -354,15 +354,15 @@ def too_small(z, blocks):
 
 
 def _n_independent(blocks):
-    """Number of independent features with as large a sum of squared correlations."""
+    """Return the effective number of independent features, by the sum of squared correlations."""
     n = sum(len(units) for units, _ in blocks)
     return n**2 / sum(float(np.square(block).sum()) for _, block in blocks)
 
 
 def _rounded(z, blocks):
-    """Text about correlations that were rounded to one decimal, if they seem to be."""
+    """Yield a remark if correlations seem to be rounded to one decimal."""
     seen = np.zeros(11, bool)
-    # A row at a time: the first one ends it where R is not rounded, and R may fill the memory.
+    # By row, which stops at the first row if R is not rounded: a copy of R may exceed memory.
     for row in (block[k, k + 1 :] for _, block in blocks for k in range(len(block))):
         tenths = np.rint(10 * row)
         if abs(row - tenths / 10).max(initial=0) > 1e-6:
@@ -377,11 +377,11 @@ def _rounded(z, blocks):
 
 
 def _squared(z, blocks):
-    """Text about squares of correlations, if R seems to hold them."""
+    """Yield a remark if R seems to hold squared correlations."""
     limit = largest_by_chance(len(z))
     if any(block.min() < 0 for _, block in blocks) or not z.min() < -limit < limit < z.max():
         return
-    # Correlations of independent features in some rows are as often negative as positive.
+    # Sample correlations of independent features are negative with probability 1/2.
     n_pairs = sum(n * (n - 1) / 2 for n in (_n_independent([block]) for block in blocks))
     if 0.5**n_pairs < MIN_NULL_PROBABILITY:
         yield (
@@ -402,10 +402,10 @@ def _checked(z, n, names):
         )
     n = np.asarray(n)
     if n.shape == z.shape and n.dtype.kind in "iuf":
-        least, most = n.argmin(), n.argmax()
+        low, high = n.argmin(), n.argmax()
         raise ValueError(
-            f"n must be one number of rows for all features, got {n[least]:g} for "
-            f"{named([least], names)} and {n[most]:g} for {named([most], names)}: leave features "
+            f"n must be one number of rows for all features, got {n[low]:g} for "
+            f"{named([low], names)} and {n[high]:g} for {named([high], names)}: leave features "
             "of much fewer rows out of z and R, and give the median of n."
         )
     if n.ndim or n.dtype.kind not in "iuf" or not 2 < n < np.inf:
@@ -432,38 +432,38 @@ def _check_correlations(R, units, names):
 
 
 def is_stored(X):
-    """Whether X, as the user gave it, is converted in blocks if it is large."""
+    """Whether X has a type that is converted in blocks if it is large."""
     if issparse(X) or isinstance(X, np.memmap):
         return True
     return isinstance(X, np.ndarray) and X.dtype.kind in "iub" and X.dtype.itemsize <= 2
 
 
 def is_large(X):
-    """Whether features are more than one block."""
+    """Whether features exceed the size of one block."""
     return np.prod(X.shape, dtype=float) > table_rows.BLOCK_ENTRIES
 
 
 def as_array(estimator, X):
-    """Checked features, small ones as an array of floats; warns of codes of missing values."""
+    """Return checked features, as an array of floats if small; warn of missing-value codes."""
     warn_of_missing_codes(estimator, X)
     return X if is_large(X) else as_floats(X, np.float64)
 
 
 def as_floats(X, dtype=np.float32):
-    """Checked features as an array, of this type unless they are floats already."""
+    """Return checked features as an array, converted to `dtype` unless they are floats."""
     X = X.toarray() if issparse(X) else X
     return X if X.dtype in (np.float32, np.float64) else X.astype(dtype)
 
 
 def by_blocks(function, X):
-    """A function of rows, in float64, of some rows at a time, joined along the last axis."""
+    """Apply a function to blocks of rows in float64; concatenate along the last axis."""
     X = csr_array(X) if issparse(X) else X
-    parts = [function(some(X, rows)) for rows in row_blocks(X, dense=True)]
+    parts = [function(dense_rows(X, rows)) for rows in row_blocks(X, dense=True)]
     return np.concatenate(parts, axis=-1)
 
 
 def rows_of_stored(X, y, weights, offset, scale, constant):
-    """Return rows and a target with the moments of standardised ones, and what y'y lacks."""
+    """Return rows and a target with the moments of standardised data, and the rest of y'y."""
     n, p = X.shape
     roots = np.sqrt(weights)
     factors = np.where(constant, 0.0, 1 / scale)
@@ -474,30 +474,30 @@ def rows_of_stored(X, y, weights, offset, scale, constant):
     X = csr_array(X) if issparse(X) else X
     gram, moment = np.zeros((p, p)), np.zeros(p)
     for rows in table_rows.row_blocks(X, dense=True):
-        part = some(X, rows) - offset
+        part = dense_rows(X, rows) - offset
         part *= factors
         part *= roots[rows, None]
         gram += part.T @ part
         moment += y[rows] @ part
     X, pivots = factor(gram)
-    target = solved(X, pivots, moment)
+    target = target_of(X, pivots, moment)
     return X, target, max(float(y @ y - target @ target), 0.0)
 
 
-# --- columns of flat prior ------------------------------------------------------------------------
+# --- unpenalised columns --------------------------------------------------------------------------
 
 
-# Norm of what a column adds to others, relative to its own and in roundings of its type, below
-# which it is a combination of them.
+# Norm of the residual of a column, relative to its norm and in units of machine epsilon, below
+# which the column is a linear combination of the others.
 MIN_NORM = 100
 
 
 def without_unpenalised(rows, units, columns, excluded):
-    """Project the unpenalised columns out of parts (X, y), whose arrays X change in place.
+    """Project the unpenalised columns out of parts (X, y); arrays X are changed in place.
 
-    Excluded features, a mask, become zero. Returns the residuals of the parts, the rank of the
-    columns in each, the coefficients of y on the columns, K, which is zero for the columns
-    themselves, and a root of (W'W)+.
+    Features in the mask `excluded` become zero. Return the residuals of the parts, the rank of the
+    columns in each part, the coefficients of y on the columns, the matrix K with zeros for the
+    columns themselves, and a square root of (W'W)+.
     """
     n_columns, residuals, roots = len(columns), [], []
     flat, gain = np.zeros(n_columns), np.zeros((n_columns, sum(map(len, units))))
@@ -507,11 +507,11 @@ def without_unpenalised(rows, units, columns, excluded):
         place = np.searchsorted(columns, features[members])
         root = np.zeros((n_columns, 0))
         if members.size:
-            X, basis, of_part, along = _projection(X, members)
-            flat[place], y = of_part @ (y @ basis), y - basis @ (y @ basis)
-            gain[place[:, None], features] = of_part @ along
+            X, basis, root_of_part, products = _projection(X, members)
+            flat[place], y = root_of_part @ (y @ basis), y - basis @ (y @ basis)
+            gain[place[:, None], features] = root_of_part @ products
             root = np.zeros((n_columns, basis.shape[1]))
-            root[place] = of_part
+            root[place] = root_of_part
         residuals.append((X, y))
         roots.append(root)
     gain[:, columns] = 0
@@ -520,7 +520,7 @@ def without_unpenalised(rows, units, columns, excluded):
 
 
 def _projection(X, units):
-    """Residuals of all features on some, whose orthonormal basis, root of (W'W)+ and products."""
+    """Return residuals X on W = X[:, units], a basis of W, a root of (W'W)+, and basis'X."""
     W = X[:, units].astype(np.float64)
     scale = np.sqrt((W * W).sum(0))
     scale[scale == 0] = 1.0
@@ -534,21 +534,21 @@ def _projection(X, units):
         )
     basis = basis[:, :rank]
     root = (right[:rank] / values[:rank, None]).T / scale[:, None]
-    before = column_squares(X)
+    squares = column_squares(X)
     if isinstance(X, StoredColumns):
-        along = (X.T @ basis).T
-        X = X.less(basis, along)
+        products = (X.T @ basis).T
+        X = X.less(basis, products)
     else:
-        along = sum(basis[rows].T @ X[rows] for rows in row_blocks(X))
+        products = sum(basis[rows].T @ X[rows] for rows in row_blocks(X))
         for rows in row_blocks(X):
-            X[rows] -= basis[rows] @ along
-    is_zero = column_squares(X) <= before * rounding**2 * len(X)
+            X[rows] -= basis[rows] @ products
+    is_zero = column_squares(X) <= squares * rounding**2 * len(X)
     is_zero[units] = True
-    return without_columns(X, is_zero), basis, root, along
+    return without_columns(X, is_zero), basis, root, products
 
 
 def without_columns(X, columns):
-    """Features with zeros in these columns, a mask; an array is changed in place."""
+    """Set the columns in a mask to zero; an array is changed in place."""
     if isinstance(X, StoredColumns):
         return X.without(columns)
     X[:, columns] = 0
@@ -556,7 +556,7 @@ def without_columns(X, columns):
 
 
 def columns_of(estimator, given, argument="unpenalised"):
-    """The numbers of columns given by numbers, names or a mask, ascending."""
+    """Return sorted indices of columns that are given by indices, names or a mask."""
     n_features, names = estimator.n_features_in_, getattr(estimator, "feature_names_in_", ())
     place = {name: k for k, name in enumerate(names)}
     try:

@@ -1,12 +1,12 @@
 """The base class of spike-and-slab regression and classification: fits, reports and files.
 
-Credible sets are the smallest sets of features that hold an effect with a given probability.
-Features that correlate, or share a block, are a component. Given all other features as
-expectation propagation has them, it is a sparse linear model of its own, over whose
-inclusion patterns there are sums or chains (`fastmf.inference.ep.inclusion_patterns`). Signals are
-told apart pattern by pattern: the most probable feature leads, and each pattern's feature that
-correlates most with it, by more than `MIN_LINK`, is where the signal is in that pattern; the
-remaining features make the next signal.
+Credible sets are the smallest sets of features that contain an effect with a given probability.
+Features that correlate, or share a block, form a component. Given the Gaussian approximation of all
+other features by expectation propagation, a component is a sparse linear model. Its inclusion
+patterns are enumerated or sampled (`fastmf.inference.ep.inclusion_patterns`). Signals are then
+separated one after another: the lead is the feature with the largest inclusion probability, and in
+each pattern the signal is at the feature that correlates most with the lead, by more than
+`MIN_LINK`; the next signal is found among the remaining features of the patterns.
 """
 
 from itertools import product
@@ -54,13 +54,12 @@ from fastmf.priors import GaussBernoulli
 from fastmf.priors.spike_and_slab import ALWAYS
 from fastmf.special import sigmoid
 
-# Sum of the inclusion probabilities of features that are not linked and count as independent, if
-# the correlations of all others are no more than a matrix may have.
+# Largest sum of the inclusion probabilities of features that are treated as independent.
 MAX_UNLINKED_SUM = 1e-3
 
 
 class CredibleSet(NamedTuple):
-    """Features among which one has an effect: see `credible_sets` of an estimator."""
+    """Set of features that contains an effect; see `credible_sets` of an estimator."""
 
     features: np.ndarray
     probability: float
@@ -69,10 +68,10 @@ class CredibleSet(NamedTuple):
 
 
 class FittedPart(NamedTuple):
-    """A part of a fitted model with independent features, at one value of the hyper-parameters."""
+    """An independent part of a fitted model, at one value of the hyper-parameters."""
 
     units: np.ndarray  # int (n_features,)
-    X: np.ndarray  # (n_rows, n_units): features, and columns without a spike last
+    X: np.ndarray  # (n_rows, n_units): features, followed by columns without a spike
     y: np.ndarray | None  # (n_rows,)
     noise_variance: float
     log_odds: np.ndarray  # (n_units,), of the prior
@@ -82,36 +81,36 @@ class FittedPart(NamedTuple):
     labels: np.ndarray  # int (n_units,): blocks
     sites: np.ndarray  # (2, n_units)
     matrices: np.ndarray  # elements of the matrices of sites, in the order of `Blocks`, and more
-    # Rows (X, y) of noise variance 1 whose likelihood takes the place of latent variables.
+    # Rows (X, y) of noise variance 1, a Gaussian approximation that replaces latent variables.
     likelihood: tuple | None = None
 
     def model(self):
-        """The sparse linear model of the part."""
+        """Return the sparse linear model of the part."""
         X, y = self.likelihood or (self.X, self.y)
         prior = GaussBernoulli(np.zeros(len(self.mean)), self.precision, self.log_odds)
         return SparseLinearModel(X, y, self.noise_variance, prior)
 
     def inverse(self):
-        """The covariance of the units, which follows from the sites."""
+        """Return the posterior covariance of the units, computed from the sites."""
         return inverse_with(self.model(), self.labels, self.sites, self.matrices)
 
     def components(self):
         """Return a function that makes the sparse linear model of a component of the units.
 
-        It takes the units of the component's blocks and the active ones, without which they are
-        zero; units of other blocks are Gaussian.
+        The function takes the units of the component's blocks, and the active units among these;
+        inactive ones are zero. Units of all other blocks are Gaussian.
         """
         model, precision = self.model(), np.maximum(self.sites[1], self.precision)
         blocks = Blocks(members_of(self.labels), len(self.labels))
         elements = self.matrices[: blocks.squares[-1]].copy()
-        # Sites of negative precision make cavities of other blocks improper: no site is wider than
-        # the slab.
+        # Sites of negative precision make cavities of other blocks improper: limit the variance of
+        # sites to the variance of the slab.
         for T, units in zip(blocks.matrices(elements), blocks.by_size, strict=True):
             values, vectors = np.linalg.eigh(T)
             values = np.maximum(values, self.precision[units])
             T[:] = vectors * values[:, None] @ np.swapaxes(vectors, 1, 2)
         inverse = inverse_with(model, self.labels, np.stack([self.sites[0], precision]), elements)
-        # The linear term of the likelihood at the mean, not a difference of large sites.
+        # Compute the linear term at the mean, without cancellation of large sites.
         residual = (model.y - model.prediction(self.mean)) / self.noise_variance
 
         def component(units, active):
@@ -136,7 +135,7 @@ class FittedPart(NamedTuple):
         return component
 
     def correlations(self, units):
-        """Correlations of the columns of some units."""
+        """Return the correlation matrix of the columns of some units."""
         columns = np.asarray(self.X[:, units], np.float64)
         length = np.sqrt(np.einsum("ij,ij->j", columns, columns))
         columns = columns / np.where(length > 0, length, 1.0)
@@ -144,14 +143,14 @@ class FittedPart(NamedTuple):
 
 
 def linked(included):
-    """The likeliest features, without the unlikeliest whose probabilities have a small sum."""
+    """Return the most probable features; the sum of the other probabilities is small."""
     order = np.argsort(-included, kind="stable")
     tail = np.cumsum(included[order][::-1])[::-1]
     return np.sort(order[tail > MAX_UNLINKED_SUM][:MAX_DENSE_UNITS])
 
 
 def components_of(part, units):
-    """Yield units that correlate or share a block, with the moduli of their correlations."""
+    """Yield units that correlate or share a block, with their absolute correlations."""
     labels, correlations = part.labels[units], abs(part.correlations(units))
     joined = (correlations > MIN_LINK) | (labels == labels[:, None])
     n, component = connected_components(csr_array(joined), directed=False)
@@ -163,54 +162,53 @@ def components_of(part, units):
 class Component(NamedTuple):
     """Features that correlate or share a block, and their inclusion patterns."""
 
-    features: np.ndarray  # int (n,): their numbers in the model
-    correlations: np.ndarray  # (n, n): moduli
+    features: np.ndarray  # int (n,): indices in the model
+    correlations: np.ndarray  # (n, n): absolute values
     included: np.ndarray  # (n,): inclusion probabilities
-    members: list  # pairs of the weight of a value of the hyper-parameters and its patterns
+    members: list  # pairs: the weight of a value of the hyper-parameters, and its patterns
 
     def probability_of_any(self, chosen):
-        """Probability that a chosen feature is not zero, within its bounds by `included`."""
+        """Return the probability that any chosen feature is included, bounded by `included`."""
         probability = sum(weight * patterns.any_of(chosen) for weight, patterns in self.members)
         marginal = self.included[chosen]
         return float(np.clip(probability, marginal.max(), min(marginal.sum(), 1.0)))
 
-    def signals(self, least):
-        """Yield where each effect is: a probability of every feature.
+    def signals(self, min_probability):
+        """Yield, for each effect, the probabilities that it is at each feature.
 
-        Effects come in the order of their leads, as long as their probability is not below the
-        least.
+        Effects are ordered by the probability of their lead, down to `min_probability`.
         """
-        remaining = [patterns.included.copy() for _, patterns in self.members]
+        residual = [patterns.included.copy() for _, patterns in self.members]
 
-        def average(of, *arguments):
-            members = zip(self.members, remaining, strict=True)
+        def average(f, *arguments):
+            members = zip(self.members, residual, strict=True)
             return sum(
-                weight * of(patterns, rest, *arguments) for (weight, patterns), rest in members
+                weight * f(patterns, mask, *arguments) for (weight, patterns), mask in members
             )
 
         while True:
-            marginal = average(lambda patterns, rest: patterns.probability @ rest)
+            marginal = average(lambda patterns, mask: patterns.probability @ mask)
             lead = int(np.argmax(marginal))
             likeness = np.where(self.correlations[lead] > MIN_LINK, self.correlations[lead], -1.0)
             likeness[lead] = 2.0
-            at = average(Patterns.places, likeness)
-            if not at.sum() >= least:
+            location = average(Patterns.places, likeness)
+            if not location.sum() >= min_probability:
                 return
-            yield at
+            yield location
 
     def credible_sets(self, coverage):
         """Yield the credible sets."""
-        for at in self.signals(coverage):
-            order = np.argsort(-np.round(at, 6), kind="stable")  # copies in their order
-            held = np.minimum(np.cumsum(at[order]), np.cumsum(self.included[order]))
-            size = int(np.searchsorted(held, coverage - 1e-9)) + 1
-            if size > np.count_nonzero(at):
+        for location in self.signals(coverage):
+            order = np.argsort(-np.round(location, 6), kind="stable")  # copies keep their order
+            covered = np.minimum(np.cumsum(location[order]), np.cumsum(self.included[order]))
+            size = int(np.searchsorted(covered, coverage - 1e-9)) + 1
+            if size > np.count_nonzero(location):
                 continue
             chosen = order[:size]
             yield CredibleSet(
                 features=self.features[chosen],
                 probability=self.probability_of_any(chosen),
-                coverage=min(float(at[chosen].sum() / at.sum()), 1.0),
+                coverage=min(float(location[chosen].sum() / location.sum()), 1.0),
                 purity=float(self.correlations[np.ix_(chosen, chosen)].min()) if size > 1 else 1.0,
             )
 
@@ -221,7 +219,7 @@ class Component(NamedTuple):
 # Tolerance of the last fixed point.
 FINAL_TOL = 1e-6
 
-# Options to give where an optimum is at a bound of the search.
+# Advice for an optimum at a bound of the search.
 BOUND_ADVICE = {
     "noise variance": "give noise_variance, as features explain all of y, or nothing",
     "slab variance": "give slab_variance, or inclusion_probability, as effects are not visible",
@@ -232,7 +230,7 @@ BOUND_ADVICE = {
 
 
 class Colocalisation(NamedTuple):
-    """Two effects that may be effects of one feature: see `colocalisation` of an estimator."""
+    """Two effects that may be due to one feature; see `colocalisation` of an estimator."""
 
     probability: float
     features: np.ndarray
@@ -241,30 +239,30 @@ class Colocalisation(NamedTuple):
 
 
 class SpikeSlabEstimator(Saved):
-    """Base of `SpikeSlabRegressor` and `SpikeSlabClassifier`.
+    """Base class of `SpikeSlabRegressor` and `SpikeSlabClassifier`.
 
-    They return what they have fitted by `_values`: parts at the values of the hyper-parameters that
-    have weight, and weights of sum 1. Draws in standardised units become draws in units of the data
-    by `_in_units_of_data`.
+    Subclasses define `_values`, which returns the fitted parts at each value of the
+    hyper-parameters, and the weights of these values; and `_in_units_of_data`, which converts
+    posterior draws from standardised units to units of the data.
     """
 
-    # Learned numbers and arrays, and further values that JSON holds, as they are saved in files.
+    # Attributes saved in files: numbers and arrays, and values that are stored as JSON.
     _learned: tuple
     _fitted: tuple = ("n_features_in_",)
 
-    # What to do if the fixed point of the last hyper-parameters is not found.
+    # Advice if expectation propagation does not converge at the final hyper-parameters.
     _advice: str
-    # Sweeps of a chain.
+    # Default number of sweeps of a chain.
     _n_sweeps = 30
 
     def as_frame(self):
-        """The coefficients as a pandas data frame, one line for each feature.
+        """Return the coefficients as a pandas data frame, one row for each feature.
 
         Returns
         -------
         pandas.DataFrame
             Columns "coef", "standard_deviation" and "inclusion_probability" (posterior); the index
-            holds the names of the features, or x0, x1, ... if X had none.
+            contains the names of the features, or x0, x1, ... if X had none.
         """
         columns = {
             "coef": self.coef_,
@@ -284,7 +282,7 @@ class SpikeSlabEstimator(Saved):
                 arrays |= {f"stored.{key}": part for key, part in value.arrays().items()}
                 continue
             value = np.asarray(value)
-            # Strings in arrays of objects, as pandas passes them, are stored as arrays of strings.
+            # Strings in object arrays, as passed by pandas, are stored as arrays of strings.
             arrays[f"learned.{name}"] = np.array(value.tolist()) if value.dtype.hasobject else value
         return {name: getattr(self, name) for name in self._fitted}, arrays
 
@@ -302,19 +300,19 @@ class SpikeSlabEstimator(Saved):
     # --- fitting --------------------------------------------------------------------------------
 
     def _training_data(self, X, y, **options):
-        """Checked features, in their own precision, and targets."""
+        """Check features, which keep their precision, and targets."""
         options |= {"reset": True, "ensure_min_samples": 2, **self._kinds_of(X)}
         X, y = checked_data(self, X, y, **options)
         return as_array(self, X), y
 
     @staticmethod
     def _kinds_of(X):
-        """Options of the checks of data: types that X is left in, or converted to."""
+        """Return the types of X that checks of data accept without conversion."""
         dtype = None if is_stored(X) and X.dtype.kind in "iub" else [np.float64, np.float32]
         return {"dtype": dtype, "accept_sparse": ["csr", "csc"]}
 
     def __sklearn_tags__(self):
-        """Tags: sparse features are taken."""
+        """Return scikit-learn's tags: sparse features are accepted."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
@@ -327,16 +325,16 @@ class SpikeSlabEstimator(Saved):
         return constant
 
     def _standardised(self, X, constant):
-        """Centred and scaled features, in their own precision."""
+        """Return centred and scaled features, in the precision of X."""
         dtype = np.float32 if X.dtype == np.float32 else np.float64
         return np.where(constant, 0.0, self._rescaled(X)).astype(dtype, copy=False)
 
     def _rescaled(self, X):
-        """Other rows, centred and scaled likewise."""
+        """Centre and scale rows with the offsets and scales of the training data."""
         return (X - self._offset) / self._scale
 
     def _solution(self, task, start, fixed, *, centred=False, average=False):
-        """Hyper-parameters with their fixed points, the best ones first, and their weights."""
+        """Learn hyper-parameters; return the task, fixed points, the best first, and weights."""
         priors = None
         if self.parameter_prior is not None:
             priors = ParameterPriors.of(task, int(centred))
@@ -352,7 +350,7 @@ class SpikeSlabEstimator(Saved):
             task, start, leads = likely_start(task, start, fixed, leads, **options)
             nearby = maximise_evidence(task, start, fixed, results=leads, **options)
             task = with_blocks_of(task, nearby.results)
-        # Blocks that share an effect are joined before fixed points are exact.
+        # Join blocks that share an effect before computing fixed points to full precision.
         may_join = any(isinstance(part.blocks, FoundBlocks) for part in task.parts)
         best = nearby
         for shares, tol in [(True, np.inf)] * may_join + [(False, FINAL_TOL)]:
@@ -366,13 +364,13 @@ class SpikeSlabEstimator(Saved):
             )
         for result in best.results:
             if not result.converged:
-                # What follows is advice by the solver's arguments: the estimator has others.
+                # The rest of the message refers to arguments of the solver, not of the estimator.
                 reason = result.message.partition(";")[0]
                 warn_of_convergence(
                     f"Expectation propagation has {reason} (residual {result.residual:.2g}): "
                     f"{self._advice}."
                 )
-        # Otherwise the scale of y is a convention, and so are the bounds.
+        # The bounds are relative to the scale of y, which is arbitrary if y is constant.
         if task.square > 0:
             for name, side in on_bounds(task, best.hyperparameters, fixed):
                 warn_of_convergence(
@@ -385,7 +383,7 @@ class SpikeSlabEstimator(Saved):
         return task, [best, *points[1:]], weights
 
     def _final(self, task, nearby, tol):
-        """The fixed points with the learned hyper-parameters, or where the solver ended."""
+        """Return the fixed points at the learned hyper-parameters, or the solver's last state."""
         values, results = nearby.hyperparameters, []
         for part, start in zip(task.parts, nearby.results, strict=True):
             largest = search_tolerance(part.X, values.noise_variance)
@@ -394,13 +392,13 @@ class SpikeSlabEstimator(Saved):
             model = part.model(values)
             result = robust_solution(model, start, **options)
             if isinstance(part.blocks, FoundBlocks) and result.log_evidence == -np.inf:
-                # Unlike other states that have not converged, one without an evidence is useless.
+                # A state without a finite evidence is of no use: solve without blocks.
                 result = robust_solution(model, **options | {"blocks": None})
             results.append(result)
         return FixedPoints(values, tuple(results), task.log_evidence(results))
 
     def _check(self, *variances):
-        """Raise unless these variances are None or positive, and the other options valid."""
+        """Raise unless the named variances are None or positive, and all other options valid."""
         limits = dict.fromkeys(variances, np.inf)
         if _is_array(self.inclusion_probability):
             self._check_inclusions()
@@ -416,7 +414,7 @@ class SpikeSlabEstimator(Saved):
         count("n_threads", self.n_threads, optional=True)
 
     def _check_inclusions(self):
-        """Raise unless there is a prior inclusion probability of each feature."""
+        """Raise unless `inclusion_probability` has a valid value for each feature."""
         given = real_array("inclusion_probability", self.inclusion_probability)
         if given.shape != (self.n_features_in_,):
             raise ValueError(
@@ -433,14 +431,14 @@ class SpikeSlabEstimator(Saved):
                 "inclusion_probability."
             )
 
-    # --- features that are always in, or never --------------------------------------------------
+    # --- unpenalised and excluded features ------------------------------------------------------
 
     def _columns(self):
-        """The unpenalised features."""
+        """Return the indices of the unpenalised features."""
         return columns_of(self, self.unpenalised)
 
     def _excluded(self):
-        """A mask of the features of prior inclusion probability 0, which are left out."""
+        """Return a mask of the features with prior inclusion probability 0."""
         given = np.asarray(self.inclusion_probability, float)  # NaN for None
         excluded = np.full(self.n_features_in_, given == 0)
         excluded[self._columns()] = False
@@ -449,8 +447,8 @@ class SpikeSlabEstimator(Saved):
     # --- prior inclusion ------------------------------------------------------------------------
 
     def _groups(self, n_features):
-        """The number of the group of every feature."""
-        # Names of columns, unlike a mask, are not one entry for each feature.
+        """Return the index of the group of each feature."""
+        # `unpenalised` has one entry for each feature only if it is a mask.
         dtype = getattr(self.unpenalised, "dtype", None)
         masks = ["unpenalised"] if getattr(dtype, "kind", "") == "b" else []
         names = getattr(self, "feature_names_in_", None)
@@ -471,14 +469,14 @@ class SpikeSlabEstimator(Saved):
         return groups
 
     def _start(self, shape, groups, unit=1.0):
-        """The start of the search, for y in these units, and which parameters are fixed."""
-        # One feature for ten rows.
+        """Return initial hyper-parameters, for y divided by `unit`, and flags of fixed ones."""
+        # Initially include one feature for ten rows.
         (n, d), given = shape, self.inclusion_probability
         inclusion = min(0.5, max(1.0, n / 10) / d) if given is None else np.asarray(given, float)
         with np.errstate(divide="ignore"):
             log_odds = np.full(groups.max() + 1, np.log(inclusion) - np.log1p(-inclusion))
         if np.ndim(inclusion):
-            # Smaller ones have sites that are lost in rounding; columns of features of none are 0.
+            # Sites at more extreme log-odds are lost in rounding; excluded columns are zero anyway.
             log_odds = np.clip(log_odds, -ALWAYS, NEVER_ZERO)
         noise, slab = getattr(self, "noise_variance", 1.0), self.slab_variance
         fixed = Hyperparameters(noise is not None, slab is not None, given is not None)
@@ -488,7 +486,7 @@ class SpikeSlabEstimator(Saved):
         return Hyperparameters(noise, slab, log_odds), fixed
 
     def _prior_inclusion(self, log_odds):
-        """The prior inclusion probabilities that were learned or given."""
+        """Return the prior inclusion probabilities, learned or given."""
         inclusion = sigmoid(np.asarray(log_odds))
         if _is_array(self.inclusion_probability):
             inclusion[self._excluded()] = 0.0
@@ -498,25 +496,24 @@ class SpikeSlabEstimator(Saved):
 
     @property
     def reliable_(self):
-        """Whether inclusion probabilities agree with chains over models.
+        """Whether inclusion probabilities agree with MCMC over inclusion patterns.
 
-        None if that cannot be checked: for classes, for more than 40 effects, or where more than
-        one is among features beyond the 400 likeliest. False: a probability differs by more than
-        0.1; `message_` says which. The chains visit the inclusion patterns themselves, at the
-        parameters that were learned, and are run when this is first read, from a fixed seed; that
-        takes less than a second for each block of `fit_moments` or `fit_summary`, and longer with
-        `average_parameters`.
+        False if a probability differs by more than 0.1; `message_` names the feature. None if this
+        cannot be checked: for classification, for more than 40 effects, or if more than one effect
+        is expected outside the 400 most probable features. The chains use the learned parameters
+        and a fixed seed, and run when the property is first read. They take less than a second for
+        each block of `fit_moments` or `fit_summary`, and longer with `average_parameters`.
         """
         reason = self._reason()
         return None if reason is None else not reason
 
     @property
     def message_(self):
-        """Why the inclusion probabilities are not reliable, or ""."""
+        """Reason why the inclusion probabilities are not reliable, or ""."""
         return self._reason() or ""
 
     def _reason(self):
-        """Why probabilities are not reliable, "" if they are, None if that cannot be checked."""
+        """Return why probabilities are unreliable; "" if reliable, None if not checked."""
         included, cached = self.inclusion_probability_, self.__dict__.get("_checked")
         if cached is None or cached[0] is not included:
             reason = _reason_of_parts(*self._values(), included, self._unpenalised)
@@ -524,7 +521,7 @@ class SpikeSlabEstimator(Saved):
         return cached[1]
 
     def coefficient_interval(self, coverage=0.95):
-        """Equal-tailed credible intervals of the coefficients.
+        """Compute equal-tailed credible intervals of the coefficients.
 
         Parameters
         ----------
@@ -533,21 +530,21 @@ class SpikeSlabEstimator(Saved):
         Returns
         -------
         low, high : array of the shape of `coef_`
-            Quantiles (1 - coverage) / 2 and (1 + coverage) / 2 of a mass at zero and a Gaussian, of
-            the mean and variance of coefficients that are not zero: an interval may end at 0, or be
-            only 0.
+            Quantiles (1 - coverage) / 2 and (1 + coverage) / 2 of the mixture of a point mass at
+            zero and a Gaussian with the moments of the coefficient if it is not zero. A limit may
+            be 0, or both may be.
         """
         coverage = proper_fraction("coverage", coverage)
         included = np.broadcast_to(self.inclusion_probability_, self.coef_.shape)
         return tuple(slab_interval(coverage, included, self.coef_, self.coef_var_))
 
     def group_inclusion_probability(self, features):
-        """Posterior probability that at least one of some features is not zero.
+        """Compute the posterior probability that at least one feature of a group is included.
 
         Parameters
         ----------
         features : sequence of int, str or bool
-            Numbers or names of features, or a mask: a gene, say, or copies of a feature.
+            Indices or names of features, or a mask: for example, a gene, or copies of a feature.
 
         Returns
         -------
@@ -555,41 +552,42 @@ class SpikeSlabEstimator(Saved):
 
         Notes
         -----
-        Joint probabilities are of features that correlate by more than 0.5, or share a block; all
-        other features are independent at the fixed point of expectation propagation.
+        Joint probabilities are used for features that correlate by more than 0.5, or share a block;
+        all other features are treated as independent.
         """
-        wanted = columns_of(self, features, "features")
-        if not len(wanted):
+        chosen = columns_of(self, features, "features")
+        if not len(chosen):
             raise ValueError("features must name at least one feature.")
         included = self.inclusion_probability_
-        if included[wanted].max() >= 1:
+        if included[chosen].max() >= 1:
             return 1.0
-        none, alone = 1.0, np.isin(np.arange(self.n_features_in_), wanted)
-        for component in self._components(alone.copy(), 2):
-            none *= 1 - component.probability_of_any(np.flatnonzero(alone[component.features]))
-            alone[component.features] = False
-        return float(1 - none * np.prod(1 - included[alone]))
+        absent, pending = 1.0, np.isin(np.arange(self.n_features_in_), chosen)
+        for component in self._components(pending.copy(), 2):
+            absent *= 1 - component.probability_of_any(np.flatnonzero(pending[component.features]))
+            pending[component.features] = False
+        return float(1 - absent * np.prod(1 - included[pending]))
 
     def credible_sets(self, coverage=0.95):
-        """The smallest sets of correlated features that hold an effect with this probability.
+        """Find the smallest sets of correlated features that contain an effect.
 
         Parameters
         ----------
         coverage : float in (0, 1), default 0.95
+            Probability with which a set contains its effect.
 
         Returns
         -------
         list
             Tuples with the fields `features` (int array, the most probable first), `probability`
-            (that at least one of them is not zero), `coverage` (the same, given that there is an
-            effect among them or features correlated with them) and `purity` (the smallest absolute
-            correlation of two of them).
+            (that at least one of them is not zero), `coverage` (the probability that the set
+            contains the effect, given that the effect exists) and `purity` (the smallest absolute
+            correlation of two of its features).
 
         Notes
         -----
-        Maller et al. (2012); Wang, Sarkar, Carbonetto & Stephens (2020). Sets follow from joint
-        probabilities of inclusion patterns: features that correlate by more than 0.5 may share an
-        effect, and each effect has a set, unless its probability is below the coverage.
+        Maller et al. (2012); Wang, Sarkar, Carbonetto & Stephens (2020). Sets are computed from
+        joint probabilities of inclusion patterns. Features that correlate by more than 0.5 may
+        share an effect, and each effect whose probability is at least the coverage has a set.
         Unpenalised features, and features with prior inclusion 1, are in no set.
 
         Examples
@@ -610,23 +608,23 @@ class SpikeSlabEstimator(Saved):
         return sorted(sets, key=lambda credible: int(credible.features.min()))
 
     def colocalisation(self, model, *, shared=0.1, min_probability=0.05):
-        """Probabilities that effects on two targets are effects of the same feature.
+        """Compute probabilities that effects on two targets are due to the same feature.
 
         Parameters
         ----------
         model : SpikeSlabRegressor or SpikeSlabClassifier
-            Fit of another target to the same features: of other rows, too, or a summary.
+            Fit of another target to the same features, possibly from other rows or a summary.
         shared : float in (0, 1), default 0.1
-            Prior probability that a feature with an effect on one target has one on the other.
+            Prior probability that a feature with an effect on one target affects the other, too.
         min_probability : float in (0, 1), default 0.05
-            Posterior probability below which effects are left out.
+            Effects with a smaller posterior probability are ignored.
 
         Returns
         -------
         list
-            Tuples for pairs of effects, the most probable first: `probability` (that both are of
-            one feature), `features` (int array, the most probable first, of 95 % of it), `first`
-            and `second` (the probabilities of each effect by its own data).
+            Tuples for pairs of effects, the most probable first: `probability` (that one feature
+            has both effects), `features` (int array: those with 95 % of this probability, the most
+            probable first), `first` and `second` (the probability of each effect in its fit).
 
         Raises
         ------
@@ -636,8 +634,8 @@ class SpikeSlabEstimator(Saved):
         Notes
         -----
         Giambartolomei et al. (2014), for each pair of effects (Wallace 2021). Let s be the sum over
-        the features of the products of the probabilities that the effects are there, and p the
-        root of the product of the mean prior inclusions: the odds are shared s / (p (1 - s)).
+        features of the product of the probabilities that each effect is at this feature, and p the
+        geometric mean of both mean prior inclusions: the odds are shared s / (p (1 - s)).
 
         Examples
         --------
@@ -654,10 +652,10 @@ class SpikeSlabEstimator(Saved):
         if self.n_features_in_ != model.n_features_in_ or not np.array_equal(*names):
             raise ValueError("model must be a fit to the same features, in the same order.")
         shared = proper_fraction("shared", shared)
-        least = proper_fraction("min_probability", min_probability)
+        threshold = proper_fraction("min_probability", min_probability)
         ratio = shared / np.sqrt(self.prior_inclusion_.mean() * model.prior_inclusion_.mean())
         pairs = []
-        for first, second in product(self._signals(least), list(model._signals(least))):
+        for first, second in product(self._signals(threshold), list(model._signals(threshold))):
             both = first * second
             order, total = np.argsort(-both, kind="stable"), min(both.sum(), 1.0)
             size = int(np.searchsorted(np.cumsum(both[order]), 0.95 * total)) + 1
@@ -668,24 +666,24 @@ class SpikeSlabEstimator(Saved):
             (pair for pair in pairs if pair.probability), key=lambda pair: -pair.probability
         )
 
-    def _signals(self, least):
-        """Yield the probabilities of all features that each effect is there."""
-        for component in self._components(self.inclusion_probability_, least):
-            for at in component.signals(least):
+    def _signals(self, min_probability):
+        """Yield, for each effect, the probabilities that it is at each feature of the model."""
+        for component in self._components(self.inclusion_probability_, min_probability):
+            for location in component.signals(min_probability):
                 probabilities = np.zeros(self.n_features_in_)
-                probabilities[component.features] = at
+                probabilities[component.features] = location
                 yield probabilities
 
     def sample_coefficients(self, n, rng, n_sweeps=None):
-        """Joint draws of the coefficients from their posterior.
+        """Draw coefficients from their joint posterior.
 
         Parameters
         ----------
         n : int
         rng : numpy.random.Generator or int
         n_sweeps : int, optional
-            Sweeps of the chain of each draw. Default: 30, and 150 for classes, whose latent
-            variables are drawn, too.
+            Sweeps of the chain of each draw. Default: 30 for regression; 150 for classification,
+            where latent variables are drawn as well.
 
         Returns
         -------
@@ -693,10 +691,10 @@ class SpikeSlabEstimator(Saved):
 
         Notes
         -----
-        Gibbs sampling of the model itself, by a chain for each draw, which starts at a draw from
-        the marginals of expectation propagation. The parameters have the values that were learned,
-        or with `average_parameters` values on the grid, as often as their weights say. Fractional
-        weights of a classifier raise a ValueError, since their rows have no latent variables.
+        Each draw is the end of a Gibbs chain of the exact model that starts at a draw from the
+        marginals of expectation propagation. Hyper-parameters have their learned values, or with
+        `average_parameters` values drawn in proportion to their weights. A classifier with
+        fractional weights raises a ValueError, since its rows have no latent variables.
         """
         n, rng = count("n", n), generator(rng)
         n_sweeps = self._n_sweeps if n_sweeps is None else count("n_sweeps", n_sweeps)
@@ -720,11 +718,11 @@ class SpikeSlabEstimator(Saved):
         return rng.permutation(np.concatenate(draws))
 
     def _posterior(self, part):
-        """The posterior that chains draw from; weights of rows are in its likelihood."""
+        """Return the posterior that chains sample; its likelihood includes weights of rows."""
         return SparsePosterior(part.X, part.y, part.noise_variance, part.log_odds, part.precision)
 
-    def _components(self, worth, least):
-        """Yield each `Component` of some worth."""
+    def _components(self, scores, min_score):
+        """Yield each `Component` whose features have a sum of `scores` of at least `min_score`."""
         values, weights = self._values()
         free = np.setdiff1d(linked(self.inclusion_probability_), self._unpenalised)
         for parts in zip(*values, strict=True):
@@ -732,7 +730,7 @@ class SpikeSlabEstimator(Saved):
             chosen = np.isin(part.units, free) & (part.log_odds[: len(part.units)] < ALWAYS)
             for units, correlations in components_of(part, np.flatnonzero(chosen)):
                 features = part.units[units]
-                if worth[features].sum() < least:
+                if scores[features].sum() < min_score:
                     continue
                 models = models or [value.components() for value in parts]
                 in_blocks = np.flatnonzero(np.isin(part.labels, part.labels[units]))
@@ -745,16 +743,16 @@ class SpikeSlabEstimator(Saved):
 
 
 def _is_array(given):
-    """Whether it has elements: also a list that is no array."""
+    """Whether an option is a sequence rather than a scalar or None."""
     return isinstance(given, list | tuple) or np.ndim(given) > 0
 
 
-def _reason_of_parts(values, weights, included, without):
-    """Why inclusion probabilities are not reliable, "" if they are; None if that is not known."""
+def _reason_of_parts(values, weights, included, unpenalised):
+    """Return why inclusion probabilities are unreliable; "" if reliable, None if not checked."""
     is_checked = True
     for parts in zip(*values, strict=True):
         units = parts[0].units
-        compares = ~np.isin(units, without)
+        compares = ~np.isin(units, unpenalised)
         likely = np.where(compares, included[units], 0.0)
         at_values = [
             compared(part.model(), likely, weight)

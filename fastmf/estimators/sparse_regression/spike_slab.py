@@ -30,10 +30,10 @@ from fastmf.learning.evidence.blocks import labels_of_task
 from fastmf.priors.logistic import Logistic
 from fastmf.priors.spike_and_slab import ALWAYS
 
-# Weights of values of the hyper-parameters, relative to the largest, of those that are left out.
+# Weight of a value of the hyper-parameters, relative to the largest, below which it is ignored.
 MIN_REPORTED_WEIGHT = 0.03
-# Precisions of the priors of the constant, and of coefficients of unpenalised columns: with none
-# they would be infinite where a column separates the classes.
+# Prior precisions of the intercept and of unpenalised coefficients in classification: with flat
+# priors, estimates would be infinite if a column separates the classes.
 INTERCEPT_PRECISION, UNPENALISED_PRECISION = 0.01, 1e-4
 
 
@@ -43,36 +43,36 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
     Parameters
     ----------
     noise_variance : float or None, default None
-        Variance of the noise, in units of y^2. None: learned, as are the following two, with a
-        weak prior: log-Cauchy for noise_variance / var(y) (median 0.6, width 0.5).
+        Variance of the noise, in units of y^2. None: learned, like the following two parameters;
+        the prior of noise_variance / var(y) is log-Cauchy (median 0.6, width 0.5).
     slab_variance : float or None, default None
-        Prior variance of a non-zero coefficient, in units of y^2 (after `standardize`). Its prior
-        over var(y) is log-normal (median 0.5, deviation 2).
+        Prior variance of a non-zero coefficient, in units of y^2 (after `standardize`). None:
+        learned; the prior of slab_variance / var(y) is log-normal (median 0.5, deviation 2).
     inclusion_probability : float, array of shape (n_features,) or None, default None
-        Prior probability of a non-zero coefficient, such as one over n_features where one is
-        expected, or one for each feature (0 and 1 included). None: learned, with the prior
+        Prior probability of a non-zero coefficient, for example 1 / n_features if one is expected,
+        or an array with a value in [0, 1] for each feature. None: learned, with the prior
         Beta(1/2, n_features / 2).
     groups : array of shape (n_features,) or None, default None
         Features with the same label share an inclusion probability, learned for each group.
     fit_intercept : bool, default True
-        Fit a constant with a flat prior.
+        Fit an intercept with a flat prior.
     standardize : bool, default True
-        Scale all features to standard deviation 1 first.
+        Scale all features to standard deviation 1 before fitting.
     blocks : "auto", None or array of shape (n_features,), default "auto"
-        Features that share a site, as in `expectation_propagation`: correlated features, or all
-        if there are at most 11 ("auto"); none; or labels.
+        Features that share a site, as in `expectation_propagation`. "auto": correlated features, or
+        all if there are at most 11; None: no blocks; an array: the label of each feature's block.
     unpenalised : sequence of int, str or bool, or None, default None
-        Columns (numbers, names or a mask) whose coefficients are never zero and have a flat prior,
+        Columns (indices, names or a mask) whose coefficients are never zero and have a flat prior,
         such as age and sex. They are projected out; their inclusion probability is 1.
     solver : {"auto", "convergent", "parallel", "sequential"}, default "auto"
         Schedule of `expectation_propagation` at the learned parameters.
     parameter_prior : {"weak", None}, default "weak"
-        Priors of learned parameters. None: maximise the evidence alone, as in the paper; on weak
-        data it may include all features with tiny coefficients.
+        Priors of learned parameters. None: maximise the evidence without priors, as in the paper;
+        with weak data the maximum may include all features with tiny coefficients.
     average_parameters : bool, default False
         Average results over the posterior of the parameters instead of using its maximum: for weak
         data, at two to ten times the cost. `log_evidence_`, `sites_` and the learned parameters
-        remain at the maximum.
+        refer to the maximum.
     n_threads : int or None, default None
         Threads of the compiled kernels; results do not depend on it.
     verbose : bool, default False
@@ -86,24 +86,25 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
     inclusion_probability_ : array of shape (n_features,)
         Posterior probabilities of a non-zero coefficient.
     log_evidence_ : float
-        Log-evidence of the centred data (of their residuals on `unpenalised` columns).
+        Log-evidence of the centred data, after projection on the `unpenalised` columns.
     noise_variance_, slab_variance_ : float
     prior_inclusion_ : array of shape (n_groups,)
-        In the order of the sorted labels; of all features if each has its own.
+        In the order of the sorted group labels; one value per feature if probabilities are given
+        by feature.
     blocks_ : int array of shape (n_features,)
-        Block numbers: features with the same number share a site.
+        Block labels: features with the same label share a site.
     sites_ : array of shape (2, n_features)
-        Sites for standardised data; of blocks the linear terms and diagonals.
+        Site parameters for standardised data; for blocks their linear terms and diagonals.
     n_iter_ : int
     mismatch_ : float
-        Share of the z-scores of `fit_summary` that the correlations do not explain; else 0.
+        Share of the variance of z-scores that R does not explain (`fit_summary`); otherwise 0.
 
     Notes
     -----
-    Hernández-Lobato & Hernández-Lobato (2011). X is copied in its own precision, except large
-    small-integer, memory-mapped and sparse arrays, which are converted block by block and must not
-    change while the model is used. A learned parameter at a bound of the search raises a
-    `ConvergenceWarning`. See the guide for correlated features.
+    Hernández-Lobato & Hernández-Lobato (2011). X is copied in its precision, except for large
+    arrays that are sparse, memory-mapped or of small integers: these are converted block by block
+    and must not change while the model is used. A `ConvergenceWarning` is issued if a learned
+    parameter is at a bound of the search. See the guide for correlated features.
 
     Examples
     --------
@@ -144,11 +145,11 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         ----------
         X : array of shape (n_samples, n_features)
         y : array of shape (n_samples,)
-            Rows without a value (NaN or None) are left out. For several targets fit each, as by
-            `sklearn.multioutput.MultiOutputRegressor`.
+            Rows with missing targets (NaN or None) are omitted. For several targets fit a model for
+            each, for example by `sklearn.multioutput.MultiOutputRegressor`.
         sample_weight : array of shape (n_samples,), optional
-            Number of repetitions of each row: the noise of a row has the variance of the noise over
-            its weight, and the evidence counts repeated rows. Rows of weight 0 are left out.
+            Frequency weights: the noise variance of a row is divided by its weight, and the
+            evidence is the one of repeated rows. Rows of weight 0 are omitted.
         """
         stored = _rows.is_stored(X)  # checks turn files into arrays
         values = np.asarray(y)
@@ -187,19 +188,19 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         return self
 
     def fit_moments(self, gram, moment, y_square, n):
-        """Learn from moments: the posterior needs no more of the rows.
+        """Learn from moments, the sufficient statistics of the posterior.
 
         Parameters
         ----------
         gram : array of shape (n_features, n_features), list of arrays, or SciPy sparse matrix
-            X'X, of columns as they are: `standardize` has no effect. A list holds blocks of
-            features that are orthogonal to all others; they are found in a sparse matrix.
+            X'X; `standardize` has no effect. A list contains the diagonal blocks of a
+            block-diagonal matrix, which are detected in a sparse matrix.
         moment : array of shape (n_features,)
             X'y.
         y_square : float
             y'y.
         n : float
-            Number of rows. With `fit_intercept` columns and y are taken to be centred.
+            Number of rows. With `fit_intercept`, columns and y are assumed to be centred.
 
         Raises
         ------
@@ -211,17 +212,17 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         return self._fit_parts(units, rows, float(y_square), n, names)
 
     def fit_summary(self, z, R, n):
-        """Learn from z-scores of single features and the correlations of the features.
+        """Learn from marginal z-scores of the features and their correlations.
 
         Parameters
         ----------
         z : array of shape (n_features,)
-            z-scores (t-statistics) of the regressions on each feature alone, with a constant.
+            z-scores (t-statistics) of the simple regressions on each feature, with an intercept.
         R : array of shape (n_features, n_features), list of arrays, or SciPy sparse matrix
-            Correlations of the features. A series z or data frames R of pandas name the features,
-            which must be in the same order. A list holds blocks that are not correlated with each
-            other, which are found in a sparse matrix. Blocks share the parameters only,
-            and cost little: take one for each locus.
+            Correlations of the features. A list contains uncorrelated blocks, such as the loci of a
+            genome, which are detected in a sparse matrix; blocks share only the hyper-parameters.
+            Features are named by the index of a pandas series z or of data frames R, which must
+            have the same order.
         n : float
             Number of rows.
 
@@ -233,14 +234,14 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         Warns
         -----
         UserWarning
-            If R does not fit z, scores have the wrong sign (and are turned), z are too small for
-            z-scores, as p-values are, R seems to be rounded to one decimal or to hold squares, or a
-            feature whose z-score chance explains seems to have an effect.
+            If R does not fit z, scores have the wrong sign (and are flipped), z are too small for
+            z-scores (for example, p-values), R seems to be rounded to one decimal or squared, or a
+            feature seems to have an effect although its z-score is explained by chance.
 
         Notes
         -----
-        The noise of z has covariance (1 - s) R + s I, where `mismatch_` is the estimate of s by
-        maximum likelihood, and negative eigenvalues are cut. Rounding of z and R is such a share.
+        The noise of z has covariance (1 - s) R + s I, where `mismatch_` is the maximum-likelihood
+        estimate of s, which includes rounding of z and R. Negative eigenvalues of R are dropped.
 
         Examples
         --------
@@ -264,7 +265,7 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         return self
 
     def _fit_parts(self, units, rows, y_square, n, names):
-        """Fit to rows with the moments of the data, of independent parts of the features."""
+        """Fit rows with the moments of the data, for independent parts of the features."""
         self.n_features_in_ = sum(map(len, units))
         self.__dict__.pop("feature_names_in_", None)
         if names is not None:
@@ -273,12 +274,12 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         self._offset, self._scale = np.zeros(self.n_features_in_), np.ones(self.n_features_in_)
         unit = float(np.sqrt(y_square / n)) or 1.0
         rows = [(X, y / unit) for X, y in rows]
-        total = _rows.absent_of([y for _, y in rows], y_square / unit**2, n)
+        total = _rows.unexplained_of([y for _, y in rows], y_square / unit**2, n)
         self._fit_rows(rows, units, n, total, unit)
         return self
 
     def _parts_at(self, point):
-        """The parts of the model at a value of the hyper-parameters."""
+        """Return the parts of the model at a value of the hyper-parameters."""
         sizes, unit, labels = np.prod(self._shapes, axis=1), self._unit, self.blocks_
         y = np.split(self._targets, np.cumsum(self._shapes[:-1, 0]))
         features = np.split(self._features, np.cumsum(self._shapes[:-1, 1]))
@@ -303,14 +304,14 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         return parts
 
     def _values(self):
-        """Parts at the values of the hyper-parameters that have weight, and weights of sum 1."""
+        """Return the parts at each value of the hyper-parameters, and normalised weights."""
         weights = self._point_weights
         points = np.flatnonzero(weights >= MIN_REPORTED_WEIGHT * weights.max())
         return [self._parts_at(k) for k in points], weights[points] / weights[points].sum()
 
     def _fit_rows(self, rows, units, n_rows, total, unit, center=0.0):
-        """Fit to standardised rows of independent parts, y = center + unit * (standardised y)."""
-        # `total` are the number of rows, and the part of y'y that none explain, in the first part.
+        """Fit standardised rows of independent parts, y = center + unit * (standardised y)."""
+        # `total`: number of rows, and the unexplained part of y'y, which the first part gets.
         groups, excluded = self._groups(self.n_features_in_), self._excluded()
         columns = self._unpenalised = self._columns()
         rows, ranks, flat, self._gain, self._whiten = _rows.without_unpenalised(
@@ -367,7 +368,7 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         self._keep_noises(n_rows)
 
     def _keep_noises(self, n_rows):
-        """Mean of the noise, and variances of observations and of unpenalised coefficients."""
+        """Set the ratio of mean to modal noise, and variances of unpenalised coefficients."""
         self._mean_noise = 1.0
         if self.average_parameters and self.noise_variance is None and n_rows > 4:
             # mean over mode in ln s2 of an inverse gamma variable
@@ -379,12 +380,12 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         for k, weight in enumerate(self._point_weights):
             variance = self._mean_noise * self._point_noise[k] * (self._whiten**2).sum(1)
             for part in self._parts_at(k):
-                along = part.inverse().variance_along(self._gain[:, part.units])
-                variance = variance + self._unit**2 * along
+                spread = part.inverse().variance_along(self._gain[:, part.units])
+                variance = variance + self._unit**2 * spread
             self.coef_var_[columns] += weight * variance / self._scale[columns] ** 2
 
     def predict(self, X, return_std=False):
-        """Posterior mean of y, and its predictive standard deviation.
+        """Compute the posterior mean of y, and its predictive standard deviation.
 
         Parameters
         ----------
@@ -394,7 +395,8 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         Returns
         -------
         array of shape (n_samples,)
-            And, with `return_std`, another one: noise, coefficients and intercept together.
+            With `return_std`, a pair of arrays; the deviations include noise and the uncertainty of
+            coefficients and intercept.
         """
         X = checked_data(self, X, **self._kinds_of(X), reset=False)
         mean, variance = _rows.by_blocks(lambda rows: rows @ self.coef_, X) + self.intercept_, 0.0
@@ -402,23 +404,23 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
             return mean
         for k, weight in enumerate(self._point_weights):
             inverses = [(part.units, part.inverse()) for part in self._parts_at(k)]
-            of_rows = _rows.by_blocks(partial(self._variances, k, inverses), X)
-            variance = variance + weight * of_rows
+            variances = _rows.by_blocks(partial(self._variances, k, inverses), X)
+            variance = variance + weight * variances
         return mean, np.sqrt(variance)
 
     def _variances(self, point, inverses, rows):
-        """Variances of y in rows at a value of the hyper-parameters, about the mean over all."""
+        """Compute E[(y - overall mean)^2] of rows at a value of the hyper-parameters."""
         standardised, noise = self._rescaled(rows), self._point_noise[point]
-        flat = standardised[:, self._unpenalised]
-        of_flat = self._mean_noise * ((flat @ self._whiten) ** 2).sum(1)
-        standardised -= flat @ self._gain
+        columns = standardised[:, self._unpenalised]
+        unpenalised = self._mean_noise * ((columns @ self._whiten) ** 2).sum(1)
+        standardised -= columns @ self._gain
         standardised[:, self._unpenalised] = 0
-        along = sum(inverse.variance_along(standardised[:, units]) for units, inverse in inverses)
+        spread = sum(inverse.variance_along(standardised[:, units]) for units, inverse in inverses)
         change = (rows - self._offset) @ (self._point_coef[point] - self.coef_)
-        return noise * (self._n_noises + of_flat) + along * self._unit**2 + change**2
+        return noise * (self._n_noises + unpenalised) + spread * self._unit**2 + change**2
 
     def _in_units_of_data(self, part, draws, columns, rng):
-        """Draws of the coefficients, unpenalised features included."""
+        """Convert draws to units of the data; add coefficients of unpenalised features."""
         columns, coefficients = self._unpenalised, self.coef_ * self._scale / self._unit
         center = coefficients[columns] + self._gain @ coefficients
         noise = rng.normal(size=(len(draws), self._whiten.shape[1])) @ self._whiten.T
@@ -427,10 +429,10 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
 
     def _restore(self, arrays):
         super()._restore(arrays)
-        self._gain[:, self._unpenalised] = 0  # the identity in files of earlier versions
+        self._gain[:, self._unpenalised] = 0  # files of earlier versions hold the identity
 
     def _check_options(self):
-        """Raise for options that are none."""
+        """Raise for invalid options."""
         self._check("noise_variance", "slab_variance")
         one_of("average_parameters", self.average_parameters, (True, False))
         if self.average_parameters and self.parameter_prior is None:
@@ -441,7 +443,7 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
 
 
 def _names(name, matrix, other, vector):
-    """Names of the features, if the vector or the matrix has some, in the same order."""
+    """Return the names of features in the vector or the matrix; raise if they disagree."""
     parts = matrix if isinstance(matrix, list | tuple) else [matrix]
     names = names_along(other, [vector])
     check_order(name, parts, names, other)
@@ -454,24 +456,23 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     likelihood : {"probit", "logit"}, default "probit"
-        Probability of the second class: Phi(x'w + intercept), or 1 / (1 + exp(-x'w - intercept)),
-        with coefficients that are logarithms of odds ratios and less weight of rows far on the
-        wrong side.
+        Probability of the second class: Phi(x'w + intercept), or 1 / (1 + exp(-x'w - intercept)).
+        Coefficients of the logit likelihood are log-odds ratios, and outliers have less influence.
     slab_variance : float or None
         Prior variance of a non-zero coefficient (per unit of the features squared, after
-        `standardize`). None: learned, as is `inclusion_probability`, with the weak priors of
+        `standardize`). None: learned, like `inclusion_probability`, with the weak priors of
         `SpikeSlabRegressor`, in which the noise has variance 1 (probit) or pi^2 / 3 (logit).
     inclusion_probability, groups, standardize, blocks
         As in `SpikeSlabRegressor`.
     unpenalised : sequence of int, str or bool, or None
-        Columns, by their numbers or names or as a mask, whose coefficients are never zero. Their
-        prior is Gaussian of standard deviation 100 (per standard deviation of the column), flat but
-        for columns that separate the classes.
+        Columns (indices, names or a mask) whose coefficients are never zero. Their prior is
+        Gaussian with standard deviation 100 (per standard deviation of the column), which matters
+        only for columns that separate the classes.
     class_weight : None, "balanced" or dict
-        Factors of the weights of the rows of each class, as everywhere in scikit-learn.
-        Probabilities and evidence refer to the weighted data.
+        Factors of the weights of rows by class, as in scikit-learn. Probabilities and evidence
+        refer to the weighted data.
     fit_intercept : bool
-        Whether to fit a constant, with a Gaussian prior of standard deviation 10.
+        Fit an intercept with a Gaussian prior of standard deviation 10.
     solver, parameter_prior, n_threads, verbose
         As in `SpikeSlabRegressor`.
 
@@ -490,14 +491,14 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
     Notes
     -----
     Each row has a latent variable, whose sign is the class (probit). Latent variables are units of
-    the linear model like the coefficients, so that the algorithm is the regressor's. For more than
-    two classes use scikit-learn's OneVsRestClassifier. X becomes an array of floats, of small
-    integers and sparse matrices of more than some megabytes one of float32.
+    the linear model like the coefficients, so that the algorithm of the regressor applies. For more
+    than two classes use scikit-learn's OneVsRestClassifier. X is converted to a dense array, of
+    float32 if it is large and sparse or of small integers.
 
     Inclusion probabilities near 0 or 1 are less extreme than the exact ones, which draws of
-    `sample_coefficients` have. The evidence may have several maxima, with few coefficients and with
-    nearly all: to see the latter, fit with `inclusion_probability=0.9` and compare `log_evidence_`.
-    Give `slab_variance` (1, say) where few features separate the classes.
+    `sample_coefficients` reproduce. The evidence may have two maxima, with few or nearly all
+    coefficients: to find the second, fit with `inclusion_probability=0.9` and compare
+    `log_evidence_`. Set `slab_variance` (for example to 1) if few features separate the classes.
 
     Examples
     --------
@@ -532,7 +533,7 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         self._store(locals())
 
     def __sklearn_tags__(self):
-        """Tags: two classes."""
+        """Return scikit-learn's tags: binary classification only."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
@@ -546,15 +547,14 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         y : array of shape (n_samples,)
             Two classes, of any type.
         sample_weight : array of shape (n_samples,), optional
-            Number of repetitions of each row, which may be a fraction, as of `class_weight`: each
-            row has a site to the power of its weight (power expectation propagation), so that for
-            whole numbers the fixed point is the one of repeated rows. Rows of weight 0 are left
-            out.
+            Frequency weights, possibly fractional. The site of a row is raised to the power of its
+            weight (power expectation propagation), so that integer weights give the fixed point of
+            repeated rows. Rows of weight 0 are omitted.
 
         Raises
         ------
         ValueError
-            If weights meet a solver other than "auto" or "parallel".
+            If there are weights and the solver is neither "auto" nor "parallel".
         """
         X, y = self._training_data(X, y)
         X = _rows.as_floats(X)
@@ -599,7 +599,7 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         return self
 
     def _weighted(self, X, y, sample_weight):
-        """Rows of positive weight, and their weights or 1 if all are."""
+        """Return the rows of positive weight, and their weights, or 1.0 if all weights are 1."""
         weights = row_weights(1.0 if sample_weight is None else sample_weight, len(X))
         if self.class_weight is not None:
             check_classification_targets(y)
@@ -618,19 +618,19 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         return X, y, weights
 
     def _signs(self, y):
-        """-1 and 1 for the two classes."""
+        """Encode the two classes as -1 and 1."""
         check_classification_targets(y)
         if (kind := type_of_target(y, input_name="y", raise_unknown=True)) != "binary":
             raise ValueError(
                 f"Only binary classification is supported. The type of the target is {kind}."
             )
-        self.classes_, which = np.unique(y, return_inverse=True)
+        self.classes_, index = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError("SpikeSlabClassifier needs two classes, got 1 class.")
-        return 2.0 * which - 1
+        return 2.0 * index - 1
 
     def decision_function(self, X):
-        """Posterior mean of x'w + intercept, over a standard deviation, or predictive log-odds.
+        """Compute the decision function, whose sign is the predicted class.
 
         Parameters
         ----------
@@ -639,9 +639,9 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         Returns
         -------
         array of shape (n_samples,)
-            The deviation includes noise and coefficients, so that Phi of the result is
-            the probability of the second class; with a logit likelihood, the logarithm of the odds
-            of this probability.
+            For a probit likelihood, the posterior mean of x'w + intercept over the standard
+            deviation of noise and coefficients: Phi of it is the probability of the second class.
+            For a logit likelihood, the log-odds of this probability.
         """
         X = checked_data(self, X, **self._kinds_of(X), reset=False)
         inverse, columns = self._part().inverse(), self._unpenalised
@@ -658,22 +658,22 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         return _rows.by_blocks(scores, X)
 
     def _score(self, mean, variance):
-        """The score of rows whose x'w + intercept has this posterior."""
+        """Return the score of rows given posterior mean and variance of x'w + intercept."""
         variance = LIKELIHOODS[self._likelihood].noise_variance + variance
         if self._likelihood == "probit":
             return mean / np.sqrt(variance)
-        # The log-partitions' terms mean^2 / (2 variance), which are large, cancel.
+        # The large terms mean^2 / (2 variance) of both log-partitions cancel.
         b, a, latent = mean / variance, 1 / variance, Logistic(np.zeros(1))
         return latent.log_partition(b, a) - latent.log_partition(-b, a)
 
     def _values(self):
-        """The model alone."""
+        """Return the fitted part with weight 1."""
         return [[self._part()]], np.ones(1)
 
     def _part(self):
-        """The model of the coefficients, without the latent variables."""
-        # Rows have the roots of their weights as factors, with which the same sites give the same
-        # Gaussian of the coefficients: see `fastmf.inference.gaussian.bipartite`.
+        """Return the model of the coefficients, with latent variables integrated out."""
+        # Rows are multiplied by the square roots of their weights, so that the same sites give the
+        # same Gaussian of the coefficients: see `fastmf.inference.gaussian.bipartite`.
         n_others, n = len(self._others), self.n_features_in_
         odds = self.prior_inclusion_[self._group_of]
         odds = np.clip(np.log(odds) - np.log1p(-odds), -NEVER_ZERO, NEVER_ZERO)
@@ -681,7 +681,7 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         moments = np.stack([self.coef_[0] * self._scale, self.coef_var_[0] * self._scale**2])
         moments[:, self._unpenalised] = 0
         labels = np.append(self.blocks_, self.blocks_.max() + 1 + np.arange(n_others))
-        # A latent variable with the site exp(t u - T u^2 / 2), and noise.
+        # Integrate out a latent variable u with the site exp(t u - T u^2 / 2), and noise.
         t, T = self.sites_[:, n + n_others :]
         T = np.maximum(T, np.finfo(float).tiny)
         relative = 1 + LIKELIHOODS[self._likelihood].noise_variance * T
@@ -695,12 +695,12 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         )  # fmt: skip
 
     def _in_units_of_data(self, part, draws, columns, rng):
-        """Draws of the coefficients, unpenalised features included."""
+        """Convert draws to units of the data; add coefficients of unpenalised features."""
         draws[:, self._unpenalised] = columns[:, : len(self._unpenalised)]
         return draws / self._scale
 
     def _posterior(self, part):
-        """The posterior with a latent variable of each row, repeated as its weight says."""
+        """Return the posterior with a latent variable for each repetition of each row."""
         rows, is_logistic = part.X, self._likelihood == "logit"
         copies = np.broadcast_to(self._row_weights, len(rows)).astype(np.int64)
         if (copies != self._row_weights).any():
@@ -714,11 +714,11 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         noise = SCALES[0] ** 2 if is_logistic else 1.0
         return SparsePosterior(rows, None, noise, part.log_odds, part.precision, is_logistic)
 
-    # Sweeps of latent variables are slow.
+    # Chains with latent variables mix slowly.
     _n_sweeps = 150
 
     def predict_proba(self, X):
-        """Posterior predictive probabilities of the two classes.
+        """Compute posterior predictive probabilities of the two classes.
 
         Parameters
         ----------
@@ -727,14 +727,14 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
         Returns
         -------
         array of shape (n_samples, 2)
-            Uncertain coefficients make them less extreme than the posterior mean would.
+            The probabilities account for the uncertainty of the coefficients.
         """
         score = self.decision_function(X)
         probability = ndtr if self._likelihood == "probit" else expit
         return np.stack([probability(-score), probability(score)], axis=1)
 
     def predict(self, X):
-        """The more probable class.
+        """Predict the more probable class.
 
         Parameters
         ----------
@@ -748,9 +748,9 @@ class SpikeSlabClassifier(SpikeSlabEstimator, ClassifierMixin, BaseEstimator):
 
 
 def moments_of(task, point):
-    """Means, variances, inclusion probabilities, and both rows of sites at a `FixedPoints`.
+    """Return means, variances, inclusion probabilities and both site parameters, (5, n_features).
 
-    Features that are zero in all rows (constant, or left out) are not included.
+    Features that are zero in all rows (constant or excluded) have probability 0.
     """
     moments = np.empty((5, len(task.groups)))
     for part, units, result in zip(task.parts, task.units, point.results, strict=True):
@@ -762,6 +762,6 @@ def moments_of(task, point):
 
 
 def matrices_of(point):
-    """The elements of the matrices of the sites of blocks at a `FixedPoints`, one after another."""
-    of_parts = (result.block_sites or () for result in point.results)
-    return np.concatenate([np.empty(0), *(T.ravel() for sites in of_parts for _, T in sites)])
+    """Return the elements of the site matrices of all blocks, concatenated."""
+    sites_of_parts = (result.block_sites or () for result in point.results)
+    return np.concatenate([np.empty(0), *(T.ravel() for sites in sites_of_parts for _, T in sites)])

@@ -1,12 +1,12 @@
-"""The evidence of spike-and-slab models by their hyper-parameters, and its derivatives.
+"""The evidence of spike-and-slab models as a function of hyper-parameters, and its derivatives.
 
 At a fixed point of expectation propagation the log-evidence is stationary in the sites, so that its
-derivatives are those with the sites held (Hernández-Lobato & Hernández-Lobato 2011, Eq. 37):
+derivatives can be computed at fixed sites (Hernández-Lobato & Hernández-Lobato 2011, Eq. 37). With
+posterior inclusion probabilities p and prior ones p0, and sums over the units, they are
 
     by ln s2          (|y - X m|^2 + tr(X A^-1 X')) / (2 s2) - n_samples / 2
-    by ln slab        (E[w^2] / slab - p) / 2 summed over the units, with p their probabilities of
-                      not being zero
-    by log-odds       p less the prior probability, summed over the units
+    by ln slab        sum (E[w^2] / slab - p) / 2
+    by log-odds       sum (p - p0)
 """
 
 from typing import NamedTuple
@@ -25,16 +25,16 @@ from fastmf.special import sigmoid
 
 # Log-odds of a coefficient without a spike.
 NEVER_ZERO = 40.0
-# Tolerance of the fixed points during the search, in standard errors of a coefficient if all others
-# were known. The evidence is stationary in the sites, so that its error is of second order. With an
-# absolute tolerance and little noise, a state could pass for the fixed point of the next noise
-# variance, too, and the evidence would seem to grow as the noise falls.
+# Tolerance of fixed points during the search, relative to the standard error of a coefficient given
+# all other coefficients. The evidence is stationary in the sites, so that its error is of second
+# order. With an absolute tolerance and little noise, a state could be accepted as the fixed point
+# of a smaller noise variance, and the evidence would seem to grow as the noise decreases.
 RELATIVE_TOL = 3e-2
-# Iterations towards a fixed point during the search: poor hyper-parameters take more.
+# Largest number of iterations during the search; poor hyper-parameters need more.
 MAX_EP_ITER = 100
-# Prior precision of a latent variable, uniform on a half-line but for that.
+# Precision of the prior of a latent variable, which approximates a uniform one on a half-line.
 LATENT_PRECISION = 1e-10
-# Smallest precision of a site, in units of the prior's, where negative ones do not converge.
+# Smallest site precision, relative to the prior's, if solutions with negative ones do not converge.
 MIN_RELATIVE_PRECISION = 1e-3
 
 
@@ -47,34 +47,34 @@ class Hyperparameters(NamedTuple):
     log_odds: np.ndarray
 
     def prior(self, groups):
-        """The prior of the coefficients; `groups` holds the group of every feature."""
+        """Return the prior of the coefficients; `groups` has the group of each feature."""
         log_odds = np.asarray(self.log_odds)[groups]
         return GaussBernoulli(np.zeros(len(groups)), 1 / self.slab_variance, log_odds)
 
 
 class Task(NamedTuple):
-    """Independent problems that share their hyper-parameters."""
+    """Independent problems with common hyper-parameters."""
 
     # tuple of Regression, or of one Classification: their numbers of rows sum to the number of rows
     # of the data
     parts: tuple
     units: tuple  # tuple of int arrays or slices: the features of each part
-    # int (n_features,): group of every feature: features of a group share their log-odds
+    # int (n_features,): group of each feature; features of a group have the same log-odds
     groups: np.ndarray
 
     @classmethod
     def of(cls, part):
-        """The task of a single problem."""
+        """Make the task of a single problem."""
         return cls((part,), (slice(len(part.groups)),), part.groups)
 
     @property
     def total_rows(self):
-        """Number of rows of the data, repeated by their weights."""
+        """Sum of the weights of the rows."""
         return sum(part.total_rows for part in self.parts)
 
     @property
     def scale(self):
-        """Variance of y, 1 if y is constant; for classes the variance of the noise."""
+        """Variance of y, 1 if y is constant; for classification the variance of the noise."""
         return self.square / self.total_rows or 1.0
 
     @property
@@ -84,13 +84,13 @@ class Task(NamedTuple):
 
     @property
     def slab_scale(self):
-        """Variance of a coefficient that alone would give y its variance."""
+        """Variance of a single coefficient that would explain the variance of y."""
         parts = [column_squares(part.X)[: len(part.groups)] for part in self.parts]
         squares = np.concatenate(parts) / self.total_rows
         return self.scale / float(np.mean(squares[squares > 0])) if squares.any() else self.scale
 
     def log_evidence(self, results):
-        """Log-evidence of fixed points of all parts."""
+        """Return the log-evidence, given fixed points of all parts."""
         return sum(p.log_evidence(result) for p, result in zip(self.parts, results, strict=True))
 
 
@@ -100,17 +100,17 @@ class Regression(NamedTuple):
     X: np.ndarray  # (n_samples, n_features)
     y: np.ndarray  # (n_samples,): centred
     groups: np.ndarray  # int (n_features,)
-    # Sum of the weights of the rows, if each was multiplied by the root of its weight. The evidence
+    # Sum of the weights, if rows were multiplied by the square roots of their weights. The evidence
     # equals the evidence of repeated rows, up to the normaliser of the repetitions.
     n_rows: float | None = None
-    absent_square: float = 0.0  # sum of squares of y less the squares of its elements
-    # int (n_features,), optional: labels of the features that share a site. None: each has its own
+    absent_square: float = 0.0  # part of y'y that is not in `y`
+    # int (n_features,), optional: labels of features with a common site. None: single sites
     blocks: np.ndarray | None = None
-    gram: Gram | None = None  # Gram, optional: X'X, for all models of the search
+    gram: Gram | None = None  # Gram, optional: X'X, shared by all models of the search
 
     @property
     def total_rows(self):
-        """Number of rows, repeated by their weights."""
+        """Sum of the weights of the rows."""
         return len(self.y) if self.n_rows is None else self.n_rows
 
     @property
@@ -119,11 +119,11 @@ class Regression(NamedTuple):
         return float(self.y @ self.y) + self.absent_square
 
     def log_evidence(self, result):
-        """Log-evidence of a fixed point."""
+        """Return the log-evidence of a fixed point."""
         return result.log_evidence
 
     def model(self, hyperparameters):
-        """The model with these hyper-parameters."""
+        """Return the model with these hyper-parameters."""
         prior = hyperparameters.prior(self.groups)
         noise_variance, rows = hyperparameters.noise_variance, self.total_rows
         model = SparseLinearModel(self.X, self.y, noise_variance, prior, rows, self.absent_square)
@@ -131,19 +131,20 @@ class Regression(NamedTuple):
 
 
 class Likelihood(NamedTuple):
-    """Probability of a class by a latent variable u = x'w + noise: the prior of u, unnormalised."""
+    """Likelihood of a class given a latent variable u = x'w + noise."""
 
-    latent: object  # callable: units of a number of latent variables, u > 0 for the class
+    latent: object  # callable: makes n units whose unnormalised prior is the likelihood
     noise_variance: float
     variance: float  # of all noise between x'w and the class: the scale of slab variances
 
 
 def half_lines(n):
-    """Units that are nearly uniform on the positive numbers."""
+    """Return units that are nearly uniform on the positive numbers."""
     return TruncatedGaussian(np.zeros(n), LATENT_PRECISION, 0.0, np.inf)
 
 
-# Linear models need noise: of a logit likelihood it moves a row by half of its variance at most.
+# Linear models need noise; for the logit likelihood it changes a log-likelihood by at most half of
+# its variance.
 LIKELIHOODS = {
     "probit": Likelihood(half_lines, 1.0, 1.0),
     "logit": Likelihood(lambda n: Logistic(np.full(n, LATENT_PRECISION)), 1e-4, np.pi**2 / 3),
@@ -151,22 +152,22 @@ LIKELIHOODS = {
 
 
 class Classification(NamedTuple):
-    """The data of two classes.
+    """The data of a binary classification.
 
     The latent variables u = X w + noise are units like the coefficients, so that 0 = X w - u +
-    noise is a linear regression with latent variables. With a probit likelihood a class is the sign
-    of u, nearly uniform on the half-line of the class, and the noise has variance 1; with a logit
-    likelihood its probability is the sigmoid of u, which has hardly any noise.
+    noise is a linear regression with latent variables. With a probit likelihood the noise has
+    variance 1, and u is nearly uniform on the half-line of its class; with a logit likelihood the
+    noise is negligible, and the probability of the class is the sigmoid of u.
     """
 
-    # (n_samples, n_features + n_columns): features and unpenalised columns, with the signs of the
-    # classes: see `of`
+    # (n_samples, n_features + n_columns): features and unpenalised columns, multiplied by the signs
+    # of the classes: see `of`
     X: np.ndarray
     groups: np.ndarray  # int (n_features,)
     # (n_columns,): precisions of the Gaussian priors of the unpenalised columns
     precisions: np.ndarray
-    # int (n_features + n_columns,), optional: labels of the columns that share a site. None: each
-    # has its own
+    # int (n_features + n_columns,), optional: labels of columns with a common site. None: single
+    # sites
     blocks: np.ndarray | None = None
     # float or array of shape (n_samples,): weights of the rows; X is multiplied by their roots
     weights: float | np.ndarray = 1.0
@@ -174,7 +175,7 @@ class Classification(NamedTuple):
 
     @property
     def total_rows(self):
-        """Number of rows, repeated by their weights."""
+        """Sum of the weights of the rows."""
         return len(self.X) if np.ndim(self.weights) == 0 else float(self.weights.sum())
 
     @property
@@ -184,14 +185,14 @@ class Classification(NamedTuple):
 
     @classmethod
     def of(cls, X, signs, groups, precisions=(), weights=1.0, likelihood=LIKELIHOODS["probit"]):
-        """From features, unpenalised columns last, and classes -1 and 1."""
+        """Make the data from features, followed by unpenalised columns, and classes -1 and 1."""
         factors = (signs * np.sqrt(weights))[:, None].astype(X.dtype)
         return cls(X * factors, groups, np.asarray(precisions, float), None, weights, likelihood)
 
     def model(self, hyperparameters):
-        """The model with these hyper-parameters."""
+        """Return the model with these hyper-parameters."""
         n, prior = len(self.X), hyperparameters.prior(self.groups)
-        # Unpenalised columns have a spike of no weight, so that all are units of one kind.
+        # Unpenalised columns have a spike of negligible weight, so that all units are of one kind.
         prior = GaussBernoulli(
             np.append(prior.field, 0 * self.precisions),
             np.append(prior.precision, self.precisions),
@@ -202,25 +203,24 @@ class Classification(NamedTuple):
         return SparseLinearModel(self.X, np.zeros(n), noise, prior, row_weights=self.weights)
 
     def log_evidence(self, result):
-        """Log-probability of the classes: without the normalisers of the latent variables."""
+        """Return the log-probability of the classes; normalisers of latent variables cancel."""
         normaliser = np.log(2 * np.pi / LATENT_PRECISION) / 2 - np.log(2)
         return result.log_evidence + self.total_rows * normaliser
 
 
 def solution_from(model, init, **options):
-    """A fixed point near a given one, or the state where the solver ended."""
+    """Solve from a given fixed point; return the last state if it does not converge."""
     try:
         return expectation_propagation(model, init, **options)
-    except ValueError:  # the sites of other hyper-parameters need not leave a proper Gaussian
+    except ValueError:  # sites of other hyper-parameters may give an improper Gaussian
         return expectation_propagation(model, **options)
 
 
 def robust_solution(model, init=None, **options):
-    """A fixed point; if the solver does not converge, again with sites of positive precision.
+    """Solve; if the solver does not converge, solve again with positive site precisions.
 
-    Their bound, a thousandth of the prior's precision, keeps all cavities and moments proper, also
-    those of a state that has not converged. If neither run converges, the state of the smaller
-    residual is returned.
+    Their bound, a thousandth of the prior's precision, keeps all cavities and moments proper, even
+    without convergence. If neither run converges, return the state with the smaller residual.
     """
     result = solution_from(model, init, **options)
     if result.converged:
@@ -237,14 +237,14 @@ def robust_solution(model, init=None, **options):
 
 
 def evidence_gradient(model, result, groups, n_groups):
-    """Derivatives of the log-evidence by ln noise variance, ln slab variance and log-odds.
+    """Compute the derivatives of the log-evidence by ln noise, ln slab variance and log-odds.
 
-    Sites are held: at a fixed point the energy is stationary in them. Hernández-Lobato &
-    Hernández-Lobato (2011), Eq. 37, with E_Q[w_i^2] = (A^-1)_ii + m_i^2.
+    Hernández-Lobato & Hernández-Lobato (2011), Eq. 37, with E_Q[w_i^2] = (A^-1)_ii + m_i^2. Sites
+    are kept fixed, as the energy is stationary in them at a fixed point.
     """
     mean, n_determined = gaussian_statistics(result)
     residual = model.y - model.prediction(mean)
-    # tr(X A^-1 X') from A A^-1 = 1, without a matrix of features.
+    # Compute tr(X A^-1 X') from A A^-1 = 1, without a product of feature matrices.
     square = residual @ residual + model.absent_square + model.noise_variance * n_determined
     by_noise = (square / model.noise_variance - model.total_rows) / 2
     prior, n = parts_of(model.prior)[0], len(groups)
@@ -255,9 +255,9 @@ def evidence_gradient(model, result, groups, n_groups):
 
 
 def gaussian_statistics(result):
-    """Means of the Gaussian, and how many coefficients the data determine: n - tr(T A^-1).
+    """Return the means of the Gaussian, and the effective number of parameters n - tr(T A^-1).
 
-    The means of the units differ from these: a small noise variance would amplify that.
+    The tilted means of the units differ slightly; a small noise variance would amplify this error.
     """
     if result.block_sites is None:
         linear, precision = result.sites + [result.b, result.a]
@@ -270,7 +270,7 @@ class FixedPoints(NamedTuple):
 
     hyperparameters: Hyperparameters
     results: tuple  # tuple of ExpectationPropagation
-    log_density: float  # log-evidence, plus the log-density of the priors where there are priors
+    log_density: float  # log-evidence, plus the log-density of the priors if there are priors
     # (2 + n_groups,): gradient of the log-evidence by ln noise variance, ln slab variance and
     # log-odds
     gradient: np.ndarray | None = None
@@ -282,9 +282,9 @@ class FixedPoints(NamedTuple):
 
 
 def fixed_points(task, hyperparameters, starts=None, *, robust=True, n_threads=None):
-    """Compute fixed points of all parts, from given ones if there are any.
+    """Compute fixed points of all parts, starting from given ones if there are any.
 
-    Without `robust` the first part that does not converge ends it, with log-evidence -inf.
+    Without `robust`, return log-evidence -inf as soon as a part does not converge.
     """
     results, n_groups = [], len(hyperparameters.log_odds)
     gradient, solve = np.zeros(2 + n_groups), robust_solution if robust else solution_from
@@ -303,5 +303,5 @@ def fixed_points(task, hyperparameters, starts=None, *, robust=True, n_threads=N
 
 
 def search_tolerance(X, noise_variance):
-    """Compute the tolerance of a fixed point: see `RELATIVE_TOL`."""
+    """Return the tolerance of a fixed point; see `RELATIVE_TOL`."""
     return RELATIVE_TOL * np.sqrt(noise_variance / (column_squares(X).max() or 1.0))

@@ -1,4 +1,4 @@
-"""Blocks of correlated features in the tasks of spike-and-slab models."""
+"""Blocks of correlated features in tasks of spike-and-slab models."""
 
 import numpy as np
 
@@ -11,12 +11,12 @@ from fastmf.learning.evidence import Regression
 
 
 def _with_parts(task, change):
-    """The task with a function of each part in its place."""
+    """Apply a function to each part of a task."""
     return task._replace(parts=tuple(map(change, task.parts)))
 
 
 def with_grams(task):
-    """The task whose models share the products of the features, as long as it is in use."""
+    """Return the task with Gram matrices of the features, which all its models share."""
 
     def with_gram(part):
         dense = isinstance(part, Regression) and not isinstance(part.X, StoredColumns)
@@ -26,12 +26,12 @@ def with_grams(task):
 
 
 def with_blocks(task, blocks, start, n_threads=None):
-    """The task with blocks in all of its parts, and fixed points to start from."""
+    """Return the task with blocks in all parts, and fixed points to start from."""
     parts, results = [], []
     is_auto = isinstance(blocks, str) and blocks == "auto"
     labels = None if blocks is None or is_auto else checked_labels(blocks, len(task.groups))
     for part, units in zip(task.parts, task.units, strict=True):
-        # Columns behind the features are always in, and in no block.
+        # The columns after the features have no spike, and are in no block.
         (n, n_units), lead = (len(part.groups), part.X.shape[1]), None
         if is_auto:
             members, lead = found_blocks(part.model(start), n, task.total_rows, n_threads)
@@ -46,7 +46,7 @@ def with_blocks(task, blocks, start, n_threads=None):
 
 
 def with_blocks_of(task, results):
-    """The task with the blocks of results of its parts, which may have been joined."""
+    """Return the task with the blocks of results, in which blocks may have been joined."""
     parts = []
     for part, result in zip(task.parts, results, strict=True):
         if isinstance(part.blocks, FoundBlocks):
@@ -58,14 +58,14 @@ def with_blocks_of(task, results):
 
 
 def same_blocks(first, second):
-    """Whether two results of each part have the same blocks, with patterns of the same sizes."""
+    """Whether two results of each part have the same blocks, with equally large patterns."""
     return all(
         np.array_equal(a.most_included, b.most_included) for a, b in zip(first, second, strict=True)
     )
 
 
 def with_found_blocks(task, change):
-    """The task with a function of the blocks that were found in the data in their place."""
+    """Apply a function to the blocks that were found in the data, in all parts of a task."""
 
     def changed(part):
         is_found = isinstance(part.blocks, FoundBlocks)
@@ -75,7 +75,7 @@ def with_found_blocks(task, change):
 
 
 def labels_of_task(task):
-    """The number of the block of every feature, in the order of the features."""
+    """Return the block label of each feature."""
     members = []
     for part, units in zip(task.parts, task.units, strict=True):
         if part.blocks is not None:

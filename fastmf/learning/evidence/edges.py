@@ -1,29 +1,30 @@
-"""Which of some effects are zero, from their estimates and the covariance of the estimates.
+"""Spike-and-slab posterior of effects, given their estimates and the covariance of the estimates.
 
-With estimates e ~ N(theta, C), and a spike and a slab for each effect theta_k, the posterior is
-that of a spike-and-slab regression with L^-1 e = L^-1 theta + noise of variance 1, where C = L L'
-(`fastmf.inference.ep`). For the couplings of a network, whose C is the sandwich covariance of a
-composite likelihood, the effects are its edges.
+Given estimates e ~ N(theta, C), and a spike-and-slab prior of each effect theta_k, the posterior is
+the one of a spike-and-slab regression L^-1 e = L^-1 theta + noise of variance 1, where C = L L'
+(`fastmf.inference.ep`). For the couplings of a network, C is the sandwich covariance of a composite
+likelihood, and the effects are its edges.
 
-A Cauchy slab of scale s is a mixture of normal ones, N(0, s^2 omega) with 1 / omega the square of a
-standard normal variable. Each effect has the one normal slab, and the log-odds, that give the same
-mean and the same probability as the mixture where the rest of the posterior is a Gaussian N(m, v):
+A Cauchy slab of scale s is a mixture of normal slabs N(0, s^2 omega), where 1 / omega is the square
+of a standard normal variable. For each effect, the mixture is replaced by the single normal slab,
+and the log-odds, that give the same mean and probability under the Gaussian N(m, v) of all other
+factors of the posterior:
 
     ln Z = ln sum_omega p(omega) N(m; 0, v + s^2 omega),  r = E[s^2 omega / (v + s^2 omega)]
     variance of the slab = v r / (1 - r)
 
-which is found by iteration, and exact for independent estimates.
+These are found by iteration; the result is exact for independent estimates.
 
-Many effects are taken item by item, with the covariance of the estimates of one item
-(`SingleEffects.of_nodes`): two estimates whose pairs have no item in common hardly correlate.
+Many effects are treated item by item, with the covariance of the estimates of one item
+(`SingleEffects.of_nodes`), because estimates of pairs without a common item hardly correlate.
 
-Sets of effects are zero as a whole, or N(0, scale^2): by expectation propagation with a Gaussian
-site exp(t'w - w'Tw / 2) of each set. Under its cavity exp(h'w - w'Lw / 2) a non-zero set has
+Sets of effects are zero as a whole, or N(0, scale^2). Expectation propagation uses a Gaussian site
+exp(t'w - w'Tw / 2) for each set; under its cavity exp(h'w - w'Lw / 2), a non-zero set has
 
     Q = L + 1 / scale^2,  mean Q^-1 h,  covariance Q^-1
     log Bayes factor  =  (h'Q^-1 h - ln det(Q) - n_effects ln scale^2) / 2
 
-and with a Cauchy slab the moments of the sum over its mixture, of one variance for all effects.
+With a Cauchy slab these are summed over the mixture, with a common omega for all effects of a set.
 """
 
 from typing import NamedTuple
@@ -38,29 +39,28 @@ from fastmf.models import SparseLinearModel
 from fastmf.priors import GaussBernoulli
 from fastmf.special import sigmoid
 
-# Tolerance of fixed points, in the smallest standard error of an effect if all others were known,
-# and of the iterations over slabs and over sets, in log-odds and logarithms of variances.
+# Tolerance of fixed points, relative to the smallest standard error of an effect given all others,
+# and of the iterations over slabs and sets, in log-odds and logarithms of variances.
 EDGE_TOL, LOG_TOL = 1e-6, 1e-4
-# Effects up to which all patterns are enumerated, and of the largest block beyond, which correlate
-# by more than this. Without blocks, probabilities of few effects with large errors were wrong by
-# 0.07.
+# Number of effects up to which all patterns are enumerated; beyond, largest size of a block, and
+# smallest correlation of joined effects. Without blocks, probabilities were wrong by up to 0.07.
 MAX_ENUMERATED, MAX_BLOCK, MIN_ERROR_CORRELATION = 10, 5, 0.1
-# Bounds of the search for the logarithm of a scale that is learned, and for log-odds.
+# Bounds of learned parameters: ln(scale / median), and log-odds.
 BOUNDS = (-7.0, 7.0), (-12.0, 12.0)
 SLABS = ("gaussian", "cauchy")
-# Logarithms of omega at which the mixture of a Cauchy slab is summed, and their log-weights.
+# Grid of ln(omega) for the mixture of a Cauchy slab, and log-weights.
 LOG_OMEGA = np.arange(-6.0, 60.0, 0.25)
 LOG_OMEGA_WEIGHTS = np.log(0.25) - (np.log(2 * np.pi) + LOG_OMEGA + np.exp(-LOG_OMEGA)) / 2
-# Most iterations over slabs and over sets, and weight of new sites of sets in the old.
+# Largest number of iterations over slabs and sets, and weight of the new sites of sets.
 MAX_SITE_ITERATIONS, SITE_STEP = 500, 0.7
-# Sets of smaller probability have sites that are too sharp to be computed.
+# Inclusion probability below which the sites of sets are too sharp to be computed.
 MIN_INCLUSION = 1e-9
 
 
 class Effects(NamedTuple):
-    """Posterior of some effects."""
+    """Posterior of effects."""
 
-    log_odds: np.ndarray  # (n,): posterior log-odds of an effect that is not zero
+    log_odds: np.ndarray  # (n,): posterior log-odds that an effect is not zero
     mean: np.ndarray  # (n,)
     std: np.ndarray  # (n,)
     prior_log_odds: float  # parameters of the prior, as given or learned (this and the next)
@@ -70,30 +70,30 @@ class Effects(NamedTuple):
 
     @property
     def probability(self):
-        """Posterior probabilities of effects that are not zero."""
+        """Posterior probabilities that effects are not zero."""
         return sigmoid(self.log_odds)
 
 
 class _Estimates:
-    """Estimates whose `_posterior` has given parameters."""
+    """Base class of estimates; subclasses define `_posterior` for given parameters."""
 
     def posterior(self, prior_log_odds=0.0, scale=1.0, slab="gaussian", median=1.0):
-        """Posterior of the effects.
+        """Compute the posterior of the effects.
 
-        A parameter that is None is learned: it maximises the evidence times the prior, which is
-        uniform for the inclusion and for the scale log-normal about its median.
+        A parameter that is None is learned: it maximises the evidence times its prior, which is
+        uniform for the inclusion probability, and log-normal with this median for the scale.
         """
         if prior_log_odds is None or scale is None:
             prior_log_odds, scale = self._learned(prior_log_odds, scale, slab, median)
         return self._posterior(prior_log_odds, scale, slab)
 
     def _learned(self, log_odds, scale, slab, median):
-        """Parameters of the largest evidence times their prior."""
-        from scipy import optimize  # not before it is used: its import takes a while
+        """Return the parameters that maximise the evidence times their prior."""
+        from scipy import optimize  # imported late, as it takes a while
 
         free = np.array([scale is None, log_odds is None])
         point = np.array([0.0 if scale is None else np.log(scale / median), log_odds or 0.0])
-        # The evidence of other slabs is not stationary in the sites.
+        # The evidence is stationary in the sites for normal slabs only.
         has_gradient = slab == "gaussian" and hasattr(self, "_gradient")
 
         def loss(values):
@@ -124,13 +124,13 @@ class Whitened(NamedTuple):
 
     @classmethod
     def of(cls, estimate, covariance):
-        """From estimates and their covariance."""
+        """Make rows from estimates and their covariance."""
         errors = np.sqrt(np.maximum(np.diagonal(covariance), 0))
         if not (np.isfinite(covariance).all() and (errors > 0).all()):
             raise ValueError("the covariance of the estimates must be finite, variances positive.")
         correlation = covariance / np.outer(errors, errors)
-        least = linalg.eigvalsh(correlation, subset_by_index=[0, 0])[0]
-        if least < MIN_EIGENVALUE:
+        smallest = linalg.eigvalsh(correlation, subset_by_index=[0, 0])[0]
+        if smallest < MIN_EIGENVALUE:
             raise ValueError(
                 "the covariance of the estimates is singular, as the sandwich is for fewer "
                 "different rows than parameters: take errors='naive', or fewer features or states."
@@ -141,11 +141,11 @@ class Whitened(NamedTuple):
 
     @property
     def chi_square(self):
-        """Squared length of the estimates in units of their covariance."""
+        """Squared Mahalanobis length of the estimates."""
         return float(self.y @ self.y)
 
     def blocks(self):
-        """Labels of effects that share a site: the most correlated ones, joined greedily."""
+        """Return labels of blocks, made by greedily joining the most correlated effects."""
         n = self.X.shape[1]
         if n <= MAX_ENUMERATED:
             return np.zeros(n, int)
@@ -163,13 +163,13 @@ class Whitened(NamedTuple):
 
 
 class SingleEffects(_Estimates):
-    """Estimates of effects in parts that are independent of each other.
+    """Estimates of effects in parts that are treated as independent.
 
     Parameters
     ----------
     parts : sequence of Whitened
     units : sequence of int arrays
-        Effects of each part; an effect may be in several.
+        Effects of each part; an effect may be in several parts.
     n_effects : int
     """
 
@@ -180,17 +180,17 @@ class SingleEffects(_Estimates):
 
     @classmethod
     def of(cls, estimate, covariance):
-        """From estimates and their joint covariance."""
+        """Make effects from estimates and their joint covariance."""
         return cls([Whitened.of(estimate, covariance)], [slice(None)], len(estimate))
 
     @classmethod
     def of_nodes(cls, estimate, covariances, units):
-        """From estimates of pairs of items, with the covariances of the pairs of each item."""
+        """Make effects from estimates of pairs of items, with a covariance matrix for each item."""
         parts = [Whitened.of(estimate[u], C) for u, C in zip(units, covariances, strict=True)]
         return cls(parts, units, len(estimate))
 
     def _mean(self, values):
-        """Means over the parts of values of each effect."""
+        """Average values of each effect over its parts."""
         total, counts = np.zeros(self._n_effects), np.zeros(self._n_effects)
         for units, values_of_part in zip(self._units, values, strict=True):
             total[units] += values_of_part
@@ -198,9 +198,9 @@ class SingleEffects(_Estimates):
         return total / counts
 
     def _posterior(self, prior_log_odds, scale, slab, tol=LOG_TOL):
-        """Effects in several parts have the means of their log-odds and moments there.
+        """Compute the posterior; log-odds and moments of an effect are averaged over its parts.
 
-        The evidence is divided by the number of parts of an effect.
+        The evidence is divided by the mean number of parts of an effect.
         """
         results = [
             _posterior_of_part(part, prior_log_odds, scale, slab, blocks, tol)
@@ -216,7 +216,7 @@ class SingleEffects(_Estimates):
         return Effects(log_odds, mean, std, prior_log_odds, scale, evidence, converged)
 
     def _gradient(self, log_odds, scale):
-        """Log-evidence with normal slabs, and its gradient by ln scale and log-odds."""
+        """Compute the log-evidence with normal slabs, and its gradient by ln scale and log-odds."""
         evidence, gradient = 0.0, np.zeros(2)
         for part, blocks in zip(self._parts, self._blocks, strict=True):
             n = len(part.y)
@@ -228,29 +228,29 @@ class SingleEffects(_Estimates):
 
 
 def _posterior_of_part(part, log_odds, scale, slab, blocks, tol):
-    """Posterior of one part."""
+    """Compute the posterior of one part."""
     n = len(part.y)
-    change, variance, result, moved = np.zeros(n), np.full(n, scale**2), None, 0.0
+    change, variance, result, delta = np.zeros(n), np.full(n, scale**2), None, 0.0
     for _ in range(MAX_SITE_ITERATIONS):
         moments, result = _gaussian_posterior(part, log_odds + change, variance, blocks, result)
         if slab == "gaussian":
             break
         mixture = _cauchy(*moments[1:], variance, scale)
-        moved = abs(np.append(mixture.change - change, np.log(mixture.variance / variance))).max()
+        delta = abs(np.append(mixture.change - change, np.log(mixture.variance / variance))).max()
         change, variance = mixture.change, mixture.variance
-        if moved < tol:
+        if delta < tol:
             break
     evidence = result.log_evidence + part.log_scale
     evidence += (np.logaddexp(0, log_odds + change) - np.logaddexp(0, log_odds)).sum()
     posterior_odds, mean, spread = moments if slab == "gaussian" else (moments[0], *mixture[2:])
     p = sigmoid(posterior_odds)
     std = np.sqrt(p * spread + p * sigmoid(-posterior_odds) * mean**2)
-    converged = result.converged and moved < tol
+    converged = result.converged and delta < tol
     return Effects(posterior_odds, p * mean, std, log_odds, scale, evidence, converged)
 
 
 def _solved(part, log_odds, variance, blocks, init=None):
-    """The model of a part with normal slabs, and its fixed point."""
+    """Return the model of a part with normal slabs, and its fixed point."""
     prior = GaussBernoulli(np.zeros(len(part.y)), 1 / variance, log_odds)
     model = SparseLinearModel(part.X, part.y, 1.0, prior)
     tol = EDGE_TOL / np.sqrt(np.square(part.X).sum(0).max())
@@ -258,7 +258,7 @@ def _solved(part, log_odds, variance, blocks, init=None):
 
 
 def _gaussian_posterior(part, log_odds, variance, blocks, init=None):
-    """Log-odds, moments of effects that are not zero, and the fixed point, with normal slabs."""
+    """Compute log-odds and moments of non-zero effects with normal slabs, and the fixed point."""
     _, result = _solved(part, log_odds, variance, blocks, init)
     precision, linear = part.X.T @ part.X, part.X.T @ part.y
     members = [np.flatnonzero(blocks == label) for label in np.unique(blocks)]
@@ -279,10 +279,10 @@ def _gaussian_posterior(part, log_odds, variance, blocks, init=None):
 
 
 def _enumerated(precision, linear, log_odds, variance):
-    """Log-odds, and means and variances of effects that are not zero, by all patterns of a block.
+    """Compute log-odds, and moments of non-zero effects, by enumerating the patterns of a block.
 
-    Effects enter the patterns one by one: a pivot of (1 + D P D, D g), with D the deviations of the
-    slabs, turns the patterns without an effect into those with it.
+    Effects are added to the patterns one by one: a pivot of (1 + D P D, D g), where D contains the
+    deviations of the slabs, transforms patterns without an effect to patterns with it.
     """
     c, D = len(linear), np.sqrt(variance)
     A, logs = np.zeros((1, c + 1, c + 1)), np.zeros(1)
@@ -299,26 +299,26 @@ def _enumerated(precision, linear, log_odds, variance):
     included = np.arange(len(logs))[:, None] >> np.arange(c) & 1 == 1
     with_effect = np.where(included, logs[:, None], -np.inf)
     total = logsumexp(with_effect, axis=0)
-    without = logsumexp(np.where(included, -np.inf, logs[:, None]), axis=0)
+    excluded = logsumexp(np.where(included, -np.inf, logs[:, None]), axis=0)
     weights, means = np.exp(with_effect - total), A[:, :c, c]
     mean = (weights * means).sum(0)
     spread = (weights * ((means - mean) ** 2 - np.einsum("kii->ki", A)[:, :c])).sum(0)
-    return total - without, D * mean, variance * spread
+    return total - excluded, D * mean, variance * spread
 
 
 class CauchySlab(NamedTuple):
-    """Cauchy slab of effects whose other factors are Gaussian."""
+    """Normal slab that replaces a Cauchy slab, if all other factors are Gaussian."""
 
     variance: np.ndarray  # (n,): variance of the normal slab with the same mean
-    # (n,): log of the integral with the Cauchy slab, less that with the normal one
+    # (n,): log-ratio of the integrals with the Cauchy slab and with the normal slab
     change: np.ndarray
-    mean: np.ndarray  # (n,): mean and variance of the effect if it is not zero
+    mean: np.ndarray  # (n,): mean and variance of a non-zero effect
     spread: np.ndarray  # (n,)
 
 
 def _cauchy(mean, spread, variance, scale):
-    """The `CauchySlab` of effects of these moments if they are not zero, with normal slabs."""
-    # A mixture over the patterns of other effects can be as wide as the slab.
+    """Return the `CauchySlab`, given moments of non-zero effects with normal slabs."""
+    # The mixture over the patterns of other effects can be as wide as the slab.
     precision = np.maximum(1 / spread - 1 / variance, 1e-6 / spread)
     m, v = mean / spread / precision, 1 / precision
     slabs = scale**2 * np.exp(LOG_OMEGA)
@@ -341,7 +341,7 @@ class EffectSets(_Estimates):
     estimate : array of shape (n_effects,)
     covariance : array of shape (n_effects, n_effects)
     sets : sequence of int arrays
-        Effects of each set: all effects together.
+        Effects of each set, which partition all effects.
     """
 
     def __init__(self, estimate, covariance, sets):
@@ -354,7 +354,7 @@ class EffectSets(_Estimates):
     def _posterior(self, prior_log_odds, scale, slab, tol=LOG_TOL):
         n, mixture = len(self.linear), SlabMixture.of(slab, scale)
         t, T = np.zeros(n), np.zeros((n, n))
-        for units in self.sets:  # sites of the moments of the prior
+        for units in self.sets:  # sites with the moments of the prior
             T[units, units] = 1 / (scale**2 * max(sigmoid(np.float64(prior_log_odds)), 1e-3))
         log_odds, change = np.zeros(len(self.sets)), np.inf
         for _ in range(MAX_SITE_ITERATIONS):
@@ -364,8 +364,8 @@ class EffectSets(_Estimates):
                 block = np.ix_(units, units)
                 marginal, site = (mean[units], covariance[block]), (t[units], T[block])
                 tilted.append(_TiltedSet.of(*marginal, *site, prior_log_odds, mixture))
-            last, log_odds = log_odds, np.array([each.log_odds for each in tilted])
-            change = abs(log_odds - last).max()
+            previous, log_odds = log_odds, np.array([each.log_odds for each in tilted])
+            change = abs(log_odds - previous).max()
             if change < tol:
                 break
             for units, each in zip(self.sets, tilted, strict=True):
@@ -380,7 +380,7 @@ class EffectSets(_Estimates):
         return Effects(log_odds, mean, std, prior_log_odds, scale, float(evidence), converged)
 
     def _gaussian(self, t, T):
-        """Mean, covariance and log-partition of the Gaussian with these sites."""
+        """Return mean, covariance and log-partition of the Gaussian with these sites."""
         lower = linalg.cholesky(self.precision + T, lower=True)
         inverse = linalg.solve_triangular(lower, np.eye(len(t)), lower=True)
         mean = inverse.T @ (inverse @ (self.linear + t))
@@ -389,21 +389,21 @@ class EffectSets(_Estimates):
 
 
 class SlabMixture(NamedTuple):
-    """Prior of the effects of a set that are not zero: a mixture of normal distributions."""
+    """Prior of the effects of a non-zero set: a mixture of normal distributions."""
 
     variances: np.ndarray  # (n_components,)
     log_weights: np.ndarray  # (n_components,)
-    least: float  # smallest eigenvalue that the precision of a cavity is taken to have
+    least: float  # lower bound for eigenvalues of the precision of a cavity
 
     @classmethod
     def of(cls, kind, scale):
-        """The normal, or the Cauchy distribution of a scale."""
+        """Return the normal, or the Cauchy distribution with this scale."""
         if kind == "gaussian":
             return cls(np.array([scale**2]), np.zeros(1), -0.999 / scale**2)
         return cls(scale**2 * np.exp(LOG_OMEGA), LOG_OMEGA_WEIGHTS, 1e-3 / scale**2)
 
     def moments(self, precision, linear):
-        """Log Bayes factor, mean and covariance of a set under its cavity."""
+        """Compute log Bayes factor, mean and covariance of a set under its cavity."""
         values, vectors = np.linalg.eigh(precision)
         h, variances = vectors.T @ linear, self.variances[:, None]
         curvatures = np.maximum(values, self.least) + 1 / variances
@@ -418,7 +418,7 @@ class SlabMixture(NamedTuple):
 
 
 class _TiltedSet(NamedTuple):
-    """A set under its cavity: posterior, new site, and its factor of the evidence."""
+    """A set under its cavity: posterior, new site, and factor of the evidence."""
 
     log_odds: float
     mean: np.ndarray
@@ -429,7 +429,7 @@ class _TiltedSet(NamedTuple):
 
     @classmethod
     def of(cls, mean, covariance, t, T, prior_log_odds, mixture):
-        """From the moments of the Gaussian, and the site of the set."""
+        """Compute the tilted set from the moments of the Gaussian and the site of the set."""
         precision = np.linalg.inv(covariance)
         cavity, linear = precision - T, precision @ mean - t
         log_bf, slab_mean, V = mixture.moments(cavity, linear)

@@ -1,10 +1,10 @@
-"""The start of a search for hyper-parameters, with likely features alone.
+"""Initial search for hyper-parameters with the likely features only.
 
-Most features are less probable under the data than a priori, and so nearly surely zero whatever the
-hyper-parameters are. Without the blocks that have such features only, a fixed point takes little
-time. The hyper-parameters of its largest evidence, its sites, and the blocks that are joined are
-close to the results with all features, from which the search with all features takes few steps.
-Features without blocks take less time than the search that would be saved.
+Most features are less probable given the data than a priori, and are therefore nearly certain to be
+zero for any hyper-parameters. Without blocks of such features only, fixed points are cheap. The
+resulting hyper-parameters, sites and joined blocks are close to the results with all features, so
+that the subsequent search with all features takes few steps. Features without blocks are cheaper
+than the search that would be saved.
 """
 
 from typing import NamedTuple
@@ -21,25 +21,25 @@ from fastmf.learning.evidence.search import bounds_of, maximise_evidence, n_incl
 
 
 class _Likely(NamedTuple):
-    """A part of a task, and which of its features are likely."""
+    """A part of a task, and its likely features."""
 
     part: object  # Regression or Classification
     lead: object  # ExpectationPropagation of all units
-    units: np.ndarray  # int: likely features, and all units that are no features
+    units: np.ndarray  # int: likely features, and all units that are not features
 
     @classmethod
     def of(cls, part, lead, hyperparameters):
-        """Choose features by a fixed point with these hyper-parameters."""
+        """Choose likely features, given a fixed point with these hyper-parameters."""
         n, prior = len(part.groups), hyperparameters.prior(part.groups)
         gain = prior.tilted_log_odds(lead.b[:n], lead.a[:n]) - prior.log_odds
         likelier = gain > 0
-        likelier[gain.argmax()] = True  # parts need a feature
+        likelier[gain.argmax()] = True  # a part needs at least one feature
         labels = part.blocks.labels[:n]
         chosen = np.append(np.isin(labels, labels[likelier]), np.ones(len(lead.b) - n, bool))
         return cls(part, lead, np.flatnonzero(chosen))
 
     def reduced(self):
-        """The part with likely features alone, and sites to start from."""
+        """Return the part with its likely features, and initial sites."""
         part, units = self.part, self.units
         columns, features = (units[units < n] for n in (part.X.shape[1], len(part.groups)))
         blocks = part.blocks._replace(labels=part.blocks.labels[columns])
@@ -48,9 +48,9 @@ class _Likely(NamedTuple):
         return part._replace(X=X, groups=groups, blocks=blocks), lead
 
     def extended(self, result, model, n_rows):
-        """The part with the blocks of a fixed point of the reduced one, and sites of all units.
+        """Return the part with blocks and sites from a fixed point of the reduced part.
 
-        Blocks of the other features are computed anew, since weak effects have led none so far.
+        Blocks of the other features are recomputed, because weak effects had no blocks before.
         """
         part, sites = self.part, self.lead.sites.copy()
         sites[:, self.units] = result.sites
@@ -66,9 +66,9 @@ class _Likely(NamedTuple):
 
 
 def likely_start(task, start, fixed, leads, **options):
-    """The task, the hyper-parameters and the sites from which a search starts.
+    """Return task, hyper-parameters and sites for the start of a search with all features.
 
-    `leads` are fixed points of all parts with the hyper-parameters `start`, or None.
+    `leads` are fixed points of all parts at the hyper-parameters `start`, or None.
     """
     if None in leads or any(part.blocks is None for part in task.parts):
         return task, start, leads
@@ -80,7 +80,7 @@ def likely_start(task, start, fixed, leads, **options):
     if not point.converged:
         return task, start, leads
     values, n_of_groups = point.hyperparameters, np.bincount(task.groups)
-    if not fixed.log_odds:  # Features that are left out count as zero.
+    if not fixed.log_odds:  # features that are not likely count as zero
         n = n_included(point, np.bincount(groups, minlength=len(n_of_groups)))
         odds = logit(np.clip(n / n_of_groups, 0, 1))
         values = values._replace(log_odds=np.clip(odds, *bounds_of(task, len(odds))[-1]))

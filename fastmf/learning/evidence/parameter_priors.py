@@ -1,16 +1,16 @@
 """Priors on the hyper-parameters of spike-and-slab models.
 
-The evidence of weak data is nearly flat: on pure noise its maximum is as often dense, with all
-coefficients in a slab of no width, as sparse. Weak priors decide there, and nowhere else:
+With weak data the evidence is nearly flat: for pure noise its maximum is dense, with all
+coefficients in a slab of negligible width, as often as it is sparse. Weak priors matter only then:
 
     inclusion           Beta(1/2, d/2) for d features of a group: one coefficient is expected
     slab / scale        log-normal about 0.5, its logarithm of standard deviation 2
     noise / scale       log-Cauchy about 0.6: its logarithm has a Cauchy distribution of width 0.5
 
-The scale is the variance of y (1 for classes), for the slab over the mean square of the features.
-Densities refer to the logarithms and log-odds, in which the search is made. The tails of the
-noise are so heavy because noise may be of any size: a millionth of the scale costs 7 nats, where an
-inverse gamma distribution would cost as many as the data have.
+The scale is the variance of y (1 for classification), divided for the slab by the mean square of
+the features. Densities refer to logarithms and log-odds, the variables of the search. The prior of
+the noise has heavy tails because noise may have any size: a millionth of the scale costs 7 nats,
+whereas the cost under an inverse gamma distribution could outweigh the data.
 """
 
 from typing import NamedTuple
@@ -21,8 +21,8 @@ from scipy.special import betaln, expit
 # Centres in units of the scales, and widths of the logarithms.
 NOISE_CENTER, NOISE_WIDTH = 0.6, 0.5
 SLAB_CENTER, SLAB_DEVIATION = 0.5, 2.0
-# Pseudo-count of non-zero coefficients in the prior of the inclusion: with 1 or more, the inclusion
-# of groups with mostly relevant features is shrunk to half.
+# Pseudo-count of non-zero coefficients in the prior of the inclusion. With 1 or more, the inclusion
+# of groups with mostly relevant features would be shrunk to half.
 STRENGTH = 0.5
 
 
@@ -32,25 +32,25 @@ class ParameterPriors(NamedTuple):
     noise: float  # centres of the variances (this and the next)
     slab: float
     n_of_groups: np.ndarray  # (n_groups,): number of features of each group
-    # 1 if the rows are centred: the integral over the constant, of flat prior, is proportional to
-    # the deviation of the noise.
+    # 1 if the rows are centred: the integral over the intercept, which has a flat prior, is
+    # proportional to the standard deviation of the noise.
     n_lost: int = 0
 
     @classmethod
     def of(cls, task, n_lost=0):
-        """The priors for a task."""
+        """Return the priors for a task."""
         n_of_groups = np.bincount(task.groups)
         return cls(NOISE_CENTER * task.scale, SLAB_CENTER * task.slab_scale, n_of_groups, n_lost)
 
     def log_density(self, hyperparameters, free):
-        """The log-density of the learned ones, and its gradient."""
+        """Return the log-density of the learned (`free`) parameters, and its gradient."""
         noise = np.log(hyperparameters.noise_variance / self.noise) / NOISE_WIDTH
         slab = np.log(hyperparameters.slab_variance / self.slab) / SLAB_DEVIATION
         odds, n = np.asarray(hyperparameters.log_odds), self.n_of_groups
-        lost = self.n_lost * np.log(hyperparameters.noise_variance) / 2
-        each = np.append(
+        centring = self.n_lost * np.log(hyperparameters.noise_variance) / 2
+        densities = np.append(
             [
-                lost - np.log(np.pi * NOISE_WIDTH) - np.log1p(noise * noise),
+                centring - np.log(np.pi * NOISE_WIDTH) - np.log1p(noise * noise),
                 -np.log(2 * np.pi * SLAB_DEVIATION**2) / 2 - slab * slab / 2,
             ],
             # p^s (1 - p)^(s n) over B(s, s n), with p = expit(odds) and s the strength
@@ -64,10 +64,10 @@ class ParameterPriors(NamedTuple):
             ],
             STRENGTH * (1 - (1 + n) * expit(odds)),
         )
-        return float(each[free].sum()), np.where(free, gradient, 0.0)
+        return float(densities[free].sum()), np.where(free, gradient, 0.0)
 
     def information(self, hyperparameters):
-        """Curvatures of minus the log-density; only the curvature of the noise may be negative."""
+        """Return the curvatures of minus the log-density; 0 for the noise, where it may be < 0."""
         odds, n = np.asarray(hyperparameters.log_odds), self.n_of_groups
         included = expit(odds)
         return np.append(

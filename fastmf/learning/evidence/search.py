@@ -1,12 +1,12 @@
 """The search for the hyper-parameters of spike-and-slab models, and averages over them.
 
 The search maximises the evidence, or with priors the posterior density of the logarithms and
-log-odds (MAP-II). Each step costs one fixed point of expectation propagation, which starts from the
-best one so far: the fixed point of a rejected step may belong to another branch.
+log-odds (MAP-II). Each step needs one fixed point of expectation propagation. It starts from the
+best fixed point so far, because the fixed point of a rejected step may belong to another branch.
 
-An average sums over a grid of prior inclusions and slab variances that grows from the optimum as
-far as there is weight; at each point the noise variance has its optimum, as by Laplace's method its
-integral has nearly the same width everywhere.
+Averages are sums over a grid of prior inclusions and slab variances, which is extended from the
+optimum to all points with significant weight. The noise variance is optimised at each point: in
+Laplace's approximation its integral has nearly the same width everywhere.
 """
 
 import numpy as np
@@ -19,44 +19,44 @@ from fastmf.learning.evidence.blocks import same_blocks, with_blocks_of
 from fastmf.learning.evidence.curvature import evidence_curvature
 from fastmf.learning.quasi_newton import SearchPoint, minimise
 
-# The search ends where a step is expected to raise the log-evidence by less: hyper-parameters are
-# then less than a tenth of their standard errors from its maximum: the gain is half of the square.
+# Predicted gain of the log-evidence below which the search stops. Hyper-parameters are then within
+# a tenth of their standard errors of the maximum, as the gain is half the squared distance.
 EVIDENCE_TOL = 2e-3
-# Smallest curvatures, in units of the curvatures that complete data would have: with smaller ones,
-# steps lead too far for a warm start. The noise is approached from above, by steps that fall short
-# of its best value: see `curvature_by_noise`.
+# Lower bound of curvatures, relative to the curvatures of complete data: with smaller ones, steps
+# are too long for a warm start. The noise is approached from above, by steps that are too short;
+# see `curvature_by_noise`.
 SMALLEST_SHARE = 0.1
-# Bounds of the search, in units of the variance of y, of the slab over the mean square of the
-# features: beyond them the evidence is flat, or rounding cannot tell the noise from none. The prior
-# inclusion is at least 1 / (10 n_features).
+# Bounds of the search, relative to the variance of y; for the slab, this is divided by the mean
+# square of the features. Beyond them the evidence is flat, or the noise is within rounding errors.
+# The prior inclusion is at least 1 / (10 n_features).
 NOISE_BOUNDS, SLAB_BOUNDS, MAX_LOG_ODDS = (1e-12, 2), (1e-6, 1e4), 3.0
-# Spacing of the grid of an average, in standard deviations of the posterior: the error of the sum
-# of a Gaussian is 1e-5 of it. And the nats below the best point of points that are left out.
+# Spacing of the grid of an average, in posterior standard deviations (the relative error of the sum
+# over a Gaussian is 1e-5), and nats below the best point beyond which points are left out.
 SPACING, LEFT_OUT = 1.25, 6.0
 
 
 def bounds_of(task, n_groups):
-    """Bounds of the search, array of shape (2 + n_groups, 2): ln noise, ln slab and log-odds."""
+    """Return the bounds of ln noise, ln slab and log-odds, array of shape (2 + n_groups, 2)."""
     noise, slab = np.multiply(NOISE_BOUNDS, task.scale), np.multiply(SLAB_BOUNDS, task.slab_scale)
     odds = -np.log(10.0 * len(task.groups)), MAX_LOG_ODDS
     return np.concatenate([np.log([noise, slab]), [odds] * n_groups])
 
 
 def curvature_by_noise(derivative, n_free):
-    """Compute the mean curvature of minus the log-evidence by ln s2, from here to its minimum.
+    """Compute the mean curvature of minus the log-evidence by ln s2 between here and its minimum.
 
-    `n_free` is the number of rows less the number of coefficients that the data determine (MacKay
-    1992). If this number and the squares of the residuals, R, stayed constant, the minimum would be
-    at s2 = R / n_free. R falls with s2, so that the step falls short of the best noise. Smaller
-    curvatures lead beyond it, to noise so small that fixed points are hard to find.
+    `n_free` is the number of rows minus the effective number of parameters (MacKay 1992). For
+    constant `n_free` and residual sum of squares R, the minimum would be at s2 = R / n_free. R
+    decreases with s2, so that the step is too short. With smaller curvatures steps would be too
+    long, and lead to noise variances for which fixed points are hard to find.
     """
-    # ln(R / (n_free s2)); rounding may take R from 0 to below.
+    # ln(R / (n_free s2)); R may be below 0 by rounding errors.
     step = np.log1p(max(-2 * derivative / n_free, np.finfo(float).eps - 1))
     return n_free / 2 if abs(step) < 1e-9 else -derivative / step
 
 
 class _Search:
-    """The log-density of data and priors by the hyper-parameters that are learned.
+    """The log-density of data and priors as a function of the learned hyper-parameters.
 
     Parameters
     ----------
@@ -64,17 +64,17 @@ class _Search:
         Arguments of `maximise_evidence`.
     start : Hyperparameters
     results : tuple of ExpectationPropagation, optional
-        Fixed points from which the first ones start.
+        Starts of the first fixed points.
 
     Attributes
     ----------
     free : bool array of shape (2 + n_groups,)
-        Which of ln s2, ln slab and log-odds are learned.
+        Mask of the parameters among ln s2, ln slab and log-odds that are learned.
     start : array of shape (2 + n_groups,)
-        Their values at the start.
+        Initial values of all parameters.
     bounds : array of shape (2 + n_groups, 2)
     best : FixedPoints or None
-        The fixed points of largest density so far.
+        The fixed points with the largest density so far.
     """
 
     def __init__(self, task, start, fixed, priors, n_threads, results=None):
@@ -87,15 +87,15 @@ class _Search:
         self._n_of_groups = np.bincount(task.groups, minlength=len(start.log_odds))
 
     def hyperparameters(self, x):
-        """Hyper-parameters with values x of the learned ones."""
+        """Return the hyper-parameters with values x of the learned ones."""
         values = self.start.copy()
         values[self.free] = x
         return Hyperparameters(np.exp(values[0]), np.exp(values[1]), values[2:])
 
     def objective(self, x):
-        """The `SearchPoint` of minus the log-density of data and priors; inf if the solver fails.
+        """Return the `SearchPoint` of minus the log-density; its value is inf if the solver fails.
 
-        The objective is another one where blocks, or their patterns, have changed.
+        The objective is flagged as changed if the blocks, or their patterns, have changed.
         """
         values, best = self.hyperparameters(x), self.best
         starts = self._results if best is None else best.results
@@ -116,7 +116,7 @@ class _Search:
         gradient = -gradient[self.free]
         curvature, smallest = self._curvature(point), np.zeros(len(x))
         if self.free[0]:
-            # With blocks longer steps lead to other blocks, often worse ones: all rows count there.
+            # With blocks, longer steps lead to other, often worse blocks: count all rows as free.
             single = (result for result in point.results if result.block_sites is None)
             n_determined = sum(gaussian_statistics(result)[1] for result in single)
             n_free = max(self._task.total_rows - n_determined, 1.0)
@@ -124,7 +124,7 @@ class _Search:
         return SearchPoint(-point.log_density, gradient, curvature, smallest, changed)
 
     def _curvature(self, point):
-        """Curvatures of minus the log-density, those by the noise 1."""
+        """Compute the curvature of minus the log-density; 1 for the noise."""
         values = point.hyperparameters
         n_groups = len(values.log_odds) if self.free[-1] else 0
         free = self.free[: 2 + n_groups]
@@ -132,7 +132,7 @@ class _Search:
         curvature[1, 1] = 0
         for part, result in zip(self._task.parts, point.results, strict=True):
             curvature[1:, 1:] += evidence_curvature(values, result, part.groups, n_groups)
-        # With complete data, where it is known which coefficients are zero.
+        # Curvatures of the complete data, in which zero coefficients are known.
         n = np.maximum(n_included(point, self._n_of_groups), 1.0)
         complete = np.append([1.0, n.sum() / 2], n[:n_groups])
         if self._priors is not None:
@@ -147,12 +147,12 @@ class _Search:
 
 
 def n_included(point, n_of_groups):
-    """Expected number of non-zero coefficients of each group, at `FixedPoints`."""
+    """Return the expected number of non-zero coefficients of each group at `FixedPoints`."""
     return point.gradient[2:] + n_of_groups * expit(point.hyperparameters.log_odds)
 
 
 def free_mask(fixed, n_groups):
-    """Which of ln s2, ln slab and the log-odds of groups are learned."""
+    """Return a mask of the learned parameters among ln s2, ln slab and log-odds of groups."""
     odds = [not fixed.log_odds] * n_groups
     return np.append([not fixed.noise_variance, not fixed.slab_variance], odds)
 
@@ -160,13 +160,13 @@ def free_mask(fixed, n_groups):
 def maximise_evidence(
     task, start, fixed, *, results=None, priors=None, n_threads=None, report=None
 ):
-    """Find the hyper-parameters of largest evidence, as `FixedPoints`."""
+    """Find the hyper-parameters with the largest evidence; return their `FixedPoints`."""
     search = _Search(task, start, fixed, priors, n_threads, results)
     free = search.free
     if not free.any():
         search.objective(search.start[free])
         return search.best
-    # For the products of the gradient, too: threads of BLAS would spin into the next fixed point.
+    # This includes products for the gradient: BLAS threads would spin during the next fixed point.
     with one_blas_thread(max(order_of(part.model(start)) for part in task.parts)):
         x = minimise(
             search.objective, search.start[free], *search.bounds[free].T,
@@ -176,25 +176,25 @@ def maximise_evidence(
 
 
 def on_bounds(task, hyperparameters, fixed):
-    """Names of the learned hyper-parameters that lie on a bound of the search, with the bound."""
+    """Return pairs of the learned hyper-parameters at a bound of the search, and the bound."""
     n_groups = len(hyperparameters.log_odds)
     values = np.append(np.log(hyperparameters[:2]), hyperparameters.log_odds)
-    near = np.isclose(values[:, None], bounds_of(task, n_groups))
-    near &= free_mask(fixed, n_groups)[:, None]
+    is_on_bound = np.isclose(values[:, None], bounds_of(task, n_groups))
+    is_on_bound &= free_mask(fixed, n_groups)[:, None]
     units = "noise variance", "slab variance", "prior inclusion"
     sides = "lower bound", "upper bound"
-    return list({(units[min(k, 2)], sides[side]): None for k, side in np.argwhere(near)})
+    return list({(units[min(k, 2)], sides[side]): None for k, side in np.argwhere(is_on_bound)})
 
 
 def averaged_points(task, best, fixed, *, priors, n_threads=None, report=None):
-    """`FixedPoints` on a grid around the best ones, and their posterior weights."""
+    """Compute `FixedPoints` on a grid around the best ones, and their posterior weights."""
     options = {"priors": priors, "n_threads": n_threads}
     center, noise = best.hyperparameters, Hyperparameters(fixed.noise_variance, True, True)
     free = free_mask(fixed, len(center.log_odds))[1:]
     low, high = bounds_of(task, len(center.log_odds))[1:].T
 
     def optimum(values, results):
-        """The point with the best noise, or None."""
+        """Return the point with the best noise variance; None if outside the bounds or diverged."""
         slab_and_odds = np.append(np.log(values.slab_variance), values.log_odds)
         if not ((low <= slab_and_odds) & (slab_and_odds <= high) | ~free).all():
             return None
@@ -209,14 +209,14 @@ def averaged_points(task, best, fixed, *, priors, n_threads=None, report=None):
     n = max(n_included(first, np.bincount(task.groups)).sum(), 0.5)
     spacing = SPACING / np.sqrt([n, n / 2 + 0.25])
     axes = np.eye(2, dtype=int)[[free[-1], free[0]]]
-    points, queue, top = {(0, 0): first}, [(0, 0)], first.log_density
+    points, queue, highest = {(0, 0): first}, [(0, 0)], first.log_density
     while queue:
         place = max(queue, key=lambda place: points[place].log_density)
         queue.remove(place)
         point = points[place]
         if report is not None:
             report(len(points), -point.log_density)
-        if point.log_density < top - LEFT_OUT:
+        if point.log_density < highest - LEFT_OUT:
             break
         for step in (*axes, *-axes):
             new = tuple(place + step)
@@ -230,8 +230,8 @@ def averaged_points(task, best, fixed, *, priors, n_threads=None, report=None):
             points[new] = optimum(values, point.results)
             if points[new] is not None:
                 queue.append(new)
-                top = max(top, points[new].log_density)
+                highest = max(highest, points[new].log_density)
     points = [p for p in points.values() if p is not None]
-    points = [p for p in points if p is first or p.log_density > top - LEFT_OUT]
-    weights = np.exp([p.log_density - top for p in points])
+    points = [p for p in points if p is first or p.log_density > highest - LEFT_OUT]
+    weights = np.exp([p.log_density - highest for p in points])
     return points, weights / weights.sum()

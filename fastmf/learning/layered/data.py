@@ -1,7 +1,7 @@
 """Data of layered machines: standardised columns and missing values.
 
-Real-valued visible units x = offset + scale y are learned as y. Real-valued hidden units between
-bounds are scaled, too: units on [0, 1] and on [0, 100] learn as fast as binary ones.
+For real-valued visible units x = offset + scale y, learning uses y. Real-valued hidden units with
+bounds are scaled as well, so that units on [0, 1] and on [0, 100] learn as fast as binary units.
 """
 
 from itertools import pairwise
@@ -27,21 +27,21 @@ from fastmf.priors._scaling import (
 
 
 class Scaling(NamedTuple):
-    """Offset of each visible unit, and scale of each unit."""
+    """Offsets of the visible units, and scales of all units."""
 
     offset: np.ndarray
     scale: np.ndarray
     hidden_scales: tuple
-    # Units of x and of the hidden layers, with the bounds that they are given.
+    # Units of x and of the hidden layers, with their original bounds.
     layers: tuple
 
     @property
     def of_data(self):
-        """Whether data change."""
+        """Whether data are transformed."""
         return self.offset.any() or (self.scale != 1).any()
 
     def data(self, X, dtype):
-        """Rows of x as rows of y."""
+        """Convert rows of x to rows of y."""
         if not self.of_data:
             return X
         if is_sparse(X):
@@ -49,16 +49,16 @@ class Scaling(NamedTuple):
         return ((X - self.offset) / self.scale).astype(dtype)
 
     def units(self, visible):
-        """Units of y that units of x are."""
+        """Convert units of x to units of y."""
         return rescaled(visible, self.offset, self.scale)
 
     def of_layers(self, layers):
-        """Layers of a machine of y, but for the fields that offsets give the first hidden one."""
+        """Convert layers to scaled units, without fields of the first hidden layer by offsets."""
         hidden = zip(layers[1:], self.hidden_scales, strict=True)
         return self.units(layers[0]), *(rescaled(unit, 0 * scale, scale) for unit, scale in hidden)
 
     def model(self, model):
-        """The machine of y that a machine of x is."""
+        """Convert a machine of x to the equivalent machine of y."""
         layers = list(model.layers)
         if self.offset.any():
             first = np.asarray(model.couplings[0], np.float64)
@@ -71,7 +71,7 @@ class Scaling(NamedTuple):
         return model.rebuilt(couplings, self.of_layers(layers))
 
     def undone(self, model):
-        """The machine of x that a machine of y is."""
+        """Convert a machine of y to the equivalent machine of x."""
         hidden = tuple(1 / scale for scale in self.hidden_scales)
         back = Scaling(-self.offset / self.scale, 1 / self.scale, hidden, self.layers)
         model = back.model(model)
@@ -79,18 +79,18 @@ class Scaling(NamedTuple):
         return model.rebuilt(model.couplings, tuple(with_fixed_fields_of(*two) for two in layers))
 
     def log_volume(self, visible, Y, weights=None):
-        """Difference of the log-densities of y and x, on average over rows of y."""
+        """Compute the difference of the log-densities of y and x, averaged over rows of y."""
         Y = Y.toarray() if is_sparse(Y) else Y
         volumes = log_volume(visible, self.scale, Y)
-        if is_incomplete(Y):  # a missing value has no density
+        if is_incomplete(Y):  # missing values do not contribute
             volumes -= np.isnan(Y) @ np.log(self.scale)
         return float(np.average(volumes, weights=weights))
 
 
 def scaling_of(independent, model, sparse, centred=True):
-    """Make the scaling for data fitted by independent units.
+    """Make the scaling of data, given independent units that were fitted to them.
 
-    Steps that are not `centred` are steps of the parameters of the data as they are.
+    Without `centred`, the data are not transformed.
     """
     offset, scale = units_of_measurement(independent)
     if sparse or not centred or not has_tilts(model.layers[1]):
@@ -102,19 +102,19 @@ def scaling_of(independent, model, sparse, centred=True):
 
 
 def completed(model, X, missing, n_sweeps, rng, n_threads=None):
-    """Rows with missing values drawn from the model given the observed ones, by Gibbs sampling."""
+    """Draw missing values from the model given the observed ones, by Gibbs sampling from `X`."""
     zero = model.dtype.type(0)
     means = model.layers[0].moments(zero, zero)[0]
     x = np.where(np.isnan(X), means, X).astype(model.dtype)
-    even, pair = even_layers(model, x, rng), model.bipartite()
+    even_states, pair = even_layers(model, x, rng), model.bipartite()
     for _ in range(n_sweeps):
-        even = gibbs(pair, even, 1, rng, n_threads)[0]
-        even[:, : x.shape[1]] = np.where(missing, even[:, : x.shape[1]], x)
-    return even[:, : x.shape[1]].copy()
+        even_states = gibbs(pair, even_states, 1, rng, n_threads)[0]
+        even_states[:, : x.shape[1]] = np.where(missing, even_states[:, : x.shape[1]], x)
+    return even_states[:, : x.shape[1]].copy()
 
 
 def completed_once(model, X, seed, n_threads=None):
-    """The rows, with missing values drawn from the model given the observed ones."""
+    """Return the rows with missing values drawn from the model given the observed ones."""
     if not is_incomplete(X):
         return X
     X, rows = X.copy(), incomplete_rows(X)
@@ -124,7 +124,7 @@ def completed_once(model, X, seed, n_threads=None):
 
 
 def with_values_of_columns(X):
-    """Rows in which missing values are values of their column, all of them about as often."""
+    """Fill in missing values by the values of their column, each about equally often."""
     X = X.copy()
     for j in np.flatnonzero(np.isnan(X).any(0)):
         missing = np.isnan(X[:, j])
@@ -134,14 +134,14 @@ def with_values_of_columns(X):
 
 
 def independent_of_seen(prior, X):
-    """The prior of independent units, each fitted to its observed values."""
+    """Return the prior of independent units, each fitted to its observed values."""
     if not is_incomplete(X):
         return independent_units(prior, X)
     return joined(prior, [_fitted_to_seen(*part) for part in columns_by_parts(prior, X)])
 
 
 def _fitted_to_seen(prior, X):
-    if has_groups(prior):  # which count the observed values
+    if has_groups(prior):  # groups count observed values only
         return independent_units(prior, X)
     prior, n = independent_units(prior, with_values_of_columns(X)), len(column_sizes(prior))
     fields = [np.array(field) for field in prior]

@@ -1,17 +1,17 @@
-"""Which layered machines exist, and which of them mean-field iterations can follow.
+"""Conditions for layered machines to be normalisable, and for mean-field iterations to be defined.
 
-Units of bounded values, or of finitely many, are coupled by terms that are at most linear in any
-unbounded unit: these matter to whether a machine exists only through their precisions and the
-couplings between them. With the precisions p of all unbounded units, and the couplings W between
-those, the machine exists if
+Couplings to units with bounded values, or finitely many, are at most linear in any unbounded unit.
+Therefore only the precisions p of the unbounded units, and the couplings W between them, determine
+whether a machine is normalisable, that is, exists. It exists if
 
     diag(p) - [[0, W], [W', 0]]    is positive definite.
 
-The condition is necessary, too, for units that are unbounded on both sides. For units on
-half-lines, between which couplings that lower the density are harmless, these are left out.
+The condition is also necessary for units that are unbounded on both sides. For units on half-lines,
+couplings that lower the density are harmless, and are omitted from W.
 
-Mean-field iterations ask for more where an unbounded unit is not Gaussian: a tilt of its precision
-by the variances of its neighbours must leave a distribution, whatever these variances are.
+Mean-field iterations need a stronger condition if an unbounded unit is not Gaussian: the tilt of
+its precision by the variances of its neighbours must leave a proper distribution for any values of
+these variances.
 """
 
 from itertools import pairwise
@@ -33,16 +33,16 @@ from fastmf.priors._scaling import with_log_steps
 
 
 def has_constraints(layers):
-    """Whether there are unbounded units next to each other: other machines always exist."""
+    """Whether unbounded units are coupled; machines without such couplings always exist."""
     return any(a.any() and b.any() for a, b in pairwise(map(unbounded, layers)))
 
 
 def exists(couplings, layers):
-    """Whether the distribution of a layered machine has a finite integral, as far as is known."""
+    """Whether the sufficient condition for a layered machine to be normalisable holds."""
     if not has_constraints(layers):
         return True
     free = list(map(unbounded, layers))
-    # Even layers are coupled to odd ones only: W of the text above has those as rows.
+    # Even layers are coupled to odd layers only: they are the rows of W.
     sizes = [int(part.sum()) for part in free]
     starts = [sum(sizes[k % 2 : k : 2]) for k in range(len(sizes))]
     matrix = np.zeros((sum(sizes[::2]), sum(sizes[1::2])))
@@ -62,7 +62,7 @@ def exists(couplings, layers):
 
 
 def _scaled_couplings(weights, layers, unbounded_units):
-    """Couplings of the unbounded units of two layers, divided by roots of their precisions."""
+    """Return the couplings of unbounded units of two layers, over the roots of precisions."""
     units = list(zip(layers, unbounded_units, strict=True))
     below, above = (np.sqrt(precisions(layer)[free]) for layer, free in units)
     signs = np.outer(*(directions(layer)[free] for layer, free in units))
@@ -71,7 +71,7 @@ def _scaled_couplings(weights, layers, unbounded_units):
 
 
 def check_exists(model):
-    """Raise a ValueError for a machine of Gaussian units that has no distribution."""
+    """Raise a ValueError for a machine with Gaussian units that cannot be normalised."""
     free = [unbounded(layer) & (directions(layer) == 0) for layer in model.layers]
     only_free = all((u == f).all() for u, f in zip(map(unbounded, model.layers), free, strict=True))
     if only_free and not exists(model.couplings, model.layers):
@@ -83,40 +83,40 @@ def check_exists(model):
 
 
 def can_follow(model):
-    """Whether mean-field iterations of a machine have moments, whatever the variances are.
+    """Whether moments exist in mean-field iterations for any variances of the units.
 
     Tramel et al. (2018), Eqs. 67-69. Gaussian units next to bounded ones are integrated out, and
-    have moments wherever the machine exists.
+    have moments whenever the machine exists.
     """
     if model.is_integrated:
         return True
     couplings, layers = model.couplings, model.layers
     for k, layer in enumerate(layers):
-        free = unbounded(layer)
-        if not free.any():
+        is_unbounded = unbounded(layer)
+        if not is_unbounded.any():
             continue
         reduction = 0
-        with np.errstate(invalid="ignore"):  # products of BLAS may set the flag for finite numbers
+        with np.errstate(invalid="ignore"):  # BLAS may set the flag for finite products
             if k > 0:
                 reduction = reduction + largest_variance(layers[k - 1]) @ couplings[k - 1] ** 2
             if k < len(couplings):
                 reduction = reduction + couplings[k] ** 2 @ largest_variance(layers[k + 1])
-        if (precisions(layer) < PRECISION_MARGIN * reduction)[free].any():
+        if (precisions(layer) < PRECISION_MARGIN * reduction)[is_unbounded].any():
             return False
     return True
 
 
 def after_step(model, parameters, step):
-    """The machine after a step, which is shortened where no machine would exist."""
+    """Return the machine after a step, which is halved until the machine exists."""
     couplings, layers = parameters.couplings, parameters.layers
     new = layers_after(model.layers, layers, step.layers)
     if not exists(couplings, new) and exists(model.couplings, model.layers):
         start = ModelParameters.of(model)
         for _ in range(np.finfo(np.float64).nmant):
             step.combine(lambda x: np.multiply(x, 0.5, out=x))
-            moved = start.combine(np.add, step)
-            couplings = moved.couplings
-            new = layers_after(model.layers, moved.layers, step.layers)
+            trial = start.combine(np.add, step)
+            couplings = trial.couplings
+            new = layers_after(model.layers, trial.layers, step.layers)
             if exists(couplings, new):
                 break
         else:
@@ -125,6 +125,6 @@ def after_step(model, parameters, step):
 
 
 def layers_after(layers, moved, step):
-    """The units after a step, precisions of unbounded ones moved in their logarithm."""
+    """Return the units after a step; precisions of unbounded units move in their logarithm."""
     parts = zip(layers, moved, step, strict=True)
     return tuple(project_prior(with_log_steps(*part)) for part in parts)

@@ -1,11 +1,11 @@
-"""Exact averages over an RBM, and given rows that may have missing values.
+"""Exact averages over an RBM, and over hidden and missing units given rows of data.
 
-Given the states h of one layer, the units x of the other are independent: log Z and all averages
-are sums over h alone, with the log-partitions and moments of x under the fields W h. With x the
-observed visible units and y the missing ones, the derivatives of log sum_(y, h) exp(-energy) are
-averages of derivatives of -energy given x, summed over the states of h, given which the units y are
-independent; or over the states of y, which complete the row. All units being Gaussian, both have
-closed forms.
+Given the states h of one layer, the units x of the other layer are independent: log Z and all
+averages are sums over h, with the log-partitions and moments of x under the fields W h. Let x be
+the observed visible units of a row, and y its missing ones. The derivatives of log sum_(y, h)
+exp(-energy) are averages of derivatives of -energy given x, which are summed over the states of h,
+given which the units y are independent, or over the states of y, which complete the row. If all
+units are Gaussian, there are closed forms.
 """
 
 from functools import partial
@@ -36,7 +36,7 @@ from fastmf.priors._queries import (
     precisions,
 )
 
-# Largest number of states that are enumerated; a quarter takes no longer than mean field.
+# Largest number of enumerated states; a quarter of this number takes no longer than mean field.
 MAX_SUMMED_STATES = 2**14
 
 
@@ -51,7 +51,7 @@ class ExactAverages(NamedTuple):
 
 
 def enumerated_layer(model):
-    """Which layer of an RBM is enumerated, 0 or 1; None if it is deep or both have many states."""
+    """Return the layer of an RBM to enumerate, 0 or 1; None if it is deep or has many states."""
     if model.deep:
         return None
     counts = [number_of_states(layer) for layer in model.layers]
@@ -59,7 +59,7 @@ def enumerated_layer(model):
 
 
 def is_exact(model):
-    """Whether `exact_averages` exist: a layer is enumerated, or all units are Gaussian."""
+    """Whether exact averages are possible: a layer is enumerated, or all units are Gaussian."""
     return _only_gaussian(model) or enumerated_layer(model) is not None
 
 
@@ -74,9 +74,9 @@ def _only_gaussian(model):
 
 
 def exact_averages(model):
-    """Exact averages over a machine."""
+    """Compute exact averages over a machine."""
     side = enumerated_layer(model)
-    if side is None:  # Gaussian units: the sum over a row of which nothing was observed
+    if side is None:  # Gaussian units: integrate over a row without observed values
         nothing = np.full((1, model.n_visible), np.nan)
         value, (pairs, *layers) = _of_gaussian_units(model, nothing, np.ones(1))
         return ExactAverages(float(value), (pairs,), tuple(layers))
@@ -102,12 +102,12 @@ def exact_averages(model):
 
 
 def weighted_sum(weights, x):
-    """Sum over the first axis of numbers by unit, or by unit and score."""
+    """Compute the weighted sum over the first axis of values by unit, or by unit and score."""
     return (weights @ x.reshape(len(x), -1)).reshape(x.shape[1:])
 
 
 def of_complete(model, x, w):
-    """Weighted sum over rows of log sum_h exp(-energy(x, h)), and its derivatives."""
+    """Compute the weighted sum over rows of log sum_h exp(-energy(x, h)), and its derivatives."""
     visible, hidden = model.layers
     b = x @ model.couplings[0]
     zero = b.dtype.type(0)
@@ -127,7 +127,7 @@ def of_complete(model, x, w):
 
 
 def of_incomplete(model, X, w):
-    """The same for rows with NaN for missing values, summed over these, too."""
+    """Compute the same sum and derivatives for rows with NaN, summed over missing values, too."""
     X = np.asarray(X, np.float64)
     if number_of_states(model.layers[1]) <= MAX_SUMMED_STATES:
         return _over_hidden_states(model, X, w)
@@ -137,7 +137,7 @@ def of_incomplete(model, X, w):
 
 
 def added(sums, new):
-    """Derivatives by couplings and layers, added; the first may be None."""
+    """Add derivatives by couplings and layers; the first may be None."""
     if sums is None:
         return new
     layers = [map_parameters(np.add, *pair) for pair in zip(sums[1:], new[1:], strict=True)]
@@ -149,30 +149,30 @@ def _over_hidden_states(model, X, w):
     h = np.vstack(list(states_of(hidden, sum(model.sizes)))).astype(np.float64)
     fields = h @ model.weights.T.astype(np.float64)
     mean, var = visible.moments(fields, 0.0)
-    log_probs, free = hidden.log_prob(h).sum(1), visible.log_partition(fields, 0.0)
+    log_probs, log_partitions = hidden.log_prob(h).sum(1), visible.log_partition(fields, 0.0)
     sizes, missing = column_sizes(visible), np.isnan(X)
     columns, x = missing[:, np.cumsum(sizes) - sizes].astype(float), np.where(missing, 0, X)
     value = w @ log_prob_of_seen(visible, X)
-    of_states, of_missing, pairs = np.zeros(len(h)), np.zeros_like(fields), 0.0
+    state_weights, missing_weights, pairs = np.zeros(len(h)), np.zeros_like(fields), 0.0
     for rows in blocks(len(X), len(X) * len(h)):
-        logs = x[rows] @ fields.T + columns[rows] @ free.T + log_probs
-        of_rows, p = _weighted_states(logs, w[rows])
-        value += of_rows
-        of_states += p.sum(0)
-        of_missing += p.T @ missing[rows]
+        logs = x[rows] @ fields.T + columns[rows] @ log_partitions.T + log_probs
+        row_values, p = _weighted_states(logs, w[rows])
+        value += row_values
+        state_weights += p.sum(0)
+        missing_weights += p.T @ missing[rows]
         pairs = pairs + x[rows].T @ (p @ h)
-    pairs = pairs + (of_missing * mean).T @ h
-    of_seen = w[:, None] * ~missing
+    pairs = pairs + (missing_weights * mean).T @ h
+    observed_weights = w[:, None] * ~missing
     parts = [
-        _weighted(visible, prior_gradient(visible, fields, 0.0, mean, var), of_missing),
-        _weighted(visible, log_prob_gradient(visible, with_means(visible, X)), of_seen),
+        _weighted(visible, prior_gradient(visible, fields, 0.0, mean, var), missing_weights),
+        _weighted(visible, log_prob_gradient(visible, with_means(visible, X)), observed_weights),
     ]
-    above = map_parameters(partial(weighted_sum, of_states), log_prob_gradient(hidden, h))
-    return value, [pairs, map_parameters(np.add, *parts), above]
+    hidden_sums = map_parameters(partial(weighted_sum, state_weights), log_prob_gradient(hidden, h))
+    return value, [pairs, map_parameters(np.add, *parts), hidden_sums]
 
 
 def _weighted_states(logs, w):
-    """Weighted sum over rows of log sum_states exp(logs), and probabilities of states times w."""
+    """Return the weighted sum over rows of logsumexp(logs), and state probabilities times w."""
     top = logs.max(1, keepdims=True)
     p = np.exp(logs - top)
     total = p.sum(1, keepdims=True)
@@ -180,7 +180,7 @@ def _weighted_states(logs, w):
 
 
 def _weighted(prior, derivatives, weights):
-    """Sums over rows of derivatives, with a weight for each row and unit."""
+    """Sum derivatives over rows, with a weight for each row and unit."""
     parts = [
         map_parameters(lambda d, w=w: (w.reshape(*w.shape, *[1] * (d.ndim - 2)) * d).sum(0), part)
         for part, (_, w) in zip(parts_of(derivatives), by_parts(prior, weights), strict=True)
@@ -193,18 +193,18 @@ def _over_missing_states(model, X, w):
     columns = flat_states(visible)
     values, seen = columns.values.toarray(), np.nan_to_num(X, nan=0.0)
     value, sums = 0.0, None
-    for rows, of_states, tables in batches_of_rows(columns.missing(X), columns.offsets):
+    for rows, state_rows, tables in batches_of_rows(columns.missing(X), columns.offsets):
         candidates = one_hot_states(tables)
         n = max(1, BLOCK_ENTRIES // (len(candidates) * sum(model.sizes)))
         for start in range(0, len(rows), n):
             batch = rows[start : start + n]
-            completions = candidates @ values[of_states[start : start + n]]
+            completions = candidates @ values[state_rows[start : start + n]]
             x = (seen[batch][:, None] + completions).reshape(-1, X.shape[1])
             logs = mean_log_prob(visible, x).sum(1)
             logs += hidden.log_partition(x @ model.weights, 0.0).sum(1)
             logs = logs.reshape(len(batch), -1)
-            of_rows, p = _weighted_states(logs, w[batch])
-            value += of_rows
+            row_values, p = _weighted_states(logs, w[batch])
+            value += row_values
             sums = added(sums, of_complete(model, x, p.ravel())[1])
     return value, sums
 
@@ -214,8 +214,8 @@ def _of_gaussian_units(model, X, w):
     weights, n = model.weights.astype(np.float64), model.n_visible
     d = np.append(precisions(visible), precisions(hidden))
     f = np.append(fields_of(visible), fields_of(hidden))
-    alone = [layer.log_partition(0.0, 0.0).astype(np.float64) for layer in model.layers]
-    alone = np.concatenate(alone) - (f * f / d - np.log(d)) / 2
+    constants = [layer.log_partition(0.0, 0.0).astype(np.float64) for layer in model.layers]
+    constants = np.concatenate(constants) - (f * f / d - np.log(d)) / 2
     couplings = np.zeros((len(d), len(d)))
     couplings[:n, n:], couplings[n:, :n] = weights, weights.T
     first, second = np.zeros(len(d)), np.zeros((len(d), len(d)))
@@ -231,7 +231,7 @@ def _of_gaussian_units(model, X, w):
         b = (f + x @ couplings)[:, free]
         x[:, free] = b @ covariance
         logs = (b * x[:, free]).sum(1) / 2 + np.linalg.slogdet(covariance)[1] / 2
-        value += v @ (logs + alone[free].sum())
+        value += v @ (logs + constants[free].sum())
         first += v @ x
         second += x.T @ (v[:, None] * x)
         second[np.ix_(free, free)] += v.sum() * covariance

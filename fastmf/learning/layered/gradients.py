@@ -5,37 +5,37 @@ is the difference of two averages, over the data and over the model::
 
     d/dW    <x h'>, with h the means of the hidden units given x
           - <m_v m_h' + W (v_v v_h')>
-    d/dprior    <d log prior(x)> or <d log-partition(b, a)>, less the same over the model
+    d/dprior    <d log prior(x)> or <d log-partition(b, a)> over the data, minus the model's
 
 with means m and variances v of the solutions; the term in W is of second order (Tramel et al. 2018,
 Eqs. 40-42). At a mean-field solution the approximate log Z is stationary in m and v, so that these
 are its derivatives. Gibbs samples of the visible units are averaged like data; in deep machines
-they are of all even layers, given which the odd ones are independent.
+samples are states of all even layers, given which the odd layers are independent.
 
-*Directions of steps* are centred gradients, and natural gradients of layers that need them. With
-offsets m and l, (v - m)' W (h - l) is v' W h but for fields. In the coordinates of a machine
-with such units the gradient by W is
+*Directions of steps* are centred gradients, and for some layers natural gradients. Up to fields,
+(v - m)' W (h - l) with offsets m and l equals v' W h. In the coordinates of a machine with units
+centred in this way, the gradient by W is
 
     G = dW - m dh' - dv l'
 
-for gradients dv and dh by the fields, which then move by dv - G l and dh - G' m. Where a layer's
-field is no tilt, its neighbours have no offsets (Montavon & Mueller 2012; Melchior, Fischer &
+for gradients dv and dh by the fields, which then move by dv - G l and dh - G' m. If the field of a
+layer is not a tilt, its neighbours have no offsets (Montavon & Mueller 2012; Melchior, Fischer &
 Wiskott 2016).
 
 The Fisher matrix of W is the covariance of the products of units. For layers that are independent
 of each other, with covariances C and D, it is their Kronecker product, and the natural gradient is
-C^-1 G D^-1 (Amari 1998; Martens & Grosse 2015). Steps follow P G Q, and P g for gradients g by the
-fields of a layer; where the gradient vanishes does not change. Two kinds of matrices are used::
+C^-1 G D^-1 (Amari 1998; Martens & Grosse 2015). Steps are P G Q, and P g for gradients g by the
+fields of a layer, which leaves stationary points unchanged. There are two kinds of matrices::
 
-    P = (1 + C / s)^-1       of `preconditioning` s, for all layers: steps along directions of a
-                             variance c far above s are shorter by s / c;
+    P = (1 + C / s)^-1       for `preconditioning` s, in all layers: steps along directions with a
+                             variance c far above s are shortened by s / c;
     Q = (diag(1/p) + C)^-1   for hidden units of free scale, with precisions p.
 
-The scale of hidden units that are real and without bounds is free where all their neighbours are
-bounded: with h -> a h, W -> W / a, fields f -> f / a and p -> p / a^2 the machine stays the same.
-Their precisions are held. Their variance grows with the number of visible units that agree, and
-steps that suit binary units would oscillate. Where neighbours, of means m, are not centred, steps
-follow (1 + m m' / s)^-1 G Q: the mean would be the direction of by far the largest curvature.
+Unbounded real hidden units have a free scale if all their neighbours are bounded: h -> a h,
+W -> W / a, fields f -> f / a and p -> p / a^2 leave the distribution of the neighbours unchanged.
+Their precisions are kept fixed. Their variance grows with the number of correlated visible units,
+and steps that suit binary units would oscillate. If the neighbours, with means m, are not centred,
+steps are (1 + m m' / s)^-1 G Q, because the mean is the direction of by far the largest curvature.
 """
 
 from functools import reduce
@@ -74,8 +74,8 @@ from fastmf.priors._queries import average_gradient, field_is_tilt, fields_of, p
 from fastmf.priors._registry import REGISTRY
 from fastmf.priors._values import mean_log_prob_gradient
 
-# Squared mean of all neighbours, s above, from which steps along it are shorter: of hundreds of
-# pixels it is 40, and their largest variance 10.
+# Squared norm s of the neighbours' means above which steps along these are shortened: for hundreds
+# of pixels it is 40, and the largest variance is 10.
 MEAN_SCALE = 4.0
 
 
@@ -83,9 +83,9 @@ MEAN_SCALE = 4.0
 
 
 def offsets(sides, gradients, means, tilted):
-    """Offsets of the units on both sides of couplings, and derivatives by their fields.
+    """Return offsets, and derivatives by fields, of the units on both sides of each coupling.
 
-    `sides` is memory for them, an array (2, n_units) of zeros for each layer. Neighbours of layers
+    They are stored in `sides`, an array (2, n_units) of zeros for each layer. Neighbours of layers
     whose fields are not `tilted` have no offsets.
     """
     for side, mean, gradient, tilt in zip(sides, means, gradients, tilted, strict=True):
@@ -94,9 +94,9 @@ def offsets(sides, gradients, means, tilted):
             side[1] = gradient.field
     if all(tilted):
         return list(pairwise(sides))
-    without = np.array([[0], [1]], sides[0].dtype)
+    unit_only = np.array([[0], [1]], sides[0].dtype)
     return [
-        (below if tilted[k + 1] else without * below, above if tilted[k] else without * above)
+        (below if tilted[k + 1] else unit_only * below, above if tilted[k] else unit_only * above)
         for k, (below, above) in enumerate(pairwise(sides))
     ]
 
@@ -105,7 +105,7 @@ def offsets(sides, gradients, means, tilted):
 
 
 def free_units(layers):
-    """Units whose scale is free."""
+    """Return masks of the units of each layer whose scale is free."""
     without_bounds = [unbounded(layer) for layer in layers]
     free = [np.zeros(n_units(layers[0]), bool)]
     for k, layer in enumerate(layers[1:], start=1):
@@ -116,7 +116,7 @@ def free_units(layers):
 
 
 def with_held_precisions(layers, gradients, free):
-    """Gradients by the units of each layer, with 0 by precisions of units whose scale is free."""
+    """Set gradients by the precisions of units with free scale to 0."""
 
     def held(part, units):
         return part._replace(precision=np.where(units, 0, part.precision))
@@ -126,7 +126,7 @@ def with_held_precisions(layers, gradients, free):
 
 
 def products_of_units(free, moments):
-    """Average products over rows of the units of each layer whose scale is free, or None."""
+    """Return the mean products of the units with free scale of each hidden layer, or None."""
     averages = []
     for units, (mean, var) in zip(free[1:], moments, strict=True):
         if not units.any():
@@ -141,7 +141,7 @@ def products_of_units(free, moments):
 
 
 def preconditioner(mean, var, scale):
-    """Compute (1 + C / scale)^-1, with the covariance C of units from their moments in each row."""
+    """Compute (1 + C / scale)^-1 for the covariance C of units, given their moments by row."""
     n, x = mean.shape[1], mean - mean.mean(0, dtype=np.float64)
     within = np.broadcast_to(var, mean.shape).mean(0, dtype=np.float64)
     with one_blas_thread(n):
@@ -154,10 +154,10 @@ def preconditioner(mean, var, scale):
 
 
 class NaturalGradient:
-    """Gradients times the matrices of some units of each layer; None for no matrix.
+    """Multiplies gradients by a matrix for some units of each layer; None for no matrix.
 
-    With `means`, gradients by couplings to layers that are `damped` are shorter along the means of
-    their neighbours.
+    With `means`, gradients by couplings to layers that are `damped` are shortened along the means
+    of their neighbours.
     """
 
     def __init__(self, layers, matrices, units, means=None, damped=()):
@@ -165,7 +165,7 @@ class NaturalGradient:
         self._damped = damped or [False] * len(layers)
 
     def of_couplings(self, k, gradient, n_threads=None):
-        """The direction of the couplings k."""
+        """Return the natural gradient by the couplings k."""
         below, above = self._matrices[k : k + 2]
         gradient = gradient if below is None else matrix_product(below, gradient, n_threads)
         gradient = gradient if above is None else matrix_product(gradient, above, n_threads)
@@ -176,7 +176,7 @@ class NaturalGradient:
         return gradient
 
     def of_fields(self, gradients):
-        """Gradients by the units of each layer, those by fields multiplied."""
+        """Return gradients by the units of each layer, with natural gradients by fields."""
 
         def with_field(part, field):
             return part._replace(field=field.astype(part.field.dtype))
@@ -187,20 +187,20 @@ class NaturalGradient:
             fields = fields_of(gradient)
             if matrix is not None:
                 chosen = np.where(units, fields, 0).astype(matrix.dtype)
-                fields[units] = (matrix @ chosen)[units]  # parts are copies
+                fields[units] = (matrix @ chosen)[units]  # `fields` is a copy
             directions.append(_changed(prior, gradient, with_field, units, fields))
         return tuple(directions)
 
     def of_decay(self, l1):
-        """The decay `l1` of each matrix of couplings, less as steps are, on average over units."""
+        """Return the decay `l1` of each matrix of couplings, scaled like steps on average."""
         shares = [1.0 if q is None else float(q.diagonal().mean()) for q in self._matrices]
         return [l1 * below * above for below, above in pairwise(shares)]
 
 
 def natural_of_scales(layers, means, products, free, centred):
-    """The `NaturalGradient` of units of free scale, from means and `products_of_units`.
+    """Return the `NaturalGradient` of units of free scale, given means and `products_of_units`.
 
-    `centred` says whether units are counted from their means where the field beside is a tilt.
+    `centred` is whether units are centred next to layers whose fields are tilts.
     """
     matrices = [None]
     for layer, mean, product, units in zip(layers[1:], means[1:], products, free[1:], strict=True):
@@ -219,13 +219,13 @@ def natural_of_scales(layers, means, products, free, centred):
 
 
 def _without_mean(gradient, mean, columns):
-    """(1 + m m' / s)^-1 times columns of a gradient, for the means m of the units of its rows."""
+    """Multiply columns of a gradient by (1 + m m' / s)^-1, with the means m of its rows' units."""
     mean, factors = mean.astype(gradient.dtype), mean @ gradient / (MEAN_SCALE + mean @ mean)
     return gradient - np.outer(mean, np.where(columns, factors, 0).astype(gradient.dtype))
 
 
 def _changed(prior, gradient, change, units, values):
-    """The gradient with change(part, values of the part) for parts with some of the units."""
+    """Replace parts of a gradient that have any of the units by change(part, values)."""
     parts = parts_of(gradient), by_parts(prior, units), by_parts(prior, values)
     new = [
         change(part, x) if chosen.any() else part
@@ -237,14 +237,14 @@ def _changed(prior, gradient, change, units, values):
 # --- gradients ------------------------------------------------------------------------------------
 
 ORDER_OF_GRADIENT = {"mean_field": 1, "tap": 2}
-# Gradients that are made of fixed points.
+# Gradients computed from fixed points.
 MEAN_FIELD = (*ORDER_OF_GRADIENT, "adaptive_tap")
 
 
 def matrix_of(gradient, weights, sides=None, decay=(0.0, 0.0), n_threads=None):
-    """The gradient by couplings that `Pairs`, or an array, state.
+    """Compute the gradient by couplings from `Pairs` or an array, minus the `decay` (l2, l1).
 
-    With `sides`, a pair of `offsets`, it is the gradient G between deviations. `decay` is (l2, l1).
+    With `sides`, a pair of `offsets`, it is the centred gradient G.
     """
     if not isinstance(gradient, Pairs):
         gradient = Pairs(0, weights.T[:0], weights[:0], gradient)
@@ -270,14 +270,14 @@ def matrix_of(gradient, weights, sides=None, decay=(0.0, 0.0), n_threads=None):
 
 
 def summed(gradient, model, n_threads=None):
-    """Return a gradient whose derivatives by couplings are `Pairs`, or arrays, with arrays."""
+    """Return a gradient with derivatives by couplings as arrays, given `Pairs` or arrays."""
     pairs = zip(gradient.couplings, model.couplings, strict=True)
     couplings = tuple(matrix_of(*pair, n_threads=n_threads) for pair in pairs)
     return ModelParameters(couplings=couplings, layers=gradient.layers)
 
 
 def row_mean(rows):
-    """Average over rows, (n_units,); long sums, in which float32 would lose digits, in float64."""
+    """Average over rows, (n_units,); long sums are in float64, as float32 would lose digits."""
     if is_sparse(rows):
         return column_sums(rows) / rows.shape[0]
     weights = np.full((1, len(rows)), 1 / len(rows), rows.dtype)
@@ -285,21 +285,21 @@ def row_mean(rows):
 
 
 class GradientRows(NamedTuple):
-    """Rows of data, or of the model, whose averages are one side of the gradient."""
+    """Rows of data, or of the model, whose averages are one term of the gradient."""
 
-    # Of each layer the states or means, and the second moments, whose products are multiplied by
-    # the couplings: (n_rows, n_units). Data have none, or None.
+    # For each layer, states or means, and second moments, whose products are multiplied by the
+    # couplings: (n_rows, n_units). The latter are empty, or None, for data.
     units: list
     second: list
-    # Of each layer the averages of derivatives by its parameters; None where its field, which is a
-    # tilt, is all that is learned.
+    # For each layer, averages of derivatives by its parameters; None if only its field, which is a
+    # tilt, is learned.
     derivatives: list
-    # For each of the couplings a list of arrays to add.
+    # For each matrix of couplings, a list of arrays to add.
     effects: list
 
 
 def _averages(prior, field_alone, x, derivatives, *arguments):
-    """Averages over rows of the derivatives by the parameters of a layer; None for its field."""
+    """Average derivatives by the parameters of a layer over rows; None for `field_alone`."""
     if field_alone:
         return None
     if is_sparse(x):
@@ -308,7 +308,7 @@ def _averages(prior, field_alone, x, derivatives, *arguments):
 
 
 def _covariance_times(mean, var, groups_, x):
-    """C x with the covariance C of a layer: v x, and in a group m (x - m.x)."""
+    """Compute C x for the covariance C of a layer: v x, and m (x - m.x) in a group."""
     out = var * x
     for group in groups_:
         m, y = mean[:, group], x[:, group]
@@ -317,13 +317,13 @@ def _covariance_times(mean, var, groups_, x):
 
 
 def group_effects(weights, below, above):
-    """Terms of groups of states in the gradient of the log-partition by the couplings.
+    """Compute the terms of groups of states in the gradient of the log-partition by couplings.
 
-    With C the covariances of independent groups and units, the terms of second order have the
-    gradient C_v W C_h, whose diagonals W (v_v v_h') holds, v + m^2 = m in the place of v in a
-    group. The remaining terms are products with the fields s = W' m of single groups,
-    - m_i (C s_i)' on the rows of group i, and - (m r_k) m_k' with r_k = W m_k on the columns of
-    group k above, with v r in the place of m r for units below that are no groups.
+    The second-order terms have the gradient C_v W C_h, with the covariances C of independent groups
+    and units. Its diagonals are in W (v_v v_h'), with v + m^2 = m in place of v in a group. The
+    remaining terms are products with the fields s = W' m of single groups: - m_i (C s_i)' on the
+    rows of group i, and - (m r_k) m_k' with r_k = W m_k on the columns of group k above, with v r
+    in place of m r for units below that are not groups.
     """
     total, mean, groups_above = np.zeros(weights.shape, weights.dtype), below[1], groups(above[0])
     for group in groups(below[0]):
@@ -339,37 +339,37 @@ def group_effects(weights, below, above):
 
 
 class Gradients:
-    """Gradients of the log-likelihood of machines with units of the kinds of a given machine.
+    """Gradients of the log-likelihood of machines with the same kinds of units as a given machine.
 
-    What a step need not compute anew is computed once: properties of the units, which decide on the
-    terms of a gradient, and memory. `options` are for the solutions given data in deep machines.
+    Properties of the units, which determine the terms of a gradient, and memory are computed once
+    for all steps. `options` are for mean-field solutions given data in deep machines.
     """
 
     def __init__(self, model, order=2, n_threads=None, **options):
         layers, free = model.layers, free_units(model.layers)
         self.order, self.n_threads = order, n_threads
         self.options = {"order": order, "n_threads": n_threads, **options}
-        # Whether mean-field solvers integrate Gaussian units out, and whether there are groups.
+        # Whether mean-field solvers integrate out Gaussian units, and whether there are groups.
         self.integrated, self.grouped = model.is_integrated, any(map(has_groups, layers))
-        # For each layer whether its fields, which are tilts, are all that is learned.
+        # For each layer, whether only its fields, which are tilts, are learned.
         self.field_alone = [field_is_tilt(p) and parameter_names(p) == ("field",) for p in layers]
         # The `free_units` of each layer; empty if there are none.
         self.free = free if any(map(np.any, free)) else []
-        # The same of the hidden layers of a deep machine.
+        # Gradients for the hidden layers of a deep machine.
         self.above = model.deep and Gradients(machine_of(model.couplings[1:], layers[1:]), order)
-        # Of each layer the means of the data, and derivatives by fields that alone are learned.
+        # For each layer, means over the data, and derivatives by fields if only these are learned.
         self._sums = [np.zeros((2, n)) for n in model.sizes]
         self._means, self._slopes = (list(rows) for rows in zip(*self._sums, strict=True))
         parts = zip(layers, self.field_alone, self._slopes, strict=True)
-        self._layers = [p._replace(field=x) if alone else None for p, alone, x in parts]
+        self._layers = [p._replace(field=x) if field_alone else None for p, field_alone, x in parts]
         self._rows = {}
 
     def __call__(self, model, X, of_model, given=None):
-        """Gradient of the log-likelihood, as solutions, samples or exact averages see the model.
+        """Compute the gradient of the log-likelihood.
 
-        Derivatives by couplings are `Pairs`. Also returns the means of each layer over the data,
-        and the `products_of_units` whose scale is free. The next call overwrites the results.
-        `given` may have the `moments_given` X.
+        `of_model` has solutions, samples or exact averages of the model, `given` the moments given
+        X. Return the gradient, with `Pairs` for couplings, the means of each layer over the data,
+        and the `products_of_units` with free scale, which the next call overwrites.
 
         Notes
         -----
@@ -379,27 +379,27 @@ class Gradients:
         """
         adaptive = isinstance(of_model, ExpectationPropagation)
         if isinstance(of_model, ExactAverages):
-            less = GradientRows([], [], of_model.layers, [of_model.pairwise])
+            model_rows = GradientRows([], [], of_model.layers, [of_model.pairwise])
         elif isinstance(of_model, np.ndarray):
             odd = moments_given(model.bipartite(), of_model, self.order, self.n_threads)
-            less = self._of_states(model, of_model, odd)
+            model_rows = self._of_states(model, of_model, odd)
         else:
-            less = self._of_solutions(model, of_model, 1 if adaptive else self.order)
+            model_rows = self._of_solutions(model, of_model, 1 if adaptive else self.order)
             if adaptive:
-                less.effects[0].append(mean_covariance(model, of_model))
+                model_rows.effects[0].append(mean_covariance(model, of_model))
         data, moments = self._of_data(model, X, given)
-        couplings = self._of_rows(model, data, less)
-        sides = zip(self.field_alone, data.derivatives, less.derivatives, strict=True)
-        for k, (alone, plus, minus) in enumerate(sides):
-            if not alone:
-                self._layers[k] = map_parameters(np.subtract, plus, minus)
-            elif minus is not None:
-                self._slopes[k] -= minus.field
+        couplings = self._of_rows(model, data, model_rows)
+        sides = zip(self.field_alone, data.derivatives, model_rows.derivatives, strict=True)
+        for k, (field_alone, data_part, model_part) in enumerate(sides):
+            if not field_alone:
+                self._layers[k] = map_parameters(np.subtract, data_part, model_part)
+            elif model_part is not None:
+                self._slopes[k] -= model_part.field
         slope = ModelParameters(couplings=couplings, layers=tuple(self._layers))
         return slope, self._means, products_of_units(self.free, moments) if self.free else []
 
     def _of_data(self, model, X, given):
-        """Rows of log sum_h exp(-energy(x, h)), and means and variances of each hidden layer."""
+        """Return rows of log sum_h exp(-energy(x, h)), and the moments of each hidden layer."""
         if not model.deep:
             if given is None:
                 given = moments_given(model, X, self.order, self.n_threads)
@@ -413,9 +413,9 @@ class Gradients:
         return rows, list(zip(solutions.mean, solutions.var, strict=True))
 
     def _of_states(self, model, even, odd):
-        """Rows of states of the even layers, given which the odd ones are independent.
+        """Return rows of states of the even layers, given which odd layers are independent.
 
-        `odd` has the `moments_given` rows. For an RBM, even layers are the visible units.
+        `odd` has the `moments_given` rows. The even layer of an RBM is the visible one.
         """
         units, derivatives, starts = [], [], [0, 0]
         layers = zip(model.layers, self.field_alone, model.sizes, strict=True)
@@ -433,11 +433,11 @@ class Gradients:
         return GradientRows(units, [], derivatives, [[] for _ in model.couplings])
 
     def _of_solutions(self, model, solutions, order):
-        """Rows of mean-field solutions, for the average of their log-partitions."""
+        """Return rows of mean-field solutions, for the derivatives of their log-partitions."""
         layers = model.layers
         parts = list(zip(solutions.b, solutions.a, solutions.mean, solutions.var, strict=True))
         second, effects = [], [[] for _ in model.couplings]
-        squares = [None] * len(layers)  # mean squares of the Gaussian units that are integrated out
+        squares = [None] * len(layers)  # mean squares of Gaussian units that are integrated out
         if self.integrated and not isinstance(solutions, ExpectationPropagation):
             covariances, squares = averages(model, solutions, order)
             bounds = zip(squares, model.bounds, strict=True)
@@ -461,10 +461,10 @@ class Gradients:
                 derivatives.append(_averages(prior, alone, part[2], prior_gradient, *part))
         return GradientRows(solutions.mean, second, derivatives, effects)
 
-    def _of_rows(self, model, data, less):
-        """Gradients by couplings as sums over rows; fills in sums by fields, and means of data."""
+    def _of_rows(self, model, data, model_rows):
+        """Return gradients by couplings as sums over rows; set sums by fields, and data means."""
         X = data.units[0]
-        rows = data.second, less.second, less.units, data.units
+        rows = data.second, model_rows.second, model_rows.units, data.units
         shape = is_sparse(X), *(len(of_layers[-1]) if of_layers else 0 for of_layers in rows)
         if shape not in self._rows:
             self._rows[shape] = RowSums(model, self._sums, *shape)
@@ -473,7 +473,7 @@ class Gradients:
             mean = row_mean(X)
             self._means[0][:], self._slopes[0][:] = mean, self._slopes[0] + mean
             data.effects[0].append(X.T @ (data.units[1] * model.dtype.type(1 / X.shape[0])))
-        for k, (plus, minus) in enumerate(zip(data.effects, less.effects, strict=True)):
+        for k, (plus, minus) in enumerate(zip(data.effects, model_rows.effects, strict=True)):
             if plus or minus:
                 added = reduce(np.add, [*plus, *(-effect for effect in minus)])
                 added = np.ascontiguousarray(added, model.dtype)
@@ -482,23 +482,23 @@ class Gradients:
 
 
 class RowSums:
-    """Weighted sums over rows of data and model, in memory for their numbers that is made once.
+    """Weighted sums over rows of data and model, in preallocated memory.
 
-    Rows of a layer are second moments given the data, second moments, units of the model, and data;
-    of the first layer there are no second moments given the data, nor sparse data.
+    The rows of a layer are second moments given the data, second moments, units of the model, and
+    data; the first layer has no second moments given the data, and no sparse data.
     """
 
     def __init__(self, model, sums, sparse, *n_rows):
         (n_above, n_second, n_model, n), dtype = n_rows, model.dtype
         weights = np.repeat([1 / n, *[-1 / max(1, n_model)] * 2, 1 / n], n_rows).astype(dtype)
-        # Weights in the means of the data, and in the derivatives by fields.
-        of_sums = np.array([weights, weights])
-        of_sums[0, :-n] = of_sums[1, : n_above + n_second] = 0
+        # Weights for the means over the data, and for the derivatives by fields.
+        sum_weights = np.array([weights, weights])
+        sum_weights[0, :-n] = sum_weights[1, : n_above + n_second] = 0
         spans = [slice(0, len(weights)) for _ in model.sizes]
         spans[0] = slice(n_above, len(weights) - n * sparse)
         sizes = [(span.stop - span.start, n) for span, n in zip(spans, model.sizes, strict=True)]
         stacks = [aligned(shape, dtype) for shape in sizes]
-        self._layers = list(zip(stacks, [of_sums[:, s] for s in spans], sums, strict=True))
+        self._layers = list(zip(stacks, [sum_weights[:, s] for s in spans], sums, strict=True))
         self._pairs, self._panels = [], []
         for span, (lefts, above) in zip(spans, pairwise(stacks), strict=False):
             rights = empty_panels(len(lefts), above.shape[1], dtype)
@@ -508,7 +508,7 @@ class RowSums:
                 self._panels.append((of_rows, weights[span, None], panels))
 
     def __call__(self, rows):
-        """Return the `Pairs`, and fill in the sums; `rows` has all kinds that are not empty."""
+        """Return the `Pairs`, and set the sums; `rows` has all kinds of rows that are not empty."""
         for (stack, weights, sums), *parts in zip(self._layers, *rows, strict=True):
             parts = [part for part in parts if not (part is None or is_sparse(part))]
             if parts:
@@ -520,7 +520,7 @@ class RowSums:
 
 
 def _weighted_sums(weights, rows):
-    """Weighted sums over rows; long ones, in which float32 would lose digits, in float64."""
+    """Compute weighted sums over rows; long ones in float64, as float32 would lose digits."""
     n_rows = len(rows)
     if n_rows <= 100:
         return weights @ rows

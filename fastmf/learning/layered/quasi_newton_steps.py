@@ -1,9 +1,9 @@
-"""Maximum likelihood of small machines: exact gradients, and steps of the L-BFGS method.
+"""Maximum likelihood of small machines by L-BFGS with exact gradients.
 
-A step is one from all rows at once, along the direction of L-BFGS, of a length that
-meets the weak Wolfe conditions, found by bisection (Lewis & Overton 2013). Variables are the
-couplings and the parameters of the units, precisions of unbounded units by their logarithm. The
-differences of steps and gradients are stored in `state.chains`, from which a run resumes.
+Each step uses all rows, and the L-BFGS direction, with a step length that satisfies the weak Wolfe
+conditions and is found by bisection (Lewis & Overton 2013). Variables are the couplings and the
+parameters of the units, with the logarithm of the precisions of unbounded units. Previous steps and
+changes of the gradient are stored in `state.chains`, from which a run resumes.
 """
 
 from dataclasses import replace
@@ -25,12 +25,12 @@ from fastmf.priors._protocol import map_parameters, n_units
 from fastmf.priors._scaling import by_log_precision, from_log_precisions, with_log_precisions
 from fastmf.priors._values import states
 
-# Quasi-Newton steps in an epoch.
+# Number of quasi-Newton steps in an epoch.
 STEPS_PER_EPOCH = 2
 
 
 class Point(NamedTuple):
-    """A model, its variables, the log-likelihood of data less the penalty, and its gradient."""
+    """A model, its variables, the penalised log-likelihood, and its gradient."""
 
     model: object
     variables: np.ndarray
@@ -39,9 +39,9 @@ class Point(NamedTuple):
 
 
 class Objective:
-    """The log-likelihood of weighted rows, less l2 / 2 times the sum of squared couplings.
+    """The log-likelihood of weighted rows minus l2 / 2 times the sum of squared couplings.
 
-    Missing values are summed over. From the model `highest` no step along the gradient rises.
+    Missing values are summed over. At the model `highest` the search along the gradient failed.
     """
 
     def __init__(self, X, weights, l2):
@@ -50,35 +50,35 @@ class Objective:
         self.X, self.weights, self.l2 = X, weights / weights.sum(), l2
         self.incomplete = None
         if is_incomplete(X):
-            lacking = incomplete_rows(X)
-            self.incomplete = X[lacking], self.weights[lacking]
-            self.X, self.weights = X[~lacking], self.weights[~lacking]
+            incomplete = incomplete_rows(X)
+            self.incomplete = X[incomplete], self.weights[incomplete]
+            self.X, self.weights = X[~incomplete], self.weights[~incomplete]
         self._last, self.highest = None, None
 
     def at(self, model):
-        """The `Point` of a model; the last one is stored."""
+        """Return the `Point` of a model; the last one is cached."""
         if self._last is None or self._last.model is not model:
             self._last = self._at(model)
         return self._last
 
     def _at(self, model):
-        of_model, variables = exact_averages(model), variables_of(model)
+        averages, variables = exact_averages(model), variables_of(model)
         value, pairs, layers = self._of_data(model)
         couplings = [
-            np.float64(pairs) - of_model.pairwise[0] - self.l2 * np.float64(model.couplings[0])
+            np.float64(pairs) - averages.pairwise[0] - self.l2 * np.float64(model.couplings[0])
         ]
-        value -= of_model.log_partition + self.l2 * np.sum(np.square(model.couplings[0])) / 2
+        value -= averages.log_partition + self.l2 * np.sum(np.square(model.couplings[0])) / 2
         layers = [
             by_log_precision(prior, map_parameters(np.subtract, *both))
-            for prior, *both in zip(model.layers, layers, of_model.layers, strict=True)
+            for prior, *both in zip(model.layers, layers, averages.layers, strict=True)
         ]
-        # With decay of couplings alone, precisions whose scale is free would go to 0.
+        # As only couplings decay, precisions with free scale would go to 0.
         layers = with_held_precisions(model.layers, layers, free_units(model.layers))
         gradient = _joined(ModelParameters(couplings=tuple(couplings), layers=layers))
         return Point(model, variables, float(value), gradient)
 
     def near(self, model, variables):
-        """The `Point` of a model like another one with these variables, or None without one."""
+        """Return the `Point` with these variables, for a model like `model`; None if invalid."""
         with np.errstate(over="ignore", invalid="ignore"):
             new = _model_of(model, variables)
             if new is None or not exists(new.couplings, new.layers):
@@ -88,32 +88,32 @@ class Objective:
         return point if finite else None
 
     def _of_data(self, model):
-        """Average over rows of log sum_h exp(-energy(x, h)), and its derivatives."""
+        """Compute the average over rows of log sum_h exp(-energy(x, h)), and its derivatives."""
         value, sums = 0.0, None
         for rows in row_blocks(self.X, dense=True):
             x = states(model.layers[0], self.X[rows], model.dtype)
             values, new = of_complete(model, x, self.weights[rows])
             value, sums = value + values[0] + values[1], added(sums, new)
         if self.incomplete is not None:
-            of_incomplete_rows, new = of_incomplete(model, *self.incomplete)
-            value, sums = value + of_incomplete_rows, added(sums, new)
+            incomplete_value, new = of_incomplete(model, *self.incomplete)
+            value, sums = value + incomplete_value, added(sums, new)
         return value, sums[0], sums[1:]
 
 
 def _joined(parameters):
-    """All arrays of parameters, one after another."""
+    """Concatenate all arrays of parameters."""
     return np.concatenate([np.ravel(x) for x in parameters.arrays()]).astype(np.float64)
 
 
 def variables_of(model):
-    """The variables of the optimisation, (n_variables,); 0 for log-weights of -inf, which stay."""
+    """Return the variables of the optimisation, (n_variables,); 0 for fixed log-weights of -inf."""
     layers = tuple(map(with_log_precisions, model.layers))
     variables = _joined(ModelParameters(couplings=model.couplings, layers=layers))
     return np.where(np.isneginf(variables), 0, variables)
 
 
 def _model_of(model, variables):
-    """The model like another one with these variables; None if they are out of range."""
+    """Return the model with these variables, like `model`; None if they are out of range."""
     if not np.isfinite(variables).all():
         return None
     old = ModelParameters.of(model)
@@ -132,7 +132,7 @@ def _model_of(model, variables):
 
 
 def take_step(state, objective, memory=20):
-    """Move a state one step up; it stays where no step rises."""
+    """Take a step from the model of a state; keep the model if no step increases the value."""
     start = objective.at(state.model)
     if state.model is objective.highest:
         return
@@ -143,7 +143,7 @@ def take_step(state, objective, memory=20):
     length = 1.0 if len(pairs[0]) else min(1.0, 1 / max(np.linalg.norm(direction), 1e-300))
     new = _search(objective, start, direction, length)
     if new is None:
-        # The next step starts anew, along the gradient.
+        # Restart along the gradient in the next step.
         objective.highest = None if len(pairs[0]) else state.model
         state.chains = tuple(p[:0] for p in pairs)
         return
@@ -154,7 +154,7 @@ def take_step(state, objective, memory=20):
 
 
 class QuasiNewtonSteps(LayeredSteps):
-    """Steps from all rows of data with weights, whatever the batch; an epoch is one batch."""
+    """Training steps that use all rows of data; an epoch has a single batch."""
 
     def __init__(self, settings, X, weights=None, scaling=None, n_threads=None):
         settings = replace(settings, batch_size=X.shape[0])
@@ -162,29 +162,29 @@ class QuasiNewtonSteps(LayeredSteps):
         self._objective = Objective(X, weights, settings.l2)
 
     def __call__(self, state, batch, rate, rng):
-        """Take some steps: they take no longer than other steps from small batches."""
+        """Take `STEPS_PER_EPOCH` steps; the batch is ignored."""
         for _ in range(STEPS_PER_EPOCH):
             take_step(state, self._objective)
 
 
 def gain_of_one_unit(visible, X, weights, l2, n_steps=40):
-    """Compute the gain of one binary hidden unit less Schwarz's penalty of its weights."""
+    """Compute the log-likelihood gain of one binary hidden unit minus the BIC penalty."""
     objective, hidden = Objective(X, weights, l2), Bernoulli(np.zeros(1))
     n, n_rows, dtype = n_units(visible), X.shape[0], visible.moments(0.0, 0.0)[0].dtype
-    alone = RBM(np.zeros((n, 1), dtype), visible, hidden)
+    uncoupled = RBM(np.zeros((n, 1), dtype), visible, hidden)
     couplings = np.random.default_rng(0).normal(scale=0.3 / np.sqrt(n), size=(n, 1))
     state = initial_state(RBM(couplings.astype(dtype), visible, hidden))
     for _ in range(n_steps):
         take_step(state, objective)
-    gain = objective.at(state.model).value - objective.at(alone).value
+    gain = objective.at(state.model).value - objective.at(uncoupled).value
     return gain - n * np.log(n_rows) / (2 * n_rows)
 
 
 def _search(objective, start, direction, length, decrease=1e-4, curvature=0.9):
-    """A point on a line that meets the weak Wolfe conditions, or the highest trial."""
+    """Find a point on a line that satisfies the weak Wolfe conditions, or the highest trial."""
     derivative, low, high, best = direction @ start.gradient, 0.0, np.inf, None
     float64 = np.finfo(np.float64)
-    # Increases below some thousand roundings of a sum over rows are none.
+    # Predicted increases of less than a few thousand machine epsilons are not significant.
     resolution = 2**12 * float64.eps * max(1.0, abs(start.value))
     for _ in range(float64.nmant):
         if length * derivative < resolution:

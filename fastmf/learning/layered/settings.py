@@ -1,4 +1,4 @@
-"""Options of learning an RBM or DBM, and those that suit a machine where none are given."""
+"""Options of training an RBM or DBM, and default values that depend on the machine."""
 
 from dataclasses import dataclass
 
@@ -15,14 +15,14 @@ from fastmf.priors._values import states
 
 STARTS = ("data", "noise", "persistent", "random")
 GRADIENTS = (*MEAN_FIELD, "bp", "cd", "pcd", "exact")
-# Batches and weight decay where features and likelihoods of binary machines are good after few
-# epochs, and where gradients that are noisier, or precisions, ask for more rows in a step.
+# Default batch size and weight decay: for discrete units and mean-field gradients, which reach good
+# features and likelihoods in few epochs, and for noisier gradients or units with precisions.
 FEW_ROWS, MANY_ROWS = (
     {"batch_size": size, "l2": l2, "learning_rate": AscentSettings.learning_rate}
     for size, l2 in ((20, 0.005), (100, 0.001))
 )
 
-# Rows of a step for each unit of variance of a hidden unit times the variance of the first
+# Rows of a batch, relative to the variance of a hidden unit times the variance of the first
 # principal component of the data.
 ROWS_PER_VARIANCE = 14
 
@@ -34,29 +34,29 @@ class LayeredSettings(AscentSettings):
     Parameters
     ----------
     gradient : {"tap", "mean_field", "adaptive_tap", "bp", "cd", "pcd", "exact"}
-        Averages over the model from solutions of TAP, naive mean field or adaptive TAP, from
-        `n_sweeps` undamped iterations of belief propagation (RBMs of binary units; take 20 or more
-        of these), from short Gibbs chains that start from the data, or from persistent chains; or
-        exact ones: by enumeration of the hidden or visible units of an RBM, at most 2^14 states, or
-        in closed form for Gaussian units alone.
+        Method for the averages over the model: solutions of TAP, naive mean field or adaptive TAP;
+        `n_sweeps` undamped iterations of belief propagation (for RBMs of binary units; use 20 or
+        more); Gibbs chains started at the data ("cd") or persistent chains ("pcd"); or exact
+        averages, by enumeration of at most 2^14 states of the hidden or visible units of an RBM, or
+        in closed form if all units are Gaussian.
     n_starts : int or None
         Mean-field solutions or Gibbs chains per step; None for the number of rows in the batch.
     n_sweeps : int
         Sweeps or iterations from each start per step (the k of CD-k).
     damping : float in [0, 1) or None
         Weight of the old means, or of the old sites of adaptive TAP, in the new ones; None:
-        adaptive, none in the first sweeps of TAP.
+        adaptive, with no damping in the first sweeps of TAP.
     starts : {"data", "noise", "persistent", "random"}
-        Where the mean-field solutions start. "noise": at data of which a tenth is flipped, or with
-        noise of 0.1 standard deviations.
+        Starts of the mean-field solutions. "noise": data with a tenth of the entries flipped, or
+        with noise of 0.1 standard deviations.
     centred : bool
-        Follow the gradient in coordinates in which units are counted from their means over the
-        batch; see `fastmf.learning.layered.gradients`. Estimators learn real columns, and real
-        hidden units between bounds, on a standardised scale then, and as they are without it.
+        Use the centred gradient, in which units are relative to their means over the batch; see
+        `fastmf.learning.layered.gradients`. Estimators then also standardise real columns, and real
+        hidden units with bounds.
     preconditioning : float or None
-        Variance of units, in some direction, above which steps are shortened; None for ordinary
-        gradients. Allows ten times the rate; see `fastmf.learning.layered.gradients`. For
-        centred units whose fields alone are learned, such as binary ones, and dense rows.
+        Variance of units, in any direction, above which steps are shortened; None for ordinary
+        gradients. It allows ten times the rate; see `fastmf.learning.layered.gradients`. Only for
+        centred units of which only fields are learned, such as binary units, and for dense rows.
 
     Examples
     --------
@@ -92,17 +92,17 @@ class LayeredSettings(AscentSettings):
 
 
 def gradient_for(model, n_rows, l2=None):
-    """The gradient that "auto" chooses."""
+    """Return the gradient chosen by "auto"."""
     has_maximum = l2 != 0 or any(map(is_real, model.layers))
-    # Steps from all rows cost no more than those over states.
-    quick = n_rows * model.couplings[0].size <= MAX_SUMMED_STATES**2
-    if has_maximum and quick and is_cheaply_exact(model):
+    # Sums over all rows must not cost more than sums over states.
+    is_fast = n_rows * model.couplings[0].size <= MAX_SUMMED_STATES**2
+    if has_maximum and is_fast and is_cheaply_exact(model):
         return "exact"
     return "pcd" if any(unbounded(layer).any() for layer in model.layers) else "tap"
 
 
 def steps_for(model, settings, share=1.0):
-    """Batch size, weight decay and learning rate where none are given."""
+    """Return default batch size, weight decay and learning rate."""
     from_rows = settings.gradient in MEAN_FIELD and settings.starts != "persistent"
     plain = from_rows and settings.preconditioning is None
     unbounded_units = any(unbounded(layer).any() for layer in model.layers[1:])
@@ -111,13 +111,13 @@ def steps_for(model, settings, share=1.0):
     return chosen | {"l2": share * chosen["l2"]}
 
 
-def least_rows(model, X, weights, n_products=5):
-    """Rows of a step at the default rate whose noise leaves the modes of the data alone.
+def min_batch_size(model, X, weights, n_products=5):
+    """Compute the smallest batch size for which, at the default rate, gradient noise is harmless.
 
-    Steps of a hidden unit of variance v have noise of variance v lambda / batch_size along the
-    first principal component of the rows, of variance lambda; its own field has lambda = 1. Where
-    columns are correlated it would carry the fields of a mode away, which gradients that start from
-    data do not notice. Fewer rows would do with a smaller rate in proportion, and vice versa.
+    The step of a hidden unit with variance v has noise of variance v lambda / batch_size along the
+    first principal component of the rows, with variance lambda (and lambda = 1 for its field). If
+    columns are correlated, this noise could move a mode away from the data, which is not corrected
+    by gradients that start from data. The batch size and the rate can be scaled by a common factor.
     """
     if not all(map(is_discrete, model.layers[:2])):
         return FEW_ROWS["batch_size"]
@@ -128,21 +128,21 @@ def least_rows(model, X, weights, n_products=5):
     rows *= seen
     if weights is not None:
         rows *= np.sqrt(weights / weights.mean())[:, None]
-    component, variance = np.random.default_rng(0).normal(size=rows.shape[1]), 0.0
-    component = component.astype(np.float32)
+    direction, variance = np.random.default_rng(0).normal(size=rows.shape[1]), 0.0
+    direction = direction.astype(np.float32)
     for _ in range(n_products):  # power iteration
-        norm = np.linalg.norm(component)
-        component = rows.T @ (rows @ (component / norm)) / len(rows) if norm else component
-        variance = np.linalg.norm(component)
+        norm = np.linalg.norm(direction)
+        direction = rows.T @ (rows @ (direction / norm)) / len(rows) if norm else direction
+        variance = np.linalg.norm(direction)
     return ROWS_PER_VARIANCE * max(1.0, variance) * largest_variance(model.layers[1]).max()
 
 
 def weight_scale_for(visible, hidden, given):
-    """Standard deviation of the first weights where none is given.
+    """Return the default standard deviation of the initial weights.
 
-    First weights of standardised columns are so large that learning leaves them in few epochs, and
-    the largest singular value is about 0.4 at most; so are weights of unbounded hidden units next
-    to bounded ones, at their scale. Units that are `given` may be of another scale.
+    For standardised columns, and for unbounded hidden units next to bounded ones on their scale,
+    weights are large enough to escape from zero in few epochs, with a largest singular value of at
+    most about 0.4. Units that are `given` may have another scale.
     """
     large, real = 0.3 / np.sqrt(n_units(visible) + n_units(hidden)), is_real(visible)
     free = free_units((visible, hidden))[1]

@@ -1,8 +1,8 @@
-"""Steps of learning an RBM or DBM: averages over data and model, gradient, ascent.
+"""Training steps of an RBM or DBM: averages over data and model, gradient, ascent.
 
-Each step of a `Plan` takes three calls of kernels: moments of the hidden units given a batch
+Each step of a `Plan` makes three calls of kernels: moments of the hidden units given a batch
 (`moments_given`), mean-field solutions or Gibbs chains of the model, and the ascent of the
-couplings along sums of products of units (`MatrixAscent`). The remaining work is on vectors of
+couplings along sums of products of units (`MatrixAscent`). All other operations are on vectors of
 units.
 """
 
@@ -45,26 +45,26 @@ from fastmf.priors._queries import field_is_tilt, perturbed, two_values, unbound
 from fastmf.priors._scaling import by_log_precision, is_real
 from fastmf.priors._values import sparse_or_states, states
 
-# Mean-field solutions given data after each epoch need not be known better than this.
+# Options of the mean-field solutions given data for the log-likelihood after each epoch.
 MONITOR = {"tol": 1e-4, "max_iter": 200, "most": 4 * MAX_SUMMED_STATES}
-# Steps of annealing of the log-partition after each epoch.
+# Steps of annealing for the log-partition after each epoch.
 MONITOR_STEPS = 50
 
 
-# Rows of data after which preconditioners are estimated anew, and the weight of the new ones in
-# their mean with the ones before.
-ROWS_BETWEEN, NEW = 5000, 0.5
+# Number of rows between updates of the preconditioners, and weight of the new estimate in the
+# running mean.
+ROWS_BETWEEN_UPDATES, UPDATE_WEIGHT = 5000, 0.5
 
 
-def own_copy(model):
-    """A copy of a machine, and one vector with the parameters of its units, which are views."""
+def copy_of_model(model):
+    """Return a copy of a machine, and the vector of which its units' parameters are views."""
     couplings = [np.array(w, order="C") for w in model.couplings]
     layers, vector = as_vector(model.layers)
     return model.moved(couplings, layers), vector
 
 
 def as_vector(layers, values=None):
-    """Layers whose parameters are views of one vector, and this vector."""
+    """Return layers whose parameters are views of one vector, and this vector."""
     vector, first = joined(layers) if values is None else values, 0
 
     def view(x):
@@ -76,12 +76,12 @@ def as_vector(layers, values=None):
 
 
 def joined(layers):
-    """The arrays that learning changes, of all layers, as a vector."""
+    """Return the learned parameters of the units of all layers as a vector."""
     return np.concatenate([x.ravel() for prior in layers for x in learned_fields(prior)])
 
 
 def starts(kind, model, X, n_starts, rng):
-    """Starting points of `tap` for one training step."""
+    """Return the starts of mean-field iterations for one training step."""
     if kind == "random":
         zero = np.zeros((n_starts, X.shape[1]), X.dtype)
         return sample(model.layers[0], zero, zero, rng)
@@ -92,7 +92,7 @@ def starts(kind, model, X, n_starts, rng):
 
 
 def bp_averages(model, settings):
-    """Averages by belief propagation from messages of 1/2, in the place of `exact_averages`."""
+    """Approximate `exact_averages` by belief propagation from messages of 1/2."""
     options = {"init": np.zeros_like(model.couplings[0]), "max_iter": settings.n_sweeps}
     beliefs = belief_propagation(model, pairwise=True, damping=0, tol=0, **options)
     pairs = zip(model.layers, beliefs.mean, strict=True)
@@ -101,22 +101,22 @@ def bp_averages(model, settings):
 
 
 class LayeredSteps(trainer.Steps):
-    """Steps of RBMs and DBMs of data that may be scaled."""
+    """Training steps of RBMs and DBMs, with metrics on the scale of the original data."""
 
     def __init__(self, settings, n_threads=None, scaling=None):
         super().__init__(settings, n_threads)
         self.scaling = scaling
 
     def metrics(self, state, monitored, validation, weights=None):
-        """Log-likelihoods per unit of the data before scaling."""
+        """Compute log-likelihoods per unit of the data before scaling."""
         model, order = state.model, gradients.ORDER_OF_GRADIENT.get(self.settings.gradient, 2)
-        order = order if can_follow(model) else 1  # which has moments for any machine
+        order = order if can_follow(model) else 1  # naive mean field has moments for any machine
         options = MONITOR | {"order": order, "n_threads": self.n_threads}
         log_partition = self._log_partition(model, monitored, order)
 
         def per_unit(X, weights=None):
-            of_rows = log_likelihoods(model, X, log_partition, **options)
-            value = float(np.average(of_rows, weights=weights))
+            row_values = log_likelihoods(model, X, log_partition, **options)
+            value = float(np.average(row_values, weights=weights))
             if self.scaling is not None and is_real(model.layers[0]):
                 value -= self.scaling.log_volume(model.layers[0], X, weights)
             return value / sum(model.sizes)
@@ -127,7 +127,7 @@ class LayeredSteps(trainer.Steps):
         return values
 
     def _log_partition(self, model, data, order):
-        """Exact if that is quick, else by one short annealing; by TAP of units without samples."""
+        """Compute the log-partition, exactly or by short annealing; by TAP if not sampleable."""
         if self.settings.gradient == "exact" or is_cheaply_exact(model):
             return exact_averages(model).log_partition
         data = states(model.layers[0], data, model.dtype)
@@ -136,8 +136,8 @@ class LayeredSteps(trainer.Steps):
             solutions = collapsed_tap(model, data, order=order, n_threads=self.n_threads)
             return log_partition_estimate(solutions, model=model, order=order)
         data = np.resize(data, (max(len(data), MIN_ANNEALED), data.shape[1]))
-        # Units with the means of the data, and the same random numbers each time: hardly any error
-        # while couplings are weak and the likelihood rises slowly, and 0.1 to 0.2 nats later.
+        # The base has the means of the data, and random numbers are the same in each epoch: errors
+        # are negligible while couplings are weak, and 0.1 to 0.2 nats later.
         rng = np.random.default_rng(0)
         try:
             return annealed_samples(model, data, MONITOR_STEPS, rng, self.n_threads, 1.0)[1]
@@ -146,16 +146,16 @@ class LayeredSteps(trainer.Steps):
 
 
 class Plan(LayeredSteps):
-    """First-order steps of machines with the kinds of units of a given one."""
+    """First-order training steps of machines with the same kinds of units as a given machine."""
 
     def __init__(self, model, settings, n_threads=None, scaling=None):
         super().__init__(settings, n_threads, scaling)
         layers, self.order = model.layers, gradients.ORDER_OF_GRADIENT.get(settings.gradient, 1)
         self.averages = gradients.Gradients(model, self.order, n_threads, log_partition=False)
-        # For each layer whether its field is a tilt, and moves with the offsets of its neighbours.
+        # For each layer, whether its field is a tilt, and changes with its neighbours' offsets.
         self.tilts = [settings.centred and field_is_tilt(prior) for prior in layers]
         self.offsets = [np.zeros((2, n), model.dtype) for n in model.sizes]
-        # Where these fields are among all parameters of units.
+        # Slices of these fields in the vector of all parameters of units.
         places, _ = as_vector(layers, np.arange(len(joined(layers))))
         fields = [
             slice(place.field[0], place.field[-1] + 1)
@@ -163,10 +163,10 @@ class Plan(LayeredSteps):
             else None
             for place, tilt in zip(places, self.tilts, strict=True)
         ]
-        # The fields that follow a step of each matrix, below and above.
+        # Slices of the fields below and above each matrix, which change with its offsets.
         self.fields = list(chain.from_iterable(pairwise(fields)))
         self.constrained = has_constraints(layers)
-        # Machines of units that move in their fields alone always exist.
+        # Machines of which only fields are learned always exist.
         self.bounded = all(self.averages.field_alone) and not any(
             offers(type(prior), "project", of="project") for prior in layers
         )
@@ -183,14 +183,14 @@ class Plan(LayeredSteps):
         if settings.gradient == "bp" and (model.deep or not binary):
             raise ValueError(f"gradient='bp' needs an RBM of binary units, got {model}: use 'tap'.")
         if settings.preconditioning is not None:
-            self.n_between = max(1, ROWS_BETWEEN // settings.batch_size)
+            self.n_between = max(1, ROWS_BETWEEN_UPDATES // settings.batch_size)
         self._model = None
 
     def prepare(self, state, X):
-        """Estimate the preconditioners anew: O(n_rows n_units^2 + n_units^3) for each layer.
+        """Update the preconditioners, in O(n_rows n_units^2 + n_units^3) for each layer.
 
-        Covariances are taken over rows of data, and over hidden units given the rows; in deep
-        machines, over the mean-field solutions given the rows.
+        Covariances are over rows of data, and over hidden units given the rows; in deep machines
+        the latter are mean-field approximations.
         """
         model, scale = state.model, self.settings.preconditioning
         if is_sparse(X):
@@ -211,41 +211,40 @@ class Plan(LayeredSteps):
         for k, moments in enumerate(hidden, start=1):
             new = gradients.preconditioner(*moments, scale)
             if state.preconditioners:
-                new = (1 - NEW) * state.preconditioners[k] + NEW * new
+                new = (1 - UPDATE_WEIGHT) * state.preconditioners[k] + UPDATE_WEIGHT * new
             matrices.append(new)
         state.preconditioners = tuple(matrix.astype(model.dtype) for matrix in matrices)
 
     def draw(self, model, X, missing, n_sweeps, rng):
-        """Rows whose missing values are drawn from the model given the observed ones."""
+        """Draw missing values of rows from the model given the observed ones."""
         return completed(model, X, missing, n_sweeps, rng, self.n_threads)
 
-    def settle(self, state):
-        """Give a state a machine that the next steps do not change."""
-        state.model, _ = own_copy(state.model)
+    def detach(self, state):
+        """Replace the machine of a state by a copy that the next steps do not change."""
+        state.model, _ = copy_of_model(state.model)
         for w in state.model.couplings:
             w.flags.writeable = False
 
     def __call__(self, state, X, rate, rng):
-        """Move a state one step up the log-likelihood of a batch.
+        """Take a gradient step on the log-likelihood of a batch.
 
         Notes
         -----
-        Tramel et al. (2018), Algorithm 2, where the momentum acts on the previous *step* (as
-        printed it would be 1 / rate times the gradient) and the regulariser enters with a minus
-        sign.
+        Tramel et al. (2018), Algorithm 2, corrected: momentum acts on the previous *step* (as
+        printed it would be 1 / rate times the gradient), and the regulariser has a minus sign.
         """
         self.ascend(state, *self.gradient(state, X, rng), rate)
 
     def gradient(self, state, X, rng):
-        """Approximate gradient of the log-likelihood of a batch, and the moments of the batch."""
-        self._take_over(state)
+        """Return the gradient of the log-likelihood of a batch, and moments over the batch."""
+        self._ensure_buffers(state)
         model = state.model
         X = sparse_or_states(model.layers[0], X, model.dtype)
         given = None if model.deep else moments_given(model, X, self.order, self.n_threads)
         return self.averages(model, X, self.states_of_model(state, X, rng, given), given)
 
     def states_of_model(self, state, X, rng, given):
-        """Mean-field solutions, samples or exact averages of the model.
+        """Return mean-field solutions, samples or exact averages of the model.
 
         Persistent chains in `state` are advanced. `given` has the `moments_given` the rows.
         """
@@ -277,9 +276,9 @@ class Plan(LayeredSteps):
         return solutions
 
     def kind_of_gradient(self, state):
-        """The gradient of a step: chains where mean-field iterations have no moments.
+        """Return the kind of gradient of a step: "pcd" if mean-field moments do not exist.
 
-        A warning announces the change. Chains are then in the state, and it does not change back.
+        The change is permanent, as the state then has chains, and is announced by a warning.
         """
         kind = self.settings.gradient
         if kind not in gradients.MEAN_FIELD or (len(state.chains) != 1 and can_follow(state.model)):
@@ -294,7 +293,7 @@ class Plan(LayeredSteps):
         return "pcd"
 
     def _samples(self, state, X, n_starts, rng, kind):
-        """Gibbs samples of the even layers, from persistent chains or from the batch."""
+        """Draw Gibbs samples of the even layers, from persistent chains or from the batch."""
         model = state.model
         if kind == "pcd" and state.chains:
             chains = state.chains[0]
@@ -306,12 +305,12 @@ class Plan(LayeredSteps):
         return samples
 
     def ascend(self, state, gradient, means, products, rate):
-        """Move a state along the gradient, no further than machines exist.
+        """Take a step along the gradient, shortened if the machine would not exist.
 
-        Precisions of unbounded units move in their logarithm, or not at all where their scale is
+        Precisions of unbounded units change in their logarithm, or are fixed if their scale is
         free.
         """
-        self._take_over(state)
+        self._ensure_buffers(state)
         model, settings = state.model, self.settings
         old, layers, free = model.layers, gradient.layers, self.averages.free
         if not self.bounded:
@@ -323,9 +322,9 @@ class Plan(LayeredSteps):
         couplings, layers, steps, sides = self._directions(
             state, gradient.couplings, layers, rate, sides, means, products
         )
-        before = model
+        previous = model
         if self.constrained:
-            before = model.moved([w.copy() for w in model.couplings], old)
+            previous = model.moved([w.copy() for w in model.couplings], old)
         layout = layout_of(model, self.order, "blocked") if self.packed else None
         copies = [layout.copies] if layout else None
         moves = self._matrices(couplings, steps, sides, state.epoch, copies)
@@ -341,7 +340,7 @@ class Plan(LayeredSteps):
             layers = as_vector(old, new)[0]
             if self.constrained:
                 moved = ModelParameters(couplings=model.couplings, layers=layers)
-                moved = after_step(before, moved, state.velocity)
+                moved = after_step(previous, moved, state.velocity)
                 layers = moved.layers
                 for w, shortened in zip(model.couplings, moved.couplings, strict=True):
                     w[:] = shortened
@@ -351,15 +350,15 @@ class Plan(LayeredSteps):
                 layers = layers_after(old, layers, state.velocity.layers)
             new = joined(layers)
         self._parameters[:] = new
-        # A new machine of the same arrays: a machine knows some functions of its parameters.
+        # A new machine with the same arrays, as a machine caches functions of its parameters.
         self._model = state.model = model.moved(model.couplings, old)
         if layout is not None:
             handed_over(layout, state.model, self.units_in_place)
 
-    def _take_over(self, state):
-        """Give a state the arrays of the run, which steps change in place."""
+    def _ensure_buffers(self, state):
+        """Copy the model and velocity of a state into arrays that steps change in place."""
         if state.model is not self._model:
-            state.model, self._parameters = own_copy(state.model)
+            state.model, self._parameters = copy_of_model(state.model)
             layers, self._velocity = as_vector(state.velocity.layers)
             couplings = state.velocity.couplings
             state.velocity = ModelParameters(couplings=couplings, layers=layers)
@@ -367,12 +366,12 @@ class Plan(LayeredSteps):
             self._model = state.model
 
     def _directions(self, state, couplings, layers, rate, sides, means, products):
-        """Natural gradients where there are matrices, with the steps and offsets that suit them."""
+        """Return natural gradients, if any layer has one, with matching steps and offsets."""
         settings, free, units = self.settings, self.averages.free, state.model.layers
         step = AscentStep(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
         if state.preconditioners:
-            every = [np.ones(n, bool) for n in state.model.sizes]
-            natural = gradients.NaturalGradient(units, state.preconditioners, every)
+            all_units = [np.ones(n, bool) for n in state.model.sizes]
+            natural = gradients.NaturalGradient(units, state.preconditioners, all_units)
             l1, decays = step.l1, [0.0] * len(couplings)
         elif free:
             natural = gradients.natural_of_scales(units, means, products, free, settings.centred)
@@ -384,7 +383,7 @@ class Plan(LayeredSteps):
             g = gradients.matrix_of(*of_matrix, (step.l2, l1), self.n_threads)
             moves.append(natural.of_couplings(k, g, self.n_threads))
         steps = [step._replace(l2=0.0, l1=decay) for decay in decays]
-        # Derivatives by fields are accounted for.
+        # The directions already include the terms with derivatives by fields.
         offsets = np.array([[1], [0]], state.model.dtype)
         sides = [tuple(side * offsets for side in pair) for pair in sides]
         return moves, natural.of_fields(layers), steps, sides

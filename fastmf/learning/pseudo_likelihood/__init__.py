@@ -1,1 +1,1 @@
-"""Fully visible Boltzmann machines by maximum pseudo-likelihood."""
+"""Maximum pseudo-likelihood of fully visible Boltzmann machines: fits, existence, errors."""

@@ -11,11 +11,11 @@ to one (Nguyen & Wood 2016, Eq. 2.1):
 Parameters are one vector: the field h_1..h_d, then the couplings J_jk, j < k, in lexicographic
 order.
 
-Fits of available cases (`fastmf.learning.pseudo_likelihood.rows`) leave out some terms (i, j).
-Their x_ij is 0 in the place of the unit itself: the residual is then 0, and the value is -ln 2,
-which is taken off. Missing values of neighbours are 0, too, but only in terms that are left out.
+In fits of available cases (`fastmf.learning.pseudo_likelihood.rows`) some terms (i, j) are omitted.
+The target x_ij of an omitted term is set to 0: its residual is then 0, and its value is -ln 2,
+which is subtracted. Missing values of neighbours are also 0, but only occur in omitted terms.
 
-The solver BSLM is by a bound on the curvature. Firth's penalty is half the log-determinant of H
+The solver BSLM uses a bound on the curvature. Firth's penalty is half the log-determinant of H
 (Firth 1993). The penalised objective, per unit of weight, is P + ln det H / (2 n) with the weight n
 of all rows. With s = sech^2 eta, whose derivative is -2 s tanh eta, and the leverages z' H^-1 z of
 the features z = [1, x] of eta_ij, the gradient of the penalty by eta_ij is -w_ij s tanh(eta) z'
@@ -43,11 +43,11 @@ from fastmf.learning.pseudo_likelihood.rows import available
 
 
 class PseudoLikelihood(PairwiseLikelihood):
-    """Mean log-pseudo-likelihood of weighted rows, less l2 / 2 times the squared parameters.
+    """Mean log-pseudo-likelihood of weighted rows minus l2 / 2 times the squared parameters.
 
-    `states` (n_rows, n_units) are -1 and +1, and 0 where missing; then terms are of available
-    cases: `targets` are the states whose conditional probabilities are in the sum, 0 elsewhere.
-    `edges` are the pairs j < k of units with a coupling, (n_edges, 2), by default all.
+    `states` (n_rows, n_units) are -1 and +1, or 0 if missing. With missing values, the terms are
+    available cases: `targets` are the states whose conditional probabilities are included, 0 for
+    omitted terms. `edges` are the pairs j < k of coupled units, (n_edges, 2), by default all.
     """
 
     width = 2
@@ -69,7 +69,7 @@ class PseudoLikelihood(PairwiseLikelihood):
         self.second = filled.T @ (self.weights[:, None] * filled)
 
     def term_weights(self):
-        """Weights of the terms of each unit, which add up to one for each."""
+        """Return the weights of the terms of each unit, normalised for each unit."""
         if self.targets is self.states:
             return super().term_weights()
         weights = self.weights[:, None] * (self.targets != 0)
@@ -78,13 +78,13 @@ class PseudoLikelihood(PairwiseLikelihood):
     # --- parameters -----------------------------------------------------------------------------
 
     def independent(self, n_rows=TOLERANCE_ROWS):
-        """Return the parameters of uncoupled units, with half a row more of each value."""
+        """Return the parameters of uncoupled units, with pseudocounts of half a row."""
         parameters = np.zeros(self.n_parameters)
         parameters[: self.n_units] = np.arctanh(n_rows / (n_rows + 1) * self.mean)
         return parameters
 
     def correlated(self):
-        """Return couplings artanh of partial correlations, exact for two units without fields."""
+        """Return the artanh of partial correlations, exact for two units without fields."""
         covariance = self.second - np.outer(self.mean, self.mean)
         covariance[np.diag_indices(self.n_units)] += MIN_SPIN_VARIANCE
         precision = linalg.inv(covariance)
@@ -96,32 +96,32 @@ class PseudoLikelihood(PairwiseLikelihood):
         return self.packed(couplings, fields)
 
     def independent_curvature(self):
-        """Means and variances of units, and the Hessian and slopes of fields of uncoupled ones."""
+        """Return means and variances, and Hessian and slopes of fields, of uncoupled units."""
         variance = np.maximum(1 - self.mean**2, MIN_SPIN_VARIANCE)
         return self.mean, variance, np.diag(variance), np.ones(self.n_units)
 
     def coordinates(self, separate):
-        """`Coordinates`, or `SeparateCoordinates`."""
+        """Return `Coordinates`, or `SeparateCoordinates`."""
         return (SeparateCoordinates if separate else Coordinates)(self)
 
     # --- value and gradient ---------------------------------------------------------------------
 
     def residuals(self, couplings, field, rows=slice(None)):
-        """Residuals weight * (x - tanh eta) of rows, and weight * their log-pseudo-likelihood."""
+        """Compute weight * (x - tanh eta), and weight * log-pseudo-likelihood, of rows."""
         states, weights = self.targets[rows], self.weights[rows]
         residuals, values = self.states[rows] @ couplings, np.empty(len(states))
-        # A tanh and a softplus take the time of some six multiply-adds each.
+        # A tanh and a softplus take the time of about six multiply-adds each.
         n_tasks = -(-len(states) // pl_kernels.ROWS_AT_A_TIME)
         n_workers = workers_for(n_tasks, 12 * residuals.size, self.n_threads)
         arguments = field, states, weights, np.zeros(1, np.int64), residuals, values
         in_parallel(pl_kernels.residuals, arguments, n_workers)
         if self.targets is not self.states:
-            # Terms that are left out are ln 1/2 each.
+            # Each omitted term is ln(1/2).
             values += weights * np.log(2) * (states == 0).sum(1)
         return residuals, values
 
     def _value_and_derivatives(self, parameters):
-        """Value, half its derivatives by couplings, and derivatives by fields."""
+        """Compute the value, half its derivatives by couplings, and derivatives by fields."""
         couplings, field = self.unpacked(parameters)
 
         def sums(rows):
@@ -137,7 +137,7 @@ class PseudoLikelihood(PairwiseLikelihood):
     # --- existence of the maximum ---------------------------------------------------------------
 
     def items(self, l1=0.0):
-        """`Items` of the rows."""
+        """Return the `Items` of the rows."""
         states, targets = self.states, self.targets
         labels = np.where(states == 0, -1, states > 0)
         targets = labels if targets is states else np.where(targets == 0, -1, targets > 0)
@@ -151,7 +151,7 @@ class PseudoLikelihood(PairwiseLikelihood):
         smallest, largest = np.inf, 0.0
         for rows in self.blocks():
             present = self.targets[rows] != 0
-            # 2 (1 - p) of each value, times its weight.
+            # 2 (1 - p) of each observed value, times its weight.
             residuals = abs(self._residuals_at(parameters, rows))
             smallest = min(smallest, residuals.min(initial=np.inf, where=present) / 2)
             largest = max(largest, (residuals / self.weights[rows, None]).max(initial=0.0))
@@ -160,7 +160,7 @@ class PseudoLikelihood(PairwiseLikelihood):
     # --- second derivatives ---------------------------------------------------------------------
 
     def weighted_sech2(self, parameters, rows=slice(None)):
-        """weight * sech^2 eta of rows, (n_rows, n_units)."""
+        """Compute weight * sech^2 eta of rows, (n_rows, n_units)."""
         residuals = abs(self._residuals_at(parameters, rows))
         # With u = |x - tanh eta| this is u (2 - u).
         sech2 = residuals / self.weights[rows, None]
@@ -173,7 +173,7 @@ class PseudoLikelihood(PairwiseLikelihood):
         return np.diag(variances.sum(0)), variances, variances
 
     def leverages(self, inverse):
-        """z_ij' inverse z_ij of the features of eta_ij, (n_rows, n_units)."""
+        """Compute z_ij' inverse z_ij for the features of eta_ij, (n_rows, n_units)."""
         z = np.hstack([np.ones((len(self.states), 1)), self.states])
         out = np.empty(self.states.shape)
         for j, coupled in enumerate(self.coupled):
@@ -192,7 +192,7 @@ class PseudoLikelihood(PairwiseLikelihood):
         return self.states[rows]
 
     def predictions(self, parameters):
-        """Rows, their means given all others, and what the more probable value hits."""
+        """Return rows, conditional means, hits of predicted values, and accuracy without them."""
         couplings, field = self.unpacked(parameters)
         states = self.states
         means = np.tanh(states @ couplings + field)
@@ -213,7 +213,7 @@ class PseudoLikelihood(PairwiseLikelihood):
 
 
 def bslm(objective, starts, *, l1=0.0, tol=1e-5, max_iter=10 * MAX_ITER):
-    """Maximum by Nguyen & Wood's coordinate updates, from each of several starts."""
+    """Maximise by the coordinate updates of Nguyen & Wood, from each of several starts."""
     pairs = [objective.unpacked(start) for start in starts]
     couplings, field = (np.stack(arrays) for arrays in zip(*pairs, strict=True))
     history = np.empty((len(starts), max_iter + 1))
@@ -241,7 +241,7 @@ def bslm(objective, starts, *, l1=0.0, tol=1e-5, max_iter=10 * MAX_ITER):
 
 
 def penalty(objective, parameters):
-    """Firth's penalty per unit of weight, and its gradient."""
+    """Compute Firth's penalty per unit of weight, and its gradient."""
     factor = scaled_cholesky(objective.hessian(parameters))
     value = factor.half_log_determinant / objective.total
     couplings, field = objective.unpacked(parameters)
@@ -253,10 +253,10 @@ def penalty(objective, parameters):
 
 
 def penalised(objective, parameters):
-    """Penalised value and its gradient; the value is -inf where H is singular."""
+    """Compute the penalised value and its gradient; the value is -inf if H is singular."""
     value, gradient = objective.value_and_gradient(parameters)
     try:
-        # Far out, where units are certain, the inverse overflows.
+        # The inverse may overflow for large parameters, at which units are certain.
         with np.errstate(over="ignore", invalid="ignore"):
             added, added_gradient = penalty(objective, parameters)
     except LinAlgError:
@@ -267,7 +267,7 @@ def penalised(objective, parameters):
 
 
 class _Scaled:
-    """A pseudo-likelihood with Firth's penalty, in coordinates in which H at a point is 1."""
+    """Pseudo-likelihood with Firth's penalty, in coordinates in which H is 1 at a point."""
 
     def __init__(self, objective, point):
         self.objective = objective
@@ -294,16 +294,16 @@ class _Scaled:
 
 
 def firth(objective, start, *, tol=1e-5, max_iter=MAX_ITER, n_pairs=20):
-    """Maximum with Firth's penalty by L-BFGS, scaled anew by H after each `n_pairs` steps.
+    """Maximise with Firth's penalty by L-BFGS, rescaled by H after each `n_pairs` steps.
 
-    H leaves out the second derivatives of the determinant, which are as large where data are
-    separated: scoring steps H^-1 g crawl there. L-BFGS learns them from the gradients. Stops when
-    the predicted rise of all rows, or of `TOLERANCE_ROWS` if they are more, is below tol^2.
+    H omits the second derivatives of the determinant, which are equally large for separated data,
+    so that scoring steps H^-1 g converge slowly; L-BFGS learns them from gradients. Stop when the
+    predicted gain of all rows, or of `TOLERANCE_ROWS` if these are more, is below tol^2.
     """
     if np.isinf(penalised(objective, start)[0]):
         value = objective.value_and_gradient(start)[0]
         return Fit(start, [objective.total * value], False)
-    # In the unit of `lbfgs`; the determinant is all there is where rows have little weight.
+    # Convert to the tolerance of `lbfgs`; the determinant dominates if rows have little weight.
     tol = 100 * tol**2 * max(1.0, TOLERANCE_ROWS / objective.total)
     fit, history = Fit(start, [], False), []
     while len(history) < max_iter and not fit.stopped:
@@ -315,7 +315,7 @@ def firth(objective, start, *, tol=1e-5, max_iter=MAX_ITER, n_pairs=20):
 
 def unique_with_firth(objective):
     """Decide whether the maximum is unique: the Hessian must not be singular."""
-    # sech^2 is positive everywhere: its values make no difference to the rank.
+    # The rank does not depend on the values of sech^2, which are positive everywhere.
     values = np.linalg.eigvalsh(objective.hessian(np.zeros(objective.n_parameters)))
     return Existence(True) if values[0] > values[-1] / MAX_CONDITION else Existence(
         False, (), "the maximum is not unique: units depend on each other linearly; leave some out "

@@ -1,17 +1,17 @@
-"""Whether the maximum of a pseudo-likelihood exists, for all kinds of items.
+"""Existence of the maximum of a pseudo-likelihood, for all kinds of items.
 
 The log-odds of two categories a, b of item i given all others are
 
     eta_ia - eta_ib = (F_i[a] - F_i[b]) h_i + (T_i[a] - T_i[b]) sum_j J_ij T_j[x_j]
 
-with tables F of fields and T of scores. The margins compare the observed category x with each
-other one. No maximum exists if and only if the data are separated (Albert & Anderson 1984): along
-some direction D of the parameters no margin falls and some rise. Directions add up, so that one
-linear programme finds all margins that rise along any of them. Some directions have a closed form:
+with tables F of fields and T of scores. The margins compare the observed category x with any other.
+No maximum exists if and only if the data are separated (Albert & Anderson 1984): along some
+direction D of the parameters no margin falls and some rise. Directions can be added, so that one
+linear programme finds all margins that rise along any of them. Some have a closed form:
 
-*Categories that were never seen*, if fields are free.
+*Categories that are never observed*, if fields are free.
 
-*Categories a of i and b of j that never meet*: eta_ia falls where x_j = b, eta_jb where x_i = a.
+*Categories a of i, b of j that never co-occur*: eta_ia falls where x_j = b, eta_jb where x_i = a.
 
 *Linear dependence*: if u_0 + sum_j u_j T_j[x_j] = 0 in all rows, the couplings -u_i u_j and fields
 -u_0 u_i T_i - (u_i T_i)^2 / 2 raise the margin of x over b by (u_i (T_i[x] - T_i[b]))^2 / 2.
@@ -34,7 +34,7 @@ from fastmf._common.warning import listed
 from fastmf._threads.workers import computed_once
 from fastmf.learning.pseudo_likelihood.fit import gradient_rounding, maximum
 
-# Condition number beyond which eigenvalues in double precision prove nothing.
+# Condition number beyond which eigenvalues in double precision are not reliable.
 MAX_CONDITION = 1e12
 
 
@@ -46,7 +46,7 @@ class Existence(NamedTuple):
     exists : bool or None
         None if undecided.
     units : tuple of int
-        Separated units: determined by the others, or constant.
+        Separated units: determined by other units, or constant.
     message : str
     """
 
@@ -56,12 +56,12 @@ class Existence(NamedTuple):
 
 
 class Items(NamedTuple):
-    """Rows of items, and how their log-odds depend on parameters.
+    """Rows of items, and the dependence of their log-odds on parameters.
 
-    `labels` and `targets` (n_rows, n_items) are negative where missing, and where there is no term;
-    `fields` and `scores` are the tables F and T of each item; `coupled` (n_items, n_items); `free`:
-    whether fields, and couplings, have no penalty; `name` and `remedies` are for messages, and
-    `shared` says whether two items share their coupling.
+    `labels` (n_rows, n_items) are negative if missing, and `targets` also if a term is omitted;
+    `fields` and `scores` are the tables F and T of each item; `coupled` (n_items, n_items) is a
+    mask; `free` is whether fields, and couplings, have no penalty; `name` and `remedies` are for
+    messages, and `shared` is whether two items share their coupling.
     """
 
     labels: np.ndarray
@@ -76,19 +76,19 @@ class Items(NamedTuple):
 
 
 def decided(objective, point=None, l1=0.0, refine=None):
-    """Decide whether the maximum of a `PairwiseLikelihood` exists, from where a solver stopped."""
+    """Decide whether the maximum of a `PairwiseLikelihood` exists, given a solver's estimate."""
     items = objective.items(l1)
     if not items.free[1]:
         unseen = _unbounded(items)
         return _separated(items, unseen, "never seen") if len(unseen) else Existence(True)
     features = _Features(items)
 
-    def decide_at(near):
-        """Return whether a maximum exists, None if the residuals at a point do not tell."""
-        residual, separates = objective.look(near)
+    def decide_at(parameters):
+        """Return whether a maximum exists; None if residuals and gradient do not decide it."""
+        residual, separates = objective.look(parameters)
         if separates:
             return False
-        gradient = objective.value_and_gradient(near)[1]
+        gradient = objective.value_and_gradient(parameters)[1]
         free = np.broadcast_to(np.equal(objective.ridge, 0), gradient.shape)
         norm = np.linalg.norm(gradient[free]) + gradient_rounding() * np.sqrt(len(gradient))
         return True if norm < residual * features.bound else None
@@ -101,15 +101,15 @@ def decided(objective, point=None, l1=0.0, refine=None):
         if len(units):
             return _separated(items, np.unique(np.concatenate([unseen, never, dependent])), reason)
     if exists is None and point is not None:
-        near = maximum(objective, point, 1e-7).parameters if refine is None else refine(point)
-        exists = decide_at(near)
+        parameters = maximum(objective, point, 1e-7).parameters if refine is None else refine(point)
+        exists = decide_at(parameters)
     if exists is None:
         return _by_programmes(items)
     return Existence(True) if exists else _separated(items, np.arange(len(items.coupled)))
 
 
 def _separated(items, units, reason=None):
-    """Return the result where data separate some items."""
+    """Return the `Existence` for data that separate some items."""
     binary = items.name == "units"
     why = {
         "never seen": " (units that are constant)" if binary else " (states that were never seen)",
@@ -125,7 +125,7 @@ def _separated(items, units, reason=None):
 
 
 def _unbounded(items):
-    """Return items whose fields alone separate them, none if these have a penalty."""
+    """Return items that are separated by their fields; none if fields have a penalty."""
     out = []
     for i, table in enumerate(items.fields if items.free[0] else ()):
         counts = np.bincount(items.targets[:, i] + 1, minlength=len(table) + 1)[1:]
@@ -139,9 +139,9 @@ def _unbounded(items):
 
 
 def _never_meeting(items):
-    """Return items with a category that never meets one of another item."""
+    """Return items with a category that never occurs together with one of another item."""
     sizes = np.array([len(table) for table in items.scores])
-    # Of saturated items each pair of categories has a coupling of its own.
+    # In pairs of saturated items, each pair of categories has its own coupling.
     of_fields = int(items.free[0])
     saturated = np.array([table.shape[1] >= len(table) - of_fields for table in items.scores])
     if not saturated.any():
@@ -152,7 +152,7 @@ def _never_meeting(items):
     targets = labels
     if items.targets is not items.labels:
         targets = (items.targets[:, position] == category).astype(np.float32)
-    # Pairs in which the first item is a target, and the second was seen.
+    # Pairs of categories of a target and of an observed item.
     meet = targets.T @ labels > 0
     of_item = np.logical_or.reduceat(meet, first, axis=0)[position]
     pairs = (items.coupled & saturated & saturated[:, None])[position][:, position]
@@ -160,13 +160,13 @@ def _never_meeting(items):
 
 
 def _encoded(tables, labels):
-    """Return rows of tables for labels side by side, zero where they are missing."""
+    """Concatenate the rows of tables for labels; zero for missing labels."""
     padded = (np.vstack([table, np.zeros_like(table[:1])]) for table in tables)
     return np.hstack([table[column] for table, column in zip(padded, labels.T, strict=True)])
 
 
 class _Features:
-    """The features [1, T] of the rows, and the eigenvalues and vectors of their Gram matrix."""
+    """The features [1, T] of the rows, and properties of their Gram matrix."""
 
     def __init__(self, items):
         self.items = items
@@ -183,7 +183,7 @@ class _Features:
         return np.linalg.eigh(self.values.T @ self.values)
 
     def dependent(self):
-        """Return items that a linear dependence separates."""
+        """Return items that are separated by a linear dependence."""
         if not (self.complete and self.items.free[0]):
             return np.zeros(0, int)
         (values, vectors), rounding = self.gram, np.sqrt(1 / MAX_CONDITION)
@@ -194,7 +194,7 @@ class _Features:
 
     @computed_once
     def bound(self):
-        """Return sigma."""
+        """Lower bound sigma of the margins relative to the parameters."""
         items = self.items
         tables = items.scores + items.fields if items.free[0] else items.scores
         tables = {id(table): table for table in tables}.values()
@@ -204,7 +204,7 @@ class _Features:
         return min(map(_smallest_singular_value, tables)) * np.sqrt(max(smallest, 0.0))
 
     def _of_each_item(self):
-        """Yield the rows and features in the log-odds of each item."""
+        """Yield the features in the log-odds of each item, for the rows with a term."""
         present = self.items.targets >= 0
         for i, coupled in enumerate(self.items.coupled):
             yield self.values[np.ix_(present[:, i], np.append(coupled, True)[self.item])]
@@ -216,11 +216,11 @@ def _smallest_singular_value(table):
 
 
 def rising_margins(margins):
-    """Return which margins rise along a direction along which none falls; None if undecided.
+    """Return a mask of the margins that rise along any direction of separation, or None.
 
-    Maximise sum t with 0 <= t <= 1 and t <= margins: directions add up, so that the optimum has
-    t = 1 wherever any direction has a positive margin. Solved by its dual, minimise sum v with
-    margins' (1 - v + s) = 0, 0 <= v <= 1 and 0 <= s, which has far fewer constraints.
+    Maximise sum t with 0 <= t <= 1 and t <= margins. As directions can be added, the optimum has
+    t = 1 for all margins that are positive along any direction. The dual has far fewer constraints:
+    minimise sum v with margins' (1 - v + s) = 0, 0 <= v <= 1 and 0 <= s. None: no solution in time.
     """
     m, transposed = margins.shape[0], margins.T
     solution = scipy.optimize.linprog(
@@ -233,7 +233,7 @@ def rising_margins(margins):
 
 
 def _by_programmes(items):
-    """Decide by linear programming: one programme, or one for each item."""
+    """Decide by linear programming, with one programme for all items or for each item."""
     n_margins = sum((items.targets[:, i] >= 0).sum() * (len(table) - 1)
                     for i, table in enumerate(items.scores))  # fmt: skip
     widths = np.array([min(2, table.shape[1]) for table in items.scores])
@@ -242,7 +242,7 @@ def _by_programmes(items):
     separated = []
     for group in groups:
         rising = None
-        # Larger programmes may take minutes.
+        # Larger programmes might take minutes.
         if numbers <= BLOCK_ENTRIES * len(groups):
             margins, item = margins_of(items, group)
             rising = rising_margins(margins)
@@ -258,7 +258,7 @@ def _by_programmes(items):
 
 
 def margins_of(items, group):
-    """Return margins of a group of items as a matrix of all parameters, and their items."""
+    """Return the derivatives of margins of a group of items by parameters, and their items."""
     features = _Features(items._replace(free=(False, True)))
     places, features = features.item, sparse.csr_array(features.values)
     n, entries, of_item, start = features.shape[1], [], [], 0
@@ -266,7 +266,7 @@ def margins_of(items, group):
     for i in group:
         fields, scores, neighbours = items.fields[i], items.scores[i], items.coupled[i][places]
         inside, outside = np.flatnonzero(places == i), np.flatnonzero(neighbours)
-        # Numbers of couplings, one of each pair of scores if they are shared.
+        # Indices of couplings; symmetric pairs of scores have one index if they are shared.
         a, b = inside[:, None], outside[None, :]
         columns = np.minimum(a, b) * n + np.maximum(a, b) if items.shared else a * n + b
         columns, near = columns.reshape(-1), features[:, outside]

@@ -1,15 +1,15 @@
-"""Maxima of composite likelihoods by Newton's method and by L-BFGS.
+"""Maximisation of composite likelihoods by Newton's method and by L-BFGS.
 
 The step of Newton's method is H^-1 g with the gradient g and the negative Hessian H. To second
-order it raises the objective by g' H^-1 g / 2; this predicted rise is what the stopping rule is
-about.
+order it raises the objective by g' H^-1 g / 2; the stopping rule uses this predicted rise.
 
-L-BFGS is for millions of variables, in their precision, with and without an l1 penalty. SciPy's
-L-BFGS-B would compute in double precision.
+L-BFGS is for up to millions of variables, with and without an l1 penalty, and computes in the
+precision of the variables, whereas SciPy's L-BFGS-B always computes in double precision.
 
-With an l1 penalty the gradient is taken of the penalised function in the orthant into which it
-falls, and steps end where a variable would change its sign (Andrew & Gao 2007). Variables that are
-zero move along the gradient, all others along the direction of L-BFGS among them (Schmidt 2010).
+With an l1 penalty, the gradient is that of the penalised function in the orthant into which the
+function decreases, and variables that would change their sign become zero (Andrew & Gao 2007).
+Variables that are zero move along the gradient, and all others along the L-BFGS direction in their
+subspace (Schmidt 2010).
 """
 
 from typing import NamedTuple
@@ -21,18 +21,18 @@ from fastmf._threads.workers import one_blas_thread
 from fastmf.kernels.pseudo_likelihood.potts import aligned
 from fastmf.learning.quasi_newton import curvature_scale, direction_of, is_convex
 
-# Rows whose log-pseudo-likelihood the tolerances of solvers are about, however many there are and
-# whatever their weights add up to: weights that differ by a factor have the same maximum.
+# Number of rows to which the tolerances of solvers refer, whatever the number of rows and the sum
+# of their weights: the maximum does not depend on a common factor of the weights.
 TOLERANCE_ROWS = 100_000
-# Parameters beyond which no Hessian is made: 6,000 take 290 MB each.
+# Largest number of parameters for which a Hessian is computed: with 6,000 it takes 290 MB.
 MAX_HESSIAN_PARAMETERS = 6000
-# Parameters up to which "auto" takes Newton's method; for more, L-BFGS takes less time.
+# Largest number of parameters for which "auto" uses Newton's method; with more, L-BFGS is faster.
 MAX_NEWTON_PARAMETERS = 1300
-# Smallest decrease of the function, compared with that along the gradient, for a step to be taken.
+# Smallest decrease of the function, relative to the linear prediction, for accepting a step.
 MIN_DECREASE = 1e-4
 # Numbers in a block of rows that fits in the cache.
 BLOCK_NUMBERS = 1 << 17
-# Iterations of L-BFGS at most; Newton's method, whose iterations cost more, takes a tenth.
+# Default limit of iterations of L-BFGS; for Newton's method, with costlier iterations, a tenth.
 MAX_ITER = 1000
 
 
@@ -47,25 +47,24 @@ class Fit(NamedTuple):
 
 
 def few_blas_threads(n_parameters=0):
-    """Enter the context of these functions: one thread of BLAS except for large Hessians.
+    """Return a context with one BLAS thread, unless Hessians are large.
 
-    With 1,200 parameters, on cores that other processes use, Newton's method took ten times as long
-    with several threads.
+    With 1,200 parameters, on cores shared with other processes, Newton's method took ten times as
+    long with several threads.
     """
     return one_blas_thread(n_parameters if n_parameters >= MAX_HESSIAN_PARAMETERS // 2 else 0)
 
 
 def gradient_rounding():
-    """Rounding error of a mean derivative, whose terms are at most 2."""
+    """Return the rounding error of a mean derivative, whose terms are at most 2."""
     return 4 * np.finfo(float).eps
 
 
 # --- Newton's method ------------------------------------------------------------------------------
 
 
-# Smallest ridge of a Hessian with which a step is too long; and along changes of gauge, of the
-# largest curvature: rounding errors of derivatives, divided by it, are below the tolerance of
-# parameters.
+# Smallest ridge of a Hessian for steps that are too long; also the ridge along changes of gauge,
+# relative to the largest curvature, for which rounding errors are below the tolerance.
 _MIN_RIDGE = 1e-6
 
 
@@ -82,36 +81,37 @@ class _NewtonPoint(NamedTuple):
 
 
 def factorised(objective, hessian, ridge=0.0):
-    """Factorise a Hessian with a ridge, and a small one more where it is singular."""
+    """Factorise a Hessian with a ridge, and an additional small one if it is singular."""
     if objective.singular:
         ridge += _MIN_RIDGE * hessian.diagonal().max()
     # The transpose of a symmetric matrix is itself, in LAPACK's order.
     return cholesky_with_ridge(hessian.T, ridge)
 
 
-def _rises(point, trial, least):
-    """Return whether the value rises by at least this much, but for rounding errors."""
-    return trial.value >= point.value + least - 2 * np.finfo(float).eps * max(1, abs(point.value))
+def _rises(point, trial, rise):
+    """Whether the value rises by at least `rise`, up to rounding errors."""
+    return trial.value >= point.value + rise - 2 * np.finfo(float).eps * max(1, abs(point.value))
 
 
-def _repeated(objective, point, factor, before):
-    """Step with the factors of an earlier Hessian: step and its end, None if it is no good.
+def _repeated(objective, point, factor, last_rise):
+    """Return a step with the factors of an earlier Hessian, and its end; None if unsuccessful.
 
-    It must divide the predicted rise by four: a new Hessian costs as much as several gradients.
+    The predicted rise must decrease by a factor of four, because a new Hessian costs as much as
+    several gradients.
     """
     step = factor.solve(point.gradient)
     derivative = step @ point.gradient
-    if 4 * derivative > before:
+    if 4 * derivative > last_rise:
         return None
     trial = _NewtonPoint.at(objective, point.parameters + step)
     return (step, trial) if _rises(point, trial, MIN_DECREASE * derivative) else None
 
 
 def _backtracked(objective, point, ridge):
-    """Halve a step until the value rises: step, size, end (None if too short), ridge, factors.
+    """Halve a step until the value rises; return step, size, end or None, ridge and factors.
 
-    Where units saturate, their curvature sech^2 is so small that their part of the step is far too
-    long: a ridge shortens that part alone.
+    The curvature sech^2 of saturated units is so small that their part of the step is far too long;
+    a ridge shortens this part only.
     """
     hessian = objective.hessian(point.parameters)
     rounding = 2 * np.finfo(float).eps * max(1, abs(point.value))
@@ -130,10 +130,10 @@ def _backtracked(objective, point, ridge):
 
 
 def _extended(objective, point, step, size, trial):
-    """Double a step while a quarter of the derivative along it is still to be gained: size, end.
+    """Double a step while a quarter of the derivative along it remains; return size and end.
 
-    The curvature of saturating units falls as exp(-2 |eta|) along the step, so that Newton's step
-    adds about one to |2 eta|, however much is missing.
+    The curvature of saturating units decreases as exp(-2 |eta|) along the step, so that Newton's
+    step increases |2 eta| by about one only.
     """
     while size >= 1 and trial.gradient @ step > step @ point.gradient / 4:
         longer = _NewtonPoint.at(objective, point.parameters + 2 * size * step)
@@ -144,17 +144,16 @@ def _extended(objective, point, step, size, trial):
 
 
 def newton(objective, start, *, factor=None, tol=1e-5, max_iter=MAX_ITER // 10):
-    """Newton's method with a line search, where a factorised Hessian serves for several steps.
+    """Maximise by Newton's method with a line search, using each Hessian for several steps.
 
-    `factor` are factors of the Hessian at a maximum nearby. Stops when the rise of the
-    log-pseudo-likelihood of `TOLERANCE_ROWS` rows that is predicted for the next step is below
-    tol^2, or when derivatives are rounding errors: the predicted rise falls from step to step by
-    the last ratio, with a new Hessian by its square.
+    `factor` are factors of the Hessian at a nearby maximum. Stop when the predicted rise of the
+    next step, for `TOLERANCE_ROWS` rows, is below tol^2, or derivatives are rounding errors. The
+    predicted rise is extrapolated from the ratio of the last two, or its square for a new Hessian.
     """
     point, ridge, history, stopped = _NewtonPoint.at(objective, np.array(start)), 0.0, [], False
-    before = np.inf  # rise of the last step, infinite where it tells nothing of the convergence
+    last_rise = np.inf  # rise of the last step; infinite if it is no basis for extrapolation
     while len(history) < max_iter and not stopped:
-        repeated = _repeated(objective, point, factor, before) if factor else None
+        repeated = _repeated(objective, point, factor, last_rise) if factor else None
         if repeated:
             (step, trial), size, order = repeated, 1.0, 1
         else:
@@ -166,12 +165,12 @@ def newton(objective, start, *, factor=None, tol=1e-5, max_iter=MAX_ITER // 10):
             return Fit(point.parameters, history, bool(TOLERANCE_ROWS * rise / 2 <= tol))
         if not repeated:
             size, trial = _extended(objective, point, step, size, trial)
-        largest = max(abs(end.gradient).max() for end in (point, trial))
-        next_rise = rise * min(1.0, rise / before) ** order if before < np.inf else rise
-        small = TOLERANCE_ROWS * next_rise / 2 <= tol**2 or largest <= gradient_rounding()
-        stopped = not ridge and bool(small)
-        before, factor = (rise, factor) if size == 1 and not ridge else (np.inf, None)
-        # Below the smallest ridge there is soon none.
+        largest_slope = max(abs(end.gradient).max() for end in (point, trial))
+        next_rise = rise * min(1.0, rise / last_rise) ** order if last_rise < np.inf else rise
+        is_small = TOLERANCE_ROWS * next_rise / 2 <= tol**2 or largest_slope <= gradient_rounding()
+        stopped = not ridge and bool(is_small)
+        last_rise, factor = (rise, factor) if size == 1 and not ridge else (np.inf, None)
+        # Reduce the ridge, and finally remove it.
         ridge = ridge / 10 if ridge > 1e-5 * _MIN_RIDGE else 0.0
         point = trial
         history.append(objective.total * point.value)
@@ -181,15 +180,15 @@ def newton(objective, start, *, factor=None, tol=1e-5, max_iter=MAX_ITER // 10):
 # --- L-BFGS ---------------------------------------------------------------------------------------
 
 
-# Units in the last place of the value below which a predicted decrease cannot be resolved.
+# Predicted decrease, in units of machine epsilon times the value, below which it is not resolved.
 _ROUNDING = 10.0
-# Iterations in which steps are taken even if their gain is below the tolerance. Where a penalty
-# outweighs the data no step gains more than that, and couplings would stay at zero.
+# Number of initial iterations in which steps are taken even if their gain is below the tolerance.
+# If a penalty outweighs the data, no step gains more, and couplings would stay at zero.
 _FEW_ITERATIONS = 5
 
 
 class _Descent:
-    """Steps that decrease a function plus l1 @ |z|, if that is not None."""
+    """Descent steps for a function plus l1 @ |z|, if l1 is not None."""
 
     def __init__(self, objective, z, l1, n_pairs):
         self.objective, self.z, self.l1, self.n_pairs = objective, z, l1, n_pairs
@@ -203,27 +202,27 @@ class _Descent:
         return value if self.l1 is None else value + self.l1 @ abs(self.z)
 
     def _in_orthant(self, g):
-        """The gradient with the penalty, in the orthant into which the function falls."""
+        """Return the gradient with the penalty, in the orthant into which the function falls."""
         if self.l1 is None:
             return g
         at_zero = np.sign(g) * np.maximum(abs(g) - self.l1, 0)
         return np.where(self.z == 0, at_zero, g + self.l1 * np.sign(self.z))
 
     def direction(self):
-        """The direction, and the derivative along it."""
+        """Return the descent direction, and the derivative along it."""
         steps, changes, uphill = self.steps, self.changes, self.uphill
         if self.l1 is None:
             direction = -direction_of(uphill, steps, changes)
         else:
-            # Variables that leave zero have the curvature of the last step.
+            # Variables that leave zero use the inverse curvature of the last step.
             direction = -(curvature_scale(steps[-1], changes[-1]) if steps else 1.0) * uphill
             free = (self.z != 0) | (self.l1 == 0)
-            among = ([x[free] for x in part] for part in (steps, changes))
-            direction[free] = -direction_of(uphill[free], *among)
+            free_parts = ([x[free] for x in part] for part in (steps, changes))
+            direction[free] = -direction_of(uphill[free], *free_parts)
         return direction, float(direction @ uphill)
 
     def step(self, direction, derivative, slack):
-        """Step, or shorten the step, until the value decreases; whether it did."""
+        """Shorten the step until the value decreases; return whether it decreases."""
         z, before, length = self.z, self.z.copy(), 1.0
         uphill = self.uphill
         orthant = None if self.l1 is None else np.where(before == 0, -uphill, before)
@@ -239,7 +238,7 @@ class _Descent:
             if new <= self.value + MIN_DECREASE * change + slack * rounding:
                 self._accept(new, before)
                 return True
-            # To the minimum of the parabola through both values, but by a half to nine tenths.
+            # Minimise the parabola through both values, limited to 0.1 to 0.5 of the length.
             curvature = 2 * (new - self.value - length * derivative) / length**2
             shorter = -derivative / curvature if 0 < curvature < np.inf else 0.0
             length = min(max(shorter, 0.1 * length), 0.5 * length)
@@ -248,7 +247,7 @@ class _Descent:
                 return False
 
     def _accept(self, new, before):
-        """Store the step, and the change of the gradient along it."""
+        """Accept the step; store it, and the change of the gradient."""
         step, change = self.z - before, self.trial_gradient - self.gradient
         if is_convex(step, change):
             self.steps = [*self.steps, step][-self.n_pairs :]
@@ -258,9 +257,9 @@ class _Descent:
 
 
 def minimise(objective, z, *, tol, max_iter, l1=None, n_pairs=20, callback=None):
-    """Minimum of a convex function plus l1 @ |z| by L-BFGS, in the place of z.
+    """Minimise a convex function plus l1 @ |z| by L-BFGS, changing z in place.
 
-    `n_pairs` steps and changes of the gradient are in memory: fewer for millions of variables.
+    `n_pairs` is the number of stored steps and changes of the gradient.
     """
     with one_blas_thread():
         descent = _Descent(objective, z, l1, n_pairs)
@@ -268,9 +267,9 @@ def minimise(objective, z, *, tol, max_iter, l1=None, n_pairs=20, callback=None)
         for iteration in range(max_iter):
             direction, derivative = descent.direction()
             rounding = eps * abs(descent.value)
-            # A smaller decrease could not be told from rounding errors.
+            # A smaller decrease would be within rounding errors.
             converged = not -derivative / 2 > max(tol, rounding / 2)
-            # As long as the gradient shrinks; variables leave zero by larger gains alone.
+            # Continue while the gradient shrinks, unless there is an l1 penalty.
             shrinks = iteration < _FEW_ITERATIONS and 0 < -derivative < smallest
             if converged and (l1 is not None or not shrinks):
                 break
@@ -286,7 +285,7 @@ def minimise(objective, z, *, tol, max_iter, l1=None, n_pairs=20, callback=None)
 
 
 def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_ITER):
-    """Maximum of a composite likelihood by L-BFGS, in its own well-scaled coordinates."""
+    """Maximise a composite likelihood by L-BFGS in the objective's well-scaled coordinates."""
     coordinates = objective.coordinates(separate=l1 > 0)
 
     def function(z, gradient):
@@ -306,7 +305,7 @@ def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_ITER):
 
 
 def maximum(objective, start, tol):
-    """`Fit` without l1 by Newton's method, or by L-BFGS where there are many parameters."""
+    """Maximise without l1, by Newton's method or, for many parameters, by L-BFGS."""
     # Objectives with a gauge have no coordinates for L-BFGS.
     newtonian = objective.n_parameters <= MAX_NEWTON_PARAMETERS or objective.singular
     return (newton if newtonian else lbfgs)(objective, start, tol=tol)

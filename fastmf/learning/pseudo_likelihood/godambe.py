@@ -1,19 +1,19 @@
 """Asymptotic errors and tests of a maximum pseudo-likelihood estimate, from Godambe's information.
 
-With the mean negative Hessian H of the objective, the mean outer product J of the rows' scores
-about their mean, and the weight n of all rows, the estimate has the sandwich covariance
+With the mean negative Hessian H of the objective, the covariance J of the scores of the rows, and
+the total weight n of the rows, the estimate has the sandwich covariance
 
     H^-1 J H^-1 / n,
 
-the inverse of the Godambe information (Godambe 1960; White 1982). H and J would be the same if the
-pseudo-likelihood were a likelihood. As they are not, twice the fall of the log-pseudo-likelihood
-when some parameters are held at zero is distributed as a weighted sum of chi-squared variables,
-whose weights are the eigenvalues of G V^-1 with the blocks of those parameters of
-G = H^-1 J H^-1 and of V = H^-1 (Kent 1982; Varin, Reid & Firth 2011, section 2.3).
+the inverse of the Godambe information (Godambe 1960; White 1982). For a likelihood, H and J would
+be equal. For a pseudo-likelihood, twice the decrease of its logarithm when some parameters are
+fixed at zero is distributed as a weighted sum of chi-squared variables. The weights are the
+eigenvalues of G V^-1, where G and V are the blocks of H^-1 J H^-1 and of H^-1 for these parameters
+(Kent 1982; Varin, Reid & Firth 2011, section 2.3).
 
-The weighted sum is Q = sum_k w_k X_k with independent X_k of one degree of
-freedom, whose cumulant-generating function is K(s) = -sum_k ln(1 - 2 w_k s) / 2. Its survival
-function is the integral of exp(K(s) - s x) / (2 pi i s) along a path to the right of s = 0.
+The weighted sum Q = sum_k w_k X_k, with independent X_k of one degree of freedom, has the cumulant
+generating function K(s) = -sum_k ln(1 - 2 w_k s) / 2. Its survival function is the integral of
+exp(K(s) - s x) / (2 pi i s) along a path to the right of s = 0.
 """
 
 from typing import NamedTuple
@@ -35,16 +35,16 @@ from fastmf.learning.pseudo_likelihood.fit import (
 
 
 def survival(x, weights):
-    """Probability that the sum of weights times independent chi-squared variables exceeds x.
+    """Compute the probability that a weighted sum of chi-squared variables exceeds x.
 
-    By the inversion integral of the moment-generating function along a parabola through its saddle
-    point, accurate to about 1e-10 relative in the tails too. (Kuonen 1999 has the saddle-point
-    approximation of the same integral.)
+    The inversion integral of the moment-generating function is evaluated along a parabola through
+    the saddle point, to a relative accuracy of about 1e-10, even in the tails. (Kuonen 1999 uses
+    the saddle-point approximation of the same integral.)
     """
     weights = np.asarray(weights, float)
-    # Weights of order one: saddle points are then of the order of the number of weights at most.
+    # Scale weights to order one, so that saddle points are at most of the order of their number.
     x, weights = x / weights.max(), weights / weights.max()
-    # Beyond these ends the probability is 1 or 0 in double precision, whatever the weights are.
+    # Beyond these limits the probability is 1 or 0 in double precision for any weights.
     if x <= 1e-100:
         return 1.0
     if x > 3000 + 2 * len(weights):
@@ -57,14 +57,14 @@ def survival(x, weights):
     def derivative(s):
         return (weights / (1 - 2 * weights * s)).sum() - x - 1 / s
 
-    # The saddle point is right of the pole at zero for the upper tail, left for the lower.
-    sign, far = (1.0, 0.5) if upper else (-1.0, np.inf)
-    near, end = sign / (2 * x + 2), 0.25 if upper else -1.0
-    while sign * derivative(near) > 0:
-        near /= 2
-    while sign * derivative(end) < 0:
-        end = (end + far) / 2 if upper else 2 * end
-    saddle = scipy.optimize.brentq(derivative, near, end, rtol=1e-12)
+    # The saddle point is right of the pole at zero for the upper tail, left for the lower tail.
+    sign, outer = (1.0, 0.5) if upper else (-1.0, np.inf)
+    inner, outer_end = sign / (2 * x + 2), 0.25 if upper else -1.0
+    while sign * derivative(inner) > 0:
+        inner /= 2
+    while sign * derivative(outer_end) < 0:
+        outer_end = (outer_end + outer) / 2 if upper else 2 * outer_end
+    saddle = scipy.optimize.brentq(derivative, inner, outer_end, rtol=1e-12)
     terms = weights / (1 - 2 * weights * saddle)
     second = 2 * (terms**2).sum() + 1 / saddle**2
     curvature = 2 / 3 * (terms**3).sum() / (terms**2).sum()
@@ -88,7 +88,7 @@ ADJUSTMENTS = ("holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli"
 
 
 class CouplingTests(NamedTuple):
-    """Wald tests of single couplings against zero, one entry a pair j < k.
+    """Wald tests of single couplings being zero, with one entry for each pair j < k.
 
     Parameters
     ----------
@@ -111,18 +111,18 @@ class CouplingTests(NamedTuple):
 
 
 class RatioTest(NamedTuple):
-    """Composite likelihood-ratio test of a machine without some couplings against one with them.
+    """Composite likelihood ratio test of some couplings being zero.
 
     Parameters
     ----------
     statistic : float
-        Twice the fall of the log-pseudo-likelihood of all rows together without these couplings.
+        Twice the decrease of the total log-pseudo-likelihood without the couplings.
     p_value : float
     weights : array of shape (n_couplings,)
-        If those couplings are zero, the statistic of many rows is distributed as the sum of these
-        times independent chi-squared variables of one degree of freedom.
+        Under the null hypothesis, the statistic is asymptotically distributed as the sum of these
+        weights times independent chi-squared variables with one degree of freedom.
     parameters : array of shape (n_parameters,)
-        Parameters of the machine without those couplings.
+        Parameters of the machine without the couplings.
     """
 
     statistic: float
@@ -132,17 +132,17 @@ class RatioTest(NamedTuple):
 
 
 class Godambe:
-    """Godambe's information of a maximum pseudo-likelihood estimate: its errors, and tests.
+    """Godambe's information of a maximum pseudo-likelihood estimate: errors and tests.
 
-    `sampling` are weights of rows (n_rows,), or sparse (n_clusters, n_rows), as in
-    `PairwiseLikelihood.score_covariance`; by default weights count rows.
+    `sampling` has weights of rows (n_rows,), or of rows in clusters, sparse (n_clusters, n_rows),
+    as in `PairwiseLikelihood.score_covariance`; by default rows have frequency weights.
     """
 
     def __init__(self, objective, parameters, sampling=None):
         self.objective, self.parameters, self.sampling = objective, parameters, sampling
 
     def indices(self, pairs):
-        """Indices, among the parameters, of pairs of units: couplings, or (j, j) for a field."""
+        """Return the indices of parameters given pairs of units; (j, j) is for fields."""
         pairs, d = np.asarray(pairs), self.objective.n_units
         if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
             raise ValueError(f"pairs must be integers of shape (n_pairs, 2), got {pairs!r}.")
@@ -159,7 +159,7 @@ class Godambe:
     # --- errors ---------------------------------------------------------------------------------
 
     def covariance(self):
-        """The sandwich covariance H^-1 J H^-1 / n."""
+        """Compute the sandwich covariance H^-1 J H^-1 / n."""
         n = len(self.parameters)
         if n > MAX_HESSIAN_PARAMETERS:
             raise ValueError(
@@ -172,26 +172,26 @@ class Godambe:
             return inverse @ scores @ inverse.T
 
     def naive_covariance(self):
-        """Covariance if the rows' log-values were log-likelihoods: H^-1 / n."""
+        """Compute the covariance that would be valid for a likelihood, H^-1 / n."""
         with few_blas_threads(len(self.parameters)):
             return self._inverse_hessian(self.parameters) / self.objective.total
 
     def covariances_along(self, directions):
-        """Both covariances along the rows of each of some sparse matrices."""
+        """Compute sandwich and naive covariances of linear functions, given by sparse matrices."""
         n = len(self.parameters)
         _check_memory(n)
         with few_blas_threads(n):
             inverse, scores = self._inverse_and_scores(self.parameters)
             product, sandwich, naive = inverse @ scores, [], []
             for rows in directions:
-                along = rows @ inverse
-                sandwich.append((rows @ product) @ along.T)
-                naive.append((along @ rows.T) / self.objective.total)
+                products = rows @ inverse
+                sandwich.append((rows @ product) @ products.T)
+                naive.append((products @ rows.T) / self.objective.total)
             return sandwich, [(matrix + matrix.T) / 2 for matrix in naive]
 
     @property
     def effective_rows(self):
-        """Number of rows, or clusters, that were sampled; of unequal weights, of equal ones."""
+        """Effective number of independently sampled rows or clusters (Kish)."""
         if self.sampling is None:
             return self.objective.total
         if sparse.issparse(self.sampling):
@@ -199,13 +199,13 @@ class Godambe:
         return 1 / float(np.sum(self.sampling))
 
     def variances_of(self, gradients, direct):
-        """Variances of functions of the estimate and of the distribution of the rows."""
+        """Compute variances of functions of the estimate and of the distribution of the rows."""
         weights = self.objective.weights
-        along = gradients @ self._inverse_hessian(self.parameters)
+        products = gradients @ self._inverse_hessian(self.parameters)
         rows, ones = slice(len(weights)), np.ones(len(weights))
         influences = direct - weights @ direct
-        influences += self.objective.score_products(self.parameters, along, rows, ones)
-        influences -= along @ self.objective.mean_score(self.parameters)
+        influences += self.objective.score_products(self.parameters, products, rows, ones)
+        influences -= products @ self.objective.mean_score(self.parameters)
         if self.sampling is None:
             return weights @ influences**2 / self.objective.total
         if sparse.issparse(self.sampling):
@@ -213,7 +213,7 @@ class Godambe:
         return self.sampling @ influences**2
 
     def standard_errors(self, pairs=None):
-        """Standard errors of all parameters, or of some."""
+        """Compute standard errors of all parameters, or of the parameters of `pairs`."""
         indices = slice(None) if pairs is None else self.indices(pairs)
         n = len(self.parameters)
         if pairs is None or n <= MAX_HESSIAN_PARAMETERS:
@@ -225,7 +225,7 @@ class Godambe:
             return self.standard_errors_without_matrices(indices)
 
     def _inverse_and_scores(self, parameters):
-        """H^-1, and the covariance of the mean of the scores."""
+        """Return H^-1, and the covariance of the mean score."""
         inverse = self._inverse_hessian(parameters)
         scores = self.objective.score_covariance(parameters, self.sampling)
         if self.sampling is None:
@@ -236,12 +236,12 @@ class Godambe:
         hessian = self.objective.hessian(parameters)
         if self.objective.singular:
             return _pseudo_inverse(hessian)[0]
-        # Pivots below this are rounding errors of zeros.
-        least = len(hessian) * np.finfo(float).eps * hessian.diagonal()
+        # Smaller pivots are rounding errors.
+        smallest_pivots = len(hessian) * np.finfo(float).eps * hessian.diagonal()
         try:
-            # The transpose of a symmetric matrix is itself, in LAPACK's order.
+            # The transpose of a symmetric matrix is the same matrix in LAPACK's memory order.
             factor = cholesky(hessian.T, overwrite=True)
-            if (np.square(factor.lower.diagonal()) <= least).any():
+            if (np.square(factor.lower.diagonal()) <= smallest_pivots).any():
                 raise linalg.LinAlgError
         except linalg.LinAlgError:
             raise linalg.LinAlgError(
@@ -251,10 +251,10 @@ class Godambe:
         return factor.inverse(overwrite=True)
 
     def standard_errors_without_matrices(self, indices):
-        """Standard errors of a few parameters, without any matrix of all parameters.
+        """Compute standard errors of a few parameters without any matrix of all parameters.
 
-        Each takes the solution of H v = e by preconditioned conjugate gradients, some ten products
-        with H that take the time of two gradients each.
+        Each one needs the solution of H v = e by preconditioned conjugate gradients, with about ten
+        products with H, each of which takes the time of two gradients.
         """
         objective, solutions = self.objective, []
         coordinates = objective.coordinates(separate=False)
@@ -283,13 +283,13 @@ class Godambe:
     # --- tests ----------------------------------------------------------------------------------
 
     def wald_tests(self, adjust):
-        """Wald tests of all couplings against zero, with p-values `adjusted` by some method."""
+        """Perform Wald tests of all couplings being zero, with p-values adjusted by a method."""
         d = self.objective.n_fields
         couplings, errors = self.parameters[d:], self.standard_errors()[d:]
         return wald_tests(couplings, errors, self.objective.pairs, adjust)
 
     def likelihood_ratio_test(self, pairs=None):
-        """Test whether the couplings of `pairs`, by default of all, are zero."""
+        """Test whether the couplings of `pairs`, by default all couplings, are zero."""
         objective = self.objective
         if objective.n_parameters > MAX_HESSIAN_PARAMETERS:
             raise ValueError(
@@ -315,17 +315,17 @@ class Godambe:
             return self.ratio_test(statistic, indices, parameters, restricted.padded(point))
 
     def ratio_test(self, statistic, indices, parameters, restricted):
-        """Test of a likelihood ratio by the weights of its chi-squared variables."""
+        """Test a likelihood ratio by the weights of its chi-squared variables."""
         inverse, scores = self._inverse_and_scores(parameters)
         scores *= self.objective.total
-        among = inverse[np.ix_(indices, indices)]
+        block = inverse[np.ix_(indices, indices)]
         sandwich = inverse[indices] @ scores @ inverse[:, indices]
         if self.objective.singular:
-            # Basis of the directions of these parameters that no change of gauge alters.
+            # Basis of the gauge-invariant directions of these parameters.
             gauge = _pseudo_inverse(self.objective.hessian(parameters))[1]
             basis = linalg.null_space(gauge[indices].T, rcond=MIN_EIGENVALUE)
-            among, sandwich = basis.T @ among @ basis, basis.T @ sandwich @ basis
-        weights = np.maximum(linalg.eigh(sandwich, among, eigvals_only=True)[::-1], 0)
+            block, sandwich = basis.T @ block @ basis, basis.T @ sandwich @ basis
+        weights = np.maximum(linalg.eigh(sandwich, block, eigvals_only=True)[::-1], 0)
         # Smaller weights are rounding errors.
         p_value = survival(statistic, weights[weights > 1e-12 * weights[0]])
         return RatioTest(statistic, p_value, weights, restricted)
@@ -334,7 +334,7 @@ class Godambe:
 class IncompleteGodambe(Godambe):
     """Godambe's information of an estimate from incomplete rows.
 
-    `sampling` (n_clusters, n_rows) is as in `Godambe`, of the incomplete rows.
+    `sampling` (n_clusters, n_rows) is as in `Godambe`, for rows before completion.
     """
 
     def __init__(self, objective, parameters, completions, sampling=None):
@@ -345,7 +345,7 @@ class IncompleteGodambe(Godambe):
         self.completions = completions
 
     def _inverse_hessian(self, parameters):
-        """The inverse of the derivative of the expected score, which is not symmetric."""
+        """Return the inverse of the derivative of the expected score, which is not symmetric."""
         derivative = np.array(self.objective.hessian(parameters))
         derivative -= self.missing_information(parameters)
         if self.objective.singular:
@@ -353,40 +353,40 @@ class IncompleteGodambe(Godambe):
         return np.linalg.inv(derivative)
 
     def missing_information(self, parameters):
-        """Mean over rows of the covariances of scores and statistics given the seen values."""
+        """Average the covariances of scores and statistics given the observed values of rows."""
         objective, completions = self.objective, self.completions
         n_rows, n = completions.share.shape[0], len(parameters)
         weights = completions.row_weights / objective.total
-        both, scores, statistics = np.zeros((n, n)), np.zeros((n_rows, n)), np.zeros((n_rows, n))
+        cross, scores, statistics = np.zeros((n, n)), np.zeros((n_rows, n)), np.zeros((n_rows, n))
         n_blocks = -(-len(completions.states) * n // BLOCK_NUMBERS)
         for part in np.array_split(np.arange(len(completions.states)), n_blocks):
             share = completions.share[:, part]
             s = objective.scores(parameters, part, np.ones(len(part)))
             t = objective.statistics(part)
-            both += (s * (weights @ share)[:, None]).T @ t
+            cross += (s * (weights @ share)[:, None]).T @ t
             scores += share @ s
             statistics += share @ t
-        return both - (scores * weights[:, None]).T @ statistics
+        return cross - (scores * weights[:, None]).T @ statistics
 
     def naive_covariance(self):
-        """Covariance if the rows' log-values were log-likelihoods."""
+        """Compute the covariance that would be valid for a likelihood, made symmetric."""
         covariance = super().naive_covariance()
         return (covariance + covariance.T) / 2
 
     def likelihood_ratio_test(self, pairs=None):
-        """Refuse: the expected pseudo-likelihood of incomplete rows is no composite likelihood."""
+        """Raise, as the expected pseudo-likelihood is not a composite likelihood."""
         raise ValueError("likelihood ratio tests are for complete rows: fit with missing='drop'.")
 
 
 def _pseudo_inverse(matrix):
-    """Pseudo-inverse of a positive semidefinite matrix, and a basis of its null space."""
+    """Return the pseudo-inverse of a semidefinite matrix, and a basis of its null space."""
     values, vectors = linalg.eigh(matrix)
     positive = values > MIN_EIGENVALUE * values[-1]
     return (vectors[:, positive] / values[positive]) @ vectors[:, positive].T, vectors[:, ~positive]
 
 
 class _Restricted:
-    """An objective with some parameters held at zero."""
+    """An objective with some parameters fixed at zero."""
 
     def __init__(self, objective, free):
         self._objective, self._free, self.total = objective, free, objective.total
@@ -406,7 +406,7 @@ class _Restricted:
 
 
 def adjusted(p_values, method):
-    """p-values adjusted for multiple tests."""
+    """Adjust p-values for multiple tests."""
     n = len(p_values)
     if n == 0 or method == "none":
         return np.array(p_values)
@@ -422,13 +422,13 @@ def adjusted(p_values, method):
 
 
 def _check_memory(n):
-    """Refuse matrices of all parameters that the machine has no room for."""
+    """Raise if matrices of all parameters do not fit into memory."""
     what = f"a fit of {n} parameters, three matrices of {n} x {n} numbers,"
     check_available(24 * n**2, what, "ask for the standard errors of some `pairs`")
 
 
 def wald_tests(coupling, standard_error, pairs, method):
-    """Wald tests of couplings; see `CouplingTests` and `adjusted`."""
+    """Perform Wald tests of couplings; see `CouplingTests` and `adjusted`."""
     z = coupling / standard_error
     p_value = 2 * ndtr(-abs(z))
     return CouplingTests(*pairs, coupling, standard_error, z, p_value, adjusted(p_value, method))

@@ -1,4 +1,4 @@
-"""Graphs of units that are given for a fit: which pairs may be coupled."""
+"""User-defined graphs: the pairs of units that may be coupled."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ _EXPECTED = (
 
 
 def edges_of(graph, n_units, names=None):
-    """The pairs of units that a graph couples."""
+    """Return the pairs of units that a graph couples, (n_edges, 2)."""
     if issparse(graph) or _shape(graph) == (n_units, n_units):
         check_order("graph", [graph], names, "X")
         first, second = _of_matrix(graph, n_units)
@@ -31,7 +31,7 @@ def edges_of(graph, n_units, names=None):
 
 
 def _shape(given):
-    """Shape of what may be no array: none if its parts have different lengths."""
+    """Return the shape of an object; None if its parts have different lengths."""
     try:
         return np.shape(given)
     except ValueError:
@@ -71,7 +71,7 @@ def _of_pairs(pairs, n_units, names):
 
 
 def coupled_units(edges, n_units):
-    """Which units edges couple, (n_units, n_units); None: all different ones."""
+    """Return a mask of the coupled pairs, (n_units, n_units); all pairs if `edges` is None."""
     coupled = np.full((n_units, n_units), edges is None)
     if edges is not None:
         coupled[tuple(edges.T)] = coupled[tuple(edges.T[::-1])] = True

@@ -10,12 +10,12 @@ weights w of rows that add up to one, and V_i the variance of x_i given all othe
     -d^2P        = sum_s w_s sum_i Cov_i of (1[c])_c and (c x_j)_j:
                    p_ic (1[b = c] - p_ib), p_ic (c - E_i) x_j, V_i x_j x_k
 
-Parameters are one vector: parameters of thresholds (`Thresholds`), then couplings sigma_ij, i < j,
-in lexicographic order.
+The parameters are a vector of the parameters of thresholds (`Thresholds`), followed by couplings
+sigma_ij, i < j, in lexicographic order.
 
 Thresholds are linear functions of their parameters. Item i with categories 0..m_i has thresholds
-mu_i1, ..., mu_im (mu_i0 = 0), either free or of the form of Blume and Capel, mu_ic = alpha_i c +
-beta_i c^2, two parameters an item. An item of two categories has one parameter in both.
+mu_i1, ..., mu_im (mu_i0 = 0), which are free, or of the form mu_ic = alpha_i c + beta_i c^2 (Blume
+and Capel) with two parameters per item. An item with two categories has one parameter.
 """
 
 import numpy as np
@@ -30,7 +30,7 @@ KINDS = ("free", "blume_capel")
 
 
 class Thresholds:
-    """Parameters of the thresholds of all items, one item after the other.
+    """Parameterisation of the thresholds of all items, item by item.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Thresholds:
         self.item_of_parameter = np.repeat(np.arange(n_items), n_parameters)
 
     def _block(self, size):
-        """Derivatives of the thresholds of an item, and the parameters of mu_c = c."""
+        """Return derivatives of the thresholds of an item, and the parameters of mu_c = c."""
         c = np.arange(1.0, size + 1)
         if self.kind == "free":
             return np.eye(size), c
@@ -69,23 +69,23 @@ class Thresholds:
         return block, np.eye(block.shape[1])[0]
 
     def of_item(self, i):
-        """Thresholds and parameters of an item, and its block of the matrix."""
+        """Return the indices of thresholds and parameters of an item, and its block."""
         rows, columns = self.item == i, self.item_of_parameter == i
         return np.flatnonzero(rows), np.flatnonzero(columns), self.matrix[np.ix_(rows, columns)]
 
     def table(self, parameters, absent=0.0):
-        """Thresholds of all categories, (width, n_items), and a number where items have none."""
+        """Return the thresholds of all categories, (width, n_items); `absent` without category."""
         out = np.full((self.width, len(self.n_categories)), absent)
         out[0] = 0
         out[self.category, self.item] = self.matrix @ parameters
         return out
 
     def gradient(self, by_thresholds):
-        """Derivatives by parameters of those by a table of thresholds."""
+        """Convert derivatives by a table of thresholds to derivatives by parameters."""
         return by_thresholds[self.category, self.item] @ self.matrix
 
     def from_frequencies(self, frequencies):
-        """Parameters of items without couplings, exact if thresholds are free."""
+        """Return the parameters of uncoupled items, which are exact for free thresholds."""
         f = frequencies[self.category, self.item]
         logs = np.log(f / frequencies[0, self.item])
         if self.kind == "free":
@@ -95,10 +95,10 @@ class Thresholds:
 
 
 class OrdinalLikelihood(PairwiseLikelihood):
-    """Mean log-pseudo-likelihood of weighted rows of ordinal items, less ridge penalties.
+    """Mean log-pseudo-likelihood of weighted rows of ordinal items minus ridge penalties.
 
-    `states` are categories 0..m_i, (n_rows, n_items), best distinct; `pairs` are the items i < j
-    that are coupled, in lexicographic order, by default all.
+    `states` (n_rows, n_items) are categories 0..m_i, preferably in distinct rows; `pairs` are the
+    coupled items i < j in lexicographic order, by default all.
     """
 
     def __init__(
@@ -122,18 +122,18 @@ class OrdinalLikelihood(PairwiseLikelihood):
     # --- parameters -----------------------------------------------------------------------------
 
     def smoothed_frequencies(self):
-        """Frequencies of categories with half a row more of each, (width, n_items)."""
+        """Return frequencies of categories with pseudocounts of half a row, (width, n_items)."""
         present = np.arange(len(self.frequencies))[:, None] < self.thresholds.n_categories
         counts = TOLERANCE_ROWS * self.frequencies + present / 2
         return counts / counts.sum(0)
 
     def independent(self):
-        """Parameters of uncoupled items."""
+        """Return the parameters of uncoupled items."""
         fields = self.thresholds.from_frequencies(self.smoothed_frequencies())
         return np.append(fields, np.zeros(self.n_parameters - self.n_fields))
 
     def independent_curvature(self):
-        """Means and variances of items, and the Hessian and slopes of fields of uncoupled ones."""
+        """Return means and variances, and Hessian and slopes of fields, of uncoupled items."""
         f, thresholds = self.smoothed_frequencies(), self.thresholds
         c = np.arange(len(f))[:, None]
         mean = (c * f).sum(0)
@@ -144,7 +144,7 @@ class OrdinalLikelihood(PairwiseLikelihood):
         return mean, variance, hessian, thresholds.slope
 
     def coordinates(self, separate):
-        """`SeparateCoordinates`, in which each coupling is one coordinate."""
+        """Return `SeparateCoordinates`, in which each coupling is one coordinate."""
         return SeparateCoordinates(self)
 
     # --- value and gradient ---------------------------------------------------------------------
@@ -161,7 +161,7 @@ class OrdinalLikelihood(PairwiseLikelihood):
         return p, residuals, values
 
     def _value_and_derivatives(self, parameters):
-        """Value, half its derivatives by couplings, and derivatives by fields."""
+        """Compute the value, half its derivatives by couplings, and derivatives by fields."""
 
         def sums(rows):
             w, (p, residuals, values) = self.weights[rows], self.conditionals(parameters, rows)
@@ -173,7 +173,7 @@ class OrdinalLikelihood(PairwiseLikelihood):
     # --- existence of the maximum ---------------------------------------------------------------
 
     def items(self, l1=0.0):
-        """`Items` of the rows."""
+        """Return the `Items` of the rows."""
         labels, fields, scores = self.states.astype(np.int64), [], []
         for i, size in enumerate(self.thresholds.n_categories):
             block = self.thresholds.of_item(i)[2]
@@ -205,7 +205,7 @@ class OrdinalLikelihood(PairwiseLikelihood):
         numbers = np.arange(t.width)[:, None, None]
         mean = (numbers * p).sum(0)
         variances = (np.square(numbers - mean) * p).sum(0)
-        # Covariances of the indicator of each threshold with those of its item, and with its score.
+        # Covariances of the indicators of the thresholds of an item, and of these with its score.
         flat = p[t.category, :, t.item].T
         weighted = w[:, None] * flat
         covariances = np.diag(weighted.sum(0)) - flat.T @ weighted * (t.item[:, None] == t.item)

@@ -1,4 +1,4 @@
-"""Maxima of a pseudo-likelihood for other weights of its rows, and weights of resampled rows."""
+"""Refits of a pseudo-likelihood with other weights of the rows, and resampled weights."""
 
 import numpy as np
 
@@ -7,9 +7,9 @@ from fastmf.learning.pseudo_likelihood.fit import MAX_NEWTON_PARAMETERS, factori
 
 
 class Refits:
-    """Maxima near the maximum of an objective, for other weights of its rows.
+    """Refits of an objective with other weights of its rows, starting at its maximum.
 
-    Newton's method starts with the Hessian at the first maximum, which is factorised once.
+    Newton's method starts with the Hessian at this maximum, which is factorised once.
     """
 
     def __init__(self, objective, parameters, l1=0.0, tol=1e-5):
@@ -20,30 +20,30 @@ class Refits:
             self.factor = factorised(objective, objective.hessian(parameters))
 
     def maximum(self, weights):
-        """`Fit` for these weights of the rows, not stopped if there is no maximum."""
+        """Return the `Fit` for new weights of the rows; `stopped` is False without a maximum."""
         objective = self.objective.reweighted(weights)
         if self.factor is None:
             fit = lbfgs(objective, self.parameters, l1=self.l1, tol=self.tol)
         else:
             fit = newton(objective, self.parameters, factor=self.factor, tol=self.tol)
-        # The predicted rise is small on the way to infinity, too.
+        # The stopping rule may also hold for parameters that tend to infinity.
         exists = decided(objective, fit.parameters, self.l1).exists is not False
         return fit._replace(stopped=fit.stopped and exists)
 
 
 def counts_of(weights):
-    """Weights as numbers of rows."""
+    """Return frequency weights as integers; raise if they are not."""
     counts = np.rint(weights).astype(np.int64)
     if counts.sum() < 1 or abs(counts - weights).max() > 1e-6 * max(1, weights.max()):
         raise ValueError(
-            f"weights must count rows, got a sum of {weights.sum():g}: multiply them, or fit with "
-            "weights='sampling'."
+            f"weights must count rows, got a sum of {weights.sum():g}: multiply them; for "
+            "bootstraps and stability, fit with clusters=range(len(X)) instead."
         )
     return counts
 
 
 def with_replacement(rng, weights, sampling):
-    """Weights of the rows of a bootstrap sample."""
+    """Draw weights of the rows for a bootstrap sample."""
     if sampling is None:
         n_rows = round(weights.sum())
         return rng.multinomial(n_rows, weights / weights.sum()).astype(float)
@@ -52,7 +52,7 @@ def with_replacement(rng, weights, sampling):
 
 
 def without(rng, dropped, weights, sampling):
-    """Weights of the rows that remain when a share of them, or of clusters, is dropped."""
+    """Draw weights of the rows after dropping a share of the rows, or of clusters."""
     if sampling is None:
         counts = counts_of(weights)
         n_kept = max(1, round((1 - dropped) * counts.sum()))

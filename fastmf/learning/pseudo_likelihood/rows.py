@@ -1,27 +1,27 @@
-"""Weighted rows: distinct ones, units of sampling, available cases, completions of missing values.
+"""Weighted rows: merging, sampling units, available cases, and completions of missing values.
 
-*Available cases.* The conditional probability of a unit needs its neighbours in the graph alone, so
-that
+*Available cases.* The conditional probability of a unit depends only on its neighbours in the
+graph. Therefore, missing values do not occur in
 
     sum_r w_r sum_i a_ri ln p(x_ri | neighbours of i in row r)
 
-with a_ri = 1 where unit i and all its neighbours were seen in row r, and else 0, needs nothing that
-is missing. Its score has mean zero if values are missing completely at random. Where all pairs of
-units may be coupled, its rows are the complete ones.
+where a_ri = 1 if unit i and all its neighbours are observed in row r, and 0 otherwise. Its score
+has mean zero if values are missing completely at random. If all pairs of units may be coupled, only
+complete rows contribute.
 
-*Expectation and maximisation.* Each incomplete row is replaced by all of its completions, weighted
-by their probabilities given the values that were seen. At the estimate the expected score of the
+*Expectation maximisation.* Each incomplete row is replaced by all of its completions, weighted by
+their probabilities given the observed values. At the estimate the expected score of the
 pseudo-likelihood is zero,
 
-    psi(theta) = sum_r w_r E[s(x) | seen of r; theta] = 0,
+    psi(theta) = sum_r w_r E[s(x) | observed values of r; theta] = 0,
 
-an unbiased equation if values are missing at random, as the score of complete rows is. It is found
-by maximising the pseudo-likelihood of the completions, with their probabilities at the last
-estimate. With the statistics T of the parameters, d ln p(x) / d theta = T - E T, its derivative is
+which is an unbiased estimating equation if values are missing at random, like the one of complete
+rows. It is solved by repeatedly maximising the pseudo-likelihood of the completions, with their
+probabilities at the last estimate. With the statistics T, d ln p(x) / d theta = T - E T,
 
-    -d psi = H - sum_r w_r Cov(s, T | seen of r)
+    -d psi = H - sum_r w_r Cov(s, T | observed values of r),
 
-whose inverse takes the place of H^-1 in the sandwich; it is not symmetric.
+whose inverse replaces H^-1 in the sandwich; it is not symmetric.
 """
 
 from itertools import product
@@ -35,9 +35,9 @@ from fastmf.learning.pseudo_likelihood.fit import MAX_ITER, Fit
 
 
 def distinct(labels, weights):
-    """Return distinct rows of positive weight, their weights, and the place of each row."""
+    """Return distinct rows of positive weight, their weights, and the index of each row."""
     present, members = np.flatnonzero(weights > 0), np.full(len(weights), -1)
-    # Columns side by side are digits of one number, as far as it has 63 bits.
+    # Encode as many columns as fit in 63 bits as digits of one number.
     low = int(labels.min(initial=0))
     base = int(labels.max(initial=1)) - low + 1
     width = int(62 / np.log2(base))
@@ -54,7 +54,7 @@ def distinct(labels, weights):
 
 
 def sampling(members, weights, clusters=None):
-    """Units of independent sampling, as `PairwiseLikelihood.score_covariance` takes them."""
+    """Return the sampling weights for `PairwiseLikelihood.score_covariance`."""
     present = members >= 0
     members, share = members[present], (weights / weights.sum())[present]
     n = int(members.max(initial=-1)) + 1
@@ -65,7 +65,7 @@ def sampling(members, weights, clusters=None):
 
 
 def available(labels, edges=None):
-    """The terms of the rows that need no missing value."""
+    """Return a mask of the terms of each row that do not depend on missing values."""
     seen = labels >= 0
     if edges is None:
         return np.broadcast_to(seen.all(1, keepdims=True), seen.shape)
@@ -77,28 +77,28 @@ def available(labels, edges=None):
 
 
 def target_labels(labels, edges):
-    """Labels of available terms, and -1 for all other terms."""
+    """Return the labels of available terms, and -1 for all other terms."""
     return np.where(available(labels, edges), labels, -1)
 
 
-# Completions of a row up to which they are enumerated.
+# Largest number of completions of a row.
 MAX_OF_A_ROW = 4096
-# Completions of smaller probability do not decide whether a maximum exists: where there is none,
-# those that contradict a separation become ever less probable.
+# Probability below which completions do not affect the existence of a maximum: without a maximum,
+# completions that contradict the separation become ever less probable.
 NEGLIGIBLE_PROBABILITY = 1e-6
 
 
 class Completions(NamedTuple):
-    """Complete rows that incomplete ones may be."""
+    """The possible completions of incomplete rows."""
 
-    states: np.ndarray  # int (n_states, n_units): distinct
-    # sparse (n_rows, n_states): probabilities of the completions of each row given its seen values
+    states: np.ndarray  # int (n_states, n_units): distinct completed rows
+    # sparse (n_rows, n_states): probabilities of completions given the observed values of each row
     share: sparse.csr_array
     row_weights: np.ndarray  # (n_rows,): weights of the rows
 
     @classmethod
     def of(cls, labels, weights, sizes, seen_only=False):
-        """All completions of rows, equally probable."""
+        """Make all completions of rows, with equal probabilities."""
         values = [np.arange(size) for size in sizes]
         if seen_only:
             values = [np.unique(x[x >= 0]) if (x >= 0).any() else part
@@ -129,18 +129,18 @@ class Completions(NamedTuple):
 
     @property
     def likely_weights(self):
-        """Weights of the states, without completions of negligible probability."""
+        """Weights of the states without completions of negligible probability."""
         share = self.share.copy()
         share.data = np.where(share.data > NEGLIGIBLE_PROBABILITY, share.data, 0.0)
         return self.row_weights @ share
 
     def given(self, log_joint):
-        """The same with probabilities proportional to the exponentials of values of the states."""
+        """Return the completions with probabilities given the log-probabilities of the states."""
         share, start = self.share, self.share.indptr[:-1]
         logs, counts = log_joint[share.indices], np.diff(share.indptr)
         logs = logs - np.repeat(np.maximum.reduceat(logs, start), counts)
         p = np.exp(logs)
-        # Less than the rounding error of a sum cannot matter, and zero weights divide by zero.
+        # Probabilities below machine epsilon do not matter, but weights of zero would divide by 0.
         p = np.maximum(p / np.repeat(np.add.reduceat(p, start), counts), np.finfo(float).eps)
         data = p / np.repeat(np.add.reduceat(p, start), counts)
         return self._replace(
@@ -149,25 +149,25 @@ class Completions(NamedTuple):
 
 
 def n_completions(labels, sizes):
-    """Number of completions of each row."""
+    """Return the number of completions of each row."""
     return np.exp2(((labels < 0) * np.log2(sizes)).sum(1)).round()
 
 
 def expectation_maximisation(completions, objective_of, maximise, exists=None):
-    """Estimate from the completions of rows."""
+    """Maximise by expectation maximisation; return fit, completions and the last objective."""
     parameters, history, stopped = None, [], False
     for step in range(MAX_ITER):
         objective = objective_of(completions.weights)
         fit = maximise(objective, parameters)
-        last, parameters = parameters, fit.parameters
+        previous, parameters = parameters, fit.parameters
         history.append(fit.history[-1])
         completions = completions.given(objective.log_joint(parameters))
-        if last is not None:
+        if previous is not None:
             size = max(1, abs(parameters).max(initial=0))
-            if abs(parameters - last).max(initial=0) < np.sqrt(np.finfo(float).eps) * size:
+            if abs(parameters - previous).max(initial=0) < np.sqrt(np.finfo(float).eps) * size:
                 stopped = fit.stopped
                 break
-        # Where there is no maximum steps would never end: ask ever more seldom.
+        # Without a maximum, iterations would not end: check for it at increasing intervals.
         if exists is not None and (not fit.stopped or (step > 8 and step.bit_count() == 1)):
             if not exists(completions, parameters):
                 break

@@ -1,25 +1,24 @@
 """Selection of couplings along a path of penalties, by a criterion or by cross-validation.
 
-By the extended Bayesian information criterion, for graphs with k couplings among d units, n rows:
+The extended Bayesian information criterion of a graph with k couplings, d units and n rows is
 
     EBIC = -2 log PL + k log n + 4 gamma k log d
 
 with the pseudo-likelihood at its maximum over the couplings of the graph (Foygel & Drton 2010, for
-Gaussian graphs; Barber & Drton 2015, for the Ising model). The graphs are found with an l1
-penalty that falls from where no coupling is left. In cross-validation each part of the rows is
-scored by fits to all others, with the penalties of the path.
+Gaussian graphs; Barber & Drton 2015, for the Ising model). The graphs are obtained with an l1
+penalty that decreases from the smallest value without couplings. In cross-validation, each fold is
+scored by fits to all other folds with the penalties of the path.
 
-Couplings are also selected item by item, by regressions of each item on all others. The conditional
-distribution of item i given all others is a logistic regression, with the scores of the others as
-predictors (of m_i + 1 categories: one of adjacent categories with a common slope). Each is fitted
-on its own with an l1 penalty along a path, and of the path of item i the penalty is chosen with the
-smallest
+Couplings can also be selected item by item. The conditional distribution of item i given all other
+items is a logistic regression with the scores of these items as predictors (for more than two
+categories, an adjacent-category logit model with a common slope). Each regression is fitted
+separately along a path of l1 penalties, and the penalty with the smallest
 
     EBIC_i = -2 l_i + k_i (log n + 2 gamma log(d - 1))
 
-where l_i is the log-likelihood at the penalised estimate and k_i the number of neighbours (van
-Borkulo et al. 2014, after Ravikumar, Wainwright & Lafferty 2010). Predictors are standardised. An
-edge is there if each of its two items is a neighbour of the other ("and"), or one is ("or").
+is chosen, where l_i is the log-likelihood at the penalised estimate and k_i the number of
+neighbours (van Borkulo et al. 2014, after Ravikumar, Wainwright & Lafferty 2010). Predictors are
+standardised. An edge is selected if both of its items select each other ("and"), or one ("or").
 """
 
 from typing import NamedTuple
@@ -30,38 +29,37 @@ from fastmf.learning.pseudo_likelihood.fit import MAX_ITER, TOLERANCE_ROWS, lbfg
 from fastmf.learning.pseudo_likelihood.ordinal import OrdinalLikelihood
 from fastmf.learning.pseudo_likelihood.resampling import counts_of
 
-# Penalties of a path, which ends a fifth of them after the smallest criterion; and the ratio of the
-# smallest to the largest.
+# Number of penalties of a path, which stops a fifth of this number after the best criterion; and
+# ratio of the smallest to the largest penalty.
 N_PENALTIES, SMALLEST = 100, 1e-3
 
 
 class SelectionPath(NamedTuple):
     """Graphs along a path of penalties, the largest penalty first.
 
-    Of `nodewise_path`, arrays have a column for each item: penalties, neighbours and
-    log-likelihoods of its regression on the others; `chosen` is an array.
+    For `nodewise_path`, arrays have a column for each item: penalties, neighbours and
+    log-likelihoods of its regression on all other items; `chosen` is an array.
     """
 
     l1: np.ndarray  # (n_penalties,): penalties
-    n_edges: np.ndarray  # int (n_penalties,): couplings that are not zero
-    # (n_penalties,): maximum over these couplings, without penalty `l1`
+    n_edges: np.ndarray  # int (n_penalties,): number of non-zero couplings
+    # (n_penalties,): maximum over these couplings, without the penalty `l1`
     log_pseudo_likelihood: np.ndarray
     ebic: np.ndarray  # (n_penalties,): criterion of each graph
     chosen: int  # index of the smallest criterion, or of the largest score
-    # (n_penalties,), optional: by cross-validation, log-pseudo-likelihood of a row that was left
-    # out
+    # (n_penalties,), optional: cross-validated log-pseudo-likelihood per held-out row
     score: np.ndarray | None = None
 
 
 def ebic_path(objective, gamma, tol):
-    """Graphs of a path, and the couplings of the one that is chosen."""
+    """Compute a path of graphs; return it with the couplings of the chosen graph."""
     n, cost = objective.n_fields, np.log(objective.total) + 4 * gamma * np.log(objective.n_units)
     pairs, parameters = np.stack(objective.pairs, axis=1), objective.independent()
     penalties = _penalties(objective, N_PENALTIES)
     largest = penalties[0]
     graphs, values, values_of_graphs = [], [], {}
     for l1 in penalties:
-        # At the largest penalty, to rounding, no coupling is left.
+        # At the largest penalty there are no couplings, up to rounding errors.
         if l1 < largest:
             parameters = lbfgs(objective, parameters, l1=l1, tol=tol).parameters
         coupled = parameters[n:] != 0
@@ -83,7 +81,7 @@ def ebic_path(objective, gamma, tol):
 
 
 def cross_validated_path(objective, gamma, tol, n_folds=10, n_penalties=30):
-    """Compute graphs of a path and the couplings of the penalty with the best held-out score."""
+    """Compute a path of graphs; return it with the couplings at the best held-out score."""
     n, pairs = objective.n_fields, np.stack(objective.pairs, axis=1)
     counts = counts_of(objective.weights * objective.total)
     penalties = _penalties(objective, n_penalties)
@@ -92,11 +90,11 @@ def cross_validated_path(objective, gamma, tol, n_folds=10, n_penalties=30):
     score = np.zeros(len(penalties))
     for k in range(min(n_folds, counts.sum())):
         left_out = np.bincount(row[fold == k], minlength=len(counts)).astype(float)
-        inside, outside = (objective.reweighted(w) for w in (counts - left_out, left_out))
-        parameters = inside.independent()
+        training, test = (objective.reweighted(w) for w in (counts - left_out, left_out))
+        parameters = training.independent()
         for m, l1 in enumerate(penalties):
-            parameters = lbfgs(inside, parameters, l1=l1, tol=tol).parameters
-            score[m] += outside.log_likelihood(parameters) / counts.sum()
+            parameters = lbfgs(training, parameters, l1=l1, tol=tol).parameters
+            score[m] += test.log_likelihood(parameters) / counts.sum()
     chosen, fits = int(score.argmax()), []
     parameters = objective.independent()
     for l1 in penalties:
@@ -110,7 +108,7 @@ def cross_validated_path(objective, gamma, tol, n_folds=10, n_penalties=30):
 
 
 def _penalties(objective, n_penalties):
-    """Penalties from where no coupling is left."""
+    """Return decreasing penalties, from the smallest value without couplings."""
     n, parameters = objective.n_fields, objective.independent()
     largest = abs(objective.value_and_gradient(parameters)[1][n:]).max(initial=0.0)
     return largest * np.geomspace(1, SMALLEST, n_penalties)
@@ -120,9 +118,9 @@ RULES = ("and", "or")
 
 
 class Regressions(OrdinalLikelihood):
-    """Sum of the log-likelihoods of all regressions, each with coefficients of its own.
+    """Sum of the log-likelihoods of all regressions, each with its own coefficients.
 
-    Parameters are thresholds where the predictors are at their means, then coefficients of
+    Parameters are thresholds at the means of the predictors, followed by coefficients of
     standardised predictors, one for each pair of a predictor and an item.
     """
 
@@ -133,11 +131,11 @@ class Regressions(OrdinalLikelihood):
         self.n_parameters = self.n_fields + len(self.item)
         self.mean = self.weights @ self.states
         spread = np.sqrt(self.weights @ np.square(self.states - self.mean))
-        # A constant predictor has no effect on others, whatever its scale.
+        # A constant predictor has no effect, whatever its scale.
         self.spread = np.where(spread > 0, spread, 1.0)
 
     def unpacked(self, parameters):
-        """Coefficients (predictor, item) of scores, and parameters of thresholds."""
+        """Return coefficients (predictor, item) of scores, and parameters of thresholds."""
         coefficients = np.zeros((self.n_units, self.n_units))
         coefficients[self.predictor, self.item] = parameters[self.n_fields :]
         coefficients /= self.spread[:, None]
@@ -145,7 +143,7 @@ class Regressions(OrdinalLikelihood):
         return coefficients, parameters[: self.n_fields] - self.thresholds.slope * shift
 
     def value_and_gradient(self, parameters):
-        """Value and its gradient."""
+        """Compute the value and its gradient."""
 
         def sums(rows):
             w, (p, residuals, values) = self.weights[rows], self.conditionals(parameters, rows)
@@ -158,7 +156,7 @@ class Regressions(OrdinalLikelihood):
         return value, np.append(fields, products[self.predictor, self.item])
 
     def log_likelihoods(self, parameters):
-        """Log-likelihood of the regression of each item, of all rows together."""
+        """Compute the log-likelihood of the regression of each item, for all rows."""
 
         def sums(rows):
             p = self.conditionals(parameters, rows)[0]
@@ -168,11 +166,11 @@ class Regressions(OrdinalLikelihood):
         return self.total * self.sums_over_blocks(sums)[0]
 
     def lasso(self, start, l1, tol):
-        """Maximum with a penalty of the modulus of each coefficient, array of one for each item."""
+        """Maximise with l1 penalties of the coefficients, an array with one for each item."""
 
         def function(z, gradient):
-            value, up = self.value_and_gradient(z)
-            np.negative(up, out=gradient)
+            value, gradient_up = self.value_and_gradient(z)
+            np.negative(gradient_up, out=gradient)
             return -value
 
         penalty = np.append(np.zeros(self.n_fields), l1[self.item])
@@ -181,7 +179,7 @@ class Regressions(OrdinalLikelihood):
 
 
 def nodewise_path(regressions, gamma, rule, tol):
-    """Neighbours of each item along a path of penalties, and the edges that are chosen."""
+    """Compute the neighbours of each item along a path of penalties, and the chosen edges."""
     d, n = regressions.n_units, regressions.n_fields
     parameters = regressions.independent()
     slopes = abs(regressions.value_and_gradient(parameters)[1][n:])
@@ -191,7 +189,7 @@ def nodewise_path(regressions, gamma, rule, tol):
     cost = np.log(regressions.total) + 2 * gamma * np.log(max(d - 1, 1))
     neighbours, values, ebic = [], [], []
     for k, l1 in enumerate(penalties):
-        # At the largest penalties, to rounding, no item has neighbours.
+        # At the largest penalties no item has neighbours, up to rounding errors.
         if k:
             parameters = regressions.lasso(parameters, l1, tol)
         neighbour = np.zeros((d, d), bool)

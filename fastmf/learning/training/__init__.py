@@ -1,1 +1,1 @@
-"""The training loop: epochs, steps, checkpoints, progress."""
+"""The training loop: ascent steps, epochs, checkpoints, early stopping."""

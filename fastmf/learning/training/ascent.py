@@ -30,19 +30,20 @@ class AscentSettings:
     Parameters
     ----------
     learning_rate : float, (start, end), (start, end, "linear") or callable
-        Constant, geometric or linear from the first step to the last epoch, or a function of the
-        epoch (counted from 0). From or to 0 it is linear, and 0 is reached after the last step.
+        A constant; a geometric or linear schedule from the first step to the last epoch; or a
+        function of the epoch (counted from 0). A schedule from or to 0 is linear, and 0 is reached
+        after the last step.
     momentum : float
-        Fraction of the previous step that is added to the next, in [0, 1).
+        Fraction of the previous step that is added to the next one, in [0, 1).
     l2, l1 : float
-        Weight decay: the step follows the gradient minus `l2 W + l1 sign(W)`. Couplings whose sign
-        `l1` would change become exactly 0, but for preconditioned gradients.
+        Weight decay: the gradient is reduced by `l2 W + l1 sign(W)`. Couplings whose sign `l1`
+        would change become exactly 0, except with preconditioned gradients.
     n_epochs, batch_size : int
     monitor_rows : int
-        Rows of data on which the metrics of each epoch are computed.
+        Number of rows of data for the metrics of each epoch.
     early_stopping : bool or int
-        Epochs without a better score after which training stops and keeps the best model; True
-        for 5.
+        Number of epochs without a better score after which training stops, keeping the best model;
+        True: 5.
     """
 
     learning_rate: object = 0.05
@@ -67,25 +68,25 @@ class AscentSettings:
 
     @property
     def patience(self):
-        """Epochs without a better score before training stops; infinite without early stopping."""
+        """Number of epochs without a better score before training stops; may be infinite."""
         if self.early_stopping is True or self.early_stopping is np.True_:
             return 5
         return self.early_stopping or np.inf
 
 
 def options_of(estimator, class_):
-    """The options that an estimator has of a class of settings."""
+    """Return the attributes of an estimator that are fields of a class of settings."""
     names = class_.__dataclass_fields__
     return {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
 
 
 def learning_rate(settings, epoch):
-    """The learning rate of the first step of an epoch, counted from 0."""
+    """Return the learning rate of the first step of an epoch, counted from 0."""
     return float(learning_rates(settings, epoch, 1)[0])
 
 
 def learning_rates(settings, epoch, n_steps):
-    """The learning rates of all steps of an epoch, counted from 0."""
+    """Return the learning rates of all steps of an epoch, counted from 0."""
     spec, fractions = settings.learning_rate, np.arange(n_steps) / n_steps
     if callable(spec):
         value = _checked(spec(epoch))
@@ -112,10 +113,9 @@ def _checked(value):
 
 
 class ModelParameters:
-    """Arrays, unit priors and tuples of them, named like the parameters of a model.
+    """Named parameters of a model, or their derivatives: arrays, unit priors and tuples of these.
 
-    A derivative has the form of its parameter: an array, or a prior with a derivative in the place
-    of each parameter.
+    The derivative by a unit prior is a prior that has a derivative in place of each parameter.
     """
 
     def __init__(self, **fields):
@@ -123,11 +123,11 @@ class ModelParameters:
 
     @classmethod
     def of(cls, model):
-        """The parameters of a model."""
+        """Return the parameters of a model."""
         return cls(**model.parameters())
 
     def combine(self, function, *others):
-        """Apply a function to the arrays of several parameters of one model.
+        """Apply a function to the arrays of several sets of parameters.
 
         Fields of priors that are not learned are taken from `self`.
         """
@@ -139,13 +139,13 @@ class ModelParameters:
         )
 
     def arrays(self):
-        """All arrays that `combine` changes, in its order."""
+        """Return all arrays that `combine` changes, in the same order."""
         arrays = []
         self.combine(lambda x: arrays.append(x) or x)
         return arrays
 
     def replaced(self, arrays):
-        """The parameters with new arrays, in the same order."""
+        """Return the parameters with new arrays, in the same order."""
         arrays = iter(arrays)
         return self.combine(lambda _: next(arrays))
 
@@ -160,34 +160,34 @@ def _combine(function, first, *others):
 
 @dataclass
 class State:
-    """Everything that training carries from one step to the next."""
+    """State of training between two steps."""
 
     model: Model
     # The previous step.
     velocity: ModelParameters
     # The next epoch, counted from 0.
     epoch: int = 0
-    # Persistent samples (visible,), or solutions (means of all layers, then variances).
+    # Persistent samples (visible,), or solutions (means of all layers, followed by variances).
     chains: tuple = ()
-    # Matrices by which gradients are multiplied, of all layers; empty for ordinary gradients.
+    # Matrices of all layers that multiply gradients; empty for ordinary gradients.
     preconditioners: tuple = ()
-    # Values in the place of missing ones, (1, n_missing), row by row.
+    # Values of missing entries, (1, n_missing), row by row.
     completed: tuple = ()
-    # Lists by name, of one entry an epoch.
+    # Lists by name, with one entry for each epoch.
     history: dict = field(default_factory=dict)
-    # With early stopping, the model with the best score, and the epochs since then.
+    # With early stopping, the model with the best score, and the number of epochs since then.
     best: Model | None = None
     waited: int = 0
     seed: int | None = None
 
 
 def initial_state(model):
-    """The state before the first step."""
+    """Return the state before the first step."""
     return State(model, ModelParameters.of(model).combine(np.zeros_like))
 
 
 def ascend(state, gradient, settings, rate, n_threads=None):
-    """Take one step of gradient ascent with momentum and weight decay; returns the parameters."""
+    """Take one step of gradient ascent with momentum and weight decay; return the parameters."""
     step = AscentStep(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
     matrices = []
 
@@ -208,7 +208,7 @@ def ascend(state, gradient, settings, rate, n_threads=None):
 
 
 class MatrixAscent:
-    """Steps of matrices of couplings in place, in memory that is made once."""
+    """Ascent steps of matrices of couplings, in place and with preallocated memory."""
 
     def __init__(self, couplings, velocities, n_threads=None):
         dtype, width = couplings[0].dtype, panel_width(couplings[0].dtype)
@@ -225,11 +225,11 @@ class MatrixAscent:
         self._address = product_address(dtype)
 
     def __call__(self, gradients, steps, sides, epoch, copies=None):
-        """Take a step; threads meet once, when all matrices are done.
+        """Take a step of all matrices; threads are synchronised once, at the end.
 
-        A gradient is an array or `Pairs`. `copies` has for each matrix the packed couplings that
-        follow it. Returns the products of the direction of the step with the offsets above, and
-        below, of each matrix; the next step overwrites them.
+        A gradient is an array or `Pairs`. `copies` are the packed copies of each matrix, which are
+        updated. Return the products of the step direction with the offsets above, and below, each
+        matrix; the next step overwrites them.
         """
         gradients = list(map(self._as_pairs, gradients))
         matrices = gradients, self._couplings, self._velocities, steps, sides
@@ -245,10 +245,10 @@ class MatrixAscent:
 
         n_workers = workers_for(sum(self._n_tasks), work, self._n_threads)
         in_parallel(take, (), n_workers)
-        # Larger weights, whose fourth powers overflow in single precision, are of no use.
+        # Larger weights, whose fourth powers overflow in single precision, count as diverged.
         moves, largest_square = [], 2.0**64
         for (of_below, squares), products in self._sums:
-            # Written so that NaN counts as diverged.
+            # The comparison is false for NaN, which also counts as diverged.
             if not np.maximum.reduce(squares, initial=0) < largest_square:
                 raise diverged(epoch)
             moves += of_below, np.add.reduce(products)
@@ -262,7 +262,7 @@ class MatrixAscent:
 
 
 def finite_sum(x, step, epoch):
-    """Parameters after a step; fields of -inf stay."""
+    """Return parameters after a step; raise unless finite ones remain finite."""
     new = x + step
     if not (math.isfinite(np.add.reduce(new, axis=None)) or np.isfinite(new[np.isfinite(x)]).all()):
         raise diverged(epoch)
@@ -270,7 +270,7 @@ def finite_sum(x, step, epoch):
 
 
 def diverged(epoch):
-    """The error to raise."""
+    """Return the error for diverged parameters."""
     return FloatingPointError(
         f"learning diverged in epoch {epoch}: weights or fields grow beyond all bounds; a smaller "
         "learning_rate may help."

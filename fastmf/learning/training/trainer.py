@@ -1,12 +1,12 @@
 """The training loop: epochs of shuffled batches, metrics, checkpoints and early stopping.
 
-The random numbers of an epoch are a function of (seed, epoch) alone. So a run that was interrupted
-resumes from its state. Missing values are drawn before each epoch by Gibbs sampling of
-the model given the observed ones, from the values of the epoch before (stochastic EM, Celeux &
-Diebolt 1985); the epoch then follows the gradient of the likelihood of complete rows.
+The random numbers of an epoch are a function of (seed, epoch), so that an interrupted run can
+resume from its state. Missing values are drawn before each epoch by Gibbs sampling of the model
+given the observed values, starting from the values of the previous epoch (stochastic EM, Celeux &
+Diebolt 1985); the epoch then uses the gradient of the likelihood of the completed rows.
 
-A checkpoint is the state of a run in a file, from which it resumes bit by bit. It holds a digest of
-each member: a file with other members was not written by a run.
+A checkpoint is a file with the state of a run, from which the run resumes with identical results.
+It contains a digest of each member, by which modified files are detected.
 """
 
 import hashlib
@@ -40,20 +40,20 @@ from fastmf.models._io import (
 
 
 class Checkpoint:
-    """A callback by which `fit` writes its state after each epoch, and resumes from the file.
+    """Callback with which `fit` writes its state after each epoch, and resumes from the file.
 
-    The result has the same bits as without an interruption. A run of more epochs continues a
-    shorter one, if the learning rate is a number or a function of the epoch.
+    The result is bitwise the same as without an interruption. A run can be continued with a larger
+    number of epochs, if the learning rate is a number or a function of the epoch.
 
     Parameters
     ----------
     path : str or path
-        File (.npz). A file of another run is refused.
+        File (.npz). A file of a different run raises an error in `fit`.
 
     Raises
     ------
     FileNotFoundError
-        If there is no folder for `path`.
+        If the folder of `path` does not exist.
 
     Examples
     --------
@@ -76,18 +76,18 @@ class Checkpoint:
 
     @classmethod
     def path_in(cls, callbacks):
-        """The path of the checkpoint among some callbacks, or None."""
+        """Return the path of the checkpoint among callbacks, or None."""
         return next((one.path for one in callbacks if isinstance(one, cls)), None)
 
 
-# Members of a state that are tuples of arrays.
+# Attributes of a state that are tuples of arrays.
 TUPLES = "velocity", "chains", "preconditioners", "completed"
 
 
 def start_of(path, model, X, settings, seed, *data):
-    """The state with which a run begins, and a function that writes a checkpoint.
+    """Return the initial state of a run, and a function that writes a checkpoint.
 
-    Other data than `X` that the result depends on may be None.
+    Further `data` on which the result depends may be None.
     """
     state = initial_state(model)
     state.seed = fresh_seed() if seed is None else int(seed)
@@ -102,21 +102,21 @@ def start_of(path, model, X, settings, seed, *data):
 
 
 def arrays_of(data):
-    """Data as a tuple of arrays."""
+    """Return data as a tuple of arrays."""
     return data if isinstance(data, tuple) else (data,)
 
 
 def fresh_seed():
-    """A seed that the operating system's entropy gives."""
+    """Draw a seed from the entropy of the operating system."""
     return int(np.random.SeedSequence().generate_state(1)[0])
 
 
 def identity(settings, model, seed, *data):
-    """Properties of a run and its checkpoint, as text: if they differ, so would a resumed run."""
+    """Return the properties of a run that must agree with a checkpoint for it to resume."""
     options = asdict(settings)
     if callable(settings.learning_rate):
         options["learning_rate"] = getattr(settings.learning_rate, "__qualname__", "callable")
-    # The size of each parameter to three digits, which are the same on another machine.
+    # The size of each parameter to three digits, which do not depend on the computer.
     parameters = {k: v for k, v in model_to_arrays(model).items() if v.dtype.kind == "f"}
     return options | {
         "seed": seed if seed is None else int(seed),
@@ -148,10 +148,10 @@ def write(path, state, run):
 
 
 def read(path, run, start):
-    """The state in a checkpoint of a run.
+    """Read the state in a checkpoint of a run.
 
-    A run of more epochs continues a shorter run, if the learning rate is a number or a function of
-    the epoch.
+    A run with more epochs can continue a shorter run, if the learning rate is a number or a
+    function of the epoch.
     """
     with reading(path, "a checkpoint") as arrays:
         written, expected = run_in(arrays), json.loads(json.dumps(run, default=plain))
@@ -170,7 +170,7 @@ def read(path, run, start):
 
 
 def run_in(arrays):
-    """The `identity` of the run of a checkpoint, whose members are compared with their digests."""
+    """Return the `identity` of the run in a checkpoint; raise if members do not match digests."""
     (text,) = arrays.texts("digests", 1)
     digests = json.loads(text)
     for name in sorted({*digests, *arrays} - {"digests"}):
@@ -200,21 +200,21 @@ def _state(arrays, start):
 
 
 class IterateAverage:
-    """A callback for training that averages the parameters after each of the last epochs.
+    """Training callback that averages the parameters after each of the last epochs.
 
-    Steps along sampled gradients leave the parameters at a distance from the maximum that grows
-    with the learning rate; the mean of many iterates is closer to it.
+    With stochastic gradients, parameters fluctuate about the maximum with an amplitude that grows
+    with the learning rate; the mean of many iterates is closer to the maximum.
 
     Parameters
     ----------
     first_epoch : int, default 1
-        The first epoch, counted from 1, whose model is averaged, such as two thirds of all epochs
-        at a constant learning rate.
+        The first epoch, counted from 1, whose model is averaged; for example, two thirds of the
+        number of epochs with a constant learning rate.
 
     Attributes
     ----------
     model : model or None
-        Model of the averaged parameters, in the type of the trained one; None before `first_epoch`.
+        Model with the averaged parameters, in the dtype of training; None before `first_epoch`.
     n_averaged : int
         Number of models averaged.
 
@@ -225,9 +225,9 @@ class IterateAverage:
 
     Notes
     -----
-    Polyak & Juditsky (1992), once an epoch. Each epoch has the same weight, and sums are in
-    float64. For the trained machine to use the average, replace its `model_`. Training anew forgets
-    the average of the run before.
+    Polyak & Juditsky (1992), once an epoch. Epochs have equal weights, and sums are in float64. To
+    use the average in a trained machine, replace its `model_`. A new training run discards the
+    average of the previous run.
 
     Examples
     --------
@@ -255,7 +255,7 @@ class IterateAverage:
 
     @property
     def model(self):
-        """The model of the averaged parameters."""
+        """Model with the averaged parameters."""
         if self._last is None:
             return None
         parameters = self._mean.combine(lambda x: x.astype(self._last.dtype))
@@ -285,49 +285,49 @@ class IterateAverage:
         self._mean, self._last, self.n_averaged = new, model, self.n_averaged + 1
 
 
-# Rows from which steps are prepared: see `Steps.prepare`.
+# Number of rows passed to `Steps.prepare`.
 PREPARED_ROWS = 1000
-# Sweeps of Gibbs sampling before an epoch, and where there were no values before.
+# Gibbs sweeps of missing values before an epoch, and before the first epoch.
 SWEEPS, FIRST_SWEEPS = 5, 20
 
 
 def stream(seed, epoch, *numbers):
-    """The random generator of an epoch, for its order and its steps; or one of these numbers."""
+    """Return the random generator of an epoch, or with `numbers` an independent one."""
     return np.random.default_rng([seed, epoch + 1, *(n + 1 for n in numbers or (-1,))])
 
 
 class Steps:
-    """Steps of learning a kind of model in one run, and its functions that the loop calls."""
+    """Base class of the training steps of a kind of model, called by the training loop."""
 
-    # The metric that early stopping maximises (with "validation_" before it if there are such
-    # data), and its name in the lines of `verbose`.
+    # The metric that early stopping maximises (with the prefix "validation_" if there are
+    # validation data), and its name in the output of `verbose`.
     score, label = "log_likelihood", "log-likelihood per unit"
-    # Batches from one preparation of the steps to the next.
+    # Number of batches between calls of `prepare`; None: never.
     n_between = None
-    # draw(model, data, missing, n_sweeps, rng): rows of data with values in the place of missing
-    # ones, drawn in Gibbs sweeps from those in the data, if any; None where none may be missing.
+    # draw(model, data, missing, n_sweeps, rng) returns rows of data with missing values drawn by
+    # Gibbs sweeps, starting from values in the data, if any; None if values must not be missing.
     draw = None
 
     def __init__(self, settings, n_threads=None):
         self.settings, self.n_threads = settings, n_threads
 
     def __call__(self, state, batch, rate, rng):
-        """Move a state one step up."""
+        """Take a step, which changes the state."""
         raise NotImplementedError
 
     def metrics(self, state, monitored, validation, weights=None):
-        """Metrics of an epoch by name; the state may keep what the next epoch needs."""
+        """Return the metrics of an epoch by name."""
         raise NotImplementedError
 
     def prepare(self, state, X):
-        """Prepare the next `n_between` steps, given the rows that follow in the epoch."""
+        """Prepare the next `n_between` steps, given the next rows of the epoch."""
 
-    def settle(self, state):
-        """Give a state, after the steps of an epoch, a model that later steps do not change."""
+    def detach(self, state):
+        """Replace the model of a state, after an epoch, by one that later steps do not change."""
 
 
 class Completion:
-    """Data whose first array has missing values, which are drawn before each epoch."""
+    """Data with missing values in the first array, which are drawn before each epoch."""
 
     def __init__(self, data, model, draw):
         values, *features = arrays_of(data)
@@ -338,11 +338,11 @@ class Completion:
 
     @property
     def data(self):
-        """The data as they were completed last."""
+        """The data with the missing values that were drawn last."""
         return self._arrays if self._is_tuple else self._arrays[0]
 
     def __call__(self, state, rng):
-        """Complete the rows, from the values in the state if there are some."""
+        """Draw the missing values, starting from the values in the state, if any."""
         values, missing = self._arrays[0], self._missing[self._rows]
         if state.completed:
             values[self._missing] = state.completed[0][0]
@@ -357,7 +357,7 @@ def _rows(data, rows):
 
 
 def monitor_rows(X, settings, seed, weights=None):
-    """The rows of data on which metrics are computed, always the same ones, and their weights."""
+    """Return the rows of data for the metrics, the same for each epoch, and their weights."""
     n_rows, n = arrays_of(X)[0].shape[0], settings.monitor_rows
     rng = np.random.default_rng([seed, 0, 1])
     if n_rows <= n:
@@ -365,17 +365,17 @@ def monitor_rows(X, settings, seed, weights=None):
     if weights is None:
         return _rows(X, np.sort(rng.permutation(n_rows)[:n])), None
     rows = np.unique(resampled_rows(weights, n, rng.random()))
-    # Inverse probabilities of the draw, min(1, n weight / sum), times the weights.
+    # Weights divided by the probabilities of the draw, min(1, n weight / sum).
     return _rows(X, rows), np.maximum(weights, weights.sum() / n)[rows]
 
 
 def weighted_rows(weights, rng):
-    """The same number of rows, each as often as its weight says on average, in random order."""
+    """Resample the rows in proportion to their weights, in random order."""
     return rng.permutation(resampled_rows(weights, len(weights), rng.random()))
 
 
 def resampled_rows(weights, n_drawn, offset):
-    """Rows in ascending order, each as often as its weight says, rounded down or up."""
+    """Resample rows systematically in proportion to their weights; return sorted indices."""
     cumulated = np.cumsum(weights, dtype=np.float64)
     places = (np.arange(n_drawn) + offset) / n_drawn * cumulated[-1]
     last = np.flatnonzero(weights)[-1]
@@ -385,14 +385,14 @@ def resampled_rows(weights, n_drawn, offset):
 def train(model, X, steps, *, seed=None, validation=None, weights=None, callbacks=(), verbose=0):
     """Maximise the log-likelihood of data, or another objective, by stochastic gradient ascent.
 
-    The result is a function of the seed; None draws one. An epoch has each row as often as its
-    weight says, on average. Training stops when a callback returns True after an epoch.
+    The result is determined by the seed; None draws one. Rows of an epoch are resampled in
+    proportion to their weights. Training stops when a callback returns True after an epoch.
     """
     if not (isinstance(callbacks, Iterable) and all(map(callable, callbacks))):
         raise TypeError(f"callbacks must be a sequence of functions, got {callbacks!r:.60}.")
     settings, checkpoint = steps.settings, Checkpoint.path_in(callbacks)
     state, write_checkpoint = start_of(checkpoint, model, X, settings, seed, validation, weights)
-    monitored, of_monitored = monitor_rows(X, settings, state.seed, weights)
+    monitored, monitored_weights = monitor_rows(X, settings, state.seed, weights)
     complete = None
     if steps.draw and is_incomplete(arrays_of(X)[0]):
         complete = Completion(X, model, steps.draw)
@@ -402,10 +402,10 @@ def train(model, X, steps, *, seed=None, validation=None, weights=None, callback
         if complete:
             complete(state, stream(state.seed, state.epoch, -1, 0))
         _take_epoch(state, steps, X, weights)
-        steps.settle(state)
+        steps.detach(state)
         state.epoch += 1
         entry = {"epoch": state.epoch, "learning_rate": learning_rate(settings, state.epoch - 1)}
-        entry |= steps.metrics(state, monitored, validation, of_monitored)
+        entry |= steps.metrics(state, monitored, validation, monitored_weights)
         for name, value in entry.items():
             state.history.setdefault(name, []).append(value)
         if settings.early_stopping:
@@ -415,7 +415,7 @@ def train(model, X, steps, *, seed=None, validation=None, weights=None, callback
         write_checkpoint(state)
         if verbose:
             to_stderr(_line(state.history, steps))
-        # All are called, whatever the first returns.
+        # All callbacks are called, even if the first one returns True.
         if any([callback(state) is True for callback in callbacks]):
             break
     if settings.early_stopping and state.best is not None:

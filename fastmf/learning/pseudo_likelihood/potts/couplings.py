@@ -1,9 +1,9 @@
-"""Couplings of a Potts machine, a matrix of all states.
+"""Couplings of a Potts machine as a matrix over all states: scores, and naive mean-field inversion.
 
-Contact scores are norms of couplings. Couplings of naive mean-field inversion (mean-field DCA) are
-minus the inverse of the covariance matrix of all states but one of each position
-(Morcos et al. 2011), with frequencies f <- (1 - p) f + p / q and f_ij <- (1 - p) f_ij + p / (q_i
-q_j). The means of the data are then a fixed point of naive mean field.
+Contact scores are norms of couplings. The couplings of naive mean-field inversion (mean-field DCA)
+are minus the inverse of the covariance matrix of all states except one of each position (Morcos et
+al. 2011), with frequencies f <- (1 - p) f + p / q and f_ij <- (1 - p) f_ij + p / (q_i q_j). The
+means of the data are then a fixed point of naive mean field.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from fastmf.models._gauge import PositionStates, position_in_zero_sum
 
 
 def local_fields(couplings, labels, sizes):
-    """Local fields X J of rows of labels, (n_rows, n_states)."""
+    """Compute the local fields X J of rows of labels, (n_rows, n_states)."""
     out = np.zeros((len(labels), len(couplings)), couplings.dtype)
     for j, first in enumerate(np.cumsum(sizes) - sizes):
         present = labels[:, j] >= 0
@@ -24,15 +24,15 @@ def local_fields(couplings, labels, sizes):
 
 
 def of_coefficients(coefficients, labels, sizes):
-    """Couplings A'X + X'A, zero within positions, of coefficients A of rows X of labels."""
+    """Return couplings A'X + X'A, zero within positions, given coefficients A of rows X."""
     half, position = one_hot(labels, sizes).T @ coefficients, PositionStates(sizes).position
     return np.where(position[:, None] == position, 0.0, half + half.T)
 
 
 def one_hot(labels, sizes, dtype=np.float64):
-    """Rows of labels, negative if absent, as a sparse matrix (n_rows, n_states) of ones.
+    """Encode labels, negative if absent, as a sparse one-hot matrix (n_rows, n_states).
 
-    In columns, since positions are read one by one.
+    The matrix is stored by columns, as positions are read one by one.
     """
     first = np.cumsum(sizes) - sizes
     rows, positions = np.nonzero(labels >= 0)
@@ -45,7 +45,7 @@ def one_hot(labels, sizes, dtype=np.float64):
 
 
 def norms(couplings, sizes, gauge="zero-sum", ignore=None):
-    """Frobenius norms of the couplings of all pairs of positions."""
+    """Compute the Frobenius norms of the couplings of all pairs of positions."""
     positions = PositionStates(np.asarray(sizes))
     n_groups = len(positions.sizes)
     out = np.zeros((n_groups, n_groups))
@@ -57,12 +57,12 @@ def norms(couplings, sizes, gauge="zero-sum", ignore=None):
             block[ignore : ignore + 1] = 0
         out[i] = np.add.reduceat(block.sum(0), positions.first)
     np.fill_diagonal(out, 0)
-    # The two triangles differ by rounding.
+    # The two triangles may differ by rounding errors.
     return np.sqrt((out + out.T) / 2)
 
 
 def average_product_corrected(scores):
-    """Scores less what mean scores explain: F_ij - F_i. F_.j / F_.. (Dunn et al. 2008)."""
+    """Apply the average product correction F_ij - F_i. F_.j / F_.. (Dunn et al. 2008)."""
     n = len(scores)
     if n < 2 or not scores.any():
         return scores.copy()
@@ -76,7 +76,7 @@ def average_product_corrected(scores):
 
 
 def pair_frequencies(labels, weights, sizes, pseudocount):
-    """Frequencies of states and of pairs of states, among rows where the positions are present."""
+    """Compute frequencies of states and of pairs of states, over rows with observed positions."""
     sizes, position = np.asarray(sizes), PositionStates(sizes).position
     pairs, present = np.zeros((len(position), len(position))), np.zeros((len(sizes), len(sizes)))
     for start in range(0, len(labels), 1024):
@@ -120,12 +120,12 @@ def naive_mean_field(labels, weights, sizes, pseudocount, l2=0.0):
 
 
 def _inverse(covariance):
-    """The inverse of a covariance matrix; None if it is singular."""
+    """Invert a covariance matrix; return None if it is singular."""
     try:
         factor = cholesky(covariance.T)
     except LinAlgError:
         return None
-    # The share of each variance that the variables before it do not explain.
+    # Compare each variance with its part that is not explained by previous variables.
     if (factor.lower.diagonal() ** 2 * MAX_CONDITION < covariance.diagonal()).any():
         return None
     return factor.inverse(overwrite=True)

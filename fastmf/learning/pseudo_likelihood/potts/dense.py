@@ -1,9 +1,9 @@
 """The log-pseudo-likelihood of a Potts machine as a function of all fields and couplings.
 
-It is for what takes matrices of all parameters: Newton's method, standard errors and tests. The
-negative Hessian H is singular along changes of gauge. The scores of the rows have no component
-there, and the sandwich with the pseudo-inverse of H is the covariance of estimates in the gauge
-where such changes are zero. Another gauge is a linear map of parameters, and so of their errors.
+It is used for Newton's method, standard errors and tests, which need matrices of all parameters.
+The negative Hessian H is singular along changes of gauge. The scores of the rows have no component
+along these, and the sandwich with the pseudo-inverse of H is the covariance of estimates in the
+gauge in which these components are zero. Other gauges are linear maps of the parameters.
 """
 
 import copy
@@ -24,8 +24,8 @@ from fastmf.models._gauge import PositionStates, in_gauge
 class DenseObjective(PairwiseLikelihood):
     """Mean log-pseudo-likelihood as a function of flat fields and couplings of states u < v.
 
-    `labels` (n_rows, n_groups) are negative if absent, and `targets` -1 where a conditional
-    probability is not in the sum. Unless it is `symmetric` it is for `items` alone.
+    `labels` (n_rows, n_groups) are negative if absent; `targets` are -1 for conditional
+    probabilities that are omitted. If not `symmetric`, only `items` may be used.
     """
 
     singular = True
@@ -42,17 +42,17 @@ class DenseObjective(PairwiseLikelihood):
         self.n_units, self.n_fields = len(self.positions.sizes), len(self.position)
         self.n_columns, self.width = self.n_fields, int(self.positions.sizes.max())
         self.coupled = coupled_units(edges, self.n_units)
-        of_pairs = self.positions.sizes @ self.coupled @ self.positions.sizes // 2
-        self.n_parameters = self.n_fields + int(of_pairs)
+        n_pairs = self.positions.sizes @ self.coupled @ self.positions.sizes // 2
+        self.n_parameters = self.n_fields + int(n_pairs)
 
     @computed_once
     def pairs(self):
-        """Pairs of states u < v that are coupled."""
+        """The coupled pairs of states u < v."""
         return np.nonzero(np.triu(self.coupled[self.position[:, None], self.position]))
 
     @computed_once
     def index(self):
-        """Parameter of each pair of states; the field of a state and itself."""
+        """Index of the coupling of each pair of states; on the diagonal, of fields."""
         index = np.zeros((self.n_fields, self.n_fields), np.int64)
         index[self.pairs] = self.n_fields + np.arange(len(self.pairs[0]))
         index += index.T
@@ -61,12 +61,12 @@ class DenseObjective(PairwiseLikelihood):
 
     @computed_once
     def ridge(self):
-        """Penalties of all parameters."""
+        """Ridge penalties of all parameters."""
         l2, l2_field, *_ = self.options
         return np.repeat([l2_field, l2], [self.n_fields, self.n_parameters - self.n_fields])
 
     def check_size(self):
-        """Refuse more parameters than matrices are made for."""
+        """Raise if there are too many parameters for matrices of all parameters."""
         if self.n_parameters > MAX_HESSIAN_PARAMETERS:
             raise ValueError(
                 "Newton's method, standard errors and incomplete rows are for up to "
@@ -75,20 +75,20 @@ class DenseObjective(PairwiseLikelihood):
             )
 
     def reweighted(self, weights):
-        """The objective of these rows with other weights."""
+        """Return the objective with other weights of the rows."""
         result = copy.copy(self)
         result.total = float(weights.sum())
         result.weights, result._latest = weights / result.total, None
         return result
 
     def independent(self):
-        """Parameters of uncoupled positions, with a row more for each state."""
+        """Return the parameters of uncoupled positions, with pseudocounts of one row."""
         counts = TOLERANCE_ROWS * (self.weights @ one_hot(self.labels, self.positions.sizes))
         field = self.positions.zero_sum(np.log(counts + 1))
         return np.append(field, np.zeros(len(self.pairs[0])))
 
     def _value_and_derivatives(self, parameters):
-        """Value, half its derivatives by couplings, and derivatives by fields."""
+        """Compute the value, half its derivatives by couplings, and derivatives by fields."""
         couplings, field = self.unpacked(parameters)
 
         def sums(rows):
@@ -100,7 +100,7 @@ class DenseObjective(PairwiseLikelihood):
         return self.sums_over_blocks(sums)
 
     def contrasts(self):
-        """Directions of couplings that no change of gauge moves, orthonormal, pair by pair."""
+        """Return orthonormal gauge-invariant directions of couplings, their indices, and pairs."""
         pairs, offsets = np.nonzero(np.triu(self.coupled)), [0]
         rows, columns, values = [], [], []
         helmert = [linalg.helmert(int(q)) for q in self.positions.sizes]
@@ -114,19 +114,19 @@ class DenseObjective(PairwiseLikelihood):
             offsets.append(offsets[-1] + len(block))
         entries = np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))
         matrix = sparse.coo_array(entries, shape=(offsets[-1], self.n_parameters)).tocsr()
-        of_pairs = [np.arange(a, b) for a, b in pairwise(offsets)]
-        return matrix, of_pairs, pairs
+        indices_by_pair = [np.arange(a, b) for a, b in pairwise(offsets)]
+        return matrix, indices_by_pair, pairs
 
     def indices_of(self, first, second):
-        """Parameters of pairs of positions: couplings of all states, or fields of one."""
-        wanted = np.zeros((self.n_units, self.n_units), bool)
-        wanted[first, second] = wanted[second, first] = True
+        """Return the indices of couplings of pairs of positions, or of fields (equal indices)."""
+        selected = np.zeros((self.n_units, self.n_units), bool)
+        selected[first, second] = selected[second, first] = True
         u, v = self.pairs
-        fields = wanted.diagonal()[self.position]
-        return np.flatnonzero(np.append(fields, wanted[self.position[u], self.position[v]]))
+        fields = selected.diagonal()[self.position]
+        return np.flatnonzero(np.append(fields, selected[self.position[u], self.position[v]]))
 
     def items(self, l1=0.0):
-        """`Items` of the rows, in the zero-sum gauge as far as that changes no probability."""
+        """Return the `Items` of the rows, in the zero-sum gauge if probabilities allow it."""
         l2, l2_field, *_ = self.options
         contrasts = [linalg.helmert(int(q)).T for q in self.positions.sizes]
         in_gauge = (not l2_field) & (self.labels >= 0).all(0)
@@ -148,14 +148,14 @@ class DenseObjective(PairwiseLikelihood):
         return residual, separates
 
     def _one_hot(self, rows):
-        """Rows and their targets as ones and zeros, and which states belong to a target."""
+        """Return one-hot rows and targets, and a mask of the states of positions with targets."""
         labels, targets, sizes = self.labels[rows], self.targets[rows], self.positions.sizes
         x = one_hot(labels, sizes).toarray()
         states = x if self.targets is self.labels else one_hot(targets, sizes).toarray()
         return x, states, (targets >= 0)[:, self.position]
 
     def _conditionals(self, parameters, rows):
-        """One-hot rows and conditional probabilities of rows."""
+        """Return one-hot rows and their conditional probabilities."""
         couplings, field = self.unpacked(parameters)
         x, _, present = self._one_hot(rows)
         return x, self.positions.softmax(x @ couplings + field) * present
@@ -171,7 +171,7 @@ class DenseObjective(PairwiseLikelihood):
         return residuals, residuals
 
     def hessian(self, parameters):
-        """Negative Hessian, penalties included, (n_parameters, n_parameters)."""
+        """Compute the negative Hessian with penalties, (n_parameters, n_parameters)."""
         self.check_size()
         hessian = np.diag(self.ridge)
         for rows in self.blocks():
@@ -181,7 +181,7 @@ class DenseObjective(PairwiseLikelihood):
         return hessian
 
     def _add_curvature(self, hessian, i, x, weights, p):
-        """Add the curvature of the multinomial regression of position i on the others."""
+        """Add the curvature of the multinomial regression of position i on its neighbours."""
         states = np.flatnonzero(self.position == i)
         neighbours = np.flatnonzero(self.coupled[i, self.position])
         features = np.hstack([np.ones((len(x), 1)), x[:, neighbours]])
@@ -193,15 +193,15 @@ class DenseObjective(PairwiseLikelihood):
                 hessian[np.ix_(indices[k], indices[l])] += block
 
     def errors_in_gauge(self, covariance, gauge):
-        """Return standard errors of couplings and fields in a gauge, or (None) as estimated."""
+        """Compute standard errors of couplings and fields in a gauge; None: as estimated."""
         values, vectors = np.linalg.eigh(covariance)
         factor = (vectors * np.sqrt(np.maximum(values, 0))).T
-        of_couplings, of_field = np.zeros((self.n_fields, self.n_fields)), np.zeros(self.n_fields)
+        J_var, h_var = np.zeros((self.n_fields, self.n_fields)), np.zeros(self.n_fields)
         for start in range(0, len(factor), 64):
             couplings, field = self.unpacked(factor[start : start + 64])
             if gauge is not None:
                 couplings, field = in_gauge(couplings, field, self.positions.sizes, gauge)
-            of_couplings += np.square(couplings).sum(0)
-            of_field += np.square(field).sum(0)
-        of_couplings[self.position[:, None] == self.position] = 0
-        return np.sqrt(of_couplings), np.sqrt(of_field)
+            J_var += np.square(couplings).sum(0)
+            h_var += np.square(field).sum(0)
+        J_var[self.position[:, None] == self.position] = 0
+        return np.sqrt(J_var), np.sqrt(h_var)

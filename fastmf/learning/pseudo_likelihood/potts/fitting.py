@@ -1,4 +1,4 @@
-"""Fits of Potts machines: which objective, which solver, in which precision."""
+"""Fits of Potts machines: choice of objective and precision, and L-BFGS."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -16,17 +16,17 @@ from fastmf.learning.pseudo_likelihood.potts.objective import (
 )
 from fastmf.models._gauge import PositionStates
 
-# Pairs of steps and changes of the gradient in the memory of L-BFGS.
+# Number of pairs of steps and changes of the gradient stored by L-BFGS.
 _N_PAIRS = 6
-# Parameters from which L-BFGS computes in single precision.
+# Smallest number of parameters for which L-BFGS uses single precision by default.
 _MIN_SINGLE_PARAMETERS = 500_000
 
 
 class Options(NamedTuple):
-    """How to fit.
+    """Options of a fit.
 
-    `tol` is the predicted rise of `TOLERANCE_ROWS` rows at which a fit ends; `single` is the
-    precision, by default of many parameters; `report` is called with the iteration and the value.
+    A fit stops if the predicted gain of `TOLERANCE_ROWS` rows is below `tol`; `single` precision is
+    the default for many parameters; `report` is called with the iteration and the value.
     """
 
     l2: float
@@ -39,7 +39,7 @@ class Options(NamedTuple):
 
 
 class PottsFit(NamedTuple):
-    """A fitted machine."""
+    """Result of a fit."""
 
     couplings: np.ndarray
     field: np.ndarray
@@ -48,38 +48,38 @@ class PottsFit(NamedTuple):
 
 
 def n_parameters(sizes):
-    """Numbers of fields and of couplings of all pairs of states."""
+    """Return the number of fields and couplings of all pairs of states."""
     sizes = np.asarray(sizes, float)
     return sizes.sum() + (sizes.sum() ** 2 - (sizes**2).sum()) / 2
 
 
 def starting_field(data):
-    """Logarithms of counts of states plus one, less their means."""
+    """Return the logarithms of counts of states plus one, with zero mean for each position."""
     return PositionStates(data.sizes).zero_sum(np.log(data.counts + 1))
 
 
 def fit(data, options, edges=None):
     """Maximise the log-pseudo-likelihood."""
-    given, data = data, data.of_mean_weight_one()
+    original, data = data, data.of_mean_weight_one()
     options = options._replace(tol=options.tol * data.total / TOLERANCE_ROWS)
     symmetric = options.symmetric
     result = _fit_symmetric(data, options, edges) if symmetric else _fit_asymmetric(data, options)
-    return result._replace(history=result.history * (given.total / data.total))
+    return result._replace(history=result.history * (original.total / data.total))
 
 
 def _precision(data, options):
-    """The floating type to compute in."""
+    """Return the floating-point type of the computation."""
     single = options.single
     if single is None:
         single = n_parameters(data.sizes) >= _MIN_SINGLE_PARAMETERS
-    # Products of larger penalties with the data would overflow.
+    # Products of larger penalties with data would overflow.
     single = single and max(options.l2, options.l2_field) < float(np.finfo(np.float32).max) ** 0.5
     return np.dtype(np.float32 if single else np.float64)
 
 
 def _fit_symmetric(data, options, edges):
     dtype = _precision(data, options)
-    # History, scale, point and two gradients of half a matrix, two whole ones, and the result.
+    # Half matrices: history, scale, point and two gradients; two whole matrices, and the result.
     n_bytes = data.n_states**2 * (((2 * _N_PAIRS + 5) / 2 + 2) * dtype.itemsize + 8)
     check_available(n_bytes, "this fit", "take solver='asymmetric', or fewer positions")
     objective = SymmetricObjective(data, options.l2, options.l2_field, dtype, edges)
@@ -95,7 +95,7 @@ def _fit_symmetric(data, options, edges):
 
 def _fit_asymmetric(data, options):
     layout = PottsLayout(data.sizes, _precision(data, options))
-    # Estimates of both positions of a pair, and then their averages in double precision.
+    # Both estimates of each pair of positions, and their averages in double precision.
     n_bytes = (8 + layout.dtype.itemsize) * data.n_states**2
     check_available(n_bytes, "this fit", "take fewer positions")
     rows, start = data.rows(layout), starting_field(data)
@@ -119,14 +119,14 @@ def _fit_asymmetric(data, options):
         for_each(fit_block, range(layout.n_blocks), n_workers)
     average = np.add(results, results.T, dtype=float)
     average /= 2
-    # The history is as if the separate fits had been done side by side.
+    # Sum the histories of the separate fits, as if these had run in parallel.
     longest = max(len(one.history) for one in minima)
     histories = [one.history + one.history[-1:] * (longest - len(one.history)) for one in minima]
     return PottsFit(average, field, -np.sum(histories, 0), all(one.stopped for one in minima))
 
 
 def log_pseudo_likelihood(data, couplings, field):
-    """Log-pseudo-likelihood per unit of weight of the data, without penalties."""
+    """Compute the log-pseudo-likelihood per unit of weight, without penalties."""
     single = n_parameters(data.sizes) >= _MIN_SINGLE_PARAMETERS
     layout = PottsLayout(data.sizes, np.float32 if single else np.float64)
     tables = layout.couplings_to_blocks(couplings)
@@ -137,7 +137,7 @@ def log_pseudo_likelihood(data, couplings, field):
 
 
 def score_of(fields, labels, sizes):
-    """Log-pseudo-likelihoods of rows of labels with their local fields, (n_rows, n_states)."""
+    """Compute log-pseudo-likelihoods of rows, given labels and local fields (n_rows, n_states)."""
     positions = PositionStates(sizes)
     states = positions.first + np.maximum(labels, 0)
     logs = np.take_along_axis(positions.log_softmax(fields), states, axis=1)

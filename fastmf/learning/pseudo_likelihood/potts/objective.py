@@ -8,20 +8,20 @@ With R = w (X - P) of one-hot rows X and conditional probabilities P
     dl/dJ  = X'R + R'X - N l2 J                       (blocks of pairs i != j)
 
 *Coordinates.* Fields are centred, h' = h + c J f with the frequencies f, and have mean zero over
-the states of each position, which changes no probability. Everything is divided by the square root
-of the curvature at independent positions:
+the states of each position, which does not change probabilities. All parameters are scaled by the
+square root of the curvature at independent positions:
 
     D_ij(a, b) = N f_a f_b (2 - f_a - f_b) + N l2,   D_i(a) = N f_a (1 - f_a) + N l2_field
 
-and c_i(a) = N f_a (1 - f_a) / D_i(a): the best field follows J f less, the more it is penalised.
+and c_i(a) = N f_a (1 - f_a) / D_i(a), which is smaller the more fields are penalised.
 
-The *asymmetric* objective is a sum over positions i of multinomial regressions on all others, each
-with couplings J^(i) of its own and half the penalty, as each pair of positions has two of them,
+The *asymmetric* objective is a sum over positions i of multinomial regressions on all other
+positions, each with its own couplings J^(i) and half the penalty, as pairs have two couplings,
 
     l_i = sum_s w_s ln p_{s i x_si} - N l2 / 4 sum_j |J^(i)_j|^2 - N l2_field / 2 |h_i|^2
 
-and J_ij is the average of J^(i)_j and the transpose of J^(j)_i. Its couplings of a position to
-others are in its own conditional probabilities only, so that the curvature is that of one side,
+and J_ij is the average of J^(i)_j and the transpose of J^(j)_i. The couplings J^(i) occur in the
+conditional probabilities of position i only, so that the curvature is one-sided,
 
     D_ij(a, b) = N f_a (1 - f_a) f_b + N l2 / 2
 """
@@ -43,18 +43,18 @@ from fastmf.models._gauge import PositionStates
 
 
 class PottsLayout(PositionStates):
-    """Flat states of positions with some numbers of states, and blocks of positions.
+    """Layouts of states: flat, by positions with given sizes, and in blocks of positions.
 
     Attributes
     ----------
     first : int array of shape (n_groups,)
         First flat state of each position.
     position, state : int array of shape (n_states,)
-        Position and number of each flat state.
+        Position of each flat state, and index within the position.
     n_blocks, width : int
-        Blocks of `POSITIONS` positions, numbers in a row of a block.
+        Number of blocks of `POSITIONS` positions, and width of a block.
     place : int array of shape (n_states,)
-        Place of each flat state in all blocks.
+        Index of each flat state in the concatenated blocks.
     """
 
     def __init__(self, sizes, dtype=np.float64):
@@ -70,22 +70,22 @@ class PottsLayout(PositionStates):
     # --- flat arrays to blocks and back -------------------------------------------------------
 
     def to_blocks(self, vector, elsewhere=0):
-        """A flat vector in blocks, and a number at places without a state."""
+        """Arrange a flat vector in blocks; `elsewhere` is for places without a state."""
         blocks = aligned((self.n_blocks, self.width), self.dtype)
         blocks[...] = elsewhere
         blocks.reshape(-1)[self.place] = vector
         return blocks
 
     def field_to_blocks(self, field):
-        """A flat field in blocks; places without a state have a very low field."""
+        """Arrange a flat field in blocks; places without a state have a very low field."""
         return self.to_blocks(field, LOW_FIELD)
 
     def vector_from_blocks(self, blocks):
-        """A flat vector, in double precision."""
+        """Return the flat vector of blocks, in double precision."""
         return blocks.reshape(-1)[self.place].astype(float)
 
     def couplings_to_blocks(self, couplings):
-        """Tables of couplings, (n_blocks, n_blocks * width, width), of J (n_states, n_states).
+        """Convert J (n_states, n_states) to tables (n_blocks, n_blocks * width, width).
 
         Entry [p, source, a] is the coupling of a source to state a of block p.
         """
@@ -99,7 +99,7 @@ class PottsLayout(PositionStates):
         return tables
 
     def couplings_from_blocks(self, tables):
-        """J (n_states, n_states) of tables, in double precision: targets first."""
+        """Convert tables to J (n_states, n_states) in double precision, with targets as rows."""
         couplings = np.empty((self.n_states, self.n_states))
         for p in range(self.n_blocks):
             states = self.place // self.width == p
@@ -107,7 +107,7 @@ class PottsLayout(PositionStates):
         return couplings
 
     def rows(self, labels, weights, parents, forests):
-        """`PottsRows` of labels (n_rows, n_groups), negative if absent, each after its parent."""
+        """Return the `PottsRows` of labels, negative if absent; parents must precede rows."""
         n_rows = len(labels)
         codes = np.full((n_rows, self.n_blocks * POSITIONS), ABSENT, np.uint8)
         codes[:, : self.n_groups] = np.where(labels < 0, np.uint8(ABSENT), labels)
@@ -117,7 +117,7 @@ class PottsLayout(PositionStates):
         )
 
     def _changes(self, labels, parents):
-        """Differences between rows and their parents: `spans` and `changes` of `PottsRows`."""
+        """Return differences of rows from their parents: `spans` and `changes` of `PottsRows`."""
         block, within = np.divmod(np.arange(self.n_groups), POSITIONS)
         offset = (block * self.width + within).astype(np.int32)
         spans, parts, total = np.zeros((len(labels) + 1, 2), np.int64), [], 0
@@ -126,7 +126,7 @@ class PottsLayout(PositionStates):
             above = parents[start : start + 4096]
             old = np.where(above[:, None] < 0, -1, labels[above]).astype(np.int32)
             differs = new != old
-            # For each row first what the parent has, then what the row has.
+            # For each row, the states of the parent are followed by the states of the row.
             both = np.stack([old, new], 1)
             differing = differs[:, None] & (both >= 0)
             parts.append((both * POSITIONS + offset)[differing])
@@ -138,13 +138,13 @@ class PottsLayout(PositionStates):
         return spans, np.concatenate(parts).astype(np.int32)
 
 
-# Rows of a forest, with trees of its own: the time of a tree grows with the square of their number,
-# and fields of a forest stay in the cache.
+# Number of rows of a forest, which has separate trees: the time to build a tree is quadratic in
+# this number, and the fields of a forest fit in the cache.
 FOREST_ROWS = 4096
 
 
 def spanning_order(labels, n_threads=None):
-    """An order of rows in which each follows a similar one, its parent."""
+    """Return an order of rows in which each row follows a similar one, its parent."""
     n_rows = len(labels)
     codes = hamming.padded(labels.astype(np.int16) + 1)
     sizes = np.count_nonzero(labels >= 0, axis=1).astype(np.int64)
@@ -168,7 +168,7 @@ def spanning_order(labels, n_threads=None):
 
 
 class PottsData:
-    """Weighted rows of labels, merged and in the order of a tree.
+    """Distinct weighted rows of labels in the order of `spanning_order`.
 
     Labels (n_rows, n_groups) are negative if absent.
     """
@@ -191,31 +191,31 @@ class PottsData:
             )
 
     def of_mean_weight_one(self):
-        """The same with weights that add up to the number of distinct rows.
+        """Return the data with weights that sum to the number of distinct rows.
 
-        Tolerances, pseudocounts and single precision do not suit weights of any size.
+        Tolerances, pseudocounts and single precision need weights of order one.
         """
         scaled, n_rows = copy.copy(self), float(len(self.weights))
-        # In this order nothing overflows, however small weights are.
+        # This order of operations does not overflow for small weights.
         scaled.weights = self.weights / self.total * n_rows
         scaled.counts = self.counts / self.total * n_rows
         scaled.total = n_rows
         return scaled
 
     def frequencies(self):
-        """Frequencies of all states, with a pseudocount of one; never 0 or 1."""
+        """Return the frequencies of all states with a pseudocount of one; never 0 or 1."""
         q = np.repeat(self.sizes, self.sizes)
         return (self.counts + 1) / (self.total + q)
 
     def rows(self, layout):
-        """`PottsRows` for the kernels."""
+        """Return the `PottsRows` for the kernels."""
         return layout.rows(self.labels, self.weights, self.parents, self.forests)
 
 
 class Evaluator:
-    """Calls the kernels of a layout with rows: tables of couplings in, tables of gradients out.
+    """Evaluates value and gradient of rows by kernels, for tables of couplings in a layout.
 
-    The rows may be of some blocks of the layout.
+    The rows may be restricted to some blocks of the layout.
     """
 
     def __init__(self, layout, rows, n_threads=None):
@@ -230,7 +230,7 @@ class Evaluator:
         self.values = np.empty((len(rows.labels), self.n_blocks))
 
     def value_and_gradient(self, tables, field, gradient, field_gradient):
-        """Sum of the values of all rows; the gradients are filled."""
+        """Return the sum of the values of all rows; the gradients are overwritten."""
         arguments = (self.rows, tables, field, self.memory, np.zeros(2, np.int64),
                      gradient, field_gradient, self.values)  # fmt: skip
         in_parallel(potts_kernels.value_and_gradient, arguments, self.n_workers)
@@ -238,9 +238,9 @@ class Evaluator:
 
 
 class SymmetricObjective:
-    """Minus the penalised log-pseudo-likelihood, as a function of scaled tiles and fields.
+    """Minus the penalised log-pseudo-likelihood as a function of scaled tiles and fields.
 
-    `edges` are the pairs of positions with couplings, (n_edges, 2), by default all.
+    `edges` are the coupled pairs of positions, (n_edges, 2), by default all.
     """
 
     def __init__(self, data, l2, l2_field, dtype, edges=None):
@@ -280,21 +280,21 @@ class SymmetricObjective:
     # --- coordinates ----------------------------------------------------------------------------
 
     def start(self, field):
-        """Coordinates of no couplings and a flat field."""
+        """Return the coordinates of zero couplings and a flat field."""
         z = aligned((self.size,), self.layout.dtype)
         z[:] = 0
         z[self.n_tile_numbers :] = self.centring * field / self.field_scale
         return z
 
     def tiles(self, z):
-        """The tiles of a vector of coordinates."""
+        """Return the tiles of a vector of coordinates."""
         return z[: self.n_tile_numbers].reshape(self.scale.shape)
 
     def scatter(self, z):
-        """Tables of couplings, in `tables[0]`, and the flat field at coordinates."""
+        """Set the tables of couplings, `tables[0]`, and return the flat field at coordinates."""
         J, (p, r), width = self.tables[0], self.places.T, self.layout.width
         tiles = (self.scale * self.tiles(z)).reshape(-1, width, width)
-        tiles[p == r] += tiles[p == r].swapaxes(1, 2)  # of one triangle
+        tiles[p == r] += tiles[p == r].swapaxes(1, 2)  # diagonal tiles hold one triangle
         by_pair = J.reshape(len(J), len(J), width, width)
         by_pair[p, r], by_pair[r, p] = tiles, tiles.swapaxes(1, 2)
         field = z[self.n_tile_numbers :] * self.field_scale
@@ -303,26 +303,26 @@ class SymmetricObjective:
         return self.layout.zero_sum(field)
 
     def __call__(self, z, gradient):
-        """The value at coordinates; its gradient is filled."""
+        """Return the value at coordinates; its gradient is overwritten."""
         layout = self.layout
         field = self.scatter(z)
         J, G = self.tables
-        of_field = aligned((layout.n_blocks, layout.width), layout.dtype)
-        value = self.evaluator.value_and_gradient(J, layout.field_to_blocks(field), G, of_field)
-        of_field = layout.vector_from_blocks(of_field) - self.field_ridge * field
+        by_field = aligned((layout.n_blocks, layout.width), layout.dtype)
+        value = self.evaluator.value_and_gradient(J, layout.field_to_blocks(field), G, by_field)
+        by_field = layout.vector_from_blocks(by_field) - self.field_ridge * field
         value -= self.field_ridge / 2 * (field @ field) + self.ridge / 4 * squares(J)
-        self._collect(of_field, gradient)
+        self._collect(by_field, gradient)
         return -value
 
-    def _collect(self, of_field, gradient):
-        """Fill in minus the gradient in coordinates, from `tables` and the gradient by the field.
+    def _collect(self, by_field, gradient):
+        """Set minus the gradient by coordinates, given `tables` and the gradient by the field.
 
         In a tile of blocks p, r: -scale * (G_pr + G_rp' - f_r g_p' - g_r f_p' - l2 J_pr), where f
-        are the frequencies of states, by which couplings are centred, and g the gradient by the
+        are the frequencies of states, by which couplings are centred, and g is the gradient by the
         field.
         """
-        of_field = self.layout.zero_sum(of_field)
-        f, g = self.f, self.layout.to_blocks(self.centring * of_field)
+        by_field = self.layout.zero_sum(by_field)
+        f, g = self.f, self.layout.to_blocks(self.centring * by_field)
         width, ridge = self.layout.width, self.layout.dtype.type(self.ridge)
         J, G = self.tables.reshape(2, len(f), len(f), width, width)
         tiles = self.tiles(gradient)
@@ -335,23 +335,23 @@ class SymmetricObjective:
             np.multiply(total.reshape(-1), self.scale[t], out=tiles[t])
 
         for_each(fill, range(len(tiles)), self.n_workers)
-        gradient[self.n_tile_numbers :] = -of_field * self.field_scale
+        gradient[self.n_tile_numbers :] = -by_field * self.field_scale
 
     def parameters(self, z):
-        """Couplings (n_states, n_states) and field, flat and in double precision."""
+        """Return couplings (n_states, n_states) and flat field, in double precision."""
         field = self.scatter(z)
         return self.layout.couplings_from_blocks(self.tables[0]), field
 
 
 def field_scales(data, field_ridge):
-    """Scales of fields, and the fractions of the curvature that are not the penalty's."""
+    """Return the scales of fields, and the fractions of the curvature due to the data."""
     f = data.frequencies()
     curvature = data.total * f * (1 - f)
     return 1 / np.sqrt(curvature + field_ridge), curvature / (curvature + field_ridge)
 
 
 def squares(tables):
-    """Sum of the squares of all entries, in double precision."""
+    """Compute the sum of the squares of all entries, in double precision."""
     return sum(float(np.vdot(table, table)) for table in tables)
 
 
@@ -386,14 +386,14 @@ class AsymmetricObjective:
         self.field_gradient = aligned((1, width), layout.dtype)
 
     def start(self, field):
-        """Coordinates of no couplings and a flat field of all positions."""
+        """Return the coordinates of zero couplings and a flat field of all positions."""
         z = aligned((self.size,), self.layout.dtype)
         z[:] = 0
         z[self.scale.size :] = self.centring * field[self.states] / self.field_scale
         return z
 
     def parameters(self, z):
-        """The table of couplings to the block, (n_sources, width), and the field of its states."""
+        """Return the table of couplings to the block, (n_sources, width), and its field."""
         table = z[: self.scale.size].reshape(self.scale.shape) * self.scale
         field = z[self.scale.size :] * self.field_scale
         return table, self._zero_sum(field - self.centring * (self.f @ table)[self.within])
@@ -409,20 +409,20 @@ class AsymmetricObjective:
         return h
 
     def __call__(self, z, gradient):
-        """The value at coordinates; its gradient is filled."""
+        """Return the value at coordinates; its gradient is overwritten."""
         table, field = self.parameters(z)
         h = self._in_block(field)
         value = self.evaluator.value_and_gradient(
             table[None], h, self.gradient, self.field_gradient
         )
         value -= self.ridge / 2 * squares([table]) + self.field_ridge / 2 * (field @ field)
-        of_field = self.field_gradient[0, self.within] - self.field_ridge * field
-        of_field = self._zero_sum(of_field)
+        by_field = self.field_gradient[0, self.within] - self.field_ridge * field
+        by_field = self._zero_sum(by_field)
         padded = np.zeros(self.layout.width, self.layout.dtype)
-        padded[self.within] = self.centring * of_field
+        padded[self.within] = self.centring * by_field
         total = (
             self.gradient[0] - np.outer(self.f, padded) - self.layout.dtype.type(self.ridge) * table
         )
         gradient[: self.scale.size] = -(total * self.scale).reshape(-1)
-        gradient[self.scale.size :] = -of_field * self.field_scale
+        gradient[self.scale.size :] = -by_field * self.field_scale
         return -value
