@@ -6,7 +6,7 @@ from fastmf._outcomes import ABSENT
 
 
 def _one_hot(rows, n_blocks, width):
-    """Rows of labels as (n_rows, n_blocks * width) zeros and ones."""
+    """Convert rows of labels to (n_rows, n_blocks * width) zeros and ones."""
     n_rows, n_columns = rows.labels.shape
     n_positions = n_columns // n_blocks
     s, column = np.nonzero(rows.labels != ABSENT)
@@ -17,18 +17,18 @@ def _one_hot(rows, n_blocks, width):
 
 
 def _by_position(array, n_positions):
-    """(n_rows, width) -> (n_rows, states, positions)."""
+    """Reshape (n_rows, width) to (n_rows, states, positions)."""
     return array.reshape(len(array), -1, n_positions)
 
 
 def _present(rows, n_blocks, block):
-    """Whether the positions of a block are present, (n_rows, 1, n_positions)."""
+    """Return whether the positions of a block are present, (n_rows, 1, n_positions)."""
     n_positions = rows.labels.shape[1] // n_blocks
     return rows.labels[:, None, block * n_positions : (block + 1) * n_positions] != ABSENT
 
 
 def _log_conditionals(rows, x, couplings, field, block):
-    """Log-probabilities of the states of the positions of a block."""
+    """Compute log-probabilities of the states of the positions of a block."""
     n_positions = rows.labels.shape[1] // len(couplings)
     eta = _by_position(x @ couplings[block] + field[block], n_positions)
     eta -= eta.max(1, keepdims=True)
@@ -36,7 +36,7 @@ def _log_conditionals(rows, x, couplings, field, block):
 
 
 def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, field_gradient, values):
-    """The log-pseudo-likelihood of rows and its derivatives by the fields of each position."""
+    """Compute the log-pseudo-likelihood of rows, and its derivatives by couplings and fields."""
     n_blocks, _, width = couplings.shape
     x, weights = _one_hot(rows, n_blocks, width), rows.weights[:, None]
     for block in range(n_blocks):
@@ -49,7 +49,7 @@ def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, fiel
 
 
 def gather_gradient(tables, vectors, l2, scale, places, queue, tiles):
-    """Derivatives by tiles of centred couplings from the tables of both sides."""
+    """Compute derivatives by tiles of centred couplings from the tables of both sides."""
     n_blocks, width = vectors.shape[1:]
     J, G = tables.reshape(2, n_blocks, n_blocks, width, width)
     f, g = vectors
