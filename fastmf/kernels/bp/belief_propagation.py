@@ -10,22 +10,22 @@ Messages and cavities in log-odds, softplus(x) = log(1 + e^x):
     Bethe log-partition                 sum_i softplus(V_i) + sum_j softplus(H_j)
     (minus the Bethe free energy)           + sum_ij log(Q_i + P_i / r_ij)
 
-with the beliefs P, Q = sigmoid(V_i), sigmoid(-V_i) and p, q = sigmoid(H_j), sigmoid(-H_j). That is
-sum-product; max-product has max(0, x) in the place of softplus(x); mixed-product has as the message
-to the hidden units W_ij where V_i > 0 and 0 elsewhere (Ping and Ihler 2017, Eqs. 8-18).
+with the beliefs P, Q = sigmoid(V_i), sigmoid(-V_i) and p, q = sigmoid(H_j), sigmoid(-H_j). This is
+sum-product. Max-product has max(0, x) instead of softplus(x); in mixed-product, the message to the
+hidden units is W_ij where V_i > 0 and 0 elsewhere (Ping and Ihler 2017, Eqs. 8-18).
 
-Sum-product is computed with the ratios s = m(1) / m(0) and r themselves,
+Sum-product is computed with the ratios s = m(1) / m(0) and r,
 
     r = (s q + e^W p) / (s q + p),    s = (r Q + e^W P) / (r Q + P):
 
-two divisions for each pair of units, and logarithms of products of messages only. The only array of
-messages is s (log s for max-product). All ratios lie between 1 and e^W and nothing is subtracted,
-so saturated beliefs are exact as long as e^(2 |W|) is in the range of the type. Couplings and
-messages are padded with hidden units of no coupling whose belief is 0.
+two divisions for each pair of units, and logarithms only of products of messages. The only stored
+messages are s (log s for max-product). All ratios lie between 1 and e^W and nothing is subtracted,
+so that saturated beliefs are exact as long as e^(2 |W|) is in the range of the type. Couplings and
+messages are padded with hidden units without couplings whose belief is 0.
 
 A row (one set of fields) is iterated by one thread from start to end, a block of visible units at a
-time. What differs from one algorithm to another is compiled when they are used; long functions
-called from several places are compiled once. The functions of blocks take
+time. Functions that differ between algorithms are compiled on use and called by address, as are
+long functions that are called in several places. The functions of blocks take
 
     arrays    messages, log-odds of visible units, log-odds of hidden units
     place     row, entry of `messages`, worker, block
@@ -79,10 +79,10 @@ from fastmf.special import exp, sigmoid_pair, softplus
 
 @kernel(mode="by_address", views=True)
 def _set_beliefs(log_odds, old, p, q, changes, damping):
-    """Fill the probabilities of 1 and 0; the first of `changes` is the largest of a belief.
+    """Set the probabilities of 1 and 0, and `changes[0]` to the largest change of a belief.
 
-    The old log-odds are replaced. In undamped sweeps their relative change counts too: the
-    probability alone would not show changes of a saturated belief.
+    The old log-odds are replaced. In undamped sweeps their relative change counts, too, as the
+    probability does not show changes of a saturated belief.
     """
     # Two loops and no branch, so that the exponentials vectorise.
     undamped = 1.0 if damping == 0 else 0.0
@@ -107,7 +107,7 @@ def _add_softplus(log_odds, total):
 
 @kernel(mode="merged")
 def _set_visible_beliefs(settings, visible, workspaces, w, damping):
-    """Beliefs of a tile of visible units from their log-odds; returns the largest change."""
+    """Set beliefs of a tile of visible units from their log-odds; return the largest change."""
     tile, n = workspaces.tile, visible.shape[0]
     log_odds, changes = row(tile, (w, LOG_ODDS, 0), n), row(tile, (w, CHANGES, 0), n)
     p, q = row(tile, (w, P, 0), n), row(tile, (w, Q, 0), n)
@@ -117,7 +117,7 @@ def _set_visible_beliefs(settings, visible, workspaces, w, damping):
 
 @kernel(mode="merged")
 def _set_logs(settings, problem, messages, workspaces, place, tile, normalisers):
-    """Logarithms of products for a tile (first unit, number of units): see `pair_logs`."""
+    """Set logarithms of products for a tile (first unit, number of units): see `pair_logs`."""
     entry, w = place
     first, n_units = tile
     n = messages.shape[2]
@@ -130,7 +130,7 @@ def _set_logs(settings, problem, messages, workspaces, place, tile, normalisers)
 
 @kernel(mode="merged")
 def _set_log_odds(settings, problem, arrays, workspaces, place, tile):
-    """Sum-product log-odds of a tile (first unit, number of units) of visible units."""
+    """Set sum-product log-odds of a tile (first unit, number of units) of visible units."""
     index, entry, w, _ = place
     first, n_units = tile
     _set_logs(settings, problem, arrays[0], workspaces, (entry, w), tile, False)
@@ -144,9 +144,9 @@ def _set_log_odds(settings, problem, arrays, workspaces, place, tile):
 
 @kernel(mode="merged")
 def _largest_change(change, message_changes, tol):
-    """The largest change of a belief or message; changes of messages are brought below 1.
+    """Return the largest change of a belief or message; changes of messages are mapped to [0, 1).
 
-    Changes of messages are known only where beliefs have changed by no more than the tolerance.
+    Changes of messages are computed only if beliefs have changed by at most the tolerance.
     """
     if change > tol:
         return change
@@ -158,7 +158,7 @@ def _largest_change(change, message_changes, tol):
 
 @kernel(mode="by_address", fastmath=REORDER, views=True)
 def _sum_block(settings, problem, arrays, workspaces, place, damping):
-    """One block of visible units in sum-product: messages in, beliefs, messages out."""
+    """Update one block of visible units in sum-product: messages in, beliefs, messages out."""
     messages = arrays[0]
     index, entry, w, block = place
     n, n_visible, real = messages.shape[2], messages.shape[1], messages.dtype.type
@@ -214,9 +214,9 @@ def _sum_block(settings, problem, arrays, workspaces, place, damping):
 
 @kernel(mode="by_address", fastmath=REORDER, views=True)
 def _bethe_block(settings, problem, arrays, workspaces, place, damping):
-    """Terms of a block of visible units, and of their pairs, in the Bethe log-partition.
+    """Sum the terms of a block of visible units, and of their pairs, in the Bethe log-partition.
 
-    The first block has the terms of the hidden units too.
+    The first block includes the terms of the hidden units.
     """
     index, entry, w, block = place
     messages, tile = arrays[0], workspaces.tile
@@ -241,7 +241,7 @@ def _bethe_block(settings, problem, arrays, workspaces, place, damping):
 
 @kernel(mode="by_address", fastmath=REORDER, views=True)
 def _max_block(settings, problem, arrays, workspaces, place, damping):
-    """One block of visible units in max-product."""
+    """Update one block of visible units in max-product."""
     messages = arrays[0]
     index, entry, w, block = place
     n, n_visible, real = messages.shape[2], messages.shape[1], messages.dtype.type
@@ -288,7 +288,7 @@ def _max_block(settings, problem, arrays, workspaces, place, damping):
 
 @kernel(mode="by_address", fastmath=REORDER, views=True)
 def _mixed_block(settings, problem, arrays, workspaces, place, damping):
-    """One block of visible units in mixed-product."""
+    """Update one block of visible units in mixed-product."""
     index, _, w, block = place
     n, n_visible = workspaces.beliefs.shape[2], arrays[1].shape[1]
     sums = row(workspaces.message_sums, (w, block, 0), n)
@@ -326,7 +326,7 @@ def _mixed_block(settings, problem, arrays, workspaces, place, damping):
 
 @kernel(mode="by_address", views=True)
 def _objective(settings, problem, record, workspaces, index, w):
-    """Value of the assignment decoded in a sweep of max- or mixed-product, kept if the best."""
+    """Evaluate the assignment decoded in a sweep of max- or mixed-product; store the best one."""
     n = record.hidden.shape[1]
     shared = smaller(index, problem.hidden_field.shape[0] - 1)
     fields = row(problem.hidden_field, (shared, 0), n)
@@ -344,8 +344,7 @@ def _objective(settings, problem, record, workspaces, index, w):
             value[0] += larger(0.0, total[j])
     else:
         call(settings.add_softplus, (row(record.hidden, (index, 0), n), value))
-    # The last of equal values: beside the fields of clamped units, differences are lost in
-    # rounding.
+    # Of equal values take the last: fields of clamped units may hide differences in rounding.
     if value[0] >= record.objective[index]:
         record.objective[index] = value[0]
         for i in range(record.visible.shape[1]):
@@ -354,9 +353,9 @@ def _objective(settings, problem, record, workspaces, index, w):
 
 @kernel(mode="by_address", views=True)
 def _finish(settings, problem, record, workspaces, place, damping):
-    """Beliefs of the hidden units of a row and, after a sweep, its residual, status and damping.
+    """Set beliefs of the hidden units of a row and, after a sweep, residual, status and damping.
 
-    `place` is row, workspace, and whether this is after a sweep; otherwise before the first.
+    `place` is row, workspace, and whether a sweep has been made.
     """
     index, w, after = place
     n, n_blocks = record.hidden.shape[1], workspaces.change.shape[1]
@@ -381,7 +380,7 @@ def _finish(settings, problem, record, workspaces, place, damping):
 
 @cache
 def addresses(algorithm, dtype):
-    """Addresses of the functions that an algorithm calls: fields of `BPSettings`."""
+    """Return addresses of the functions that an algorithm calls: fields of `BPSettings`."""
     of_row = BPSettings, BPProblem, BPRecord, BPWorkspaces
     messages = Real[3], Float64[2], Float64[2]
     of_tile = BPSettings, BPProblem, messages, BPWorkspaces, (int,) * 4
@@ -409,7 +408,7 @@ def addresses(algorithm, dtype):
 
 @kernel(mode="merged")
 def _log_partition(record, workspaces, index, w):
-    """Set the Bethe log-partition of a row, the sum of the terms of the blocks."""
+    """Set the Bethe log-partition of a row to the sum of the terms of the blocks."""
     total = 0.0
     for block in range(workspaces.decoded_field.shape[1]):
         total += workspaces.decoded_field[w, block]
@@ -418,7 +417,7 @@ def _log_partition(record, workspaces, index, w):
 
 @kernel(mode="merged")
 def _iterate(settings, problem, messages, record, workspaces, place, queue):
-    """Iterate a row to its end, with a workspace; `place` is both."""
+    """Iterate a row to its end; `place` is the row and the workspace."""
     index, w = place
     arrays, n_blocks = (messages, record.visible, record.hidden), workspaces.change.shape[1]
     entry = index
@@ -429,7 +428,7 @@ def _iterate(settings, problem, messages, record, workspaces, place, queue):
     damping, after = 0.0, np.int64(0)
     while not stopped(queue):
         call(settings.finish, (settings, problem, record, workspaces, (index, w, after), damping))
-        # Once the row has ended, the blocks' terms of the Bethe log-partition.
+        # After the end of a row, compute the blocks' terms of the Bethe log-partition.
         function = settings.block if record.status[index] <= RUNNING else settings.bethe
         damping, after = sweep_damping(record, index), np.int64(1)
         for block in range(n_blocks if function != 0 else 0):
@@ -453,7 +452,7 @@ def belief_propagation(settings, problem, messages, record, workspaces, queue):
 
 @kernel(views=True)
 def exponentials(weights, factor, queue, roots, out):
-    """exp(factor * weights) and its square root, but for the padding."""
+    """Compute exp(factor * weights) and its square root, without the padding."""
     n_visible, n = weights.shape
     scale = out.dtype.type(factor / 2)
     i = next_task(queue)
@@ -467,7 +466,7 @@ def exponentials(weights, factor, queue, roots, out):
 
 @kernel(fastmath=REORDER, views=True)
 def pair_beliefs(problem, messages, beliefs, scales, queue, out):
-    """Probabilities that both units of a pair are 1: P e^W p / (s q + e^W p)."""
+    """Compute the probabilities that both units of a pair are 1: P e^W p / (s q + e^W p)."""
     n_rows, n_visible, n = messages.shape
     first = next_task(queue) * TILE_UNITS
     while first < n_visible:

@@ -1,8 +1,8 @@
-"""Which rows of belief propagation have converged, and how strongly other rows are damped.
+"""Convergence and damping of the rows of belief propagation.
 
-One rule for all kinds of messages. A row has converged when an undamped sweep changes no belief,
-log-odds or message by more than the tolerance; a row whose damped sweeps get there is confirmed by
-such a sweep. Rows are damped, and more so, when their changes have not fallen for some sweeps.
+There is one rule for all kinds of messages. A row has converged when an undamped sweep changes no
+belief, log-odds or message by more than the tolerance; convergence of damped rows is confirmed by
+such a sweep. The damping of a row is raised when its changes have not decreased for some sweeps.
 """
 
 from typing import NamedTuple
@@ -25,14 +25,14 @@ from fastmf._threads.workers import next_task
 
 
 class ConvergenceSettings(NamedTuple):
-    """When rows end, and are damped."""
+    """Criteria by which rows end, and are damped."""
 
     # Largest change of a row that has converged, and change that rounding may cause (this and the
     # next).
     tol: float
     rounding_error: float
     max_iter: int
-    adaptive: bool  # whether rows are damped that do not converge
+    adaptive: bool  # whether to damp rows that do not converge
 
 
 class ConvergenceRecord(NamedTuple):
@@ -54,20 +54,20 @@ class ConvergenceRecord(NamedTuple):
 
 @kernel(mode="merged")
 def sweep_damping(record, r):
-    """Damping of the next sweep of a row: 0 in a sweep that confirms convergence."""
+    """Return the damping of the next sweep of a row: 0 in a sweep that confirms convergence."""
     return 0.0 if record.status[r] == CONFIRMING else record.damping[r]
 
 
 @kernel(mode="merged")
 def assess_row(settings, record, r, change, damping, patience):
-    """Residual, status and damping of a row after a sweep with such a largest change."""
+    """Set residual, status and damping of a row after a sweep, given its largest change."""
     change /= 1 - damping
     n_iter, d = record.n_iter[r], record.damping[r]
     if record.history.shape[0] > 0:
         record.history[r, n_iter] = change
     n_iter += 1
     record.residual[r], record.n_iter[r] = change, n_iter
-    # Undamped sweeps leave a fixed point that is stable only with damping d at most this fast.
+    # Undamped sweeps leave a fixed point that needs damping d to be stable at most this fast.
     limit = larger(settings.tol * (1 - d) / (1 + d), settings.rounding_error)
     confirming, status = damping < d, np.int64(RUNNING)
     if change <= limit and damping == 0:
@@ -77,7 +77,7 @@ def assess_row(settings, record, r, change, damping, patience):
     elif change <= larger(smaller(limit, record.limit[r]), settings.rounding_error):
         status = np.int64(CONFIRMING)
     elif confirming:
-        # Beliefs do not tell how much log-odds and messages will change: the next time, later.
+        # Log-odds or messages have changed more than beliefs: confirm later the next time.
         factor = larger(limit / (2 * change), MIN_LIMIT_FACTOR)
         smallest = MIN_LIMIT * limit
         record.limit[r] = larger(smaller(limit, record.limit[r]) * factor, smallest)
@@ -95,7 +95,7 @@ def assess_row(settings, record, r, change, damping, patience):
 
 @kernel
 def assess_rows(settings, record, rows, change, damping, patience, queue):
-    """Residual, status and damping of some rows after a sweep."""
+    """Set residual, status and damping of some rows after a sweep."""
     k = next_task(queue)
     while k < len(rows):
         assess_row(settings, record, rows[k], change[k], damping[k], patience)

@@ -1,49 +1,47 @@
 """Belief propagation on graphs: sum-, max- and tree-reweighted product, decoding, moves of forests.
 
-A *slot* is a directed edge. The slots of a unit lie side by side, one for each of its neighbours,
-and hold the messages that the unit sends. Units are numbered in breadth-first order.
+A *slot* is a directed edge. The slots of a unit are contiguous, one for each neighbour, and store
+the messages that the unit sends. Units are numbered in breadth-first order.
 
-*Sum-product of units with two states*, in odds: one division a message, no exponential. With
-E = exp(2 K) for the exponent K s s' of an edge, and odds r_ij = m(1) / m(-1) of the message from
-unit i to j,
+*Sum-product of units with two states* uses odds: a message needs one division and no exponential.
+With E = exp(2 K) for the exponent K s s' of an edge, and odds r_ij = m(1) / m(-1) of the message
+from unit i to j,
 
     R_i = exp(field_i) prod_k r_ki,            belief P_i = R_i / (1 + R_i),  Q_i = 1 / (1 + R_i)
     r_ij = (E P_i + Q_i r_ji) / (E Q_i r_ji + P_i)
 
 as the cavity odds are R_i / r_ji. Messages lie between E and 1 / E, so that E^2 and all products of
-a unit's messages must be numbers. The Bethe log-partition is, but for the terms of s = -1,
+the messages of a unit must not overflow. The Bethe log-partition is, apart from a constant of the
+states s = -1,
 
     sum_i log(1 + R_i) + sum_ij [K + log(Q_i + P_i / (E r_ji)) + log(Q_j + P_j r'_ij / r_ij)],
 
-where r' is the message that one more sweep would send: it is stationary in the messages.
+where r' is the message that one more sweep would send, which makes it stationary in the messages.
 
-*Units with any numbers of states*: messages u_ij are logarithms, functions of the state b of the
-unit j that receives them. With probabilities rho of the edges (1 but for tree-reweighted belief
-propagation), tables J and fields f
+*Units with any numbers of states* have messages u_ij that are logarithms, functions of the state b
+of the receiver j. With edge probabilities rho (1 unless tree-reweighted), tables J and fields f
 
     h_i(a) = f_i(a) + sum_k rho_ki u_ki(a)
     u_ij(b) = log sum_a exp(h_i(a) - u_ji(a) + J_ij(a, b) / rho_ij)        (or the maximum over a)
 
-less a constant, so that the largest entry is 0. States whose h is -inf are impossible, and are left
-out of all sums: that is exact, as a state b that is possible cannot be joined to a state a that has
-a message of -inf from j. With A_i = log sum_a exp(h_i(a)) and A_ij likewise over pairs of states,
+minus a constant, so that the largest entry is 0. States whose h is -inf are impossible, and are
+left out of all sums. This is exact: a state a to which j sends -inf is forbidden with all possible
+states b. With A_i = log sum_a exp(h_i(a)) and A_ij in the same way over pairs of states,
 
     log Z = sum_i A_i + sum_ij rho_ij (A_ij - A_i - A_j),
 
-stationary in the messages: the Bethe log-partition, or for spanning trees an upper bound
+is stationary in the messages: the Bethe log-partition, or for spanning trees an upper bound
 (Wainwright, Jaakkola & Willsky 2005).
 
-*Decoding*: units are decoded in breadth-first order, each given the units before it: with the
-messages of the units decoded already replaced by their couplings, its state is the one of largest
-log-belief. On a forest that is the backward pass of dynamic programming, and the assignment is the
-most probable one. Then one unit after another moves to its best state given all other units until
-none gains.
+*Decoding* visits units in breadth-first order. Messages of units that have been decoded are
+replaced by couplings with their states, and the state of largest log-belief is chosen. On a forest
+this is the backward pass of dynamic programming, which finds the most probable assignment. Then
+single units move to their best states given all other units until no move gains.
 
-*Moves of the units of random forests* in a graph with cycles: units are taken in a random order
-unless they close a cycle among the units taken. Given all other units, the most probable states of
-these are found by dynamic programming from the leaves of each tree to its root and back; then of a
-forest of the units that are left, and so on. Noise in the fields makes them a sample (Papandreou
-and Yuille 2011).
+*Moves of random forests* in a graph with cycles add units in a random order to a forest, unless
+they close a cycle. Given all other units, dynamic programming from the leaves of each tree to its
+root and back finds the most probable states of the forest. The remaining units form the next
+forest, and so on. With noise in the fields the states are a sample (Papandreou and Yuille 2011).
 """
 
 from functools import cache
@@ -66,7 +64,7 @@ from fastmf._outcomes import (
 from fastmf._threads.workers import next_task, stopped
 from fastmf.special import exp, log
 
-# A sum of exponentials below this may have lost its largest term.
+# Sums of exponentials below this limit may have lost their largest term by underflow.
 SMALLEST_SUM = float(np.sqrt(np.finfo(np.float64).tiny))
 # Planes of `GraphState.scratch`.
 CAVITY, WEIGHTS, SENT = range(3)
@@ -130,14 +128,14 @@ class GraphState(NamedTuple):
 
 @kernel(mode="merged")
 def _belief(odds):
-    """Probabilities of the states 1 and -1."""
+    """Return the probabilities of the states 1 and -1."""
     q = 1 / (1 + odds)
     return odds * q, q
 
 
 @kernel(mode="merged")
 def receives(state, distance, step):
-    """Whether a unit sends a message to the neighbour at this distance behind it."""
+    """Return whether a unit sends a message to the neighbour at this distance in the order."""
     if state.receivers == FOLLOWING:
         return (distance > 0) == (step > 0)
     return state.receivers == ALL
@@ -145,7 +143,7 @@ def receives(state, distance, step):
 
 @kernel(mode="by_address", views=True)
 def _send_odds(problem, state, place, step):
-    """Beliefs of the units of a row, one after another, and the messages that they send.
+    """Update beliefs of two-valued units of a row, one after another, and their messages.
 
     `place` is row and worker; `step` is 1 or -1, the order of the units.
     """
@@ -180,14 +178,14 @@ def _send_odds(problem, state, place, step):
 
 @cache
 def odds_address():
-    """Address of the function that sends the messages of units of two states."""
+    """Return the address of the function that sends messages of units with two states."""
     types = argument_types(float, BinaryProblem, GraphState, (int, int), int)
     return address_of(_send_odds, *types)
 
 
 @kernel(mode="inner")
 def _terms_of(problem, state, index, i, pairs):
-    """Terms of a unit and of its edges to units behind it."""
+    """Compute the terms of a unit and of its edges to later units."""
     odds = state.beliefs[index, i]
     (p, q), total = _belief(odds), log(1 + odds)
     for k in range(problem.starts[i], problem.starts[i + 1]):
@@ -208,7 +206,7 @@ def _terms_of(problem, state, index, i, pairs):
 
 @kernel(views=True)
 def binary_terms(problem, state, terms, pairs, queue):
-    """Terms of the Bethe log-partition, and pair beliefs."""
+    """Compute terms of the Bethe log-partition, and pair beliefs."""
     n_rows, n_units = terms.shape
     n_blocks = (n_units + BLOCK_UNITS - 1) // BLOCK_UNITS
     task = next_task(queue)
@@ -221,10 +219,10 @@ def binary_terms(problem, state, terms, pairs, queue):
 
 @kernel(mode="inner")
 def _relative_change(new, old):
-    """Change of a logarithm relative to 1 plus its size; 1 if only one of both is -inf.
+    """Return the change of a logarithm relative to 1 plus its size; 1 if only one is -inf.
 
-    A weight below the rounding of probabilities may fall further: where states are forbidden the
-    log-odds of certain events grow without bound, and their probabilities stand still.
+    Further decreases of a weight below the rounding of probabilities are ignored: if states are
+    forbidden, log-odds of certain events grow without bound while probabilities do not change.
     """
     if new == old or (new < old and old < LOG_EPSILON):
         return 0.0
@@ -235,7 +233,7 @@ def _relative_change(new, old):
 
 @kernel(mode="inner")
 def _set_belief(problem, state, index, worker, i):
-    """Logarithms of the belief of a unit; returns their change, inf if all of them are -inf."""
+    """Set the logarithms of the belief of a unit; return their change, inf if all are -inf."""
     first, shared = problem.first_state[i], smaller(index, problem.field.shape[0] - 1)
     n = problem.first_state[i + 1] - first
     belief, field = row(state.beliefs, (index, first), n), row(problem.field, (shared, first), n)
@@ -259,7 +257,7 @@ def _set_belief(problem, state, index, worker, i):
 
 @kernel(mode="inner")
 def _set_cavity(belief, message, cavity):
-    """Logarithms of a belief without a message to it; returns the largest."""
+    """Subtract a message from the logarithms of a belief; return the largest."""
     largest = -np.inf
     for a in range(belief.shape[0]):
         cavity[a] = belief[a] - message[a] if belief[a] > -np.inf else -np.inf
@@ -269,7 +267,7 @@ def _set_cavity(belief, message, cavity):
 
 @kernel(mode="inner", fastmath=REORDER)
 def _add_products(weights, table, transposed, out):
-    """Add the products of weights with the columns of a table, or with its rows."""
+    """Add the products of weights with the columns of a table, or its rows if `transposed`."""
     n, m = weights.shape[0], out.shape[0]
     if transposed:
         for b in range(m):
@@ -285,7 +283,7 @@ def _add_products(weights, table, transposed, out):
 
 @kernel(mode="inner")
 def _combined(cavity, table, first, stride, maximum):
-    """log sum_a exp(cavity_a + table_a), or the maximum, of a column or row of a table."""
+    """Compute log sum_a exp(cavity_a + table_a), or the maximum, for a column or row."""
     top, total = -np.inf, 0.0
     for a in range(cavity.shape[0]):
         top = larger(cavity[a] + table[first + a * stride], top)
@@ -298,7 +296,7 @@ def _combined(cavity, table, first, stride, maximum):
 
 @kernel(mode="inner")
 def _set_message(problem, cavity, top, weights, k, sent):
-    """Message of a slot, its largest entry 0; returns whether there is a state to send."""
+    """Set the message of a slot, with largest entry 0; return whether any state is possible."""
     n, m, edge, maximum = cavity.shape[0], sent.shape[0], problem.edges[k], problem.maximum
     table = row(problem.tables, (problem.first_value[edge],), n * m)
     transposed, largest = problem.transposed[k], -np.inf
@@ -323,7 +321,7 @@ def _set_message(problem, cavity, top, weights, k, sent):
 
 @kernel(mode="inner")
 def _damp(sent, old, damping):
-    """Average of the logarithms of two messages; -inf is a fact, of the new one only."""
+    """Average the logarithms of two messages; entries of -inf are taken from the new message."""
     largest = -np.inf
     for b in range(sent.shape[0]):
         if sent[b] > -np.inf and old[b] > -np.inf:
@@ -335,9 +333,9 @@ def _damp(sent, old, damping):
 
 @kernel(mode="by_address", views=True)
 def _send(problem, state, place, step):
-    """Beliefs of the units of a row, one after another, and the messages that they send.
+    """Update beliefs of the units of a row, one after another, and the messages that they send.
 
-    Arguments as in `_send_odds`.
+    Arguments are as in `_send_odds`.
     """
     (index, worker), n_units = place, problem.starts.shape[0] - 1
     damping, largest = state.damping[index], 0.0
@@ -372,14 +370,14 @@ def _send(problem, state, place, step):
 
 @cache
 def send_address():
-    """Address of the function that sends the messages of units of any numbers of states."""
+    """Return the address of the function that sends messages of units with any states."""
     types = argument_types(float, StatesProblem, GraphState, (int, int), int)
     return address_of(_send, *types)
 
 
 @kernel(views=True)
 def graph_sweep(send, problem, state, rows, step, queue):
-    """One sweep of some rows, unit after unit, forwards or backwards, by the address of `_send`."""
+    """Sweep some rows once, unit after unit, forwards or backwards; `send` is an address."""
     worker = fetch_and_increment(row(queue, (1,), 1))
     k = next_task(queue)
     while k < rows.shape[0]:
@@ -400,7 +398,7 @@ def _add_couplings(problem, labels, k, n, total):
 
 @kernel(mode="inner")
 def _best(total):
-    """State of the largest entry; the first of equal ones."""
+    """Return the index of the largest entry, the first of equal ones."""
     best = np.int64(0)
     for a in range(1, total.shape[0]):
         if total[a] > total[best]:
@@ -410,7 +408,7 @@ def _best(total):
 
 @kernel(mode="inner")
 def _replace_message(problem, message, labels, k, belief, total):
-    """Put the couplings with a decoded neighbour in the place of its message."""
+    """Replace the message of a decoded neighbour by the couplings with its state."""
     probability = problem.probability[problem.edges[k]]
     for a in range(belief.shape[0]):
         # In sequential sweeps some messages are newer than beliefs.
@@ -421,7 +419,7 @@ def _replace_message(problem, message, labels, k, belief, total):
 
 @kernel(mode="inner")
 def _decode(problem, state, place, labels):
-    """Decode one unit after another; `place` is row and worker."""
+    """Decode all units, one after another; `place` is row and worker."""
     index, worker = place
     for i in range(labels.shape[0]):
         first = problem.first_state[i]
@@ -440,7 +438,7 @@ def _decode(problem, state, place, labels):
 
 @kernel(mode="inner")
 def _climb(problem, state, place, labels, queue):
-    """Move single units while one gains; returns whether none does any more."""
+    """Move single units while one gains; return whether no move gains any more."""
     index, worker = place
     shared, n_units = smaller(index, problem.field.shape[0] - 1), labels.shape[0]
     n_tried = n_rejected = np.int64(0)
@@ -465,7 +463,7 @@ def _climb(problem, state, place, labels, queue):
 
 @kernel(mode="inner")
 def _objective(problem, index, labels):
-    """Sum of the fields and couplings of an assignment."""
+    """Sum the fields and couplings of an assignment."""
     shared, total = smaller(index, problem.field.shape[0] - 1), 0.0
     for i in range(labels.shape[0]):
         n = problem.first_state[i + 1] - problem.first_state[i]
@@ -482,7 +480,7 @@ def _objective(problem, index, labels):
 
 @kernel(views=True)
 def decode_graph(problem, state, moves, labels, optimal, objective, queue):
-    """Most probable assignments that the beliefs of max-product suggest."""
+    """Decode assignments from beliefs of max-product, and optionally improve them."""
     worker = fetch_and_increment(row(queue, (1,), 1))
     index = next_task(queue)
     while index < labels.shape[0]:
@@ -494,7 +492,7 @@ def decode_graph(problem, state, moves, labels, optimal, objective, queue):
         index = next_task(queue)
 
 
-# Entries of `above` and `parent` without a unit or slot, and of units that are still to be reached.
+# Entries of `above` and `parent` without a unit or slot, and of units that are not reached yet.
 NONE, UNSEEN = range(-1, -3, -1)
 
 
@@ -515,7 +513,7 @@ class ForestMemory(NamedTuple):
 
 @kernel(mode="inner")
 def _root(above, i):
-    """The representative of the tree of a unit; ways are halved."""
+    """Return the representative of the tree of a unit, with path halving."""
     while above[i] != i:
         above[i] = above[above[i]]
         i = above[i]
@@ -524,7 +522,7 @@ def _root(above, i):
 
 @kernel(mode="inner")
 def _closes_cycle(problem, i, above, mark):
-    """Whether two neighbours of a unit are in one tree."""
+    """Return whether two neighbours of a unit are in one tree."""
     for k in range(problem.starts[i], problem.starts[i + 1]):
         j = np.int64(problem.neighbours[k])
         if above[j] != NONE:
@@ -537,7 +535,7 @@ def _closes_cycle(problem, i, above, mark):
 
 @kernel(mode="inner")
 def _grow(problem, left, n_left, above, mark):
-    """Take units in an order unless they close a cycle; returns the number of units left."""
+    """Grow a forest in an order, without cycles; return the number of remaining units."""
     for i in range(above.shape[0]):
         above[i], mark[i] = NONE, NONE
     n_rejected = np.int64(0)
@@ -557,7 +555,7 @@ def _grow(problem, left, n_left, above, mark):
 
 @kernel(mode="inner")
 def _reach_children(problem, i, tree, n_reached):
-    """Put the neighbours of a unit that are still to be reached at the end of the order."""
+    """Append the neighbours of a unit that are not reached yet to the order."""
     above, parent, sequence = tree
     for k in range(problem.starts[i], problem.starts[i + 1]):
         j = np.int64(problem.neighbours[k])
@@ -569,7 +567,7 @@ def _reach_children(problem, i, tree, n_reached):
 
 @kernel(mode="inner")
 def _reach(problem, above, parent, sequence):
-    """Put parents before children, tree after tree; returns the number of units."""
+    """Order units, parents before children, tree after tree; return the number of units."""
     for i in range(above.shape[0]):
         parent[i] = UNSEEN
     n_reached = head = np.int64(0)
@@ -586,7 +584,7 @@ def _reach(problem, above, parent, sequence):
 
 @kernel(mode="inner")
 def _send_up(problem, k, total, sent):
-    """Add the maxima over the states of a unit to the totals of its parent, by the slot to it."""
+    """Add the maxima over the states of a unit to the totals of its parent."""
     n, m = total.shape[0], sent.shape[0]
     start = problem.first_value[problem.edges[k]]
     along, across = (np.int64(1), n) if problem.transposed[k] else (m, np.int64(1))
@@ -601,7 +599,7 @@ def _send_up(problem, k, total, sent):
 
 @kernel(mode="inner")
 def _maximise(problem, states, fields, n_taken, memory):
-    """Most probable states of the forest by dynamic programming."""
+    """Find the most probable states of the forest by dynamic programming."""
     (field, noise), (above, parent, sequence, totals) = fields, memory
     first = problem.first_state
     for t in range(n_taken):

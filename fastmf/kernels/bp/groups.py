@@ -1,14 +1,14 @@
 """Belief propagation between groups of states and binary hidden units, in odds.
 
-E = exp(W); S_ij are the odds of the message of group i to hidden unit j, Q_j = exp(u_j) prod_i S_ij
-the odds of a hidden unit, O_ia the weights of the states, and k_ij = Q_j / S_ij. In each sweep
+With E = exp(W), let S_ij be the odds of the message of group i to hidden unit j, Q_j = exp(u_j)
+prod_i S_ij the odds of a hidden unit, O_ia the weights of states, and k_ij = Q_j / S_ij. A sweep
 
     R_iaj = (1 + E_iaj k_ij) / (1 + k_ij),   O_ia = exp(U_ia) prod_j R_iaj,
     S_ij = sum_a E_iaj w_a / sum_a w_a,      w_a = O_ia / (1 + E_iaj k_ij)
 
-for all groups, then Q. One message is a single number however many states a group has. With
+updates all groups, then Q. A message is a single number, whatever the number of states. With
 p + q = 1 and p / q = Q, 1 + E k is (S q + E p) / (S q), which neither overflows nor cancels.
-Logarithms are taken of products of many factors.
+Logarithms are computed only of products of many factors.
 
     Bethe log-partition = sum_i log sum_a O_ia + sum_j log(1 + Q_j) + sum_ij log sum_a m_ia / R_iaj
 """
@@ -42,7 +42,7 @@ class GroupSettings(NamedTuple):
     rounding_error: float
     max_iter: int
     adaptive: bool
-    max_factors: int  # number of messages whose product is a number
+    max_factors: int  # largest number of messages whose product does not overflow
     sweep: int  # address of the compiled sweep of a row: see `sweep_address`
 
 
@@ -74,7 +74,7 @@ class GroupWorkspace(NamedTuple):
 
 @kernel(mode="inner", fastmath=REORDER)
 def add_received(e, s, work, max_factors, log_weights):
-    """Add the log R of all hidden units to the logarithms of the states' weights."""
+    """Add log R of all hidden units to the logarithms of the weights of states."""
     p, q, sq, inverse = work[0], work[1], work[2], work[3]
     n = s.shape[0]
     for j in range(n):
@@ -83,7 +83,7 @@ def add_received(e, s, work, max_factors, log_weights):
     for a in range(e.shape[0]):
         total = 0.0
         for first in range(0, n, max_factors):
-            # Loops that begin at 0 have no negative index, which would keep them from vectors.
+            # Loops that begin at 0 have no negative index, so that they vectorise.
             n_here, product = smaller(max_factors, n - first), 1.0
             ratios, k = row(e, (a, first), n_here), row(work, (3, first), n_here)
             odds, p = row(work, (2, first), n_here), row(work, (0, first), n_here)
@@ -95,9 +95,9 @@ def add_received(e, s, work, max_factors, log_weights):
 
 @kernel(mode="merged")
 def send_odds(e, weights, damping, work, s):
-    """New odds of the messages of a group, whose states have these weights.
+    """Update the odds of the messages of a group, whose states have these weights.
 
-    Their relative changes are kept in `work` where they are the largest so far.
+    `work` receives their relative changes, if these are the largest so far.
     """
     p, sq, high, low, changes = work[0], work[2], work[4], work[5], work[8]
     n = s.shape[0]
@@ -118,7 +118,7 @@ def send_odds(e, weights, damping, work, s):
 
 @kernel(mode="inner", fastmath=REORDER)
 def softmax(log_weights, out):
-    """Weights of sum 1, and the logarithm of the sum of the given ones."""
+    """Normalise weights, given as logarithms; return the logarithm of their sum."""
     top, total = log_weights[0], 0.0
     for a in range(log_weights.shape[0]):
         top = larger(log_weights[a], top)
@@ -133,7 +133,7 @@ def softmax(log_weights, out):
 
 @kernel(mode="inner")
 def belief_change(old, new, old_log, new_log, damping):
-    """Change of a belief; if undamped at least the relative one of its logarithm."""
+    """Return the change of a belief or, if undamped and larger, of its logarithm (relative)."""
     change = abs(new - old)
     if damping == 0:
         relative = abs(new_log - old_log) / (1 + (abs(old_log) + abs(new_log)) / 2)
@@ -143,7 +143,7 @@ def belief_change(old, new, old_log, new_log, damping):
 
 @kernel(mode="merged")
 def update_group(settings, problem, place, damping, arrays):
-    """Weights and messages of one group; returns the largest change of a belief of its states."""
+    """Update weights and messages of one group; return the largest change of a belief."""
     messages, visible, work, states = arrays
     i, field_row = place
     first, last = problem.starts[i], problem.starts[i + 1]
@@ -163,7 +163,7 @@ def update_group(settings, problem, place, damping, arrays):
 
 @kernel(mode="merged")
 def multiply(messages, last, product, total):
-    """Multiply messages into products, whose logarithms go into totals after the last."""
+    """Multiply messages into products; after the last, add the logarithms to totals."""
     for j in range(messages.shape[0]):
         product[j] *= messages[j]
     if last:
@@ -174,7 +174,7 @@ def multiply(messages, last, product, total):
 
 @kernel(mode="merged")
 def sum_messages(settings, messages, field, work):
-    """log Q from the messages of all groups, left in the workspace."""
+    """Compute log Q from the messages of all groups, in the workspace."""
     total, product, n = work[6], work[7], field.shape[0]
     for j in range(n):
         total[j], product[j] = field[j], 1.0
@@ -185,14 +185,14 @@ def sum_messages(settings, messages, field, work):
 
 @kernel(mode="inner")
 def set_beliefs(hidden, work):
-    """Beliefs p and q of the hidden units."""
+    """Set beliefs p and q of the hidden units."""
     for j in range(hidden.shape[0]):
         work[0, j], work[1, j] = sigmoid_pair(hidden[j])
 
 
 @kernel(mode="by_address", fastmath=REORDER, views=True)
 def _sweep_row(settings, problem, record, workspace, place):
-    """One sweep of a row; `place` is the row and its worker."""
+    """Sweep a row once; `place` is the row and its worker."""
     r, w = place
     messages, work, states = workspace.messages[w], workspace.hidden[w], workspace.states[w]
     field_rows = (
@@ -223,7 +223,7 @@ def _sweep_row(settings, problem, record, workspace, place):
 
 @kernel(mode="merged")
 def bethe(settings, problem, r, messages, record, work, states):
-    """Bethe log-partition of a row; its weights of states become the weights of its messages."""
+    """Compute the Bethe log-partition of a row from its messages."""
     hidden, field_row = record.hidden[r], smaller(r, problem.visible_field.shape[0] - 1)
     set_beliefs(hidden, work)
     value, mean = 0.0, states[0]
@@ -249,7 +249,7 @@ def bethe(settings, problem, r, messages, record, work, states):
 
 @kernel(views=True, fastmath=REORDER)
 def group_propagation(settings, problem, record, workspace, queue):
-    """Iterate rows to their fixed points, from messages of odds 1, the middle of their range."""
+    """Iterate rows to their fixed points, from neutral messages of odds 1."""
     w = fetch_and_increment(queue[1:])
     if w >= workspace.messages.shape[0]:
         return

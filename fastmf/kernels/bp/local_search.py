@@ -1,7 +1,7 @@
 """Single flips of {0, 1} units between two layers with couplings W and fields b, c.
 
-While temperatures T are given, a flip is taken with probability min(1, exp(gain / T)) (simulated
-annealing, Kirkpatrick et al. 1983); then only flips that raise the objective are (local search).
+At a temperature T, a flip is accepted with probability min(1, exp(gain / T)) (simulated annealing,
+Kirkpatrick et al. 1983); after the last temperature only if it raises the objective (local search).
 
 The objective of visible units v, with H_j = c_j + sum_i v_i W_ij, is
 
@@ -25,7 +25,7 @@ from fastmf._threads.workers import next_task, stopped
 from fastmf.kernels.bp.messages import LOG_ODDS, max_message
 from fastmf.special import log, sigmoid_pair, softplus
 
-# Rows of a workspace after the log-odds of hidden units: the probabilities of 0 and 1 they give.
+# Rows of a workspace after the log-odds of hidden units: their probabilities of 0 and of 1.
 ZERO, ONE = range(1, 3)
 
 
@@ -33,19 +33,19 @@ class ClimbSettings(NamedTuple):
     """Arguments that are the same for all rows."""
 
     joint: bool  # whether hidden units are maximised (joint MAP) or summed out (marginal MAP)
-    # Number of factors between 1 and exp(weight) whose product is a number in float64.
+    # Largest number of factors between 1 and exp(weight) whose product does not overflow.
     max_factors: int
     scale: Float64[1]  # (n_visible,): 1 plus the sum of the absolute weights of each unit
     # (n_annealed,): temperature of each round over all units before the local search
     temperatures: Float64[1]
-    # float64 array: logarithms of uniform random numbers, read in a circle from another place for
-    # each row; not read without temperatures
+    # float64 array: logarithms of uniform random numbers, read cyclically from a different place
+    # for each row; not read without temperatures
     logs: Float64[1]
 
 
 @kernel(mode="merged")
 def _set_log_odds(weights, hidden_field, visible, log_odds):
-    """Log-odds of the hidden units given the visible ones."""
+    """Set the log-odds of the hidden units given the visible units."""
     for j in range(log_odds.shape[0]):
         log_odds[j] = hidden_field[j]
     for i in range(visible.shape[0]):
@@ -57,7 +57,7 @@ def _set_log_odds(weights, hidden_field, visible, log_odds):
 
 @kernel(mode="merged")
 def _max_gain(log_odds, sign, w):
-    """Change of the sum of max(0, H) when sign * w is added to H."""
+    """Compute the change of the sum of max(0, H) when sign * w is added to H."""
     total = 0.0
     for j in range(log_odds.shape[0]):
         total += max_message(sign * w[j], -log_odds[j], 0.0)
@@ -66,7 +66,7 @@ def _max_gain(log_odds, sign, w):
 
 @kernel(mode="merged")
 def _log_product(e, first, second, max_factors):
-    """Logarithm of the product of first + e second."""
+    """Compute the logarithm of the product of first + e second."""
     n = e.shape[0]
     total, start = 0.0, np.int64(0)
     while start < n:
@@ -82,7 +82,7 @@ def _log_product(e, first, second, max_factors):
 
 @kernel(mode="merged")
 def _gain(joint, problem, unit, is_one, field, max_factors, workspaces, w):
-    """Change of the objective when visible unit `unit`, of such a field, is flipped."""
+    """Compute the change of the objective when visible unit `unit`, with this field, is flipped."""
     n = problem.weights.shape[1]
     if joint:
         sign, weights = -1.0 if is_one else 1.0, row(problem.weights, (unit, 0), n)
@@ -95,7 +95,7 @@ def _gain(joint, problem, unit, is_one, field, max_factors, workspaces, w):
 
 @kernel(mode="merged")
 def _climb_row(settings, problem, fields, visible, workspaces, place, queue):
-    """Flip units of one row; returns whether no single flip helps."""
+    """Flip units of one row; return whether no single flip raises the objective."""
     joint, max_factors, scale, temperatures, logs = settings
     (n_visible, n), (w, index) = problem.weights.shape, place
     log_odds = row(workspaces, (w, LOG_ODDS, 0), n)
@@ -137,10 +137,10 @@ def _hidden_objective(joint, log_odds):
 
 @kernel(fastmath=REORDER, views=True)
 def climb(settings, problem, workspaces, visible, objective, optimal, queue):
-    """Flip visible units, one after another, at falling temperatures and while that helps.
+    """Flip visible units, one after another, first annealed, then while a flip gains.
 
-    Without temperatures sequential mixed-product (or max-product, if `joint`): a row ends where no
-    single flip helps.
+    Without temperatures this is sequential mixed-product (max-product if `joint`): a row ends when
+    no single flip raises the objective.
     """
     n_visible, n_hidden = problem.weights.shape
     w = fetch_and_increment(row(queue, (1,), 1))
@@ -153,7 +153,7 @@ def climb(settings, problem, workspaces, visible, objective, optimal, queue):
         hidden_field = row(problem.hidden_field, (shared, 0), n_hidden)
         v = row(visible, (index, 0), n_visible)
         for ended in (False, True):
-            # At the end anew, without the rounding errors of all flips.
+            # At the end recompute them, without the rounding errors of all flips.
             _set_log_odds(problem.weights, hidden_field, v, log_odds)
             if not ended:
                 place = w, index

@@ -1,9 +1,9 @@
 """Arguments of belief propagation in RBMs, messages of a visible unit, and their products.
 
-Notation as in `fastmf.kernels.bp.belief_propagation`: e = exp(W), s and r the messages to and from
-the hidden units as ratios m(1) / m(0), (p, q) and (P, Q) the beliefs of the hidden and visible
-units; for max-product W, log s and log r, and cavity log-odds. Messages are made part of the blocks
-of a sweep, which may reorder their sums and products, but for `max_message`.
+The notation is as in `fastmf.kernels.bp.belief_propagation`: e = exp(W), messages s to and r from
+the hidden units as ratios m(1) / m(0), beliefs (p, q) of hidden and (P, Q) of visible units; for
+max-product W, log s and log r, and cavity log-odds. These functions are merged into the blocks of a
+sweep, which may reorder their sums and products, except for `max_message`.
 
 With the numerators n = s q + e p and the denominators d = s q + p of the messages r = n / d to a
 visible unit, two products over hidden units are needed, for a few visible units at once,
@@ -11,9 +11,8 @@ visible unit, two products over hidden units are needed, for a few visible units
     of messages      prod r = prod n / prod d
     of normalisers   prod (Q + P / r) = prod (n Q + d P) / prod n
 
-Numerators and denominators are multiplied on their own, so that there is no division for each pair
-of units, and no message is stored. A product is a number in float64 only for a limited number of
-factors: then its logarithm is taken.
+Numerators and denominators are multiplied separately, so that no pair of units needs a division,
+and no message is stored. Before a product may overflow in float64, its logarithm is computed.
 """
 
 import math
@@ -26,8 +25,8 @@ from fastmf._jit.intrinsics import larger, row, smaller
 from fastmf._jit.kernel import REORDER, kernel
 from fastmf.special import log_of_normal
 
-# Visible units whose beliefs are computed together, so that the exponentials vectorise; and of one
-# task of `pair_beliefs`.
+# Number of visible units whose beliefs are computed together, so that exponentials vectorise, and
+# of one task of `pair_beliefs`.
 TILE_UNITS = 16
 # Hidden units are padded to a multiple of this: a vector of float32, or two.
 PADDING_MULTIPLE = {"sum": 16, "max": 32, "mixed": 16}
@@ -60,10 +59,10 @@ class BPSettings(NamedTuple):
     adaptive, tol, rounding_error, max_iter
         As in `ConvergenceSettings`.
     max_factors : int
-        Number of messages to one visible unit whose product is a number in float64.
+        Largest number of messages to a visible unit whose product does not overflow in float64.
     flush_every, log_every : int
-        Number of visible units after which the products of their messages to the hidden units are
-        moved to float64, and after which their logarithm is taken, a multiple of the first.
+        Numbers of visible units after which products of their messages to the hidden units are
+        moved to float64, and after which their logarithms are computed; a multiple of the first.
     block, bethe, finish, objective, pair_logs, log_products, visible_beliefs,
     hidden_beliefs, add_softplus : int
         Addresses of the functions of `fastmf.kernels.bp.belief_propagation`, 0 for functions that
@@ -111,9 +110,9 @@ class BPRecord(NamedTuple):
 
 
 class BPWorkspaces(NamedTuple):
-    """Results of the blocks of a sweep, and the buffers that this needs.
+    """Results of the blocks of a sweep, and buffers.
 
-    All have one entry for each worker.
+    All arrays have an entry for each worker.
     """
 
     # (n_workers, 3, n_padded): p, q and log-odds of the hidden units, in the type of the messages
@@ -160,7 +159,7 @@ def sum_to_hidden(e, hidden, visible, s, product):
 
 @kernel(mode="merged")
 def add_sum_changes(e, hidden, visible, s, largest):
-    """Update the largest relative changes by the sweep of `sum_to_hidden` to come."""
+    """Update the largest relative changes that `sum_to_hidden` is about to make."""
     (p, q), (high, low), one = hidden, visible, s.dtype.type(1)
     for j in range(s.shape[0]):
         t = s[j] * q[j]
@@ -171,16 +170,16 @@ def add_sum_changes(e, hidden, visible, s, largest):
 
 @kernel(mode="merged")
 def sum_to_hidden_damped(e, hidden, visible, damping, new_fraction, s, product):
-    """The same, with the normalised messages averaged with the old ones.
+    """Replace messages as `sum_to_hidden`, averaging normalised messages with the old ones.
 
-    Normalised messages are messages of spins, s / (sqrt(e) + s): so it does not matter which value
-    of a unit is called 1.
+    Normalised messages are messages of spins, s / (sqrt(e) + s), so that results do not depend on
+    which value of a unit is called 1.
     """
     (p, q), (high, low) = hidden, visible
     for j in range(s.shape[0]):
         t = s[j] * q[j]
         above, below = (t + e[j] * p[j]) * low, (t + p[j]) * high
-        # Divided at once: with weights of the largest size no more can be multiplied.
+        # Divide at once: with weights of the largest size further products would overflow.
         new = (above + e[j] * below) / (above + below)
         root = math.sqrt(e[j])
         new_weight, old_weight = new_fraction * (root + s[j]), damping * (root + new)
@@ -214,17 +213,17 @@ def add(row, total):
 
 @kernel(mode="inline")
 def max_message(w, minus_cavity, zero):
-    """Max-product log-message max(0, w + cavity) - max(0, cavity).
+    """Return the max-product log-message max(0, w + cavity) - max(0, cavity).
 
-    Written with -cavity, because w would be lost in rounding where the cavity log-odds are large.
-    Compiled apart, because so would a sum of messages if their differences were reordered.
+    Written with -cavity, because w would be lost in rounding if the cavity log-odds are large, and
+    compiled apart, because reordering the differences in sums of messages would also lose it.
     """
     return larger(w, minus_cavity) - larger(zero, minus_cavity)
 
 
 @kernel(mode="merged")
 def set_to_halves(w, log_s):
-    """Set log-messages to W / 2, the middle of their range."""
+    """Set log-messages to the neutral W / 2."""
     half = w.dtype.type(0.5)
     for j in range(w.shape[0]):
         log_s[j] = half * w[j]
@@ -232,7 +231,7 @@ def set_to_halves(w, log_s):
 
 @kernel(mode="merged")
 def max_to_visible(w, log_s, log_odds, log_r):
-    """Max-product log-messages from the hidden units of such log-odds; returns their sum."""
+    """Compute max-product log-messages from hidden units with these log-odds; return the sum."""
     zero, total = w.dtype.type(0), 0.0
     for j in range(w.shape[0]):
         message = max_message(w[j], log_s[j] - log_odds[j], zero)
@@ -243,7 +242,7 @@ def max_to_visible(w, log_s, log_odds, log_r):
 
 @kernel(mode="merged")
 def max_to_hidden(w, log_r, log_odds, damping, new_fraction, log_s, total):
-    """Max-product log-messages to the hidden units, damped, and their sum over visible units."""
+    """Update max-product log-messages to the hidden units, damped, and add them to a total."""
     zero = w.dtype.type(0)
     for j in range(w.shape[0]):
         new = new_fraction * max_message(w[j], log_r[j] - log_odds, zero) + damping * log_s[j]
@@ -253,7 +252,7 @@ def max_to_hidden(w, log_r, log_odds, damping, new_fraction, log_s, total):
 
 @kernel(mode="merged")
 def add_max_changes(w, log_r, log_odds, log_s, largest):
-    """Update the largest changes by the undamped sweep of `max_to_hidden` to come."""
+    """Update the largest changes that an undamped `max_to_hidden` is about to make."""
     zero = w.dtype.type(0)
     for j in range(w.shape[0]):
         new = max_message(w[j], log_r[j] - log_odds, zero)
@@ -270,7 +269,7 @@ def add_pair_beliefs(e, s, p, q, scale, total):
 
 @kernel(mode="merged")
 def _ratio(e, s, p, q):
-    """Product of the messages n / d to a visible unit."""
+    """Multiply the messages n / d to a visible unit."""
     above, below = 1.0, 1.0
     for j in range(e.shape[0]):
         t = s[j] * q[j]
@@ -281,7 +280,7 @@ def _ratio(e, s, p, q):
 
 @kernel(mode="merged")
 def _normaliser(e, s, p, q, high, low):
-    """Product of the normalisers (n Q + d P) / n of a visible unit."""
+    """Multiply the normalisers (n Q + d P) / n of a visible unit."""
     above, below = 1.0, 1.0
     for j in range(e.shape[0]):
         t = s[j] * q[j]
@@ -293,9 +292,9 @@ def _normaliser(e, s, p, q, high, low):
 
 @kernel(mode="by_address", fastmath=REORDER, views=True)
 def pair_logs(e, s, hidden, tile, max_factors, normalisers):
-    """Logarithms of products over all hidden units, for each visible unit of a tile.
+    """Compute logarithms of products over all hidden units, for each visible unit of a tile.
 
-    Few arguments: arguments of a call by address are copied, all fields of every array.
+    There are few arguments, because a call by address copies all fields of each array.
     """
     n, real = hidden.shape[0] // 3, e.dtype.type
     n_units = s.shape[0] // n
@@ -319,7 +318,7 @@ def pair_logs(e, s, hidden, tile, max_factors, normalisers):
 
 @kernel(mode="merged")
 def _product(e, first, second):
-    """Product of first + e second."""
+    """Multiply first + e second over all entries."""
     product = 1.0
     for j in range(e.shape[0]):
         product *= first[j] + e[j] * second[j]
@@ -328,10 +327,10 @@ def _product(e, first, second):
 
 @kernel(mode="by_address", fastmath=REORDER, views=True)
 def log_products(settings, e, hidden, visible, tile):
-    """Logarithms of the products of the mixed-product messages to each unit of a tile.
+    """Compute logarithms of products of mixed-product messages to each unit of a tile.
 
-    They are first + e second, of the beliefs (first, second) = (q, p) to a unit that is decoded as
-    0, and e / r with (p, q) to one decoded as 1.
+    The factors are first + e second, with beliefs (first, second) = (q, p) for a unit that is
+    decoded as 0, and (p, q) for a unit that is decoded as 1, whose message is e / (p + e q).
     """
     n, n_units = hidden.shape[0] // 3, visible.shape[0]
     logs = row(tile, (LOGS * TILE_UNITS,), n_units)

@@ -1,8 +1,8 @@
 """A pass over the design matrix of a linear model, for expectation propagation.
 
 An iteration needs the sums of squares of the columns of W X with a triangular W (the variances of
-the units). BLAS would need room for all products, and its threads would wait for each other. Here a
-block of columns is packed once for `product`, in double precision whatever the type of X, and its
+the units). BLAS would store all products, and its threads would wait for each other. Here a block
+of columns is packed once for `product`, in double precision whatever the type of X, and its
 products stay in the cache.
 """
 
@@ -14,14 +14,14 @@ from fastmf._threads.workers import next_task
 from fastmf.kernels.linear.product import panel_width, product
 
 PANEL_WIDTH = panel_width(np.float64)
-# Panels of columns that a worker takes at a time; rows of a triangular factor taken together: the
-# entries that are zero are left out for all of them but the last.
+# Panels of columns that a worker takes at a time; rows of a triangular factor that are multiplied
+# together, up to the end of the last one: of the zeros only those beyond are skipped.
 PANELS_AT_A_TIME, ROWS = 8, 8
 
 
 @kernel
 def whitened_columns(address, X, whiten, directions, z, offset, queue, out):
-    """Sums of squares of the whitened columns of X and their products with a vector."""
+    """Compute sums of squares of the whitened columns of X, and their products with a vector."""
     n_rows, n_units = X.shape
     n_directions, width = len(offset), PANELS_AT_A_TIME * PANEL_WIDTH
     packed, tile = np.zeros((PANELS_AT_A_TIME, n_rows, PANEL_WIDTH)), np.zeros((ROWS, width))
@@ -49,7 +49,7 @@ def whitened_columns(address, X, whiten, directions, z, offset, queue, out):
 
 @kernel(mode="inner")
 def pack_columns(X, first, last, packed):
-    """Cut few columns into panels, row by row: other orders are several times slower here."""
+    """Pack a few columns into panels, row by row: other orders are several times slower."""
     n_full, n_last = (last - first) // PANEL_WIDTH, (last - first) % PANEL_WIDTH
     for i in range(X.shape[0]):
         given = X[i, first:last]
@@ -64,9 +64,9 @@ def pack_columns(X, first, last, packed):
 
 @kernel(mode="inner")
 def _add(tile, vector, sign, sums):
-    """Add sums of squares of the first rows' columns, and their products with a vector.
+    """Add sums of squares of the columns of a tile, and their products with a vector.
 
-    Four rows at a time, as sums are loaded and stored for each.
+    Four rows are added at a time, because sums are loaded and stored each time.
     """
     squares, products, n = sums[0], sums[1], len(vector)
     for i in range(0, n - 3, 4):

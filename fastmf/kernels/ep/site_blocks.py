@@ -1,23 +1,23 @@
 """Tilted moments of blocks of correlated spike-and-slab units.
 
-The units of a block have one cavity exp(g'w - w'Pw / 2). Their prior factors are sums over
-inclusion: with S the set of units that are not zero,
+The units of a block have one cavity exp(g'w - w'Pw / 2). Sums over their priors are sums over
+inclusion patterns, the sets S of units that are not zero, with
 
     Q = P_SS + precisions,  h = g_S + fields
     log-weight of S  =  sum of prior log-weights - ln det(Q) / 2 + h'Q^-1 h / 2
 
-Patterns S are walked depth first. The unit k that is added last is integrated out of the linear
-terms h and precisions Q of the units l behind it,
+Patterns S are visited depth first. The unit k that was added last is integrated out of the linear
+terms h and precisions Q of the later units l,
 
     v = 1 / Q_kk,  m = v h_k,  u_l = v Q_kl:    h_l - u_l h_k  and  Q_ll' - u_l Q_kl'
 
-and on the way back its moments follow from the sums of weights, w_l and w_l w_l' over all patterns
-that begin with S, since w_k has mean m - u'w and variance v given the units behind it. So a pattern
-costs a few operations, whatever its size. Only pivots are inverted: P itself need not be positive
+On the way back, its moments follow from the sums of weights, w_l and w_l w_l' over all patterns
+that begin with S, since w_k has mean m - u'w and variance v given the later units. So a pattern
+costs a few operations, whatever its size. Only pivots are inverted: P need not be positive
 definite.
 
-All is one kernel. Matrices are one-dimensional arrays, row by row, of which the upper triangles are
-used.
+There is one kernel for all steps. Matrices are one-dimensional arrays, row by row, of which only
+the upper triangles are used.
 """
 
 import math
@@ -31,19 +31,19 @@ from fastmf._jit.kernel import kernel
 from fastmf._threads.workers import next_task
 from fastmf.kernels.linear.product import new_work
 
-# Sums are scaled anew where a log-weight exceeds their scale by more, and patterns of log-weights
-# that are smaller by more are left out: half of the range of doubles, so that products of a weight
-# and as large a number are finite.
+# Sums are rescaled if a log-weight exceeds their scale by more than this, and patterns whose
+# log-weights are smaller by more are left out: half of the range of doubles, so that a weight times
+# an equally large number is finite.
 MAX_LOG_WEIGHT = math.log(np.finfo(np.float64).max) / 2
 # Smallest pivot, relative to the diagonal of Q, of a pattern that is proper.
 MIN_PATTERN_PIVOT = 1e-14
 
 
 class SiteBlocks(NamedTuple):
-    """Where blocks are in arrays of all their units, and of all their matrices, one after another.
+    """Positions of blocks in concatenated arrays of their units, and of their matrices.
 
-    `prior` has the log-weight of a unit that is not zero (log-odds, and the slab's log-normaliser
-    without 2 pi), and the field and precision of its slab.
+    `prior` has the log-weight of a unit that is not zero (log-odds, and the log-normaliser of the
+    slab without 2 pi), and the field and precision of its slab.
     """
 
     starts: np.ndarray  # int64, (n_blocks + 1,), first unit of every block, and the end
@@ -53,9 +53,9 @@ class SiteBlocks(NamedTuple):
 
 
 class Levels(NamedTuple):
-    """For the first s units of the pattern in hand, s < d, and the c units of the block.
+    """Values for the first s units of the current pattern, s < d, and the c units of the block.
 
-    The last level has no matrices, since the units behind it are added one at a time.
+    The last level has no matrices, because only single units are added to it.
     """
 
     unit: Int64[1]  # (d,), the last of the units
@@ -84,7 +84,7 @@ LOG_WEIGHT, WEIGHT, UNIT_MEAN, UNIT_VAR = range(4)
 
 
 def pattern_work(blocks, n_workers):
-    """Memory and queue of `tilt_blocks`."""
+    """Allocate memory and queue of `tilt_blocks`."""
     d, c = max(1, blocks.largest.max()), np.diff(blocks.starts).max()
     n = d * (5 * c + 4) + 2 * max(1, d - 1) * c * c + 3 * c
     units, numbers = np.zeros((n_workers, d), np.int64), np.zeros((n_workers, n))
@@ -93,7 +93,7 @@ def pattern_work(blocks, n_workers):
 
 @kernel
 def tilt_blocks(blocks, linear, precision, work, units, covariance, totals):
-    """Moments and log-partition of every block under the tilt of its cavity."""
+    """Compute moments and log-partition of each block under the tilt of its cavity."""
     n_blocks = len(blocks.largest)
     w = fetch_and_increment(work.queue[1:])
     if w >= len(work.scratch.units):
@@ -114,7 +114,7 @@ def tilt_blocks(blocks, linear, precision, work, units, covariance, totals):
 
 @kernel(mode="merged")
 def _levels_of(memory, w):
-    """The levels of a worker."""
+    """Return the levels of a worker."""
     d, c = memory.sizes[0], memory.sizes[1]
     vector, matrix, start = d * c, max(1, d - 1) * c * c, 4 * d
     end = start + 5 * vector
@@ -136,8 +136,7 @@ def _levels_of(memory, w):
 def _sum_patterns(given, c, largest, levels):
     """Sum the patterns of one block of c units, with relative weights.
 
-    Returns the log-partition, NaN where moments do not exist, and the part of the patterns that are
-    as large as they may be.
+    Return the log-partition, NaN if moments do not exist, and the share of the largest patterns.
     """
     _begin(given, c, levels)
     # The log-weight of a sum of 1, and the sum of the largest patterns.
@@ -166,7 +165,7 @@ def _sum_patterns(given, c, largest, levels):
 
 @kernel(mode="merged")
 def _begin(given, c, levels):
-    """Begin with the pattern of no unit, of weight 1."""
+    """Begin with the empty pattern, of weight 1."""
     prior, linear, precision, first, square = given
     levels.numbers[LOG_WEIGHT], levels.numbers[WEIGHT] = 0.0, 1.0
     for i in range(3 * c):
@@ -182,7 +181,7 @@ def _begin(given, c, levels):
 
 @kernel(mode="merged")
 def _append(given, s, j, c, largest, levels):
-    """Begin the level of unit j behind level s, without a pattern: its log-weight."""
+    """Begin the level of unit j after level s; return the log-weight of its pattern."""
     linear, precision, slope, couplings = (
         levels.linear, levels.precision, levels.slope, levels.couplings
     )  # fmt: skip
@@ -214,7 +213,7 @@ def _append(given, s, j, c, largest, levels):
 
 @kernel(mode="merged")
 def _scaled(value, s, c, largest, levels, totals):
-    """Scale the totals and the sums of levels up to s by this log-weight, NaN if not proper."""
+    """Rescale the totals and the sums of levels up to s by this log-weight, NaN if improper."""
     top, full = totals
     ratio = np.exp(top - value)
     for i in range(3 * c):
@@ -231,7 +230,7 @@ def _scaled(value, s, c, largest, levels, totals):
 
 @kernel(mode="merged")
 def _add_units(given, s, start, c, levels, totals):
-    """Add the patterns of level s and one unit from `start` on: the new totals."""
+    """Add the patterns of level s and one unit from `start` on; return the new totals."""
     prior, first = given[0], given[3]
     (top, full), old, added = totals, s * c, 0.0
     log_weight = levels.numbers[4 * s + LOG_WEIGHT]
@@ -262,7 +261,7 @@ def _add_units(given, s, start, c, levels, totals):
 
 @kernel(mode="merged")
 def _add_level(s, c, largest, levels):
-    """Add the sums of level s, with the moments of its unit, to those of the level before."""
+    """Add the sums of level s, with the moments of its unit, to the sums of level s - 1."""
     first, second, slope, products = levels.first, levels.second, levels.slope, levels.products
     k, new, old, moved = levels.unit[s], s * c, (s - 1) * c, levels.sums
     weight, mean = levels.numbers[4 * s + WEIGHT], levels.numbers[4 * s + UNIT_MEAN]
@@ -295,7 +294,7 @@ def _add_level(s, c, largest, levels):
 
 @kernel(mode="merged")
 def _conclude(levels, ratio, block, units, covariance):
-    """Hand over the moments of a block."""
+    """Write the moments of a block to the results."""
     first, square, c = block
     for j in range(c):
         units[MEAN, first + j] = levels.first[j] * ratio

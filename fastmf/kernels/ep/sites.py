@@ -1,6 +1,6 @@
 """Expectation propagation site by site: cavities, tilted moments, new sites.
 
-A site is a factor exp(t1 w - t2 w^2 / 2) in place of the prior of one unit. With the mean m and
+A site is a factor exp(t1 w - t2 w^2 / 2) that replaces the prior of one unit. With the mean m and
 variance v of the unit under the Gaussian with all sites,
 
     cavity            c1 = m / v - t1,  c2 = 1 / v - t2
@@ -21,26 +21,26 @@ from fastmf._jit.kernel import kernel
 from fastmf._threads.workers import next_task
 from fastmf.priors._compiled import tilted_log_partition, tilted_moments
 
-# Units that a worker takes at a time.
+# Number of units that a worker takes at a time.
 UNITS_PER_TASK = 256
-# Units whose cavities are sought together: vectors are long enough, and few of their units wait.
+# Number of units whose cavities are searched together: enough for vectors, and few units wait.
 MATCHED_UNITS = 32
-# Units of a block of a sequential sweep.
+# Number of units of a block of a sequential sweep.
 BLOCK = 24
-# Smallest modulus of a site's precision, relative to site and cavity, where inverse site
-# precisions are kept.
+# Smallest modulus of the precision of a site, relative to site and cavity, if inverse site
+# precisions are stored.
 MIN_SITE_MODULUS = 1e-7
-# Largest precision of a tilted unit, relative to its cavity (or its prior, if larger): beyond,
-# the precision of the cavity would be lost in the rounding of the marginal's.
+# Largest precision of a tilted unit, relative to its cavity (or its prior, if larger): beyond this,
+# the precision of the cavity would be lost in rounding of the precision of the marginal.
 MAX_RELATIVE_PRECISION = 1e9
-# Matching moments: largest number of Newton's steps, and of trial points in each; the relative
-# mismatch that ends them, and the one that is accepted if rounding stops them earlier.
+# Matching of moments: largest number of Newton's steps, and of trial points in each; the relative
+# mismatch that ends the search, and the one that is accepted if rounding stops it earlier.
 MAX_STEPS, MAX_TRIAL_POINTS = 60, 30
 GOAL_MISMATCH, ACCEPTED_MISMATCH = 1e-12, 1e-7
 
 
 class SiteSettings(NamedTuple):
-    """How new sites are made of tilted moments."""
+    """Settings for new sites from tilted moments."""
 
     prior_precision: np.ndarray  # (n_units,), inverse second moments under the priors alone
     damping: float  # weight of the old site in the new one
@@ -49,7 +49,7 @@ class SiteSettings(NamedTuple):
 
 @kernel
 def tilt_sites(units, cavity, queue, tilted, log_partition):
-    """Moments and log-partition of every unit under the tilt of its cavity."""
+    """Compute moments and log-partition of each unit under the tilt of its cavity."""
     n_units = cavity.shape[1]
     while True:
         first = next_task(queue) * UNITS_PER_TASK
@@ -63,7 +63,7 @@ def tilt_sites(units, cavity, queue, tilted, log_partition):
 
 @kernel
 def match_sites(units, settings, gaussian, site, queue, cavity, tilted, proposal):
-    """New sites that give each unit the moments of its prior under the cavity."""
+    """Compute cavities, tilted moments, and new sites that match these moments."""
     n_units = site.shape[1]
     while True:
         first = next_task(queue) * UNITS_PER_TASK
@@ -86,7 +86,7 @@ def match_sites(units, settings, gaussian, site, queue, cavity, tilted, proposal
 
 @kernel(mode="inline")
 def new_site(settings, i, tilted, cavity, site):
-    """The site (t1, t2) of unit i that gives it the tilted mean and variance, damped."""
+    """Return the damped site (t1, t2) of unit i that matches the tilted mean and variance."""
     (mean, var), (c1, c2), (t1, t2) = tilted, cavity, site
     damping = settings.damping
     precision = smaller(
@@ -103,16 +103,16 @@ def new_site(settings, i, tilted, cavity, site):
 def visit_block(units, settings, start, low_rank, rows, vector, site, updates):
     """Update the sites of a block of units one after another, each seeing the newest values.
 
-    A block has one row [overlap | z] for each unit: the products x_l'z with the units l of the
-    block, and z = M x (see `fastmf.inference.ep.sequential`). So has the vector: [field | g]. When
-    a site changes, the row of its unit is added to the vector and subtracted from the rows after
-    it.
+    A block has a row [overlap | z] for each unit: the products x_l'z with the units l of the block,
+    and z = M x (see `fastmf.inference.ep.sequential`). The vector is [field | g]. When a site
+    changes, multiples of the row of its unit are added to the vector and subtracted from the
+    following rows.
 
     Notes
     -----
-    Exactly rank-one updates after every site (Hernández-Lobato & Hernández-Lobato 2011, Section
-    3.1); M is changed later. An update that would leave no proper Gaussian, or for which moments do
-    not exist, is not made.
+    These are rank-one updates after each site (Hernández-Lobato & Hernández-Lobato 2011, Section
+    3.1); M is changed later. Updates that would make the Gaussian improper, or without moments, are
+    skipped.
     """
     b, a, mean, var = np.empty(1), np.empty(1), np.empty(1), np.empty(1)
     updates[:, start : start + BLOCK] = 0
@@ -140,7 +140,7 @@ def visit_block(units, settings, start, low_rank, rows, vector, site, updates):
 
 @kernel(mode="inline")
 def _subtract_earlier(rows, rates, k):
-    """Subtract from the row of unit k what the units before it have changed."""
+    """Subtract the changes of earlier units from the row of unit k."""
     row = rows[k]
     for j in range(k):
         earlier = rows[j]
@@ -151,7 +151,7 @@ def _subtract_earlier(rows, rates, k):
 
 @kernel(mode="inline")
 def _marginal_and_cavity(low_rank, q, u, site):
-    """Whether the Gaussian is proper, mean and variance of the unit, and its cavity."""
+    """Return whether the Gaussian is proper, mean and variance of the unit, and its cavity."""
     t1, t2 = site
     if low_rank:
         relative_var = 1 - q / t2  # t2 times the variance
@@ -163,10 +163,10 @@ def _marginal_and_cavity(low_rank, q, u, site):
 
 @kernel(mode="inline")
 def _change(low_rank, q, u, cavity_precision, old, new):
-    """Whether a site leaves a proper Gaussian; the site, and rate and step of the change."""
+    """Return whether a site leaves a proper Gaussian; the site, and rate and step of the change."""
     (t1, t2), (new1, new2) = old, new
     if low_rank:
-        # D is the inverse of the precisions: none of them may be zero.
+        # D is the inverse of the precisions, so that none may be zero.
         smallest = MIN_SITE_MODULUS * (cavity_precision + abs(new2))
         if abs(new2) < smallest:
             new2 = smallest if new2 >= 0 else -smallest
@@ -180,14 +180,14 @@ def _change(low_rank, q, u, cavity_precision, old, new):
 
 @kernel
 def match_cavities(units, prior_precision, marginal, queue, cavity, log_partition):
-    """Cavities under which the units have given means and variances.
+    """Find cavities under which the units have given means and variances.
 
     Notes
     -----
     The cavity maximises the concave c1 m - c2 (m^2 + v) / 2 - log Zhat(c), unit by unit: Newton's
     method, with a line search. Third and fourth cumulants are differences of variances. Units are
-    tilted by blocks, from the first to the last that still moves: the search then takes a quarter
-    of the time that it takes unit by unit.
+    tilted in blocks, from the first to the last unit that still moves, which takes a quarter of the
+    time of a search unit by unit.
     """
     n_units = cavity.shape[1]
     now, trial = np.empty((5, MATCHED_UNITS)), np.empty((5, MATCHED_UNITS))
@@ -206,15 +206,15 @@ def match_cavities(units, prior_precision, marginal, queue, cavity, log_partitio
 
 # Rows of the moments, tilts exp(b w - a w^2 / 2) and log-partitions of some units.
 MEAN, VAR, B, A, LOG_Z = range(5)
-# Rows of a search: Newton's step, the derivative of the objective along it, and the part of it that
-# is tried; the largest relative difference between the moments of a unit and those wanted; whether
-# the unit still moves, 1 or 0; and the change of b for differences of variances.
+# Rows of a search: Newton's step, the derivative of the objective along it, and the fraction of it
+# that is tried; the largest relative difference between the moments of a unit and the targets;
+# whether the unit still moves, 1 or 0; and the change of b for differences of variances.
 STEP_B, STEP_A, DERIVATIVE, LENGTH, MISMATCH, MOVING, DIFFERENCE = range(7)
 
 
 @kernel(mode="inline")
 def _tilt(units, first, tilted, begin, end):
-    """Moments and log-partitions of units begin:end of a block whose first unit is `first`."""
+    """Compute moments and log-partitions of units begin:end of a block that begins at `first`."""
     b, a = tilted[B, begin:end], tilted[A, begin:end]
     mean, var, log_z = tilted[MEAN, begin:end], tilted[VAR, begin:end], tilted[LOG_Z, begin:end]
     tilted_moments(units, first + begin, b, a, mean, var)
@@ -223,21 +223,21 @@ def _tilt(units, first, tilted, begin, end):
 
 @kernel(mode="inline")
 def _proper(tilted, i):
-    """Whether unit i has moments under its tilt."""
+    """Return whether unit i has moments under its tilt."""
     exist = np.isfinite(tilted[LOG_Z, i]) and np.isfinite(tilted[MEAN, i])
     return exist and 0 < tilted[VAR, i] < np.inf
 
 
 @kernel(mode="inline")
 def _mismatch(tilted, i, wanted):
-    """Largest relative difference between the moments of a unit and the wanted ones."""
+    """Return the largest relative difference between the moments of a unit and the targets."""
     mean, var = wanted[0, i], wanted[1, i]
     return larger(abs(tilted[MEAN, i] - mean) / np.sqrt(var), abs(tilted[VAR, i] - var) / var)
 
 
 @kernel(mode="merged")
 def _match(units, first, prior_precision, block, memory):
-    """Newton's method from the cavities of some units."""
+    """Run Newton's method from the cavities of some units."""
     (wanted, cavity), (now, _, search) = block, memory
     n = wanted.shape[1]
     for i in range(n):
@@ -264,7 +264,7 @@ def _match(units, first, prior_precision, block, memory):
 
 @kernel(mode="inline")
 def _difference(tilted, i, prior_precision):
-    """The change of b for differences of variances: small beside the scale of the unit."""
+    """Return the change of b for differences of variances: small against the scale of the unit."""
     weak = 1 / (abs(tilted[A, i]) + 1e-12)
     size = 1 / prior_precision + tilted[MEAN, i] ** 2 + tilted[VAR, i]
     return 1e-3 / np.sqrt(smaller((tilted[B, i] * weak) ** 2 + weak, 100 * size))
@@ -272,7 +272,7 @@ def _difference(tilted, i, prior_precision):
 
 @kernel(mode="merged")
 def _find_steps(units, first, moving, prior_precision, wanted, memory):
-    """Newton's steps of the tilts, and the derivatives of the objective along them."""
+    """Compute Newton's steps of the tilts, and the derivatives of the objective along them."""
     (now, trial, search), (begin, end) = memory, moving
     up, down = trial[VAR], trial[LOG_Z]
     for i in range(begin, end):
@@ -299,14 +299,14 @@ def _find_steps(units, first, moving, prior_precision, wanted, memory):
 
 @kernel(mode="inline")
 def _objective(tilted, i, wanted):
-    """Function that the cavity of unit i maximises."""
+    """Evaluate the objective that the cavity of unit i maximises."""
     mean, var = wanted[0, i], wanted[1, i]
     return tilted[B, i] * mean - tilted[A, i] * (mean * mean + var) / 2 - tilted[LOG_Z, i]
 
 
 @kernel(mode="merged")
 def _search(units, first, moving, wanted, memory):
-    """Line searches along the steps; units where no trial is better stay as they are for good."""
+    """Search along the steps; units for which no trial is better do not move any more."""
     (now, trial, search), (begin, end) = memory, moving
     for i in range(begin, end):
         search[LENGTH, i] = search[MOVING, i]
@@ -338,7 +338,7 @@ def _search(units, first, moving, wanted, memory):
 
 @kernel(mode="merged")
 def _conclude(block, now, log_partition):
-    """Hand over the cavities of some units, and log-partitions where these match."""
+    """Write the cavities of some units, and log-partitions (NaN without a match) to the results."""
     wanted, cavity = block
     for i in range(wanted.shape[1]):
         cavity[0, i], cavity[1, i] = now[B, i], now[A, i]

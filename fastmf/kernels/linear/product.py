@@ -1,13 +1,13 @@
 """Copies, memory of threads, and products of a few rows with fixed couplings, inside kernels.
 
-BLAS packs its right operand again at every call, has threads of its own, and rounds a row
-differently with the number of rows beside it. Here the couplings are packed once per solve; a tile
-of rows times one panel of columns stays in registers; and an entry is always the same chain of
-fused multiply-adds, so that a row's result does not depend on which rows are with it. A tile is
-emitted as LLVM vectors because LLVM keeps the accumulators of no loop nest in registers.
+BLAS packs its right operand again in each call, has its own threads, and rounds a row differently
+depending on the number of rows. Here couplings are packed once per solve, a tile of rows times a
+panel of columns stays in registers, and an entry is always the same chain of fused multiply-adds,
+so that the result of a row does not depend on other rows. A tile is emitted as LLVM vectors because
+LLVM does not keep the accumulators of nested loops in registers.
 
-Copies take longer to compile as statements on whole arrays. Kernels that made their own arrays
-would take a third of a second longer to compile: threads that call a kernel at the same time share
+Copies by loops compile faster than statements on whole arrays. Kernels that allocate arrays take a
+third of a second longer to compile: instead, threads that call a kernel at the same time receive
 scratch memory and a queue of tasks (`Work`).
 """
 
@@ -48,57 +48,57 @@ def add_multiple(factor, source, target):
 class Work(NamedTuple):
     """Scratch memory and queue of a kernel."""
 
-    # array, or NamedTuple of arrays: the part of each worker, on the first axis. A worker beyond it
-    # leaves at once
+    # array, or NamedTuple of arrays, whose first axis is for workers. A worker beyond its length
+    # returns at once
     scratch: np.ndarray
     queue: np.ndarray  # int64 (2,): next task, next worker
 
 
 def new_work(scratch):
-    """Scratch memory with a new queue."""
+    """Combine scratch memory with a new queue."""
     return Work(scratch, np.zeros(2, np.int64))
 
 
-# Whether the processor has AVX-512 and its 32 registers of 64 bytes, or 16 of 32 as AVX2.
+# Whether the processor has AVX-512, with 32 registers of 64 bytes, or AVX2, with 16 of 32 bytes.
 WIDE = LEVEL == "x86-64-v4"
 VECTOR_BYTES = 64 if WIDE else 32
 # A tile of rows x 3 vectors needs one register per accumulator, 3 for couplings and 1 for a state:
 # all of AVX2's 16 registers with 4 rows, most of AVX-512's 32 with 8.
 TILE_VECTORS = 3
 TILE_ROWS = 8 if WIDE else 4
-# Rows of one task of a worker.
+# Number of rows of one task of a worker.
 TASK_ROWS = 24
-# Rows of a panel (12 KiB) that stay in the first-level cache, beside the next ones and some rows of
-# states, while all tiles are computed.
+# Number of rows of a panel (12 KiB) that stay in the first-level cache, together with the next ones
+# and some rows of states, while all tiles are computed.
 CHUNK_ROWS = 12 * 1024 // (TILE_VECTORS * VECTOR_BYTES)
 
 
 def panel_width(dtype):
-    """Number of columns in one panel of packed couplings."""
+    """Return the number of columns in one panel of packed couplings."""
     return TILE_VECTORS * VECTOR_BYTES // np.dtype(dtype).itemsize
 
 
 def pack(matrix):
-    """Divide a matrix into panels of columns, as `product` needs it."""
+    """Divide a matrix into panels of columns, for `product`."""
     panels = empty_panels(*matrix.shape, matrix.dtype)
     fill_panels(matrix, panels)
     return panels
 
 
 def empty_panels(n_rows, n_columns, dtype):
-    """An empty packed matrix, (n_panels, n_rows, panel_width)."""
+    """Allocate a packed matrix, (n_panels, n_rows, panel_width)."""
     width = panel_width(dtype)
     return aligned((-(-n_columns // width), n_rows, width), dtype)
 
 
 def fill_panels(matrix, panels):
-    """Set panels[p, k, c] to matrix[k, p * width + c], and to 0 where there is none."""
+    """Set panels[p, k, c] to matrix[k, p * width + c], and to 0 beyond the last column."""
     for part, copied in panel_views(matrix, panels):
         copied[:] = part
 
 
 def panel_views(matrix, panels):
-    """Pairs of views of a matrix and of the panels of its columns, in which other entries are 0."""
+    """Return pairs of views of a matrix and of the panels of its columns; set padding to 0."""
     _, n_rows, width = panels.shape
     n_whole, n_rest = divmod(matrix.shape[1], width)
     full = matrix[:, : n_whole * width].reshape(n_rows, n_whole, width)
@@ -123,10 +123,10 @@ def product_address(dtype):
 
 
 class _Position(NamedTuple):
-    """Where a tile is, and which rows of the panel it is multiplied by; LLVM integers.
+    """Position of a tile, and of the rows of the panel that multiply it; LLVM integers.
 
-    Columns `skip`, ... of the panel go to columns `column + skip`, ... of the result. Rows `first`
-    to `last` of the panel are added, to zeros if `first` is 0.
+    Columns `skip`, ... of the panel give columns `column + skip`, ... of the result. Products with
+    rows `first` to `last` of the panel are added, to zeros if `first` is 0.
     """
 
     row: object
@@ -139,9 +139,9 @@ class _Position(NamedTuple):
 
 
 def _tile(n_tile_rows):
-    """Function for `n_tile_rows` rows of a product, as `_Position` says.
+    """Make the function for `n_tile_rows` rows of a product at a `_Position`.
 
-    They are multiplied with a whole panel, or with a single vector of it.
+    The rows are multiplied by a whole panel, or by a single vector of it.
     """
 
     def tile(states, packed, out, position, single):
@@ -173,7 +173,7 @@ def _tile(n_tile_rows):
 
 
 def _integer(value, n_bits=64):
-    """Constant of LLVM."""
+    """Return an integer constant of LLVM."""
     return ir.Constant(ir.IntType(n_bits), value)
 
 
@@ -217,30 +217,30 @@ class _TileEmitter:
         self.panel_stride = self._stride(self.packed, 0)
 
     def _stride(self, array, axis):
-        """Numbers from an entry to the next one along an axis."""
+        """Return the stride along an axis, in numbers."""
         n_bytes = self.builder.extract_value(array.strides, axis)
         return self.builder.sdiv(n_bytes, _integer(self.item_bytes))
 
     def _pointer(self, data, offset):
-        """Pointer to the vector at an offset in numbers."""
+        """Return a pointer to the vector at an offset in numbers."""
         pointer = self.builder.gep(data, [offset])
         return self.builder.bitcast(pointer, self.type.as_pointer())
 
     def _load(self, data, offset):
-        """The vector at an offset."""
+        """Load the vector at an offset."""
         value = self.builder.load(self._pointer(data, offset))
         value.align = self.item_bytes
         return value
 
     def _in_all_lanes(self, number):
-        """A vector of equal numbers."""
+        """Broadcast a number to a vector."""
         undefined = ir.Constant(self.type, ir.Undefined)
         lane = self.builder.insert_element(undefined, number, _integer(0, 32))
         first = ir.Constant(ir.VectorType(ir.IntType(32), self.n_lanes), None)
         return self.builder.shuffle_vector(lane, undefined, first)
 
     def _fma(self, x, y, z):
-        """x * y + z, rounded once."""
+        """Emit x * y + z, rounded once."""
         name = f"llvm.fma.v{self.n_lanes}f{8 * self.item_bytes}"
         function = ir.FunctionType(self.type, [self.type] * 3)
         function = cgutils.get_or_insert_function(self.builder.module, function, name)
@@ -272,7 +272,7 @@ class _TileEmitter:
             for r in range(n_tile_rows)
             for v in range(0, n_vectors * self.n_lanes, self.n_lanes)
         ]
-        # The sums begin from 0 in the first chunk of rows of the panel.
+        # Sums begin at 0 in the first chunk of rows of the panel.
         is_first = builder.icmp_signed("==", first, _integer(0))
         sums = [
             builder.select(is_first, ir.Constant(self.type, None), self._load(target, place))
@@ -287,7 +287,7 @@ class _TileEmitter:
             builder.store(total, self._pointer(target, place)).align = self.item_bytes
 
     def _next_sums(self, sums, state_rows, couplings, k):
-        """The sums with the terms of one k, states[:, k] * couplings[k, :]."""
+        """Add the terms of one k, states[:, k] * couplings[k, :], to the sums."""
         builder, n_vectors = self.builder, len(sums) // len(state_rows)
         panel_row = builder.mul(k, _integer(TILE_VECTORS * self.n_lanes))
         loaded = [
@@ -305,10 +305,10 @@ class _TileEmitter:
         return new
 
     def _prefetch(self, pointer, n_bytes):
-        """Load into the first-level cache what the next chunk of rows has in this place.
+        """Prefetch the same place of the next chunk of rows into the first-level cache.
 
-        The first tile of a chunk would wait for it otherwise. Panels follow one another in memory,
-        so that after the last chunk of one comes the first of the next.
+        Otherwise the first tile of a chunk would wait for it. Panels are contiguous in memory, so
+        that the last chunk of a panel is followed by the first chunk of the next one.
         """
         builder, byte = self.builder, ir.IntType(8).as_pointer()
         function = ir.FunctionType(ir.VoidType(), [byte, *[ir.IntType(32)] * 3])

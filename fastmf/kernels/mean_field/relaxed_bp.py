@@ -1,17 +1,17 @@
 """Relaxed belief propagation: Gaussian messages between all coupled pairs, one row at a time.
 
-The message from unit j to unit i is a mean and a variance, the moments of j without the message of
-i (its cavity):
+The message from unit j to unit i is a mean and a variance: the moments of j under its cavity, the
+tilt without the message from i:
 
     b_i = field_i + sum_j W_ij m_ji          b_ij = b_i - W_ij m_ji
     a_i = precision_i - sum_j W_ij^2 v_ji    a_ij = a_i + W_ij^2 v_ji
     (m_i, v_i) = moments(b_i, a_i)           (m_ij, v_ij) = moments(b_ij, a_ij)
     log Z = sum_i log Z_i - 1/2 sum_i sum_j (log Z_i - log Z_ij)
 
-where index ij is the message from i to j, and log Z_i, log Z_ij belong to unit i under the tilts
-(b_i, a_i) and (b_ij, a_ij). The messages into a layer are a matrix (sources, units); an update
-fills the matrix (units, sources) of the messages that the layer sends. The layers of an RBM take
-turns; a layer coupled to itself is updated twice in a sweep.
+where ij denotes the message from i to j, and log Z_i, log Z_ij are log-partitions of unit i under
+the tilts (b_i, a_i) and (b_ij, a_ij). Messages into a layer are a matrix (sources, units); an
+update sets the matrix (units, sources) of the messages that the layer sends. The layers of an RBM
+are updated in turn; a layer coupled to itself is updated twice in a sweep.
 """
 
 from functools import cache
@@ -38,15 +38,15 @@ from fastmf.kernels.linear.product import new_work
 from fastmf.kernels.mean_field.units import MEAN, VAR, A, B
 from fastmf.priors._compiled import tilted_log_partition, tilted_moments
 
-# Sources whose messages are computed together, so that transposing them writes whole cache lines.
+# Number of sources whose messages are computed together, so that transposing them writes whole
+# cache lines.
 TILE_SOURCES = 16
-# Planes of the state of a row after moments and damped tilts: the tilts of which these are the
-# moments.
+# Planes of the state of a row after moments and damped tilts: the undamped tilts of the moments.
 OWN_B, OWN_A = range(4, 6)
-# Measures of a sweep: largest change of a marginal mean, and of a mean among messages too, both
-# before damping; that of a variance; largest effects on the log-partition (see
-# `fastmf.kernels.mean_field.units`); largest absolute mean, or variance up to 1; and 1 where
-# moments do not exist.
+# Measures of a sweep, all before damping: largest changes of a marginal mean, of a mean in
+# messages, and of a variance; largest effects on the log-partition (see
+# `fastmf.kernels.mean_field.units`); largest absolute mean, or variance up to 1; and 1 if moments
+# do not exist.
 (
     MARGINAL_CHANGE,
     MEAN_CHANGE,
@@ -60,7 +60,7 @@ N_MEASURES = WITHOUT_MOMENTS + 1
 
 
 class LayerView(NamedTuple):
-    """One layer of units with its couplings to the units that it receives messages from."""
+    """One layer of units, with its couplings to the units that send messages to it."""
 
     units: Int64[1]  # Units
     couplings: Real[2]  # (n_source, n_units)
@@ -82,7 +82,7 @@ class RelaxedBPSettings(NamedTuple):
 
 
 class RelaxedBPRow(NamedTuple):
-    """The row that a worker iterates, and its scratch space."""
+    """The row that a worker iterates, and scratch memory."""
 
     # (4, n_messages): means and variances of the messages into the first layer of a sweep, and of
     # those from it
@@ -99,7 +99,7 @@ class RelaxedBPRow(NamedTuple):
 
 @kernel(mode="inline", fastmath=REORDER)
 def _tilt_of_messages(w, mean, var):
-    """Sum of all messages to a unit, which is added to its tilt."""
+    """Sum all messages to a unit, as the tilt that they add."""
     b = a = w.dtype.type(0)
     for i in range(w.shape[0]):
         b += w[i] * mean[i]
@@ -109,7 +109,7 @@ def _tilt_of_messages(w, mean, var):
 
 @kernel(mode="inline")
 def _cavities(w, mean, var, b, a, cavity_b, cavity_a):
-    """The tilt of each unit without the message from one source."""
+    """Compute the tilt of each unit without the message from one source."""
     for i in range(w.shape[0]):
         cavity_b[i] = b[i] - w[i] * mean[i]
         cavity_a[i] = a[i] + w[i] * w[i] * var[i]
@@ -117,7 +117,7 @@ def _cavities(w, mean, var, b, a, cavity_b, cavity_a):
 
 @kernel(mode="merged")
 def _update_marginals(layer, damping, work):
-    """Marginal moments of a layer, and its damped tilts, unless moments do not exist."""
+    """Update marginal moments and damped tilts of a layer, unless moments do not exist."""
     first, n = layer.start, layer.couplings.shape[1]
     new_b, new_a = row(work.tilt, (0, first), n), row(work.tilt, (1, first), n)
     new_mean, new_var = row(work.scratch, (0, 0), n), row(work.scratch, (1, 0), n)
@@ -153,7 +153,7 @@ def _update_marginals(layer, damping, work):
 
 @kernel(mode="merged")
 def _send_tile(layer, work, outgoing, damping, part):
-    """Transpose messages to sources, `n_here` from `start` on, into the messages of the layer."""
+    """Transpose messages to sources, `part` = (first, number), into the messages of the layer."""
     (n_source, n), (start, n_here), measures = layer.couplings.shape, part, work.measures
     for k in range(2 * n):
         plane, j = k // n, k % n
@@ -174,7 +174,7 @@ def _send_tile(layer, work, outgoing, damping, part):
 def _update_layer(layer, incoming, damping, work):
     """Update marginals and messages of one layer, unless moments do not exist.
 
-    `incoming` is the plane of the means of the messages into the layer; `work.measures` grow.
+    `incoming` is the plane of the means of messages into the layer; `work.measures` are updated.
     """
     _update_marginals(layer, damping, work)
     if work.measures[WITHOUT_MOMENTS] == 1:
@@ -201,14 +201,14 @@ def _update_layer(layer, incoming, damping, work):
 
 @cache
 def update_address(dtype):
-    """Address of the compiled update of a layer, for a floating type."""
+    """Return the address of the compiled update of a layer, for a floating type."""
     arguments = LayerView, int, float, RelaxedBPRow
     return address_of(_update_layer, *argument_types(dtype, *arguments))
 
 
 @kernel(mode="merged")
 def _bethe_terms(layer, incoming, work):
-    """Terms of a layer in the Bethe log-partition (Eq. 65), at undamped tilts."""
+    """Sum the terms of a layer in the Bethe log-partition (Eq. 65), at undamped tilts."""
     n_source, n = layer.couplings.shape
     b, a = row(work.tilt, (0, layer.start), n), row(work.tilt, (1, layer.start), n)
     cavity_b, cavity_a = row(work.scratch, (2, 0), n), row(work.scratch, (3, 0), n)
@@ -229,7 +229,7 @@ def _bethe_terms(layer, incoming, work):
 
 @kernel(mode="merged")
 def _bethe(layers, settings, work):
-    """The Bethe log-partition of a row."""
+    """Compute the Bethe log-partition of a row."""
     total = 0.0
     for k in range(2):
         total += _bethe_terms(layers[k], 2 * k, work)
@@ -241,7 +241,7 @@ def _bethe(layers, settings, work):
 
 @kernel(mode="merged")
 def _start_row(layer, index, record, work):
-    """Start: the messages into and from a layer are the moments of the units that send them."""
+    """Set starting messages into and from a layer to the moments of the units that send them."""
     n_source, n = layer.couplings.shape
     for k in range(2 * n):
         plane, j = k // n, k % n
@@ -266,10 +266,10 @@ def _start_row(layer, index, record, work):
 
 @kernel(mode="merged")
 def _status(measures, sweep, damping, settings):
-    """Whether a row has ended after this many sweeps, and how; and whether its means have settled.
+    """Return the status of a row after a sweep, and whether its marginal means have converged.
 
-    Damped sweeps converge where undamped ones multiply errors by up to (1 + damping) / (1 -
-    damping): changes are tested times that.
+    Damped sweeps may converge although undamped sweeps multiply errors by up to (1 + damping) /
+    (1 - damping): so changes are multiplied by this factor.
     """
     tol, resolution = settings.tol, settings.resolution
     steepness = (1 + damping) / (1 - damping)
@@ -289,7 +289,7 @@ def _status(measures, sweep, damping, settings):
 
 @kernel(mode="merged")
 def _iterate_row(layers, settings, index, queue, record, work):
-    """Sweep a row until it ends, and store it; returns its status."""
+    """Sweep a row until it ends, and store it; return its status."""
     status, sweep, damping, old = RUNNING, np.int64(0), settings.damping, 0.0
     min_change, last_min_change, residual, measures = np.inf, np.inf, 0.0, work.measures
     while status == RUNNING and not stopped(queue):
@@ -307,7 +307,7 @@ def _iterate_row(layers, settings, index, queue, record, work):
             record.history[index, sweep] = residual
         sweep += 1
         status, settled = _status(measures, sweep, old, settings)
-        # Where marginal means have settled, messages may oscillate and variances change slowly.
+        # When marginal means have converged, messages may still oscillate, and variances change.
         min_change = smaller(min_change, residual if settled else measures[MARGINAL_CHANGE])
         if sweep % WINDOW_SWEEPS == 0:
             slowest = 1.0 if settled else 0.7
@@ -322,7 +322,7 @@ def _iterate_row(layers, settings, index, queue, record, work):
 
 
 def relaxed_bp_work(n_workers, n_units, n_messages, dtype):
-    """Memory of `relaxed_bp`: a `RelaxedBPRow` whose arrays have a first axis of threads."""
+    """Allocate memory of `relaxed_bp`: a `RelaxedBPRow` with a first axis of workers."""
     shapes = (4, n_messages), (6, n_units), (2, n_units), (2, n_units), (4, n_units)
     parts = (np.empty((n_workers, *shape), dtype) for shape in shapes)
     tile = np.empty((n_workers, 2, TILE_SOURCES, n_units), dtype)

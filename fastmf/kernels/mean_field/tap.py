@@ -1,27 +1,27 @@
 """TAP sweeps: many rows iterated to fixed points of the mean-field equations.
 
 A sweep updates a block of units at a time (`fastmf.kernels.mean_field.units`), from the newest
-values of all units. Rows are independent: each worker iterates a few of them and, when one has
-ended, loads the next, so that the result of a row depends on nothing but the row.
+values of all units. Rows are independent: each worker iterates a few of them and loads the next
+when one has ended, so that the result of a row does not depend on other rows.
 
 *Groups of states* (categorical units) have the covariance C = diag(m) - m m', so that the Onsager
 term of a group i is a matrix. With the field r_k = W_k' m_k of each group k, a whole group of units
 is updated by
 
-    s = W_i m_i                       fields of the group alone on the units it is coupled to
-    b = W' (m - C s)                  with C s = v s for units that are no groups
+    s = W_i m_i                       fields of this group on the units that it is coupled to
+    b = W' (m - C s)                  with C s = v s for units outside groups
     a = -sum_j v_j W_j^2 - sum_k [(W_k^2)' m_k - r_k^2]
     m_i = softmax(field_i + b - a / 2)
 
-and a unit that is no group by b = W' m + a m, with the same a. The fields of single groups are kept
-from the update of one side to the update of the other, where they are s. So an RBM of groups beside
-other units needs four products a sweep, and a fully visible machine three. It is order 2 of
-Plefka's expansion at fixed means of all states; for groups of two states, the equations of units.
+and a unit outside groups by b = W' m + a m, with the same a. The fields of single groups are stored
+from the update of one side until the update of the other side, where they are s. So an RBM of
+groups and other units needs four products a sweep, and a fully visible machine three. This is order
+2 of Plefka's expansion at fixed means of all states; for two states it is the equations of units.
 
 *Sparse couplings* are swept in chunks of units. Units of one colour are not coupled: a chunk of
-them is updated at once, and chunks of one colour by several threads. Each chunk has measures of its
-own, which are put together in the order of the chunks, so that results do not depend on the number
-of threads, however few the rows are.
+them is updated at once, and chunks of one colour by several threads. Each chunk has its measures,
+which are combined in the order of the chunks, so that results do not depend on the number of
+threads.
 """
 
 from functools import cache
@@ -89,9 +89,9 @@ from fastmf.priors._compiled import third_cumulants, tilted_moments
 
 @kernel(mode="merged")
 def _propagate_change(layer, active, s, panel, i, old, order):
-    """Add to the products of the later units of a block what unit i has changed by.
+    """Add the change of unit i to the products of the later units of a block.
 
-    `old` holds mean, variance and third cumulant of the unit when the products were computed.
+    `old` has mean, variance and third cumulant of the unit when the products were computed.
     """
     width = layer[WIDTH]
     unit = layer[START] + panel * width + i
@@ -100,7 +100,7 @@ def _propagate_change(layer, active, s, panel, i, old, order):
         packed = packed_couplings(layer, power, panel, panel + 1, active.products)
         couplings = row(packed, (0, unit - layer[SOURCE], 0), width)
         products = row(active.products, (power, s, 0), width)
-        # Products of earlier units are not needed any more: so the loop is one of whole vectors.
+        # Products of earlier units are not needed any more, so that the loop uses whole vectors.
         for j in range(width):
             products[j] += couplings[j] * change
 
@@ -135,7 +135,7 @@ def update_block(layer, panels, n_active, active, settings, tilt):
 def _load_rows(layers, active, n_active, queue, settings, record):
     """Fill free slots with rows from the queue.
 
-    Returns the number of active rows, and whether the queue may hold more rows.
+    Return the number of active rows, and whether the queue may have more rows.
     """
     while n_active < settings.rows_per_worker:
         index = next_task(queue)
@@ -159,8 +159,8 @@ def _load_rows(layers, active, n_active, queue, settings, record):
 
 @kernel(mode="merged")
 def _store_ended_rows(layers, active, n_active, settings, tilt, record):
-    """Store the rows that have ended, fill their slots by the last ones and count the rest."""
-    s = np.int64(0)  # an integer of Python would be compiled for twice
+    """Store rows that have ended, move the last rows to their slots; return the number left."""
+    s = np.int64(0)  # with a Python integer, callees would be compiled for two types
     while s < n_active:
         slot = row(active.slots, (0, s, 0), SLOT_SIZE)
         status = assess_row(active, s, slot, settings, record)
@@ -169,7 +169,7 @@ def _store_ended_rows(layers, active, n_active, settings, tilt, record):
             s += 1
             continue
         index = np.int64(slot[ROW])
-        # Rows that are confirmed are stored already.
+        # Confirmed rows have been stored before.
         if status == CONFIRMING or slot[CONFIRMS] == 0:
             refresh_variances(layers, active, s, slot, tilt)
             copy_row(active.state, s, record.state, index, 4)
@@ -188,7 +188,7 @@ def _store_ended_rows(layers, active, n_active, settings, tilt, record):
 
 @kernel(mode="merged")
 def _rows_of_worker(workers, w):
-    """The rows of one worker, with its scratch space."""
+    """Return the rows of one worker, with its scratch memory."""
     return ActiveRows(
         *(workers.slots[w], workers.state[w], workers.products[w]),
         *(workers.scratch[w], workers.group_fields[w]),
@@ -204,7 +204,7 @@ def tap(sweep, settings, tilt, workers, queue, record):
     active = _rows_of_worker(workers, w)
     n_active, more_rows = np.int64(0), True
     while more_rows or n_active > 0:
-        # Beside older rows new ones repeat the blocks before, which does not change them.
+        # Next to older rows, new rows repeat the first blocks, which does not change them.
         first = settings.first_block if n_active == 0 else np.int64(0)
         if more_rows:
             n_active, more_rows = _load_rows(layers, active, n_active, queue, settings, record)
@@ -220,10 +220,10 @@ def tap(sweep, settings, tilt, workers, queue, record):
 
 @kernel(fastmath=REORDER, views=True)
 def log_partitions(sweep, settings, tilt, workers, queue, record, values):
-    """Compute the log-partition of every row of a record, by sweeps in which nothing moves.
+    """Compute the log-partition of each row of a record, by sweeps without updates.
 
-    The last of `settings.max_iter` sweeps counts: of groups of states, the first one finds the
-    fields of single groups.
+    The last of `settings.max_iter` sweeps counts: with groups of states, the first sweep computes
+    the fields of single groups.
     """
     w, layers, blocks = fetch_and_increment(queue[1:]), sweep.layers, sweep.blocks
     if w >= workers.state.shape[0]:
@@ -244,14 +244,14 @@ def log_partitions(sweep, settings, tilt, workers, queue, record, values):
 
 
 def given_work(layer, n_workers=1):
-    """Memory of `moments_given` for a number of threads."""
+    """Allocate memory of `moments_given` for a number of threads."""
     n_panels, _, width = layer.couplings.shape
     return new_work(np.zeros((n_workers, TASK_ROWS + 1, n_panels * width), layer.couplings.dtype))
 
 
 @kernel(views=True)
 def moments_given(layers, k, states, moments, work):
-    """Fill in fields, means and variances of a layer, given rows of states of its neighbours."""
+    """Compute fields, means and variances of a layer, given rows of states of its neighbours."""
     layer, (scratch, queue), n_rows = layers[k], work, states.shape[0]
     n = layer[N_UNITS]
     w = fetch_and_increment(row(queue, (1,), 1))
@@ -274,17 +274,17 @@ def moments_given(layers, k, states, moments, work):
 
 @cache
 def update_address(dtype, update=update_block):
-    """Address of the compiled update of a block of units, for a floating type."""
+    """Return the address of the compiled update of a block of units, for a floating type."""
     arguments = Int64[1], (int, int), int, ActiveRows, TapSettings, Tilt
     return address_of(update, *argument_types(dtype, *arguments))
 
 
 @kernel(mode="merged")
 def _shift(mean, var, s, shifted, sources):
-    """Set `shifted` to m - C s: the means of the sources less their response to a group."""
+    """Set `shifted` to m - C s: the means of the sources minus their response to a group."""
     for k in range(sources.shape[0]):
         begin, n, kind = sources[k, 0], sources[k, 1], sources[k, 2]
-        # Loops that begin at 0 have no negative index, which would keep them from vectors.
+        # Loops that begin at 0 have no negative index, so that they vectorise.
         m = row(mean, (begin,), n)
         out = row(shifted, (begin,), n)
         field = row(s, (sources[k, 4],), n)
@@ -309,9 +309,9 @@ def subtract_response(mean, field, out):
 
 @kernel(mode="inner")
 def _multiply_source(layer, n_active, states, source, packed, out, n):
-    """Products of one source with its rows of packed couplings, or their squares.
+    """Multiply one source by its rows of packed couplings, or their squares.
 
-    Whole vectors are written: the columns after them are filled later.
+    Whole vectors are written; the columns after the last one are overwritten later.
     """
     begin, packed = layer[SOURCE] + source[0], packed[:, source[0] : source[0] + source[1]]
     product(layer[PRODUCT], states, n_active, begin, packed, out, n)
@@ -319,7 +319,7 @@ def _multiply_source(layer, n_active, states, source, packed, out, n):
 
 @kernel(mode="inner")
 def _add_own(active, n_active, plane, column, n):
-    """Add the products with one source to their sums."""
+    """Add the products with one source to the sums."""
     for s in range(n_active):
         total = row(active.products, (plane, s, column), n)
         of_source = row(active.products, (ONE_SOURCE, s, 0), n)
@@ -329,7 +329,7 @@ def _add_own(active, n_active, plane, column, n):
 
 @kernel(mode="merged")
 def _add_variances(layer, active, n_active, sources, columns):
-    """Sums of W^2 v, of W^2 m over groups, for some columns of the packed squares."""
+    """Sum W^2 v, or W^2 m for groups, for some columns of the packed squares."""
     first, n = columns
     packed = packed_couplings(layer, 1, first, first - (-n // layer[WIDTH]), active.products)
     plane = np.int64(ONSAGER)
@@ -348,7 +348,7 @@ def _add_variances(layer, active, n_active, sources, columns):
 
 @kernel(mode="merged")
 def _add_groups(active, s, sources, target, n, column):
-    """Add the fields of single groups, and to the variances less their squares."""
+    """Add the fields of single groups, and subtract their squares from the variances."""
     field = row(active.products, (FIELD, s, column), n)
     onsager = row(active.products, (ONSAGER, s, column), n)
     for k in range(sources.shape[0]):
@@ -361,9 +361,9 @@ def _add_groups(active, s, sources, target, n, column):
 
 @kernel(mode="merged")
 def _add_fields(layer, active, n_active, target, sources, packed, column):
-    """Fields of some units; fields of single groups are stored, and squared in the variances.
+    """Compute the fields of a target, and store the fields of single groups on it.
 
-    The fields of a group are left out but for the sources that are groups.
+    For a target that is a group, only fields of sources that are groups are computed.
     """
     n, is_group = target[1], target[3] >= 0
     states, of_source = active.state[MEAN], active.products[ONE_SOURCE]
@@ -385,14 +385,14 @@ def _add_fields(layer, active, n_active, target, sources, packed, column):
 
 @kernel(mode="inner")
 def _multiply_means(layer, active, n_active, target, packed, plane, column):
-    """Fields W' m of a target."""
+    """Compute the fields W' m of a target."""
     states, out = active.state[MEAN], active.products[plane, :, column:]
     product(layer[PRODUCT], states, n_active, layer[SOURCE], packed, out, target[1])
 
 
 @kernel(mode="merged")
 def _multiply_shifted(layer, active, n_active, target, sources, packed, column):
-    """Fields of a group on which its own effect on the neighbours is left out."""
+    """Compute the fields of a group without its effect on its neighbours."""
     n_source, n_fields = layer[N_SOURCE], active.group_fields.shape[2] - target[3]
     for s in range(n_active):
         mean = row(active.state, (MEAN, s, layer[SOURCE]), n_source)
@@ -406,7 +406,7 @@ def _multiply_shifted(layer, active, n_active, target, sources, packed, column):
 
 @kernel(mode="merged")
 def _finish_groups(layer, active, s, targets, settings, tilt):
-    """New moments of the units of some targets, of one row, from their products."""
+    """Update the units of some targets, in one row, from their products."""
     first, last = targets[0, 0], targets.shape[0] - 1
     n, column = targets[last, 0] + targets[last, 1] - first, targets[0, 4] % layer[WIDTH]
     like, units = active.products, (s, first, n, column)
@@ -441,8 +441,8 @@ def update_groups(layer, block, n_active, active, settings, tilt):
         _finish_groups(layer, active, s, targets, settings, tilt)
 
 
-# Units of a chunk, whose intermediate results stay in the cache, and columns between two checks for
-# KeyboardInterrupt where units are updated one by one.
+# Number of units of a chunk, whose intermediate results stay in the cache, and of columns between
+# checks for an interrupt if units are updated one by one.
 CHUNK_UNITS = 2048
 
 
@@ -450,7 +450,7 @@ class SparseCouplings(NamedTuple):
     """Couplings by rows of the units; the rows of a group of states have the same sources."""
 
     starts: Int64[1]  # (n_units + 1,)
-    # int32 (n_entries,): ascending in each row. All states of a group are there, or none
+    # int32 (n_entries,): ascending in each row, with all states of a group or none
     sources: Int32[1]
     values: Real[1]  # (n_entries,)
     # int32 (n_units,), or empty: number of states of the group that a unit belongs to, 1 for other
@@ -474,7 +474,7 @@ class SparseWork(NamedTuple):
 
 @kernel(mode="inner", fastmath=REORDER)
 def _multiply_units(graph, order, active, first, n):
-    """Products of some units that are no states of groups."""
+    """Compute the products of some units outside groups."""
     n_units = active.state.shape[2]
     mean, var = row(active.state, (MEAN, 0, 0), n_units), row(active.state, (VAR, 0, 0), n_units)
     third = row(active.state, (THIRD if order == 3 else MEAN, 0, 0), n_units)
@@ -497,7 +497,7 @@ def _multiply_units(graph, order, active, first, n):
 def _multiply_block(block, mean, var, group, order, out):
     """Add the products of one column of units with one of its sources.
 
-    See `fastmf.kernels.mean_field.tap`: the fields of a group are W' (m - C s).
+    As in the head of this module, the fields of a group are W' (m - C s).
     """
     values, width, n, size = block
     own_mean, response = group
@@ -514,7 +514,7 @@ def _multiply_block(block, mean, var, group, order, out):
         for j in range(size):
             dot += response[j] * mean[j]
     for j in range(size):
-        # The mean less the response of the source to the column, m - C s.
+        # The mean minus the response of the source to the column, m - C s.
         response[j] = mean[j] - (
             mean[j] * (response[j] - dot) if size > 1 else var[j] * response[j]
         )
@@ -523,7 +523,7 @@ def _multiply_block(block, mean, var, group, order, out):
         total = square = shifted = zero
         for j in range(size):
             total += w[j] * mean[j]
-            # In a group v + m^2 is m.
+            # In a group v + m^2 equals m.
             square += w[j] * w[j] * (mean[j] if size > 1 else var[j])
             shifted += w[j] * response[j]
         whole_field[i] += total
@@ -533,7 +533,7 @@ def _multiply_block(block, mean, var, group, order, out):
 
 @kernel(mode="inner")
 def _multiply_columns(graph, order, active, first, n):
-    """Products of some columns of units, groups of states among them."""
+    """Compute the products of some columns of units, including groups of states."""
     zero, unit, end = active.state.dtype.type(0), first, first + n
     while unit < end:
         size, begin = np.int64(graph.sizes[unit]), graph.starts[unit]
@@ -560,7 +560,7 @@ def _multiply_columns(graph, order, active, first, n):
 
 @kernel(mode="inner")
 def _update_chunk(layer, graph, active, units, settings, tilt):
-    """New moments of some units that are not coupled, and the step towards them."""
+    """Update some units that are not coupled."""
     (first, n), order, alone = units, settings.order, graph.alone
     if alone.shape[0] == 0:
         _multiply_units(graph, order, active, first, n)
@@ -573,7 +573,7 @@ def _update_chunk(layer, graph, active, units, settings, tilt):
 
 @kernel(mode="merged")
 def _size_of_update(graph, first, last, one_by_one):
-    """Number of units that are updated at once: a column if these are updated one by one."""
+    """Return the number of units that are updated at once: one column if `one_by_one`."""
     if not one_by_one:
         return last - first
     return np.int64(graph.sizes[first]) if graph.sizes.shape[0] > 0 else np.int64(1)
@@ -605,7 +605,7 @@ def sweep_chunks(layer, graph, chunks, rows, settings, tilt, work):
 
 @kernel(views=True)
 def assess_rows(rows, settings, work, status, record):
-    """Status of some rows after a sweep, from the measures of all chunks."""
+    """Compute the status of some rows after a sweep, from the measures of all chunks."""
     k = next_task(work.queue)
     while k < rows.shape[0]:
         r = rows[k]
@@ -625,7 +625,7 @@ def assess_rows(rows, settings, work, status, record):
 
 @kernel(views=True)
 def greedy_colours(starts, neighbours, last_used, colours, queue):
-    """Give each vertex in turn the smallest colour that none of its neighbours has."""
+    """Give each vertex in turn the smallest colour that no neighbour has."""
     if next_task(queue) > 0:
         return
     for i in range(colours.shape[0]):

@@ -1,22 +1,22 @@
 """Layers, rows and units of the mean-field kernels: arguments, equations of a unit, convergence.
 
-The state of a model is one array of all its units, layer after layer. A table of layers says where
-the units of each are, which units they are coupled to, and where in memory its packed couplings and
-the functions of its units are: so kernels are the same for all kinds of units and any number of
-layers. A sweep is a list of blocks (layer, first panel, last panel), updated one after another from
-the newest state of the units that they are coupled to. An RBM swept hidden layer first and a fully
+The state of a model is one array of all its units, layer after layer. A table of layers has the
+positions of the units of each layer and of their neighbours, and the addresses of packed couplings
+and of functions of the units, so that kernels are the same for all kinds of units and any number of
+layers. A sweep is a list of blocks (layer, first panel, last panel), which are updated one after
+another from the newest state of their neighbours. An RBM swept hidden layer first and a fully
 visible machine swept block by block, or unit by unit, differ only in this list.
 
-A unit sees all units that it is coupled to through a tilt exp(b x - a x^2 / 2) of its prior.
-Plefka's expansion of the free energy at fixed means m and variances v, to second order in the
-couplings W, gives (Eqs. 67-69 of Tramel et al. 2018)
+The neighbours of a unit act on it through a tilt exp(b x - a x^2 / 2) of its prior. Plefka's
+expansion of the free energy at fixed means m and variances v, to second order in the couplings W,
+gives (Eqs. 67-69 of Tramel et al. 2018)
 
     a = -(W^2)' v                   Onsager term; 0 for order 1 (naive mean field)
     b = W' m + a m                  order 3 adds (W^3)' k k'(m) / 6, k the third cumulant
     (m, v) = moments of the prior under (b + field, a + precision)
 
-without a m for the states of a group (see `fastmf.kernels.mean_field.tap`). All updates take them
-from here. A row is assessed after each sweep.
+without a m for the states of a group (see `fastmf.kernels.mean_field.tap`). All updates use these
+functions. After each sweep, `assess_row` decides whether a row has ended.
 """
 
 from functools import cache
@@ -57,8 +57,8 @@ from fastmf.priors._protocol import has_third_cumulant
 from fastmf.special import where
 
 # Rows are accelerated once their residual is below the first of these, after LATE_SWEEPS below the
-# second. Of 8,000 starts on trained machines 2 reached another fixed point by 0.005 and 52 by 0.05
-# from the beginning, of 100 rows 3 by 0.1.
+# second. Of 8,000 starts on trained machines, 2 reached another fixed point with 0.005, and 52 with
+# 0.05 from the beginning; with 0.1, 3 of 100 rows.
 EARLY_RESIDUAL, LATE_RESIDUAL = 0.005, 0.05
 
 
@@ -77,10 +77,10 @@ class Layer(NamedTuple):
 
 
 # The columns of a table of layers: first the columns of a table of units
-# (`fastmf.priors._compiled`), then these; of couplings, and after them of their squares and cubes,
-# the addresses.
+# (`fastmf.priors._compiled`), then these; COUPLINGS is followed by the addresses of squares and
+# cubes.
 N_UNITS, START, SOURCE, N_SOURCE, N_PANELS, WIDTH, COUPLINGS = range(N_ENTRIES, N_ENTRIES + 7)
-# The address of the product; of models with groups of states also addresses, numbers and `shifted`
+# The address of the product; for models with groups of states also addresses, lengths and `shifted`
 # of `Groups`, otherwise 0.
 PRODUCT, TARGETS, SOURCES, ALONE, N_TARGETS, N_SOURCES, SHIFTED = range(
     COUPLINGS + 3, COUPLINGS + 10
@@ -91,32 +91,31 @@ class Groups(NamedTuple):
     """The groups of states of one layer and of the units that it is coupled to."""
 
     # (n_targets, 6): each group of the layer, and runs of its other units: first unit, number of
-    # units, first panel of their couplings, for a group where the fields of the group alone are
-    # among all fields of single groups (otherwise -1), first column of the squared couplings, and
-    # place among the fields that one group has on the layer
+    # units, first panel of their couplings, for a group the position of its fields among all fields
+    # of single groups (otherwise -1), first column of the squared couplings, and position among the
+    # fields of a group on the layer
     targets: Int64[2]
-    # (n_sources, 5): runs of the units that the layer is coupled to: first one, number, kind
-    # (below), of a group where its fields on the layer are among all fields of single groups, and
-    # place among the fields that one group of the layer has. Runs of groups are followed by their
-    # groups
+    # (n_sources, 5): runs of neighbours of the layer: first unit, number, kind (below), for a group
+    # the position of its fields on the layer among all fields of single groups, and position among
+    # the fields of a group of the layer. Runs of groups are followed by their groups
     sources: Int64[2]
-    alone: Real[1]  # (n_units,): 1 for units that are no groups, 0 for states of groups
+    alone: Real[1]  # (n_units,): 1 for units outside groups, 0 for states of groups
     shifted: int  # number of fields of single groups of the whole model
 
 
-# Kinds of sources: a run of units that are no groups, a run of groups, a single group.
+# Kinds of sources: a run of units outside groups, a run of groups, a single group.
 SCALARS, GROUP_RUN, GROUP = range(3)
 
 
 class Layers(AddressTable):
-    """The layers of a model: for kernels a table of numbers, otherwise also tuples.
+    """The layers of a model, as a table of integers for kernels, with the tuples that own memory.
 
     `of_model` has the layers, `units` their tables of units, and `groups` their `Groups`, or is
     None without groups of states.
     """
 
     def __new__(cls, layers, groups=None):
-        """Fill the table, and keep the layers."""
+        """Fill the table, and store the layers."""
         units = tuple(units_of(la.prior, la.couplings.dtype, _functions(la)) for la in layers)
         rows = []
         for layer, of_layer, of_groups in zip(
@@ -135,7 +134,7 @@ class Layers(AddressTable):
 
 
 def _of_groups(groups):
-    """The columns of a table of layers that are about groups."""
+    """Return the columns of a table of layers for groups."""
     if groups is None:
         return [0] * 6
     addresses = (array.ctypes.data for array in groups[:3])
@@ -143,14 +142,14 @@ def _of_groups(groups):
 
 
 def _functions(layer):
-    """Names of the functions of its units that are needed."""
+    """Return the names of the functions of the units that are needed."""
     third = ("third_cumulants",) if has_third_cumulant(layer.prior) else ()
     return "moments", "log_partition", *third
 
 
 @kernel(mode="merged")
 def packed_couplings(layer, power, first, last, like):
-    """Some panels of the couplings (power 0), their squares or their cubes."""
+    """Return some panels of the couplings (power 0), their squares or their cubes."""
     n_source, width = layer[N_SOURCE], layer[WIDTH]
     panel = n_source * width * like.itemsize
     return view(layer[COUPLINGS + power] + first * panel, (last - first, n_source, width), like)
@@ -158,13 +157,13 @@ def packed_couplings(layer, power, first, last, like):
 
 @kernel(mode="merged")
 def targets_of(layer):
-    """The table of targets of a layer: see `Groups`."""
+    """Return the table of targets of a layer: see `Groups`."""
     return view(layer[TARGETS], (layer[N_TARGETS], 6), INTEGERS)
 
 
 @kernel(mode="merged")
 def sources_of(layer):
-    """The table of sources of a layer: see `Groups`."""
+    """Return the table of sources of a layer: see `Groups`."""
     return view(layer[SOURCES], (layer[N_SOURCES], 5), INTEGERS)
 
 
@@ -186,7 +185,7 @@ class TapSettings(NamedTuple):
     max_iter: int
     # Address of the compiled update of a block: see `fastmf.kernels.mean_field.tap.update_address`.
     update: int
-    # Address of the last part of it, or of the measurement of the log-partition: see
+    # Address of `update_units`, or of the measurement of the log-partition: see
     # `fastmf.kernels.mean_field.units.units_address`.
     finish: int
     # Address of the assessment of a row: see `fastmf.kernels.mean_field.units.assess_address`.
@@ -203,7 +202,7 @@ class TapSettings(NamedTuple):
     resolution: float = 2.0**-52  # relative spacing of the floating type
     # Whether `finish` is the measurement of the log-partition, which needs all fields of groups.
     measures: bool = False
-    first_block: int = 0  # block with which the first sweep begins: starts agree with those before
+    first_block: int = 0  # first block of the first sweep: starts are updates of earlier blocks
 
 
 class Tilt(NamedTuple):
@@ -220,7 +219,7 @@ class MeanFieldRecord(NamedTuple):
     """Starts on entry and results on exit, row by row."""
 
     # (4, n_rows, n_units): mean, variance and the tilts b and a of which these are the moments
-    # (external tilts included). On entry the first two hold the start
+    # (including external tilts). On entry the first two are the start
     state: Real[3]
     status: Int64[1]  # (n_rows,)
     n_iter: Int64[1]  # (n_rows,)
@@ -229,11 +228,12 @@ class MeanFieldRecord(NamedTuple):
     history: Real[2]  # (n_rows, max_iter) or (0, 0): the residual of every sweep
 
 
-# The state of an active row: the entries of its slot, where yes is 1 and no is 0.
-# Position in the record, number of sweeps done, and options that adapt.
+# The entries of the slot of an active row; flags are 1 or 0.
+# Position in the record, number of sweeps, and options that adapt.
 ROW, SWEEP, DAMPING, MOMENTUM = range(4)
 # Whether it has momentum, whether oscillations have been detected, whether means have converged, so
-# that variances are not damped any more, and whether the row is stored and this sweep confirms it.
+# that variances are not damped any more, and whether the row is stored and this sweep is to confirm
+# it.
 ACCELERATED, OSCILLATING, SETTLED, CONFIRMS = range(4, 8)
 # Measures of this sweep: whether moments are missing, largest change of a mean and of a variance,
 # largest effects of these on the log-partition, and largest absolute mean, or variance up to 1;
@@ -247,12 +247,12 @@ SQUARED_STEP, MEAN_COSINE = range(16, 18)
 # Smallest residuals of this window of sweeps and of the one before.
 WINDOW_RESIDUAL, LAST_WINDOW_RESIDUAL = range(18, 20)
 # Factor by which changes must be smaller than `tol` before a row is stored and confirmed; how the
-# row has ended, and whether it continues from where it was stored; number of entries.
+# row has ended, and whether it restarts from the stored state; number of entries.
 STRICTNESS, STATUS, RETRACTED, SLOT_SIZE = range(20, 24)
 
 
 class ActiveRows(NamedTuple):
-    """The rows that a worker iterates, one per slot, and its scratch space."""
+    """The rows that a worker iterates, one per slot, and its scratch memory."""
 
     slots: Float64[3]  # (1, n_slots, SLOT_SIZE)
     # (5, n_slots, n_units), or (6, n_slots, n_units) for order 3: mean, variance, tilt b, tilt a
@@ -263,8 +263,8 @@ class ActiveRows(NamedTuple):
     # see `fastmf.kernels.mean_field.tap`
     products: Real[3]
     scratch: Real[2]  # (5, max(max_columns, n_units))
-    # (1, n_slots, n_group_fields): with groups of states, the fields of single groups, and after
-    # them the shifted means of the units that a group is coupled to; otherwise empty
+    # (1, n_slots, n_group_fields): with groups of states, the fields of single groups, then the
+    # shifted means of the neighbours of a group; otherwise empty
     group_fields: Real[3]
 
 
@@ -286,9 +286,9 @@ def copy_row(old, source, new, target, n_planes):
 
 @kernel(mode="merged")
 def _has_converged(slot, settings):
-    """Whether means, and whether all of a row has converged; the rule is stated in `FixedPoint`.
+    """Return whether means, and whether all measures of a row, have converged.
 
-    Changes of a few units in the last place are rounding errors.
+    The rule is stated in `FixedPoint`. Changes of a few units in the last place are rounding.
     """
     tol, unit = settings.tol / slot[STRICTNESS], settings.resolution
     if slot[CONFIRMS] == 1:
@@ -302,10 +302,10 @@ def _has_converged(slot, settings):
 
 @kernel(mode="merged")
 def _verdict(slot, settings):
-    """How a row has ended, RUNNING if it has not.
+    """Return how a row has ended, RUNNING if it has not.
 
-    If it was damped, or oscillates, it is to be stored (CONFIRMING), and a sweep without damping
-    decides: if that moves it, it continues from where it was.
+    If it was damped, or oscillates, it is stored (CONFIRMING), and a sweep without damping decides:
+    if that moves it, it restarts from the stored state.
     """
     confirms = slot[CONFIRMS] == 1
     settled, converged = _has_converged(slot, settings)
@@ -314,7 +314,7 @@ def _verdict(slot, settings):
         return DIVERGED
     if confirms and (slot[INFINITE] == 1 or not converged):
         slot[STRICTNESS], slot[CONFIRMS], slot[RETRACTED] = 4 * slot[STRICTNESS], 0, 1
-        # There is no momentum from here.
+        # Restart without momentum.
         slot[SQUARED_CHANGE] = slot[STEP_DOT] = 0
         return RUNNING
     if converged and (confirms or (slot[DAMPING] == 0 and slot[OSCILLATING] == 0)):
@@ -327,7 +327,7 @@ def _verdict(slot, settings):
 
 @kernel(mode="merged")
 def _adapt(slot, residual, settings):
-    """Whether a row continues, and with which damping and momentum."""
+    """Decide whether a row continues, and adapt its damping and momentum."""
     sweep = np.int64(slot[SWEEP])
     lengths = np.sqrt(slot[SQUARED_CHANGE] * slot[SQUARED_STEP])
     cosine = slot[STEP_DOT] / lengths if lengths > 0 else 0.0
@@ -338,7 +338,7 @@ def _adapt(slot, residual, settings):
         falling = smallest <= before / 2 or slot[MEAN_COSINE] >= 0.9
         return OUT_OF_ITERATIONS if falling else CYCLING
     if sweep % WINDOW_SWEEPS == 0:
-        # With momentum, steps turn now and then without oscillating.
+        # With momentum, steps sometimes turn without oscillating.
         straight = 0.5 if slot[ACCELERATED] == 1 else 0.9
         stagnant = smallest > 0.95 * before and slot[MEAN_COSINE] < straight
         alternating = smallest > 0.5 * before and slot[MEAN_COSINE] < 0
@@ -362,7 +362,7 @@ def _adapt(slot, residual, settings):
 
 @kernel(mode="by_address", views=True)
 def _assess_slot(slot, settings):
-    """The part of `assess_row` in which no floating type but the type of slots occurs."""
+    """Run the part of `assess_row` that does not depend on the floating type of the state."""
     residual = slot[RESIDUAL]
     slot[SWEEP] += 1
     status = _verdict(slot, settings)
@@ -380,16 +380,16 @@ def _assess(address, slot, settings):
 
 @cache
 def assess_address():
-    """Address of the compiled assessment of a row."""
+    """Return the address of the compiled assessment of a row."""
     return address_of(_assess_slot, *argument_types(float, Float64[1], TapSettings))
 
 
 @kernel(mode="merged")
 def assess_row(active, s, slot, settings, record):
-    """Status of the row in slot s after a sweep; adapts its damping and momentum.
+    """Return the status of the row in slot s after a sweep, and adapt its damping and momentum.
 
-    An accelerated row has momentum (Nesterov): before the next sweep its mean is to `move_on` by a
-    part of its last step, which grows as long as consecutive steps point the same way.
+    An accelerated row has momentum (Nesterov): before the next sweep, `move_on` extrapolates its
+    mean by a fraction of its last step, which grows while consecutive steps have one direction.
     """
     index = np.int64(slot[ROW])
     if record.history.shape[0] > 0:
@@ -404,7 +404,7 @@ def assess_row(active, s, slot, settings, record):
 
 @kernel(mode="merged")
 def move_on(active, s, slot):
-    """Move the mean of the row in slot s on by its momentum times the last step."""
+    """Add momentum times the last step to the mean of the row in slot s."""
     if slot[MOMENTUM] > 0:
         n = active.state.shape[2]
         mean, step = row(active.state, (MEAN, s, 0), n), row(active.state, (STEP, s, 0), n)
@@ -413,7 +413,7 @@ def move_on(active, s, slot):
 
 @kernel(mode="merged")
 def _magnitude_bits(x):
-    """The bits of |x|, ordered as the values: loops over their maxima vectorise."""
+    """Return the bits of |x|, which are ordered as the values: loops over maxima vectorise."""
     return float_to_bits(abs(x))
 
 
@@ -421,18 +421,18 @@ def _magnitude_bits(x):
 def _relax(state, new, clamped, slot):
     """Move means and variances towards new values, and measure the change.
 
-    The step size of a unit is 1 - damping, divided, in rows that are accelerated or oscillate, by
-    1 - a v / 2: so the Onsager term is evaluated at the average of the old and the new mean, to
-    first order. The old mean makes rows oscillate, and then momentum does not help. The mean has
-    already moved on by momentum times the last step. Variances are not damped once means have
-    converged, and nothing is in a sweep that confirms a row. Without moments nothing is changed.
+    The step size of a unit is 1 - damping, divided by 1 - a v / 2 in rows that are accelerated or
+    oscillate. To first order, this evaluates the Onsager term at the average of the old and the new
+    mean; at the old mean rows oscillate, and momentum does not help. Momentum times the last step
+    has been added to the mean before. Variances are not damped once means have converged; in a
+    sweep that confirms a row nothing is damped. Without moments nothing is changed.
 
     The effects of a unit on the log-partition are dm^2 / v and (a dv)^2: of second order, whatever
     the scale of the unit.
     """
     (mean, var, step, a), (new_mean, new_var) = state, new
     number = mean.dtype.type
-    # Not 0: in Numba an integer would make float64 of what follows.
+    # Not 0: in Numba an integer would convert results to float64.
     zero, one, smallest = number(0), number(1), number(SMALLEST_NORMAL)
     missing, n = zero, mean.shape[0]
     for i in range(n):
@@ -450,7 +450,7 @@ def _relax(state, new, clamped, slot):
     settled = slot[SETTLED] == 1
     residual = var_residual = effect = var_effect = scale = _magnitude_bits(zero)
     for i in range(n):
-        # These are not stored: LLVM would store only some lanes, which is slow on some processors.
+        # Recomputed, not stored: LLVM would use masked stores, which some processors do slowly.
         m, v = where(clamped[i], mean[i], new_mean[i]), where(clamped[i], var[i], new_var[i])
         change, var_change = m - mean[i], v - var[i]
         precision = one / larger(v, smallest)
@@ -480,9 +480,9 @@ def _relax(state, new, clamped, slot):
 
 @kernel(mode="merged")
 def _couple(layer, active, units, order, alone):
-    """Set the tilts of some units of one row to the effects of all units; return a of `_relax`.
+    """Set the tilts of some units of one row from their neighbours; return a for `_relax`.
 
-    External tilts are left out.
+    External tilts are not included.
     """
     s, first, n, column = units
     products, scratch, start = active.products, active.scratch, layer[START] + first
@@ -494,7 +494,7 @@ def _couple(layer, active, units, order, alone):
     for i in range(n if order > 1 else 0):
         a[i] = -variance[i]
     if alone.shape[0] > 0:
-        # The states of a group take steps of one size, so that their means still sum to 1.
+        # The states of a group take steps of equal size, so that their means still sum to 1.
         implicit = row(scratch, (4, 0), n)
         for i in range(n):
             implicit[i] = alone[i] * a[i]
@@ -511,7 +511,7 @@ def _couple(layer, active, units, order, alone):
 
 @kernel(mode="merged")
 def _add_external(layer, active, units, tilt):
-    """Add external tilts to b of some units, and return a with them, and which are clamped."""
+    """Add external tilts to b of some units; return the total a, and which units are clamped."""
     s, first, n, _ = units
     start, index = layer[START] + first, np.int64(active.slots[0, s, ROW])
     b, a = row(active.state, (B, s, start), n), row(active.state, (A, s, start), n)
@@ -544,15 +544,15 @@ def _update_units(layer, active, units, order, tilt, alone):
 
 @kernel(mode="by_address", fastmath=REORDER, views=True)
 def _measure_units(layer, active, units, order, tilt, alone):
-    """Add the terms of some units to the log-partition of one row; nothing moves.
+    """Add the terms of some units to the log-partition of one row, without updates.
 
-    These are, with half of the terms of each pair of units, f = W' m and b, a without external
-    tilts,
+    With half of the terms of each pair of units, f = W' m, and b, a without external tilts, they
+    are
 
         log Z_i - m b / 2 + a v / 4               and at order 3  (W^3)' k (k - m k') / 12
         log Z_i + m (f + a - 3 b) / 4             for a state of a group, where v + m^2 = m
 
-    and b m - a (m^2 + v) / 2 in the place of log Z_i for a clamped unit.
+    where b m - a (m^2 + v) / 2 replaces log Z_i for a clamped unit.
     """
     s, first, n, column = units
     start, scratch = layer[START] + first, active.scratch
@@ -586,7 +586,7 @@ def _measure_units(layer, active, units, order, tilt, alone):
 
 @kernel(mode="merged")
 def refresh_variances(layers, active, s, slot, tilt):
-    """Set the variances of a damped row to the variances of its tilts, where these exist."""
+    """Set the variances of a damped row to the variances of its tilts, if these exist."""
     if slot[DAMPING] + slot[ACCELERATED] + slot[OSCILLATING] == 0 or slot[INFINITE] == 1:
         return
     index = np.int64(slot[ROW])
@@ -613,7 +613,7 @@ def update_units(address, layer, active, units, order, tilt, alone):
 
 @cache
 def units_address(dtype, measure=False):
-    """Address of the compiled update, or measurement, of some units of one row."""
+    """Return the address of the compiled update, or measurement, of some units of one row."""
     arguments = Int64[1], ActiveRows, (int,) * 4, int, Tilt, Real[1]
     return address_of(
         _measure_units if measure else _update_units, *argument_types(dtype, *arguments)

@@ -9,7 +9,7 @@ log-pseudo-likelihood (Eq. 2.1 of the paper) and its derivatives are
     dP/dJ_jk = sum_i w_i (2 x_ij x_ik - x_ik tanh eta_ij - x_ij tanh eta_ik)
 
 BSLM maximises a quadratic minorant of one coordinate after the other (Eqs. 2.4, 2.7): with weights
-that add up to one the curvature of -P is at most 1 for a field and 2 for a coupling, so that
+that sum to 1 the curvature of -P is at most 1 for a field and 2 for a coupling, so that
 h_j += dP/dh_j and J_jk += dP/dJ_jk / 2 never decrease P.
 
 The paper is Nguyen & Wood, Neural Computation 28 (2016).
@@ -34,10 +34,10 @@ class BSLMData(NamedTuple):
     # (n_panels, n_units, panel_width): distinct rows of -1 and +1, transposed and packed for
     # `product`
     packed: Float64[3]
-    # int8 (n_units, n_rows): the same. Reading two spins per row and coupling from memory limits
-    # the speed
+    # int8 (n_units, n_rows): the same rows, as bytes because reading two spins per row and coupling
+    # from memory limits the speed
     spins: Int8[2]
-    weights: Float64[1]  # (n_rows,): adding up to one
+    weights: Float64[1]  # (n_rows,): their sum is 1
     mean: Float64[1]  # (n_units,) and (n_units, n_units): weighted means of x_j and x_j x_k
     second: Float64[2]  # (n_units,) and (n_units, n_units)
     total: float  # weight of all rows, by which values are multiplied
@@ -50,7 +50,7 @@ class BSLMSettings(NamedTuple):
     # and the next).
     l1: float
     l2: float
-    tol: float  # stop after a sweep that raises the penalised log-pseudo-likelihood by no more
+    tol: float  # stop after a sweep that raises the penalised value by at most this
     max_iter: int
     odds_and_value: int  # addresses of the functions of these names (this and the next two)
     sweep: int
@@ -72,18 +72,18 @@ def bslm_workspaces(n_workers, packed):
     return BSLMWorkspaces(*map(np.empty, shapes))
 
 
-# Rows of one task that a thread takes from the queue.
+# Number of rows of one task that a thread takes from the queue.
 ROWS_AT_A_TIME = 64
-# Larger odds exp(2 eta) are replaced by this bound, where tanh eta is 1 in double precision: the
-# product of two of them is finite.
+# Bound of the odds exp(2 eta), at which tanh eta is 1 in double precision: the product of two of
+# them is finite.
 _MAX_ODDS = float(np.sqrt(np.finfo(np.float64).max / 4))
 
 
 @kernel(fastmath=REORDER, views=True)
 def residuals(field, states, weights, queue, out, value):
-    """Residuals weight * (x - tanh eta) of rows, and their log-pseudo-likelihoods.
+    """Compute residuals weight * (x - tanh eta) of rows, and log-pseudo-likelihoods.
 
-    On entry `out` holds the products of the states with the couplings.
+    On entry `out` has the products of the states with the couplings.
     """
     n_rows, n_units = out.shape
     first = next_task(queue) * ROWS_AT_A_TIME
@@ -96,7 +96,7 @@ def residuals(field, states, weights, queue, out, value):
 
 @kernel(mode="merged")
 def _row_residuals(out, field, x, weight):
-    """Residuals of a row in place of products, and its log-pseudo-likelihood."""
+    """Replace products of a row by residuals; return its log-pseudo-likelihood."""
     zero, one, two = out.dtype.type(0), out.dtype.type(1), out.dtype.type(2)
     total = zero
     for j in range(out.shape[0]):
@@ -110,7 +110,7 @@ def _row_residuals(out, field, x, weight):
 
 @kernel(mode="inline", fastmath=REORDER)
 def _mean_pair_terms(weights, states_j, states_k, odds_j, odds_k):
-    """Weighted mean of x_k (1 - tanh eta_j) + x_j (1 - tanh eta_k), with one division a row."""
+    """Average x_k (1 - tanh eta_j) + x_j (1 - tanh eta_k) by weights, with one division a row."""
     total = 0.0
     for i in range(weights.shape[0]):
         p, q = smaller(odds_j[i], _MAX_ODDS) + 1, smaller(odds_k[i], _MAX_ODDS) + 1
@@ -120,7 +120,7 @@ def _mean_pair_terms(weights, states_j, states_k, odds_j, odds_k):
 
 @kernel(mode="inline")
 def _change_coupling(change, states_j, states_k, odds_j, odds_k):
-    """Odds after a change of J_jk: x is -1 or +1, so that two exponentials serve all rows."""
+    """Update odds after a change of J_jk: as x is -1 or +1, two exponentials suffice."""
     up = exp(2 * change)
     down = 1 / up
     for i in range(odds_j.shape[0]):
@@ -130,7 +130,7 @@ def _change_coupling(change, states_j, states_k, odds_j, odds_k):
 
 @kernel(mode="by_address", views=True)
 def _odds_and_value(data, settings, couplings, field, workspaces, worker):
-    """Odds of all units from the parameters, and the weighted mean log-pseudo-likelihood."""
+    """Compute odds of all units, and the weighted mean log-pseudo-likelihood."""
     n_units, n_rows = data.spins.shape
     nll, all_odds = row(workspaces.nll, (worker, 0), n_rows), workspaces.odds[worker]
     set_to_zero(nll)
@@ -150,7 +150,7 @@ def _odds_and_value(data, settings, couplings, field, workspaces, worker):
 
 @kernel(mode="merged")
 def _penalty(settings, couplings, field):
-    """l1 sum |J_jk| + l2 (sum J_jk^2 + sum h_j^2) / 2, over pairs."""
+    """Compute l1 sum |J_jk| + l2 (sum J_jk^2 + sum h_j^2) / 2, over pairs."""
     absolute, squares = 0.0, 0.0
     for j in range(field.shape[0]):
         squares += field[j] * field[j]
@@ -163,7 +163,7 @@ def _penalty(settings, couplings, field):
 
 @kernel(mode="merged")
 def _maximiser(old, gradient, curvature, l1, l2):
-    """Maximiser of the quadratic minorant of one coordinate, less its penalties."""
+    """Return the maximiser of the quadratic minorant of one coordinate, minus its penalties."""
     target = old + (gradient - l2 * old) / (curvature + l2)
     threshold = l1 / (curvature + l2)
     return larger(target - threshold, 0.0) + smaller(target + threshold, 0.0)
@@ -187,7 +187,7 @@ def _sweep_fields(data, settings, field, workspaces, worker):
 
 @kernel(mode="by_address", fastmath=REORDER, views=True)
 def _sweep(data, settings, couplings, field, workspaces, worker):
-    """All fields, then all couplings in lexicographic order, each with the newest values."""
+    """Update all fields, then all couplings in lexicographic order, from the newest values."""
     _sweep_fields(data, settings, field, workspaces, worker)
     n_units, n_rows = data.spins.shape
     weights, mean = data.weights, data.mean
@@ -206,10 +206,10 @@ def _sweep(data, settings, couplings, field, workspaces, worker):
 
 @kernel(views=True)
 def bslm(data, settings, workspaces, queue, couplings, field, history, n_iter):
-    """Coordinate-wise maximisation of the penalised log-pseudo-likelihood from several starts.
+    """Maximise the penalised log-pseudo-likelihood by coordinates, from several starts.
 
-    Eqs. 2.4 and 2.7, in the paper's order: all fields, then all couplings, each to the maximum of a
-    quadratic minorant, until a sweep raises the value by no more than `tol`.
+    Eqs. 2.4 and 2.7, in the order of the paper: all fields, then all couplings, each to the maximum
+    of a quadratic minorant, until a sweep raises the value by at most `tol`.
     """
     worker = fetch_and_increment(row(queue, (1,), 1))
     start = next_task(queue)
@@ -234,7 +234,7 @@ def bslm(data, settings, workspaces, queue, couplings, field, history, n_iter):
 
 @cache
 def bslm_addresses():
-    """Addresses of the functions that `bslm` calls, the last options of `BSLMSettings`."""
+    """Return addresses of the functions that `bslm` calls, the last fields of `BSLMSettings`."""
     state = BSLMData, BSLMSettings, Float64[2], Float64[1], BSLMWorkspaces, int
     arguments = argument_types(float, *state)
     functions = (address_of(function, *arguments) for function in (_odds_and_value, _sweep))

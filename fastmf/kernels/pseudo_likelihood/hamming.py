@@ -1,7 +1,7 @@
 """Hamming distances between rows of labels: numbers of similar rows, and trees of similar rows.
 
 Labels are bytes. Rows are padded to whole segments with zeros, which are equal in all rows; within
-a segment differences are counted in a byte, many of them in one vector.
+a segment, differences are counted in bytes, which vectorises.
 """
 
 import numpy as np
@@ -10,15 +10,15 @@ from fastmf._jit.intrinsics import fetch_and_increment, row, smaller
 from fastmf._jit.kernel import kernel
 from fastmf._threads.workers import next_task, stopped
 
-# Rows of one task of a worker, and rows that they are compared with at a time: these stay in the
-# second-level cache.
+# Numbers of rows of one task of a worker, and of rows that they are compared with at a time, which
+# stay in the second-level cache.
 QUERY_ROWS, COMPARED_ROWS = 32, 256
-# Columns after which a comparison ends if the rows are too different already: at most 255.
+# Number of columns after which a comparison ends if the rows already differ too much: at most 255.
 SEGMENT = 128
 
 
 def padded(labels):
-    """Labels as rows of bytes of whole segments: what these kernels take."""
+    """Convert labels to rows of bytes of whole segments, as these kernels need them."""
     n_rows, n_columns = labels.shape
     rows = np.zeros((n_rows, -(-max(n_columns, 1) // SEGMENT) * SEGMENT), np.uint8)
     rows[:, :n_columns] = labels
@@ -27,7 +27,7 @@ def padded(labels):
 
 @kernel(mode="merged")
 def _n_different(labels, i, j, most):
-    """Count the columns in which two rows differ, until they are more than `most`."""
+    """Count the columns in which two rows differ, until the count exceeds `most`."""
     n_different = np.int64(0)
     for first in range(0, labels.shape[1], SEGMENT):
         one, other = row(labels, (i, first), SEGMENT), row(labels, (j, first), SEGMENT)
@@ -42,7 +42,7 @@ def _n_different(labels, i, j, most):
 
 @kernel(mode="merged")
 def _compare_with_tile(labels, i, tile, most, counts):
-    """Count the rows before row i in a tile that are similar, for both."""
+    """Count, for both rows, the pairs of row i and similar earlier rows in a tile."""
     for j in range(tile, smaller(tile + COMPARED_ROWS, i)):
         if _n_different(labels, i, j, most) <= most:
             counts[i] += 1
@@ -51,9 +51,9 @@ def _compare_with_tile(labels, i, tile, most, counts):
 
 @kernel(views=True)
 def count_similar(labels, most, queue, counts):
-    """Numbers of rows that differ from each row in at most `most` columns, the row itself included.
+    """Count the rows that differ from each row in at most `most` columns, including itself.
 
-    Each pair of rows is compared once, for both. The counts of the threads are to be added up.
+    Each pair of rows is compared once, for both. Threads have separate counts, to be summed.
     """
     n_rows = labels.shape[0]
     row_labels = row(counts, (fetch_and_increment(row(queue, (1,), 1)), 0), n_rows)
@@ -86,9 +86,9 @@ def _visit(labels, chosen, rows, costs, parents, n_left):
 
 @kernel(views=True)
 def spanning_trees(labels, sizes, forest_rows, queue, order, parents, left):
-    """A minimum spanning forest of each block of consecutive rows, by Prim's algorithm.
+    """Find a minimum spanning forest of each block of consecutive rows, by Prim's algorithm.
 
-    From row to row costs two for each column that differs, from nothing to a row `sizes`.
+    An edge between rows costs 2 for each column that differs; a root costs `sizes` of its row.
     """
     n_rows = labels.shape[0]
     begin = next_task(queue) * forest_rows
@@ -105,7 +105,7 @@ def spanning_trees(labels, sizes, forest_rows, queue, order, parents, left):
                 return
             chosen = rows[nearest]
             order[begin + k] = chosen
-            # The rows that are left are the first n - k - 1.
+            # The remaining rows are the first n - k - 1.
             n_left = n - k - 1
             rows[nearest], costs[nearest] = rows[n_left], costs[n_left]
             nearest = _visit(labels, chosen, rows, costs, parents, n_left)

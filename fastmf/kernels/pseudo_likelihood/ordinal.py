@@ -1,12 +1,12 @@
 """Conditional probabilities of ordinal items given all others.
 
-With s_i = sum_j sigma_ij x_j the categories c = 0..m_i of item i have, given all others, the
+With s_i = sum_j sigma_ij x_j, the categories c = 0..m_i of item i, given all other items, have the
 probabilities
 
     p_ic = exp(mu_ic + c s_i) / sum_b exp(mu_ib + b s_i),   mu_i0 = 0
 
-The gradient of a row's log-pseudo-likelihood is 1[x_i = c] - p_ic by mu_ic, and by sigma_ij
-x_j (x_i - E_i) + x_i (x_j - E_j) with the means E_i = sum_c c p_ic.
+The derivative of the log-pseudo-likelihood of a row by mu_ic is 1[x_i = c] - p_ic, and by sigma_ij
+it is x_j (x_i - E_i) + x_i (x_j - E_j) with the means E_i = sum_c c p_ic.
 """
 
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
@@ -18,7 +18,7 @@ from fastmf.special import exp, log, where
 
 @kernel(fastmath=REORDER, views=True)
 def conditionals(products, thresholds, states, workspaces, queue, probabilities, residuals, value):
-    """Probabilities of all categories, residuals x - E, and log-pseudo-likelihoods of rows."""
+    """Compute probabilities of all categories, residuals x - E, and log-pseudo-likelihoods."""
     n_rows, n_items = states.shape
     worker = fetch_and_increment(row(queue, (1,), 1))
     for c in range(thresholds.shape[0]):
@@ -36,7 +36,7 @@ def conditionals(products, thresholds, states, workspaces, queue, probabilities,
 
 @kernel(mode="merged")
 def _set_probabilities(products, states, workspaces, worker, first, size, probabilities):
-    """Fill probabilities, their means, and log-probabilities of the states, as one long row."""
+    """Compute probabilities, means, and log-probabilities of the states, as one long row."""
     n_categories, dtype = probabilities.shape[0], workspaces.dtype
     s, x = row(products, (first, 0), size), row(states, (first, 0), size)
     largest = row(workspaces, (worker, n_categories, 0), size)
@@ -70,7 +70,7 @@ def _set_probabilities(products, states, workspaces, worker, first, size, probab
 
 @kernel(mode="merged")
 def _set_residuals(states, workspaces, worker, first, n, residuals, value):
-    """Fill residuals and values of rows."""
+    """Compute residuals and values of rows."""
     n_items, n_categories = states.shape[1], workspaces.shape[1] - 3
     for i in range(n):
         log_probability = workspaces.dtype.type(0)

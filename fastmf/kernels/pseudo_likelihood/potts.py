@@ -6,18 +6,18 @@ weight w_s, and the conditional probabilities p_sia = exp(eta_sia) / sum_b exp(e
     P      = sum_s w_s sum_i ln p_{s i x_si}
     r_sia  = w_s (x_sia - p_sia),   dP/dh = sum_s r_s,   G_{jb, ia} = sum_s x_sjb r_sia
 
-where G is the derivative by J_ij(a, b) of the fields of position i only. A position that is absent
-from a row has x = 0 and r = 0.
+where G is the derivative by J_ij(a, b) through the fields of position i only. A position that is
+absent from a row has x = 0 and r = 0.
 
 *Blocks of positions.* The local fields of `POSITIONS` positions are computed together: state a of
 the i-th position of a block is at a * POSITIONS + i, so that inner loops have a constant length and
-vectorise. States that a position does not have are padded by a field that is very low. Couplings to
-a block are a table with a row for each state of all positions.
+vectorise. Positions with fewer states are padded by states with a very low field. Couplings to a
+block are a table with a row for each state of all positions.
 
-*Trees of rows.* The fields of a row are those of a similar row, its parent in a spanning tree
-under Hamming distance, less and plus the rows of the table for what differs. The gradient is the
-adjoint: from the leaves to the roots, residuals are added to the rows of the table of G for what
-differs, and to the residuals of the parent.
+*Trees of rows.* The fields of a row are the fields of a similar row, its parent in a spanning tree
+under Hamming distance, plus the differences of the rows of the table for the states that differ.
+The gradient is the adjoint: from the leaves to the roots, residuals are added (with their signs) to
+the rows of the table of G for the states that differ, and to the residuals of the parent.
 """
 
 import math
@@ -33,9 +33,9 @@ from fastmf._threads.workers import next_task, stopped
 from fastmf.kernels.linear.product import copy, set_to_zero
 from fastmf.special import exp, widen
 
-# Positions of a block. More of them take more memory of the cache, fewer more passes over the rows.
+# Number of positions of a block: more of them need more of the cache, fewer need more passes.
 POSITIONS = 8
-# Field of states that a position does not have.
+# Field of padding states.
 LOW_FIELD = -1e30
 
 
@@ -43,13 +43,13 @@ class PottsRows(NamedTuple):
     """Weighted rows of labels, each after its parent."""
 
     # uint8 (n_rows, n_blocks * POSITIONS): `ABSENT` for absent positions and, at the end, for
-    # positions that there are not
+    # padding
     labels: np.ndarray
     weights: np.ndarray  # (n_rows,)
     parents: np.ndarray  # int64 (n_rows,): -1 for roots
     # int64 (n_rows + 1, 2): bounds: changes[spans[s, 0]:spans[s, 1]] are the states of the parent
-    # of row s that it has not, and changes[spans[s, 1]:spans[s + 1, 0]] the states that it has
-    # beside those of its parent
+    # that row s does not have, and changes[spans[s, 1]:spans[s + 1, 0]] the states of row s that
+    # its parent does not have
     spans: np.ndarray
     changes: np.ndarray  # int32 array: rows of the tables of couplings
     # int64 (n_forests + 1,): the first row of each forest, a number of whole trees, and the number
@@ -58,13 +58,13 @@ class PottsRows(NamedTuple):
 
 
 def workspaces(n_workers, forest_rows, width, dtype):
-    """Memory of some threads, for forests of at most this many rows."""
+    """Allocate memory of some threads, for forests of at most `forest_rows` rows."""
     return aligned((n_workers, 2 * POSITIONS + forest_rows * width), dtype)
 
 
 @kernel(mode="merged")
 def _set_fields(rows, table, field, memory, first, last):
-    """Local fields of the rows of a forest, each from the fields of its parent."""
+    """Compute local fields of the rows of a forest, each from the fields of its parent."""
     width = table.shape[1]
     for s in range(first, last):
         parent = rows.parents[s]
@@ -72,7 +72,7 @@ def _set_fields(rows, table, field, memory, first, last):
         out = row(memory, ((s - first) * width,), width)
         copy(start, out)
         begin, middle, end = rows.spans[s, 0], rows.spans[s, 1], rows.spans[s + 1, 0]
-        # Most states that go are replaced by another one: both in one pass over `out`.
+        # Most removed states are replaced by another one: change both in one pass over `out`.
         n_replaced = smaller(middle - begin, end - middle)
         for k in range(n_replaced):
             less = row(table, (rows.changes[begin + k], 0), width)
@@ -91,7 +91,7 @@ def _set_fields(rows, table, field, memory, first, last):
 
 @kernel(mode="merged")
 def _add_gradient(rows, residuals, table, field, first, last):
-    """Gradient from the residuals of the rows of a forest, which are changed."""
+    """Add the gradient from the residuals of the rows of a forest, which are changed."""
     width = table.shape[1]
     for t in range(last - first):
         s = last - 1 - t
@@ -134,7 +134,7 @@ def _exponentiate(fields, largest, sums):
 
 @kernel(mode="merged")
 def _scale(exponentials, labels, scale, sums):
-    """Multiply probabilities of positions that are present by a scale, and others by zero."""
+    """Multiply probabilities of present positions by a scale, and of absent ones by zero."""
     for i in range(POSITIONS):
         sums[i] = scale / sums[i] if labels[i] != ABSENT else sums.dtype.type(0)
     for a in range(exponentials.shape[0] // POSITIONS):
@@ -145,7 +145,7 @@ def _scale(exponentials, labels, scale, sums):
 
 @kernel(mode="merged")
 def _to_residuals(labels, weight, fields, largest, sums):
-    """Residuals of a row in place of its local fields, and its log-pseudo-likelihood."""
+    """Replace local fields of a row by residuals; return its log-pseudo-likelihood."""
     total, product = 0.0, 1.0
     for i in range(POSITIONS):
         if labels[i] != ABSENT:
@@ -164,7 +164,7 @@ def _to_residuals(labels, weight, fields, largest, sums):
 
 @kernel(views=True)
 def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, field_gradient, values):
-    """The log-pseudo-likelihood of rows and its derivatives by the fields of each position."""
+    """Compute the log-pseudo-likelihood of rows, and its derivatives by couplings and fields."""
     n_blocks, n_sources, width = couplings.shape
     worker = fetch_and_increment(row(queue, (1,), 1))
     largest = row(workspaces, (worker, 0), POSITIONS)
@@ -191,10 +191,10 @@ def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, fiel
 
 @kernel(views=True)
 def gather_gradient(tables, vectors, l2, scale, places, queue, tiles):
-    """Derivatives by tiles of centred couplings from the tables of both sides.
+    """Compute derivatives by tiles of centred couplings from the tables of both sides.
 
-    In a tile of blocks p, r: scale * (G_pr + G_rp' - f_r g_p' - g_r f_p' - l2 J_pr), where G and J
-    are tables of the gradient and of couplings, f the frequencies of states, by which they are
+    A tile of blocks p, r is scale * (G_pr + G_rp' - f_r g_p' - g_r f_p' - l2 J_pr), where G and J
+    are tables of the gradient and of couplings, f the frequencies of states, by which couplings are
     centred, and g the gradient by the field.
     """
     width = vectors.shape[2]

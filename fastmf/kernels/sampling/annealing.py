@@ -1,26 +1,26 @@
 """Gibbs sampling and annealed importance sampling, with counter-based random numbers.
 
-A random number is a function of (seed, step, row, unit), without a state: the chain of a row
-depends neither on the other rows nor on the number of threads. A unit is drawn from a uniform
-number of its own.
+A random number is a function of (seed, step, row, unit), without a state, so that the chain of a
+row depends neither on the other rows nor on the number of threads. Each unit uses one uniform
+number.
 
 *RBMs* are sampled a layer at a time. Along the path from uncoupled units (beta = 0) to the model
 (beta = 1) units have the tilts
 
     (1 - beta) base + beta W x
 
-A step from beta to beta' adds the change of the log-partitions of the hidden units, less
+A step from beta to beta' adds the change of the log-partitions of the hidden units, minus
 (beta' - beta) v' base, to the log importance weight, and draws hidden and then visible units at
 beta', by the `draw` of their priors. Steps at beta = 1 are Gibbs sampling.
 
 *Fully visible machines* of two-valued units and groups of states: at beta the log-weight of a state
-is that of the uncoupled units plus
+is the log-weight of uncoupled units plus
 
     beta x'Jx / 2 + (1 - beta) c.x,
 
-so that a step from beta to beta' adds (beta' - beta) (x'Jx / 2 - c.x) to the log importance weight,
-and a sweep at beta' follows, one unit or group after the other. The fields J x are kept, and change
-only where a unit does.
+so that a step from beta to beta' adds (beta' - beta) (x'Jx / 2 - c.x) to the log importance weight.
+Then a sweep at beta' visits one unit or group after the other. The fields J x are stored, and
+updated when a unit changes.
 """
 
 from typing import NamedTuple
@@ -50,14 +50,14 @@ def _mix(x):
 
 @kernel(mode="inner")
 def row_key(seed, step, row):
-    """The key of the random numbers of one row in one step."""
+    """Return the key of the random numbers of one row in one step."""
     key = _mix(seed + np.uint64(step) * _GOLDEN)
     return _mix(key + np.uint64(row + 1) * _GOLDEN)
 
 
 @kernel(mode="inner")
 def uniform(key, i):
-    """A float64 in [0, 1) for unit `i`."""
+    """Return a float64 in [0, 1) for unit `i`."""
     return np.float64(_mix(key + np.uint64(i + 1) * _GOLDEN) >> _S11) * 2.0**-53
 
 
@@ -65,7 +65,7 @@ class SampledLayer(NamedTuple):
     """A layer of units."""
 
     units: np.ndarray  # Units: with draws and log-partitions
-    # (n_panels, n_source, panel_width): packed couplings from the other layer to this one
+    # (n_panels, n_source, panel_width): packed couplings from the other layer
     couplings: np.ndarray
 
 
@@ -74,7 +74,7 @@ class LayersPath(NamedTuple):
 
     visible_base: np.ndarray  # (n_visible,) and (n_hidden,): tilts of uncoupled units, at beta = 0
     hidden_base: np.ndarray  # (n_visible,) and (n_hidden,)
-    # float64 (n_steps + 1,): rising or falling, or all 1 for Gibbs sampling of the model
+    # float64 (n_steps + 1,): increasing or decreasing, or all 1 for Gibbs sampling of the model
     betas: np.ndarray
 
 
@@ -86,7 +86,7 @@ class LayersMemory(NamedTuple):
 
 
 def layers_work(visible, hidden, dtype, task_rows, n_workers=1):
-    """Memory of `anneal_layers` for a number of rows of each task, and of threads."""
+    """Allocate memory of `anneal_layers` for numbers of rows of each task, and of threads."""
     n_columns = max(
         layer.couplings.shape[0] * layer.couplings.shape[2] for layer in (visible, hidden)
     )
@@ -109,7 +109,7 @@ def _draw_rows(layer, counter, fields, scratch, out):
 
 @kernel(mode="inner")
 def _tilt(base, beta, fields, out):
-    """Tilts at `beta` along the path."""
+    """Compute tilts at `beta` along the path."""
     new = constant(beta, base[0])
     old = constant(1.0, base[0]) - new
     for i in range(base.shape[0]):
@@ -118,7 +118,7 @@ def _tilt(base, beta, fields, out):
 
 @kernel(mode="merged")
 def _sum_of_log_partitions(units, b, zero, out):
-    """In double precision, of units tilted by `b`; `out` is scratch memory."""
+    """Sum log-partitions of units tilted by `b`, in float64; `out` is scratch memory."""
     tilted_log_partition(units, np.int64(0), b, zero, out)
     total = 0.0
     for i in range(out.shape[0]):
@@ -128,7 +128,7 @@ def _sum_of_log_partitions(units, b, zero, out):
 
 @kernel(mode="merged")
 def _log_ratio(hidden, path, step, v, field, vectors):
-    """The change of the log-weight of a row in a step, from the fields on its hidden units."""
+    """Compute the change of the log-weight of a row in a step, from fields on hidden units."""
     old, new, n = path.betas[step - 1], path.betas[step], field.shape[0]
     zero, out, tilt = row(vectors, (0, 0), n), row(vectors, (1, 0), n), row(vectors, (2, 0), n)
     linear = 0.0
@@ -142,7 +142,7 @@ def _log_ratio(hidden, path, step, v, field, vectors):
 
 @kernel(mode="merged")
 def _step(address, layers, path, counter, of_task, chains, log_weights, memory):
-    """One step of all rows of a task along the path."""
+    """Move all rows of a task one step along the path."""
     (visible, hidden), (seed, step), (first, last), (v, h) = layers, counter, of_task, chains
     (fields, scratch), beta = memory, path.betas[step]
     n_visible, n_hidden, start = v.shape[1], h.shape[1], np.int64(0)
@@ -163,7 +163,7 @@ def _step(address, layers, path, counter, of_task, chains, log_weights, memory):
 
 @kernel(views=True)
 def anneal_layers(address, visible, hidden, path, seed, chains, log_weights, work):
-    """Take the chains in the queue along the path, and add up their log importance weights."""
+    """Move the chains in the queue along the path, and sum their log importance weights."""
     (scratch, queue), n_rows = work, log_weights.shape[0]
     w = fetch_and_increment(row(queue, (1,), 1))
     if w >= scratch.rows.shape[0]:
@@ -188,7 +188,7 @@ FIELDS, UNIT_LOGS, CHANCES = range(3)
 class VisibleUnits(NamedTuple):
     """Columns of data: two-valued units, and groups of states."""
 
-    # int64 (n_columns + 1,): first unit of each column; of a group it has more than one
+    # int64 (n_columns + 1,): first unit of each column; a group has more than one unit
     first: np.ndarray
     low: np.ndarray  # float64 (n_units,): the two values; 0 and 1 in groups
     high: np.ndarray  # float64 (n_units,)
@@ -204,13 +204,13 @@ class TiltedBetas(NamedTuple):
 
 
 def visible_work(n_units, n_workers=1):
-    """Memory of `anneal_visible` for some threads."""
+    """Allocate memory of `anneal_visible` for some threads."""
     return new_work(np.zeros((n_workers, 3, n_units)))
 
 
 @kernel(mode="inner", fastmath=REORDER)
 def _add_row(couplings, i, change, fields):
-    """Add to the fields what a change of unit i adds."""
+    """Add the effect of a change of unit i to the fields."""
     n = fields.shape[0]
     values = row(couplings, (i, 0), n)
     for j in range(n):
@@ -219,7 +219,7 @@ def _add_row(couplings, i, change, fields):
 
 @kernel(mode="inner")
 def _set_fields(couplings, x, fields):
-    """The fields of all units, J x."""
+    """Compute the fields of all units, J x."""
     for i in range(x.shape[0]):
         fields[i] = 0.0
     for i in range(x.shape[0]):
@@ -229,7 +229,7 @@ def _set_fields(couplings, x, fields):
 
 @kernel(mode="inner")
 def _change(couplings, i, new, x, fields):
-    """Give a unit its new value."""
+    """Set the new value of a unit, and update the fields."""
     change = new - x[i]
     if change != 0:
         x[i] = new
@@ -251,7 +251,7 @@ def _set_probabilities(logs, out, start, end):
 
 @kernel(mode="inner")
 def _drawn(p, start, end, u):
-    """The label whose cumulative probability is the first above a uniform number."""
+    """Return the first label whose cumulative probability exceeds a uniform number."""
     label, below = np.int64(0), p[start]
     while start + label + 1 < end and below <= u:
         label += 1
@@ -283,7 +283,7 @@ def _sweep(couplings, units, path, beta, key, x, memory):
 
 @kernel(mode="inner")
 def _exponent(fields, tilt, x):
-    """x'Jx / 2 - c.x of one chain."""
+    """Compute x'Jx / 2 - c.x of one chain."""
     total = 0.0
     for i in range(x.shape[0]):
         total += x[i] * (fields[i] / 2 - tilt[i])
@@ -292,7 +292,7 @@ def _exponent(fields, tilt, x):
 
 @kernel(views=True)
 def anneal_visible(couplings, units, path, seeds, x, log_weights, work):
-    """Take the chains in the queue along the path, and add up their log importance weights."""
+    """Move the chains in the queue along the path, and sum their log importance weights."""
     (scratch, queue), n = work, x.shape[1]
     w = fetch_and_increment(row(queue, (1,), 1))
     if w >= scratch.shape[0]:

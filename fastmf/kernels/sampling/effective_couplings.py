@@ -1,10 +1,9 @@
 """Couplings between visible groups of states that hidden units mediate.
 
-With the field I of a row on the hidden units that leaves out two groups,
+With the field I of a row on the hidden units, without two groups, the joint contribution of the
+states a and b of these groups is
 
     f(a, b) = mean over rows of sum_j log Z_j(I_j + W_aj + W_bj)
-
-is what the states a and b of these groups contribute together.
 """
 
 import numpy as np
@@ -36,7 +35,7 @@ def _add_row(units, base, w_i, w_j, scratch, block):
 
 @kernel
 def effective_couplings(units, weights, starts, fields, states, queue, out):
-    """Mean log-partitions of the hidden units for each pair of states of two groups."""
+    """Compute mean log-partitions of hidden units for each pair of states of two groups."""
     n_groups, n_rows, n_hidden = states.shape[1], fields.shape[0], weights.shape[1]
     scratch, base = np.zeros((4, n_hidden), weights.dtype), np.empty(n_hidden, weights.dtype)
     i = next_task(queue)

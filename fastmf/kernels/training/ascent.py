@@ -1,16 +1,15 @@
 """One step of gradient ascent on a matrix of couplings W, in one pass over it.
 
-With a gradient G = sum_r l_r r_r' + W * sum_s l_s r_s' + A of rows of the units below and above
-(`Pairs`), offsets m, l of the units below and above, and gradients dv, dh by their
-fields,
+With a gradient G = sum_r l_r r_r' + W * sum_s l_s r_s' + A from rows of the units below and above
+(`Pairs`), offsets m, l of the units below and above, and gradients dv, dh by their fields,
 
     G <- G - l2 W - l1 S - (m dh' + dv l')
     velocity <- momentum velocity + rate G
     W <- W + velocity
 
-S is a subgradient of the absolute values of the new W, between -1 and 1 where they are 0. So W is
-the soft threshold, by rate l1, of what it would be without S. Within preconditioned gradients S is
-the sign of the old W, for which W does not become 0.
+S is a subgradient of the absolute values of the new W, between -1 and 1 where they are 0. So the
+new W is the value without S after soft thresholding by rate l1. In preconditioned gradients S is
+the sign of the old W, so that W does not become exactly 0.
 """
 
 from typing import NamedTuple
@@ -35,14 +34,14 @@ class AscentStep(NamedTuple):
 class Pairs(NamedTuple):
     """Products of units of two layers whose sum over rows is a gradient by their couplings."""
 
-    n_second: int  # leading rows, whose products are multiplied by the couplings
+    n_second: int  # number of leading rows whose products are multiplied by the couplings
     lefts: np.ndarray  # (n_rows, n_left)
     rights: np.ndarray  # (n_panels, n_rows, panel_width): packed, times the weights of the rows
     added: np.ndarray  # (n_left, n_right): a gradient to add; or (0, 0)
 
 
 def ascent_work(shape, dtype, n_workers=1):
-    """Work memory of `ascend` for couplings of a shape."""
+    """Allocate work memory of `ascend` for couplings of a shape."""
     width = panel_width(dtype)
     return new_work(aligned((n_workers, 2, width, -(-shape[1] // width) * width), dtype))
 
@@ -75,7 +74,7 @@ def _sum_pairs(address, pairs, weights, first, n_units, memory):
 
 @kernel(mode="merged")
 def finish_gradient(weights, gradient, l2, below, above):
-    """Subtract weight decay, and what the fields account for, from the gradient of one unit."""
+    """Subtract weight decay, and the centring terms, from the gradient of one unit."""
     (offset, field_gradient), (offsets, field_gradients) = below, above
     decay = weights.dtype.type(l2)
     for j in range(weights.shape[0]):
@@ -89,8 +88,8 @@ def ascend_row(weights, gradient, velocity, step, offsets):
 
     Notes
     -----
-    In two loops: LLVM makes no vectors of one that would have to compare more than a few addresses
-    first.
+    There are two loops, because LLVM does not vectorise a loop that must first compare many
+    addresses.
     """
     dtype = weights.dtype.type
     rate, momentum, threshold = dtype(step[0]), dtype(step[1]), dtype(step[0] * step[2])
@@ -100,7 +99,7 @@ def ascend_row(weights, gradient, velocity, step, offsets):
         change = momentum * velocity[j] + rate * gradient[j]
         weight = weights[j] + change
         decay = larger(-threshold, smaller(threshold, weight))
-        # Selected, as a rounded difference need not be 0.
+        # Select 0 explicitly, as a rounded difference need not be 0.
         weight = zero if abs(weight) <= threshold else weight - decay
         weights[j], velocity[j] = weight, change - decay
         gradient[j] -= inverse * decay
@@ -146,7 +145,7 @@ def ascend(address, pairs, weights, velocity, settings, centring, packed, work, 
     """Take one step of gradient ascent with momentum, weight decay and centring.
 
     The gradient is given by `Pairs`. Packed couplings and their squares, of the layer above and of
-    the layer below, follow the weights; arrays without panels do not.
+    the layer below, are updated with the weights, unless their arrays have no panels.
     """
     (n_below, n), (below, above), (row_sums, offset_products) = weights.shape, centring, sums
     step, (scratch, queue) = (settings.rate, settings.momentum, settings.l1), work
